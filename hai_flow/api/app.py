@@ -34,6 +34,7 @@ from hai_flow.api import (
     signals,
     social,
     threads,
+    tokens,
     triggers,
     versions,
     welcome,
@@ -112,6 +113,7 @@ def create_app(settings: Settings, runtime: Runtime, *, act_as: bool = False) ->
         schedules,
         versions,
         keys,
+        tokens,
     ):
         app.include_router(module.router)
     app.include_router(workflows.router)

@@ -18,6 +18,7 @@ from hai_flow import values
 from hai_flow.api import peers
 from hai_flow.api.admission import Admission, StreamPlace
 from hai_flow.api.bodies import JSON, NO_CONTROL_CHARACTERS, YAML, demand_media_type, read_body
+from hai_flow.api.identity.tickets import PARAMETER
 from hai_flow.api.principals import NOBODY, Principal, forbidden, get_principal
 from hai_flow.api.rates import Decisions
 from hai_flow.api.rights import Right
@@ -279,6 +280,9 @@ class Access:
     ) -> Outcome:
         """Start a run of the plan. Raises Rejected as `submit` does."""
         self.require(Right.SPEAK, Right.START_RUNS)
+        if isinstance(begin, c.Start) and not self.principal.is_for(begin.thread_id, plan.name):
+            limits = f"your credential is not for a thread {begin.thread_id[:100]!r} of {plan.name}."
+            raise Rejected(403, "credential_limited", limits)
         with self.admission.command():
             if isinstance(begin, c.Fork):
                 self.decisions.take(self.tenant, self.principal.id, self.peer)
@@ -420,7 +424,7 @@ async def known_parameters(request: HTTPConnection) -> None:
     found = [
         {"path": f"/query/{name}", "message": f"there is no such parameter{suggestion(name, known)}"}
         for name in request.query_params
-        if name not in known
+        if name not in (*known, PARAMETER)
     ]
     if found:
         has = f" This operation has {', '.join(known)}." if known else " This operation has none."

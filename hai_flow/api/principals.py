@@ -16,7 +16,7 @@ from fastapi import Depends, Header
 from fastapi.dependencies.models import Dependant
 from starlette.requests import HTTPConnection
 
-from hai_flow.api.rights import ROLES, Right, rights_of
+from hai_flow.api.rights import ROLES, SCOPED, Right, rights_of
 from hai_flow.engine import commands as c
 from hai_flow.errors import Rejected
 from hai_flow.runtime import LOCAL_TENANT
@@ -53,10 +53,17 @@ class Principal:
         return self.who.id
 
     def may(self, right: Right) -> bool:
-        """Whether their built-in roles have the right."""
+        """Whether their built-in roles have the right, and the credential is not limited to less."""
         if self.way in _UNRESTRICTED:
             return True
+        if self.is_limited and right not in SCOPED:
+            return False
         return self.way != "nobody" and right in rights_of(self.who.roles)
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether the credential is for some threads or workflows only."""
+        return self.threads is not None or self.workflows is not None
 
     @property
     def is_anybody(self) -> bool:
@@ -66,7 +73,7 @@ class Principal:
     @property
     def sees_all(self) -> bool:
         """Whether they may see every run of their tenant."""
-        return self.may(Right.SEE_RUNS) and self.threads is None and self.workflows is None
+        return self.may(Right.SEE_RUNS)
 
     def is_for(self, thread_id: str, workflow: str) -> bool:
         """Whether the credential is for the thread, and for the workflow."""

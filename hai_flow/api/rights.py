@@ -33,6 +33,10 @@ class Right(StrEnum):
     ISSUE_TOKENS = "issue_tokens"  # give frontends tokens with no more than one's own rights
 
 
+SCOPED: Final = frozenset({Right.SEE_OWN, Right.SPEAK, Right.ANSWER, Right.SEE_INBOX, Right.DECIDE})
+"""The rights that a credential for some threads or workflows can have: what they open is asked for its thread and its
+workflow. The others reach beyond."""
+
 REQUESTER: Final = "requester"
 
 _REQUESTER: Final = frozenset({Right.SEE_OWN, Right.SPEAK, Right.ANSWER})
@@ -49,11 +53,11 @@ ROLES: Final[Mapping[str, frozenset[Right]]] = MappingProxyType(
         "decider": frozenset({Right.SEE_OWN, Right.ANSWER, Right.SEE_INBOX, Right.DECIDE}),
         "auditor": frozenset({Right.READ_AUDIT}),
         "admin": frozenset({Right.MANAGE_KEYS, Right.ISSUE_TOKENS}),
-        "issuer": frozenset({Right.ISSUE_TOKENS}),
+        "issuer": _REQUESTER | {Right.ISSUE_TOKENS},
     }
 )
 """The built-in roles. `requester` is what everybody is who has no other of them; it may be given beside others.
-`issuer` is for a backend that gives its pages tokens."""
+`issuer` is for a backend that gives its pages tokens, which are requesters if it holds nothing else."""
 
 
 def rights_of(roles: Iterable[str]) -> frozenset[Right]:

@@ -578,6 +578,21 @@ class NewKey(Key):
     key: str
 
 
+class Token(Shape):
+    """`token` is what a page sends as `Authorization: Bearer`, until `expires_at`."""
+
+    token: str
+    principal: str
+    expires_at: str
+
+
+class Ticket(Shape):
+    """`ticket` opens one stream, until `expires_at`."""
+
+    ticket: str
+    expires_at: str
+
+
 class KeyPage(Shape):
     items: list[Key]
     next_cursor: str | None

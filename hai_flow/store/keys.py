@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
 if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
     from hai_flow.store.database import Connection, Pool
 
 PREFIX: Final = "hai_"
@@ -21,6 +23,7 @@ ID: Final = re.compile(r"[0-9a-z]{12}", re.ASCII)
 NAMED: Final = r"^[^\s\x00-\x1f\x7f-\x9f]+$"  # a role or a group
 PRINCIPAL: Final = re.compile(r"^(user|service):[^\s\x00-\x1f\x7f-\x9f]{1,200}$")
 _KEY: Final = re.compile(r"hai_([0-9a-z]{12})_([A-Za-z0-9_-]{43})", re.ASCII)
+_DOMAIN: Final = b"hai-flow frontend token v1\n"
 _ID: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
@@ -53,18 +56,33 @@ class Key:
     expires_at: datetime | None
     revoked_at: datetime | None
     used_at: datetime | None
+    verifies: bytes | None  # the public key of the tokens that it signs; None: it was made before there were any
 
     def proves(self, parts: Parts) -> bool:
         """Whether the secret is this key's; takes as long for a wrong one as for the right one."""
         return hmac.compare_digest(self.sha256, _digest(parts.secret))
 
+    def verified(self, data: bytes, signature: bytes) -> bool:
+        """Whether the key has signed the data (`sign`)."""
+        from cryptography.exceptions import InvalidSignature
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+        if self.verifies is None:
+            return False
+        try:
+            Ed25519PublicKey.from_public_bytes(self.verifies).verify(signature, _DOMAIN + data)
+        except InvalidSignature:
+            return False
+        return True
+
 
 _COLUMNS: Final = (
-    "id, tenant, sha256, name, principal, roles, groups, created_by, created_at, expires_at, revoked_at, used_at"
+    "id, tenant, sha256, name, principal, roles, groups, created_by, created_at, expires_at, revoked_at, used_at, "
+    "verifies"
 )
 _CREATE: Final = f"""
-INSERT INTO keys (id, tenant, sha256, name, principal, roles, groups, created_by, expires_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) RETURNING {_COLUMNS}
+INSERT INTO keys (id, tenant, sha256, name, principal, roles, groups, created_by, expires_at, verifies)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) RETURNING {_COLUMNS}
 """
 
 
@@ -92,6 +110,7 @@ async def create_key(
         list(groups),
         created_by,
         expires_at,
+        _signing(parts).public_key().public_bytes_raw(),
     )
     assert row is not None
     return Key(*row), f"{PREFIX}{parts.id}_{parts.secret}"
@@ -133,6 +152,17 @@ async def revoke_key(connection: Connection | Pool, tenant: UUID, id: str) -> Ke
     """
     row = await connection.fetchrow(statement, tenant, id)
     return None if row is None else Key(*row)
+
+
+def sign(parts: Parts, data: bytes) -> bytes:
+    """A signature that only who has the key's secret can make."""
+    return _signing(parts).sign(_DOMAIN + data)
+
+
+def _signing(parts: Parts) -> Ed25519PrivateKey:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    return Ed25519PrivateKey.from_private_bytes(hmac.digest(parts.secret.encode(), _DOMAIN, "sha256"))
 
 
 def _digest(secret: str) -> bytes:

@@ -660,10 +660,23 @@ keys: Final = sa.Table(
     _time("expires_at", null=True),
     _time("revoked_at", null=True),
     _time("used_at", null=True),  # to a minute
+    _bytes("verifies", null=True),  # the public half of what signs its tokens; the other half is made of the secret
     _key("keys", "id"),
     sa.CheckConstraint("octet_length(sha256) = 32", name="keys_sha256"),
     sa.ForeignKeyConstraint(["tenant"], ["tenants.id"], name="keys_tenant"),
 )
+tickets: Final = sa.Table(
+    "tickets",
+    metadata,
+    _bytes("sha256"),  # of the ticket
+    _uuid("tenant"),
+    _text("principal"),  # as JSON: who it opens a stream for
+    _time("expires_at"),
+    _key("tickets", "sha256"),
+    sa.ForeignKeyConstraint(["tenant"], ["tenants.id"], name="tickets_tenant"),
+)
+sa.Index("tickets_expires", tickets.c.expires_at)
+
 sa.Index("keys_tenant_created", keys.c.tenant, keys.c.created_at, keys.c.id)
 
 # Who did what. Triggers (in the migration) refuse to change or delete a record or a seal, and queue what is inserted.

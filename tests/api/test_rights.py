@@ -31,7 +31,7 @@ def test_who_has_no_built_in_role_is_a_requester() -> None:
     assert rights_of(["requester", "auditor"]) == ROLES["requester"] | ROLES["auditor"]
 
 
-@pytest.mark.parametrize("role", ["admin", "auditor", "author", "publisher", "issuer"])
+@pytest.mark.parametrize("role", ["admin", "auditor", "author", "publisher"])
 def test_a_role_that_is_not_about_runs_shows_and_decides_none(role: str) -> None:
     about_runs = {Right.SEE_OWN, Right.SEE_RUNS, Right.ANSWER, Right.DECIDE, Right.CONTROL_RUNS, Right.START_RUNS}
     assert ROLES[role].isdisjoint(about_runs)

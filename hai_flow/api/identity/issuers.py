@@ -18,6 +18,7 @@ from typing import Any, Final
 import jwt
 
 from hai_flow import values
+from hai_flow.api.identity.keys import invalid
 from hai_flow.api.identity.keysets import KeySet
 from hai_flow.api.identity.tenants import Tenants
 from hai_flow.api.principals import Principal
@@ -75,28 +76,28 @@ class Tokens:
         header, unproven = _parts(token)
         found = self._issuers.get(_text(unproven.get("iss")) or "")
         if found is None:
-            raise _invalid()
+            raise invalid()
         issuer, keys_of_issuer = found
         algorithm = header.get("alg")
         if algorithm not in issuer.algorithms:
-            raise _invalid()
+            raise invalid()
         key = await keys_of_issuer.key(header.get("kid"), algorithm)
         if key is None:
-            raise _invalid()
+            raise invalid()
         return issuer, _proven(token, key, issuer, algorithm)
 
     async def person(self, issuer: Issuer, claims: Mapping[str, Json]) -> Principal:
         """The caller whom the claims describe. Raises Rejected 401 where they describe nobody."""
         name = _text(_claim(claims, issuer.id_claim))
         if issuer.id_claim == "email" and claims.get("email_verified") is not True:
-            raise _invalid()
+            raise invalid()
         id = f"user:{issuer.prefix}{name}"
         if not name or not keys.PRINCIPAL.fullmatch(id):
-            raise _invalid()
+            raise invalid()
         tenant_name = issuer.tenant if issuer.tenant_claim is None else _text(_claim(claims, issuer.tenant_claim))
         tenant = await self._tenants.id_of(tenant_name or "")
         if tenant is None:
-            raise _invalid()
+            raise invalid()
         who = c.Principal(
             self._people.get(id, id),
             tuple(_roles(issuer, claims)),
@@ -128,24 +129,24 @@ def _proven(token: str, key: jwt.PyJWK, issuer: Issuer, algorithm: str) -> Mappi
     except jwt.InvalidAudienceError:
         raise Rejected(401, "auth.audience", "this token is for somebody else than this server.") from None
     except (jwt.PyJWTError, ValueError, TypeError):
-        raise _invalid() from None
+        raise invalid() from None
 
 
 def _parts(token: str) -> tuple[Mapping[str, Json], Mapping[str, Json]]:
     """The header and the claims that a token says it has, none of it proven. Raises Rejected 401."""
     parts = token.split(".")
     if len(parts) != 3 or not all(parts):
-        raise _invalid()
+        raise invalid()
     header, claims = (_object(part) for part in parts[:2])
     kind = header.get("typ", "JWT")
     if not _NEVER.isdisjoint(header) or not isinstance(kind, str) or kind.lower() not in TYPES:
-        raise _invalid()
+        raise invalid()
     if not isinstance(header.get("kid"), str | None) or not isinstance(header.get("alg"), str):
-        raise _invalid()
+        raise invalid()
     for name in ("exp", "nbf", "iat"):
         number = claims.get(name, 0)
         if isinstance(number, bool) or not isinstance(number, int | float) or not 0 <= number <= NUMBER_MAX:
-            raise _invalid()
+            raise invalid()
     return header, claims
 
 
@@ -153,9 +154,9 @@ def _object(part: str) -> dict[str, Json]:
     try:
         found = values.loads(base64.b64decode(part + "=" * (-len(part) % 4), altchars=b"-_", validate=True))
     except (binascii.Error, ValueError, NotJson, RecursionError):
-        raise _invalid() from None
+        raise invalid() from None
     if not isinstance(found, dict):
-        raise _invalid()
+        raise invalid()
     return found
 
 
@@ -186,7 +187,3 @@ def _names(claims: Mapping[str, Json], path: str | None) -> list[str]:
 
 def _text(value: Json) -> str | None:
     return value if isinstance(value, str) else None
-
-
-def _invalid() -> Rejected:
-    return Rejected(401, "auth.invalid", "this credential is none of this server's, or was revoked.")

@@ -29,15 +29,19 @@ class Keys:
     async def principal(self, text: str, now: int) -> Principal:
         """The caller who sends this key. Raises Rejected 401: the same of a key that is unknown, wrong or revoked."""
         parts = keys.parts_of(text)
-        key = None if parts is None else await self._known.get(parts.id)
+        key = None if parts is None else await self.find(parts.id)
         if parts is None or key is None or not key.proves(parts) or key.revoked_at is not None:
-            raise Rejected(401, "auth.invalid", "this credential is none of this server's, or was revoked.")
-        expires_at = None if key.expires_at is None else int(key.expires_at.timestamp() * 1000)
+            raise invalid()
+        expires_at = ends_at(key)
         if expires_at is not None and expires_at <= now:
             raise Rejected(401, "auth.expired", "this key has expired; ask for a new one.")
         await self._used.get(key.id)
         who = c.Principal(self._people.get(key.principal, key.principal), tuple(key.roles), tuple(key.groups))
         return Principal(who, key.tenant, way="key", credential=key.id, expires_at=expires_at)
+
+    async def find(self, id: str) -> Key | None:
+        """The key of this id, as it was a moment ago."""
+        return await self._known.get(id)
 
     def forget(self, id: str) -> None:
         """Look the key up anew the next time: it was changed here."""
@@ -48,3 +52,13 @@ class Keys:
 
     async def _note_use(self, id: str) -> None:
         await keys.note_use(self._runtime.database.api, id)
+
+
+def ends_at(key: Key) -> int | None:
+    """When the key expires (ms since 1970); None: never."""
+    return None if key.expires_at is None else int(key.expires_at.timestamp() * 1000)
+
+
+def invalid() -> Rejected:
+    """The refusal of every credential that is wrong in whatever way: it tells a forger nothing."""
+    return Rejected(401, "auth.invalid", "this credential is none of this server's, or was revoked.")

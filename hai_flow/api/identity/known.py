@@ -1,5 +1,5 @@
-"""With configured identity: every caller proves who they are, by `Authorization: Bearer` with a key of this server or a
-token of an issuer that is believed.
+"""With configured identity: every caller proves who they are, by `Authorization: Bearer` with a key of this server, a
+token that such a key has signed, or a token of an issuer that is believed; on streams also by a ticket.
 
 A refusal says whether the credential is missing, past its time or wrong, and nothing that helps to forge one.
 """
@@ -11,6 +11,8 @@ from typing import Final
 
 from starlette.requests import HTTPConnection
 
+from hai_flow.api.identity import frontend, tickets
+from hai_flow.api.identity.frontend import FrontendTokens
 from hai_flow.api.identity.issuers import Issuer, Tokens
 from hai_flow.api.identity.keys import Keys
 from hai_flow.api.identity.local import acting_forbidden, acting_header
@@ -28,14 +30,21 @@ class KnownIdentity:
     def __init__(
         self, runtime: Runtime, issuers: Sequence[Issuer] = (), people: Mapping[str, str] | None = None
     ) -> None:
+        self._runtime = runtime
         self.keys = Keys(runtime, people or {})
+        self._frontend = FrontendTokens(self.keys, people or {})
         self.tokens = Tokens(runtime, issuers, people or {})
 
     async def principal(self, connection: HTTPConnection) -> Principal:
         """Raises Rejected 400, 401, 403, and 503 where an issuer's keys can't be had."""
         if acting_header(connection) is not None:
             raise acting_forbidden()
+        ticket = tickets.ticket_of(connection)
+        if ticket is not None:
+            return await tickets.principal_of(self._runtime.database.api, ticket)
         credential = bearer(connection)
+        if credential.startswith(frontend.PREFIX):
+            return await self._frontend.principal(credential, now_ms())
         if credential.startswith(PREFIX):
             return await self.keys.principal(credential, now_ms())
         return await self.tokens.principal(credential)

@@ -1,0 +1,115 @@
+"""Tokens for frontends: a backend with a key asks for one, and its page calls with it.
+
+A token is signed with a key that is made of the API key's secret; the database has only what verifies it. So a token
+can be made while somebody calls with the API key, and not by who reads the database; and it ends with the API key that
+it was made with: when that is revoked, or expires.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import secrets
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from hai_flow.api.identity.keys import Keys, ends_at, invalid
+from hai_flow.api.principals import Principal
+from hai_flow.api.rights import REQUESTER, Right, rights_of
+from hai_flow.engine import commands as c
+from hai_flow.errors import Rejected
+from hai_flow.store import keys
+from hai_flow.store.keys import Parts
+
+PREFIX: Final = "hait_"
+_FORM: Final = re.compile(r"hait_([A-Za-z0-9_-]{20,7000})\.([A-Za-z0-9_-]{86})", re.ASCII)
+_NEVER: Final = frozenset((Right.MANAGE_KEYS, Right.ISSUE_TOKENS))  # a page manages nothing, and gives nothing on
+
+
+class Claims(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a token says. `key` signed it; `exp` is in ms since 1970; `jti` names it."""
+
+    key: str
+    jti: str
+    exp: int
+    id: str
+    roles: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    threads: tuple[str, ...] | None = None
+    workflows: tuple[str, ...] | None = None
+
+
+_decode: Final = msgspec.json.Decoder(Claims).decode
+
+
+def issue(issuer: Principal, credential: str, claims: Claims) -> str:
+    """The token with these claims. `credential` is the API key with which the issuer calls. Raises Rejected 403 where
+    they hold less themselves, or call in another way."""
+    parts = keys.parts_of(credential)
+    if issuer.way != "key" or parts is None:
+        raise Rejected(403, "token.issuer", "tokens are issued to who calls with an API key of this server.")
+    _demand_held(issuer, claims)
+    payload = _text(msgspec.json.encode(claims))
+    return f"{PREFIX}{payload}.{_text(keys.sign(parts, payload.encode()))}"
+
+
+def new_claims(parts: Parts, exp: int, principal: str, **limits: object) -> Claims:
+    """The claims of a new token."""
+    return msgspec.convert(
+        {"key": parts.id, "jti": secrets.token_hex(8), "exp": exp, "id": principal, **limits}, Claims
+    )
+
+
+def _demand_held(issuer: Principal, claims: Claims) -> None:
+    held, wanted = rights_of(issuer.who.roles), rights_of(claims.roles)
+    more = [f"right {right}" for right in sorted(wanted - held)]
+    more += [f"role {role}" for role in claims.roles if role not in (*issuer.who.roles, REQUESTER)]
+    more += [f"group {group}" for group in claims.groups if group not in issuer.who.groups]
+    if more:
+        raise Rejected(403, "token.exceeds", f"your key does not hold what the token would: {', '.join(more)}.")
+    if given := sorted(wanted & _NEVER):
+        raise Rejected(403, "token.exceeds", f"a token never has the right {' or '.join(given)}.")
+
+
+class FrontendTokens:
+    """The tokens that keys have signed. `people`: the one id of each further id of a person."""
+
+    def __init__(self, known: Keys, people: Mapping[str, str]) -> None:
+        self._keys = known
+        self._people = people
+
+    async def principal(self, token: str, now: int) -> Principal:
+        """The caller who sends this token. Raises Rejected 401."""
+        form = _FORM.fullmatch(token)
+        if form is None:
+            raise invalid()
+        try:
+            claims, signature = _decode(_bytes(form[1])), _bytes(form[2])
+        except (msgspec.MsgspecError, ValueError):
+            raise invalid() from None
+        key = await self._keys.find(claims.key) if keys.ID.fullmatch(claims.key) else None
+        if key is None or key.revoked_at is not None or not key.verified(form[1].encode(), signature):
+            raise invalid()
+        end = ends_at(key)
+        expires_at = claims.exp if end is None else min(claims.exp, end)
+        if expires_at <= now:
+            raise Rejected(401, "auth.expired", "this token has expired; ask who gave it for a new one.")
+        return Principal(
+            c.Principal(self._people.get(claims.id, claims.id), claims.roles, claims.groups),
+            key.tenant,
+            way="token",
+            credential=f"{key.id}/{claims.jti}",
+            expires_at=expires_at,
+            threads=None if claims.threads is None else frozenset(claims.threads),
+            workflows=None if claims.workflows is None else frozenset(claims.workflows),
+        )
+
+
+def _text(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def _bytes(text: str) -> bytes:
+    return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
