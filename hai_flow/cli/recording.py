@@ -94,6 +94,9 @@ class _Heard:
     async def call(self, name: str, number: int, text: str) -> None:
         pass
 
+    def made(self, part: Json) -> None:
+        pass
+
     def used(self, use: ModelUse) -> None:
         self.uses.append(use)
 

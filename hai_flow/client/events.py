@@ -807,6 +807,15 @@ class ModelUsed(Event, frozen=True):
     use: ModelUse
 
 
+class PartsMade(Event, frozen=True):
+    """The answer of a model holds files: content parts, which refer to them. `agent`: whose answer it is."""
+
+    path: str
+    attempt: int
+    parts: tuple[Json, ...]
+    agent: str | None = None
+
+
 class WarningRaised(Event, frozen=True):
     code: str
     message: str
@@ -822,7 +831,7 @@ AnyEvent: TypeAlias = (
     | PendingOpened | VoteCast | PendingEdited | PendingEscalated | PendingReminded | PendingRestamped
     | PendingDecided | PendingVoided | StateChanged | TimerSet | TimerFired | TimeJumped | SignalsAwaited
     | SignalReceived | ChildMoved | CustomEmitted | RawEmitted | CollaborationStarted | CollaborationEnded
-    | ChildAsked | ChildSaid | ChildStepped | ChildShared | ModelUsed | WarningRaised | UnknownEvent
+    | ChildAsked | ChildSaid | ChildStepped | ChildShared | ModelUsed | PartsMade | WarningRaised | UnknownEvent
 )  # fmt: skip
 
 EVENT_TYPES: Final[dict[str, type[Event]]] = {

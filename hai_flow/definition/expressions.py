@@ -51,7 +51,7 @@ ELSEWHERE: Final[dict[str, str]] = {
 }
 # No loop variable but `item` may have one of these names; outside of their places they keep their own sentence.
 ROOTS: Final = ALWAYS | frozenset(ELSEWHERE)
-STEP_MEMBERS: Final = ("status", "output", "error", "approval", "usage")
+STEP_MEMBERS: Final = ("status", "output", "error", "approval", "usage", "parts")
 _MEMBER_HINTS: Final = {
     "decision": "; write steps.X.approval.decision",
     "result": "; did you mean `output`?",
@@ -92,6 +92,7 @@ USAGE: Final[dict[str, Json]] = _closed_object(
     reasoning_tokens={"type": "integer"},
     cost_usd={"type": ["number", "null"]},
 )
+PARTS: Final[dict[str, Json]] = {"type": "array", "items": {"type": "object"}}
 ENVELOPE: Final[dict[str, Json]] = _closed_object(
     decision={}, reason={"type": ["string", "null"]}, values={}, edits={}, votes={}, expired={}, escalations={}
 )
@@ -141,6 +142,8 @@ class Types:
             return _look(_FIXED["error"], path[3:], 3, path)
         if member == "usage":
             return _look(USAGE, path[3:], 3, path)
+        if member == "parts":
+            return _look(PARTS, path[3:], 3, path)
         return Look(_STATUS if path[2:] == ("status",) else {})
 
     def kind(self, path: Sequence[Segment]) -> Kind:
@@ -365,7 +368,9 @@ class Names:
             return Fault(_segment_offset(source, chain, 1), *explained) if explained else None
         member = chain.path[2] if len(chain.path) > 2 else chain.field
         if member is None:
-            message = f"expected steps.{name}.output (or .status, .error, .approval, .usage), found the step itself"
+            message = (
+                f"expected steps.{name}.output (or .status, .error, .approval, .usage, .parts), found the step itself"
+            )
             return Fault(_segment_offset(source, chain, 1), "expression.step", message)
         if member not in STEP_MEMBERS:
             hint = (
@@ -378,13 +383,13 @@ class Names:
         if member == "approval" and name in self.types.ungated:
             message = f"nobody approves the step `{name}`: only `approve` steps and steps with an `approval` have one"
             return Fault(_segment_offset(source, chain, 2), "expression.step_member", message)
-        if member == "usage" and name in self.types.mindless:
-            message = f"the step `{name}` asks no model: only `llm` and `agent` have `usage`"
+        if member in ("usage", "parts") and name in self.types.mindless:
+            message = f"the step `{name}` asks no model: only `llm` and `agent` have `{member}`"
             return Fault(_segment_offset(source, chain, 2), "expression.step_member", message)
         return None
 
 
-_MAY_BE_ABSENT: Final = ("output", "error", "approval", "usage")
+_MAY_BE_ABSENT: Final = ("output", "error", "approval", "usage", "parts")
 
 
 def _absent_step(path: Sequence[Segment], reason: str) -> str:
@@ -571,7 +576,7 @@ def _shown(tree: cel.Tree, chains: Mapping[int, Chain], outcome: bool) -> Guards
             return frozenset()
 
 
-_SHOWN_BY_STATUS: Final = {"finished": ("output", "approval", "usage"), "failed": ("error",)}
+_SHOWN_BY_STATUS: Final = {"finished": ("output", "approval", "usage", "parts"), "failed": ("error",)}
 
 
 def _shown_by_status(one: cel.Tree, other: cel.Tree, chains: Mapping[int, Chain]) -> Guards:

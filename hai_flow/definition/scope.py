@@ -10,7 +10,7 @@ from hai_flow.definition.drafts import LEAVING, Chain, Enclosure, Outline, StepD
 from hai_flow.definition.expressions import ALWAYS, Names, Types
 
 END: Final = 1 << 30  # an order behind every step
-_ALL_MEMBERS: Final = ("output", "error", "approval", "usage")
+_ALL_MEMBERS: Final = ("output", "error", "approval", "usage", "parts")
 
 
 class Visibility(Mapping[str, str]):

@@ -2,10 +2,11 @@
 
 The output of an answer's attempt is a summary in place of an answer, `{summary, through}`, where the conversation had
 grown too long: the model is told it instead of the iterations before `through`. Else it is
-`{text, calls: [{id, name, args, effect, fault?}], thinking?, opaque?, by?, output?}`: `name` as in `agent.tools`,
-`args` their JSON text (of a call with a `fault`: what the model wrote), `effect` that of the function, `by` who alone
-understands `opaque`, `output` the object that a last answer is. Nothing else is kept: the results of its calls are
-those of their steps, and the conversation is put together of both whenever the model is asked.
+`{text, calls: [{id, name, args, effect, fault?}], parts?, thinking?, opaque?, by?, output?}`: `name` as in
+`agent.tools`, `args` their JSON text (of a call with a `fault`: what the model wrote), `effect` that of the function,
+`parts` the files in the answer, `by` who alone understands `opaque`, `output` the object that a last answer is. Nothing
+else is kept: the results of its calls are those of their steps, and the conversation is put together of both whenever
+the model is asked.
 """
 
 from __future__ import annotations

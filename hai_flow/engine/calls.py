@@ -16,7 +16,7 @@ from hai_flow.definition.plan import Call, FrontendTool, Growing, Step
 from hai_flow.engine import events as e
 from hai_flow.engine.draft import Draft
 from hai_flow.engine.growing import GROWN_BEHIND, grown_before
-from hai_flow.engine.ids import id_as_written, short_pending_id, shown_call_id, tool_call_id
+from hai_flow.engine.ids import id_as_written, message_id, short_pending_id, shown_call_id, tool_call_id
 from hai_flow.engine.state import RunState, ToolCallState
 from hai_flow.values import Json
 
@@ -85,6 +85,15 @@ def foretold(tool: FrontendTool) -> Json:
     """Which state the frontend may take from the arguments of a call of the tool; None: none."""
     told = [{"state_key": name, "tool": tool.name, "tool_argument": argument} for name, argument in tool.predict]
     return told or None
+
+
+def show_part(draft: Draft, step: Step, attempt: int, part: Json) -> None:
+    """Show a file that a model has made: a structured output of the content part's type."""
+    id = message_id(draft.state.run_id, step.path, attempt, draft.state.entries)
+    shown = {"type": part["type"], "data": {name: each for name, each in part.items() if name != "type"}}
+    draft.emit(e.MessageStarted, message_id=id, path=step.path, kind="data")
+    draft.emit(e.MessageChunk, message_id=id, n=0, content=draft.json_text(shown))
+    draft.emit(e.MessageEnded, message_id=id)
 
 
 def resolve_call(draft: Draft, step: Step, output: Json, error: e.Error | None) -> None:

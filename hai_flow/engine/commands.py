@@ -99,13 +99,15 @@ class Admit(Command, frozen=True):
 
 class StepSucceeded(Command, frozen=True):
     """`output` is plain JSON (checked where it entered). `ended_at`: when the attempt ended (ms since 1970), if its
-    outcome took a while to get here. `used`: the answers of models that it took."""
+    outcome took a while to get here. `used`: the answers of models that it took. `parts`: the files in its
+    model's answer, as content parts."""
 
     path: str
     attempt: int
     output: Json
     ended_at: int | None = None
     used: tuple[ModelUse, ...] = ()
+    parts: tuple[Json, ...] = ()
 
 
 class StepFailed(Command, frozen=True):

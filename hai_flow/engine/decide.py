@@ -25,8 +25,8 @@ from typing import Any, Final
 
 import msgspec
 
-from hai_flow.definition.paths import in_cleanup
-from hai_flow.definition.plan import AgentTurn, Plan, Step, callback_of
+from hai_flow.definition.paths import in_cleanup, list_of, loop_of
+from hai_flow.definition.plan import AgentTurn, Llm, Plan, Step, callback_of
 from hai_flow.engine import (
     answers,
     bounds,
@@ -47,7 +47,7 @@ from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.agents import asked_by
 from hai_flow.engine.attempts import attempt_failed
-from hai_flow.engine.calls import close_message, end_written, resolve_call
+from hai_flow.engine.calls import close_message, end_written, resolve_call, show_part
 from hai_flow.engine.cutting import cut_everything
 from hai_flow.engine.draft import DEFAULT_BOUNDS, RUN_END, Bounds, Decision, Draft, Raised
 from hai_flow.engine.jobs import Due, is_due, is_working, next_due, next_ready, next_timer, performed
@@ -143,6 +143,8 @@ def _step_succeeded(draft: Draft, command: c.StepSucceeded) -> Json:
     if draft.state.open_calls and isinstance(step.verb, AgentTurn):
         goes_on = draft.state.status == "running" and not is_left_to_the_stop(draft, step.path)
         end_written(draft, step.path, asked_by(draft.state, step.path, command.output) if goes_on else None)
+    if command.parts:
+        _note_parts(draft, step, command)
     callback = callback_of(step.verb)
     if callback is not None and not is_left_to_the_stop(draft, step.path):
         signals.await_callback(draft, step, callback, command.output)
@@ -151,6 +153,15 @@ def _step_succeeded(draft: Draft, command: c.StepSucceeded) -> Json:
         endings.finish(draft, step, command.output)
     _go_on(draft)
     return None
+
+
+def _note_parts(draft: Draft, step: Step, command: c.StepSucceeded) -> None:
+    """The answer of a model holds files. They are shown where its text is."""
+    agent = loop_of(list_of(step.path)) if isinstance(step.verb, AgentTurn) else None
+    draft.emit(e.PartsMade, path=step.path, attempt=command.attempt, parts=command.parts, agent=agent)
+    if isinstance(step.verb, AgentTurn | Llm) and step.verb.stream == "text":
+        for part in command.parts:
+            show_part(draft, step, command.attempt, part)
 
 
 def _note_models(draft: Draft, command: c.StepSucceeded | c.StepFailed | c.StepAsks) -> None:

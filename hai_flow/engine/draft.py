@@ -315,6 +315,8 @@ class Draft:
             value["approval"] = known.approval
         if known.spent is not None:
             value["usage"] = known.spent.shown
+        if known.verb in ("llm", "agent"):
+            value["parts"] = list(known.parts)
         return value
 
     def _loop_value(self, name: str, step: Step | None) -> Json:

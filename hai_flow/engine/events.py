@@ -826,6 +826,15 @@ class ModelUsed(Event, frozen=True):
     use: ModelUse
 
 
+class PartsMade(Event, frozen=True):
+    """The answer of a model holds files: content parts, which refer to them. `agent`: whose answer it is."""
+
+    path: str
+    attempt: int
+    parts: tuple[Json, ...]
+    agent: str | None = None
+
+
 class WarningRaised(Event, frozen=True):
     code: str
     message: str
@@ -844,7 +853,7 @@ AnyEvent: TypeAlias = (
     | SignalsAwaited | SignalReceived | ChildMoved | CustomEmitted | RawEmitted
     | CollaborationStarted | CollaborationEnded | ChildAsked | ChildSaid | ChildStepped
     | ChildShared
-    | ModelUsed | WarningRaised
+    | ModelUsed | PartsMade | WarningRaised
 )  # fmt: skip
 
 EVENT_TYPES: tuple[type[Event], ...] = AnyEvent.__args__  # type: ignore[attr-defined]

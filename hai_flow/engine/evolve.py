@@ -96,4 +96,5 @@ _FOLDS: Final[dict[type[e.Event], Callable[[RunState, Any], RunState]]] = {
     e.ChildShared: below.child_shared,
     e.WarningRaised: run.warning_raised,
     e.ModelUsed: run.model_used,
+    e.PartsMade: run.parts_made,
 }

@@ -120,7 +120,8 @@ class StepState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, forbi
     once more after a Retry); `key` is its idempotency key where it is not the default.
     `timeout` is that of a block, kept so that a Retry can start its clock anew. Of a parallel step: `left` counts
     the branches that have not finished, `dropped` those of them that failed out of a race, `winners` those
-    that finished, the first first. `received`: the signals that a `wait_for` has taken. `spent`: the cost of
+    that finished, the first first. `received`: the signals that a `wait_for` has taken. `parts`: the files in
+    answers of its model, as content parts. `spent`: the cost of
     the models of its attempts.
     """
 
@@ -152,6 +153,7 @@ class StepState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, forbi
     dropped: int = 0
     winners: tuple[str, ...] = ()
     spent: Spent | None = None
+    parts: tuple[Json, ...] = ()
 
     @property
     def status(self) -> StepStatus:

@@ -6,6 +6,7 @@ the text, tokens are reported in every chunk, calls all have the index 0, come w
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -13,12 +14,14 @@ from typing import Final
 from hai_flow import values
 from hai_flow.errors import StepError
 from hai_flow.models.call_ids import CallIds
+from hai_flow.models.faults import too_many_files
 from hai_flow.models.structured import is_strict, schema_prompt
 from hai_flow.models.vocabulary import (
     CallArgs,
     CallStart,
     Endpoint,
     Finish,
+    Media,
     Message,
     Piece,
     Reason,
@@ -32,6 +35,11 @@ from hai_flow.values import Json
 
 _AUDIO: Final = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
 _REASONS: Final[dict[str, Reason]] = {"length": "length", "max_tokens": "length", "content_filter": "refused"}
+_SAID: Final = {
+    "wav": "audio/wav", "mp3": "audio/mpeg", "flac": "audio/flac", "opus": "audio/ogg", "aac": "audio/aac",
+    "pcm16": "audio/pcm",
+}  # fmt: skip
+_AUDIO_CHARS_MAX: Final = 96 * 1024 * 1024  # base64 of one answer; what is too much is said behind it
 _OPEN, _CLOSE = "<think>", "</think>"
 
 
@@ -57,7 +65,13 @@ def body_of(request: Request) -> dict[str, Json]:
         body["tools"] = [_tool(tool, endpoint) for tool in request.tools]
     thinks = quirks.send_back == "tool_turns" and any(message.calls for message in messages)
     body["messages"] = [_message(message, quirks.reasoning if thinks else "") for message in messages]
-    return {**body, **_params(endpoint)}
+    return with_params(body, _params(endpoint))
+
+
+def with_params(body: dict[str, Json], params: Mapping[str, Json]) -> dict[str, Json]:
+    """The body with the parameters that an author gives. Tools of the provider itself stand beside the agent's."""
+    tools = [*body.get("tools", ()), *params["tools"]] if isinstance(params.get("tools"), list) else None
+    return {**body, **params, **({} if tools is None else {"tools": tools})}
 
 
 def with_schema(messages: Sequence[Message], schema: Mapping[str, Json]) -> list[Message]:
@@ -149,14 +163,17 @@ class _OpenCall:
 
 @dataclass(slots=True)
 class ChatReader:
-    """Reads the chunks of one answer. `reasoning` as in `Quirks`."""
+    """Reads the chunks of one answer. `reasoning` as in `Quirks`, `audio`: the format in which the model speaks."""
 
     reasoning: str = "reasoning_content"
+    audio: str = ""
     _open: dict[int, _OpenCall] = field(default_factory=dict)  # by index
     _ids: CallIds = field(default_factory=CallIds)
     _reason: str | None = None
     _refusal: str = ""
     _tags: ThinkTags | None = None
+    _sound: list[str] = field(default_factory=list)  # base64, piece by piece
+    _sound_chars: int = 0
 
     def __post_init__(self) -> None:
         if self.reasoning == "think_tags":
@@ -178,6 +195,9 @@ class ChatReader:
             yield from self._tags.end()
         if self._reason is None:
             return
+        if self._sound:
+            sound = b"".join(base64.b64decode(each, validate=True) for each in self._sound)
+            yield Media(_SAID.get(self.audio, "application/octet-stream"), sound)
         if self._refusal:
             yield Finish("refused", self._refusal)
         else:
@@ -190,9 +210,24 @@ class ChatReader:
                 break
         if text := _text_of(delta.get("content")):
             yield from [Text(text)] if self._tags is None else self._tags.read(text)
+        content = delta.get("content")
+        for part in (*(content if isinstance(content, list) else ()), *(delta.get("images") or ())):
+            yield from _picture(part)
+        if isinstance(audio := delta.get("audio"), dict):
+            yield from self._spoken(audio)
         self._refusal += _text_of(delta.get("refusal"))
         for call in delta.get("tool_calls") or ():
             yield from self._call(call)
+
+    def _spoken(self, audio: Mapping[str, Json]) -> Iterator[Piece]:
+        """A piece of sound, and of what it says."""
+        if text := _text_of(audio.get("transcript")):
+            yield Text(text)
+        if data := audio.get("data"):
+            self._sound_chars += len(data)
+            if self._sound_chars > _AUDIO_CHARS_MAX:
+                raise too_many_files(1, _AUDIO_CHARS_MAX // 4 * 3)
+            self._sound.append(data)
 
     def _call(self, delta: Mapping[str, Json]) -> Iterator[Piece]:
         index, id = delta.get("index") or 0, delta.get("id") or ""
@@ -254,6 +289,22 @@ class ThinkTags:
 def _held(text: str, tag: str) -> int:
     """How many of the last characters may be the beginning of `tag`."""
     return next((size for size in range(len(tag) - 1, 0, -1) if text.endswith(tag[:size])), 0)
+
+
+def _picture(part: Json) -> Iterator[Piece]:
+    """A picture as a part of the answer. One that is only an address is told as a picture in Markdown: nobody fetches
+    what a model names."""
+    if not isinstance(part, dict) or part.get("type") != "image_url":
+        return
+    image = part.get("image_url")
+    url = image.get("url") if isinstance(image, dict) else image
+    if not isinstance(url, str) or not url:
+        return
+    if not url.startswith("data:"):
+        yield Text(f"![]({url})")
+        return
+    head, _, data = url.removeprefix("data:").partition(",")
+    yield Media(head.partition(";")[0] or "application/octet-stream", base64.b64decode(data, validate=True))
 
 
 def _text_of(value: Json) -> str:

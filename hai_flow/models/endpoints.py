@@ -87,7 +87,9 @@ class OpenAIProvider:
             reader = responses.ResponsesReader()
         else:
             path, body = "/chat/completions", chat.body_of(request)
-            reader = chat.ChatReader(endpoint.quirks.reasoning)
+            audio = endpoint.params.get("audio")
+            spoken = audio.get("format") if isinstance(audio, dict) else None
+            reader = chat.ChatReader(endpoint.quirks.reasoning, spoken or "")
         async for event in _events(client, path, body):
             for piece in reader.read(event):
                 yield piece

@@ -83,6 +83,15 @@ def too_long() -> StepError:
     )
 
 
+def too_many_files(most: int, bytes_max: int) -> StepError:
+    """The answer holds more, or larger, files than may be kept of one: asked again, it would hold them again."""
+    return _error(
+        "step.file_too_large",
+        f"The model's answer holds more than {most} files, or more than {bytes_max // 1024**2} MiB of them.",
+        retriable=False,
+    )
+
+
 def refused(said: str) -> StepError:
     """The model, or its provider's filter, would not answer."""
     return _error("llm.refused", "The model would not answer" + (f": {said[:SAID_CHARS_MAX]}" if said else "."))

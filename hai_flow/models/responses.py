@@ -5,18 +5,20 @@ Nothing is kept at the provider (`store: false`): the model's thinking comes enc
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from hai_flow.models.call_ids import CallIds
-from hai_flow.models.chat import unknown_part, usage_of, with_schema
+from hai_flow.models.chat import unknown_part, usage_of, with_params, with_schema
 from hai_flow.models.faults import fault_of_body
 from hai_flow.models.structured import is_strict
 from hai_flow.models.vocabulary import (
     CallArgs,
     CallStart,
     Finish,
+    Media,
     Message,
     Piece,
     Request,
@@ -62,7 +64,7 @@ def body_of(request: Request) -> dict[str, Json]:
     extra = given.pop("extra", {})
     if "max_tokens" in given:
         given["max_output_tokens"] = given.pop("max_tokens")
-    return {**body, **given, **extra}
+    return with_params(body, {**given, **extra})
 
 
 def _items(message: Message) -> Iterator[dict[str, Json]]:
@@ -123,6 +125,11 @@ class ResponsesReader:
                 yield CallStart(id, item["name"])
             case "response.function_call_arguments.delta":
                 yield CallArgs(self._calls[event["item_id"]], event["delta"])
+            case "response.output_item.done" if event["item"].get("type") == "image_generation_call":
+                item = event["item"]
+                if item.get("result"):
+                    data = base64.b64decode(item["result"], validate=True)
+                    yield Media(f"image/{item.get('output_format') or 'png'}", data)
             case "response.completed" | "response.incomplete" | "response.failed" as kind:
                 yield from self._ended(kind, event["response"])
             case "error":

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from hai_flow import values
 from hai_flow.definition.plan import Schema
 from hai_flow.errors import StepError
 from hai_flow.models import faults
 from hai_flow.models.call_ids import CallIds
-from hai_flow.models.vocabulary import Call, CallArgs, CallStart, Finish, Piece, Price, Text, Thinking, Usage
+from hai_flow.models.vocabulary import Call, CallArgs, CallStart, Finish, Media, Piece, Price, Text, Thinking, Usage
 
+MEDIA_MAX: Final = 16  # files in one answer
+MEDIA_BYTES_MAX: Final = 64 * 1024 * 1024  # of all of them
 _CHARS_PER_TOKEN = 4  # of most languages and models, more or less
 
 
@@ -32,6 +35,7 @@ class Turn:
     thinking: str = ""
     usage: Usage | None = None
     finish: Finish | None = None
+    media: list[Media] = field(default_factory=list)
     _texts: list[str] = field(default_factory=list)
     _thoughts: list[str] = field(default_factory=list)
     _ids: CallIds = field(default_factory=CallIds)
@@ -56,6 +60,10 @@ class Turn:
                 call = self._newest[id]
                 call.args.append(text)
                 return CallArgs(call.id, text)
+            case Media():
+                self.media.append(piece)
+                if len(self.media) > MEDIA_MAX or sum(len(each.data) for each in self.media) > MEDIA_BYTES_MAX:
+                    raise faults.too_many_files(MEDIA_MAX, MEDIA_BYTES_MAX)
             case Usage():
                 self.usage = piece
             case Finish():

@@ -147,6 +147,14 @@ class Thinking:
 
 
 @dataclass(frozen=True, slots=True)
+class Media:
+    """A file that is part of the answer (a picture, sound), whole."""
+
+    media_type: str
+    data: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class CallStart:
     """The model begins to call a tool."""
 
@@ -183,7 +191,7 @@ class Finish:
     opaque: Json = None
 
 
-Piece: TypeAlias = Text | Thinking | CallStart | CallArgs | Usage | Finish
+Piece: TypeAlias = Text | Thinking | Media | CallStart | CallArgs | Usage | Finish
 
 
 class ModelProvider(Protocol):

@@ -104,6 +104,7 @@ class Performance:
         "_transaction",
         "attempt",
         "begun",
+        "parts",
         "path",
         "run",
         "task",
@@ -118,6 +119,7 @@ class Performance:
         self.task: asyncio.Task[None] | None = None
         self.begun = False
         self.uses: tuple[ModelUse, ...] = ()
+        self.parts: tuple[Json, ...] = ()
         self._text: _Text | None = None
         self._progress: _Progress | None = None
         self._transaction: Transaction | None = None
@@ -189,7 +191,14 @@ class Performance:
             if self._progress is not None:
                 self._progress.tell()
             output = registry.hidden(output)
-            return c.StepSucceeded(path=path, attempt=self.attempt, output=output, ended_at=ended_at, used=self.uses)
+            return c.StepSucceeded(
+                path=path,
+                attempt=self.attempt,
+                output=output,
+                ended_at=ended_at,
+                used=self.uses,
+                parts=self.parts,
+            )
         except asyncio.CancelledError:
             assert self.task is not None
             if not self.task.cancelling():  # this task was not cancelled, but something that the tool waited for
@@ -248,6 +257,10 @@ class Performance:
         return f"{stage.public_url.rstrip('/')}/callbacks/{token}"
 
     # --- the stream ---------------------------------------------------------------------------------------------------
+
+    def made(self, part: Json) -> None:
+        """Note a file that is part of what the attempt says."""
+        self.parts = (*self.parts, part)
 
     def used(self, use: ModelUse) -> None:
         """Note an answer of a model: it is recorded with whatever becomes of the attempt."""

@@ -212,9 +212,10 @@ def _exchanged(exchange: Exchange, shelf: Shelf, endpoint: Endpoint, ids: CallId
     answer = exchange.answer
     own = answer.get("by") == _by(endpoint)
     calls = tuple(Call(ids.own(each["id"]), shelf.shown(each["name"]), _args(each)) for each in answer["calls"])
+    made = "".join(f"\n[{part['type']} {part['source']['value']}]" for part in answer.get("parts", ()))
     said = Message(
         "assistant",
-        answer["text"],
+        answer["text"] + made,
         calls,
         thinking=answer.get("thinking", "") if own else "",
         opaque=answer.get("opaque") if own else None,

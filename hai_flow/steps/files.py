@@ -56,6 +56,9 @@ class NoFiles:
         raise _none()
 
 
+NO_FILES: Final = NoFiles()
+
+
 def has_no_files(files: RunFiles) -> bool:
     """Whether nothing can be stored: the attempt was given no files."""
     return isinstance(files, NoFiles)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -39,7 +40,7 @@ from hai_flow.steps.agent import (
     to_be_cut,
     to_summarise,
 )
-from hai_flow.steps.files import with_files
+from hai_flow.steps.files import NO_FILES, RunFiles, with_files
 from hai_flow.steps.runner import Attempt, Stream
 from hai_flow.steps.secrets import Secrets, Use, hidden
 from hai_flow.values import Json, storable
@@ -69,7 +70,7 @@ class LlmRunner:
             return await self._turn(llm, attempt, stream)
         assert isinstance(llm, Llm)
         endpoints = await self._reached(llm, attempt)
-        question = _Question(self._providers, llm, stream)
+        question = _Question(self._providers, llm, (stream, attempt.files))
         messages = await with_files(conversation(values.loads(attempt.args)), attempt.files)
         answer, endpoint = await question.ask(endpoints, lambda _: messages)
         if llm.output is None:
@@ -79,7 +80,7 @@ class LlmRunner:
     async def _turn(self, verb: AgentTurn, attempt: Attempt, stream: Stream) -> Json:
         """One answer of an agent's model, as it is recorded."""
         shelf, endpoints = await shelf_of(attempt, verb), await self._reached(verb, attempt)
-        question, talk = _Question(self._providers, verb, stream, shelf), attempt.talk()
+        question, talk = _Question(self._providers, verb, (stream, attempt.files), shelf), attempt.talk()
         opening = await with_files(await opening_of(attempt, verb, talk), attempt.files)
 
         def told(asked: Endpoint) -> tuple[Message, ...]:
@@ -95,6 +96,8 @@ class LlmRunner:
                 raise
             return await self._summary(verb, endpoints, stream, (opening, talk, len(talk.exchanges) // 2, shelf))
         found = recorded(answer, shelf, endpoint)
+        if question.parts:
+            found["parts"] = question.parts
         if talk.closing:  # whatever it calls: there are no calls any more
             found = {"text": found["text"], "calls": []}
         if verb.output is not None and not found["calls"]:
@@ -110,8 +113,10 @@ class LlmRunner:
     ) -> Json:
         """What stands for the oldest exchanges from now on. Nobody is shown it, and no tool is called."""
         opening, talk, cut, shelf = of
-        question = _Question(self._providers, replace(verb, output=None, stream="none"), stream, shelf)
-        answer, _ = await question.ask(endpoints, lambda asked: (*opening, *to_summarise(talk, cut, shelf, asked)))
+        quiet = replace(verb, output=None, stream="none")
+        question = _Question(self._providers, quiet, (stream, NO_FILES), shelf)
+        order = partial(to_summarise, talk, cut, shelf)
+        answer, _ = await question.ask(endpoints, lambda asked: (*opening, *order(asked)), keeps=False)
         return summarised(answer.text, talk, cut)
 
     def fault(self, step: Step, *, from_disk: bool = False) -> str | None:
@@ -168,10 +173,13 @@ class LlmRunner:
 class _Question:
     """The question of one attempt. It streams the pieces of the answers and counts their tokens."""
 
-    def __init__(self, providers: Providers, llm: Llm | AgentTurn, stream: Stream, shelf: Shelf | None = None) -> None:
+    def __init__(
+        self, providers: Providers, llm: Llm | AgentTurn, to: tuple[Stream, RunFiles], shelf: Shelf | None = None
+    ) -> None:
         self._providers = providers
         self._llm = llm
-        self._stream = stream
+        self._stream, self._files = to
+        self.parts: list[Json] = []  # the files in its answers
         self._shelf = shelf
         self._tools = () if shelf is None else shelf.tools
 
@@ -182,8 +190,10 @@ class _Question:
         *,
         repair: bool = False,
         shows_calls: bool = False,
+        keeps: bool = True,
     ) -> tuple[Turn, Endpoint]:
-        """The complete answer, and whose it is. Raises StepError."""
+        """The complete answer, and whose it is; `keeps`: its files are part of what the attempt says. Raises
+        StepError."""
         output = None if self._llm.output is None else _raw(self._llm.output)
         calls = _Calls(self._shelf, self._stream) if self._shelf is not None and shows_calls else None
 
@@ -193,13 +203,17 @@ class _Question:
         def spent(endpoint: Endpoint, turn: Turn) -> None:
             self._stream.used(_use(endpoint, turn, messages(endpoint), repair=repair))
 
-        return await ask(
+        answer, endpoint = await ask(
             self._providers.of,
             endpoints,
             lambda endpoint: Request(endpoint, _without_secrets(messages(endpoint)), self._tools, output),
             hear,
             spent,
         )
+        for each in answer.media if keeps else ():
+            self.parts.append(await self._files.put(each.data, each.media_type))
+            self._stream.made(self.parts[-1])
+        return answer, endpoint
 
     async def made(self, answer: Turn, endpoint: Endpoint, messages: tuple[Message, ...], schema: Schema) -> Json:
         """The object that the answer to `messages` is, or that it is when its model was told why it is none. Raises
@@ -207,7 +221,7 @@ class _Question:
         output, faults = read_answer(answer.text, schema)
         if faults:
             wrong = (*messages, Message("assistant", answer.text), Message("user", repair_prompt(faults)))
-            answer, _ = await self.ask([endpoint], lambda _: wrong, repair=True)
+            answer, _ = await self.ask([endpoint], lambda _: wrong, repair=True, keeps=False)
             output, faults = read_answer(answer.text, schema)
         if faults:
             raise _invalid(faults, answer.text)

@@ -13,7 +13,7 @@ from hai_flow.definition.readiness import runner_kind, tool_kind
 from hai_flow.engine.agents import Said, Talk
 from hai_flow.engine.events import ModelUse
 from hai_flow.errors import StepError
-from hai_flow.steps.files import NoFiles, RunFiles
+from hai_flow.steps.files import NO_FILES, RunFiles
 from hai_flow.steps.offers import Offered, Offers
 from hai_flow.steps.pins import Looked, Looks, NoPins, Pins
 from hai_flow.values import Json
@@ -32,6 +32,10 @@ class Stream(Protocol):
     async def call(self, name: str, number: int, text: str) -> None:
         """Append to the arguments of a call that the model writes at this moment: the `number`-th call (from 1) of the
         function `name` in its answer. The first piece, which may be empty, begins it."""
+        ...
+
+    def made(self, part: Json) -> None:
+        """Note a file that is part of what the attempt says, as a content part: it counts if the attempt succeeds."""
         ...
 
     def used(self, use: ModelUse) -> None:
@@ -85,7 +89,6 @@ async def _no_callback() -> str:
     raise StepError("this attempt knows nothing of its run", code="http.invalid_request", retriable=False)
 
 
-_NO_FILES: Final = NoFiles()
 _NO_PINS: Final = NoPins()
 
 
@@ -121,7 +124,7 @@ class Attempt(msgspec.Struct, frozen=True):
     from_disk: bool = False
     workflow: str = ""
     evaluate: Evaluate = _nothing_to_evaluate
-    files: RunFiles = _NO_FILES
+    files: RunFiles = NO_FILES
     talk: Callable[[], Talk] = _no_talk
     recall: Recall = _nothing_said
     offered: Offer = _nothing_offered

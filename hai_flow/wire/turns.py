@@ -524,6 +524,7 @@ IGNORED: Final[frozenset[type[e.Event]]] = frozenset(
         e.SignalsAwaited,
         e.SignalReceived,
         e.ChildMoved,
+        e.PartsMade,  # each of them is a message, too
         e.ModelUsed,  # shown with the end of the turn, by dialects that have a field for it
         e.WarningRaised,
     }

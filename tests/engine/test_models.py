@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
+
+import pytest
 
 from hai_flow.engine import budget
 from hai_flow.engine import commands as c
@@ -152,3 +155,24 @@ def test_a_child_says_what_models_took_in_it_by_model() -> None:
         e.ModelUse("", "o", "p/q", 1),
         e.ModelUse("", "openai", "gpt", 24, 14, 4, 6, 1.0, calls=2),
     ]
+
+
+PICTURE = {"type": "image", "source": {"type": "file", "value": f"file_{'a' * 64}", "mimeType": "image/png"}}
+
+
+@pytest.mark.parametrize(("stream", "shown"), [("text", 1), ("none", 0)])
+def test_files_in_an_answer_are_parts_of_its_step_and_shown_with_its_text(stream: str, shown: int) -> None:
+    ask = f"llm: {{model: smart, prompt: x, stream: {stream}}}"
+    play = Play(MODELS + f"steps: [{{id: a, {ask}}}]\noutput: ${{{{ steps.a.parts }}}}\n")
+    play.do(c.StepSucceeded(path="a", attempt=1, output="See.", parts=(PICTURE,)))
+    assert play.output == [PICTURE]
+    messages = [message for message in play.state.messages.values() if message.kind == "data"]
+    assert len(messages) == shown
+    assert all(json.loads(message.content)["data"]["source"] == PICTURE["source"] for message in messages)
+    play.replayed()
+
+
+def test_an_answer_without_files_has_no_parts() -> None:
+    play = Play(MODELS + "steps: [{id: a, llm: {model: smart, prompt: x}}]\noutput: ${{ steps.a.parts }}\n")
+    answer(play, "a", "hi", use())
+    assert play.output == []

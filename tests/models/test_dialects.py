@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import AsyncIterator
 from typing import Any
@@ -19,6 +20,7 @@ from hai_flow.models.vocabulary import (
     CallStart,
     Endpoint,
     Finish,
+    Media,
     Message,
     Piece,
     Quirks,
@@ -262,6 +264,53 @@ async def test_what_a_provider_gave_for_itself_goes_back_to_it_as_it_was() -> No
     )
     body = await body_of({"messages": messages}, api="responses")
     assert [item["type"] for item in body["input"]] == ["reasoning", "function_call", "function_call_output"]
+
+
+# --- files in answers -------------------------------------------------------------------------------------------------
+
+PIXEL = base64.b64encode(b"a picture").decode()
+
+
+def painted(*results: str) -> list[Act]:
+    """An answer by the Responses protocol that holds pictures, one of them half drawn before."""
+    item = {"type": "image_generation_call", "id": "ig_1", "status": "completed"}
+    half = {"type": "response.image_generation_call.partial_image", "partial_image_b64": "AAAA"}
+    done = [{"type": "response.output_item.done", "item": {**item, "result": each}} for each in results]
+    response = {"id": "r1", "status": "completed", "output": [], "usage": {"input_tokens": 1, "output_tokens": 1}}
+    return [*map(Said, [half, *done, {"type": "response.completed", "response": response}]), END]
+
+
+async def test_pictures_of_the_responses_protocol_are_files_in_the_answer() -> None:
+    async with FakeModels(painted(PIXEL)) as fake:
+        extra = {"extra": {"tools": [{"type": "image_generation"}]}}
+        turn, _ = await Asking().of(endpoint(fake, api="responses", params=extra), tools=(SEARCH,))
+    assert turn.media == [Media("image/png", b"a picture")]
+    assert [tool.get("name", tool["type"]) for tool in fake.asked[0].body["tools"]] == ["search", "image_generation"]
+
+
+@pytest.mark.parametrize("where", ["images", "content"])
+async def test_pictures_of_a_chat_are_files_and_those_that_are_only_addresses_are_told(where: str) -> None:
+    urls = [f"data:image/webp;base64,{PIXEL}", "https://example.com/a.png"]
+    parts = [{"type": "image_url", "image_url": {"url": url}} for url in urls]
+    acts = [chunk({"content": "See: "}), chunk({where: parts}), chunk({}, reason="stop"), DONE, END]
+    async with FakeModels(acts) as fake:
+        turn, _ = await Asking().of(endpoint(fake))
+    assert (turn.text, turn.media) == ("See: ![](https://example.com/a.png)", [Media("image/webp", b"a picture")])
+
+
+async def test_sound_comes_in_pieces_with_what_it_says() -> None:
+    said = [(b"one", "Good "), (b"two!", "day.")]
+    acts = [chunk({"audio": {"id": "a", "data": base64.b64encode(data).decode(), "transcript": text}})
+            for data, text in said]  # fmt: skip
+    async with FakeModels([*acts, chunk({}, reason="stop"), DONE, END]) as fake:
+        turn, _ = await Asking().of(endpoint(fake, params={"audio": {"voice": "alloy", "format": "wav"}}))
+    assert (turn.text, turn.media) == ("Good day.", [Media("audio/wav", b"onetwo!")])
+
+
+async def test_an_answer_with_too_many_files_or_with_one_that_is_none_fails() -> None:
+    for acts, code in ((painted(*[PIXEL] * 17), "step.file_too_large"), (painted("%%%"), "llm.truncated")):
+        fault, _ = await failure(*acts, api="responses")
+        assert fault.code == code
 
 
 # --- what goes wrong --------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 from pathlib import Path
 from typing import Any
@@ -195,6 +196,27 @@ async def test_the_last_answer_is_an_object_that_is_repaired_once(make: Make, tm
         runtime = await runtime_of(make, tmp_path, fake)
         state = await ended(runtime, (await start(runtime, flow)).run_id)
     assert (state.output, len(state.messages), state.spent.calls) == ({"n": 3}, 0, 3)
+
+
+async def test_pictures_in_an_answer_are_files_of_the_run_shown_with_it_and_named_to_the_model(
+    make: Make, tmp_path: Path
+) -> None:
+    urls = [f"data:image/png;base64,{base64.b64encode(body).decode()}" for body in (b"one", b"two")]
+    picture = [chunk({"images": [{"type": "image_url", "image_url": {"url": url}}]}) for url in urls]
+    first, last = spoken(Answer("Here.", calls=CALLS[:1])), spoken(Answer("Done."))
+    flow = AGENT.replace("output: ${{ steps.chat.output }}", "output: ${{ steps.chat.parts }}")
+    async with FakeModels([first[0], picture[0], *first[1:]], [last[0], picture[1], *last[1:]]) as fake:
+        runtime = await runtime_of(make, tmp_path, fake)
+        state = await ended(runtime, (await start(runtime, flow)).run_id)
+    one, two = state.output
+    assert [(part["type"], part["source"]["mimeType"]) for part in (one, two)] == [("image", "image/png")] * 2
+    files = runtime.files.of_run(LOCAL_TENANT, UUID(state.run_id))
+    assert [(await files.read(part["source"]["value"], 100)).body for part in (one, two)] == [b"one", b"two"]
+    shown = [json.loads(message.content) for message in state.messages.values() if message.kind == "data"]
+    assert sorted(each["data"]["source"]["value"] for each in shown) == sorted(
+        part["source"]["value"] for part in (one, two)
+    )
+    assert fake.asked[1].body["messages"][2]["content"] == f"Here.\n[image {one['source']['value']}]"
 
 
 async def test_behind_stop_when_the_model_is_asked_once_more_for_its_object_and_calls_nothing(

@@ -45,6 +45,9 @@ class Heard:
     async def call(self, name: str, number: int, text: str) -> None:
         raise AssertionError("no model is asked")
 
+    def made(self, part: Any) -> None:
+        raise AssertionError("no model is asked")
+
     def used(self, use: Any) -> None:
         raise AssertionError("no model is asked")
 

@@ -70,6 +70,9 @@ class Heard:
     async def call(self, name: str, number: int, text: str) -> None:
         raise AssertionError(f"a Python tool writes no call: {name}")
 
+    def made(self, part: Any) -> None:
+        raise AssertionError(f"a Python tool asks no model: {part}")
+
     def used(self, use: ModelUse) -> None:
         raise AssertionError(f"a Python tool asks no model: {use}")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -147,6 +147,17 @@ def custom_emitted(state: RunState, event: e.CustomEmitted) -> RunState:
 
 def raw_emitted(state: RunState, event: e.RawEmitted) -> RunState:
     return following(state, event)
+
+
+AGENT_PARTS_MAX: Final = 64
+
+
+def parts_made(state: RunState, event: e.PartsMade) -> RunState:
+    steps = with_step(state, event.path, parts=event.parts)
+    if event.agent is not None:  # it has those of its newest answers
+        agent = state.steps[event.agent]
+        steps = steps.set(event.agent, replace(agent, parts=(*agent.parts, *event.parts)[-AGENT_PARTS_MAX:]))
+    return following(state, event, steps=steps)
 
 
 def model_used(state: RunState, event: e.ModelUsed) -> RunState:
