@@ -366,6 +366,21 @@ class Settings:
         1,
         1_000_000,
     )
+    tenant_runs_per_minute: int = _whole(
+        "The most runs that one tenant starts in a minute; 0: no limit. Over it, and over the next three, is 429.",
+        0,
+        0,
+        1_000_000,
+    )
+    tenant_open_runs_max: int = _whole(
+        "The most runs of one tenant that have not ended; 0: no limit.", 0, 0, 10_000_000
+    )
+    tenant_followers_max: int = _whole(
+        "The most streams of one tenant that only follow, in one process; 0: no limit.", 0, 0, 1_000_000
+    )
+    tenant_log_bytes_max: int = _whole(
+        "The most bytes of all logs of one tenant, looked at every minute; 0: no limit.", 0, 0, 2**62
+    )
     messages_max: int = _whole("The most messages of history in a request.", 500, 1, 100_000)
     keepalive_seconds: float = _seconds("After how much silence a stream sends a keep-alive.", 15.0, 0.1, 300.0)
     follower_stall_seconds: float = _seconds(

@@ -16,6 +16,7 @@ import contextlib
 from collections import Counter
 from collections.abc import Iterator
 from typing import Final
+from uuid import UUID
 
 from hai_flow.errors import Rejected
 from hai_flow.settings import Settings
@@ -34,6 +35,7 @@ class Admission:
         streams_peer_max: int = 1500,
         commands_max: int = COMMANDS_MAX,
         bodies_bytes_max: int = 64 * 1024 * 1024,
+        tenant_followers_max: int = 0,
     ) -> None:
         self.streams = 0
         self.commands = 0
@@ -44,6 +46,8 @@ class Admission:
         self._followers_of: Counter[str] = Counter()
         self._all = _Share(streams_max)
         self._of_a_peer = _Share(streams_peer_max)
+        self._tenant_followers_max = tenant_followers_max
+        self._followers_of_tenant: Counter[UUID] = Counter()
         self._bodies_bytes_max = bodies_bytes_max
         self._bodies: Counter[str] = Counter()
         self.bodies_bytes = 0
@@ -51,11 +55,34 @@ class Admission:
     @classmethod
     def of(cls, settings: Settings) -> Admission:
         """The admission that the settings allow."""
-        return cls(settings.streams_max, settings.streams_peer_max, bodies_bytes_max=settings.bodies_bytes_max)
+        return cls(
+            settings.streams_max,
+            settings.streams_peer_max,
+            bodies_bytes_max=settings.bodies_bytes_max,
+            tenant_followers_max=settings.tenant_followers_max,
+        )
 
-    def place(self, peer: str) -> StreamPlace:
-        """The place of a stream that is about to begin. `peer` is the address of its client."""
-        return StreamPlace(self, peer)
+    def place(self, peer: str, tenant: UUID | None = None) -> StreamPlace:
+        """The place of a stream that is about to begin. `peer` is the address of its client, `tenant` the caller's."""
+        return StreamPlace(self, peer, tenant)
+
+    def follow_in(self, tenant: UUID | None) -> None:
+        """Count a stream that only follows as its tenant's. Raises Rejected 429 if that has too many."""
+        most = self._tenant_followers_max
+        if not most or tenant is None:
+            return
+        if self._followers_of_tenant[tenant] >= most:
+            raise Rejected(
+                429, "tenant_followers", f"your tenant has {most} streams that only follow, the most it may."
+            )
+        self._followers_of_tenant[tenant] += 1
+
+    def leave_in(self, tenant: UUID | None) -> None:
+        """It is over."""
+        if self._tenant_followers_max and tenant is not None:
+            self._followers_of_tenant[tenant] -= 1
+            if not self._followers_of_tenant[tenant]:
+                del self._followers_of_tenant[tenant]
 
     def open_stream(self, peer: str, *, follows: bool) -> None:
         """Take one of the places for streams. Raises Rejected 429 if there is none."""
@@ -144,23 +171,36 @@ class Admission:
 class StreamPlace:
     """One request's place among the streams: none until it is taken, none once it is left."""
 
-    __slots__ = ("_admission", "_follows", "_peer", "_taken")
+    __slots__ = ("_admission", "_follows", "_peer", "_taken", "_tenant")
 
-    def __init__(self, admission: Admission, peer: str) -> None:
+    def __init__(self, admission: Admission, peer: str, tenant: UUID | None = None) -> None:
         self._admission = admission
         self._peer = peer
+        self._tenant = tenant
         self._taken = self._follows = False
 
     def take(self, *, follows: bool) -> None:
         """`follows`: the request only watches, and changes nothing. Raises Rejected 429."""
         assert not self._taken, "a request has one stream"
-        self._admission.open_stream(self._peer, follows=follows)
+        if follows:
+            self._admission.follow_in(self._tenant)
+        try:
+            self._admission.open_stream(self._peer, follows=follows)
+        except Rejected:
+            if follows:
+                self._admission.leave_in(self._tenant)
+            raise
         self._taken, self._follows = True, follows
 
     def only_follows(self) -> None:
         """The request turned out to do nothing: its stream, if it has one, is a follower's. Raises Rejected 429."""
         if self._taken and not self._follows:
-            self._admission.turn_follower(self._peer)
+            self._admission.follow_in(self._tenant)
+            try:
+                self._admission.turn_follower(self._peer)
+            except Rejected:
+                self._admission.leave_in(self._tenant)
+                raise
             self._follows = True
 
     def leave(self) -> None:
@@ -168,6 +208,8 @@ class StreamPlace:
         if self._taken:
             self._taken = False
             self._admission.close_stream(self._peer, follows=self._follows)
+            if self._follows:
+                self._admission.leave_in(self._tenant)
 
 
 class BodyRoom:

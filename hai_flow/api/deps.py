@@ -373,7 +373,7 @@ def get_open_access(request: HTTPConnection) -> Access:
 def _access(request: HTTPConnection, principal: Principal) -> Access:
     state = request.app.state
     peer = peers.peer_of(request.scope)
-    place = state.admission.place(peer)
+    place = state.admission.place(peer, principal.tenant)
     return Access(
         principal,
         state.runtime,

@@ -34,6 +34,7 @@ from hai_flow.runtime.inbox import Inbox
 from hai_flow.runtime.keeping import Keeping
 from hai_flow.runtime.notifier import Notifier, NotifierConfig, Queueing
 from hai_flow.runtime.pins import PinBook
+from hai_flow.runtime.quotas import Quota, Quotas
 from hai_flow.runtime.sealer import Sealer
 from hai_flow.runtime.service import Service
 from hai_flow.runtime.slots import Slots
@@ -149,7 +150,8 @@ class Runtime(Service):
         self.branches = Branches(self.database, self.committer, self.catalog, self.threads)
         self.slots = Slots(self.database, self.committer)
         self.keeping = Keeping(self.database)
-        self.starts = Starts(self.committer, self.slots, self.keeping, self.catalog.pins)
+        quotas = Quotas(self.database, Quota.of(settings))
+        self.starts = Starts(self.committer, self.slots, self.keeping, self.catalog.pins, quotas)
         config = DeliveryConfig(poll_seconds=settings.poll_seconds)
         handlers = {**self.slots.handlers, **Queueing(self.database).handlers}
         self.delivery = Delivery(self.database, self.committer, self.catalog, self.starts, config, handlers=handlers)

@@ -30,6 +30,10 @@ class Keeping:
     def __init__(self, database: Database) -> None:
         self.database = database
 
+    async def has_begun(self, tenant: UUID, run_id: UUID) -> bool:
+        """Whether the run is there: it is started again."""
+        return await run_lists.get_run(self.database.api, tenant, run_id) is not None
+
     @contextlib.asynccontextmanager
     async def kept(self, tenant: UUID, plan: Plan, start: c.Start) -> AsyncGenerator[c.Start]:
         """The Start with what it may go on with. Inside, it is submitted. Raises `Rejected` 409 `thread_busy` where

@@ -27,6 +27,7 @@ from hai_flow.errors import Rejected
 from hai_flow.runtime.auditing import Asked
 from hai_flow.runtime.committer import Committer
 from hai_flow.runtime.keeping import Keeping
+from hai_flow.runtime.quotas import Quotas
 from hai_flow.runtime.slots import Slots
 from hai_flow.runtime.submissions import SEAT_LOST, Begin, Birth, Outcome
 from hai_flow.store.entries import Branch
@@ -39,11 +40,14 @@ FindPins: TypeAlias = Callable[[UUID, Plan], Awaitable[dict[str, e.Pin]]]
 class Starts:
     """Starts runs of plans. `find_pins` gives the workflows that a run's children will be of."""
 
-    def __init__(self, committer: Committer, slots: Slots, keeping: Keeping, find_pins: FindPins) -> None:
+    def __init__(
+        self, committer: Committer, slots: Slots, keeping: Keeping, find_pins: FindPins, quotas: Quotas
+    ) -> None:
         self._committer = committer
         self._slots = slots
         self._keeping = keeping
         self._find_pins = find_pins
+        self._quotas = quotas
 
     def new_id(self) -> UUID:
         """The id of a run that is started once."""
@@ -65,9 +69,14 @@ class Starts:
         `command_id`, `body_sha` and `asked` as in `Committer.submit`. `branch`: where the run leaves its
         thread's line; who asks for one says what is kept of it.
 
-        Raises `Rejected`: 404 where a child's workflow does not exist, 409 `thread_busy` where the thread has an active
-        run, 409 `concurrency_busy` where the workflow queues no run, and the engine's refusals.
+        Raises `Rejected`: 429 where the tenant has too many runs, 404 where a child's workflow does not exist, 409
+        `thread_busy` where the thread has an active run, 409 `concurrency_busy` where the workflow queues no run, and
+        the engine's refusals.
         """
+        if not isinstance(begin, c.Start) or begin.parent is None:
+            excess = await self._quotas.excess(tenant)
+            if excess is not None and not await self._keeping.has_begun(tenant, begin.run_id):
+                raise excess
         if isinstance(begin, c.Start) and begin.parent is None:
             begin = msgspec.structs.replace(begin, pins=await self._find_pins(tenant, plan))
             if branch is None:

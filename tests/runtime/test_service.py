@@ -17,6 +17,7 @@ from hai_flow.runtime.committer import Committer
 from hai_flow.runtime.delivery import Delivery
 from hai_flow.runtime.fanout import Fanout
 from hai_flow.runtime.keeping import Keeping
+from hai_flow.runtime.quotas import Quota, Quotas
 from hai_flow.runtime.service import Service
 from hai_flow.runtime.slots import Slots
 from hai_flow.runtime.starts import Starts
@@ -62,7 +63,10 @@ def threads(database: Database) -> Threads:
 def delivery(database: Database) -> Delivery:
     commits, catalog = committer(database), Catalog(database, Registry({}))
     return Delivery(
-        database, commits, catalog, Starts(commits, Slots(database, commits), Keeping(database), catalog.pins)
+        database,
+        commits,
+        catalog,
+        Starts(commits, Slots(database, commits), Keeping(database), catalog.pins, Quotas(database, Quota())),
     )
 
 

@@ -1,0 +1,75 @@
+"""What one tenant may have: runs that begin in a minute, runs that have not ended, bytes of logs.
+
+Looked at before anything of a run is stored, at the one door through which runs start. Runs of a run (children) are not
+counted as begun, and not refused: who lets a run begin lets it end. Several processes count the same rows, so the
+limits hold for all of them together; a few runs that begin in the same moment may pass beyond.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+from uuid import UUID
+
+from hai_flow.errors import Rejected
+from hai_flow.settings import Settings
+from hai_flow.store import quotas
+from hai_flow.store.database import Database
+
+MINUTE: Final = timedelta(minutes=1)
+BYTES_SECONDS: Final = 60.0  # for how long it is believed how large a tenant's logs are
+FULL_SECONDS: Final = 60  # when to try again where only an end of runs, or less of their logs, helps
+TENANTS_MAX: Final = 10_000  # whose bytes are remembered
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """0: no limit."""
+
+    runs_per_minute: int = 0
+    open_runs: int = 0
+    log_bytes: int = 0
+
+    @classmethod
+    def of(cls, settings: Settings) -> Quota:
+        """What the settings allow each tenant."""
+        return cls(settings.tenant_runs_per_minute, settings.tenant_open_runs_max, settings.tenant_log_bytes_max)
+
+
+class Quotas:
+    """The quotas of all tenants; each has the same."""
+
+    def __init__(self, database: Database, quota: Quota) -> None:
+        self._database = database
+        self._quota = quota
+        self._bytes: dict[UUID, tuple[float, int]] = {}
+
+    async def excess(self, tenant: UUID) -> Rejected | None:
+        """Why the tenant may start no run now; None: it may."""
+        quota = self._quota
+        if quota.runs_per_minute or quota.open_runs:
+            used = await quotas.used(self._database.api, tenant, quota.runs_per_minute, quota.open_runs)
+            if used.earliest is not None:
+                seconds = (used.earliest + MINUTE - used.now).total_seconds()
+                detail = f"your tenant has started {quota.runs_per_minute} runs within a minute, the most that it may."
+                return Rejected(429, "tenant_runs", detail, retry_after=max(1, math.ceil(seconds)))
+            if quota.open_runs and used.open_runs >= quota.open_runs:
+                detail = f"your tenant has {used.open_runs} runs that have not ended, the most that it may have."
+                return Rejected(429, "tenant_open_runs", detail, retry_after=FULL_SECONDS)
+        if quota.log_bytes and (held := await self._log_bytes(tenant)) >= quota.log_bytes:
+            detail = f"the logs of your tenant's runs have {held} bytes, and may have {quota.log_bytes}."
+            return Rejected(429, "tenant_log_bytes", detail, retry_after=FULL_SECONDS)
+        return None
+
+    async def _log_bytes(self, tenant: UUID) -> int:
+        known = self._bytes.get(tenant)
+        if known is not None and time.monotonic() - known[0] < BYTES_SECONDS:
+            return known[1]
+        if len(self._bytes) >= TENANTS_MAX:
+            self._bytes.clear()
+        held = await quotas.log_bytes(self._database.api, tenant)
+        self._bytes[tenant] = time.monotonic(), held
+        return held

@@ -1,0 +1,44 @@
+"""How much a tenant has of what it may have a bounded amount of. Each is read as far as its limit, and no further."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
+
+if TYPE_CHECKING:
+    from hai_flow.store.database import Connection, Pool
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """`earliest`: when the earliest of the last `runs_per_minute` runs began, None if it was more than a minute ago;
+    `now` by the same clock. `open_runs`: how many have not ended, counted up to the limit."""
+
+    earliest: datetime | None
+    now: datetime
+    open_runs: int
+
+
+# A status at a time, as the index has them: those that have ended are not walked through.
+_OPEN: Final = "('queued'), ('running'), ('waiting'), ('paused'), ('stopping'), ('needs_attention')"
+_USED: Final = f"""
+SELECT (SELECT created_at FROM runs WHERE tenant = $1 AND parent_id IS NULL AND created_at > now() - interval '1 minute'
+  ORDER BY created_at DESC, id DESC OFFSET $2 - 1 LIMIT 1),
+  now(),
+  (SELECT count(*) FROM (SELECT FROM (VALUES {_OPEN}) AS wanted (status) CROSS JOIN LATERAL (
+    SELECT FROM runs r WHERE r.tenant = $1 AND r.status = wanted.status LIMIT $3) r LIMIT $3) AS counted)
+"""
+
+
+async def used(connection: Connection | Pool, tenant: UUID, runs_per_minute: int, open_runs: int) -> Used:
+    """What the tenant uses of its runs; 0: no limit, so it is not looked for."""
+    row = await connection.fetchrow(_USED, tenant, max(1, runs_per_minute), open_runs)
+    assert row is not None
+    return Used(row[0] if runs_per_minute else None, row[1], row[2])
+
+
+async def log_bytes(connection: Connection | Pool, tenant: UUID) -> int:
+    """How large the logs of all its runs are. Reads all of them: ask seldom."""
+    return await connection.fetchval("SELECT coalesce(sum(log_bytes), 0)::bigint FROM runs WHERE tenant = $1", tenant)
