@@ -424,6 +424,15 @@ class Call(Verb):
 
 
 @dataclass(frozen=True, slots=True)
+class StreamedBody:
+    """A body that becomes text of a message while it comes. `piece` renders to the text of an event of a stream; None:
+    its data. `idle`: for how many milliseconds nothing may come."""
+
+    piece: Template | None = None
+    idle: int = 60_000
+
+
+@dataclass(frozen=True, slots=True)
 class Http(Verb):
     """`arguments` renders to `{method, url, query?, headers?, auth?, body? | form? | text? | multipart?}`; headers and
     auth may name secrets, and all but the address the callback's address (`secret_names`). `next` renders to the
@@ -434,6 +443,7 @@ class Http(Verb):
     next: Template | None = None
     pages: int = 1
     callback: Callback | None = None
+    stream: StreamedBody | None = None
 
 
 @dataclass(frozen=True, slots=True)

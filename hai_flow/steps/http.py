@@ -6,9 +6,11 @@ put in when the request is sent, and go to no other origin than the one that the
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urljoin, urlsplit
 
@@ -18,6 +20,7 @@ from hai_flow.definition.secret_names import filled, with_callback
 from hai_flow.errors import StepError
 from hai_flow.models.faults import retry_after
 from hai_flow.steps.guard import Guard
+from hai_flow.steps.http_stream import Telling
 from hai_flow.steps.runner import Attempt, Stream
 from hai_flow.steps.secrets import Secrets, Use, remember
 from hai_flow.values import Json
@@ -58,7 +61,7 @@ class HttpRunner:
     async def perform(self, attempt: Attempt, stream: Stream) -> Json:
         http = attempt.step.verb
         assert isinstance(http, Http)
-        exchange = Exchange(self, attempt, http.expect, http.next)
+        exchange = Exchange(self, attempt, http.expect, http.next, stream)
         asked = values.loads(attempt.args)
         if http.callback is not None:
             asked = {**await with_address(asked, attempt), "url": asked["url"]}
@@ -134,11 +137,13 @@ class Exchange:
         attempt: Attempt,
         expect: Expression | None = None,
         following: Template | None = None,
+        stream: Stream | None = None,
     ) -> None:
         self._runner = runner
         self._attempt = attempt
         self._expect = expect
         self._following = following
+        self._stream = stream
         self._left = runner.bytes_max
         self._origin: tuple[str, str, int] | None = None
         self._headers: Json = {}
@@ -200,6 +205,9 @@ class Exchange:
             request = client.build_request(asked["method"], _with_query(url, query), headers=headers, **body)
             response = await client.send(request, stream=True)
             try:
+                telling = self._telling(response)
+                if telling is not None:
+                    return await self._told(response, telling, url)
                 content = await self._read(response.aiter_bytes(), url)
             finally:
                 await response.aclose()
@@ -216,15 +224,52 @@ class Exchange:
         found = bytearray()
         async for chunk in chunks:
             found += chunk
-            self._left -= len(chunk)
-            if self._left < 0:
-                message = f"{self._place(url)} answers with more than {self._runner.bytes_max} bytes"
-                raise StepError(f"{message} (HAI_FLOW_HTTP_BYTES_MAX).", code="http.too_large", retriable=False)
+            self._count(chunk, url)
         return bytes(found)
+
+    def _count(self, chunk: bytes, url: str) -> None:
+        self._left -= len(chunk)
+        if self._left < 0:
+            message = f"{self._place(url)} answers with more than {self._runner.bytes_max} bytes"
+            raise StepError(f"{message} (HAI_FLOW_HTTP_BYTES_MAX).", code="http.too_large", retriable=False)
+
+    def _telling(self, response: httpx2.Response) -> Telling | None:
+        """What says the body while it comes, if it is one that streams."""
+        verb = self._attempt.step.verb
+        streamed = verb.stream if isinstance(verb, Http) else None
+        media = _media_of(response)
+        if streamed is None or self._stream is None or not 200 <= response.status_code < 300:
+            return None
+        if not media.startswith("text/"):
+            return None
+        piece = None if streamed.piece is None else partial(self._piece, streamed.piece)
+        return Telling(media, response.charset_encoding or "utf-8", self._stream, piece)
+
+    def _piece(self, template: Template, event: Json) -> Json:
+        return self._attempt.evaluate(template, event=event)
+
+    async def _told(self, response: httpx2.Response, telling: Telling, url: str) -> dict[str, Json]:
+        verb = self._attempt.step.verb
+        assert isinstance(verb, Http)
+        assert verb.stream is not None
+        seconds, chunks = verb.stream.idle / 1000, aiter(response.aiter_bytes())
+        while True:
+            try:
+                async with asyncio.timeout(seconds):
+                    chunk = await anext(chunks, None)
+            except TimeoutError:
+                message = f"{self._place(url)} said nothing for {seconds:g} s in the middle of its answer"
+                raise StepError(message, code="http.connection", retriable=True) from None
+            if chunk is None:
+                break
+            self._count(chunk, url)
+            await telling.take(chunk)
+        await telling.take(b"", final=True)
+        return self._shown(response, telling.text, None, url)
 
     def _response(self, response: httpx2.Response, content: bytes, url: str) -> dict[str, Json]:
         """The response as expressions see it."""
-        kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        kind = _media_of(response)
         is_json = kind == JSON or kind.endswith("+json")
         try:
             text = content.decode(response.charset_encoding or "utf-8")
@@ -234,6 +279,9 @@ class Exchange:
             if 200 <= response.status_code < 300:
                 raise self._unreadable(url, f"its body is not what its type {kind or 'text'} says: {error}") from None
             text, value = content.decode(errors="replace").replace("\x00", "\ufffd"), None
+        return self._shown(response, text, value, url)
+
+    def _shown(self, response: httpx2.Response, text: str, value: Json, url: str) -> dict[str, Json]:
         headers = {name.lower(): each for name, each in response.headers.items()}
         return {"status": response.status_code, "headers": headers, "json": value, "text": text, "url": url}
 
@@ -245,6 +293,10 @@ class Exchange:
         """The host and path of an address, without the parts that may be secret."""
         parts = urlsplit(url)
         return f"{parts.hostname}{parts.path}"
+
+
+def _media_of(response: httpx2.Response) -> str:
+    return response.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 def _client_of(guard: Guard, config: HttpConfig) -> httpx2.AsyncClient:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,7 @@ class Reply:
     body: bytes = b""
     type: str = "application/json"
     headers: tuple[tuple[str, str], ...] = ()
+    pieces: AsyncIterator[bytes] | None = None  # in place of the body; the connection ends behind them
 
 
 class Service:
@@ -42,6 +43,8 @@ class Service:
         self._server.close()
         for writer in list(self._writers):
             writer.transport.abort()
+        for task in self._tasks:
+            task.cancel()  # one may wait within its pieces
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._server.wait_closed()
 
@@ -54,7 +57,7 @@ class Service:
         try:
             while True:
                 await self._one(reader, writer)
-        except (asyncio.IncompleteReadError, ConnectionError):
+        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
             pass
         finally:
             self._writers.discard(writer)
@@ -77,8 +80,13 @@ class Service:
         head = [
             f"HTTP/1.1 {reply.status} x",
             f"content-type: {reply.type}",
-            f"content-length: {len(reply.body)}",
+            f"content-length: {len(reply.body)}" if reply.pieces is None else "connection: close",
             *(f"{name}: {value}" for name, value in reply.headers),
         ]
         writer.write("\r\n".join([*head, "", ""]).encode() + (b"" if method == "HEAD" else reply.body))
         await writer.drain()
+        if reply.pieces is not None:
+            async for piece in reply.pieces:
+                writer.write(piece)
+                await writer.drain()
+            raise ConnectionAbortedError

@@ -17,11 +17,13 @@ from hai_flow.definition.reference import (
     CEL,
     DEADLINE,
     DECIDED_KEYS,
+    DURATION,
     EFFECT_KEYS,
     SCHEMA,
     TEXT,
     Key,
     Shape,
+    enum,
     integer,
     shape_of,
 )
@@ -47,6 +49,11 @@ HTTP: Final = Shape("http", "`http`", (
         "output is then the list of what each page had", example='"${{ response.json.next }}"'),
     Key("await_callback", shape_of("await_callback"), "the service answers once more, later: the step waits for a "
         "request to `callback.url`, an address of this server that is good for one", example="{deadline: 2d}"),
+    Key("stream", enum("text", "none"), "the body of a 2xx response becomes a message while it comes: a text as it is, "
+        "of `text/event-stream` what each event says; any other is read as a whole", default="none", example="text"),
+    Key("piece", TEXT, "with `stream`: what an event says, over `event`: `{type, data, json, id}`; null or empty: "
+        "nothing", default="its data", example='"${{ event.json.?text.orValue(null) }}"'),
+    Key("idle", DURATION, "with `stream`: how long nothing may come", default="1m", example="10s"),
     Key("pages", integer(1, 1000), "how many pages at most", default="100", example="10"),
 ), exactly_one=(("get", "post", "put", "patch", "delete", "head"),),
     at_most_one=(("body", "form", "text", "multipart"),))  # fmt: skip
@@ -95,7 +102,25 @@ def _http(context: Context, draft: StepDraft, names: Names) -> plan.Http | None:
     method = context.literal(given[0].upper())
     callback = _callback(context, draft, fields["await_callback"], names, parts) if awaits else None
     arguments = Record((("method", method), ("url", url), *parts))
-    return plan.Http(arguments, expect, following, fields.get("pages", 100), callback)
+    streamed = _streamed(context, fields, at, names)
+    return plan.Http(arguments, expect, following, fields.get("pages", 100), callback, streamed)
+
+
+def _streamed(context: Context, fields: Mapping[str, Json], at: Path, names: Names) -> plan.StreamedBody | None:
+    streams = fields.get("stream") == "text"
+    for key in ("piece", "idle"):
+        if key in fields and not streams:
+            message = f"`{key}` says how the body streams; add `stream: text`"
+            context.reader.error((*at, key), "http.stream", message, key=True)
+    if streams and "next" in fields:
+        message = "`next` asks for one page after the other; a body that streams is one"
+        context.reader.error((*at, "next"), "http.stream", message, key=True)
+    told = names.with_roots(schemas={"event": _EVENT})
+    piece = context.template(fields["piece"], (*at, "piece"), told) if "piece" in fields else None
+    idle = context.duration(fields, "idle", at, None)
+    if not streams:
+        return None
+    return plan.StreamedBody(piece, idle if isinstance(idle, int) else plan.StreamedBody().idle)
 
 
 def awaited(
@@ -123,6 +148,7 @@ def _callback(
     return callback
 
 
+_EVENT: Final = record(type={"type": "string"}, data={"type": "string"}, json={}, id={"type": "string"})
 _OUTPUT: Final[dict[str, Json]] = {
     "status": {"type": "integer"}, "headers": {}, "json": {}, "text": {"type": "string"}, "url": {"type": "string"},
 }  # fmt: skip
