@@ -6,9 +6,7 @@ has changed, too, would say what it likes.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
@@ -20,12 +18,10 @@ from hai_flow.cli import completion
 from hai_flow.cli.client import Server
 from hai_flow.cli.commands import Command, app_of
 from hai_flow.cli.operate import JsonOption, LimitOption, ServerOption, ask, moment
-from hai_flow.cli.processes import DataDirOption, load_settings, open_database, reachable
+from hai_flow.cli.processes import DataDirOption, over_database
 from hai_flow.cli.terminal import EPILOG, FAILED, UsageError, out, plural, print_json, say
 
 if TYPE_CHECKING:
-    import asyncpg
-
     from hai_flow.store.audit import Verified
     from hai_flow.store.audit_chain import Anchor, Link
 
@@ -91,7 +87,7 @@ def verify(
     if file is not None:
         found = _verify_file(file, known)
     else:
-        found = _with_database(data_dir, lambda connection: _verify_database(connection, tenant, known))
+        found = over_database(data_dir, lambda connection: _verify_database(connection, tenant, known))
     for name, verified in found:
         _tell(name, verified, as_json)
     if not found and not as_json:
@@ -121,7 +117,7 @@ def anchor(
             for end in await audit.anchors(connection, sorted(names))
         ]
 
-    lines = _with_database(data_dir, work)
+    lines = over_database(data_dir, work)
     text = "".join(line.decode() + "\n" for line in lines)
     if to is None:
         typer.echo(text, nl=False)
@@ -145,7 +141,7 @@ def export(tenant: TenantOption = None, data_dir: DataDirOption = None) -> None:
                     typer.echo(line_of(each, link))
                 after = page[-1].seal.n
 
-    _with_database(data_dir, work)
+    over_database(data_dir, work)
 
 
 def forget(
@@ -166,7 +162,7 @@ def forget(
         (found,) = await _names(connection, tenant)
         return await erasing.forget(connection, found, principal, by="service:cli")
 
-    done = _with_database(data_dir, work)
+    done = over_database(data_dir, work)
     if as_json:
         print_json(done._asdict())
         return
@@ -268,33 +264,6 @@ def _opened(file: Path) -> Any:
 
 
 # --- the database -------------------------------------------------------------------------------------------------
-
-
-def _with_database(data_dir: Path | None, work: Callable[[asyncpg.Connection[Any]], Awaitable[T]]) -> T:
-    settings = load_settings(data_dir=data_dir)
-
-    async def done(dsn: str) -> T:
-        async with _connected(dsn) as connection:
-            return await work(connection)
-
-    with open_database(settings) as database:
-
-        async def reached() -> T:
-            async with reachable(database):
-                return await done(database.direct or database.dsn)
-
-        return asyncio.run(reached())
-
-
-@asynccontextmanager
-async def _connected(dsn: str) -> AsyncIterator[Any]:
-    import asyncpg
-
-    connection = await asyncpg.connect(dsn)
-    try:
-        yield connection
-    finally:
-        await connection.close()
 
 
 async def _names(connection: Any, tenant: str | None) -> dict[UUID, str]:

@@ -27,7 +27,7 @@ def doctor(data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
     Exits with 1 if anything is bad; what is doubtful works, but not as it should in production.
     """
     settings = load_settings(data_dir=data_dir)
-    with open_database(settings) as database:
+    with open_database(settings, make=False) as database:
         checks = asyncio.run(_examined(database, settings))
     if as_json:
         print_json(

@@ -3,7 +3,6 @@ somewhere. With --server by a server, for admins."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,7 +14,7 @@ from hai_flow.cli.client import Server
 from hai_flow.cli.commands import Command, app_of
 from hai_flow.cli.console import Styled
 from hai_flow.cli.operate import JsonOption, ServerOption, ask
-from hai_flow.cli.processes import DataDirOption, demand_schema, load_settings, open_database, reachable
+from hai_flow.cli.processes import DataDirOption, over_database
 from hai_flow.cli.terminal import EPILOG, UsageError, moment, note, out, print_json, say
 from hai_flow.errors import HaiFlowError
 from hai_flow.values import Json
@@ -215,22 +214,3 @@ async def _of_tenant(connection: Connection, name: str, work: Callable[[Connecti
     if found is None:
         raise HaiFlowError(f"there is no tenant {name!r}.")
     return await work(connection, found.id)
-
-
-def over_database(data_dir: Path | None, work: Callable[[Connection], Awaitable[Result]]) -> Result:
-    """The result of `work` over the database of the settings. Raises StoreError."""
-    settings = load_settings(data_dir=data_dir)
-
-    async def connected() -> Result:
-        import asyncpg
-
-        async with reachable(database):
-            await demand_schema(database)
-            connection = await asyncpg.connect(database.direct or database.dsn)
-            try:
-                return await work(connection)
-            finally:
-                await connection.close()
-
-    with open_database(settings) as database:
-        return asyncio.run(connected())

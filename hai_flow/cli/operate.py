@@ -33,6 +33,7 @@ from hai_flow.cli.terminal import (
     program,
     say,
 )
+from hai_flow.settings import Settings
 from hai_flow.values import Json
 
 Result = TypeVar("Result")
@@ -306,7 +307,9 @@ def _show_question(pending: Json, started_by: str | None) -> None:
         say(f"  {asked}", "dim")
     for vote in (pending.get("needed") or {}).get("votes") or ():
         say(f"  {vote['by']} has voted {vote['decision']}", "dim")
-    say(f"  {program()} {how_to_answer(pending, act_as=as_whom(pending, started_by))}")
+    # A server that takes keys believes nobody who only says who they are.
+    whom = as_whom(pending, started_by) if Settings.from_environment().key is None else None
+    say(f"  {program()} {how_to_answer(pending, act_as=whom)}")
     if others := or_else(pending):
         say(f"  or: {others}", "dim")
 

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Itera
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any, Final, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, Final, TextIO, TypeVar
 from urllib.parse import urlsplit
 
 import typer
@@ -25,8 +25,12 @@ from hai_flow.errors import StoreError
 from hai_flow.settings import Settings
 
 if TYPE_CHECKING:
+    from asyncpg import Connection
+
     from hai_flow.embedded import EmbeddedPostgres
     from hai_flow.runtime import Runtime
+
+Result = TypeVar("Result")
 
 WATCH_SECONDS: Final = 2.0
 
@@ -179,8 +183,9 @@ class Database:
 
 
 @contextlib.contextmanager
-def open_database(settings: Settings, *, interrupted: int = OK) -> Iterator[Database]:
-    """The database of the settings; an embedded one is started here, or attached to, and let go of at the end.
+def open_database(settings: Settings, *, interrupted: int = OK, make: bool = True) -> Iterator[Database]:
+    """The database of the settings; an embedded one is started here, or attached to, and let go of at the end. One that
+    is not there yet is made, unless `make` is false: StoreError then.
 
     Called on the main thread, outside any loop: a server ends with the thread that started it. A signal in here ends
     the process as one later does (`live`).
@@ -198,6 +203,11 @@ def open_database(settings: Settings, *, interrupted: int = OK) -> Iterator[Data
     with _handling(end):
         try:
             if not postgres.data.exists():
+                if not make:
+                    raise StoreError(
+                        f"There is no PostgreSQL in {settings.data_dir}. Name another place with --data-dir or "
+                        f"HAI_FLOW_DATABASE_URL, or make one: {program()} migrate."
+                    )
                 note(f"Making a PostgreSQL in {settings.data_dir}; the first time takes some seconds.")
             postgres.start()
             postgres.ensure_database()
@@ -240,6 +250,25 @@ async def reachable(database: Database) -> AsyncIterator[None]:
 
 def _upper(text: str) -> str:
     return text[:1].upper() + text[1:]
+
+
+def over_database(data_dir: Path | None, work: Callable[[Connection], Awaitable[Result]]) -> Result:
+    """The result of `work` over the database of the settings, which has to be there. Raises StoreError."""
+    settings = load_settings(data_dir=data_dir)
+
+    async def connected() -> Result:
+        import asyncpg
+
+        async with reachable(database):
+            await demand_schema(database)
+            connection = await asyncpg.connect(database.direct or database.dsn)
+            try:
+                return await work(connection)
+            finally:
+                await connection.close()
+
+    with open_database(settings, make=False) as database:
+        return asyncio.run(connected())
 
 
 async def demand_schema(database: Database) -> None:

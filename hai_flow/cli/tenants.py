@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hai_flow.cli.commands import Command, app_of
-from hai_flow.cli.keys import over_database
 from hai_flow.cli.operate import JsonOption
-from hai_flow.cli.processes import DataDirOption
+from hai_flow.cli.processes import DataDirOption, over_database
 from hai_flow.cli.terminal import EPILOG, UsageError, moment, out, print_json, say
 from hai_flow.errors import HaiFlowError
 from hai_flow.values import Json

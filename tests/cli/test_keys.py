@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx2
 import pytest
@@ -14,7 +15,7 @@ from hai_flow.client.link import Link
 from tests.support import commands
 from tests.support.identities import KEYS, People, carried
 from tests.support.postgres import Server
-from tests.support.server import ServerProcess, serving
+from tests.support.server import YAML, ServerProcess, serving
 
 
 def run(*arguments: str, code: int = 0, **settings: str) -> subprocess.CompletedProcess[str]:
@@ -145,3 +146,38 @@ def test_the_python_client_sends_its_key(dsn: str, strict: ServerProcess, monkey
     assert own.headers == {"authorization": "Bearer own"}
     with pytest.raises(ValueError, match="key: expected"):
         Client(strict.url, key="two words\r\n")
+
+
+OVER_THE_DATABASE = (
+    ("keys",), ("keys", "create", "user:ann"), ("tenants",), ("forget", "user:ann", "--yes"),
+    ("audit", "verify"), ("audit", "anchor"), ("audit", "export"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("command", [*OVER_THE_DATABASE, ("doctor",)], ids=" ".join)
+def test_what_looks_into_a_database_makes_none(command: tuple[str, ...], tmp_path: Path) -> None:
+    place = tmp_path / "nothing"
+    refused = run(*command, code=1, HAI_FLOW_DATA_DIR=str(place))
+    assert f"There is no PostgreSQL in {place}" in refused.stderr
+    assert not place.exists()
+
+
+@pytest.mark.parametrize("command", OVER_THE_DATABASE, ids=" ".join)
+def test_a_database_without_our_schema_is_a_sentence(command: tuple[str, ...], postgres_server: Server) -> None:
+    with postgres_server.database(migrated=False) as dsn:
+        refused = run(*command, code=1, HAI_FLOW_DATABASE_URL=dsn)
+    assert "does not have the schema of this release: run" in refused.stderr
+    assert "Traceback" not in refused.stderr
+
+
+def test_who_calls_with_a_key_is_not_told_to_act_as_somebody(dsn: str, strict: ServerProcess) -> None:
+    people = People(dsn)
+    ann = people.key("user:ann", roles=["operator", "publisher"])[1]
+    there = {"HAI_FLOW_URL": strict.url, "HAI_FLOW_KEY": ann}
+    document = b"hai: flow/v1\nname: asks_boss\nversion: 1\nsteps: [{approve: {title: Pay?, from: ['role:boss']}}]\n"
+    with httpx2.Client(base_url=strict.url, headers=carried(ann)) as http:
+        http.post("/v1/workflows", content=document, headers=YAML).raise_for_status()
+        http.post("/v1/runs", json={"workflow": "asks_boss", "input": {}}).raise_for_status()
+    told = run("pendings", **there).stdout
+    assert " decide call_" in told
+    assert "--as" not in told
