@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
 from datetime import datetime, timedelta
+from hashlib import sha256
 from typing import Annotated, Any, Final, Literal, TypeAlias
 from uuid import UUID, uuid4
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Header, Query, Response
 from pydantic import AwareDatetime, Field
 
+from hai_flow import values
 from hai_flow.api import shapes
 from hai_flow.api.bodies import NO_CONTROL_CHARACTERS, Body, CheckedRoute
 from hai_flow.api.deciding import PERSON, DecideBody, decide
-from hai_flow.api.deps import Access, CommandKey, CurrentAccess, is_run_id
+from hai_flow.api.deps import Access, CommandKey, CurrentAccess, Pieces, is_run_id
+from hai_flow.api.following import farewell
 from hai_flow.api.pages import PageCursor, PageLimit, bad_cursor, cut, decode_cursor, encode_cursor
 from hai_flow.api.principals import requires
 from hai_flow.api.problems import WITH_BODY, documented, problem_of
@@ -22,10 +26,15 @@ from hai_flow.api.views import decided_view, delegation_view, inbox_view
 from hai_flow.definition.durations import NotADuration, milliseconds
 from hai_flow.engine.ids import run_of_pending
 from hai_flow.errors import Rejected
+from hai_flow.runtime.fanout import Piece
 from hai_flow.runtime.inbox import Item
+from hai_flow.runtime.service import wait_at_most
 from hai_flow.store import delegations, inbox
 from hai_flow.store.delegations import Delegation
 from hai_flow.store.inbox import Filters, Place
+from hai_flow.wire import sse
+from hai_flow.wire.dialect import Frame, dump
+from hai_flow.wire.log import LOG
 
 router = APIRouter(
     prefix="/v1/inbox", tags=["inbox"], route_class=CheckedRoute, dependencies=[requires(Right.SEE_INBOX)]
@@ -102,6 +111,66 @@ async def count_inbox(access: CurrentAccess) -> dict[str, Any]:
     """How many open questions of each workflow ask you."""
     counts, complete = await access.runtime.inbox.counts(access.tenant, access.principal.who)
     return {"workflows": counts, "complete": complete}
+
+
+# --- live -------------------------------------------------------------------------------------------------------------
+
+_POLL_SECONDS: Final = 5.0  # in case no hint came: claims and delegations end without one
+_SETTLE_SECONDS: Final = 0.5  # hints come by the thousand
+_STREAM: Final[dict[str, Any]] = {
+    "description": "a stream",
+    "content": {sse.CONTENT_TYPE: {"schema": {"type": "string"}}},
+}
+
+
+@router.get("/events", response_model=None, responses={**documented(), 200: _STREAM})
+async def follow_inbox(
+    access: CurrentAccess,
+    limit: PageLimit = 50,
+    workflow: _Name = None,
+    kind: _Kind = None,
+    text: _Name = None,
+    last_event_id: Annotated[str | None, Header()] = None,
+) -> Response:
+    """The first `limit` questions of your inbox as they come and go: an event `inbox` with all of them, then `changed`
+    with those that are new or otherwise, and the ids of those that are `gone`. Come back with Last-Event-ID: if nothing
+    has happened since, nothing is repeated."""
+    filters = _filters(workflow, kind, None, None, None, text)
+    return await access.stream(lambda: _begin(access, filters, limit, last_event_id), LOG, farewell(access, LOG))
+
+
+async def _begin(access: Access, filters: Filters, limit: int, known: str | None) -> Pieces:
+    return _news(access, filters, limit, known)
+
+
+async def _news(access: Access, filters: Filters, limit: int, known: str | None) -> AsyncGenerator[list[Piece], None]:
+    """What is shown is a function of the inbox as it is, and so is the id: there is no place to lose."""
+    before: dict[str, dict[str, Any]] | None = None
+    with access.runtime.inbox.watched() as hinted:
+        while not access.runtime.fanout.closing.is_set():
+            hinted.clear()
+            page = await _first_page(access, filters, limit)
+            now: dict[str, dict[str, Any]] = {each["id"]: each for each in page}
+            id = sha256(values.dumps(page)).hexdigest()[:32]
+            if id != known:
+                yield [_piece(id, before, now)]
+            known, before = id, now
+            await asyncio.sleep(_SETTLE_SECONDS)
+            await wait_at_most(hinted, _POLL_SECONDS)
+
+
+async def _first_page(access: Access, filters: Filters, limit: int) -> list[dict[str, Any]]:
+    found, _ = await access.runtime.inbox.page(access.tenant, access.principal.who, filters, limit=limit)
+    return [_view(access, each) for each in found if await _is_shown(access, each)]
+
+
+def _piece(id: str, before: dict[str, dict[str, Any]] | None, now: dict[str, dict[str, Any]]) -> Piece:
+    name, data = "inbox", {"items": list(now.values())}
+    if before is not None:
+        changed = [each for pending_id, each in now.items() if before.get(pending_id) != each]
+        name, data = "changed", {"items": changed, "gone": [each for each in before if each not in now]}
+    shown = dump(data)
+    return Piece(0, (Frame(name, shown),), LOG.framing.render(shown, name, id))
 
 
 # --- deciding ---------------------------------------------------------------------------------------------------------

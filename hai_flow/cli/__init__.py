@@ -36,7 +36,15 @@ _PANELS: Final = (
         (("publish", "versions:publish"), ("versions", "versions:versions"), ("diff", "versions:diff")),
     ),
     ("Runs of a server", (("runs", "operate:runs"), ("show", "operate:show"), ("events", "operate:events"))),
-    ("People", (("pendings", "operate:pendings"), ("decide", "operate:decide"))),
+    (
+        "People",
+        (
+            ("inbox", "inbox:inbox"),
+            ("pendings", "operate:pendings"),
+            ("decide", "operate:decide"),
+            ("delegate", "inbox:delegate"),
+        ),
+    ),
     (
         "Control",
         (

@@ -179,7 +179,7 @@ def show(run: RunArgument, server: ServerOption = None, as_json: JsonOption = Fa
     if found["ended_at"] is None:
         waiting += asked_below(events)
     for pending in waiting:
-        _show_question(pending, found["started_by"])
+        show_question(pending, found["started_by"])
     for line in next_commands(found, waiting, _awaited(events, found["snapshot"])):
         say(line)
     if unattended:
@@ -294,7 +294,7 @@ def _show_steps(run: Json, events: list[Json], source: str) -> None:
         out().table(rows, heads=("began", "took", "step", "status", "why, or what came of it"))
 
 
-def _show_question(pending: Json, started_by: str | None) -> None:
+def show_question(pending: Json, started_by: str | None) -> None:
     say(f"? {question_of(pending)}", "bold")
     if pending.get("message"):
         say(indented(pending["message"]))
@@ -375,7 +375,7 @@ def pendings(limit: LimitOption = 50, server: ServerOption = None, as_json: Json
     if not found:
         say("Nothing waits for people.")
     for pending in found:
-        _show_question(pending, pending.get("started_by"))
+        show_question(pending, pending.get("started_by"))
         deadline = f", until {moment(pending['deadline'])}" if pending["deadline"] else ""
         workflow = f"{pending['workflow']}, " if pending.get("workflow") else ""
         place = f"{workflow}run {pending['run_id']}, {pending['path']}"
@@ -404,17 +404,22 @@ def decide(
     edits: Annotated[str | None, typer.Option("--edits", metavar="JSON", help="Arguments of a call, changed.")] = None,
     result: Annotated[str | None, typer.Option("--result", metavar="JSON", help="A frontend tool's result.")] = None,
     error: Annotated[str | None, typer.Option("--error", metavar="TEXT", help="Why the tool gives no result.")] = None,
+    on_behalf_of: Annotated[
+        str | None, typer.Option("--for", metavar="USER", help="Somebody who has delegated to you.")
+    ] = None,
     act_as: ActAsOption = None,
     server: ServerOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Answer a question to people: approve or reject, fill in a form, or give a frontend tool's result."""
-    body: dict[str, Json] = {"decision": decision, "reason": reason, "error": error}
+    body: dict[str, Json] = {
+        "decision": decision, "reason": reason, "error": error, "on_behalf_of": on_behalf_of
+    }  # fmt: skip
     body = {name: value for name, value in body.items() if value is not None}
     for name, text in (("values", values), ("edits", edits), ("result", result)):
         if text is not None:
             body[name] = parse_json(text, f"--{name}")
-    if not body.keys() - {"reason", "edits"}:
+    if not body.keys() - {"reason", "edits", "on_behalf_of"}:
         raise UsageError("expected an answer: a decision (approve, reject), --values, --result or --error.")
 
     async def work(api: Server) -> Json:

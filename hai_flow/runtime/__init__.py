@@ -205,6 +205,7 @@ class Runtime(Service):
     def _hint(self, payload: str) -> None:
         self.fanout.hint(payload)
         self.threads.hint(payload)
+        self.inbox.hint(payload)
         if self.performs:
             self._sweeper.hint(payload)
 

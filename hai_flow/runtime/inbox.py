@@ -6,7 +6,9 @@ read in one statement, without any run's log. `tidy` writes the index for pendin
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+import contextlib
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Any, Final
@@ -63,6 +65,22 @@ class Inbox:
     def __init__(self, database: Database, catalog: Catalog) -> None:
         self.database = database
         self.catalog = catalog
+        self._watching: set[asyncio.Event] = set()
+
+    def hint(self, payload: str) -> None:
+        """Something was committed, maybe a question or an answer."""
+        for hinted in self._watching:
+            hinted.set()
+
+    @contextlib.contextmanager
+    def watched(self) -> Iterator[asyncio.Event]:
+        """An event that is set whenever inboxes may have changed."""
+        hinted = asyncio.Event()
+        self._watching.add(hinted)
+        try:
+            yield hinted
+        finally:
+            self._watching.discard(hinted)
 
     async def page(
         self, tenant: UUID, who: c.Principal, filters: Filters, *, limit: int, after: Place | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -354,3 +355,64 @@ def test_a_delegation_to_nobody_else_or_that_is_over_is_refused(http: Checked, b
     soon = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
     refused = http.post("/v1/inbox/delegations", json={"until": soon, **body}, headers=as_("user:me"))
     assert refused.status_code == 422
+
+
+# --- live -------------------------------------------------------------------------------------------------------------
+
+
+class Live:
+    """An inbox that is followed; what its events say, one after the other."""
+
+    def __init__(self, asking: Asking, who: str, last: str | None = None) -> None:
+        self.headers = as_(who) | ({} if last is None else {"last-event-id": last})
+        self.asking = asking
+        self.last = last
+
+    def __enter__(self) -> Live:
+        client = self.asking.http
+        self._stream = client.stream(
+            "GET", "/v1/inbox/events", params={"workflow": self.asking.name}, headers=self.headers
+        )
+        self._lines = self._stream.__enter__().iter_lines()
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        self._stream.__exit__(*exception)
+
+    def next(self) -> tuple[str, dict[str, Any]]:
+        """The name and the content of the next event."""
+        found: dict[str, str] = {}
+        for line in self._lines:
+            name, _, value = line.partition(": ")
+            if not line and "data" in found:
+                self.last = found["id"]
+                return found["event"], json.loads(found["data"])
+            if line and name:
+                found[name] = value
+        raise AssertionError("the stream ended")
+
+
+def test_an_inbox_is_followed_and_come_back_to(http: Checked) -> None:
+    asking = Asking(http, "role:live")
+    with Live(asking, "user:ann,role:live") as live:
+        assert live.next() == ("inbox", {"items": []})
+        id = asking.start()
+        name, changed = live.next()
+        assert (name, [each["id"] for each in changed["items"]], changed["gone"]) == ("changed", [id], [])
+        assert http.post(f"/v1/inbox/{id}/claim", headers=as_("user:bob,role:live")).status_code == 200
+        _, changed = live.next()
+        assert [each["claimed_by"] for each in changed["items"]] == ["user:bob"]
+        last = live.last
+    with Live(asking, "user:ann,role:live", last) as again:
+        assert asking.decide(id, "user:bob,role:live").status_code == 200
+        name, content = again.next()
+    assert (name, content) in [("changed", {"items": [], "gone": [id]}), ("inbox", {"items": []})]
+    with Live(asking, "user:ann,role:live") as fresh:
+        assert fresh.next() == ("inbox", {"items": []})
+
+
+def test_nobody_follows_what_asks_others(http: Checked) -> None:
+    asking = Asking(http, "role:quiet")
+    asking.start()
+    with Live(asking, "user:eve") as live:
+        assert live.next() == ("inbox", {"items": []})

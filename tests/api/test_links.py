@@ -10,11 +10,12 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import httpx2
 import pytest
 
 from tests.api.test_rest import Checked, wait_for_pendings
-from tests.support.postgres import Server
+from tests.support.postgres import Server, run_apart
 from tests.support.receivers import Mailbox, mail_server
 from tests.support.server import YAML, serving
 
@@ -41,8 +42,8 @@ people:
 class Mailed:
     """A server that sends mails, and what came."""
 
-    def __init__(self, http: Checked, box: Mailbox) -> None:
-        self.http, self.box = http, box
+    def __init__(self, http: Checked, box: Mailbox, dsn: str) -> None:
+        self.http, self.box, self.dsn = http, box, dsn
         assert http.post("/v1/workflows", content=MAILED, headers=YAML).status_code == 201
 
     def ask(self) -> tuple[dict[str, Any], str]:
@@ -83,7 +84,7 @@ def mailed(postgres_server: Server, tmp_path_factory: pytest.TempPathFactory) ->
         file.write_text(FILE.replace("PORT", str(box.port)))
         dsn = stack.enter_context(postgres_server.database())
         server = stack.enter_context(serving(dsn, environment={"HAI_FLOW_NOTIFY": str(file)}))
-        yield Mailed(stack.enter_context(Checked(server.url)), box)
+        yield Mailed(stack.enter_context(Checked(server.url)), box, dsn)
 
 
 def test_scanners_may_open_a_link_a_thousand_times_and_nothing_happens(mailed: Mailed) -> None:
@@ -155,5 +156,18 @@ def test_another_site_s_page_can_not_press_the_button(mailed: Mailed) -> None:
 
 
 def test_a_link_whose_time_is_over_is_as_one_that_never_was(mailed: Mailed) -> None:
-    absent = mailed.http.get("/links/" + "a" * 43)
+    pending, link = mailed.ask()
+    run_apart(_let_links_end(mailed.dsn))
+    absent, over = mailed.http.get("/links/" + "a" * 43), mailed.http.get(link)
+    assert (over.status_code, over.text) == (absent.status_code, absent.text)
     assert (absent.status_code, "not good any more" in absent.text) == (404, True)
+    assert mailed.press(link, "approve").status_code == 404
+    assert mailed.http.get(f"/v1/pendings/{pending['id']}").json()["status"] == "open"
+
+
+async def _let_links_end(dsn: str) -> None:
+    connection = await asyncpg.connect(dsn)
+    try:
+        await connection.execute("UPDATE links SET expires_at = now() - interval '1 second'")
+    finally:
+        await connection.close()

@@ -245,8 +245,8 @@ def _everything(url: str, dsn: str, tenant: str) -> dict[str, Any]:
 
 def is_of_its_maker(problem: str) -> bool:
     """Whether it says that what was asked for is not there, of what only the one has who made it: an opinion, a file
-    that no run refers to."""
-    return any(code in problem for code in ("feedback_unknown", "file_unknown"))
+    that no run refers to; or of a link, that it was given to nobody."""
+    return any(said in problem for said in ("feedback_unknown", "file_unknown", "This link is not good any more"))
 
 
 READS_ALL: Final = ("viewer", "operator", "requester")

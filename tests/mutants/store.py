@@ -1005,9 +1005,40 @@ triggers.bug(
     by=f"{_OF_TRIGGERS}::test_a_paused_schedule_fires_only_by_request_and_has_missed_nothing",
 )
 
+# --- inboxes and notifications ----------------------------------------------------------------------------------------
+
+_OF_INBOX: Final = "tests/store/test_inbox.py"
+statement.bug(
+    "whom a question asks no more still finds it in their inbox",
+    ("AND inbox.selector <> ALL (given.asks)", "AND inbox.selector <> ALL (given.asks) AND false"),
+    by=f"{_OF_INBOX}::test_rows_follow_whom_a_pending_asks_and_leave_with_it",
+)
+inbox = Room("hai_flow/store/inbox.py", _OF_INBOX)
+inbox.bug(
+    "an inbox shows another tenant's questions",
+    ("WHERE tenant = $1 AND inbox.selector", "WHERE $1::uuid IS NOT NULL AND inbox.selector"),
+)
+inbox.bug(
+    "a page with filters that found little is the last one",
+    ("return found, (last_due, last_id) if n == scanned else None", "return found, None"),
+)
+inbox.bug(
+    "somebody else's claim is taken over while it lasts",
+    ("claimed_by = $4 OR claimed_until IS NULL OR claimed_until <= now()", "true"),
+    by="tests/api/test_inbox.py::test_a_claim_is_seen_by_others_keeps_nobody_from_deciding_and_is_given_back",
+)
+notifications = Room("hai_flow/store/notifications.py")
+notifications.bug(
+    "a link whose time is over is found",
+    ("WHERE digest = $1 AND expires_at > now()", "WHERE digest = $1"),
+    by="tests/api/test_links.py::test_a_link_whose_time_is_over_is_as_one_that_never_was",
+)
+
 ROOMS: Final = (
     transactions,
     callbacks,
+    inbox,
+    notifications,
     statement, commits, hints, claims, logs, run_lists, slots_read, outbox, pendings, signals, slots, threads,
     thread_lists, feedback, workflows, files, triggers,
 )  # fmt: skip
