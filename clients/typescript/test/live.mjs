@@ -41,6 +41,18 @@ async function door(url) {
 }
 
 const scenarios = {
+  /** Refused without a credential, taken with one, which is asked for when it is needed. */
+  async signedIn({ url, key, threadId }) {
+    const stranger = agentFor(url, "chat", { threadId });
+    stranger.addMessage(user("hello"));
+    const refused = await stranger.runAgent().catch((error) => error);
+    let asked = 0;
+    const agent = agentFor(url, "chat", { threadId, key: () => ((asked += 1), key) });
+    agent.addMessage(user("hello"));
+    const { error = null } = await agent.runAgent();
+    return { refused: [refused.status, refused.code], error, asked };
+  },
+
   async chat({ url, transport }) {
     const types = [];
     const answers = [];
