@@ -81,6 +81,15 @@ def test_what_would_be_published_is_imported_and_required_from_its_tarball(
 # --- conversations ------------------------------------------------------------------------------------------------
 
 
+def test_files_go_up_into_a_message_and_come_down_again(play: Scenario) -> None:
+    told = play("files")
+    file = told["file"]
+    assert (file["size"], file["name"], file["mediaType"]) == (60_000, "Grüße.png", "image/png")
+    assert (told["same"], told["type"]) == (True, "image/png")
+    assert told["missing"] == ["HttpProblem", 404, "file_unknown"]
+    assert told["shown"]["source"] == {"type": "file", "value": file["id"], "mimeType": "image/png"}
+
+
 @pytest.mark.parametrize(("transport", "content_type"), [("sse", "text/event-stream"), ("binary", BINARY)])
 def test_a_chat_comes_in_pieces_over_either_transport(play: Scenario, transport: str, content_type: str) -> None:
     told = play("chat", transport=transport)

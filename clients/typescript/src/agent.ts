@@ -14,6 +14,7 @@ import {
   type Tool,
   type ToolMessage,
 } from "./events.js";
+import { downloadFile, filesUrlOf, uploadFile, type FileContent, type UploadOptions, type UploadedFile } from "./files.js";
 import { Hearing, resultOf, type Telling } from "./hearing.js";
 import { newId } from "./ids.js";
 import type { Listener, ParamsOfChange } from "./listener.js";
@@ -30,6 +31,8 @@ export type Credential = string | (() => string | Promise<string>);
 
 export interface HttpAgentConfig {
   url: string;
+  /** Where files go up and come down. Default: `/v1/files` beside `url`. */
+  filesUrl?: string;
   /** Without one, a new thread. */
   threadId?: string;
   initialMessages?: HaiMessage[];
@@ -117,6 +120,7 @@ export class HttpAgent {
   #known = new Set<string>(); // ids of messages that the server has
   #announced = new Set<string>(); // ids that onNewMessage has named
   readonly #warn: (message: string) => void;
+  readonly #filesUrl: string | undefined;
 
   constructor(config: HttpAgentConfig) {
     this.url = config.url;
@@ -129,6 +133,7 @@ export class HttpAgent {
     this.history = config.history ?? "full";
     this.reconnect = config.reconnect === false ? { ...RECONNECT, attemptsMax: 0 } : { ...RECONNECT, ...config.reconnect };
     this.idleTimeoutMs = config.idleTimeoutMs ?? 60_000;
+    this.#filesUrl = config.filesUrl;
     this.#warn = config.warn ?? ((message) => console.warn(message));
     this.#view = emptyThread([...(config.initialMessages ?? [])], config.initialState ?? {});
   }
@@ -208,6 +213,26 @@ export class HttpAgent {
   /** Chooses one of a question's `options`; `runAgent` sends it. */
   decide(pendingId: string, decision: string, more: { reason?: string; values?: unknown } = {}): ToolMessage {
     return this.addToolResult(pendingId, { decision, ...more });
+  }
+
+  // --- files --------------------------------------------------------------------------------------------------------
+
+  /** Stores the content as a file of the caller's. Its `part` goes into a message, its `id` into any value. */
+  async uploadFile(content: FileContent, options: UploadOptions = {}): Promise<UploadedFile> {
+    return uploadFile((url, init) => this.#asked(url, init), this.#files, content, options);
+  }
+
+  /** What the file holds, for who may see a run that refers to it. */
+  async downloadFile(id: string, options: { signal?: AbortSignal } = {}): Promise<Blob> {
+    return downloadFile((url, init) => this.#asked(url, init), this.#files, id, options.signal);
+  }
+
+  get #files(): string {
+    return this.#filesUrl ?? filesUrlOf(this.url);
+  }
+
+  async #asked(url: string, init: RequestInit): Promise<Response> {
+    return this.fetch(url, await this.#signed({ ...init, headers: { ...this.headers, ...(init.headers as Record<string, string>) } }));
   }
 
   // --- runs ---------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@ export type { Credential, HttpAgentConfig, HttpAgentFetchFn, RunAgentParameters,
 export { documentsOf, textOf } from "./documents.js";
 export { ConnectionLost, HaiError, HttpProblem, PatchError, ProtocolError } from "./errors.js";
 export type { Problem } from "./errors.js";
+export type { FileContent, UploadOptions, UploadedFile } from "./files.js";
 export { isKnownOutput } from "./events.js";
 export type * from "./events.js";
 export { applyPatch } from "./patch.js";

@@ -153,7 +153,7 @@ function isJson(text: string): boolean {
   }
 }
 
-async function problemOf(response: Response): Promise<Problem> {
+export async function problemOf(response: Response): Promise<Problem> {
   const text = await response.text().catch(() => "");
   try {
     const document: unknown = JSON.parse(text);
@@ -168,7 +168,7 @@ function mediaType(response: Response): string {
   return (response.headers.get("Content-Type") ?? "").split(";", 1).join("").trim().toLowerCase();
 }
 
-function describe(error: unknown): string {
+export function describe(error: unknown): string {
   const cause = error instanceof Error ? error.cause : undefined;
   if (cause instanceof Error) return cause.message || String((cause as { code?: unknown }).code ?? cause.name);
   return error instanceof Error ? error.message : String(error);

@@ -76,6 +76,20 @@ const scenarios = {
     return { types, answers, documents, text: said(newMessages), second: said(second.newMessages), pendings, result };
   },
 
+  async files({ url }) {
+    const agent = agentFor(url, "chat");
+    const bytes = crypto.getRandomValues(new Uint8Array(60_000));
+    const file = await agent.uploadFile(new Blob([bytes], { type: "image/png" }), { name: "Grüße.png" });
+    agent.addMessage(user([{ type: "text", text: "look" }, file.part]));
+    await agent.runAgent();
+    const found = await agent.downloadFile(file.id);
+    const same = Buffer.from(await found.arrayBuffer()).equals(Buffer.from(bytes));
+    const missing = await agent.downloadFile(`file_${"0".repeat(64)}`).catch((error) => [error.name, error.status, error.code]);
+    const after = agentFor(url, "chat", { threadId: agent.threadId });
+    await after.connectAgent();
+    return { file, same, type: found.type, missing, shown: after.messages[0].content[1] };
+  },
+
   async frontendTool({ url }) {
     const agent = agentFor(url, "search_files");
     const tools = [{ name: "search_local_files", description: "searches", parameters: { type: "object" } }];
