@@ -75,6 +75,7 @@ def verify(
     file: Annotated[
         Path | None, typer.Option("--file", metavar="FILE", help="Check this export instead of the database.")
     ] = None,
+    logs: Annotated[bool, typer.Option("--logs", help="Check the logs of all runs as well.")] = False,
     tenant: TenantOption = None,
     data_dir: DataDirOption = None,
     as_json: JsonOption = False,
@@ -84,10 +85,12 @@ def verify(
     An end that was cut off, or a chain that was made anew, shows only against an anchor that was kept elsewhere.
     """
     known = list(_read_anchors(anchors or []))
+    if file is not None and logs:
+        raise UsageError("expected --logs without --file: an export has no logs.")
     if file is not None:
         found = _verify_file(file, known)
     else:
-        found = over_database(data_dir, lambda connection: _verify_database(connection, tenant, known))
+        found = over_database(data_dir, lambda connection: _verify_database(connection, tenant, known, logs=logs))
     for name, verified in found:
         _tell(name, verified, as_json)
     if not found and not as_json:
@@ -194,13 +197,22 @@ def _tell(name: str, verified: Verified, as_json: bool) -> None:
         say(f"  {fault.code}: {fault.message}", "red")
 
 
-async def _verify_database(connection: Any, tenant: str | None, known: list[Anchor]) -> list[tuple[str, Verified]]:
-    from hai_flow.store import audit
+async def _verify_database(
+    connection: Any, tenant: str | None, known: list[Anchor], *, logs: bool
+) -> list[tuple[str, Verified]]:
+    from hai_flow.store import audit, log_chain
 
     names = await _names(connection, tenant)
     if tenant is None:
         names |= {each.tenant: str(each.tenant) for each in known if each.tenant not in names}
-    return [(names[each], await audit.verify(connection, each, known)) for each in sorted(names)]
+    found = [(names[each], await audit.verify(connection, each, known)) for each in sorted(names)]
+    if not logs:
+        return found
+    checked = [(await log_chain.verify_logs(connection, each)).faults for each in sorted(names)]
+    return [
+        (name, verified._replace(faults=[*verified.faults, *more]))
+        for (name, verified), more in zip(found, checked, strict=True)
+    ]
 
 
 def _verify_file(file: Path, known: list[Anchor]) -> list[tuple[str, Verified]]:

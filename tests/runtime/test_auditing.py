@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from hashlib import sha256
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -13,7 +14,7 @@ from hai_flow.engine import commands as c
 from hai_flow.errors import Rejected
 from hai_flow.runtime import LOCAL_TENANT, Runtime
 from hai_flow.runtime.auditing import Asked
-from hai_flow.store import audit
+from hai_flow.store import audit, log_chain
 from hai_flow.store.audit_chain import commitment
 from tests.runtime.conftest import GATED, TOOLS, Connection, Make, answer, is_now, open_pending, start, state_of
 from tests.support import effects
@@ -131,3 +132,60 @@ def test_whom_a_record_is_of_stands_in_its_details_only() -> None:
     assert row.subject == "key:k2"
     assert ASKED.row("key.created").commitment != ASKED.row("key.created").commitment
     assert uuid4() != row.id
+
+
+async def some_runs(make: Make) -> tuple[Runtime, list[UUID]]:
+    """Three runs: one that a person has paused and let go on, one that was answered, one that nobody has touched."""
+    runtime = await make()
+    runs = [(await start(runtime, ASK)).run_id for _ in range(3)]
+    await ask(runtime, runs[0], c.Pause(by="user:ann"))
+    await ask(runtime, runs[0], c.Resume(by="user:ann"))
+    await ask(runtime, runs[1], answer(await open_pending(runtime, runs[1])))
+    return runtime, runs
+
+
+async def test_the_logs_of_runs_are_those_that_the_audit_vouches_for(make: Make) -> None:
+    runtime, _ = await some_runs(make)
+    checked = await log_chain.verify_logs(runtime.database.api, LOCAL_TENANT)
+    assert (checked.runs, checked.vouched, checked.faults) == (3, 3, [])
+
+
+CHANGED = [
+    "UPDATE log SET events = set_byte(events, 20, get_byte(events, 20) # 1) WHERE run_id = $1 AND first_seq = 1",
+    "DELETE FROM log WHERE run_id = $1 AND first_seq = 1",
+    "DELETE FROM log WHERE run_id = $1 AND last_seq = (SELECT max(last_seq) FROM log WHERE run_id = $1)",
+    "UPDATE runs SET head = sha256(head) WHERE id = $1",
+    "UPDATE runs SET seq = seq + 1 WHERE id = $1",
+]
+
+
+@pytest.mark.parametrize("statement", CHANGED)
+@pytest.mark.parametrize("which", [0, 1, 2])
+async def test_a_log_that_was_changed_is_named(make: Make, eye: Connection, statement: str, which: int) -> None:
+    runtime, runs = await some_runs(make)
+    await eye.execute(statement, runs[which])
+    (fault,) = (await log_chain.verify_logs(runtime.database.api, LOCAL_TENANT)).faults
+    assert str(runs[which]) in fault.message
+
+
+async def test_a_log_that_was_rewritten_with_its_head_is_found_by_the_audit(make: Make, eye: Connection) -> None:
+    runtime, runs = await some_runs(make)
+    for run_id in runs:
+        rows = await eye.fetch("SELECT last_seq, events FROM log WHERE run_id = $1 ORDER BY last_seq", run_id)
+        head = b""
+        for last_seq, events in rows:
+            changed = events.replace(b"user:local", b"user:bocal")
+            head = sha256(head + changed).digest()
+            statement = "UPDATE log SET events = $3 WHERE run_id = $1 AND last_seq = $2"
+            await eye.execute(statement, run_id, last_seq, changed)
+        await eye.execute("UPDATE runs SET head = $2 WHERE id = $1", run_id, head)
+    faults = (await log_chain.verify_logs(runtime.database.api, LOCAL_TENANT)).faults
+    assert [fault.message.split(":")[0] for fault in faults] == sorted(f"run {id}" for id in runs[:2])
+
+
+async def test_a_run_that_is_gone_is_missed_by_the_audit(make: Make, eye: Connection) -> None:
+    runtime, runs = await some_runs(make)
+    await eye.execute("DELETE FROM log WHERE run_id = $1", runs[0])
+    await eye.execute("DELETE FROM runs WHERE id = $1", runs[0])
+    (fault,) = (await log_chain.verify_logs(runtime.database.api, LOCAL_TENANT)).faults
+    assert (fault.code, str(runs[0]) in fault.message) == ("log_removed", True)
