@@ -267,7 +267,15 @@ async def delegate(body: DelegationBody, access: CurrentAccess) -> dict[str, Any
     if len(await delegations.of_person(access.pool, access.tenant, who.id)) >= delegations.SHOWN_MAX:
         raise Rejected(409, "delegations_many", f"{who.id} has {delegations.SHOWN_MAX} delegations; end one first.")
     made = Delegation(uuid4(), who.id, body.to, who.roles, who.groups, since, body.until, body.note, now)
-    await delegations.create(access.pool, access.tenant, made)
+    async with access.act() as connection:
+        await delegations.create(connection, access.tenant, made)
+        await access.record(
+            connection,
+            "delegation.created",
+            subject=f"delegation:{made.id}",
+            to=made.to_id,
+            until=body.until.isoformat(),
+        )
     return delegation_view(made)
 
 
@@ -281,8 +289,10 @@ async def delegate(body: DelegationBody, access: CurrentAccess) -> dict[str, Any
 async def end_delegation(delegation_id: str, access: CurrentAccess) -> None:
     """End a delegation from you, or to you, at once."""
     id = UUID(delegation_id) if is_run_id(delegation_id) else None
-    if id is None or not await delegations.remove(access.pool, access.tenant, id, access.principal.id):
-        raise Rejected(404, "delegation_unknown", f"there is no delegation {delegation_id[:60]!r} of yours.")
+    async with access.act() as connection:
+        if id is None or not await delegations.remove(connection, access.tenant, id, access.principal.id):
+            raise Rejected(404, "delegation_unknown", f"there is no delegation {delegation_id[:60]!r} of yours.")
+        await access.record(connection, "delegation.ended", subject=f"delegation:{id}")
 
 
 # --- one question -----------------------------------------------------------------------------------------------------

@@ -51,6 +51,9 @@ async def forget(connection: Connection, tenant: UUID, principal: str, *, by: st
         opinions, keys, files = [
             await connection.fetchval(query, tenant, principal, pseudonym) for query in (_OPINIONS, _KEYS, _FILES)
         ]
+        for query in _OF_INBOXES:
+            await connection.execute(query, tenant, principal)
+        await connection.execute(_TOLD, tenant, principal, pseudonym)
         runs = await connection.fetchval(_RUNS, tenant, principal)
         if records == 0 and (opinions or keys or files):
             body = {"pseudonym": pseudonym, "erased": {}}
@@ -91,6 +94,12 @@ WITH changed AS (
 )
 SELECT count(*) FROM changed
 """
+_OF_INBOXES: Final = (
+    "DELETE FROM delegations WHERE tenant = $1 AND $2 IN (from_id, to_id)",
+    "DELETE FROM links WHERE tenant = $1 AND principal = $2",
+    "UPDATE pendings SET claimed_by = NULL, claimed_until = NULL WHERE tenant = $1 AND claimed_by = $2",
+)
+_TOLD: Final = "UPDATE notifications SET person = $3 WHERE tenant = $1 AND person = $2"
 _RUNS: Final = """
 SELECT count(*) FROM (
   SELECT id FROM runs WHERE tenant = $1 AND started_by = $2

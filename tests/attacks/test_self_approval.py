@@ -12,7 +12,8 @@ from typing import Any, Final
 import httpx2
 import pytest
 
-from tests.support.hai_client import unique
+from tests.support.agui_client import AguiClient, resolved
+from tests.support.hai_client import unique, user
 from tests.support.server import YAML, ServerProcess
 
 DEAL: Final = """
@@ -176,6 +177,30 @@ def test_in_a_child_of_my_run(api: httpx2.Client) -> None:
     assert deal.pending["run_id"] != deal.run["id"]
     assert code(deal.decide(f"{me},role:lead")) == (403, "pending_forbidden")
     assert deal.votes() == []
+
+
+def test_in_a_fork_of_my_run(api: httpx2.Client, server: ServerProcess) -> None:
+    me, lead = person(), person()
+    mine = AguiClient(server.url, workflow="deal", headers=as_(f"{me},role:lead"))
+    assert mine.post(user(), run_id="t1").interrupts() == [], "it is not theirs to answer"
+    (asked,) = _asked_by(api, mine.thread_id)
+    voted = api.post(f"/v1/pendings/{asked['id']}/decide", json=YES, headers=as_(f"{lead},role:lead"))
+    assert voted.json()["status"] == "open"
+    for more in ({}, {"parentRunId": "t1"}):  # in the run itself; in a run that begins where it asked
+        stream = mine.post(run_id=unique("t"), resume=[resolved(asked, YES)], **more)
+        assert stream.status == 403, stream.body
+    (run,) = api.get("/v1/runs", params={"thread_id": mine.thread_id}).json()["items"]
+    events = api.get(f"/v1/runs/{run['id']}/events", params={"limit": 200}).json()["items"]
+    assert {each["by"] for each in events if each["type"] == "vote_cast"} == {lead}
+    assert "pending_decided" not in {each["type"] for each in events}
+
+
+def _asked_by(api: httpx2.Client, thread_id: str) -> list[dict[str, Any]]:
+    while True:
+        runs = {run["id"] for run in api.get("/v1/runs", params={"thread_id": thread_id}).json()["items"]}
+        items = api.get("/v1/pendings", params={"limit": 200}).json()["items"]
+        if found := [each for each in items if each["run_id"] in runs]:
+            return found
 
 
 def test_in_several_at_once(api: httpx2.Client) -> None:

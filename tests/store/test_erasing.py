@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -10,9 +11,10 @@ import asyncpg
 import msgspec
 import pytest
 
-from hai_flow.store import audit, erasing, feedback, keys
+from hai_flow.store import audit, delegations, erasing, feedback, inbox, keys, notifications
 from hai_flow.store.audit_chain import FORGOTTEN, new_row
 from hai_flow.store.database import Database
+from hai_flow.store.entries import PendingRow
 from hai_flow.store.feedback import Opinion, Subject
 from hai_flow.store.tenants import create_tenant
 from tests.store.conftest import birth, win
@@ -166,3 +168,20 @@ async def test_opinions_and_keys_are_erased_and_what_runs_hold_is_counted(db: Da
     assert len(found) == 1
     assert (await forget(eye, tenant, ANN))[1:] == (0, 0, 0, 0, 1)
     assert text.startswith("hai_")
+
+
+async def test_delegations_links_claims_and_notifications_name_nobody_any_more(
+    db: Database, eye: Any, tenant: UUID
+) -> None:
+    run = birth(tenant=tenant, started_by=BOB, pendings=[PendingRow("p", "open", "s", b"d", None, b"{}", "role:boss")])
+    await win(db, run)
+    soon = datetime.now(UTC) + timedelta(hours=1)
+    for of, to in ((ANN, BOB), (BOB, ANN)):
+        given = delegations.Delegation(uuid4(), of, to, [], [], datetime.now(UTC), soon, "of Ann", soon)
+        await delegations.create(db.api, tenant, given)
+    await notifications.add_link(db.api, notifications.Link(b"d", tenant, run.run_id, "p", ANN, [], [], soon, None))
+    assert await inbox.claim(db.api, tenant, run.run_id, "p", ANN, timedelta(hours=1))
+    await notifications.queue(db.api, "n", tenant, run.run_id, "p", "opened", ["email"])
+    await notifications.divide(db.api, "n", [("msg", "email", ANN, "")])
+    await forget(eye, tenant, ANN)
+    assert ANN not in await everything(eye)
