@@ -263,6 +263,12 @@ shared.bug("a state that does not fit is taken from a client", ("    if findings
 
 # --- commands ---------------------------------------------------------------------------------------------------------
 
+evolving = Room("hai_flow/engine/evolve.py", f"{_T}transitions.py")
+evolving.bug(
+    "an event of a clock that is behind takes the run back in time",
+    ("        event = replace(event, at=state.at)\n", "        pass\n"),
+)
+
 decide = Room("hai_flow/engine/decide.py", f"{_T}pause.py", f"{_T}stopping.py", f"{_T}answers.py", f"{_T}failing.py")
 decide.bug(
     "a clock that goes back makes the run's time go back",
@@ -505,7 +511,8 @@ budget.bug(
 )
 
 ROOMS: Final = (
-    pendings, answers, undo_scopes, failing, attempts, parallel, calls, ids, shared, decide, children, signals, budget,
+    pendings, answers, undo_scopes, failing, attempts, parallel, calls, ids, shared, evolving, decide, children,
+    signals, budget,
 )  # fmt: skip
 
 _APPROVALS: Final = ("tests/engine/test_approvals.py", "tests/engine/test_approvals_time.py")
