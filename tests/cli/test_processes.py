@@ -116,7 +116,7 @@ def test_dev_takes_over_at_once_from_one_that_was_killed(tmp_path: Path) -> None
                 begun = client.request("POST", "/v1/runs", json={"workflow": "nap", "input": {}}).read()["id"]
                 wait_until(lambda: "step_started" in told(client, begun))
             first.end(signal.SIGKILL)
-        with started(tmp_path / "second", *dev, folder=tmp_path) as second:
+        with started(tmp_path / "second", *dev, folder=tmp_path, HAI_FLOW_SHUTDOWN_SECONDS="0.5") as second:
             url = second.wait_for(r"Serving (http://\S+)")[1]
             with Client(url) as client:
                 wait_until(lambda: "step_retried" in told(client, begun))

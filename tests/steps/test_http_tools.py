@@ -281,7 +281,8 @@ async def test_the_address_of_a_callback_is_put_in_when_it_is_sent_and_fits_the_
             api,
         )
     )
-    runner = HttpToolRunner(HttpRunner(Guard(("127.0.0.1",)), Secrets(), HttpConfig(takes_callbacks=True)))
+    http = HttpRunner(Guard(("127.0.0.1",)), Secrets(), HttpConfig(takes_callbacks=True))
+    runner = HttpToolRunner(http)
 
     async def address() -> str:
         return "https://flow.example.com/callbacks/" + "t" * 43
@@ -289,6 +290,7 @@ async def test_the_address_of_a_callback_is_put_in_when_it_is_sent_and_fits_the_
     asked = {"url": "${{ callback.url }}", "body": {"url": "${{ callback.url }}", "n": 1}}
     attempt = Attempt("r", "s", 1, json.dumps(asked), plan.steps["s"], callback=address)
     await runner.perform(attempt, Heard())
+    await http.close()
     (request,) = service.received
     assert json.loads(request.body) == {"url": await address(), "n": 1}
     assert request.target.endswith("?url=https%3A%2F%2Fflow.example.com%2Fcallbacks%2F" + "t" * 43)
