@@ -31,6 +31,7 @@ from hai_flow.api import (
     runs,
     schedules,
     shapes,
+    sign_in,
     signals,
     social,
     threads,
@@ -106,6 +107,7 @@ def create_app(settings: Settings, runtime: Runtime, *, act_as: bool = False) ->
         feedback,
         audit,
         files,
+        sign_in,
         signals,
         triggers,
         hooks,
@@ -114,6 +116,7 @@ def create_app(settings: Settings, runtime: Runtime, *, act_as: bool = False) ->
         versions,
         keys,
         tokens,
+        sign_in,
     ):
         app.include_router(module.router)
     app.include_router(workflows.router)

@@ -593,6 +593,18 @@ class Ticket(Shape):
     expires_at: str
 
 
+class Session(Shape):
+    """Who calls. `csrf`: what requests of a browser's session name in `HAI-CSRF`; null for other credentials."""
+
+    principal: str
+    roles: list[str]
+    groups: list[str]
+    rights: list[str]
+    way: str
+    expires_at: str | None
+    csrf: str | None
+
+
 class KeyPage(Shape):
     items: list[Key]
     next_cursor: str | None

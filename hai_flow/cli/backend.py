@@ -98,6 +98,14 @@ class Local:
 
         await self._runtime.catalog.check(LOCAL_TENANT, source, file, from_disk=True)
 
+    async def sign_in_token(self) -> str:
+        """What signs one browser in, once, within ten minutes: as `user:local`, with every built-in role."""
+        from hai_flow.api.identity.sessions import link_token
+        from hai_flow.engine import commands as c
+        from hai_flow.runtime import LOCAL_TENANT
+
+        return await link_token(self._runtime.database.api, LOCAL_TENANT, c.LOCAL_PRINCIPAL.id)
+
     async def start(self, workflow: str, input: Json, thread_id: str | None) -> str:
         from hai_flow import values
         from hai_flow.engine import commands as c

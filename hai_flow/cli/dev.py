@@ -103,6 +103,8 @@ class Dev:
 
     async def _greet(self, url: str, local: Local, shelf: Shelf) -> None:
         say(f"Serving {url} (API description: {url}/docs), performing runs. Ctrl-C stops everything.", "bold green")
+        if self._settings.identity is not None:
+            say(f"Sign in once, within ten minutes: {await sign_in_link(url, local)}", "yellow")
         for line in beginnings(self._settings.workflows_dir, set(shelf.names)):
             say(line, "yellow")
         for line in suggestions(url, set(shelf.names), shelf.samples, default_url=self._settings.url):
@@ -124,6 +126,11 @@ class Dev:
         if self._greeting is not None:
             self._greeting.cancel()
             await asyncio.wait({self._greeting})
+
+
+async def sign_in_link(url: str, local: Local) -> str:
+    """A link that signs one browser in as `user:local`, with every built-in role."""
+    return f"{url}/sign-in/link/{await local.sign_in_token()}"
 
 
 # --- commands to try ----------------------------------------------------------------------------------------------

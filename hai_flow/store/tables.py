@@ -677,6 +677,18 @@ tickets: Final = sa.Table(
 )
 sa.Index("tickets_expires", tickets.c.expires_at)
 
+sessions: Final = sa.Table(
+    "sessions",
+    metadata,
+    _bytes("sha256"),  # of the cookie
+    _uuid("tenant"),
+    _text("principal"),  # as JSON: whose browser it is
+    _time("expires_at"),
+    _key("sessions", "sha256"),
+    sa.ForeignKeyConstraint(["tenant"], ["tenants.id"], name="sessions_tenant"),
+)
+sa.Index("sessions_expires", sessions.c.expires_at)
+
 sa.Index("keys_tenant_created", keys.c.tenant, keys.c.created_at, keys.c.id)
 
 # Who did what. Triggers (in the migration) refuse to change or delete a record or a seal, and queue what is inserted.

@@ -11,7 +11,8 @@ from uuid import UUID
 if TYPE_CHECKING:
     from hai_flow.store.database import Connection, Pool
 
-PREFIX: Final = "haik_"
+TICKET: Final = "haik_"
+LINK: Final = "hail_"  # of a link that signs a browser in
 CLEARED_AT_ONCE: Final = 100
 
 _CREATE: Final = """
@@ -24,9 +25,11 @@ INSERT INTO tickets (sha256, tenant, principal, expires_at) VALUES ($1, $2, $3, 
 _USE: Final = "DELETE FROM tickets WHERE sha256 = $1 RETURNING tenant, principal, expires_at > now()"
 
 
-async def create_ticket(connection: Connection | Pool, tenant: UUID, principal: str, expires_at: datetime) -> str:
+async def create_ticket(
+    connection: Connection | Pool, tenant: UUID, principal: str, expires_at: datetime, prefix: str = TICKET
+) -> str:
     """Make a ticket of the principal (as JSON). Returns its text, which is nowhere else. Clears away old ones."""
-    text = PREFIX + secrets.token_urlsafe(32)
+    text = prefix + secrets.token_urlsafe(32)
     await connection.execute(_CREATE, _digest(text), tenant, principal, expires_at, CLEARED_AT_ONCE)
     return text
 

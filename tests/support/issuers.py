@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl
 
 import jwt
 import yaml
@@ -73,6 +74,7 @@ class KeyServer:
         self.hangs = False
         self.broken: bytes | None = None
         self.released = threading.Event()
+        self.exchange: Callable[[dict[str, str]], tuple[int, dict[str, Any]]] | None = None  # a code for a token
 
     def answer(self) -> bytes:
         self.asked += 1
@@ -90,6 +92,16 @@ def serving_keys(issuer: Issuer) -> Iterator[KeyServer]:
             body = keys.answer()
             self.send_response(200)
             self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def do_POST(self) -> None:
+            form = dict(parse_qsl(self.rfile.read(int(self.headers["Content-Length"])).decode()))
+            assert keys.exchange is not None
+            status, told = keys.exchange(form)
+            body = json.dumps(told).encode()
+            self.send_response(status)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)

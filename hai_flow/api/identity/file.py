@@ -21,13 +21,13 @@ from types import MappingProxyType
 from typing import Final
 from urllib.parse import urlsplit
 
-from hai_flow.api.identity.issuers import ALGORITHMS, Issuer
+from hai_flow.api.identity.issuers import ALGORITHMS, Client, Issuer
 from hai_flow.definition.document import parse
 from hai_flow.definition.durations import NotADuration, milliseconds
 from hai_flow.definition.reader import Reader
 from hai_flow.definition.reference import DURATION, LITERAL, Key, Shape, either, enum, list_of, map_of, shape_of
 from hai_flow.errors import DefinitionError
-from hai_flow.settings import is_loopback
+from hai_flow.settings import is_loopback, variables
 from hai_flow.store import keys, tenants
 from hai_flow.values import Json
 
@@ -49,7 +49,15 @@ ISSUER: Final = Shape("issuer", "An issuer of tokens", (
     Key("tenant", LITERAL, "whose people they are", default="default", example="acme"),
     Key("prefix", LITERAL, "what stands before their ids", example="corp-"),
     Key("leeway", DURATION, "by how much its clock may be wrong", example="30s"),
+    Key("client", shape_of("client"), "what this server is to it, for browsers that sign in", example="{id: hai-flow}"),
 ), exactly_one=(("jwks", "jwks_file"),))  # fmt: skip
+CLIENT: Final = Shape("client", "What this server is to an issuer", (
+    Key("id", LITERAL, "its `client_id`; one of the audiences", required=True, example="hai-flow"),
+    Key("secret", LITERAL, "the variable of the environment with its secret", example="OIDC_SECRET"),
+    Key("authorize", LITERAL, "where browsers are sent", required=True, example="https://login.example.com/authorize"),
+    Key("token", LITERAL, "where codes are exchanged", required=True, example="https://login.example.com/token"),
+    Key("scope", LITERAL, "what is asked for", default="openid", example="openid profile"),
+))  # fmt: skip
 CLAIMS: Final = Shape("claims", "Claims of a token; a dot leads into an object", (
     Key("id", LITERAL, "who it is", default="sub", example="preferred_username"),
     Key("roles", LITERAL, "their roles", example="realm_access.roles"),
@@ -120,6 +128,31 @@ def _issuer(reader: Reader, path: Path, name: str, raw: Json) -> Issuer | None:
         else None,
         prefix=fields.get("prefix", ""),
         leeway=leeway // 1000,
+        client=_client(reader, (*at, "client"), fields) if "client" in fields else None,
+    )
+
+
+def _client(reader: Reader, at: tuple[str, ...], issuer: Mapping[str, Json]) -> Client | None:
+    fields: Mapping[str, Json] = reader.fields(CLIENT, issuer["client"], at, "its client")
+    if not {"id", "authorize", "token"} <= fields.keys():
+        return None
+    for name in ("authorize", "token"):
+        if not _is_safe(fields[name]):
+            reader.error((*at, name), "issuer.client", "expected https://..., or http:// on this machine")
+    audience = issuer["audience"]
+    if fields["id"] not in ([audience] if isinstance(audience, str) else audience):
+        reader.error((*at, "id"), "issuer.client", "expected one of the audiences: id_tokens are for the client")
+    secret = None
+    if "secret" in fields:
+        secret = variables([fields["secret"]]).get(fields["secret"])
+        if secret is None:
+            reader.error((*at, "secret"), "issuer.client", f"the variable {fields['secret']!r:.80} is not set")
+    return Client(
+        id=fields["id"],
+        secret=secret,
+        authorize=fields["authorize"],
+        token=fields["token"],
+        scope=fields.get("scope", "openid"),
     )
 
 

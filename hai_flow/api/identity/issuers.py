@@ -11,7 +11,7 @@ import base64
 import binascii
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -38,6 +38,17 @@ _NEVER: Final = frozenset(("crit", "jku", "jwk", "x5u", "x5c", "b64"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Client:
+    """What this server is to an issuer at which browsers sign in."""
+
+    id: str
+    secret: str | None = field(default=None, repr=False)
+    authorize: str = ""
+    token: str = ""
+    scope: str = "openid"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Issuer:
     """An issuer whose tokens are believed, as the identity file describes it. `roles` None: its roles are called here
     as there; else only those of the mapping count."""
@@ -56,6 +67,7 @@ class Issuer:
     roles: Mapping[str, tuple[str, ...]] | None = None
     prefix: str = ""
     leeway: int = 0
+    client: Client | None = None
 
 
 class Tokens:

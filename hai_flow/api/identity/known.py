@@ -1,5 +1,6 @@
 """With configured identity: every caller proves who they are, by `Authorization: Bearer` with a key of this server, a
-token that such a key has signed, or a token of an issuer that is believed; on streams also by a ticket.
+token that such a key has signed, or a token of an issuer that is believed; on streams also by a ticket,
+and in browsers by a session.
 
 A refusal says whether the credential is missing, past its time or wrong, and nothing that helps to forge one.
 """
@@ -16,6 +17,7 @@ from hai_flow.api.identity.frontend import FrontendTokens
 from hai_flow.api.identity.issuers import Issuer, Tokens
 from hai_flow.api.identity.keys import Keys
 from hai_flow.api.identity.local import acting_forbidden, acting_header
+from hai_flow.api.identity.sessions import Sessions, session_of
 from hai_flow.api.principals import Principal, now_ms
 from hai_flow.errors import Rejected
 from hai_flow.runtime import Runtime
@@ -33,6 +35,8 @@ class KnownIdentity:
         self._runtime = runtime
         self.keys = Keys(runtime, people or {})
         self._frontend = FrontendTokens(self.keys, people or {})
+        self.sessions = Sessions(runtime)
+        self.issuers = tuple(issuers)
         self.tokens = Tokens(runtime, issuers, people or {})
 
     async def principal(self, connection: HTTPConnection) -> Principal:
@@ -42,6 +46,9 @@ class KnownIdentity:
         ticket = tickets.ticket_of(connection)
         if ticket is not None:
             return await tickets.principal_of(self._runtime.database.api, ticket)
+        session = None if connection.headers.getlist("authorization") else session_of(connection)
+        if session is not None:
+            return await self.sessions.principal(connection, session)
         credential = bearer(connection)
         if credential.startswith(frontend.PREFIX):
             return await self._frontend.principal(credential, now_ms())

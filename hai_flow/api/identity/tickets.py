@@ -5,12 +5,11 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
-import msgspec
 from starlette.requests import HTTPConnection
 
+from hai_flow.api.identity.kept import dumped, loaded
 from hai_flow.api.identity.keys import invalid
 from hai_flow.api.principals import Principal, now_ms
-from hai_flow.engine import commands as c
 from hai_flow.errors import Rejected
 from hai_flow.store import tickets
 from hai_flow.wire import sse
@@ -22,26 +21,9 @@ PARAMETER: Final = "ticket"
 SECONDS: Final = 30
 
 
-class _Kept(msgspec.Struct, frozen=True):
-    """The principal of a ticket, but for their tenant."""
-
-    who: c.Principal
-    credential: str | None
-    expires_at: int | None
-    threads: tuple[str, ...] | None
-    workflows: tuple[str, ...] | None
-
-
 async def create(pool: Pool, principal: Principal, expires_at: datetime) -> str:
     """A ticket of the principal."""
-    kept = _Kept(
-        principal.who,
-        principal.credential,
-        principal.expires_at,
-        None if principal.threads is None else tuple(principal.threads),
-        None if principal.workflows is None else tuple(principal.workflows),
-    )
-    return await tickets.create_ticket(pool, principal.tenant, msgspec.json.encode(kept).decode(), expires_at)
+    return await tickets.create_ticket(pool, principal.tenant, dumped(principal), expires_at)
 
 
 def ticket_of(connection: HTTPConnection) -> str | None:
@@ -62,19 +44,10 @@ def ticket_of(connection: HTTPConnection) -> str | None:
 
 async def principal_of(pool: Pool, ticket: str) -> Principal:
     """The caller of a ticket, which is used up. Raises Rejected 401."""
-    used = await tickets.use_ticket(pool, ticket) if ticket.startswith(tickets.PREFIX) else None
+    used = await tickets.use_ticket(pool, ticket) if ticket.startswith(tickets.TICKET) else None
     if used is None:
         raise invalid()
-    tenant, text = used
-    kept = msgspec.json.decode(text, type=_Kept)
-    if kept.expires_at is not None and kept.expires_at <= now_ms():
+    principal = loaded(*used, way="ticket")
+    if principal.expires_at is not None and principal.expires_at <= now_ms():
         raise Rejected(401, "auth.expired", "the sign-in that this ticket was made with has ended; sign in again.")
-    return Principal(
-        kept.who,
-        tenant,
-        way="ticket",
-        credential=kept.credential,
-        expires_at=kept.expires_at,
-        threads=None if kept.threads is None else frozenset(kept.threads),
-        workflows=None if kept.workflows is None else frozenset(kept.workflows),
-    )
+    return principal

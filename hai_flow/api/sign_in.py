@@ -1,0 +1,141 @@
+"""Sign-in of browsers: by an identity provider (`/sign-in`), or by a link that is good once. `/v1/session` is what they
+have then."""
+
+from __future__ import annotations
+
+import html
+import re
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Query, Request, Response
+from fastapi.responses import HTMLResponse, RedirectResponse
+
+from hai_flow import values
+from hai_flow.api import shapes
+from hai_flow.api.deps import CurrentAccess
+from hai_flow.api.identity import KnownIdentity, oidc
+from hai_flow.api.identity.issuers import Issuer
+from hai_flow.api.identity.kept import loaded
+from hai_flow.api.identity.sessions import csrf_of, forget_cookie, session_of, set_cookie
+from hai_flow.api.principals import Principal, open_to_everybody, requires
+from hai_flow.api.problems import documented
+from hai_flow.api.rights import Right
+from hai_flow.errors import Rejected
+from hai_flow.store import tickets
+
+router = APIRouter(tags=["identity"])
+
+LINK_PATH: Final = "/sign-in/link/"
+_LOCAL: Final = re.compile(r"/(?![/\\])[!-\[\]-~]{0,500}", re.ASCII)
+_POLICY: Final = (
+    "default-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; style-src 'unsafe-inline'"
+)
+
+
+def _known(request: Request) -> KnownIdentity:
+    identity = request.app.state.identity
+    if not isinstance(identity, KnownIdentity):
+        raise Rejected(404, "identity_none", "nobody is asked here who they are, so there is no sign-in.")
+    return identity
+
+
+def _issuer(request: Request) -> tuple[KnownIdentity, Issuer, str]:
+    """The issuer that browsers sign in with, and where they come back. Raises Rejected 404."""
+    identity, url = _known(request), request.app.state.settings.public_url
+    issuer = next((each for each in identity.issuers if each.client is not None), None)
+    if issuer is None or url is None:
+        detail = "no issuer of the identity file has a `client`, or HAI_FLOW_PUBLIC_URL is not set."
+        raise Rejected(404, "sign_in_none", f"browsers can't sign in here: {detail}")
+    return identity, issuer, f"{url.rstrip('/')}/sign-in/callback"
+
+
+@router.get("/sign-in", dependencies=[open_to_everybody()], include_in_schema=False)
+async def begin_sign_in(request: Request, return_to: Annotated[str, Query()] = "/") -> Response:
+    """Send the browser to the identity provider."""
+    _, issuer, redirect_uri = _issuer(request)
+    begun = oidc.begin(issuer, redirect_uri, return_to if _LOCAL.fullmatch(return_to) else "/")
+    response = RedirectResponse(begun.location, 302)
+    response.set_cookie(
+        oidc.COOKIE, begun.remembered, max_age=oidc.SECONDS, path="/", secure=True, httponly=True, samesite="lax"
+    )
+    return response
+
+
+@router.get("/sign-in/callback", dependencies=[open_to_everybody()], include_in_schema=False)
+async def finish_sign_in(
+    request: Request, code: Annotated[str, Query()] = "", state: Annotated[str, Query()] = ""
+) -> Response:
+    """Take the browser back from the identity provider, and begin its session."""
+    identity, issuer, redirect_uri = _issuer(request)
+    remembered = request.cookies.get(oidc.COOKIE, "")
+    principal, return_to = await oidc.finish(
+        identity.tokens, issuer, redirect_uri, code=code, state=state, remembered=remembered
+    )
+    return await _begun(identity, principal, return_to)
+
+
+@router.get(LINK_PATH + "{link}", dependencies=[open_to_everybody()], include_in_schema=False)
+async def show_link(link: str) -> Response:
+    """A page with a button. To open a link signs nobody in: programs that look at links do that, too."""
+    action = html.escape(LINK_PATH + link)
+    page = (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>HAI Flow: sign in</title></head><body>'
+        f'<form method="post" action="{action}"><button>Sign in</button></form></body></html>'
+    )
+    return HTMLResponse(page, headers={"Content-Security-Policy": _POLICY})
+
+
+@router.post(LINK_PATH + "{link}", dependencies=[open_to_everybody()], include_in_schema=False)
+async def use_link(link: str, request: Request) -> Response:
+    """Begin a session with a link, which is used up."""
+    identity = _known(request)
+    used = None
+    if link.startswith(tickets.LINK):
+        used = await tickets.use_ticket(request.app.state.runtime.database.api, link)
+    if used is None:
+        raise Rejected(401, "auth.invalid", "this link was used, or its time is over; ask for a new one.")
+    return await _begun(identity, loaded(*used, way="link"), "/")
+
+
+async def _begun(identity: KnownIdentity, principal: Principal, return_to: str) -> Response:
+    response = RedirectResponse(return_to if _LOCAL.fullmatch(return_to) else "/", 303)
+    set_cookie(response, await identity.sessions.begin(principal))
+    response.delete_cookie(oidc.COOKIE, path="/", secure=True, httponly=True, samesite="lax")
+    return response
+
+
+@router.get(
+    "/v1/session",
+    dependencies=[requires(*Right)],
+    response_model=None,
+    responses={**documented(), 200: {"model": shapes.Session}},
+)
+async def get_session(access: CurrentAccess, request: Request) -> dict[str, Any]:
+    """Who you are here, and with a browser's session the word that its requests name in HAI-CSRF."""
+    principal = access.principal
+    text = session_of(request) if principal.way == "session" else None
+    return {
+        "principal": principal.id,
+        "roles": list(principal.who.roles),
+        "groups": list(principal.who.groups),
+        "rights": sorted(right for right in Right if principal.may(right)),
+        "way": principal.way,
+        "expires_at": None if principal.expires_at is None else values.rfc3339(principal.expires_at),
+        "csrf": None if text is None else csrf_of(text),
+    }
+
+
+@router.delete(
+    "/v1/session",
+    dependencies=[requires(*Right)],
+    response_model=None,
+    responses={**documented(), 204: {"description": "the session has ended"}},
+)
+async def end_session(access: CurrentAccess, request: Request) -> Response:
+    """Sign out: the session of the cookie ends. Other credentials stay."""
+    response = Response(status_code=204)
+    text = session_of(request)
+    if access.principal.way == "session" and text is not None:
+        await _known(request).sessions.end(text)
+        forget_cookie(response)
+    return response

@@ -1,0 +1,258 @@
+"""Sessions of browsers: signed in by a link or an identity provider, and used by pages of this server alone."""
+
+from __future__ import annotations
+
+import json
+from base64 import urlsafe_b64encode
+from collections.abc import Iterator
+from hashlib import sha256
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+import httpx2
+import pytest
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
+
+from hai_flow.api.identity.sessions import COOKIE, csrf_of, link_token
+from hai_flow.runtime import LOCAL_TENANT
+from tests.support.identities import KEYS, People, carried
+from tests.support.issuers import AUDIENCE, Issuer, KeyServer, identity_file, serving_keys
+from tests.support.postgres import Server
+from tests.support.server import ServerProcess, serving
+from tests.support.waiting import until
+
+ISSUER = Issuer()
+PUBLIC = "https://flow.example.com"
+
+
+@pytest.fixture(scope="module")
+def dsn(postgres_server: Server) -> Iterator[str]:
+    with postgres_server.database() as dsn:
+        yield dsn
+
+
+@pytest.fixture(scope="module")
+def provider() -> Iterator[KeyServer]:
+    with serving_keys(ISSUER) as keys:
+        yield keys
+
+
+@pytest.fixture(scope="module")
+def strict(dsn: str, provider: KeyServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    place = provider.url.removesuffix("/keys")
+    client = {"id": AUDIENCE, "authorize": f"{place}/authorize", "token": f"{place}/token"}
+    issuer = {
+        "issuer": ISSUER.url,
+        "audience": AUDIENCE,
+        "jwks": provider.url,
+        "claims": {"roles": "roles"},
+        "client": client,
+    }
+    file = identity_file(tmp_path_factory.mktemp("identity"), {"corp": issuer})
+    more = {"HAI_FLOW_IDENTITY": str(file), "HAI_FLOW_PUBLIC_URL": PUBLIC, "HAI_FLOW_REFUSALS_PEER_MAX": "10000"}
+    with serving(dsn, environment={**KEYS, **more}) as process:
+        yield process
+        assert not process.faults
+
+
+def said(response: httpx2.Response) -> tuple[int, str]:
+    return (response.status_code, response.json()["code"] if response.status_code >= 400 else "")
+
+
+def link(dsn: str) -> str:
+    return "/sign-in/link/" + People(dsn).do(lambda connection: link_token(connection, LOCAL_TENANT, "user:local"))  # type: ignore[arg-type]
+
+
+def cookie_of(response: httpx2.Response, name: str = COOKIE) -> str:
+    (header,) = [each for each in response.headers.get_list("set-cookie") if each.startswith(f"{name}=")]
+    assert {"HttpOnly", "Secure", "Path=/", "SameSite=lax"} <= {part.strip() for part in header.split(";")}
+    assert "domain" not in header.lower()
+    return header.partition(";")[0].partition("=")[2].strip('"')
+
+
+def signed_in(strict: ServerProcess, dsn: str) -> str:
+    begun = httpx2.post(strict.url + link(dsn))
+    assert (begun.status_code, begun.headers["location"]) == (303, "/")
+    return cookie_of(begun)
+
+
+def browser(strict: ServerProcess, session: str, **headers: str) -> dict[str, str]:
+    """The headers of a request that a page of ours makes."""
+    return {
+        "Cookie": f"{COOKIE}={session}",
+        "Origin": strict.url,
+        "Sec-Fetch-Site": "same-origin",
+        "HAI-CSRF": csrf_of(session),
+        **headers,
+    }
+
+
+def start(strict: ServerProcess, headers: dict[str, str]) -> httpx2.Response:
+    return httpx2.post(f"{strict.url}/v1/runs", json={"workflow": "chat"}, headers=headers)
+
+
+def test_a_link_signs_in_once_and_opening_it_signs_nobody_in(strict: ServerProcess, dsn: str) -> None:
+    path = link(dsn)
+    for _ in range(3):  # a program that looks at links
+        shown = httpx2.get(strict.url + path)
+        assert shown.status_code == 200
+        assert "set-cookie" not in shown.headers
+        assert "form-action 'self'" in shown.headers["content-security-policy"]
+    assert httpx2.post(strict.url + path).status_code == 303
+    assert said(httpx2.post(strict.url + path)) == (401, "auth.invalid")
+    assert said(httpx2.post(f"{strict.url}/sign-in/link/x")) == (401, "auth.invalid")
+    ticket = httpx2.post(f"{strict.url}/v1/tickets", headers=People(dsn).person("user:ann")).json()["ticket"]
+    assert said(httpx2.post(f"{strict.url}/sign-in/link/{ticket}")) == (401, "auth.invalid")
+    other = httpx2.post(strict.url + link(dsn), headers={"Origin": "https://evil.example"})
+    assert said(other) == (403, "origin_refused")
+
+
+def test_a_page_of_ours_uses_the_session(strict: ServerProcess, dsn: str) -> None:
+    session = signed_in(strict, dsn)
+    told = httpx2.get(f"{strict.url}/v1/session", headers={"Cookie": f"{COOKIE}={session}"}).json()
+    assert (told["principal"], told["way"], told["csrf"]) == ("user:local", "session", csrf_of(session))
+    assert start(strict, browser(strict, session)).json()["started_by"] == "user:local"
+
+
+CROSS = {
+    "no origin": ({"Origin": ""}, (403, "csrf.origin")),
+    "another origin": ({"Origin": "https://evil.example"}, (403, "origin_refused")),
+    "a page that may be framed": ({"Origin": "null"}, (403, "origin_refused")),
+    "another port of ours": ({"Origin": "http://localhost:1"}, (403, "origin_refused")),
+    "the same site": ({"Sec-Fetch-Site": "same-site"}, (403, "csrf.origin")),
+    "another site": ({"Sec-Fetch-Site": "cross-site"}, (403, "csrf.origin")),
+    "no word": ({"HAI-CSRF": ""}, (403, "csrf.missing")),
+    "another word": ({"HAI-CSRF": "A" * 43}, (403, "csrf.missing")),
+}
+
+
+@pytest.mark.parametrize("kind", CROSS)
+def test_a_page_of_another_site_does_not(strict: ServerProcess, dsn: str, kind: str) -> None:
+    changed, refusal = CROSS[kind]
+    headers = {name: value for name, value in browser(strict, signed_in(strict, dsn), **changed).items() if value}
+    assert said(start(strict, headers)) == refusal
+
+
+def test_a_socket_is_opened_by_a_page_of_ours_alone(strict: ServerProcess, dsn: str) -> None:
+    session = signed_in(strict, dsn)
+    address, cookie = strict.url.replace("http", "ws", 1) + "/api/aui/ws/interactive", f"{COOKIE}={session}"
+    with pytest.raises(InvalidStatus) as refusal, connect(address, additional_headers={"Cookie": cookie}, proxy=None):
+        pass
+    assert refusal.value.response.status_code == 403
+    with connect(address, additional_headers={"Cookie": cookie, "Origin": strict.url}, proxy=None):
+        pass
+
+
+async def test_signing_out_ends_the_session(strict: ServerProcess, dsn: str) -> None:
+    session, other = signed_in(strict, dsn), signed_in(strict, dsn)
+    assert said(httpx2.delete(f"{strict.url}/v1/session", headers={"Cookie": f"{COOKIE}={session}"}))[0] == 403
+    ended = httpx2.delete(f"{strict.url}/v1/session", headers=browser(strict, session))
+    assert ended.status_code == 204
+    assert said(start(strict, browser(strict, session))) == (401, "auth.expired")
+    assert start(strict, browser(strict, other)).status_code == 201
+    People(dsn).do(lambda connection: connection.execute("UPDATE sessions SET expires_at = now()"))
+    await until(lambda: start(strict, browser(strict, other)).status_code == 401)
+
+
+@pytest.mark.parametrize("cookie", ["x", "", "A" * 43, "A" * 44, "A" * 5000])
+def test_a_cookie_that_is_no_session_is_refused(strict: ServerProcess, cookie: str) -> None:
+    headers = browser(strict, "x", Cookie=f"{COOKIE}={cookie}")
+    assert httpx2.get(f"{strict.url}/v1/runs", headers=headers).status_code == 401
+
+
+def test_two_sessions_are_none_and_a_bearer_goes_before(strict: ServerProcess, dsn: str) -> None:
+    one, two = signed_in(strict, dsn), signed_in(strict, dsn)
+    both = {"Cookie": f"{COOKIE}={one}; {COOKIE}={two}"}
+    assert said(httpx2.get(f"{strict.url}/v1/runs", headers=both)) == (400, "credential_twice")
+    ann = People(dsn).person("user:ann")
+    told = httpx2.get(f"{strict.url}/v1/session", headers={**ann, "Cookie": f"{COOKIE}={one}"}).json()
+    assert (told["principal"], told["csrf"]) == ("user:ann", None)
+    assert said(httpx2.get(f"{strict.url}/v1/runs", headers=carried(one))) == (401, "auth.invalid")
+
+
+# --- by an identity provider --------------------------------------------------------------------------------------
+
+
+def begun(strict: ServerProcess, return_to: str = "/docs") -> tuple[dict[str, str], str]:
+    """What the provider is asked, and the cookie of the browser that asks."""
+    answer = httpx2.get(f"{strict.url}/sign-in", params={"return_to": return_to})
+    assert answer.status_code == 302
+    query = dict(parse_qsl(urlsplit(answer.headers["location"]).query))
+    return query, cookie_of(answer, "__Host-hai_sign_in")
+
+
+def back(strict: ServerProcess, cookie: str, **query: str) -> httpx2.Response:
+    headers = {"Cookie": f"__Host-hai_sign_in={cookie}"}
+    return httpx2.get(f"{strict.url}/sign-in/callback", params=query, headers=headers)
+
+
+def answering(provider: KeyServer, asked: dict[str, str], **claims: Any) -> None:
+    """Let the provider give its token to who proves to have asked for it."""
+
+    def exchange(form: dict[str, str]) -> tuple[int, dict[str, Any]]:
+        proof = urlsafe_b64encode(sha256(form["code_verifier"].encode()).digest()).rstrip(b"=").decode()
+        sound = proof == asked["code_challenge"] and form["redirect_uri"] == f"{PUBLIC}/sign-in/callback"
+        if not sound or form.get("code") != "c0de":
+            return 400, {"error": "invalid_grant"}
+        says: dict[str, Any] = {"nonce": asked["nonce"], "roles": ["operator"], **claims}
+        return 200, {"id_token": ISSUER.token(**says)}
+
+    provider.exchange = exchange
+
+
+def test_a_provider_signs_a_browser_in(strict: ServerProcess, provider: KeyServer) -> None:
+    asked, cookie = begun(strict)
+    assert (asked["code_challenge_method"], asked["response_type"], asked["client_id"]) == ("S256", "code", AUDIENCE)
+    answering(provider, asked)
+    done = back(strict, cookie, code="c0de", state=asked["state"])
+    assert (done.status_code, done.headers["location"]) == (303, "/docs")
+    session = cookie_of(done)
+    told = httpx2.get(f"{strict.url}/v1/session", headers={"Cookie": f"{COOKIE}={session}"}).json()
+    assert (told["principal"], told["roles"]) == ("user:ann", ["operator"])
+
+
+def test_a_sign_in_that_was_tampered_with_is_not_finished(strict: ServerProcess, provider: KeyServer) -> None:
+    asked, cookie = begun(strict)
+    other, foreign = begun(strict)
+    answering(provider, asked)
+    for refused in (
+        back(strict, cookie, code="c0de", state=other["state"]),  # another's state
+        back(strict, foreign, code="c0de", state=asked["state"]),  # in another's browser
+        back(strict, foreign, code="c0de", state=other["state"]),  # another's code
+        back(strict, "", code="c0de", state=asked["state"]),
+        back(strict, "x", code="c0de", state=asked["state"]),
+        back(strict, cookie, code="c0de"),
+        back(strict, cookie, code="wrong", state=asked["state"]),
+        back(strict, cookie, state=asked["state"]),
+    ):
+        assert said(refused) == (401, "auth.invalid")
+        assert COOKIE not in str(refused.headers)
+    for claims, code in (
+        ({"nonce": "x"}, "auth.invalid"),
+        ({"nonce": None}, "auth.invalid"),
+        ({"aud": "somebody-else"}, "auth.audience"),
+        ({"iss": "https://evil.example"}, "auth.invalid"),
+        ({"exp": 1}, "auth.expired"),
+    ):
+        answering(provider, asked, **claims)
+        assert said(back(strict, cookie, code="c0de", state=asked["state"])) == (401, code), claims
+    provider.exchange = lambda form: (200, {"id_token": 7})
+    assert said(back(strict, cookie, code="c0de", state=asked["state"])) == (401, "auth.invalid")
+    provider.exchange = lambda form: (200, {"id_token": "x" * 100_000})
+    assert said(back(strict, cookie, code="c0de", state=asked["state"])) == (503, "auth.unavailable")
+
+
+@pytest.mark.parametrize(
+    "return_to", ["https://evil.example", "//evil.example", "/\\evil.example", "javascript:alert(1)", "/a\r\nX: y", ""]
+)
+def test_a_sign_in_leads_to_no_other_place(strict: ServerProcess, provider: KeyServer, return_to: str) -> None:
+    asked, cookie = begun(strict, return_to)
+    answering(provider, asked)
+    assert back(strict, cookie, code="c0de", state=asked["state"]).headers["location"] == "/"
+
+
+def test_the_database_has_no_session(strict: ServerProcess, dsn: str) -> None:
+    session = signed_in(strict, dsn)
+    rows = People(dsn).do(lambda connection: connection.fetch("SELECT s::text FROM sessions s"))
+    assert session not in json.dumps([str(row) for row in rows])
