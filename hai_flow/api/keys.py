@@ -60,7 +60,7 @@ async def create_key(body: KeyBody, access: CurrentAccess) -> dict[str, Any]:
             expires_at=None if lasts is None else datetime.now(UTC) + lasts,
         )
         await access.record(
-            connection, "key.created", subject=f"key:{made.id}", principal=made.principal, roles=made.roles
+            connection, "key.created", subject=f"key:{made.id}", principal=made.principal, given_roles=made.roles
         )
     return {**key_view(made), "key": text}
 

@@ -64,6 +64,17 @@ async def create_token(body: TokenBody, access: CurrentAccess, request: Request)
     token = issue(access.principal, credential, new_claims(parts, exp, body.principal, **limits))
     if len(token) > CHARS_MAX:
         raise Rejected(422, "token.too_large", f"a token has at most {CHARS_MAX} characters; name fewer things in it.")
+    async with access.act() as connection:
+        await access.record(
+            connection,
+            "token.issued",
+            subject=f"key:{parts.id}",
+            principal=body.principal,
+            given_roles=list(body.roles),
+            threads=body.threads,
+            workflows=body.workflows,
+            expires_at=values.rfc3339(exp),
+        )
     return {"token": token, "principal": body.principal, "expires_at": values.rfc3339(exp)}
 
 

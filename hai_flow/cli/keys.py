@@ -78,7 +78,7 @@ def create(
                 created_by="service:cli",
                 expires_at=expires_at,
             )
-            await _record(connection, of, "key.created", made.id, principal, roles=list(roles))
+            await _record(connection, of, "key.created", made.id, principal, given_roles=list(roles))
         return {**_view(made), "key": text}
 
     async def there(api: Server) -> Json:

@@ -173,3 +173,15 @@ def test_publishing_keys_and_schedules_are_acts_too(house: House) -> None:
         ("key.revoked", "user:admin", f"key:{key['id']}"),
     ]
     assert key["key"] not in str(found)
+
+
+def test_a_token_for_a_page_is_recorded_with_what_it_is_for_and_not_itself(house: House) -> None:
+    issuer = house.as_("service:backend", "issuer", "requester")
+    wanted = {"principal": "user:guest", "threads": ["t1"], "expires_in": 60}
+    made = issuer.post("/v1/tokens", json=wanted)
+    assert made.status_code == 201, made.text
+    (found,) = house.as_("user:eve", "auditor").get("/v1/audit", params={"act": "token.issued"}).json()["items"]
+    details = found["details"]
+    assert (found["by"], details["principal"], details["threads"]) == ("service:backend", "user:guest", ["t1"])
+    assert details["roles"] == ["issuer", "requester"]
+    assert made.json()["token"] not in str(found)

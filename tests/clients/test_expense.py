@@ -2,8 +2,8 @@
 afterwards the audit says who did what, and verifies.
 
 Eve has signed in at a real OpenID Connect provider, and her page speaks AG-UI with the token that she got there. Ann's
-program has an API key and speaks HAI. Zoe, whom the clock asks because nobody else has answered, has a key and a
-terminal.
+page speaks HAI with a frontend token, which its backend has asked for with a key of its own. Zoe, whom the clock asks
+because nobody else has answered, has a key and a terminal.
 """
 
 from __future__ import annotations
@@ -139,7 +139,11 @@ def test_an_expense_is_decided_by_three_people_over_three_protocols_and_its_audi
     )
     assert own.status_code == 403, own.text
 
-    ann = people.person("user:ann", roles=["decider"])
+    backend = people.person("service:backend", roles=["issuer", "decider"])
+    wanted = {"principal": "user:ann", "roles": ["decider"], "threads": [found["thread_id"]], "expires_in": 60}
+    issued = httpx2.post(f"{server.url}/v1/tokens", json=wanted, headers=backend)
+    assert issued.status_code == 201, issued.text
+    ann = carried(issued.json()["token"])
     message = {
         "id": "a1",
         "role": "tool",
@@ -184,7 +188,7 @@ def test_an_expense_is_decided_by_three_people_over_three_protocols_and_its_audi
     told = [(each["act"], each["by"], each["details"]["way"], each["details"]["via"]) for each in reversed(listed)]
     assert [each[:3] for each in told] == [
         ("run.started", "user:eve", "jwt"),
-        ("pending.answered", "user:ann", "key"),
+        ("pending.answered", "user:ann", "token"),
         ("pending.answered", "user:zoe", "key"),
     ]
     assert "ag-ui" in told[0][3]

@@ -14,6 +14,7 @@ import pytest
 from hai_flow.store import audit, delegations, erasing, feedback, inbox, keys, notifications
 from hai_flow.store.audit_chain import FORGOTTEN, new_row
 from hai_flow.store.database import Database
+from hai_flow.store.delegations import Delegation
 from hai_flow.store.entries import PendingRow
 from hai_flow.store.feedback import Opinion, Subject
 from hai_flow.store.tenants import create_tenant
@@ -156,8 +157,14 @@ async def test_opinions_and_keys_are_erased_and_what_runs_hold_is_counted(db: Da
         subject = Subject(tenant, "thread", "message", f"m{n}")
         await feedback.give_feedback(db.api, subject, run_id, ANN, "rest", opinion)
     made, text = await keys.create_key(db.api, tenant, ANN, name="Ann's laptop", created_by=BOB)
+    now = datetime.now(UTC)
+    day = timedelta(days=1)
+    for one, other in ((ANN, BOB), (BOB, ANN), (BOB, EVE)):
+        given = Delegation(uuid4(), one, other, ("boss",), (), now, now + day, "a note", now)
+        await delegations.create(db.api, tenant, given)
     done = await forget(eye, tenant, ANN)
     assert (done.opinions, done.keys, done.runs) == (2, 1, 1)
+    assert [tuple(each) for each in await eye.fetch("SELECT from_id, to_id FROM delegations")] == [(BOB, EVE)]
     (left,) = await feedback.list_feedback(db.api, tenant, "thread", limit=9)
     assert (left.principal, left.comment, left.labels, left.rating) == (done.pseudonym, None, [], "up")
     key = await keys.find_key(db.api, made.id)
