@@ -304,14 +304,15 @@ ASKED: Final = c.Principal("user:local", ("boss", "clerk"), ("money",))
 
 
 async def _inbox_seconds(runtime: Runtime) -> float:
-    """A page of the inbox of who is asked by everything."""
+    """A page of the inbox of who is asked by everything; of many times the quickest: the two that are compared are not
+    measured at the same time, and whatever else the machine does then would be compared, too."""
     took: list[float] = []
-    for _ in range(15):
+    for _ in range(100):
         began = time.perf_counter()
         items, following = await runtime.inbox.page(LOCAL_TENANT, ASKED, Filters(), limit=50)
         took.append(time.perf_counter() - began)
         assert len(items) == 50, following
-    return statistics.median(took)
+    return min(took)
 
 
 async def _claim_seconds(database: Database) -> float:

@@ -158,14 +158,14 @@ def show(run: RunArgument, server: ServerOption = None, as_json: JsonOption = Fa
             if problem.body.get("code") != "run_unreadable":
                 raise
             unreadable = found["unreadable"] or problem.body["detail"]
-            return {**found, "unreadable": unreadable, "snapshot": None, "traces": {}}, [], "", ""
+            return {**found, "unreadable": unreadable, "snapshot": None, "traces": {}}, [], "", "", []
         events = await _newest_events(api, run_id, found["seq"])
         source = "" if as_json else await _source(api, found)
         unattended = "" if as_json else await _unattended(api, [found])
         shown = {**found, "snapshot": snapshot, "traces": _traces(events, snapshot["steps"])}
-        return shown, events, source, unattended
+        return shown, events, source, unattended, [] if as_json else await _untold(api, run_id)
 
-    found, events, source, unattended = ask(server, as_json, work)
+    found, events, source, unattended, untold = ask(server, as_json, work)
     if as_json:
         print_json(found)
         return
@@ -180,10 +180,21 @@ def show(run: RunArgument, server: ServerOption = None, as_json: JsonOption = Fa
         waiting += asked_below(events)
     for pending in waiting:
         show_question(pending, found["started_by"])
+    for each in untold:
+        whom = f"{each['channel']} to {each['person']}" if each["person"] else each["channel"]
+        say(f"not told over {whom}, after {each['tries']} tries: {each['error']}", "yellow")
     for line in next_commands(found, waiting, _awaited(events, found["snapshot"])):
         say(line)
     if unattended:
         note(unattended)
+
+
+async def _untold(api: Server, run_id: str) -> list[Json]:
+    """The notifications of the run that were given up."""
+    try:
+        return await api.items("/v1/notifications", 10, run_id=run_id, status="dead")
+    except Problem:  # who may see the run, but not all runs
+        return []
 
 
 async def _newest_events(api: Server, run_id: str, seq: int) -> list[Json]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import httpx2
 
 from tests.support import commands
 from tests.support.hai_client import unique
+from tests.support.receivers import mail_server
 from tests.support.server import YAML, ServerProcess, serving
 
 ASKING = """
@@ -46,3 +48,22 @@ def test_what_asks_me_is_listed_decided_by_my_delegate_and_remembered(database_u
         run(server, "decide", id, "approve", "--for", "user:ann", "--as", other)
         assert "(by user:bob for user:ann)" in run(server, "inbox", "--decided", "--as", me)
         assert "expected" in run(server, "delegate", other, "--for", "soon", "--as", me, code=2)
+
+
+def test_show_says_whom_nobody_could_tell(database_url: str, tmp_path: Path) -> None:
+    source = ASKING.replace("from: role:cli_boss", "from: role:cli_boss, notify: [email]")
+    file = tmp_path / "notify.yaml"
+    with mail_server() as box:
+        box.refused = "ann@example.com"
+        file.write_text(
+            "hai: notify/v1\nchannels:\n"
+            f"  email: {{kind: email, host: 127.0.0.1, port: {box.port}, security: none, from: flow@example.com}}\n"
+            "people: {user:ann: {email: ann@example.com, roles: [cli_boss]}}\n"
+        )
+        with serving(database_url, environment={"HAI_FLOW_NOTIFY": str(file)}) as server:
+            assert httpx2.post(f"{server.url}/v1/workflows", content=source, headers=YAML).status_code == 201
+            body = {"workflow": "asks_cli", "thread_id": unique("cli")}
+            started = httpx2.post(f"{server.url}/v1/runs", json=body, headers={"HAI-Act-As": "user:req"}).json()
+            while "not told over" not in (shown := run(server, "show", started["id"])):
+                pass
+    assert "not told over email to user:ann, after 1 tries: the mail server refused the recipient (550)" in shown
