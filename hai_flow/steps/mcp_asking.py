@@ -1,17 +1,21 @@
-"""A server of the Model Context Protocol that asks a person in the middle of a call (protocol 2026-07-28).
+"""A server of the Model Context Protocol that asks a person in the middle of a call.
 
-The call ends with the question and a state that only the server understands. It is made again with the answer and that
-state: by any process, whenever a person has answered.
+With protocol 2026-07-28 the call ends with the question and a state that only the server understands. It is made again
+with the answer and that state: by any process, whenever a person has answered. A server of an older protocol asks
+within a session (`Sitting`): its call is begun anew, and the answer given when it asks again.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, cast
+from hashlib import sha256
+from typing import Any, Final, Literal, Protocol, cast
 
 import mcp_types as types
+import msgspec
 
 from hai_flow import values
 from hai_flow.definition.schemas import compile_schema
@@ -23,41 +27,96 @@ MESSAGE_CHARS_MAX: Final = 4_000
 FORM_BYTES_MAX: Final = 32 * 1024
 STATE_CHARS_MAX: Final = 64 * 1024
 QUESTIONS_MAX: Final = 8
+IN_SESSION: Final = "hai-flow/session"
+"""The key of a question that was asked within a session."""
 KEY_CHARS_MAX: Final = 200
 _POLL_SECONDS: Final = 0.5  # at first; a server that only wants to be called again later says no time
 _POLL_SECONDS_MAX: Final = 10.0
 
 
+class Settled(msgspec.Struct, frozen=True):
+    """A question that was asked within a session, by its digest, and a person's answer."""
+
+    question: str
+    action: Literal["accept", "decline", "cancel"]
+    content: Json = None
+
+
+class _Sitting(msgspec.Struct, frozen=True):
+    """The state of a question that was asked within a session: what was settled before it, and which it is."""
+
+    settled: tuple[Settled, ...]
+    question: str
+
+
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What a call that is made again brings along."""
+    """What a call that is made again brings along. `settled`: for a server that asks within a session."""
 
     responses: dict[str, types.ElicitResult] | None = None
     state: str | None = None
+    settled: tuple[Settled, ...] = ()
 
 
 class Call(Protocol):
     async def __call__(
-        self, *, responses: dict[str, Any] | None, state: str | None
+        self, *, responses: dict[str, Any] | None, state: str | None, sitting: Sitting
     ) -> types.CallToolResult | types.InputRequiredResult: ...
+
+
+class Sitting:
+    """The questions of a server within the session of a call, as protocols before 2026-07-28 have them.
+
+    The session is gone when a person answers. So the server hears that the question was cancelled, and the call ends
+    with it (`question`, once `asked` is set); the next attempt begins the call anew, and answers at once what is
+    settled. Each answer is given once: who asks the same again gets another one.
+    """
+
+    def __init__(self, settled: tuple[Settled, ...]) -> None:
+        self._settled = settled
+        self._left = list(settled)
+        self.question: AsksPerson | None = None
+        self.asked = asyncio.Event()
+
+    def answer(self, params: types.ElicitRequestParams) -> types.ElicitResult | types.ErrorData:
+        said = params.model_dump(by_alias=True, mode="json", exclude={"meta", "task"}, exclude_none=True)
+        digest = sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+        known = next((each for each in self._left if each.question == digest), None)
+        if known is not None:
+            self._left.remove(known)
+            return types.ElicitResult(action=known.action, content=known.content)
+        try:
+            state = msgspec.json.encode(_Sitting(self._settled, digest)).decode()
+            if len(state) > STATE_CHARS_MAX:
+                raise _refused("it asks too much within one call")
+            self.question = _question({IN_SESSION: types.ElicitRequest(params=params)}, state)
+        except StepError as error:
+            return types.ErrorData(code=types.INVALID_REQUEST, message=error.message)
+        self.asked.set()
+        return types.ElicitResult(action="cancel")
 
 
 async def completed(call: Call, given: Given | None) -> types.CallToolResult | AsksPerson:
     """The result of a call, or the question that stands before it. Raises StepError."""
     given, seconds = given or Given(), _POLL_SECONDS
     while True:
-        result = await call(responses=cast("dict[str, Any] | None", given.responses), state=given.state)
+        responses, sitting = cast("dict[str, Any] | None", given.responses), Sitting(given.settled)
+        result = await call(responses=responses, state=given.state, sitting=sitting)
         if isinstance(result, types.CallToolResult):
             return result
         if result.input_requests:
             return _question(result.input_requests, _state(result))
-        given = Given(state=_state(result))
+        given = Given(state=_state(result), settled=given.settled)
         await asyncio.sleep(seconds)
         seconds = min(2 * seconds, _POLL_SECONDS_MAX)
 
 
 def answer_to(answer: Answer) -> Given:
     """A person's answer, as the server reads it: one for each of its questions."""
+    if answer.keys == (IN_SESSION,) and answer.state is not None:
+        before = msgspec.json.decode(answer.state, type=_Sitting)
+        content = answer.values if answer.action == "accept" else None
+        return Given(settled=(*before.settled, Settled(before.question, answer.action, content)))
     single = len(answer.keys) == 1
     responses = {
         key: types.ElicitResult(action=answer.action, content=_content(answer, key, single)) for key in answer.keys

@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, Final, TypeAlias, cast
 
 import mcp_types as types
 import structlog
@@ -27,6 +27,7 @@ from pydantic import TypeAdapter, ValidationError
 from hai_flow.errors import OutcomeLost, StepError
 from hai_flow.steps.guard import Guard
 from hai_flow.steps.http import HttpConfig
+from hai_flow.steps.mcp_asking import Sitting
 from hai_flow.steps.mcp_http import UNAUTHORIZED, client_for
 from hai_flow.steps.mcp_messages import FAULT
 from hai_flow.steps.mcp_results import Resource
@@ -35,10 +36,13 @@ from hai_flow.values import Json
 
 log = structlog.get_logger(__name__)
 
-Open = Callable[[asyncio.Event, Callable[[], None]], AbstractAsyncContextManager[Client]]
-"""Opens a session. The event is set when it is over; the function is called when the server's functions change."""
+Asked = Callable[[Any], types.ElicitResult | types.ErrorData]
+Open = Callable[[asyncio.Event, Callable[[], None], Asked], AbstractAsyncContextManager[Client]]
+"""Opens a session. The event is set when it is over; the functions are called when the server's functions change, and
+when it asks within the session."""
 
 START_SECONDS: Final = 20.0  # to connect, to agree on a protocol, and to list the functions
+CANCEL_SECONDS: Final = 5.0  # for a call to end whose question was cancelled
 READ_SECONDS: Final = 20.0  # for what a link leads to
 IDLE_SECONDS: Final = 600.0
 TOOLS_MAX: Final = 1000
@@ -47,9 +51,8 @@ _CLOSE_SECONDS: Final = 10.0
 _RELOOK_SECONDS: Final = 60.0
 _NAME: Final = re.compile(r"[A-Za-z0-9_./-]{1,128}")  # what a workflow can write behind `call:`
 """After which the functions of a server are listed again: not every server tells of changes."""
-_RESULT: Final[TypeAdapter[types.CallToolResult | types.InputRequiredResult]] = TypeAdapter(
-    types.CallToolResult | types.InputRequiredResult
-)
+Answered: TypeAlias = types.CallToolResult | types.InputRequiredResult
+_RESULT: Final[TypeAdapter[Answered]] = TypeAdapter(types.CallToolResult | types.InputRequiredResult)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +76,7 @@ class Connection:
         self._listed = 0.0
         self._listing = asyncio.Lock()
         self._calls = 0
+        self._sittings: list[Sitting] = []
         self._used = 0.0
 
     async def session(self) -> Session:
@@ -102,11 +106,13 @@ class Connection:
         repeatable: bool,
         responses: dict[str, Any] | None = None,
         state: str | None = None,
+        sitting: Sitting,
     ) -> types.CallToolResult | types.InputRequiredResult:
         """What the server answers to a call. `repeatable`: to perform it twice does no harm.
 
         Raises StepError: `mcp.unavailable` where nothing has happened (or it is `repeatable`), `tool.failed` where the
-        server refuses it, `tool.invalid_result` for an answer that is none; OutcomeLost where nobody knows.
+        server refuses it, `tool.invalid_result` for an answer that is none; OutcomeLost where nobody knows. Raises
+        AsksPerson where it asks within the session.
         """
         if not self._is_open(session.client):
             raise self._unavailable("has just ended the connection")
@@ -116,8 +122,10 @@ class Connection:
             )
         )
         self._calls += 1
+        self._sittings.append(sitting)
         try:
-            return await session.client.session.send_request(request, _RESULT, progress_callback=progress)
+            sending = session.client.session.send_request(request, _RESULT, progress_callback=progress)
+            return await _unless_asked(sending, sitting)
         except MCPError as error:
             if error.code == types.INVALID_PARAMS and state is not None:  # most often it is too old for the server
                 message = f"{self.name} does not take the answer: {error.message[:1000]}"
@@ -127,8 +135,16 @@ class Connection:
             message = f"{self.name} answers with what is no result: {_first_line(error)}"
             raise StepError(message, code="tool.invalid_result", retriable=False) from None
         finally:
+            self._sittings.remove(sitting)
             self._calls -= 1
             self._used = time.monotonic()
+
+    def _asked(self, params: Any) -> types.ElicitResult | types.ErrorData:
+        """The answer to a server that asks within the session. It does not say in which call."""
+        if len(self._sittings) == 1:
+            return self._sittings[0].answer(params)
+        message = f"people can be asked within a session while one call is under way; there are {len(self._sittings)}"
+        return types.ErrorData(code=types.INVALID_REQUEST, message=message)
 
     async def read(self, session: Session, uri: str) -> Sequence[Resource]:
         """What the server has at an address of its own; nothing where it has nothing, or does not say so in time."""
@@ -202,7 +218,7 @@ class Connection:
         try:
             async with AsyncExitStack() as stack:
                 async with asyncio.timeout(START_SECONDS):
-                    client = await stack.enter_async_context(self._open(over, self._changed))
+                    client = await stack.enter_async_context(self._open(over, self._changed, self._asked))
                 if not opened.done():
                     opened.set_result(client)
                 await self._wanted(over, unwanted)
@@ -289,8 +305,8 @@ class Connection:
 def over_stdio(command: tuple[str, ...], env: Mapping[str, str], bytes_max: int) -> Open:
     """A server that is a program."""
 
-    def open(over: asyncio.Event, changed: Callable[[], None]) -> AbstractAsyncContextManager[Client]:
-        return _client(program(command, env, bytes_max, over), changed)
+    def open(over: asyncio.Event, changed: Callable[[], None], asked: Asked) -> AbstractAsyncContextManager[Client]:
+        return _client(program(command, env, bytes_max, over), changed, asked)
 
     return open
 
@@ -301,31 +317,41 @@ def over_http(
     """A server at an address. `auth` makes what gives its requests a token."""
 
     @asynccontextmanager
-    async def open(over: asyncio.Event, changed: Callable[[], None]) -> Any:
+    async def open(over: asyncio.Event, changed: Callable[[], None], asked: Asked) -> Any:
         async with client_for(guard, config, headers, None if auth is None else auth()) as http:
             streams = streamable_http_client(url, http_client=http, max_sse_event_size=config.bytes_max)
-            async with _client(streams, changed) as client:
+            async with _client(streams, changed, asked) as client:
                 yield client
 
     return open
 
 
-def _client(streams: Any, changed: Callable[[], None]) -> Client:
+def _client(streams: Any, changed: Callable[[], None], asked: Asked) -> Client:
+    async def answered(context: ClientRequestContext, params: Any) -> types.ElicitResult | types.ErrorData:
+        return asked(params)
+
     async def heard(message: Any) -> None:
         if isinstance(message, types.ToolListChangedNotification):
             changed()
 
-    return Client(streams, cache=None, message_handler=heard, elicitation_callback=_no_session_asks)
+    return Client(streams, cache=None, message_handler=heard, elicitation_callback=answered)
 
 
-async def _no_session_asks(context: ClientRequestContext, params: Any) -> types.ErrorData:
-    """The answer to a server that asks within a session, as protocols before 2026-07-28 have it. A person may answer
-    tomorrow, when the session is gone; only a call that can be made again can wait for that."""
-    message = (
-        "this client asks people only for servers that speak protocol 2026-07-28, whose calls can be made again with "
-        "the answer"
-    )
-    return types.ErrorData(code=types.INVALID_REQUEST, message=message)
+async def _unless_asked(sending: Coroutine[Any, Any, Answered], sitting: Sitting) -> Answered:
+    """What is answered to a call. Raises AsksPerson where the server asked within it: it has heard that nobody answers
+    now, and what it says then is not waited for long."""
+    call, asked = asyncio.create_task(sending), asyncio.create_task(sitting.asked.wait())
+    try:
+        await asyncio.wait((call, asked), return_when=asyncio.FIRST_COMPLETED)
+        if asked.done() and not call.done():
+            await asyncio.wait((call,), timeout=CANCEL_SECONDS)
+        if sitting.question is not None:
+            raise sitting.question
+        return call.result()
+    finally:
+        call.cancel()
+        asked.cancel()
+        await asyncio.gather(call, asked, return_exceptions=True)
 
 
 def _is_ours(error: MCPError) -> bool:

@@ -13,15 +13,20 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from mcp_types import ErrorData
 
 from hai_flow import values
 from hai_flow.engine import commands as c
 from hai_flow.errors import DefinitionError, Rejected
 from hai_flow.runtime import LOCAL_TENANT, Runtime
+from hai_flow.steps.mcp_asking import Sitting
+from hai_flow.steps.mcp_connections import Connection as OneConnection
 from tests.runtime.conftest import HEAD, Connection, Make, is_now, start, state_of
 from tests.runtime.test_agents import CANARY, INJECTIONS
 from tests.runtime.test_models import catalogue as catalogue_of_models
 from tests.support.ledger import log_of
+from tests.support.mcp_lines import Script
+from tests.support.mcp_lines import catalogue as lines
 from tests.support.mcp_server import COMMAND, ROOT, http_server, server
 from tests.support.models import Answer, FakeModels, spoken
 from tests.support.waiting import until
@@ -189,6 +194,58 @@ async def test_a_server_asks_and_is_answered_when_every_process_was_killed_meanw
         await until(lambda: is_now(starter, run_id, "finished", "failed"), 60)
         state = await state_of(starter, run_id)
     assert (state.output, noted(ledger)) == ("A-1: 80", ["asked A-1 80"])
+
+
+async def test_what_a_server_asks_within_a_session_is_answered_by_a_person_when_the_call_is_made_again(
+    make: Make, tmp_path: Path
+) -> None:
+    script = Script(questions=("How much?", "Sure?", "Sure?"))
+    async with lines(tmp_path, script) as file:
+        runtime = await make(performs=True, mcp=file)
+        run_id = (await start(runtime, calling("add"))).run_id
+        for number, text in enumerate(script.questions):
+            asks = await asked_of(runtime, run_id, number)
+            assert (asks.kind, asks.message.endswith(text)) == ("ask", True)
+            await answer(runtime, run_id, asks.id, values={"amount": number})
+        await until(lambda: is_now(runtime, run_id, "finished", "failed"))
+        state = await state_of(runtime, run_id)
+    assert json.loads(state.output) == [{"amount": 0}, {"amount": 1}, {"amount": 2}]
+    assert state.steps["a"].attempt == 4
+
+
+async def asked_of(runtime: Runtime, run_id: Any, number: int) -> Any:
+    """The question behind `number` others."""
+
+    async def found() -> Any:
+        state = await state_of(runtime, run_id)
+        assert state.status not in ("finished", "failed"), (state.output, state.error)
+        opened = [each.opened for each in state.pendings.values() if each.status == "open"]
+        return opened[0] if len(state.pendings) > number and opened else None
+
+    return await until(found)
+
+
+async def test_a_person_who_declines_what_a_server_asks_within_a_session_declines_it_there(
+    make: Make, tmp_path: Path
+) -> None:
+    async with lines(tmp_path, Script(questions=("How much?",))) as file:
+        runtime = await make(performs=True, mcp=file)
+        run_id = (await start(runtime, calling("add"))).run_id
+        await answer(runtime, run_id, (await asked(runtime, run_id)).id, decision="decline")
+        await until(lambda: is_now(runtime, run_id, "finished", "failed"))
+        assert json.loads((await state_of(runtime, run_id)).output) == [{"action": "decline"}]
+
+
+def test_a_server_that_asks_within_one_of_several_calls_is_told_that_nobody_knows_in_which() -> None:
+    def never(*given: Any) -> Any:
+        raise AssertionError("nothing is opened")
+
+    connection = OneConnection("the server", never)
+    for calls in (0, 2):
+        connection._sittings = [Sitting(()) for _ in range(calls)]
+        refused = connection._asked(None)
+        assert isinstance(refused, ErrorData)
+        assert f"there are {calls}" in refused.message
 
 
 @contextlib.contextmanager

@@ -23,14 +23,33 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class Script(msgspec.Struct):
-    """What a server offers and answers. `modern`: calls may be made again with a person's answer."""
+    """What a server offers and answers. `modern`: calls may be made again with a person's answer. `questions`: what it
+    asks within a call, as protocols before that have it; the call gives what was answered."""
 
     names: tuple[str, ...] = ("add",)
     answers: tuple[str, ...] = ()
     modern: bool = False
+    questions: tuple[str, ...] = ()
+    given: list[Any] = []
+    call: Any = None
+
+    def _told(self, answered: dict[str, Any]) -> str:
+        """What follows the client's answer to a question: the next one, or the result of the call."""
+        told = answered.get("result") or {"refused": answered["error"]["message"]}
+        self.given.append(told.get("content", told))
+        if told.get("action") == "accept" and len(self.given) < len(self.questions):
+            return self._question()
+        return result({"content": [{"type": "text", "text": json.dumps(self.given)}]}, self.call)
+
+    def _question(self) -> str:
+        schema = {"type": "object", "properties": {"amount": {"type": "integer"}}}
+        params = {"message": self.questions[len(self.given)], "requestedSchema": schema}
+        return json.dumps({"jsonrpc": "2.0", "id": "ask", "method": "elicitation/create", "params": params})
 
     def said(self, asked: dict[str, Any]) -> Sequence[str]:
         """The messages that answer a message."""
+        if asked.get("id") == "ask":
+            return (self._told(asked),)
         if "id" not in asked or "method" not in asked:
             return ()
         params = asked.get("params") or {}
@@ -45,6 +64,9 @@ class Script(msgspec.Struct):
                 tools = [{"name": name, "inputSchema": {"type": "object"}} for name in self.names]
                 known = {"tools": tools, "ttlMs": 0, "cacheScope": "private", "resultType": "complete"}
                 return (result(known, asked["id"]),)
+            case "tools/call" if self.questions:
+                self.call, self.given = asked["id"], []
+                return (self._question(),)
             case "tools/call":
                 token = json.dumps(params.get("_meta", {}).get("progressToken"))
                 id = json.dumps(asked["id"])
