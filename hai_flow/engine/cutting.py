@@ -12,7 +12,7 @@ from hai_flow.definition.paths import FINALLY, UNDO, depth, in_cleanup, is_insid
 from hai_flow.definition.plan import Run, Step
 from hai_flow.engine import events as e
 from hai_flow.engine.budget import charge
-from hai_flow.engine.calls import close_message
+from hai_flow.engine.calls import close_message, settle_written
 from hai_flow.engine.consequences import Consequence, End, Fail, Finish, IterationDone, LoopLeft, Settle
 from hai_flow.engine.draft import Draft
 from hai_flow.engine.open_steps import has_begun, is_ending, is_left_to_the_stop, is_open_inside, open_leaves
@@ -137,6 +137,7 @@ def drop_work(draft: Draft, path: str, reason: str) -> None:
     draft.cut = draft.cut or path in draft.state.attempts
     charge(draft, draft.step(path), asked=False)
     close_message(draft, path, aborted=True)
+    settle_written(draft, path, draft.error("run.stopped", f"Cut off: {reason}.", path))
     if path in draft.state.children:
         tell_child(draft, path, "stop", draft.state.stop_by or "system", reason)
 

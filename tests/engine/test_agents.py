@@ -361,6 +361,33 @@ def test_an_agent_that_fails_below_another_is_an_answer_for_that() -> None:
     play.replayed()
 
 
+def tower(floors: int, wide: int) -> str:
+    """Agents of which each has all agents of the next floor among its tools."""
+    names = [[f"a{floor}_{n}" for n in range(wide)] for floor in range(floors)]
+    tools = "".join(
+        f"  {name}: {{agent: {{description: D, model: smart, tools: [{', '.join(below)}]}}}}\n"
+        for floor, below in zip(names, [*names[1:], ["web.search"]], strict=True)
+        for name in floor
+    )
+    step = f"steps: [{{id: chat, agent: {{model: smart, prompt: x, tools: [{names[0][0]}]}}}}]\n"
+    return TOOLS.replace("models:", f"{tools}models:") + step
+
+
+def test_agents_stand_below_agents_as_deep_as_authors_like_but_not_in_any_number() -> None:
+    play = Play(tower(20, 1))
+    path = "chat"
+    for floor in range(20):
+        play.succeed(f"{path}[0]/model", answer(call(f"a{floor}_0", {"task": "go"}, effect="read")))
+        path = f"{path}[0]/call[a{floor}_0-1]/a{floor}_0"
+    for _ in range(21):
+        (last,) = play.open
+        play.succeed(last, answer(text="Done."))
+    assert (play.status, play.output) == ("finished", None)
+    with pytest.raises(DefinitionError) as raised:
+        plan_of(tower(20, 2))
+    assert [finding.code for finding in raised.value.findings if finding.severity == "error"] == ["agent.too_many"]
+
+
 def test_agents_below_agents_stop_with_them() -> None:
     play = Play(team(tools="[boss]"))
     play.succeed("chat[0]/model", answer(call("boss", {"task": "Lead."})))

@@ -188,6 +188,21 @@ def test_a_call_below_a_limit_that_can_not_begin_has_that_as_its_result() -> Non
     assert "limit.tool_calls" in {each.error for each in play.state.tool_calls.values()}
 
 
+def test_a_call_that_waits_at_its_gate_when_the_run_stops_is_said_to_be_cut_off() -> None:
+    play = Play(flow())
+    for name in ("mail.send", "pick", "web.search"):
+        writes(play, name, "{}")
+    given = {"of": "tea"}
+    play.succeed(ANSWER, answer(call("mail.send"), call("pick", given), call("web.search")))
+    play.succeed(SEARCH, "found")
+    play.stop()
+    assert play.status == "stopped"
+    assert result(play, "mail.send") == (False, "Cut off: the run is being stopped.", "run.stopped")
+    assert result(play, "web.search") == (False, "found", None)
+    assert play.state.pendings[id_of("pick")].status == "voided"
+    folded(play)
+
+
 def test_a_fork_asks_by_an_id_of_its_own_and_is_answered_by_it() -> None:
     play = Play(flow())
     writes(play, "pick", '{"of": "tea"}')

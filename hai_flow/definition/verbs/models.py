@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import count
 from typing import Final
 
 import msgspec
@@ -51,6 +52,7 @@ _MODEL_KEYS: Final = (
 )  # fmt: skip
 
 TASK: Final = "task"  # the argument of a call of an agent
+AGENTS_MAX: Final = 500  # below one agent, each as often as it is a tool of another
 
 LLM: Final = Shape("llm", "`llm`", (
     *_MODEL_KEYS,
@@ -135,12 +137,20 @@ class _Body:
     """Adds the steps of an agent that nobody writes: an answer of its model, a call of each kind that it may make, and
     the same of the agents among its tools."""
 
-    def __init__(self, context: Context, draft: StepDraft, names: Names, around: tuple[str, ...] = ()) -> None:
-        """`around`: the agents that this one is a tool of."""
+    def __init__(
+        self,
+        context: Context,
+        draft: StepDraft,
+        names: Names,
+        around: tuple[str, ...] = (),
+        counted: Iterator[int] | None = None,
+    ) -> None:
+        """`around`: the agents that this one is a tool of. `counted` counts all agents below the outermost."""
         self._context = context
         self._draft = draft
         self._names = names
         self._around = around
+        self._counted = count(1) if counted is None else counted
 
     def add(self, path: str, agent: plan.Agent, approvals: Mapping[str, plan.Approval | None], at: Path) -> None:
         """`path` is that of the agent, `at` its place in the document."""
@@ -157,6 +167,15 @@ class _Body:
         if tool.name in self._around:
             message = f"the agent `{tool.name}` would be a tool of itself; take it out of one of them"
             context.reader.error(at, "agent.circle", message)
+            return
+        number = next(self._counted)
+        if number > AGENTS_MAX:
+            if number == AGENTS_MAX + 1:
+                message = (
+                    f"the agents among its tools, with theirs, are more than {AGENTS_MAX}: an agent counts wherever it "
+                    "is a tool of another one; let fewer of them have each other"
+                )
+                context.reader.error(at, "agent.too_many", message)
             return
         place, path = ("tools", tool.name, "agent"), _use_path(body, tool.name)
         name = _model_of(context, fields, fields, place)
@@ -185,7 +204,7 @@ class _Body:
         agent = _handing_over(context, agent, place)
         step = plan.Step(path=path, id=path, verb=agent, parent=body, of_agent=True, line=context.line(draft))
         context.add(step, 2 * draft.order + 1)
-        _Body(context, draft, self._names, (*self._around, tool.name)).add(path, agent, approvals, place)
+        _Body(context, draft, self._names, (*self._around, tool.name), self._counted).add(path, agent, approvals, place)
 
 
 def _add_body(
