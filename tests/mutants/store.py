@@ -500,6 +500,24 @@ logs.bug(
     by=f"{_READS}::test_the_log_is_read_from_any_seq",
 )
 run_lists.bug(
+    "a viewer's page has the runs of others",
+    ('f"r.started_by = whose.id AND', 'f"whose.id IS NOT NULL AND'),
+    by="tests/store/test_viewers.py",
+)
+run_lists.bug(
+    "a viewer's own runs of a shared workflow are listed twice",
+    ('f"r.started_by <> ALL (${first}::text[]) AND', 'f"'),
+    by="tests/store/test_viewers.py",
+)
+run_lists.bug(
+    "a credential for some threads reads all",
+    (
+        "(${first + 2}::text[] IS NULL OR {run}.thread_id = ANY (${first + 2}))",
+        "(${first + 2}::text[] IS NULL OR true)",
+    ),
+    by="tests/store/test_viewers.py",
+)
+run_lists.bug(
     "a run is shown to another tenant",
     ("result FROM runs WHERE id = $1 AND tenant = $2", "result FROM runs WHERE id = $1 AND $2::uuid IS NOT NULL"),
     by=f"{_COMMIT}::test_another_tenant_s_entry_loses_and_writes_nothing",
