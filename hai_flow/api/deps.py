@@ -380,7 +380,7 @@ def _access(request: HTTPConnection, principal: Principal) -> Access:
         state.settings,
         state.admission,
         place,
-        _asked(request, principal),
+        asked_of(request, principal),
         peer,
         state.decisions,
         state.publishing,
@@ -388,7 +388,8 @@ def _access(request: HTTPConnection, principal: Principal) -> Access:
     )
 
 
-def _asked(request: HTTPConnection, principal: Principal) -> Asked:
+def asked_of(request: HTTPConnection, principal: Principal) -> Asked:
+    """As whom the principal asks, for the audit."""
     return Asked(
         who=principal.who,
         way=principal.way,

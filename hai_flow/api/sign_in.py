@@ -12,7 +12,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 
 from hai_flow import values
 from hai_flow.api import shapes
-from hai_flow.api.deps import CurrentAccess
+from hai_flow.api.deps import CurrentAccess, asked_of
 from hai_flow.api.identity import KnownIdentity, oidc
 from hai_flow.api.identity.issuers import Issuer
 from hai_flow.api.identity.kept import loaded
@@ -71,7 +71,7 @@ async def finish_sign_in(
     principal, return_to = await oidc.finish(
         identity.tokens, issuer, redirect_uri, code=code, state=state, remembered=remembered
     )
-    return await _begun(identity, principal, return_to)
+    return await _begun(request, identity, principal, return_to)
 
 
 @router.get(LINK_PATH + "{link}", dependencies=[open_to_everybody()], include_in_schema=False)
@@ -94,12 +94,12 @@ async def use_link(link: str, request: Request) -> Response:
         used = await tickets.use_ticket(request.app.state.runtime.database.api, link)
     if used is None:
         raise Rejected(401, "auth.invalid", "this link was used, or its time is over; ask for a new one.")
-    return await _begun(identity, loaded(*used, way="link"), "/")
+    return await _begun(request, identity, loaded(*used, way="link"), "/")
 
 
-async def _begun(identity: KnownIdentity, principal: Principal, return_to: str) -> Response:
+async def _begun(request: Request, identity: KnownIdentity, principal: Principal, return_to: str) -> Response:
     response = RedirectResponse(return_to if _LOCAL.fullmatch(return_to) else "/", 303)
-    set_cookie(response, await identity.sessions.begin(principal))
+    set_cookie(response, await identity.sessions.begin(principal, asked_of(request, principal)))
     response.delete_cookie(oidc.COOKIE, path="/", secure=True, httponly=True, samesite="lax")
     return response
 

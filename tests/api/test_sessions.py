@@ -108,6 +108,14 @@ def test_a_link_signs_in_once_and_opening_it_signs_nobody_in(strict: ServerProce
     assert said(other) == (403, "origin_refused")
 
 
+def test_a_sign_in_is_in_the_audit(strict: ServerProcess, dsn: str) -> None:
+    signed_in(strict, dsn)
+    auditor = People(dsn).person("user:eve", roles=["auditor"])
+    items = httpx2.get(f"{strict.url}/v1/audit", params={"act": "session.begun"}, headers=auditor).json()["items"]
+    assert items[0]["act"] == "session.begun"
+    assert "user:local" in json.dumps(items[0])
+
+
 def test_a_page_of_ours_uses_the_session(strict: ServerProcess, dsn: str) -> None:
     session = signed_in(strict, dsn)
     told = httpx2.get(f"{strict.url}/v1/session", headers={"Cookie": f"{COOKIE}={session}"}).json()

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import asyncpg
+import httpx2
 import pytest
 
 from hai_flow.client import Client
@@ -124,6 +125,17 @@ def test_dev_takes_over_at_once_from_one_that_was_killed(tmp_path: Path) -> None
             run_apart(execute(EmbeddedPostgres(f"{directory}/pg").dsn(), ended))
             assert "if it is dead" not in second.output
             second.end(signal.SIGTERM)
+
+
+def test_dev_with_identity_prints_a_link_that_signs_one_browser_in(tmp_path: Path) -> None:
+    with tempfile.TemporaryDirectory(prefix="hai-") as directory:
+        dev = ("dev", "--port", "0", "--no-open", "--data-dir", f"{directory}/pg")
+        with started(tmp_path / "dev", *dev, folder=tmp_path, HAI_FLOW_IDENTITY="keys") as process:
+            link = process.wait_for(r"Sign in once.*(http://\S+/sign-in/link/\S+)")[1]
+            url = process.wait_for(r"Serving (http://\S+)")[1]
+            assert httpx2.get(f"{url}/v1/runs").status_code == 401
+            assert [httpx2.post(link).status_code for _ in range(2)] == [303, 401]
+            process.end(signal.SIGTERM)
 
 
 def test_without_a_server_the_sentence_says_how_to_start_one() -> None:

@@ -26,7 +26,8 @@ from hai_flow.api.rights import ROLES
 from hai_flow.engine.commands import Principal as Who
 from hai_flow.errors import Rejected
 from hai_flow.runtime import Runtime
-from hai_flow.store import sessions, tickets
+from hai_flow.runtime.auditing import Asked
+from hai_flow.store import audit, sessions, tickets
 
 if TYPE_CHECKING:
     from hai_flow.store.database import Pool
@@ -57,12 +58,15 @@ class Sessions:
         _demand_own_page(connection, text)
         return principal
 
-    async def begin(self, principal: Principal) -> str:
-        """Begin a session of the principal, whose proof was good now. Returns its text."""
+    async def begin(self, principal: Principal, asked: Asked) -> str:
+        """Begin a session of the principal, whose proof was good now, and record it. Returns its text."""
         end = now_ms() + LASTS_SECONDS * 1000
         kept = dumped(Principal(principal.who, principal.tenant, credential=principal.credential, expires_at=end))
         expires_at = datetime.fromtimestamp(end / 1000, UTC)
-        return await sessions.create_session(self._runtime.database.api, principal.tenant, kept, expires_at)
+        async with self._runtime.database.api.acquire() as connection, connection.transaction():
+            text = await sessions.create_session(connection, principal.tenant, kept, expires_at)
+            await audit.write(connection, principal.tenant, [asked.row("session.begun")])
+        return text
 
     async def end(self, text: str) -> None:
         """End the session."""
