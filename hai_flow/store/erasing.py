@@ -54,7 +54,6 @@ async def forget(connection: Connection, tenant: UUID, principal: str, *, by: st
         for query in _OF_INBOXES:
             await connection.execute(query, tenant, principal)
         await connection.execute(_TOLD, tenant, principal, pseudonym)
-        await connection.execute(_PROOFS, tenant, principal)
         runs = await connection.fetchval(_RUNS, tenant, principal)
         if records == 0 and (opinions or keys or files):
             body = {"pseudonym": pseudonym, "erased": {}}
@@ -95,25 +94,15 @@ WITH changed AS (
 )
 SELECT count(*) FROM changed
 """
+# What lets them act, or others for them, and where they are written to: none of it is left.
 _OF_INBOXES: Final = (
     "DELETE FROM delegations WHERE tenant = $1 AND $2 IN (from_id, to_id)",
     "DELETE FROM links WHERE tenant = $1 AND principal = $2",
+    "DELETE FROM tickets WHERE tenant = $1 AND principal = $2",
+    "DELETE FROM notifications WHERE tenant = $1 AND person = $2 AND ended_at IS NULL",
     "UPDATE pendings SET claimed_by = NULL, claimed_until = NULL WHERE tenant = $1 AND claimed_by = $2",
 )
-_TOLD: Final = "UPDATE notifications SET person = $3 WHERE tenant = $1 AND person = $2"
-# What lets them act, or others for them, and where they are written to: none of it is left.
-_PROOFS: Final = """
-WITH delegated AS (
-  DELETE FROM delegations WHERE tenant = $1 AND $2 IN (from_id, to_id)
-), linked AS (
-  DELETE FROM links WHERE tenant = $1 AND principal = $2
-), ticketed AS (
-  DELETE FROM tickets WHERE tenant = $1 AND principal = $2
-), told AS (
-  DELETE FROM notifications WHERE tenant = $1 AND person = $2
-)
-UPDATE pendings SET claimed_by = NULL, claimed_until = NULL WHERE tenant = $1 AND claimed_by = $2
-"""
+_TOLD: Final = "UPDATE notifications SET person = $3, whom = '' WHERE tenant = $1 AND person = $2"
 _RUNS: Final = """
 SELECT count(*) FROM (
   SELECT id FROM runs WHERE tenant = $1 AND started_by = $2

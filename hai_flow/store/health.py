@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from hai_flow.store import walls
+
 if TYPE_CHECKING:
     from hai_flow.store.database import Connection
 
@@ -31,7 +33,7 @@ class Facts:
     """`settings` are the server's, as this session has them. `ahead_ms`: how far this machine's clock is ahead of the
     database's, give or take `within_ms`.
 
-    `tables`: how many tables have rows of tenants; `walled` of them have row security that also holds for the owner.
+    `tables`: how many tables have rows of tenants. `no_wall`: why requests can't read behind the second wall.
     `audit_triggers` are there and enabled. `may_change_audit`: the role may update, delete or truncate what is
     recorded. `unsealed_seconds`: for how long the oldest record waits for its seal.
     """
@@ -44,7 +46,7 @@ class Facts:
     ahead_ms: float
     within_ms: float
     tables: int = 0
-    walled: int = 0
+    no_wall: str | None = None
     audit_triggers: frozenset[str] = frozenset()
     may_change_audit: bool = False
     unsealed_seconds: float = 0.0
@@ -73,11 +75,10 @@ async def read_facts(connection: Connection) -> Facts:
     }
     if await connection.fetchval("SELECT to_regclass('audit_unsealed')") is None:
         return Facts(**known)
-    tables, walled = await _walls(connection)
     return Facts(
         **known,
-        tables=tables,
-        walled=walled,
+        tables=await connection.fetchval(_TABLES),
+        no_wall=await walls.faults(connection),
         audit_triggers=frozenset(name for (name,) in await _triggers(connection)),
         may_change_audit=await connection.fetchval(_MAY_CHANGE),
         unsealed_seconds=await connection.fetchval(_UNSEALED) or 0.0,
@@ -101,14 +102,11 @@ async def _clock(connection: Connection) -> tuple[float, float]:
     return best
 
 
-async def _walls(connection: Connection) -> tuple[int, int]:
-    row = await connection.fetchrow("""
-    SELECT count(*), count(*) FILTER (WHERE c.relrowsecurity AND c.relforcerowsecurity)
-    FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'tenant' AND NOT a.attisdropped
-    WHERE c.relkind = 'r' AND c.relnamespace = 'public'::regnamespace
-    """)
-    assert row is not None, "it counts"
-    return row[0], row[1]
+_TABLES: Final = """
+SELECT count(*) FROM pg_class c
+JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'tenant' AND NOT a.attisdropped
+WHERE c.relkind = 'r' AND c.relnamespace = 'public'::regnamespace
+"""
 
 
 async def _triggers(connection: Connection) -> Sequence[Any]:

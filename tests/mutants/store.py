@@ -1052,8 +1052,59 @@ notifications.bug(
     by="tests/api/test_links.py::test_a_link_whose_time_is_over_is_as_one_that_never_was",
 )
 
+# --- the audit --------------------------------------------------------------------------------------------------------
+
+audit = Room("hai_flow/store/audit.py", "tests/store/test_audit.py")
+audit.bug(
+    "a record has two places in the chain",
+    ("                if not sealed:\n", "                if True:\n"),
+    by="tests/store/test_audit.py::test_a_place_in_the_queue_that_comes_back_is_not_sealed_twice",
+)
+audit.bug(
+    "who took a record out of the queue is not found",
+    ("s.id IS NULL AND u.id IS NULL ORDER BY", "s.id IS NULL AND u.id IS NULL AND false ORDER BY"),
+    by="tests/store/test_audit.py::test_a_record_that_was_taken_out_of_the_queue_is_named",
+)
+audit_chain = Room("hai_flow/store/audit_chain.py", "tests/store/test_audit.py")
+audit_chain.bug(
+    "two records have the same bytes",
+    ('else len(field).to_bytes(4, "big") + field', "else field"),
+    by="tests/store/test_audit.py::test_no_two_records_have_the_same_bytes",
+)
+audit_chain.bug(
+    "what the person saw is not part of the chain",
+    ("        record.digest,\n", ""),
+    by="tests/store/test_audit.py::test_any_field_of_any_record_is_part_of_the_chain",
+)
+audit_chain.bug(
+    "what was erased may be changed again",
+    (
+        "if commitment(details) != expected or (",
+        "if details.erased_at is None and commitment(details) != expected or (",
+    ),
+    by="tests/store/test_erasing.py::test_what_is_changed_after_it_was_erased_is_found",
+)
+audit_chain.bug(
+    "a record of erasing that was changed itself is believed",
+    ("if details is None or commitment(details) != found.get(record.id, record.commitment):", "if details is None:"),
+    by="tests/store/test_erasing.py::test_a_record_of_erasing_that_was_changed_accounts_for_nothing",
+)
+erasing = Room("hai_flow/store/erasing.py", "tests/store/test_erasing.py")
+erasing.bug(
+    "who is forgotten still has delegates",
+    ("WHERE tenant = $1 AND $2 IN (from_id, to_id)", "WHERE tenant = $1 AND $2 IN (from_id) AND false"),
+    by="tests/store/test_erasing.py::test_opinions_and_keys_are_erased_and_what_runs_hold_is_counted",
+)
+log_chain = Room("hai_flow/store/log_chain.py")
+log_chain.bug(
+    "a log is not held against the audit",
+    ("                if known != chain:", "                if False:"),
+    by="tests/runtime/test_auditing.py::test_a_log_that_was_rewritten_with_its_head_is_found_by_the_audit",
+)
+
 ROOMS: Final = (
     transactions,
+    audit, audit_chain, erasing, log_chain,
     callbacks,
     inbox,
     notifications,

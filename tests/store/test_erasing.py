@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from hai_flow.store import audit, delegations, erasing, feedback, inbox, keys, notifications
-from hai_flow.store.audit_chain import FORGOTTEN, new_row
+from hai_flow.store.audit_chain import FORGOTTEN, Details, commitment, new_row
 from hai_flow.store.database import Database
 from hai_flow.store.delegations import Delegation
 from hai_flow.store.entries import PendingRow
@@ -106,6 +106,26 @@ async def test_what_is_changed_after_it_was_erased_is_found(db: Database, eye: A
         "UPDATE audit_details SET body = $1 WHERE principal = $2", b'{"way":"session"}', done.pseudonym
     )  # no trigger refuses this: it says that it is erased
     assert await faults(db, tenant) == ["details_changed"]
+
+
+async def test_a_record_of_erasing_that_was_changed_accounts_for_nothing(db: Database, eye: Any, tenant: UUID) -> None:
+    await acts(db, tenant, ANN)
+    await forget(eye, tenant, ANN)
+    await audit.seal(db.api)
+    await eye.execute("UPDATE audit_details SET body = '{}', erased_at = now() WHERE principal = $1", ANN)
+    forged: dict[str, Any] = {"pseudonym": "x", "erased": {}}
+    rows = await eye.fetch("SELECT * FROM audit_details WHERE erased_at IS NOT NULL")
+    for row in rows:
+        at = (row["erased_at"] - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+        changed = Details("user:mallory", row["salt"], row["body"], at)
+        forged["erased"] |= {str(row["id"]): commitment(changed).hex()}
+        await eye.execute("UPDATE audit_details SET principal = 'user:mallory' WHERE id = $1", row["id"])
+    await eye.execute("SET session_replication_role = replica")
+    body = "UPDATE audit_details d SET body = $1 FROM audit a WHERE a.id = d.id AND a.act = $2"
+    await eye.execute(body, msgspec.json.encode(forged), FORGOTTEN)
+    found = (await audit.verify(db.api, tenant)).faults
+    assert {fault.code for fault in found} == {"details_changed"}
+    assert len(found) == len(rows) + 1
 
 
 async def test_what_is_erased_without_a_record_is_found(db: Database, eye: Any, tenant: UUID) -> None:
