@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import os
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeAlias
 from uuid import UUID
@@ -69,6 +70,15 @@ def storable(text: str) -> str:
     """Text of the world outside, from models, tools and servers: characters that `check` refuses are replaced
     (docs/design/promises.md#bounds)."""
     return _UNSTORABLE.sub("\ufffd", text)
+
+
+def with_texts(value: Json, change: Callable[[str], str], *, names: bool = False) -> Json:
+    """A JSON value with each text in it as `change` gives it; with `names` also the names of members."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, dict):
+        return {change(key) if names else key: with_texts(each, change, names=names) for key, each in value.items()}
+    return [with_texts(each, change, names=names) for each in value] if isinstance(value, list) else value
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
 
+from hai_flow import values
 from hai_flow.definition.cel import ExpressionError
 from hai_flow.definition.plan import Template
 from hai_flow.values import Json
@@ -20,10 +21,11 @@ REFERENCE: Final = re.compile(r"\$\{\{ secrets\.([A-Za-z_][A-Za-z0-9_]{0,62}) \}
 
 
 @dataclass(frozen=True, slots=True)
-class SecretBearing:
-    """plan.Template: `inner`, which may name secrets."""
+class _Bearing:
+    """plan.Template: `inner`, with names below `root` that are put in when they are sent, and no part of the scope."""
 
     inner: Template
+    root: ClassVar[str]
 
     @property
     def written(self) -> Json:
@@ -31,11 +33,17 @@ class SecretBearing:
 
     @property
     def roots(self) -> frozenset[str]:
-        return self.inner.roots - {"secrets"}
+        return self.inner.roots - {self.root}
 
     @property
     def steps(self) -> frozenset[str]:
         return self.inner.steps
+
+
+class SecretBearing(_Bearing):
+    """A template that may name secrets."""
+
+    root: ClassVar[str] = "secrets"
 
     def render(self, scope: Mapping[str, Json]) -> Json:
         """The value, in which secrets are named. Raises `ExpressionError`, also where something else than a secret of
@@ -61,24 +69,11 @@ def _named(names: Iterable[str]) -> dict[str, str]:
 CALLBACK: Final = "${{ callback.url }}"
 
 
-@dataclass(frozen=True, slots=True)
-class CallbackBearing:
-    """plan.Template: `inner`, which may name the address of its step's callback. It is put in when it is sent: what is
-    recorded names it, so nobody who reads a log can answer for the service."""
+class CallbackBearing(_Bearing):
+    """A template that may name the address of its step's callback: nobody who reads a log can answer for the
+    service."""
 
-    inner: Template
-
-    @property
-    def written(self) -> Json:
-        return self.inner.written
-
-    @property
-    def roots(self) -> frozenset[str]:
-        return self.inner.roots - {"callback"}
-
-    @property
-    def steps(self) -> frozenset[str]:
-        return self.inner.steps
+    root: ClassVar[str] = "callback"
 
     def render(self, scope: Mapping[str, Json]) -> Json:
         return self.inner.render({**scope, "callback": {"url": CALLBACK}})
@@ -86,11 +81,7 @@ class CallbackBearing:
 
 def with_callback(value: Json, url: str) -> Json:
     """`value` with the address in the places that name it."""
-    if isinstance(value, str):
-        return value.replace(CALLBACK, url)
-    if isinstance(value, dict):
-        return {key: with_callback(each, url) for key, each in value.items()}
-    return [with_callback(each, url) for each in value] if isinstance(value, list) else value
+    return values.with_texts(value, lambda text: text.replace(CALLBACK, url))
 
 
 def written_names(written: Json) -> frozenset[str]:
@@ -100,11 +91,9 @@ def written_names(written: Json) -> frozenset[str]:
 
 def filled(value: Json, find: Callable[[str], str]) -> Json:
     """`value` with the secrets that it names, as `find` gives them."""
-    if isinstance(value, str):
-        return REFERENCE.sub(lambda match: find(match[1]), value) if "${{" in value else value
-    if isinstance(value, dict):
-        return {key: filled(each, find) for key, each in value.items()}
-    return [filled(each, find) for each in value] if isinstance(value, list) else value
+    return values.with_texts(
+        value, lambda text: REFERENCE.sub(lambda match: find(match[1]), text) if "${{" in text else text
+    )
 
 
 def _texts(value: Json) -> Iterator[str]:

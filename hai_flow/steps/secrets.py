@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
+from hai_flow import values
 from hai_flow.definition.secret_names import REFERENCE, written_names
 from hai_flow.errors import StepError
 from hai_flow.values import Json
@@ -71,16 +72,14 @@ _seen: Final[dict[str, None]] = {}  # values that this process has resolved, the
 
 def hidden(value: Json) -> Json:
     """`value` without any secret that was resolved in this process."""
-    if not _seen:
-        return value
-    if isinstance(value, str):
-        for secret in _seen:
-            if secret in value:
-                value = value.replace(secret, HIDDEN)
-        return value
-    if isinstance(value, dict):
-        return {hidden(key): hidden(each) for key, each in value.items()}
-    return [hidden(each) for each in value] if isinstance(value, list) else value
+    return values.with_texts(value, _hidden, names=True) if _seen else value
+
+
+def _hidden(text: str) -> str:
+    for secret in _seen:
+        if secret in text:
+            text = text.replace(secret, HIDDEN)
+    return text
 
 
 def remember(value: str) -> None:
