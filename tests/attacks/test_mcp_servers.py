@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,9 @@ import pytest
 from hai_flow import values
 from tests.runtime.conftest import Make, is_now, start, state_of
 from tests.runtime.conftest import make as make
+from tests.steps.test_mcp import call, failure, runner_of
 from tests.support.mcp_lines import Script, Way, catalogue, result
+from tests.support.service import Received, Reply, Service
 from tests.support.waiting import until
 
 WAYS: tuple[Way, ...] = ("stdio", "events", "json")
@@ -192,3 +195,29 @@ async def test_a_question_that_no_form_can_ask_fails_the_call(answer: str, make:
     state = await ended(make, tmp_path, Script(answers=(answer,), modern=True), "stdio")
     assert state.status == "failed", json.dumps(state.output)
     assert state.error.code in ("tool.failed", "tool.invalid_result")
+
+
+# --- answers without an end -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("piece", [b"data: {}\n\n", b"x" * 1000], ids=["events", "a line"])
+async def test_a_stream_without_an_end_fails_its_call_and_the_next_one_is_answered(piece: bytes) -> None:
+    script, endless = Script(answers=(DONE,)), True
+
+    async def pieces() -> AsyncIterator[bytes]:
+        while True:
+            yield piece * 100
+
+    def answer(received: Received) -> Reply:
+        asked = json.loads(received.body) if received.body else {}
+        if asked.get("method") == "tools/call" and endless:
+            return Reply(type="text/event-stream", pieces=pieces())
+        said = script.said(asked)
+        return Reply(body=said[-1].encode()) if said else Reply(status=202)
+
+    async with Service(answer) as service, runner_of(bytes_max=20_000) as runner:
+        declared = f"mcp: '{service.url('/mcp')}'"
+        fault = await failure(runner, "add", declared)
+        assert (fault.code, fault.retriable) == ("tool.invalid_result", False)
+        endless = False
+        assert await call(runner, "add", declared) == "done"
