@@ -48,6 +48,33 @@ def test_an_iteration_is_taken_apart_into_what_it_was_made_of(parts: list[tuple[
     assert paths.depth(path) == paths.depth(loop) + 1
 
 
+def test_a_path_is_inside_of_what_it_begins_with_as_a_whole() -> None:
+    for path in ("a/b", "a[0]", "a[0]/b"):
+        assert paths.is_inside(path, "a")
+        assert paths.is_inside(path, "")
+    for path in ("a", "ab", "ab/c", "b/a"):
+        assert not paths.is_inside(path, "a")
+    assert not paths.is_inside("", "")
+    assert (paths.inside("", "b"), paths.inside("a", "b")) == ("b", "a/b")
+    assert (paths.list_of("a/b/c"), paths.list_of("a")) == ("a/b", "")
+
+
+def test_only_what_stands_below_a_handler_is_in_one() -> None:
+    assert paths.in_handler("a/~catch/0/b")
+    assert not paths.in_handler("a/b")
+
+
+def test_the_iteration_around_another_is_that_of_the_loop_around_its_loop() -> None:
+    assert paths.iteration_around("a[1]/b[2]") == "a[1]"
+    assert [paths.iteration_around(path) for path in ("a", "a/b", "a[1]")] == [None, None, None]
+    assert paths.keys_among(["loop[2]", "loop[3]/x", "other[1]", "looped[4]"], "loop") == {"2"}
+
+
+@given(names, st.integers(1, 999))
+def test_the_key_of_a_call_names_its_function(name: str, number: int) -> None:
+    assert paths.called_by(paths.call_key(name, number)) == name
+
+
 def test_an_undo_and_what_it_undoes_name_each_other() -> None:
     undo = paths.undo_of("checks/legal/ask")
     assert paths.is_undo(undo)

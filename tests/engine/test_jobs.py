@@ -8,11 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from immutables import Map
 
+from hai_flow.definition.paths import level
 from hai_flow.engine.jobs import (
     Continue,
     Due,
     Perform,
     is_busy,
+    is_due,
     is_working,
     next_due,
     next_ready,
@@ -147,3 +149,45 @@ def test_the_timeouts_of_attempts_may_be_left_out() -> None:
     assert next_due(late) == Due(1010, "a")
     assert next_due(late, attempts=False) == Due(1090, "b")
     assert next_due(msgspec.structs.replace(late, timeouts=Map({"a": 10})), attempts=False) is None
+
+
+_moments = st.integers(0, 12)
+_paths = st.sampled_from(("a", "b", "a/x", "a/y", "b/x", "b/x/z"))
+
+
+@given(
+    timers=st.lists(st.builds(Timer, _moments, _paths, st.just("wait")), max_size=2),
+    timeouts=st.dictionaries(_paths, _moments),
+    open=st.sets(_paths),
+    running_since=st.none() | _moments,
+    worked=st.integers(0, 4),
+    until=_moments,
+    attempts=st.booleans(),
+)
+def test_what_comes_next_is_the_first_of_timers_and_timeouts_and_is_due_when_its_time_has_come(
+    timers: list[Timer],
+    timeouts: dict[str, int],
+    open: set[str],
+    running_since: int | None,
+    worked: int,
+    until: int,
+    attempts: bool,
+) -> None:
+    given = state(
+        timers=tuple(sorted(timers)),
+        timeouts=Map(timeouts),
+        attempts=Map(dict.fromkeys(open, 1)),
+        running_since=running_since,
+        worked=worked,
+    )
+    started = 0 if running_since is None else running_since
+    late = [
+        (started + due - worked, 1, level(path), path)
+        for path, due in timeouts.items()
+        if running_since is not None and (attempts or path not in open)
+    ]
+    first = min([*late, *((timer.due, 0, 0, timer.path) for timer in sorted(timers)[:1])], default=None)
+    found = next_due(given, attempts=attempts)
+    assert (None if found is None else (found.at, found.path)) == (None if first is None else (first[0], first[3]))
+    assert is_due(given, until, attempts=attempts) == (first is not None and first[0] <= until)
+    assert (wake_at(given) is None) == (next_due(given) is None)
