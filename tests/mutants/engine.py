@@ -520,7 +520,7 @@ _APPROVALS: Final = ("tests/engine/test_approvals.py", "tests/engine/test_approv
 TARGETS: Final = (
     Target("hai_flow/engine/ids.py", ("tests/engine/test_ids.py",)),
     Target("hai_flow/definition/paths.py", ("tests/definition/test_paths.py", "tests/engine/test_instances.py")),
-    Target("hai_flow/engine/instances.py", ("tests/engine/test_instances.py",)),
+    Target("hai_flow/engine/instances.py", ("tests/engine/test_instances.py", "tests/engine/test_agents.py")),
     Target("hai_flow/engine/jobs.py", ("tests/engine/test_jobs.py", "tests/engine/test_time.py")),
     Target("hai_flow/engine/loops.py", ("tests/engine/test_loops.py",)),
     Target("hai_flow/engine/patch.py", ("tests/engine/test_patch.py",)),

@@ -1113,7 +1113,10 @@ ROOMS: Final = (
 )  # fmt: skip
 
 TARGETS: Final = (
-    Target("hai_flow/store/projection.py", ("tests/store/test_projection.py",)),
+    Target(
+        "hai_flow/store/projection.py",
+        ("tests/store/test_projection.py", "tests/runtime/test_inbox.py", "tests/runtime/test_notifier.py"),
+    ),
     Target(
         "hai_flow/store/database.py",
         ("tests/store/test_database.py::test_what_a_failure_asks_of_its_sender",),
