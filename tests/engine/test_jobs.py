@@ -148,6 +148,8 @@ def test_the_timeouts_of_attempts_may_be_left_out() -> None:
     late = state(timeouts=Map({"a": 10, "b": 90}), attempts=Map({"a": 1}), running_since=1000)
     assert next_due(late) == Due(1010, "a")
     assert next_due(late, attempts=False) == Due(1090, "b")
+    assert [is_due(late, until) for until in (1009, 1010)] == [False, True]
+    assert [is_due(late, until, attempts=False) for until in (1089, 1090)] == [False, True]
     assert next_due(msgspec.structs.replace(late, timeouts=Map({"a": 10})), attempts=False) is None
 
 

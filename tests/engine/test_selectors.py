@@ -17,6 +17,8 @@ from hai_flow.engine.selectors import (
     held,
     matched,
     people_of,
+    person_of,
+    represented,
     selectors_of,
     surely_matches,
 )
@@ -111,6 +113,16 @@ def test_everybody_who_is_asked_can_be_named_without_the_run() -> None:
     assert enumerated(selectors, WORLD) == (
         "user:req", "user:joe", "group:finance", "user:ann", "user:bob", "role:boss", "group:x", "anyone",
     )  # fmt: skip
+
+
+def test_a_group_or_a_person_with_the_name_of_a_role_is_not_the_role() -> None:
+    assert enumerated(["group:money", "user:money"], WORLD) == ("group:money", "user:money")
+
+
+def test_a_delegate_to_whom_nothing_was_lent_brings_what_they_have() -> None:
+    acting = Principal("user:joe", ("boss",), ("x",), "user:ann")
+    assert represented(acting) == Principal("user:ann", ("boss",), ("x",))
+    assert (person_of(acting), person_of(Principal("user:joe"))) == ("user:ann", "user:joe")
 
 
 def test_who_is_asked_has_one_of_the_names_by_which_they_are_found() -> None:

@@ -66,6 +66,36 @@ def test_every_vote_is_a_row_with_its_voter() -> None:
     assert (vote.pending_id, vote.principal) == (ask.id, "user:ann")
 
 
+FORM = "form: {type: object}"
+
+
+def test_an_answer_that_decides_alone_is_what_its_giver_has_decided() -> None:
+    run = Play(f"steps: [{{id: ask, ask: {{title: How many?, {FORM}}}}}]")
+    run.answer("ask", values={})
+    rows = rows_after(run)
+    assert [(row.principal, row.decision) for row in rows["votes"]] == [("user:ann", "answered")]
+    assert [row.asks for row in rows["pendings"]] == [""], "nobody finds in their inbox what is closed"
+
+
+def test_a_deadline_decides_in_nobodys_name() -> None:
+    run = Play(f"steps: [{{id: ask, ask: {{title: How many?, {FORM}, deadline: 1h}}}}]")
+    assert [row.asks for row in rows_after(run)["pendings"]] == ["user:ann"]
+    run.advance(HOUR)
+    assert run.of(e.PendingDecided)
+    assert rows_of(run.of(e.PendingDecided), run.state)["votes"] == []
+
+
+def test_of_a_copied_question_people_are_told_once_and_of_one_that_is_decided_not_at_all() -> None:
+    run = Play("steps: [{id: gate, approve: {title: Go?, from: anyone, notify: [mail]}}]")
+    (told,) = rows_after(run)["outbox"]
+    assert told.target == run.pending("gate")
+    fork = run.fork(run.state.seq, {}, by="user:y")
+    (told,) = rows_after(fork)["outbox"]
+    assert told.target == fork.pending("gate"), "the question of the other run is told by that"
+    decided = run.fork(run.state.seq, {"gate": {"decision": "approve"}}, by="user:y")
+    assert rows_after(decided)["outbox"] == []
+
+
 # --- turns and the thread ---------------------------------------------------------------------------------------------
 
 SAYING = """
