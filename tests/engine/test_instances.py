@@ -95,3 +95,7 @@ def test_a_step_outside_of_loops_is_the_plans_own() -> None:
     assert standing_at(PLAN, "each") is PLAN.steps["each"]
     root = root_of(PLAN)
     assert (root.path, root.verb) == ("", Try(PLAN.first))
+
+
+def test_a_call_in_a_loop_calls_what_the_plan_says() -> None:
+    assert standing_at(PLAN, "each[h]/again[2]/deploy").verb == PLAN.steps["each[]/again[]/deploy"].verb

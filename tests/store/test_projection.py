@@ -10,10 +10,11 @@ from hai_flow import values
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine import pendings
+from hai_flow.engine.ids import pending_id
 from hai_flow.store.entries import PendingRow, TurnRow
 from hai_flow.store.projection import rows_of, thread_entry
-from tests.support.people import DAY, HOUR, Asked, approving, escalate, gated, policy, who
-from tests.support.runs import Play
+from tests.support.people import DAY, HOUR, Asked, approving, escalate, gated, lit, policy, who
+from tests.support.runs import FORK, Play
 
 ANN = who("ann", "boss")
 
@@ -44,10 +45,11 @@ def test_an_escalation_is_in_the_row_with_its_deadline_and_whom_it_asks() -> Non
 
 
 def test_a_move_to_another_version_is_in_the_row() -> None:
-    ask = Asked(approving(policy()))
+    ask = Asked(approving(policy(notify=(lit("mail"),))))
     ask.state = msgspec.structs.replace(ask.state, sha256="22" * 32)
     ask.do(lambda draft, step: pendings.restamp(draft, ask.pending))
     assert row_after(ask).digest.hex() == ask.pending.opened.digest
+    assert rows_of(ask.log[-1:], ask.state)["outbox"] == [], "people have been told of it"
 
 
 def test_a_pause_that_halts_the_clock_puts_the_deadline_of_the_row_off() -> None:
@@ -154,6 +156,16 @@ def test_messages_and_calls_are_rows_of_the_thread_that_read_back_as_they_are() 
     assert (resolved.n, resolved.id, resolved.position) == (3, call, position(run, e.ToolCallResolved))
     assert thread_entry(resolved.role, resolved.body) == run.state.tool_calls[call]
     assert (goodbye.n, goodbye.role) == (4, "assistant")
+
+
+def test_the_call_of_a_run_below_is_a_row_of_that_run() -> None:
+    run = Play(SAYING)
+    (ended,) = [event for event in run.last if isinstance(event, e.ToolCallEnded)]
+    below = pending_id(str(FORK), "chosen", 1)
+    calls = run.state.tool_calls.set(below, run.state.tool_calls[ended.tool_call_id])
+    there = msgspec.structs.replace(run.state, tool_calls=calls)
+    shown = msgspec.structs.replace(ended, tool_call_id=below)
+    assert [row.id for row in rows_of([ended, shown], there)["messages"]] == [ended.tool_call_id]
 
 
 def test_a_commit_that_nobody_looks_up_writes_no_rows() -> None:
