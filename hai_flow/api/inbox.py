@@ -9,7 +9,7 @@ from hashlib import sha256
 from typing import Annotated, Any, Final, Literal, TypeAlias
 from uuid import UUID, uuid4
 
-from fastapi import APIRouter, Header, Query, Response
+from fastapi import APIRouter, Header, Query, Request, Response
 from pydantic import AwareDatetime, Field
 
 from hai_flow import values
@@ -253,20 +253,21 @@ async def list_delegations(access: CurrentAccess) -> dict[str, Any]:
     response_model=None,
     responses={**documented(409, *WITH_BODY), 201: {"model": shapes.Delegation}},
 )
-async def delegate(body: DelegationBody, access: CurrentAccess) -> dict[str, Any]:
+async def delegate(body: DelegationBody, request: Request, access: CurrentAccess) -> dict[str, Any]:
     """Let somebody answer what asks you, while you are away. What they decide names you both. They can't pass it on;
     and what you, or they, may not decide stays so."""
     who, now = access.principal.who, access.runtime.committer.now()
+    to = request.app.state.identity.person(body.to)
     since = max(body.since or now, now)
     if who.on_behalf_of is not None or access.principal.way in ("token", "link", "ticket"):
         raise Rejected(403, "delegation_forbidden", "only you can delegate: sign in yourself, with a key or a token.")
-    if body.to == who.id:
+    if to == who.id:
         raise Rejected(422, "delegation.invalid", "to: expected somebody else than you.")
     if not since < body.until <= since + _DELEGATION_MAX:
         raise Rejected(422, "delegation.invalid", "until: expected a time behind `since`, within 366 days of it.")
     if len(await delegations.of_person(access.pool, access.tenant, who.id)) >= delegations.SHOWN_MAX:
         raise Rejected(409, "delegations_many", f"{who.id} has {delegations.SHOWN_MAX} delegations; end one first.")
-    made = Delegation(uuid4(), who.id, body.to, who.roles, who.groups, since, body.until, body.note, now)
+    made = Delegation(uuid4(), who.id, to, who.roles, who.groups, since, body.until, body.note, now)
     async with access.act() as connection:
         await delegations.create(connection, access.tenant, made)
         await access.record(

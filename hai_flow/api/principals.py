@@ -100,6 +100,10 @@ class Identity(Protocol):
         """Raises Rejected 400, 401, 403 and 422."""
         ...
 
+    def person(self, id: str) -> str:
+        """The one id of the person who has this id."""
+        ...
+
     def forget(self, credential: str) -> None:
         """Look the credential of this id up anew the next time: it was changed by this process."""
         ...

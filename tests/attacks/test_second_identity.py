@@ -36,6 +36,7 @@ class House:
         self.by_key = people.person("user:ann", roles=["decider", "lead", "requester"])
         token = ISSUER.token(realm_access={"roles": ["decider", "lead", "requester"]})
         self.by_token = carried(token)
+        self.boss = people.person("user:boss", roles=["decider", "lead"])
         self.other = people.person("user:req", roles=["requester"])
         publisher = people.person("user:pub", roles=["publisher"])
         answer = self.api.post("/v1/workflows", content=DEAL, headers={**YAML, **publisher})
@@ -99,3 +100,12 @@ def test_a_delegation_to_my_other_self_gives_me_no_second_vote(house: House) -> 
     assert house.decide(item["id"], house.by_key) == (200, "open")
     for who in (house.by_key, house.by_token):
         assert house.decide(item["id"], who, on_behalf_of="user:ann", reason="twice") == (403, "delegation_missing")
+
+
+def test_who_delegates_to_a_further_id_of_somebody_delegates_to_that_person(house: House) -> None:
+    until = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
+    made = house.api.post("/v1/inbox/delegations", json={"to": "user:corp-ann", "until": until}, headers=house.boss)
+    assert (made.status_code, made.json()["to"]) == (201, "user:ann")
+    own = house.api.post("/v1/inbox/delegations", json={"to": "user:corp-ann", "until": until}, headers=house.by_key)
+    assert (own.status_code, own.json()["code"]) == (422, "delegation.invalid")
+    house.api.delete(f"/v1/inbox/delegations/{made.json()['id']}", headers=house.boss)

@@ -33,11 +33,12 @@ class KnownIdentity:
         self, runtime: Runtime, issuers: Sequence[Issuer] = (), people: Mapping[str, str] | None = None
     ) -> None:
         self._runtime = runtime
-        self.keys = Keys(runtime, people or {})
-        self._frontend = FrontendTokens(self.keys, people or {})
+        self._people = people or {}
+        self.keys = Keys(runtime, self._people)
+        self._frontend = FrontendTokens(self.keys, self._people)
         self.sessions = Sessions(runtime)
         self.issuers = tuple(issuers)
-        self.tokens = Tokens(runtime, issuers, people or {})
+        self.tokens = Tokens(runtime, issuers, self._people)
 
     async def principal(self, connection: HTTPConnection) -> Principal:
         """Raises Rejected 400, 401, 403, and 503 where an issuer's keys can't be had."""
@@ -55,6 +56,10 @@ class KnownIdentity:
         if credential.startswith(PREFIX):
             return await self.keys.principal(credential, now_ms())
         return await self.tokens.principal(credential)
+
+    def person(self, id: str) -> str:
+        """The one id of the person who has this id."""
+        return self._people.get(id, id)
 
     def forget(self, credential: str) -> None:
         """Look the key up anew the next time: it was changed here."""
