@@ -16,12 +16,6 @@ from hai_flow.settings import describe
 from tests.support.commands import ROOT
 
 
-def no_sign_in(http: httpx2.Client) -> None:
-    paths = http.get("/openapi.json").json()["paths"]
-    assert [path for path in paths if re.search(r"session|sign-?in|login|oauth|oidc", path)] == []
-    assert "set-cookie" not in http.get("/", headers={"Accept": "text/html"}).headers
-
-
 def no_console(http: httpx2.Client) -> None:
     assert http.get("/console").status_code == 404
     places = http.get("/", headers={"Accept": "application/json"}).json()["places"]
@@ -54,7 +48,6 @@ def no_a2a(http: httpx2.Client) -> None:
 
 
 LOOKED_FOR: Final[dict[str, Callable[[httpx2.Client], None]]] = {
-    "sign-in by a browser": no_sign_in,
     "a web console": no_console,
     "metrics and traces": no_metrics,
     "deleting runs": no_retention,

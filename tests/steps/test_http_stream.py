@@ -192,7 +192,7 @@ async def test_in_a_run_the_body_is_a_message_and_that_of_a_failed_attempt_is_ab
         await until(lambda: is_now(runtime, run_id, "finished", "failed"))
         state = await state_of(runtime, run_id)
     assert state.output == "Hellothere", state.error
-    assert [(each.content, each.aborted) for each in state.messages.values()] == [
+    assert [(each.content, each.aborted) for each in sorted(state.messages.values(), key=lambda each: each.n)] == [
         ("Hello", True),
         ("Hellothere", False),
     ]
