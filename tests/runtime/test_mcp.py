@@ -45,6 +45,9 @@ def calling(function: str, more: str = "", tool: str = "mcp: {use: files}") -> s
     return f"tools: {{t: {{{tool}}}}}\nsteps: [{step}]\noutput: ${{{{ steps.a.output }}}}\n"
 
 
+DAY = 24 * 60 * 60 * 1000
+
+
 async def asked(runtime: Runtime, run_id: Any) -> Any:
     await until(lambda: is_now(runtime, run_id, "waiting", "failed", "finished"))
     state = await state_of(runtime, run_id)
@@ -180,7 +183,7 @@ async def test_what_a_server_asks_is_answered_by_a_person(
     assert noted(ledger) == effects
 
 
-async def test_a_server_asks_and_is_answered_when_every_process_was_killed_meanwhile(
+async def test_a_server_asks_and_is_answered_a_day_later_when_every_process_was_killed_meanwhile(
     make: Make, tmp_path: Path, database_url: str
 ) -> None:
     ledger = tmp_path / "ledger"
@@ -189,6 +192,7 @@ async def test_a_server_asks_and_is_answered_when_every_process_was_killed_meanw
     with worker(database_url, file):
         run_id = (await start(starter, calling("asks", ", with: {order: A-1}"))).run_id
         asks = await asked(starter, run_id)
+    await starter.committer.submit(run_id, LOCAL_TENANT, c.Jump(by="user:local", ms=DAY))
     await answer(starter, run_id, asks.id, values={"amount": 80})
     with worker(database_url, file):
         await until(lambda: is_now(starter, run_id, "finished", "failed"), 60)
