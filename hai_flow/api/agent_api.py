@@ -94,8 +94,12 @@ async def _process(body: bytes, access: Access, request: Request, workflow: str 
     async def begin() -> Pieces:
         return _counted(sequence, await conversation.pieces())
 
+    now_ms = access.runtime.committer.now_ms
     return await access.stream(
-        begin, AGENT_API, lambda ending: _rendered(sequence, last_words(access, AGENT_API, ending)), follows=False
+        begin,
+        AGENT_API,
+        lambda ending: _rendered(sequence, last_words(now_ms(), AGENT_API, ending)),
+        follows=False,
     )
 
 

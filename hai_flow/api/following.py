@@ -114,11 +114,12 @@ def with_wishes(profile: Profile, settings: Settings) -> Profile:
 
 def farewell(access: Access, dialect: Dialect, thread_id: str = "") -> Callable[[Ending], bytes]:
     """How a stream of the dialect ends before its end: a client takes one that just ends for complete."""
-    return lambda ending: dialect.unnumbered(last_words(access, dialect, ending, thread_id))
+    now_ms = access.runtime.committer.now_ms  # nothing else of the request stays with its stream
+    return lambda ending: dialect.unnumbered(last_words(now_ms(), dialect, ending, thread_id))
 
 
-def last_words(access: Access, dialect: Dialect, ending: Ending, thread_id: str = "") -> list[Frame]:
+def last_words(now_ms: int, dialect: Dialect, ending: Ending, thread_id: str = "") -> list[Frame]:
     """The frames of that end."""
-    nobody = RunState("", thread_id=thread_id, at=access.runtime.committer.now_ms())
+    nobody = RunState("", thread_id=thread_id, at=now_ms)
     encoder = dialect.encoder(Profile(dialect=dialect.name), nobody)
     return encoder.farewell(ending.reason, ending.code)
