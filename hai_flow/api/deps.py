@@ -315,10 +315,12 @@ class Access:
         *,
         subject: str | None = None,
         digest: bytes | None = None,
+        run_id: UUID | None = None,
         **details: Any,
     ) -> None:
         """Record that the caller did `act`, in the transaction of the act."""
-        await audit.write(connection, self.tenant, [self.asked.row(act, subject=subject, digest=digest, **details)])
+        row = self.asked.row(act, subject=subject, digest=digest, **details)
+        await audit.write(connection, self.tenant, [row], run_id=run_id)
 
     def _asked(self, command: c.Command) -> Asked:
         via = command.answer.via if isinstance(command, c.Fork) else getattr(command, "via", None)

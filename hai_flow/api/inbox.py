@@ -341,7 +341,11 @@ async def claim_pending(pending_id: str, access: CurrentAccess, body: ClaimBody 
         raise Rejected(422, "request.invalid", f"for: {error}.") from None
     if not 0 < time <= _CLAIM_MAX_MS:
         raise Rejected(422, "request.invalid", "for: expected more than nothing, and at most a day.")
-    taken = await access.runtime.inbox.claim(access.tenant, who, item, timedelta(milliseconds=time))
+    run_id = item.asked.run_id
+    async with access.act() as connection:
+        taken = await inbox.claim(connection, access.tenant, run_id, pending_id, who.id, timedelta(milliseconds=time))
+        if taken:
+            await access.record(connection, "pending.claimed", subject=f"pending:{pending_id}", run_id=run_id, ms=time)
     item = await _item(access, pending_id)
     if not taken:
         winner = {"by": item.asked.claimed_by}
@@ -352,5 +356,8 @@ async def claim_pending(pending_id: str, access: CurrentAccess, body: ClaimBody 
 @router.post("/{pending_id}/release", dependencies=[requires(Right.DECIDE)], response_model=None, responses=_CLAIMED)
 async def release_pending(pending_id: str, access: CurrentAccess) -> dict[str, Any]:
     """You are not at it any more. Without a claim of yours this changes nothing."""
-    await access.runtime.inbox.release(access.tenant, access.principal.who, await _item(access, pending_id))
+    run_id, who = (await _item(access, pending_id)).asked.run_id, access.principal.who
+    async with access.act() as connection:
+        if await inbox.release(connection, access.tenant, run_id, pending_id, who.id):
+            await access.record(connection, "pending.released", subject=f"pending:{pending_id}", run_id=run_id)
     return _view(access, await _item(access, pending_id))

@@ -143,15 +143,6 @@ class Inbox:
         """Raises Unreadable: the workflow is of a release that this one can't read."""
         return World(requester, (await self.catalog.plan(tenant, workflow)).roles)
 
-    async def claim(self, tenant: UUID, who: c.Principal, item: Item, time: timedelta) -> bool:
-        """Mark the pending as the principal's for so long. False: it is somebody else's."""
-        asked = item.asked
-        return await inbox.claim(self.database.api, tenant, asked.run_id, asked.id, who.id, time)
-
-    async def release(self, tenant: UUID, who: c.Principal, item: Item) -> None:
-        """Take the principal's mark away."""
-        await inbox.release(self.database.api, tenant, item.asked.run_id, item.asked.id, who.id)
-
     async def tidy(self, every: timedelta) -> None:
         """Compare a page of the index with what is asked, unless another process just did."""
         pool = self.database.api

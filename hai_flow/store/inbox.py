@@ -187,13 +187,13 @@ async def claim(
     return await connection.fetchval(query, run_id, pending_id, tenant, person, time) is not None
 
 
-async def release(connection: Connection | Pool, tenant: UUID, run_id: UUID, pending_id: str, person: str) -> None:
-    """Take the person's own mark away."""
+async def release(connection: Connection | Pool, tenant: UUID, run_id: UUID, pending_id: str, person: str) -> bool:
+    """Take the person's own mark away. False: there is none."""
     query = """
     UPDATE pendings SET claimed_by = NULL, claimed_until = NULL
-    WHERE run_id = $1 AND id = $2 AND tenant = $3 AND claimed_by = $4
+    WHERE run_id = $1 AND id = $2 AND tenant = $3 AND claimed_by = $4 RETURNING id
     """
-    await connection.execute(query, run_id, pending_id, tenant, person)
+    return await connection.fetchval(query, run_id, pending_id, tenant, person) is not None
 
 
 @dataclass(frozen=True, slots=True)

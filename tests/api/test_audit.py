@@ -66,14 +66,20 @@ def house(guarded: tuple[ServerProcess, People]) -> Iterator[House]:
         yield made
 
 
-def decided(house: House) -> tuple[str, dict[str, Any]]:
-    """A run that Ann started, Bob has approved and Olga has stopped."""
+def opened(house: House) -> tuple[str, dict[str, Any]]:
+    """A run that Ann started, and its question."""
     assert house.as_("user:pat", "publisher").post("/v1/workflows", content=ASK, headers=YAML).status_code == 201
     operator = house.as_("user:ann", "operator")
     run = operator.post("/v1/runs", json={"workflow": "ask"}).json()["id"]
     (pending,) = wait_for(
         lambda: [each for each in operator.get("/v1/pendings").json()["items"] if each["run_id"] == run]
     )
+    return run, pending
+
+
+def decided(house: House) -> tuple[str, dict[str, Any]]:
+    """A run that Ann started, Bob has approved and Olga has stopped."""
+    run, pending = opened(house)
     answer = {"decision": "approve", "reason": "as agreed"}
     boss = house.as_("user:bob", "boss", "decider", "operator")
     assert boss.post(f"/v1/pendings/{pending['id']}/decide", json=answer).status_code == 200
@@ -185,3 +191,35 @@ def test_a_token_for_a_page_is_recorded_with_what_it_is_for_and_not_itself(house
     assert (found["by"], details["principal"], details["threads"]) == ("service:backend", "user:guest", ["t1"])
     assert details["roles"] == ["issuer", "requester"]
     assert made.json()["token"] not in str(found)
+
+
+def test_claims_releases_and_delegations_are_acts_of_who_makes_them(house: House) -> None:
+    _, pending = opened(house)
+    subject, boss = f"pending:{pending['id']}", house.as_("user:bob", "boss", "decider")
+    place = f"/v1/inbox/{pending['id']}"
+    other = house.as_("user:ulf", "boss", "decider")
+    assert boss.post(f"{place}/release").status_code == 200  # of nothing: no act
+    assert boss.post(f"{place}/claim", json={"for": "1h"}).status_code == 200
+    assert other.post(f"{place}/claim").status_code == 409
+    assert other.post(f"{place}/release").status_code == 200
+    assert boss.post(f"{place}/release").status_code == 200
+    until = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
+    body = {"to": "user:stand", "until": until, "note": "on holiday"}
+    delegation = boss.post("/v1/inbox/delegations", json=body).json()
+    assert other.delete(f"/v1/inbox/delegations/{delegation['id']}").status_code == 404
+    assert house.as_("user:stand", "decider").delete(f"/v1/inbox/delegations/{delegation['id']}").status_code == 204
+    found = [
+        each
+        for each in reversed(house.as_("user:eve", "auditor").get("/v1/audit").json()["items"])
+        if each["act"].startswith(("pending.", "delegation."))
+    ]
+    assert [(each["act"], each["by"], each["subject"]) for each in found] == [
+        ("pending.claimed", "user:bob", subject),
+        ("pending.released", "user:bob", subject),
+        ("delegation.created", "user:bob", f"delegation:{delegation['id']}"),
+        ("delegation.ended", "user:stand", f"delegation:{delegation['id']}"),
+    ]
+    assert [each["run_id"] for each in found[:2]] == [pending["run_id"]] * 2
+    assert found[0]["details"]["ms"] == 3_600_000
+    assert found[2]["details"]["to"] == "user:stand"
+    assert "on holiday" not in str(found)
