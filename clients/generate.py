@@ -231,7 +231,8 @@ _FOR_THREADS: Final = (
         "Its methods are those of `Client`, to be awaited, or\n    iterated over with `async for`.",
         "May be shared by threads; an iterator may not.",
     ),
-    ("import asyncio\n", ""),
+    ("import asyncio\nimport inspect\n", ""),
+    ("key = await given if inspect.isawaitable(given) else given", "key = given"),
     ("AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping", "Callable, Iterator, Mapping"),
     ("Callable[P, Coroutine[Any, Any, T]]", "Callable[P, T]"),
     (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import time
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar
 
 from hai_flow.client import operations as o
 from hai_flow.client.effects import Answer, Backoff, Effect, Feed, Give, Lost, NewKey, Now, Read, Request, Script
-from hai_flow.client.link import Link, Patience, answer, faults
+from hai_flow.client.link import Credential, Link, Patience, answer, faults
 
 if TYPE_CHECKING:
     import httpx2
@@ -56,8 +57,9 @@ class _gives(Generic[P, T]):
 class AsyncClient(_Group):
     """A HAI Flow server at `url` (default: HAI_FLOW_URL), for asyncio. `Client` is the same for threads.
 
-    `key` (default: HAI_FLOW_KEY) proves who calls: an API key, or another token that the server takes. `act_as`: speak
-    as somebody else (`user:ann,role:controller`), which a development server without identity believes. `headers` go
+    `key` (default: HAI_FLOW_KEY) proves who calls: an API key, or another token that the server takes; a function is
+    asked for it before each request, so that what ends soon is a new one each time. `act_as`: speak as somebody else
+    (`user:ann,role:controller`), which a development server without identity believes. `headers` go
     with every request. `http`: a client of your own, for certificates, proxies or an application in this process; it
     is not closed. Raises HaiFlowError and its kinds. Its methods are those of `Client`, to be awaited, or
     iterated over with `async for`.
@@ -68,7 +70,7 @@ class AsyncClient(_Group):
         url: str | None = None,
         *,
         act_as: str | None = None,
-        key: str | None = None,
+        key: Credential | None = None,
         headers: Mapping[str, str] | None = None,
         patience: Patience | None = None,
         http: httpx2.AsyncClient | None = None,
@@ -83,6 +85,10 @@ class AsyncClient(_Group):
         self.threads = AsyncThreads(self)
         self.feedback = AsyncFeedback(self)
         self.audit = AsyncAudit(self)
+        self.keys = AsyncKeys(self)
+        self.tokens = AsyncTokens(self)
+        self.tickets = AsyncTickets(self)
+        self.session = AsyncSession(self)
         self.files = AsyncFiles(self)
         self.events = AsyncEvents(self)
         self.schedules = AsyncSchedules(self)
@@ -136,7 +142,7 @@ class Hands:
     async def do(self, effect: Effect) -> Any:
         match effect:
             case Request():
-                return await self._send(effect)
+                return await self._send(await self._signed(effect))
             case Read():
                 return await self._read()
             case Backoff():
@@ -146,6 +152,13 @@ class Hands:
                 return time.monotonic()
             case NewKey():
                 return str(uuid.uuid4())
+
+    async def _signed(self, request: Request) -> Request:
+        if self._client.link.ask is None:
+            return request
+        given = self._client.link.ask()
+        key = await given if inspect.isawaitable(given) else given
+        return self._client.link.signed(request, key)
 
     async def _send(self, request: Request) -> Answer | Lost:
         await self.aclose()
@@ -257,6 +270,7 @@ class AsyncInbox(_Group):
     """What asks you, and what you have decided."""
 
     list = _gives(o.list_inbox)
+    follow = _gives(o.follow_inbox)
     counts = _does(o.count_inbox)
     get = _does(o.check_pending)
     claim = _does(o.claim_pending)
@@ -287,6 +301,32 @@ class AsyncAudit(_Group):
     list = _gives(o.list_audit)
     chain = _gives(o.read_audit_chain)
     anchor = _does(o.get_audit_anchor)
+
+
+class AsyncKeys(_Group):
+    """API keys, for admins."""
+
+    create = _does(o.create_key)
+    list = _gives(o.list_keys)
+    revoke = _does(o.revoke_key)
+
+
+class AsyncTokens(_Group):
+    """Tokens that a backend gives to its pages."""
+
+    create = _does(o.create_token)
+
+
+class AsyncTickets(_Group):
+    """Tickets for streams of clients that can't send a header."""
+
+    create = _does(o.create_ticket)
+
+
+class AsyncSession(_Group):
+    """Who you are here."""
+
+    get = _does(o.get_session)
 
 
 class AsyncFiles(_Group):

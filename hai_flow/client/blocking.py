@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar
 
 from hai_flow.client import operations as o
 from hai_flow.client.effects import Answer, Backoff, Effect, Feed, Give, Lost, NewKey, Now, Read, Request, Script
-from hai_flow.client.link import Link, Patience, answer, faults
+from hai_flow.client.link import Credential, Link, Patience, answer, faults
 
 if TYPE_CHECKING:
     import httpx2
@@ -57,8 +57,9 @@ class _gives(Generic[P, T]):
 class Client(_Group):
     """A HAI Flow server at `url` (default: HAI_FLOW_URL), for threads. `AsyncClient` is the same for asyncio.
 
-    `key` (default: HAI_FLOW_KEY) proves who calls: an API key, or another token that the server takes. `act_as`: speak
-    as somebody else (`user:ann,role:controller`), which a development server without identity believes. `headers` go
+    `key` (default: HAI_FLOW_KEY) proves who calls: an API key, or another token that the server takes; a function is
+    asked for it before each request, so that what ends soon is a new one each time. `act_as`: speak as somebody else
+    (`user:ann,role:controller`), which a development server without identity believes. `headers` go
     with every request. `http`: a client of your own, for certificates, proxies or an application in this process; it
     is not closed. Raises HaiFlowError and its kinds. May be shared by threads; an iterator may not.
     """
@@ -68,7 +69,7 @@ class Client(_Group):
         url: str | None = None,
         *,
         act_as: str | None = None,
-        key: str | None = None,
+        key: Credential | None = None,
         headers: Mapping[str, str] | None = None,
         patience: Patience | None = None,
         http: httpx2.Client | None = None,
@@ -83,6 +84,10 @@ class Client(_Group):
         self.threads = Threads(self)
         self.feedback = Feedback(self)
         self.audit = Audit(self)
+        self.keys = Keys(self)
+        self.tokens = Tokens(self)
+        self.tickets = Tickets(self)
+        self.session = Session(self)
         self.files = Files(self)
         self.events = Events(self)
         self.schedules = Schedules(self)
@@ -137,7 +142,7 @@ class Hands:
     def do(self, effect: Effect) -> Any:
         match effect:
             case Request():
-                return self._send(effect)
+                return self._send(self._signed(effect))
             case Read():
                 return self._read()
             case Backoff():
@@ -147,6 +152,13 @@ class Hands:
                 return time.monotonic()
             case NewKey():
                 return str(uuid.uuid4())
+
+    def _signed(self, request: Request) -> Request:
+        if self._client.link.ask is None:
+            return request
+        given = self._client.link.ask()
+        key = given
+        return self._client.link.signed(request, key)
 
     def _send(self, request: Request) -> Answer | Lost:
         self.close()
@@ -253,6 +265,7 @@ class Inbox(_Group):
     """What asks you, and what you have decided."""
 
     list = _gives(o.list_inbox)
+    follow = _gives(o.follow_inbox)
     counts = _does(o.count_inbox)
     get = _does(o.check_pending)
     claim = _does(o.claim_pending)
@@ -283,6 +296,32 @@ class Audit(_Group):
     list = _gives(o.list_audit)
     chain = _gives(o.read_audit_chain)
     anchor = _does(o.get_audit_anchor)
+
+
+class Keys(_Group):
+    """API keys, for admins."""
+
+    create = _does(o.create_key)
+    list = _gives(o.list_keys)
+    revoke = _does(o.revoke_key)
+
+
+class Tokens(_Group):
+    """Tokens that a backend gives to its pages."""
+
+    create = _does(o.create_token)
+
+
+class Tickets(_Group):
+    """Tickets for streams of clients that can't send a header."""
+
+    create = _does(o.create_ticket)
+
+
+class Session(_Group):
+    """Who you are here."""
+
+    get = _does(o.get_session)
 
 
 class Files(_Group):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
 from hai_flow.client.effects import Answer, Backoff, Lost, Request
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 RETRY_AFTER_SECONDS_MAX: Final = 60.0
 _CREDENTIAL: Final = re.compile(r"[\x21-\x7e]+")
+
+Credential: TypeAlias = str | Callable[[], str | Awaitable[str]]
+"""What proves who calls, or a function that is asked for it before each request. `AsyncClient` awaits what it gives."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +61,14 @@ class Link:
     url: str
     headers: Mapping[str, str] = field(repr=False)  # a credential is among them
     patience: Patience
+    ask: Callable[[], str | Awaitable[str]] | None = None  # gives the credential of the next request
 
     @staticmethod
     def to(
         url: str | None,
         *,
         act_as: str | None,
-        key: str | None = None,
+        key: Credential | None = None,
         headers: Mapping[str, str] | None,
         patience: Patience | None,
     ) -> Link:
@@ -81,16 +85,22 @@ class Link:
         given = dict(headers or {})
         if act_as is not None:
             given["HAI-Act-As"] = act_as
+        ask = None
         if key and not any(name.lower() == "authorization" for name in given):
-            if not _CREDENTIAL.fullmatch(key):  # it is a secret: it is not repeated
-                raise ValueError("key: expected visible ASCII characters without spaces")
-            given["Authorization"] = f"Bearer {key}"
-        return Link(url, given, patience or Patience())
+            if isinstance(key, str):
+                given |= _bearer(key)
+            else:
+                ask = key
+        return Link(url, given, patience or Patience(), ask)
 
     @property
     def trusts_environment(self) -> bool:
         """A proxy of the environment cannot reach this machine's own servers."""
         return not is_loopback(urlsplit(self.url).hostname or "")
+
+    def signed(self, request: Request, key: str | Awaitable[str]) -> Request:
+        """The request with a credential of its own. Raises ValueError where it is none (`Client` awaits nothing)."""
+        return replace(request, headers={**request.headers, **_bearer(key)})
 
     def silence(self, request: Request) -> float:
         """For how many seconds the answer to `request` may be silent."""
@@ -112,6 +122,14 @@ class Link:
 
     def lost(self, error: Exception) -> Lost:
         return Lost(self.url, str(error) or type(error).__name__)
+
+
+def _bearer(key: str | Awaitable[str]) -> dict[str, str]:
+    if not isinstance(key, str):
+        raise ValueError(f"key: expected a function that gives a text, found {type(key).__name__}")
+    if not _CREDENTIAL.fullmatch(key):  # it is a secret: it is not repeated
+        raise ValueError("key: expected visible ASCII characters without spaces")
+    return {"Authorization": f"Bearer {key}"}
 
 
 def answer(response: httpx2.Response, body: bytes = b"") -> Answer:

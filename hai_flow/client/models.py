@@ -469,6 +469,54 @@ class AuditAnchor(msgspec.Struct, frozen=True, kw_only=True):
     hash: str
 
 
+class Key(msgspec.Struct, frozen=True, kw_only=True):
+    """An API key. `used_at`: when it was used last, to a minute."""
+
+    id: str
+    name: str
+    principal: str
+    roles: list[str]
+    groups: list[str]
+    created_by: str
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None
+    used_at: datetime | None
+
+
+class NewKey(Key, frozen=True, kw_only=True):
+    """`key` is the secret text that `Client(key=...)` takes. It is shown this once."""
+
+    key: str
+
+
+class Token(msgspec.Struct, frozen=True, kw_only=True):
+    """`token` is what a page sends as `Authorization: Bearer`, until `expires_at`."""
+
+    token: str
+    principal: str
+    expires_at: datetime
+
+
+class Ticket(msgspec.Struct, frozen=True, kw_only=True):
+    """`ticket` opens one stream, until `expires_at`."""
+
+    ticket: str
+    expires_at: datetime
+
+
+class Session(msgspec.Struct, frozen=True, kw_only=True):
+    """Who calls, in which `way` they have proven it, and what they may do. `csrf` is for browsers."""
+
+    principal: str
+    roles: list[str]
+    groups: list[str]
+    rights: list[str]
+    way: str
+    expires_at: datetime | None
+    csrf: str | None
+
+
 class Signal(msgspec.Struct, frozen=True):
     """An event from outside, sent to one run. `already`: it had been sent before, and nothing has happened now."""
 

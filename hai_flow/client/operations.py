@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final, TypeAlias
 from urllib.parse import quote
@@ -15,8 +16,8 @@ from urllib.parse import quote
 import msgspec
 
 from hai_flow import values as json_values
+from hai_flow.client import inbox, scripts
 from hai_flow.client import models as m
-from hai_flow.client import scripts
 from hai_flow.client.effects import Answer, Feed, Request, Script
 from hai_flow.client.errors import RunFailed, unreadable
 from hai_flow.client.events import AnyEvent, PendingOpened, read_event
@@ -24,6 +25,7 @@ from hai_flow.client.scripts import exchange, keyed, pages, parameters
 from hai_flow.values import Json
 
 RunRef: TypeAlias = str | m.Run
+KeyRef: TypeAlias = str | m.Key
 PendingRef: TypeAlias = str | m.Pending | m.InboxItem | PendingOpened
 FileRef: TypeAlias = str | m.File
 ScheduleRef: TypeAlias = str | m.Schedule
@@ -363,6 +365,14 @@ def list_inbox(
     return pages("/v1/inbox", m.InboxItem, query=given, limit=limit)
 
 
+def follow_inbox(
+    *, workflow: str | None = None, kind: str | None = None, text: str | None = None, limit: int = 50
+) -> Feed[inbox.InboxNews]:
+    """Your inbox as it is, and again whenever it is otherwise: at most the first `limit` (up to 200) questions. A lost
+    connection is made anew, and what has not changed since is not told again. It has no end."""
+    return inbox.follow({"workflow": workflow, "kind": kind, "text": text, "limit": limit})
+
+
 def count_inbox() -> Script[m.InboxCounts]:
     """How many open questions of each workflow ask you."""
     return _get("/v1/inbox/counts", m.InboxCounts)
@@ -531,6 +541,61 @@ def run_schedule(schedule: ScheduleRef, *, key: str | None = None) -> Script[m.R
 
 def _schedule(schedule: ScheduleRef) -> str:
     return _path("schedules", schedule if isinstance(schedule, str) else schedule.id)
+
+
+# --- credentials --------------------------------------------------------------------------------------------------
+
+
+def create_key(
+    principal: str,
+    *,
+    name: str = "",
+    roles: Sequence[str] = (),
+    groups: Sequence[str] = (),
+    expires_in: int | None = None,
+) -> Script[m.NewKey]:
+    """Make an API key, which is shown this once. `expires_in`: in seconds (None: never). It is asked for once: after
+    `Unavailable`, look at `list` for a key that nobody has seen, and revoke it."""
+    body: dict[str, Json] = {"principal": principal, "name": name, "roles": list(roles), "groups": list(groups)}
+    request = _with_json("POST", "/v1/keys", body | {"expires_in": expires_in})
+    return (yield from exchange(replace(request, repeatable=False))).read(m.NewKey)
+
+
+def list_keys(*, limit: int | None = None) -> Feed[m.Key]:
+    """All keys, newest first; also those that were revoked or have expired."""
+    return pages("/v1/keys", m.Key, limit=limit)
+
+
+def revoke_key(key: KeyRef) -> Script[m.Key]:
+    """Revoke a key: who sends it is refused, within a second by all processes."""
+    return _post(_path("keys", key if isinstance(key, str) else key.id) + "/revoke", m.Key)
+
+
+def create_token(
+    principal: str,
+    *,
+    roles: Sequence[str] = (),
+    groups: Sequence[str] = (),
+    threads: Sequence[str] | None = None,
+    workflows: Sequence[str] | None = None,
+    expires_in: int = 900,
+) -> Script[m.Token]:
+    """Make a token for a page of yours, in which `principal` has signed in. It holds no more than the API key with
+    which you ask, and opens nothing but those `threads` and `workflows` (None: all). `expires_in`: in seconds."""
+    body: dict[str, Json] = {"principal": principal, "roles": list(roles), "groups": list(groups)}
+    limits = {"threads": threads, "workflows": workflows}
+    body |= {name: None if given is None else list(given) for name, given in limits.items()}
+    return _post("/v1/tokens", m.Token, body | {"expires_in": expires_in})
+
+
+def create_ticket() -> Script[m.Ticket]:
+    """Make a ticket: `?ticket=` opens one stream as you, within half a minute, for who can't send a header there."""
+    return _post("/v1/tickets", m.Ticket)
+
+
+def get_session() -> Script[m.Session]:
+    """Who you are here, what you may do, and until when."""
+    return _get("/v1/session", m.Session)
 
 
 # --- the audit ----------------------------------------------------------------------------------------------------

@@ -34,7 +34,7 @@ def exchange(request: Request) -> Script[Answer]:
         answer: Answer | Lost = yield request
         if isinstance(answer, Answer) and answer.ok:
             return answer
-        error = _error(answer)
+        error = error_of(answer)
         if not request.repeatable or not isinstance(error, Unavailable):
             raise error
         failures += 1
@@ -47,7 +47,8 @@ def keyed(request: Request, key: str | None) -> Script[Answer]:
     return (yield from exchange(replace(request, headers={**request.headers, "Idempotency-Key": key})))
 
 
-def _error(answer: Answer | Lost) -> HaiFlowError:
+def error_of(answer: Answer | Lost) -> HaiFlowError:
+    """Why there is no success."""
     if isinstance(answer, Lost):
         return unreachable(answer.url, answer.reason)
     return refusal(answer.url, answer.status, answer.headers, answer.body)
@@ -156,15 +157,13 @@ def _stream(place: _Position) -> Generator[Effect | Give[dict[str, Json]], Any, 
     """The events of one connection, until a terminal event or its end (None), or until it broke off: returns why."""
     answer: Answer | Lost = yield place.request()
     place.url = answer.url
-    if not isinstance(answer, Answer) or not answer.ok:
-        return _error(answer)
-    if not answer.headers.get("content-type", "").startswith(EVENT_STREAM):
-        return unreadable("it is no stream of events", answer.status)
+    if (refused := not_opened(answer)) is not None:
+        return refused
     parser = Parser()
     while True:
         chunk: bytes | Lost = yield Read()
         if isinstance(chunk, Lost):
-            return _error(chunk)
+            return error_of(chunk)
         if not chunk:
             return None
         place.failures = 0
@@ -184,6 +183,15 @@ def _stream(place: _Position) -> Generator[Effect | Give[dict[str, Json]], Any, 
                 yield Give(event)
                 if place.ended:
                     return None
+
+
+def not_opened(answer: Answer | Lost) -> HaiFlowError | None:
+    """Why a request for a stream of events has opened none, if so."""
+    if not isinstance(answer, Answer) or not answer.ok:
+        return error_of(answer)
+    if not answer.headers.get("content-type", "").startswith(EVENT_STREAM):
+        return unreadable("it is no stream of events", answer.status)
+    return None
 
 
 EXPIRED: Final = "auth.expired"

@@ -7,10 +7,11 @@ from typing import NamedTuple
 
 
 class Frame(NamedTuple):
-    """One event: its name, and its data as it was sent."""
+    """One event: its name, its data as it was sent, and the last id that the stream named."""
 
     name: str
     data: bytes
+    id: str = ""
 
 
 class Parser:
@@ -20,6 +21,7 @@ class Parser:
         self._partial: list[bytes] = []  # of the line that has not ended
         self._name = ""
         self._data: list[bytes] = []
+        self._id = ""
 
     def feed(self, chunk: bytes) -> Iterator[Frame]:
         """The frames that are complete with `chunk`."""
@@ -33,7 +35,7 @@ class Parser:
 
     def _line(self, line: bytes) -> Frame | None:
         if not line:
-            frame = Frame(self._name, b"\n".join(self._data)) if self._data else None
+            frame = Frame(self._name, b"\n".join(self._data), self._id) if self._data else None
             self._name, self._data = "", []
             return frame
         field, _, value = line.partition(b":")
@@ -42,4 +44,6 @@ class Parser:
             self._data.append(value)
         elif field == b"event":
             self._name = value.decode(errors="replace")
+        elif field == b"id":
+            self._id = value.decode(errors="replace")
         return None

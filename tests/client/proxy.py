@@ -29,12 +29,16 @@ class Proxy:
     def url(self) -> str:
         return f"http://127.0.0.1:{self._listener.getsockname()[1]}"
 
+    def cut(self) -> None:
+        """Cut all connections that are open."""
+        for each in list(self._open):
+            _cut(each)
+
     def close(self) -> None:
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)  # closing alone does not wake who accepts
         self._listener.close()
-        for each in list(self._open):
-            _cut(each)
+        self.cut()
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):  # it is closed

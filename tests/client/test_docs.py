@@ -25,7 +25,10 @@ def test_there_are_examples() -> None:
     assert len(EXAMPLES) >= 6
 
 
-@pytest.mark.parametrize("group", ["Runs", "Pendings", "Threads", "Feedback", "Workflows", "Schedules", "Events"])
+GROUPS = [each.__name__ for each in blocking._Group.__subclasses__() if each is not blocking.Client]
+
+
+@pytest.mark.parametrize("group", GROUPS)
 def test_every_method_is_on_the_page(group: str) -> None:
     row = re.search(rf"^\| `flow.{group.lower()}` \|(.*)\|$", PAGE, re.MULTILINE)
     assert row is not None

@@ -229,7 +229,7 @@ def test_frames_are_read_as_the_standard_says() -> None:
     stream = (
         b": hi\n\ndata\n\nevent: a\r\ndata:1\r\ndata: 2\r\nid: 9\r\n\r\nevent: lost\n\ndata: x:y\n\ndata: cut off\n"
     )
-    assert list(Parser().feed(stream)) == [Frame("", b""), Frame("a", b"1\n2"), Frame("", b"x:y")]
+    assert list(Parser().feed(stream)) == [Frame("", b""), Frame("a", b"1\n2", "9"), Frame("", b"x:y", "9")]
 
 
 # --- one request --------------------------------------------------------------------------------------------------
