@@ -47,6 +47,7 @@ from hai_flow.store.entries import (
     Won,
 )
 from hai_flow.store.logs import Loaded
+from tests.support.waiting import until
 
 LEASE = timedelta(seconds=1.2)
 BEAT_SECONDS = 0.3
@@ -177,6 +178,8 @@ class Process:
             fresh.catch_up(loaded)
             if fresh.worker == self.worker:
                 self.held[run_id] = fresh
+            else:  # taken from us since the heartbeat: under its new fence it is another's
+                self.held.pop(run_id, None)
 
     async def load(self, run_ids: Sequence[UUID]) -> dict[UUID, Loaded]:
         if not run_ids:
@@ -805,20 +808,34 @@ async def _torment(
     return cuts, stalls, skews
 
 
+async def alone(connection: asyncpg.Connection) -> bool:
+    """Whether no other connection to this database is left."""
+    others = """
+    SELECT count(*) FROM pg_stat_activity
+    WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()
+    """
+    return await connection.fetchval(others) == 0
+
+
 async def gather(dsn: str, notes: list[dict[str, Any]]) -> Evidence:
-    """Read all tables, after somebody has asked for all slots: that frees those of ended runs."""
+    """Read all tables as of one moment, after somebody has asked for all slots: that frees those of ended runs.
+
+    A commit whose client hung up goes on in the server, and may outlive the process that sent it: wait for the last.
+    """
     connection = await asyncpg.connect(dsn)
     try:
+        await until(lambda: alone(connection))
         held = await connection.fetch("SELECT tenant, slot FROM slots")
         await slots.slot_holders(connection, [(row[0], row[1]) for row in held])
 
         async def rows(table: str) -> list[dict[str, Any]]:
             return [dict(row) for row in await connection.fetch(f"SELECT * FROM {table}")]
 
-        children = {table: await rows(table) for table in ("pendings", "votes", "outbox", "turns", "messages")}
-        return Evidence(
-            await rows("runs"), await rows("log"), await rows("commands"), await rows("slots"), children, notes
-        )
+        async with connection.transaction(isolation="repeatable_read", readonly=True):
+            children = {table: await rows(table) for table in ("pendings", "votes", "outbox", "turns", "messages")}
+            return Evidence(
+                await rows("runs"), await rows("log"), await rows("commands"), await rows("slots"), children, notes
+            )
     finally:
         await connection.close()
 
