@@ -20,7 +20,6 @@ from hai_flow.api.following import last_words
 from hai_flow.api.principals import requires
 from hai_flow.api.problems import WITH_BODY, documented
 from hai_flow.api.rights import Right
-from hai_flow.api.stream import EXPIRED
 from hai_flow.errors import Rejected
 from hai_flow.runtime.fanout import Piece
 from hai_flow.wire import agent_api, sse
@@ -119,16 +118,18 @@ async def _whole(request: Request, conversation: Conversation) -> Response:
     client goes away meanwhile, the wait ends; the run goes on."""
     coming = asyncio.ensure_future(_last_frame(conversation))
     leaving = asyncio.ensure_future(_gone(request))
+    term = conversation.access.terms.begin(conversation.access.principal)
+    over = asyncio.ensure_future(term.over())
     try:
-        left = conversation.access.principal.seconds_left()
-        await asyncio.wait({coming, leaving}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({coming, leaving, over}, return_when=asyncio.FIRST_COMPLETED)
         if not coming.done():
-            raise ClientDisconnect if leaving.done() else Rejected(401, EXPIRED.code, EXPIRED.reason)
+            raise ClientDisconnect if leaving.done() else Rejected(401, *over.result())
         last = coming.result()
     finally:
-        coming.cancel()
-        leaving.cancel()
-        await asyncio.gather(coming, leaving, return_exceptions=True)
+        for task in (coming, leaving, over):
+            task.cancel()
+        await asyncio.gather(coming, leaving, over, return_exceptions=True)
+        term.leave()
     if last is None or not last.terminal:
         raise Rejected(503, "closing", "the server is shutting down; ask again.")
     return Response(agent_api.numbered(last, 0), media_type="application/json")

@@ -50,6 +50,7 @@ from hai_flow.api.principals import open_to_everybody
 from hai_flow.api.rates import Decisions
 from hai_flow.api.recent import Recent
 from hai_flow.api.sign_ins import SignIns
+from hai_flow.api.terms import Terms
 from hai_flow.errors import Rejected
 from hai_flow.runtime import Runtime
 from hai_flow.settings import KEYS, Settings
@@ -91,6 +92,7 @@ def create_app(settings: Settings, runtime: Runtime, *, act_as: bool = False) ->
     app.state.admission = Admission.of(settings)
     app.state.sign_ins = SignIns(settings, runtime)
     app.state.decisions = Decisions(settings)
+    app.state.terms = Terms(runtime)
     app.state.development = is_development(settings, act_as=act_as)
     app.state.identity = identity_of(settings, runtime, development=app.state.development)
     app.state.publishing = settings.publish or app.state.development

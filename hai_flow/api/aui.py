@@ -26,7 +26,7 @@ from hai_flow.api.principals import open_to_everybody, requires
 from hai_flow.api.problems import WITH_BODY, documented
 from hai_flow.api.rights import Right
 from hai_flow.api.sight import Sight
-from hai_flow.api.stream import EXPIRED
+from hai_flow.api.terms import REVOKED, Term
 from hai_flow.engine.events import UserMessage
 from hai_flow.engine.ids import run_of_pending
 from hai_flow.engine.state import RunState
@@ -212,12 +212,21 @@ class _Connection:
         self._socket = socket
         self.access = access
         self._limits = limits_of(access.settings)
+        self._term = Term()
         self._sending = asyncio.Lock()
         self._taking = asyncio.Lock()  # an input that is taken is acknowledged before the stream ends
         self._first: str | bytes | None = None  # a frame that was read while parameters were waited for
 
     async def run(self, stream_type: str) -> None:
-        """Serve the socket until its session's run has ended, its client goes, or the server closes."""
+        """Serve the socket until its session's run has ended, its client goes, their credential ends, or the server
+        closes."""
+        self._term = self.access.terms.begin(self.access.principal)
+        try:
+            await self._serve(stream_type)
+        finally:
+            self._term.leave()
+
+    async def _serve(self, stream_type: str) -> None:
         workflow = None if stream_type in ANY_WORKFLOW else stream_type
         try:
             if workflow is not None:
@@ -238,11 +247,11 @@ class _Connection:
         down = asyncio.ensure_future(self._down(session, params))
         up = asyncio.ensure_future(self._up(session))
         closing = asyncio.ensure_future(self.access.runtime.fanout.closing.wait())
+        over = asyncio.ensure_future(self._term.over())
         try:
-            left = self.access.principal.seconds_left()
-            done, _ = await asyncio.wait({down, up, closing}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
-            if not done:
-                await self._break_off(*EXPIRED, close=CLOSE_EXPIRED)
+            await asyncio.wait({down, up, closing, over}, return_when=asyncio.FIRST_COMPLETED)
+            if over.done():
+                await self._break_off(*over.result(), close=CLOSE_EXPIRED)
             elif up.done():
                 if (anew := up.result()) is not None:
                     return anew
@@ -261,9 +270,9 @@ class _Connection:
                 log.error("stream_failed", exc_info=error)
             await self._break_off("stream_failed", "The stream broke off; reconnect to go on.")
         finally:
-            for task in (down, up, closing):
+            for task in (down, up, closing, over):
                 task.cancel()
-            await asyncio.gather(down, up, closing, return_exceptions=True)
+            await asyncio.gather(down, up, closing, over, return_exceptions=True)
         return None
 
     # --- down -----------------------------------------------------------------------------------------------------
@@ -425,6 +434,9 @@ class _Connection:
             try:
                 if other is not None and other != session.id:
                     raise _invalid("/session_id", f"expected {session.id!r}, the session of this socket")
+                if not await self.access.terms.is_good(self.access.principal):
+                    self._term.end(REVOKED)
+                    raise Rejected(401, *REVOKED)
                 taken = await session.take(given)
             except Rejected as rejected:
                 refused = rejected

@@ -6,6 +6,7 @@ import contextlib
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeAlias, cast
 from uuid import UUID
 
@@ -23,7 +24,8 @@ from hai_flow.api.principals import NOBODY, Principal, forbidden, get_principal
 from hai_flow.api.rates import Decisions
 from hai_flow.api.rights import Right
 from hai_flow.api.sight import Sight, ids_of, reader_in, sight_by_questions, sight_of, viewer_for
-from hai_flow.api.stream import Ending, EventStream, Pieces
+from hai_flow.api.stream import EventStream, Pieces
+from hai_flow.api.terms import Ending, Term, Terms
 from hai_flow.definition.document import suggestion
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
@@ -88,6 +90,7 @@ class Access:
     asked: Asked  # as whom, for the audit
     peer: str  # the address that the request counts for
     decisions: Decisions
+    terms: Terms
     publishing: bool  # whether this server takes workflows over the network
     development: bool  # whether it is a development server that listens on loopback alone
     _seen: dict[UUID, tuple[Sight, c.Principal]] = field(default_factory=dict)  # the runs that were looked for
@@ -353,15 +356,21 @@ class Access:
         except BaseException:
             self.place.leave()
             raise
+        term = self.terms.begin(self.principal)
         return EventStream(
             pieces,
             framing=dialect.framing,
             keepalive_seconds=self.settings.keepalive_seconds,
             stall_seconds=self.settings.follower_stall_seconds,
             farewell=farewell,
-            closed=self.place.leave,
-            seconds_left=self.principal.seconds_left(),
+            closed=partial(_leave, self.place, term),
+            term=term,
         )
+
+
+def _leave(place: StreamPlace, term: Term) -> None:
+    place.leave()
+    term.leave()
 
 
 def get_access(request: HTTPConnection, principal: Annotated[Principal, Depends(get_principal)]) -> Access:
@@ -385,6 +394,7 @@ def _access(request: HTTPConnection, principal: Principal) -> Access:
         asked_of(request, principal),
         peer,
         state.decisions,
+        state.terms,
         state.publishing,
         state.development,
     )

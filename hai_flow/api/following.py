@@ -11,7 +11,7 @@ import msgspec
 
 from hai_flow.api.deps import Access, Pieces
 from hai_flow.api.sight import ids_of
-from hai_flow.api.stream import Ending
+from hai_flow.api.terms import Ending
 from hai_flow.engine.state import RunState, TurnState
 from hai_flow.runtime.fanout import Following, Piece
 from hai_flow.settings import Settings

@@ -93,4 +93,5 @@ async def revoke_key(key_id: str, access: CurrentAccess, request: Request) -> di
     if revoked is None:
         raise Rejected(404, "key_unknown", f"there is no key {key_id[:60]!r}.")
     request.app.state.identity.forget(key_id)
+    access.terms.look()
     return key_view(revoked)

@@ -37,7 +37,8 @@ class Principal:
     `way`: how it was proven who they are. `local` and `act_as` exist without configured identity only, where everybody
     may do everything; `nobody` is the caller of a route that asks for no credential. `credential` is the id of the key
     or token that proved it, never a secret. `expires_at` (ms since 1970) is when the proof ends, and a stream with it.
-    `threads` and `workflows`: the only ones that the credential is for; None: no such limit.
+    `threads` and `workflows`: the only ones that the credential is for; None: no such limit. The proof rests on the API
+    key `key` (its id), or on the browser's session `session` (its digest), if on either, and ends when that is ended.
     """
 
     who: c.Principal
@@ -47,6 +48,8 @@ class Principal:
     expires_at: int | None = None
     threads: frozenset[str] | None = None
     workflows: frozenset[str] | None = None
+    key: str | None = None
+    session: bytes | None = None
 
     @property
     def id(self) -> str:

@@ -137,5 +137,6 @@ async def end_session(access: CurrentAccess, request: Request) -> Response:
     text = session_of(request)
     if access.principal.way == "session" and text is not None:
         await _known(request).sessions.end(text)
+        access.terms.look()
         forget_cookie(response)
     return response

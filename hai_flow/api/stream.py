@@ -11,16 +11,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import math
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
 import structlog
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from hai_flow.api.terms import Ending, Term
 from hai_flow.runtime.fanout import Following, Lagging, Piece, Place
-from hai_flow.wire import dialect
 from hai_flow.wire.dialect import CLOSING
 from hai_flow.wire.framing import SSE, Framing
 
@@ -78,15 +77,7 @@ class _Stalled(Exception):
     """The client has taken nothing for too long."""
 
 
-class Ending(NamedTuple):
-    """Why a stream ends before its end: for programs, and for people."""
-
-    code: str
-    reason: str
-
-
 BROKE_OFF: Final = Ending(CLOSING, "The stream broke off; reconnect to go on.")
-EXPIRED: Final = Ending(dialect.EXPIRED, "Your sign-in has ended; sign in again, and reconnect to go on.")
 
 
 class EventStream(Response):
@@ -94,8 +85,8 @@ class EventStream(Response):
 
     A client that takes nothing for `stall_seconds` is cut off: it holds memory here, and comes back with its cursor.
     A client that goes away ends the stream; it never ends the run. Where the pieces break off before their end, or the
-    `seconds_left` of the client's credential are over (None: never), `farewell` says so, because a stream that just
-    ends looks like one that is complete. `closed` is called once.
+    `term` of the client's credential is over, `farewell` says so, because a stream that just ends looks like one that
+    is complete. `closed` is called once.
     """
 
     def __init__(
@@ -107,7 +98,7 @@ class EventStream(Response):
         stall_seconds: float,
         farewell: Callable[[Ending], bytes],
         closed: Callable[[], None] = lambda: None,
-        seconds_left: float | None = None,
+        term: Term | None = None,
     ) -> None:
         super().__init__()
         self.headers["Content-Type"] = framing.content_type  # exactly: a charset makes clients misread binary frames
@@ -118,7 +109,7 @@ class EventStream(Response):
         self.stall_seconds = stall_seconds
         self.farewell = farewell
         self.closed = closed
-        self.ends_at = math.inf if seconds_left is None else asyncio.get_running_loop().time() + seconds_left
+        self.term = term or Term()
         self._pieces = pieces
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -128,7 +119,7 @@ class EventStream(Response):
         try:
             await self._send(send, {"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             ended = await self._write(send, watching, following)
-            if ended and following is not None and following.place is not None and not self._expired:
+            if ended and following is not None and following.place is not None and not self.term.is_over:
                 assert connection is not None
                 self._go_on(connection, following.hand_over())
             elif ended:
@@ -151,21 +142,21 @@ class EventStream(Response):
     async def _write(self, send: Send, watching: asyncio.Future[None], following: Following | None) -> bool:
         """Send the pieces; of `following`, those that the log has already. False: the client went away before."""
         coming: asyncio.Future[Sequence[Piece] | None] | None = None
+        changed = asyncio.get_running_loop().create_future()
+        self.term.notify = lambda: changed.done() or changed.set_result(None)
         try:
             while True:
                 if coming is None:
                     coming = asyncio.ensure_future(following.catch_up() if following else anext(self._pieces))
-                left = self.ends_at - asyncio.get_running_loop().time()
-                done, _ = await asyncio.wait(
-                    {coming, watching}, timeout=min(self.keepalive_seconds, left), return_when=asyncio.FIRST_COMPLETED
-                )
-                if watching in done:
+                wait = max(0.0, min(self.keepalive_seconds, self.term.seconds_left))
+                await asyncio.wait({coming, watching, changed}, timeout=wait, return_when=asyncio.FIRST_COMPLETED)
+                if watching.done():
                     return False
-                if left <= 0:
-                    await self._send_last(send, EXPIRED)
+                if self.term.is_over:
+                    await self._send_last(send, self.term.ending)
                     return True
                 data = self.keep_alive
-                if done:
+                if coming.done():
                     pieces, coming = coming.result(), None
                     if pieces is None:
                         return True
@@ -182,12 +173,9 @@ class EventStream(Response):
             await self._send_last(send, BROKE_OFF)
             return True
         finally:
+            self.term.notify = _nothing
             if coming is not None:
                 await _end(coming)
-
-    @property
-    def _expired(self) -> bool:
-        return self.ends_at <= asyncio.get_running_loop().time()
 
     async def _send_last(self, send: Send, ending: Ending) -> None:
         await self._send(send, {"type": "http.response.body", "body": self.farewell(ending), "more_body": True})
@@ -208,8 +196,8 @@ class Outlet:
     """
 
     __slots__ = (
-        "_closed", "_connection", "_ends_at", "_farewell", "_keep_alive", "_keepalive_seconds", "_loop", "_moved_at",
-        "_place", "_stall_seconds", "_taken", "_timer", "_wrote_at",
+        "_closed", "_connection", "_farewell", "_keep_alive", "_keepalive_seconds", "_loop", "_moved_at",
+        "_place", "_stall_seconds", "_taken", "_term", "_timer", "_wrote_at",
     )  # fmt: skip
 
     def __init__(self, connection: Connection, place: Place, stream: EventStream, closed: Callable[[], None]) -> None:
@@ -221,11 +209,12 @@ class Outlet:
         self._stall_seconds = stream.stall_seconds
         self._farewell = stream.farewell
         self._closed = closed
-        self._ends_at = stream.ends_at
+        self._term = stream.term
         self._taken = connection.taken()
         self._wrote_at = self._moved_at = self._loop.time()
         self._timer = self._loop.call_later(self._next_look(), self._look)
         place.notify = self.resume
+        self._term.notify = self._look_now
         connection.take_over(self)
         self.resume()
 
@@ -265,8 +254,8 @@ class Outlet:
 
     def _look(self) -> None:
         now, buffered, taken = self._loop.time(), self._connection.buffered(), self._connection.taken()
-        if now >= self._ends_at:
-            self._finish(self._farewell(EXPIRED))
+        if now >= self._term.ends_at:
+            self._finish(self._farewell(self._term.ending))
             return
         if not buffered or taken > self._taken:
             self._taken, self._moved_at = taken, now
@@ -279,10 +268,14 @@ class Outlet:
             self._write(self._keep_alive)
         self._timer = self._loop.call_later(self._next_look(), self._look)
 
+    def _look_now(self) -> None:
+        self._timer.cancel()
+        self._look()
+
     def _next_look(self) -> float:
         """Seconds until the next look. A keep-alive that is due but would only be kept can wait for the look after."""
         keepalive = self._wrote_at + self._keepalive_seconds - self._loop.time()
-        look = min(self._stall_seconds / LOOKS, self._ends_at - self._loop.time())
+        look = min(self._stall_seconds / LOOKS, self._term.seconds_left)
         return min(look, keepalive) if self._keep_alive and keepalive > 0 else look
 
 

@@ -20,7 +20,7 @@ from hai_flow.runtime.files import Files
 from hai_flow.runtime.inbox import Inbox
 from hai_flow.runtime.service import Service, wait_at_most
 from hai_flow.runtime.worker import Worker
-from hai_flow.store import callbacks, claims, hints, notifications, signals, sweeps
+from hai_flow.store import callbacks, claims, hints, notifications, proofs, signals, sweeps
 from hai_flow.store.database import EVERYTHING, Database
 
 log = structlog.get_logger(__name__)
@@ -118,5 +118,6 @@ class Sweeper(Service):
             await self._inbox.tidy(every)
         await notifications.forget(pool)
         await notifications.forget_links(pool)
+        await proofs.clear(pool)
         if named := await claims.name_newer(pool, self.config.queues, every):
             log.error("runs_of_a_newer_release", runs=named, remedy="start its workers again, or upgrade")

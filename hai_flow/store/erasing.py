@@ -15,7 +15,7 @@ from uuid import UUID
 import msgspec
 
 from hai_flow import values
-from hai_flow.store import audit
+from hai_flow.store import audit, proofs
 from hai_flow.store.audit_chain import ERASED_MAX, FORGOTTEN, Details, commitment, new_row
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ async def forget(connection: Connection, tenant: UUID, principal: str, *, by: st
     while erased := await _erase_records(connection, tenant, principal, pseudonym, by):
         records += erased
     async with connection.transaction():
+        await proofs.forget_person(connection, tenant, principal)
         opinions, keys, files = [
             await connection.fetchval(query, tenant, principal, pseudonym) for query in (_OPINIONS, _KEYS, _FILES)
         ]
@@ -98,7 +99,8 @@ SELECT count(*) FROM changed
 _OF_INBOXES: Final = (
     "DELETE FROM delegations WHERE tenant = $1 AND $2 IN (from_id, to_id)",
     "DELETE FROM links WHERE tenant = $1 AND principal = $2",
-    "DELETE FROM tickets WHERE tenant = $1 AND principal = $2",
+    "DELETE FROM tickets WHERE tenant = $1 AND principal::jsonb #>> '{who,id}' = $2",
+    "DELETE FROM sessions WHERE tenant = $1 AND principal::jsonb #>> '{who,id}' = $2",
     "DELETE FROM notifications WHERE tenant = $1 AND person = $2 AND ended_at IS NULL",
     "UPDATE pendings SET claimed_by = NULL, claimed_until = NULL WHERE tenant = $1 AND claimed_by = $2",
 )

@@ -689,6 +689,14 @@ sessions: Final = sa.Table(
 )
 sa.Index("sessions_expires", sessions.c.expires_at)
 
+forgotten: Final = sa.Table(
+    "forgotten",
+    metadata,
+    _bytes("sha256"),  # of the tenant and the person's id; for as long as something could open what was theirs
+    _time("at", now=True),
+    _key("forgotten", "sha256"),
+)
+
 sa.Index("keys_tenant_created", keys.c.tenant, keys.c.created_at, keys.c.id)
 
 # Who did what. Triggers (in the migration) refuse to change or delete a record or a seal, and queue what is inserted.

@@ -11,7 +11,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from hai_flow.api.stream import BROKE_OFF, EXPIRED, EventStream
+from hai_flow.api.stream import BROKE_OFF, EventStream
+from hai_flow.api.terms import EXPIRED, Term
 from hai_flow.client import Client, HaiFlowError
 from tests.api.test_streams import Peer
 from tests.support.aui_client import AuiClient
@@ -122,7 +123,7 @@ async def test_a_stream_whose_credential_is_over_sends_nothing_more() -> None:
 
     peer = Peer()
     stream = EventStream(
-        pieces(), keepalive_seconds=10, stall_seconds=1, farewell=lambda ending: ending.code.encode(), seconds_left=0.0
+        pieces(), keepalive_seconds=10, stall_seconds=1, farewell=lambda ending: ending.code.encode(), term=Term(0.0)
     )
     await peer.serve(stream)
     assert peer.body == EXPIRED.code.encode() != BROKE_OFF.code.encode()

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import base64
 import re
-import secrets
 from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 
+from hai_flow import values
+from hai_flow.api.identity.forgotten import Forgotten
 from hai_flow.api.identity.keys import Keys, ends_at, invalid
-from hai_flow.api.principals import Principal
+from hai_flow.api.principals import Principal, now_ms
 from hai_flow.api.rights import REQUESTER, Right, rights_of
 from hai_flow.engine import commands as c
 from hai_flow.errors import Rejected
@@ -29,7 +30,8 @@ _NEVER: Final = frozenset((Right.MANAGE_KEYS, Right.ISSUE_TOKENS))  # a page man
 
 
 class Claims(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a token says. `key` signed it; `exp` is in ms since 1970; `jti` names it."""
+    """What a token says. `key` signed it; `exp` is in ms since 1970; `jti` names it, and begins with when it was made
+    (a UUID of version 7; those of earlier releases are mere chance)."""
 
     key: str
     jti: str
@@ -58,7 +60,7 @@ def issue(issuer: Principal, credential: str, claims: Claims) -> str:
 def new_claims(parts: Parts, exp: int, principal: str, **limits: object) -> Claims:
     """The claims of a new token."""
     return msgspec.convert(
-        {"key": parts.id, "jti": secrets.token_hex(8), "exp": exp, "id": principal, **limits}, Claims
+        {"key": parts.id, "jti": values.uuid7(now_ms()).hex, "exp": exp, "id": principal, **limits}, Claims
     )
 
 
@@ -76,8 +78,9 @@ def _demand_held(issuer: Principal, claims: Claims) -> None:
 class FrontendTokens:
     """The tokens that keys have signed. `people`: the one id of each further id of a person."""
 
-    def __init__(self, known: Keys, people: Mapping[str, str]) -> None:
+    def __init__(self, known: Keys, forgotten: Forgotten, people: Mapping[str, str]) -> None:
         self._keys = known
+        self._forgotten = forgotten
         self._people = people
 
     async def principal(self, token: str, now: int) -> Principal:
@@ -96,15 +99,23 @@ class FrontendTokens:
         expires_at = claims.exp if end is None else min(claims.exp, end)
         if expires_at <= now:
             raise Rejected(401, "auth.expired", "this token has expired; ask who gave it for a new one.")
+        id = self._people.get(claims.id, claims.id)
+        await self._forgotten.refuse(key.tenant, id, _made_at(claims))
         return Principal(
-            c.Principal(self._people.get(claims.id, claims.id), claims.roles, claims.groups),
+            c.Principal(id, claims.roles, claims.groups),
             key.tenant,
             way="token",
             credential=f"{key.id}/{claims.jti}",
             expires_at=expires_at,
             threads=None if claims.threads is None else frozenset(claims.threads),
             workflows=None if claims.workflows is None else frozenset(claims.workflows),
+            key=key.id,
         )
+
+
+def _made_at(claims: Claims) -> int:
+    """When a token was made, in ms since 1970; 0: long ago, perhaps."""
+    return int(claims.jti[:12], 16) if re.fullmatch("[0-9a-f]{32}", claims.jti) else 0
 
 
 def _text(data: bytes) -> str:

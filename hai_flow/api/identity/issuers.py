@@ -18,6 +18,7 @@ from typing import Any, Final
 import jwt
 
 from hai_flow import values
+from hai_flow.api.identity.forgotten import Forgotten
 from hai_flow.api.identity.keys import invalid
 from hai_flow.api.identity.keysets import KeySet
 from hai_flow.api.identity.tenants import Tenants
@@ -73,8 +74,11 @@ class Issuer:
 class Tokens:
     """The tokens of all issuers. `people`: the one id of each further id of a person."""
 
-    def __init__(self, runtime: Runtime, issuers: Sequence[Issuer], people: Mapping[str, str]) -> None:
+    def __init__(
+        self, runtime: Runtime, forgotten: Forgotten, issuers: Sequence[Issuer], people: Mapping[str, str]
+    ) -> None:
         self._tenants = Tenants(runtime)
+        self._forgotten = forgotten
         self._issuers = {issuer.issuer: (issuer, KeySet(issuer.jwks, issuer.jwks_file)) for issuer in issuers}
         self._people = people
 
@@ -115,6 +119,7 @@ class Tokens:
             tuple(_roles(issuer, claims)),
             tuple(_names(claims, issuer.groups_claim)),
         )
+        await self._forgotten.refuse(tenant, who.id, float(claims.get("iat", 0)) * 1000)
         token_id = _text(claims.get("jti")) or _text(claims.get("sid")) or ""
         return Principal(
             who,

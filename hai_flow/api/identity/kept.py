@@ -18,6 +18,8 @@ class _Kept(msgspec.Struct, frozen=True):
     expires_at: int | None
     threads: tuple[str, ...] | None
     workflows: tuple[str, ...] | None
+    key: str | None = None
+    session: bytes | None = None
 
 
 def dumped(principal: Principal) -> str:
@@ -28,6 +30,8 @@ def dumped(principal: Principal) -> str:
         principal.expires_at,
         None if principal.threads is None else tuple(principal.threads),
         None if principal.workflows is None else tuple(principal.workflows),
+        principal.key,
+        principal.session,
     )
     return msgspec.json.encode(kept).decode()
 
@@ -43,4 +47,6 @@ def loaded(tenant: UUID, text: str, way: Way) -> Principal:
         expires_at=kept.expires_at,
         threads=None if kept.threads is None else frozenset(kept.threads),
         workflows=None if kept.workflows is None else frozenset(kept.workflows),
+        key=kept.key,
+        session=kept.session,
     )

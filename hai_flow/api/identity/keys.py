@@ -37,7 +37,7 @@ class Keys:
             raise Rejected(401, "auth.expired", "this key has expired; ask for a new one.")
         await self._used.get(key.id)
         who = c.Principal(self._people.get(key.principal, key.principal), tuple(key.roles), tuple(key.groups))
-        return Principal(who, key.tenant, way="key", credential=key.id, expires_at=expires_at)
+        return Principal(who, key.tenant, way="key", credential=key.id, expires_at=expires_at, key=key.id)
 
     async def find(self, id: str) -> Key | None:
         """The key of this id, as it was a moment ago."""

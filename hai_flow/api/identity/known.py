@@ -13,6 +13,7 @@ from typing import Final
 from starlette.requests import HTTPConnection
 
 from hai_flow.api.identity import frontend, tickets
+from hai_flow.api.identity.forgotten import Forgotten
 from hai_flow.api.identity.frontend import FrontendTokens
 from hai_flow.api.identity.issuers import Issuer, Tokens
 from hai_flow.api.identity.keys import Keys
@@ -35,10 +36,11 @@ class KnownIdentity:
         self._runtime = runtime
         self._people = people or {}
         self.keys = Keys(runtime, self._people)
-        self._frontend = FrontendTokens(self.keys, self._people)
+        forgotten = Forgotten(runtime)
+        self._frontend = FrontendTokens(self.keys, forgotten, self._people)
         self.sessions = Sessions(runtime)
         self.issuers = tuple(issuers)
-        self.tokens = Tokens(runtime, issuers, self._people)
+        self.tokens = Tokens(runtime, forgotten, issuers, self._people)
 
     async def principal(self, connection: HTTPConnection) -> Principal:
         """Raises Rejected 400, 401, 403, and 503 where an issuer's keys can't be had."""

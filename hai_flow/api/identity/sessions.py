@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import hmac
 import re
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
@@ -76,7 +77,7 @@ class Sessions:
 
     async def _find(self, digest: str) -> Principal | None:
         found = await sessions.find_session(self._runtime.database.api, bytes.fromhex(digest))
-        return None if found is None else loaded(*found, way="session")
+        return None if found is None else replace(loaded(*found, way="session"), session=bytes.fromhex(digest))
 
 
 async def link_token(pool: Pool, tenant: UUID, id: str) -> str:

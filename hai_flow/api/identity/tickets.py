@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from starlette.requests import HTTPConnection
@@ -11,7 +11,8 @@ from hai_flow.api.identity.kept import dumped, loaded
 from hai_flow.api.identity.keys import invalid
 from hai_flow.api.principals import Principal, now_ms
 from hai_flow.errors import Rejected
-from hai_flow.store import tickets
+from hai_flow.store import proofs, tickets
+from hai_flow.store.proofs import Proof
 from hai_flow.wire import sse
 
 if TYPE_CHECKING:
@@ -43,11 +44,14 @@ def ticket_of(connection: HTTPConnection) -> str | None:
 
 
 async def principal_of(pool: Pool, ticket: str) -> Principal:
-    """The caller of a ticket, which is used up. Raises Rejected 401."""
+    """The caller of a ticket, which is used up. Raises Rejected 401, also where what it was made with was ended."""
     used = await tickets.use_ticket(pool, ticket) if ticket.startswith(tickets.TICKET) else None
     if used is None:
         raise invalid()
     principal = loaded(*used, way="ticket")
     if principal.expires_at is not None and principal.expires_at <= now_ms():
         raise Rejected(401, "auth.expired", "the sign-in that this ticket was made with has ended; sign in again.")
+    proof = Proof(principal.tenant, principal.id, principal.key, principal.session)
+    if await proofs.ended(pool, [(proof, datetime.now(UTC))]):
+        raise invalid()
     return principal

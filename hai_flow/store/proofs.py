@@ -1,0 +1,75 @@
+"""Whether the credentials that open streams rest on are still good: the key was not revoked, the session not ended, the
+person not forgotten, their tenant not removed.
+
+A person who is forgotten may hold what no row of ours can end: a token that a key has signed for them, or one of their
+issuer. So for a while it is kept, as a digest, that they were forgotten, and what was made before then is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final, NamedTuple
+from uuid import UUID
+
+if TYPE_CHECKING:
+    from hai_flow.store.database import Connection, Pool
+
+FORGOTTEN_FOR: Final = "25 hours"  # a token lasts a day at most
+SKEW: Final = timedelta(seconds=5)  # by which clocks may differ
+
+_ENDED: Final = f"""
+SELECT n FROM unnest($1::uuid[], $2::bytea[], $3::text[], $4::bytea[], $5::timestamptz[])
+  WITH ORDINALITY AS given(tenant, person, key, session, since, n)
+WHERE NOT EXISTS (SELECT FROM tenants t WHERE t.id = given.tenant)
+  OR (key IS NOT NULL AND NOT EXISTS (SELECT FROM keys k WHERE k.id = key AND k.revoked_at IS NULL))
+  OR (session IS NOT NULL AND NOT EXISTS (
+    SELECT FROM sessions s WHERE s.sha256 = session AND s.expires_at > now()))
+  OR EXISTS (SELECT FROM forgotten f
+    WHERE f.sha256 = person AND f.at >= since AND f.at > now() - interval '{FORGOTTEN_FOR}')
+"""
+
+
+class Proof(NamedTuple):
+    """What shows that `person` calls: an API key, by its id; or a browser's session, by its digest; or neither, where
+    it is something that an issuer has signed."""
+
+    tenant: UUID
+    person: str
+    key: str | None = None
+    session: bytes | None = None
+
+
+async def ended(pool: Pool, proofs: Sequence[tuple[Proof, datetime]]) -> list[Proof]:
+    """Those that are not good any more. Each comes with the time since when it is used."""
+    columns = zip(
+        *((each.tenant, person_digest(each.tenant, each.person), each.key, each.session, at) for each, at in proofs),
+        strict=True,
+    )
+    rows = await pool.fetch(_ENDED, *map(list, columns)) if proofs else []
+    return [proofs[n - 1][0] for (n,) in rows]
+
+
+async def forget_person(connection: Connection, tenant: UUID, person: str) -> None:
+    """Remember that the person was forgotten now."""
+    await connection.execute(
+        "INSERT INTO forgotten (sha256) VALUES ($1) ON CONFLICT (sha256) DO UPDATE SET at = now()",
+        person_digest(tenant, person),
+    )
+
+
+async def forgotten(pool: Pool) -> dict[bytes, datetime]:
+    """Who was forgotten a short while ago, by their digest, and when."""
+    query = f"SELECT sha256, at FROM forgotten WHERE at > now() - interval '{FORGOTTEN_FOR}'"
+    return {row[0]: row[1] for row in await pool.fetch(query)}
+
+
+async def clear(pool: Pool) -> None:
+    """Remove what is not needed any more: it says a little of who was forgotten."""
+    await pool.execute(f"DELETE FROM forgotten WHERE at < now() - interval '{FORGOTTEN_FOR}'")
+
+
+def person_digest(tenant: UUID, person: str) -> bytes:
+    """What a forgotten person is found by."""
+    return sha256(tenant.bytes + person.encode()).digest()
