@@ -1,8 +1,8 @@
 """Writes what clients repeat of the server, anew from where it is said first: `make generate`. A test holds it fresh.
 
 The Python client imports nothing of the server, so it repeats the vocabulary of the log; and it is there twice, for
-asyncio and for threads. This module is beside the clients and not in the package, since nobody who installs that needs
-it.
+asyncio and for threads. The TypeScript client repeats the records of the Python client. This module is beside the
+clients and not in the package, since nobody who installs that needs it.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Final
 
 ROOT: Final = Path(__file__).parents[1]
 PACKAGE: Final = ROOT / "hai_flow"
+TYPESCRIPT: Final = ROOT / "clients" / "typescript" / "src"
 _NOTE: Final = "# Written by `make generate` from {source}: change that, or clients/generate.py.\n"
 
 
@@ -26,7 +27,8 @@ def generated() -> dict[Path, str]:
     log = (PACKAGE / "engine" / "events.py").read_text()
     awaiting = (PACKAGE / "client" / "awaiting.py").read_text()
     files = {PACKAGE / "client" / "events.py": events(log), PACKAGE / "client" / "blocking.py": blocking(awaiting)}
-    return {path: _formatted(text) for path, text in files.items()}
+    models = (PACKAGE / "client" / "models.py").read_text()
+    return {path: _formatted(text) for path, text in files.items()} | {TYPESCRIPT / "records.ts": records(models)}
 
 
 def _formatted(text: str) -> str:
@@ -272,6 +274,91 @@ def blocking(awaiting: str) -> str:
     for pattern, word in _WORDS:
         first, second = re.sub(pattern, word, first), re.sub(pattern, word, second)
     return f"{head}{_NOTE.format(source='client/awaiting.py')}\nfrom __future__{first}{doc}{second}"
+
+
+# --- the records of the TypeScript client ------------------------------------------------------------------------
+
+_RECORDS: Final = (
+    "WhyNot",
+    "InboxItem",
+    "InboxCounts",
+    "Decided",
+    "Delegation",
+    "Decision",
+    "BulkOutcome",
+    "Token",
+    "Ticket",
+    "Session",
+)
+"""Which of the Python client's records it has."""
+_TS_HEAD: Final = """\
+/** The answers of a HAI Flow server, as records. Times are texts as in RFC 3339. */
+
+// Written by `make generate` from hai_flow/client/models.py: change that, or clients/generate.py.
+
+import type { Problem } from "./errors.js";
+"""
+_TS_TYPES: Final = {
+    "str": "string",
+    "datetime": "string",
+    "int": "number",
+    "bool": "boolean",
+    "None": "null",
+    "Json": "unknown",
+    "dict[str, Json]": "Record<string, unknown>",
+    "dict[str, int]": "Record<string, number>",
+    "list[str]": "string[]",
+}
+
+
+def records(models: str) -> str:
+    """`records.ts` from the text of `client/models.py`."""
+    classes = {each.name: each for each in ast.parse(models).body if isinstance(each, ast.ClassDef)}
+    return _TS_HEAD + "".join(_interface(classes, name) for name in _RECORDS)
+
+
+def _interface(classes: dict[str, ast.ClassDef], name: str) -> str:
+    fields = list(_fields(classes, classes[name]))
+    about = _described(ast.get_docstring(classes[name]) or "", {_wire_name(each) for each in fields})
+    lines = [f"  {_camel(_wire_name(each))}: {_ts_type(name, each)};" for each in fields]
+    return "\n".join(["", *about, f"export interface {name} {{", *lines, "}", ""])
+
+
+def _fields(classes: dict[str, ast.ClassDef], node: ast.ClassDef) -> Iterator[ast.AnnAssign]:
+    """Its fields, those of its base first."""
+    for base in map(ast.unparse, node.bases):
+        if base in classes:
+            yield from _fields(classes, classes[base])
+    yield from (each for each in node.body if isinstance(each, ast.AnnAssign))
+
+
+def _wire_name(field: ast.AnnAssign) -> str:
+    renamed = re.search(r"name='(\w+)'", ast.unparse(field.value)) if field.value is not None else None
+    return ast.unparse(field.target) if renamed is None else renamed[1]
+
+
+def _ts_type(name: str, field: ast.AnnAssign) -> str:
+    if (name, ast.unparse(field.target)) == ("BulkOutcome", "problem"):
+        return "Problem | null"
+    said = ast.unparse(field.annotation).split(" | ")
+    assert all(each in _TS_TYPES or each in _RECORDS for each in said), f"what is {said} in TypeScript?"
+    return " | ".join(_TS_TYPES.get(each, each) for each in said)
+
+
+def _described(docstring: str, names: set[str]) -> list[str]:
+    """The docstring as a comment, with the names of fields as they are there."""
+    text = re.sub(r"\s+", " ", docstring)
+    text = re.sub(
+        r"`(\w+)`", lambda found: f"`{_camel(name) if (name := found[1].rstrip('_')) in names else found[1]}`", text
+    )
+    if not text:
+        return []
+    lines = textwrap.wrap(text, 115)
+    return [f"/** {text} */"] if len(lines) == 1 else ["/**", *(f" * {line}" for line in lines), " */"]
+
+
+def _camel(name: str) -> str:
+    return re.sub(r"_([a-z])", lambda found: found[1].upper(), name)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 /** The agent: one thread of one server, over HTTP. It sends, follows, comes back, and keeps what the thread is now. */
 
+import { AUTH_EXPIRED, keyOfEnvironment, signed, type Credential } from "./credentials.js";
 import { ConnectionLost, HaiError, HttpProblem, PatchError, ProtocolError } from "./errors.js";
 import {
   readEvent,
@@ -26,9 +27,6 @@ import { BINARY, ConnectionBroken, SSE, eventsOf, send } from "./transport.js";
 type AgentSubscriber = Listener<HttpAgent>;
 export type HttpAgentFetchFn = (url: string, requestInit: RequestInit) => Promise<Response>;
 
-/** A credential, or what gives one. */
-export type Credential = string | (() => string | Promise<string>);
-
 export interface HttpAgentConfig {
   url: string;
   /** Where files go up and come down. Default: `/v1/files` beside `url`. */
@@ -38,7 +36,8 @@ export interface HttpAgentConfig {
   initialMessages?: HaiMessage[];
   initialState?: State;
   /** Proves who calls: an API key or another token, sent as `Authorization: Bearer`. A function is asked before each
-   * request, so that a token which ends soon is a new one after a cut. Default, in Node: the variable HAI_FLOW_KEY. */
+   * request, also after a cut, and when the server ends a stream because its token has: the run is followed on with the
+   * next one. Default, in Node: the variable HAI_FLOW_KEY. */
   key?: Credential;
   /** Sent with every request. `agent.headers` may be changed at any time, for instance when a token is renewed. */
   headers?: Record<string, string>;
@@ -90,12 +89,6 @@ interface ActiveRun {
   connectedAt: number | undefined;
   result: unknown;
   error: RunErrorEvent | undefined;
-}
-
-/** In a browser there is no environment, and a key of everybody's would be no secret. */
-function keyOfEnvironment(): string | undefined {
-  const { process } = globalThis as unknown as { process?: { env?: Record<string, string | undefined> } };
-  return process?.env?.["HAI_FLOW_KEY"] || undefined;
 }
 
 /** Refusals of what was said, not of who said it or when. */
@@ -232,7 +225,7 @@ export class HttpAgent {
   }
 
   async #asked(url: string, init: RequestInit): Promise<Response> {
-    return this.fetch(url, await this.#signed({ ...init, headers: { ...this.headers, ...(init.headers as Record<string, string>) } }));
+    return this.fetch(url, await signed({ ...init, headers: { ...this.headers, ...(init.headers as Record<string, string>) } }, this.key));
   }
 
   // --- runs ---------------------------------------------------------------------------------------------------------
@@ -270,15 +263,6 @@ export class HttpAgent {
       },
       body: JSON.stringify(input),
     };
-  }
-
-  /** The request with the credential, unless its headers have one. */
-  async #signed(request: RequestInit): Promise<RequestInit> {
-    const headers = new Headers(request.headers);
-    const key = typeof this.key === "function" ? await this.key() : this.key;
-    if (!key || headers.has("Authorization")) return request;
-    headers.set("Authorization", `Bearer ${key}`);
-    return { ...request, headers };
   }
 
   async #perform(
@@ -370,13 +354,14 @@ export class HttpAgent {
   }
 
   async #stream(run: ActiveRun, input: RunAgentInput, signal: AbortSignal): Promise<ConnectionBroken | undefined> {
-    const request = await this.#signed({ ...this.requestInit(input), signal });
+    const request = await signed({ ...this.requestInit(input), signal }, this.key);
     const response = await send(() => this.fetch(this.url, request), signal, this.idleTimeoutMs);
     this.#accept(run);
     for await (const event of eventsOf(response, signal, this.idleTimeoutMs)) {
       const heard = await this.#hear(run, event);
       if (heard === "ended" || signal.aborted) return undefined;
       if (heard === "closing") return new ConnectionBroken("the server is closing");
+      if (heard === "expired") return new ConnectionBroken("the credential has expired");
     }
     return new ConnectionBroken("the stream ended before its run did");
   }
@@ -393,12 +378,13 @@ export class HttpAgent {
 
   // --- events -------------------------------------------------------------------------------------------------------
 
-  async #hear(run: ActiveRun, received: AnyEvent): Promise<"ended" | "closing" | "goes on"> {
+  async #hear(run: ActiveRun, received: AnyEvent): Promise<"ended" | "closing" | "expired" | "goes on"> {
     if (await this.#tell(run, (to, params) => to.onEvent?.({ event: received, ...params }))) return "goes on";
     const { event, faults } = readEvent(received);
     if (event === undefined) return "goes on"; // of a type that only onEvent can hear
     if (faults.length > 0) throw new ProtocolError(faults.join("; "));
     if (event.type === "RUN_ERROR" && event.code === SERVER_CLOSING) return "closing";
+    if (event.type === "RUN_ERROR" && event.code === AUTH_EXPIRED && typeof this.key === "function") return "expired";
     const telling = run.hearing.hear(event, this.#view);
     if (!(await this.#tell(run, telling))) await this.#apply(run, event);
     return event.type === "RUN_FINISHED" || event.type === "RUN_ERROR" ? "ended" : "goes on";

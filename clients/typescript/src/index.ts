@@ -1,9 +1,15 @@
 export { HttpAgent } from "./agent.js";
-export type { Credential, HttpAgentConfig, HttpAgentFetchFn, RunAgentParameters, RunAgentResult } from "./agent.js";
+export type { HttpAgentConfig, HttpAgentFetchFn, RunAgentParameters, RunAgentResult } from "./agent.js";
+export type { Credential } from "./credentials.js";
 export { documentsOf, textOf } from "./documents.js";
 export { ConnectionLost, HaiError, HttpProblem, PatchError, ProtocolError } from "./errors.js";
 export type { Problem } from "./errors.js";
 export type { FileContent, UploadOptions, UploadedFile } from "./files.js";
+export { FlowClient } from "./flow.js";
+export type { Answer, Inbox, InboxFilters, Page, PageOptions, Pendings, QuestionRef, TokenRequest } from "./flow.js";
+export type { InboxNews } from "./news.js";
+export type * from "./records.js";
+export type { RestConfig } from "./rest.js";
 export { isKnownOutput } from "./events.js";
 export type * from "./events.js";
 export { applyPatch } from "./patch.js";

@@ -26,9 +26,9 @@ const TRANSIENT = new Set([429, 502, 503, 504]);
 
 /**
  * The response to a request, once the server has accepted it. Throws `HttpProblem` for a refusal, `ConnectionBroken` where
- * trying again may help, also after `idleMs` without an answer, `ProtocolError` for a content type that is none of ours.
+ * trying again may help, also after `idleMs` without an answer.
  */
-export async function send(fetching: () => Promise<Response>, signal: AbortSignal, idleMs: number): Promise<Response> {
+export async function accepted(fetching: () => Promise<Response>, signal: AbortSignal, idleMs: number): Promise<Response> {
   let response: Response;
   try {
     response = await within(idleMs, fetching());
@@ -45,19 +45,48 @@ export async function send(fetching: () => Promise<Response>, signal: AbortSigna
       retryAfterMs: seconds >= 0 ? seconds * 1000 : undefined,
     });
   }
-  if (!(mediaType(response) in DECODERS) || response.body === null) {
-    await response.body?.cancel();
-    throw new ProtocolError(`expected ${SSE} or ${BINARY}, found ${mediaType(response) || "a response without a type"}`);
-  }
   return response;
+}
+
+/** The response to a request for events: as `accepted`, and a `ProtocolError` for a content type that is none of ours. */
+export async function send(fetching: () => Promise<Response>, signal: AbortSignal, idleMs: number): Promise<Response> {
+  const response = await accepted(fetching, signal, idleMs);
+  if (mediaType(response) in DECODERS) return opened(response, mediaType(response));
+  return opened(response, `${SSE} or ${BINARY}`);
+}
+
+/** The response if its type is `expected` and it has a body. Throws `ProtocolError`. */
+async function opened(response: Response, expected: string): Promise<Response> {
+  if (mediaType(response) === expected && response.body !== null) return response;
+  await response.body?.cancel();
+  throw new ProtocolError(`expected ${expected}, found ${mediaType(response) || "a response without a type"}`);
+}
+
+/** The response to a request for Server-Sent Events of any kind: see `sseOf`. */
+export async function sendForSse(fetching: () => Promise<Response>, signal: AbortSignal, idleMs: number): Promise<Response> {
+  return opened(await accepted(fetching, signal, idleMs), SSE);
 }
 
 /**
  * The events of an accepted response. Throws `ConnectionBroken` if it breaks, or if not a byte comes for `idleMs`
  * (0: however long it takes). Ends where the response ends, complete or not: who reads must see whether its run ended.
  */
-export async function* eventsOf(response: Response, signal: AbortSignal, idleMs: number): AsyncGenerator<AnyEvent> {
-  const decoder = DECODERS[mediaType(response) as keyof typeof DECODERS]();
+export function eventsOf(response: Response, signal: AbortSignal, idleMs: number): AsyncGenerator<AnyEvent> {
+  return decoded(response, DECODERS[mediaType(response) as keyof typeof DECODERS](), signal, idleMs);
+}
+
+/** The same of Server-Sent Events as they are. One that was cut off is none. */
+export function sseOf(response: Response, signal: AbortSignal, idleMs: number): AsyncGenerator<SseEvent> {
+  const parser = new SseParser();
+  return decoded(response, { push: (chunk) => parser.push(chunk), end: () => [] }, signal, idleMs);
+}
+
+async function* decoded<T>(
+  response: Response,
+  decoder: Decoder<T>,
+  signal: AbortSignal,
+  idleMs: number,
+): AsyncGenerator<T> {
   const reader = (response.body as ReadableStream<Uint8Array>).getReader();
   // Not awaited: a connection that no longer answers must not hold back who leaves it.
   const leave = (): void => void reader.cancel().catch(() => {});
@@ -101,14 +130,14 @@ async function within<T>(idleMs: number, coming: Promise<T>): Promise<T> {
   }
 }
 
-interface Decoder {
-  push(chunk: Uint8Array): AnyEvent[];
+interface Decoder<T> {
+  push(chunk: Uint8Array): T[];
   /** What is left at the end of the response, as far as it can be read. */
-  end(): AnyEvent[];
+  end(): T[];
 }
 
 const DECODERS = {
-  [SSE](): Decoder {
+  [SSE](): Decoder<AnyEvent> {
     const parser = new SseParser();
     const wanted = ({ data }: SseEvent): boolean => data !== "";
     return {
@@ -120,7 +149,7 @@ const DECODERS = {
           .map((event) => eventIn(json(event.data))),
     };
   },
-  [BINARY](): Decoder {
+  [BINARY](): Decoder<AnyEvent> {
     const parser = new FrameParser();
     return {
       push: (chunk) => parser.push(chunk).map((frame) => eventIn(decodeMsgpack(frame))),

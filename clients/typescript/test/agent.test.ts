@@ -56,6 +56,29 @@ test("a key goes with each request, and one that is asked for is a new one each 
   );
 });
 
+test("a run is followed on with the next token when the stream's own has ended, and nothing is doubled", async (context) => {
+  const expired = { type: "RUN_ERROR", message: "sign in again", code: "auth.expired" };
+  const snapshot = { type: "MESSAGE_SNAPSHOT", messages: [user] };
+  const { url, requests } = await serve(
+    context,
+    streams(started, ...say("m1", "one").slice(0, 2), expired),
+    streams(started, snapshot, ...say("m1", "one", " two"), finished),
+  );
+  let asked = 0;
+  const agent = agentFor(url, { key: () => `token-${(asked += 1)}`, reconnect: { delayMs: 1 } });
+  const { error } = await agent.runAgent();
+  assert.equal(error, undefined);
+  assert.deepEqual(agent.messages.map(textOf), ["hello", "one two"]);
+  assert.deepEqual(requests.map(({ headers }) => headers.authorization), ["Bearer token-1", "Bearer token-2"]);
+  assert.deepEqual(requests[1]?.input.messages, []);
+});
+
+test("a key that can't be another one ends with its stream, and says why", async (context) => {
+  const { url } = await serve(context, streams(started, { type: "RUN_ERROR", message: "sign in again", code: "auth.expired" }));
+  const { error } = await agentFor(url, { key: "token", reconnect: { delayMs: 1 } }).runAgent();
+  assert.equal(error?.code, "auth.expired");
+});
+
 test("in Node a key may come from the environment", async (context) => {
   const { url, requests } = await serve(context, streams(started, finished));
   process.env["HAI_FLOW_KEY"] = "hai_2";

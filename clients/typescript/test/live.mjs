@@ -3,7 +3,7 @@
 import { connect, createServer } from "node:net";
 import { createInterface } from "node:readline";
 
-import { HttpAgent, HttpProblem, textOf } from "../dist/index.js";
+import { FlowClient, HttpAgent, HttpProblem, textOf } from "../dist/index.js";
 
 const CONFIRM = [{ name: "confirmAction", description: "asks a person", parameters: { type: "object" } }];
 
@@ -51,6 +51,68 @@ const scenarios = {
     agent.addMessage(user("hello"));
     const { error = null } = await agent.runAgent();
     return { refused: [refused.status, refused.code], error, asked };
+  },
+
+  /** Follows with tokens that end, each given by a backend. */
+  async expires({ url, shop, seconds }) {
+    const backend = new FlowClient({ url, key: shop });
+    let given = 0;
+    const key = async () => {
+      given += 1;
+      return (await backend.createToken({ principal: "user:ann", expiresIn: seconds })).token;
+    };
+    const agent = agentFor(url, "two_words", { key });
+    agent.addMessage(user("go"));
+    const { error = null } = await agent.runAgent();
+    return { error, given, texts: agent.messages.map(textOf), roles: roles(agent) };
+  },
+
+  /** A decider's inbox: followed, claimed, counted, decided, remembered; and the way of one who may not. */
+  async inbox({ url, shop, boss, other, workflow }) {
+    const backend = new FlowClient({ url, key: shop });
+    const { token } = await backend.createToken({ principal: "user:ann", workflows: [workflow] });
+    const start = () => {
+      const agent = agentFor(url, workflow, { key: token });
+      agent.addMessage(user("please"));
+      return agent.runAgent();
+    };
+    const flow = new FlowClient({ url, key: boss, reconnect: { delayMs: 20 } });
+    const told = [];
+    for await (const { items, changed, gone } of flow.inbox.follow({ workflow })) {
+      told.push([items.length, changed.length, gone.length]);
+      if (items.length === 0 && gone.length > 0) break;
+      if (told.length === 1) await start();
+      else if (items[0]?.claimedBy === null) await new FlowClient({ url, key: other }).inbox.claim(items[0], "1h");
+      else if (gone.length === 0) await flow.pendings.decide(items[0], { decision: "approve", reason: "fine" });
+    }
+    await Promise.all([start(), start()]);
+    const items = await Array.fromAsync(flow.inbox.list({ workflow, limit: 1 }));
+    const { workflows, complete } = await flow.inbox.counts();
+    const outcomes = await flow.inbox.decide([
+      { id: items[0].id, decision: "reject", reason: "no" },
+      { id: items[0].id.replace(/.$/, "x"), decision: "approve" },
+    ]);
+    const conflict = await flow.pendings.decide(items[0].id, { decision: "approve" }).catch((error) => error);
+    const decided = await Array.fromAsync(flow.inbox.decided());
+    const until = new Date(Date.now() + 3_600_000);
+    const delegation = await flow.inbox.delegate("user:zoe", until, { note: "away" });
+    const delegations = await flow.inbox.delegations();
+    await flow.inbox.endDelegation(delegation);
+    const { principal, rights } = await flow.session();
+    return {
+      told,
+      items: items.map(({ title, startedBy, mayDecide, claimedBy }) => ({ title, startedBy, mayDecide, claimedBy })),
+      counted: workflows[workflow],
+      complete,
+      outcomes: outcomes.map(({ status, pending, problem }) => [status, pending?.decidedBy ?? null, problem?.code ?? null]),
+      conflict: [conflict.status, conflict.problem.winner.outcome],
+      decided: decided.map(({ decision, reason, by }) => [decision, reason, by]),
+      delegation: [delegation.from, delegation.to, delegation.until === until.toISOString(), delegations.length],
+      left: (await flow.inbox.delegations()).length,
+      session: [principal, rights.includes("decide")],
+      ticket: (await flow.createTicket()).ticket.length > 20,
+      foreign: await new FlowClient({ url, key: token }).inbox.counts().catch(({ status, code }) => [status, code]),
+    };
   },
 
   async chat({ url, transport }) {

@@ -7,6 +7,9 @@ import type { TestContext } from "node:test";
 import type { RunAgentInput } from "../dist/index.js";
 
 export interface Request {
+  method: string;
+  /** The path with its query. */
+  path: string;
   body: string;
   input: RunAgentInput;
   headers: IncomingMessage["headers"];
@@ -47,7 +50,8 @@ export async function serve(context: TestContext, ...answers: Answer[]): Promise
     const chunks: Buffer[] = [];
     for await (const chunk of incoming) chunks.push(chunk as Buffer);
     const body = Buffer.concat(chunks).toString();
-    const request = { body, input: JSON.parse(body) as RunAgentInput, headers: incoming.headers };
+    const { method = "", url = "" } = incoming;
+    const request = { method, path: url, body, input: JSON.parse(body || "null") as RunAgentInput, headers: incoming.headers };
     requests.push(request);
     const answer = answers[requests.length - 1];
     if (answer) await answer(response, request);

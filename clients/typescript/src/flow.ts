@@ -1,0 +1,241 @@
+/** A HAI Flow server beside its conversations: what asks you, your answers, and the credentials that streams need. */
+
+import { HaiError } from "./errors.js";
+import { InboxView, type InboxNews } from "./news.js";
+import { recordOf, recordsOf } from "./reading.js";
+import type { BulkOutcome, Decided, Decision, Delegation, InboxCounts, InboxItem, Session, Ticket, Token } from "./records.js";
+import { Rest, type Abortable, type Query, type RestConfig } from "./rest.js";
+
+export interface InboxFilters {
+  workflow?: string;
+  kind?: "tool" | "ask" | "approve" | "gate" | "doubt";
+  /** Looked for in titles, messages and names of tools. */
+  text?: string;
+  openedBefore?: Date | string;
+  openedAfter?: Date | string;
+  deadlineBefore?: Date | string;
+}
+
+export interface PageOptions extends Abortable {
+  /** The most items of a page, up to 200 (default 50). */
+  limit?: number;
+  /** `nextCursor` of the page before. */
+  cursor?: string | undefined;
+}
+
+/** With filters a page may be short, or empty, though there is more: `nextCursor` says so. */
+export interface Page<T> {
+  items: T[];
+  nextCursor: string | null;
+}
+
+/** An answer to a question: one of its `options` as `decision`, `values` for a form, `result` or `error` of a call. */
+export interface Answer {
+  decision?: string;
+  reason?: string;
+  /** What a form asks for. */
+  values?: unknown;
+  /** Other arguments for the call that is approved. */
+  edits?: unknown;
+  result?: unknown;
+  error?: string;
+  /** Who has delegated to you. */
+  onBehalfOf?: string;
+  /** Binds the answer to what was shown. An item that is answered as a record brings its own. */
+  digest?: string;
+}
+
+/** A question: a record that was shown, or its id. With a record the answer counts only for what that shows. */
+export type QuestionRef = string | { readonly id: string; readonly digest?: string };
+
+export interface TokenRequest {
+  principal: string;
+  roles?: string[];
+  groups?: string[];
+  /** The only ones that it opens. Default: all that its principal may see. */
+  threads?: string[];
+  workflows?: string[];
+  /** In seconds, up to a day (default 900). */
+  expiresIn?: number;
+}
+
+/** What asks you, what you have decided, and who decides instead of you. */
+export class Inbox {
+  readonly #rest: Rest;
+
+  constructor(rest: Rest) {
+    this.#rest = rest;
+  }
+
+  /** The open questions that ask you, the next deadline first. One that you may not decide says why (`whyNot`). */
+  list(options: InboxFilters & Omit<PageOptions, "cursor"> = {}): AsyncGenerator<InboxItem> {
+    return allOf((cursor) => this.page({ ...options, cursor }));
+  }
+
+  /** One page of them. */
+  async page(options: InboxFilters & PageOptions = {}): Promise<Page<InboxItem>> {
+    return pageOf<InboxItem>(await this.#rest.get("/v1/inbox", { ...filtered(options), ...paged(options) }, options));
+  }
+
+  /**
+   * Your inbox as it is, and again whenever it is otherwise: its first `limit` questions. Lost connections are made anew,
+   * and what has not changed since is not told again. It ends where `signal` is aborted, or the loop is left.
+   */
+  async *follow(
+    options: Pick<InboxFilters, "workflow" | "kind" | "text"> & Pick<PageOptions, "limit" | "signal"> = {},
+  ): AsyncGenerator<InboxNews> {
+    const { workflow, kind, text, limit } = options;
+    const view = new InboxView();
+    for await (const event of this.#rest.events("/v1/inbox/events", { workflow, kind, text, limit }, () => view.id, options)) {
+      const news = view.hear(event);
+      if (news !== undefined) yield news;
+    }
+  }
+
+  /** How many open questions of each workflow ask you. */
+  async counts(options: Abortable = {}): Promise<InboxCounts> {
+    return recordOf<InboxCounts>(await this.#rest.get("/v1/inbox/counts", {}, options));
+  }
+
+  /** Whether you may decide the open question, why not, and who else may. */
+  async get(question: QuestionRef, options: Abortable = {}): Promise<InboxItem> {
+    return recordOf<InboxItem>(await this.#rest.get(asked(question), {}, options));
+  }
+
+  /** Tells others that you are at it, for so long (`30m`, at most a day). It keeps nobody from deciding. */
+  async claim(question: QuestionRef, duration = "30m", options: Abortable = {}): Promise<InboxItem> {
+    return recordOf<InboxItem>(await this.#rest.post(`${asked(question)}/claim`, { for: duration }, options));
+  }
+
+  /** You are not at it any more. */
+  async release(question: QuestionRef, options: Abortable = {}): Promise<InboxItem> {
+    return recordOf<InboxItem>(await this.#rest.post(`${asked(question)}/release`, undefined, options));
+  }
+
+  /** Several answers; each is taken or refused for itself, and told in this order. */
+  async decide(answers: readonly (Answer & { id: string })[], options: Abortable = {}): Promise<BulkOutcome[]> {
+    const items = answers.map(({ id, ...answer }) => ({ id, ...written(answer) }));
+    const { items: outcomes } = (await this.#rest.post("/v1/inbox/decide", { items }, options)) as { items: BulkOutcome[] };
+    return outcomes.map((each) => ({ ...each, pending: each.pending && recordOf<Decision>(each.pending) }));
+  }
+
+  /** What you have decided, and your delegates in your name, the newest first. */
+  decided(options: Omit<PageOptions, "cursor"> = {}): AsyncGenerator<Decided> {
+    return allOf(async (cursor) => pageOf<Decided>(await this.#rest.get("/v1/inbox/decided", paged({ ...options, cursor }), options)));
+  }
+
+  /** Those from you and to you that have not ended. */
+  async delegations(options: Abortable = {}): Promise<Delegation[]> {
+    return recordsOf<Delegation>(await this.#rest.get("/v1/inbox/delegations", {}, options));
+  }
+
+  /** Lets `to` answer what asks you until then, with the roles and groups that you have now. */
+  async delegate(
+    to: string,
+    until: Date | string,
+    { since, note, signal }: { since?: Date | string; note?: string } & Abortable = {},
+  ): Promise<Delegation> {
+    const body = { to, until: instant(until), since: instant(since), note };
+    return recordOf<Delegation>(await this.#rest.post("/v1/inbox/delegations", body, { signal }));
+  }
+
+  /** Ends a delegation from you, or to you, at once. */
+  async endDelegation(delegation: string | { readonly id: string }, options: Abortable = {}): Promise<void> {
+    const id = typeof delegation === "string" ? delegation : delegation.id;
+    await this.#rest.delete(`/v1/inbox/delegations/${segment(id)}`, options);
+  }
+}
+
+/** Questions, whoever they ask. */
+export class Pendings {
+  readonly #rest: Rest;
+
+  constructor(rest: Rest) {
+    this.#rest = rest;
+  }
+
+  /**
+   * Answers a question. The first valid answer stands: the same one again is `already`, another one is refused (409) and
+   * `problem.winner` says what stands.
+   */
+  async decide(question: QuestionRef, answer: Answer, options: Abortable = {}): Promise<Decision> {
+    const { id, digest } = typeof question === "string" ? { id: question, digest: undefined } : question;
+    const body = written({ ...(digest !== undefined && { digest }), ...answer });
+    return recordOf<Decision>(await this.#rest.post(`/v1/pendings/${segment(id)}/decide`, body, options));
+  }
+}
+
+/** A HAI Flow server, for one caller. Its agents are `HttpAgent`s. */
+export class FlowClient {
+  readonly inbox: Inbox;
+  readonly pendings: Pendings;
+  readonly #rest: Rest;
+
+  constructor(config: RestConfig) {
+    this.#rest = new Rest(config);
+    this.inbox = new Inbox(this.#rest);
+    this.pendings = new Pendings(this.#rest);
+  }
+
+  /** Who you are here, what you may do, and until when. */
+  async session(options: Abortable = {}): Promise<Session> {
+    return recordOf<Session>(await this.#rest.get("/v1/session", {}, options));
+  }
+
+  /** For backends, whose key has the role `issuer`: a token for a page of theirs, with no more than the key holds. */
+  async createToken(request: TokenRequest, options: Abortable = {}): Promise<Token> {
+    const { expiresIn: expires_in, ...rest } = request;
+    return recordOf<Token>(await this.#rest.post("/v1/tokens", { ...rest, expires_in }, options));
+  }
+
+  /** A ticket: `?ticket=` opens one EventSource or WebSocket as you, within half a minute. */
+  async createTicket(options: Abortable = {}): Promise<Ticket> {
+    return recordOf<Ticket>(await this.#rest.post("/v1/tickets", undefined, options));
+  }
+}
+
+async function* allOf<T>(page: (cursor: string | undefined) => Promise<Page<T>>): AsyncGenerator<T> {
+  for (let cursor: string | undefined; ; ) {
+    const { items, nextCursor } = await page(cursor);
+    yield* items;
+    if (nextCursor === null) return;
+    cursor = nextCursor;
+  }
+}
+
+function pageOf<T extends object>(answer: unknown): Page<T> {
+  return { items: recordsOf<T>(answer), nextCursor: (answer as { next_cursor: string | null }).next_cursor };
+}
+
+function filtered({ workflow, kind, text, openedBefore, openedAfter, deadlineBefore }: InboxFilters): Query {
+  return {
+    workflow,
+    kind,
+    text,
+    opened_before: instant(openedBefore),
+    opened_after: instant(openedAfter),
+    deadline_before: instant(deadlineBefore),
+  };
+}
+
+function paged({ limit, cursor }: PageOptions): Query {
+  return { limit, cursor };
+}
+
+function instant(time: Date | string | undefined): string | undefined {
+  return time instanceof Date ? time.toISOString() : time;
+}
+
+function written({ onBehalfOf: on_behalf_of, ...answer }: Answer): object {
+  return { ...answer, ...(on_behalf_of !== undefined && { on_behalf_of }) };
+}
+
+function asked(question: QuestionRef): string {
+  return `/v1/inbox/${segment(typeof question === "string" ? question : question.id)}`;
+}
+
+/** One part of a path. `.` and `..` would lead elsewhere. */
+function segment(id: string): string {
+  if (/^\.*$/.test(id)) throw new HaiError(`expected an id, found ${JSON.stringify(id)}`);
+  return encodeURIComponent(id);
+}
