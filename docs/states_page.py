@@ -33,7 +33,7 @@ PHASES: Final[dict[Phase, str]] = {
 
 OUTCOMES: Final[dict[Outcome, str]] = {
     "finished": "it did its work, and has an output",
-    "skipped": "its `if` was false, or people chose an option of the author's own",
+    "skipped": "its `if` was false, people chose an option of the author's own, or who controls the run had it skipped",
     "failed": "it has an error, which was raised further, or will be",
     "handled": "it has an error that its `catch` has taken; it is shown as failed",
     "stopped": "it was cut off",

@@ -181,12 +181,26 @@ class Answer(Command, frozen=True):
     state: dict[str, Json] = {}
 
 
-class Fork(Command, frozen=True):
-    """A run begins as another one was when a turn of it ended and it waited: `events` are those of the run `of`
-    up to there. `answer` decides some of its questions, under the ids that it has in that run; who gives it is the
-    fork's requester. `undone` are the steps that the other run has undone since.
+class Edits(msgspec.Struct, frozen=True, kw_only=True):
+    """What a fork begins with instead of what the other run had: its `input`, the variables in `state`. `was`: the plan
+    of the other run, where the fork goes on with another version of the workflow; `paths` and `dev` as in `Migrate`,
+    `pins` are those of its children."""
 
-    `key` is the concurrency key that the run needs, as in `Start`."""
+    input: Json | msgspec.UnsetType = msgspec.UNSET
+    state: Json | msgspec.UnsetType = msgspec.UNSET
+    was: Plan | None = None
+    paths: Mapping[str, str] = {}
+    dev: bool = False
+    pins: Mapping[str, Pin] = {}
+
+
+class Fork(Command, frozen=True):
+    """A run begins as another one was behind one of its events: `events` are those of the run `of` up to there.
+    `following` is the event of the same commit that came next in that run; None: there the commit ended.
+
+    `answer` decides some of its questions, under the ids that it has in that run; who gives it is the fork's requester.
+    `undone` are the steps that the other run has undone since. `edits`: what is otherwise than it was there. `key` is
+    the concurrency key that the run needs, as in `Start`."""
 
     run_id: UUID
     of: UUID
@@ -194,6 +208,8 @@ class Fork(Command, frozen=True):
     answer: Answer
     undone: tuple[str, ...] = ()
     key: str | None = None
+    following: Event | None = None
+    edits: Edits | None = None
 
 
 class Passed(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -330,6 +346,16 @@ class Retry(Command, frozen=True):
     by: str
 
 
+class Skip(Command, frozen=True):
+    """The flow goes on behind the step at `path` (or of that id), which does nothing (more): `output` stands in for
+    what it would have come to."""
+
+    by: str
+    path: str
+    output: Json = None
+    reason: str = ""
+
+
 class Jump(Command, frozen=True):
     """Let `ms` (more than 0) pass at once for what runs on a clock, to try out the consequences."""
 
@@ -350,5 +376,6 @@ class Migrate(Command, frozen=True):
 
 AnyCommand: TypeAlias = (
     Start | Fork | StepSucceeded | StepFailed | StepLost | Answer | Signal | ChildMoved | ChildTold | ChildEnded
-    | TimerFired | Continue | NeedAttention | Pause | Resume | Stop | Terminate | Retry | Jump | Migrate
+    | TimerFired | Continue | NeedAttention | Pause | Resume | Stop | Terminate | Retry | Skip | Jump
+    | Migrate
 )  # fmt: skip

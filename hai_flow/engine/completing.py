@@ -41,7 +41,7 @@ def finish(draft: Draft, due: Finish) -> Consequence | None:
     if not stopping and step.finally_ is not None:
         handler, ready = FINALLY, (step.finally_,)
     elif not stopping:
-        ready, last = _behind(draft, step)
+        ready, last = behind(draft, step)
     draft.add(
         e.StepFinished(
             at=draft.clock,
@@ -61,12 +61,12 @@ def finish(draft: Draft, due: Finish) -> Consequence | None:
 
 def skip(draft: Draft, due: Skip) -> Consequence | None:
     """The rule of `Skip`."""
-    ready, last = _behind(draft, due.step)
+    ready, last = behind(draft, due.step)
     draft.emit(e.StepSkipped, path=due.step.path, ready=ready)
     return None if last is None else ListDone(last)
 
 
-def _behind(draft: Draft, step: Step) -> tuple[tuple[str, ...], Step | None]:
+def behind(draft: Draft, step: Step) -> tuple[tuple[str, ...], Step | None]:
     """The steps that may begin behind `step`; or the step whose list has ended with it. Behind a list that handled
     something the flow goes on behind the step that it belongs to."""
     while True:
@@ -135,7 +135,7 @@ def finally_done(draft: Draft, owner: Step) -> Consequence | None:
     if owner.path and is_ending(draft, owner.parent):
         return Settle(draft.step(owner.parent))
     if known.is_done and owner.path:
-        _, last = _behind(draft, owner)
+        _, last = behind(draft, owner)
         return None if last is None else ListDone(last)
     return None
 

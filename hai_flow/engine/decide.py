@@ -39,6 +39,7 @@ from hai_flow.engine import (
     retry,
     shared,
     signals,
+    skipping,
     slots,
     starting_steps,
     stopping,
@@ -402,6 +403,13 @@ def _retry(draft: Draft, command: c.Retry) -> Json:
             draft.already = True
             return _run_outcome(draft)
         raise _not_now(draft, "retry")
+    _reopen(draft, command.by)
+    return _on_again(draft, was=status)
+
+
+def _reopen(draft: Draft, by: str) -> None:
+    """A run that failed, or needs attention, goes on from there. Raises `Rejected` 409 where its log is full."""
+    status = draft.state.status
     redo: tuple[str, ...] = ()
     if status == "failed" and bounds.used(draft.state, draft.log_bytes, draft.limits) >= 1:
         detail = "the run's log is full; it can't go on. Start another run."
@@ -413,8 +421,12 @@ def _retry(draft: Draft, command: c.Retry) -> Json:
         lost, ready = draft.state.steps, draft.state.ready
         running = [path for path in ready if path in lost and lost[path].status == "running"]
         frontier = retry.Frontier(running, list(ready))
-    draft.emit(e.RunRetried, by=command.by, redo=redo, **frontier.fields())
-    if status == "failed" and draft.state.key is not None:  # its end has freed its slot
+    draft.emit(e.RunRetried, by=by, redo=redo, **frontier.fields())
+
+
+def _on_again(draft: Draft, *, was: str) -> Json:
+    """A run that was reopened goes on, as soon as there is a slot for it: its end has freed the one that it had."""
+    if was == "failed" and draft.state.key is not None:
         slots.queue(draft)
         return _run_outcome(draft)
     if not draft.state.turn_open:
@@ -422,6 +434,22 @@ def _retry(draft: Draft, command: c.Retry) -> Json:
     _pass_time(draft, draft.clock, since=draft.clock)
     _go_on(draft)
     return _run_outcome(draft)
+
+
+def _skip(draft: Draft, command: c.Skip) -> Json:
+    status = draft.state.status
+    if status not in ("running", "waiting", "paused", "failed", "needs_attention"):
+        raise _not_now(draft, "skip a step of")
+    if status in ("failed", "needs_attention"):
+        _reopen(draft, command.by)
+    step = skipping.examine(draft, command)
+    if not draft.state.turn_open:
+        draft.open_turn(c.Turn())
+    skipping.skip(draft, step, command)
+    if status in ("failed", "needs_attention"):
+        return {**_on_again(draft, was=status), "path": step.path}
+    _go_on(draft)
+    return {**_run_outcome(draft), "path": step.path}
 
 
 def _jump(draft: Draft, command: c.Jump) -> Json:
@@ -452,25 +480,7 @@ def _migrate(draft: Draft, command: c.Migrate) -> Json:
     if state.sha256 == plan.sha256.hex():
         draft.already = True
         return _run_outcome(draft)
-    move = migration.examine(draft.plan, plan, state, command.paths, draft.now)
-    if move.obstacles:
-        raise Rejected(
-            409,
-            "migration_refused",
-            f"the run can't move to {plan.name}@{plan.version}: {move.obstacles[0].message}",
-            findings=[obstacle.as_dict() for obstacle in move.obstacles],
-        )
-    draft.emit(
-        e.Migrated,
-        by=command.by,
-        version=plan.version,
-        sha256=plan.sha256.hex(),
-        dev=command.dev,
-        paths=move.paths,
-        pins={name: pin for name, pin in command.pins.items() if name not in state.pins},
-        input=move.input,
-        state=move.state,
-    )
+    migration.move(draft, draft.plan, to=plan, by=command.by, paths=command.paths, dev=command.dev, pins=command.pins)
     for pending in migration.bound_pendings(draft.state):
         pendings.restamp(draft, pending)
     return _run_outcome(draft)
@@ -713,6 +723,7 @@ _RULES: Final[dict[type[c.Command], Callable[[Draft, Any], Json]]] = {
     c.Stop: _stop,
     c.Terminate: _terminate,
     c.Retry: _retry,
+    c.Skip: _skip,
     c.Jump: _jump,
     c.Migrate: _migrate,
 }

@@ -307,7 +307,7 @@ class Draft:
         if known is None:
             return {"status": "pending"}
         value: dict[str, Json] = {"status": known.status}
-        if known.status == "finished" or known.approval is not None or known.verb == "for_each":
+        if known.status == "finished" or known.approval is not None or known.verb == "for_each" or known.given:
             value["output"] = known.output
         if known.error is not None:
             value["error"] = msgspec.to_builtins(known.error)

@@ -24,7 +24,7 @@ from hai_flow.values import Json
 # `gc=False` here and in the state: these records are made by the ten thousand a second, live long, and can be part of
 # no cycle (their values are JSON). Looking through them was a quarter of all the time of a step.
 
-ABI: Final = 9
+ABI: Final = 10
 """The vocabulary of the log that this release writes. Raise it with every change of it, in form or in meaning, that the
 release before can't read: a new type, a new field. A run keeps the highest under which it was written; processes of a
 release that has a lower one pass it over."""
@@ -162,11 +162,13 @@ class RunResumed(Event, frozen=True):
     status: str
 
 
-class Inherited(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How far a fork goes on with a run that is stopped for it: turn `turn`, which is event `seq`."""
+class Inherited(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """How far a fork goes on with a run that is stopped for it: turn `turn`, which is event `seq`; and of the turn
+    behind that, the `steps` that had begun ("" is the document)."""
 
     turn: int
     seq: int
+    steps: tuple[str, ...] = ()
 
 
 class RunStopping(Event, frozen=True):
@@ -236,8 +238,8 @@ class Migrated(Event, frozen=True):
 
 
 class Forked(Event, frozen=True):
-    """The `copied` events before this one are those of the run `of`, up to where a turn of it ended and it waited. From
-    here on this is a run of its own, and `by` is its requester.
+    """The `copied` events before this one are those of the run `of`, up to where nothing of it was in flight. From
+    here on this is a run of its own, and `by` is its requester. `input` is there where it has another one.
 
     No vote counts any more that was cast on an open question, for that was a question of the other run. Whatever runs
     on a clock has as long to go as it had there: the time since then does not count.
@@ -246,6 +248,7 @@ class Forked(Event, frozen=True):
     of: str
     copied: int
     by: str
+    input: Json = None
 
 
 # --- turns and the thread -----------------------------------------------------------------------------------------
@@ -318,12 +321,17 @@ class StepFinished(Event, frozen=True):
 
 
 class StepSkipped(Event, frozen=True):
-    """Its `if` was false; or people chose an option of the author's own (`approval`), whose `handler` goes on."""
+    """Its `if` was false; or people chose an option of the author's own (`approval`), whose `handler` goes on; or
+    somebody (`by`) who controls runs had it skipped, and gave the `output` in its place: `handler` "~finally" then, if
+    it had begun and has one."""
 
     path: str
     approval: Json = None
     handler: str | None = None
     ready: tuple[str, ...] = ()
+    by: str | None = None
+    output: Json = None
+    reason: str = ""
 
 
 class StepFailed(Event, frozen=True):

@@ -1,4 +1,4 @@
-"""A fork: a run that begins as another one was when it waited.
+"""A fork: a run that begins as another one was at one of its events.
 
 Its log begins with that run's events, as if they were its own: pendings and tool calls are called by the fork's ids,
 and whatever finished there is finished here, never done again. Then comes `forked`, and with it everything that could
@@ -8,8 +8,10 @@ not be taken over:
 * clocks, which have as long to go as they had there;
 * children, which are started anew, and subscriptions.
 
-A run is forked where it waits, behind the end of a turn. Nothing is in flight there, so nothing is in doubt. Where a
-call was approved and had yet to be performed (again), it is not: that approval is for one run.
+A run is forked where it is at rest: nothing is in flight there, so nothing is in doubt, and all that followed from
+what had happened was drawn. So it is where a commit ended, and, within a commit, in front of each step that began. What
+people approve they approve for one run: a run is not forked where a call was approved and had yet to be performed
+(again); nor behind an `approve`, but where a turn ended and nothing is edited (docs/decisions/0064).
 """
 
 from __future__ import annotations
@@ -20,22 +22,47 @@ from typing import Final
 import msgspec
 
 from hai_flow.definition.paths import is_undo, undone_by
-from hai_flow.engine import children, pendings, signals
+from hai_flow.definition.plan import Plan
+from hai_flow.engine import children, migration, pendings, shared, signals
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.engine.draft import Draft
+from hai_flow.engine.draft import RUN_END, Draft
 from hai_flow.engine.ids import call_prefix
+from hai_flow.engine.instances import standing_at
+from hai_flow.engine.jobs import next_ready, performed
 from hai_flow.engine.state import RunState
 from hai_flow.errors import Rejected
+from hai_flow.values import Json
 
 
 def take_over(draft: Draft, command: c.Fork) -> None:
-    """The run is there, and is as the other one was. Raises `Rejected` 409 where that can't be gone on with."""
-    of = str(command.of)
+    """The run is there, and is as the other one was, but for what is edited. Raises `Rejected`: 409 where that can't be
+    gone on with, 422 where an edit does not fit."""
+    of, edits = str(command.of), command.edits
+    plan = draft.plan if edits is None or edits.was is None else edits.was
     draft.take_over(tuple(_renamed(command.events, of, draft.state.run_id)))
-    _demand_rest(draft.state, of)
-    _demand_unspent(draft, command, of)
-    draft.emit(e.Forked, of=of, copied=len(command.events), by=command.answer.by.id)
+    refused = obstacle(plan, draft.state, command.following, command.undone, of=of, edited=edits is not None)
+    if refused is not None:
+        raise refused
+    input = None if edits is None else _edited_input(draft.plan, edits)
+    draft.emit(e.Forked, of=of, copied=len(command.events), by=command.answer.by.id, input=input)
+    draft.end_turn("paused" if draft.state.status == "paused" else "waiting")
+    if edits is not None and edits.state is not msgspec.UNSET:
+        shared.edit(draft, edits.state)
+    if edits is not None and edits.was is not None:
+        migration.move(draft, edits.was, by=command.answer.by.id, paths=edits.paths, dev=edits.dev, pins=edits.pins)
+
+
+def _edited_input(plan: Plan, edits: c.Edits) -> Json:
+    """The other input, as an event has it; None: it is as it was. Raises `Rejected` 422 if it does not fit."""
+    if edits.input is msgspec.UNSET:
+        return None
+    given = plan.input.with_defaults(edits.input)
+    findings = plan.input.findings(given)
+    if findings or not isinstance(given, dict):
+        message = f"the input does not fit workflow {plan.name}@{plan.version}."
+        raise Rejected(422, "input.invalid", message, findings=findings)
+    return given
 
 
 def make_own(draft: Draft) -> None:
@@ -52,6 +79,16 @@ def undone_in(state: RunState) -> tuple[str, ...]:
     undoing = {path for path in (*state.ready, *state.steps) if is_undo(path)}
     begun = {undone_by(path) for path in undoing}
     return tuple(sorted({*state.undone, *state.undo_failed, *begun}))
+
+
+def inherited_from(there: RunState) -> e.Inherited | None:
+    """How far a fork goes on with a run that was `there`, for the stop of that run."""
+    if there.turn is None:
+        return None
+    if not there.turn.open:
+        return e.Inherited(there.turn.n, there.seq)
+    begun = {path for path, step in there.steps.items() if step.turn == there.turn.n}
+    return e.Inherited(there.turn.n - 1, there.seq, tuple(sorted({"", *begun})))  # "": the document's own `finally`
 
 
 def answer_of(command: c.Fork) -> c.Answer:
@@ -78,37 +115,98 @@ def _said(id: str, old: str, new: str) -> str:
     return new + id.removeprefix(old) if id.startswith(old) else id
 
 
-def _demand_rest(state: RunState, of: str) -> None:
+def obstacle(
+    plan: Plan,
+    state: RunState,
+    following: e.Event | None,
+    undone: Sequence[str] = (),
+    *,
+    of: str = "",
+    edited: bool = False,
+) -> Rejected | None:
+    """Why a run of `plan` that was in `state` can't be forked there; None: it can. `following` as in the command; `of`
+    is its id; `edited`: the fork would begin with something else than the run had there."""
+    of = of or state.run_id
+    for code, detail in (
+        _unrest(state, following),
+        _spent(plan, state, edited=edited),
+        _promised_elsewhere(state),
+        _undone(state, undone),
+    ):
+        if code:
+            return Rejected(409, code, f"run {of}{detail}")
+    return None
+
+
+_FREE: Final = ("", "")
+_FORKABLE: Final = ("running", "waiting", "paused")
+_BEGINNINGS: Final = (
+    e.StepStarted,
+    e.AttemptStarted,
+    e.StepSkipped,
+    e.StepFailed,
+    e.StepReopened,
+    e.IterationStarted,
+)
+"""The first event of a step that begins, goes on with its next attempt, or fails when it should."""
+
+
+def begins(state: RunState, following: e.Event) -> str | None:
+    """The step that begins with the event, if it does: everything that followed from the ones before it was drawn. A
+    run that takes longer than its limit fails steps that were ready, too."""
+    path = next_ready(state)
+    if path is None or path == RUN_END or not isinstance(following, _BEGINNINGS) or following.path != path:
+        return None
+    if isinstance(following, e.StepFailed) and following.error.code == "limit.duration":
+        return None
+    return path
+
+
+def _unrest(state: RunState, following: e.Event | None) -> tuple[str, str]:
     if state.parent is not None:
-        raise Rejected(
-            409, "fork_of_child", f"run {of} is the child of run {state.parent.run_id}: only that one can be forked."
-        )
-    if state.status != "waiting" or state.turn_open:
-        what = "in the middle of a turn" if state.turn_open else state.status
-        raise Rejected(
-            409,
-            "fork_not_waiting",
-            f"run {of} was {what} at its event {state.seq}; it can be forked where a turn ended and it waited.",
-        )
+        return "fork_of_child", f" is the child of run {state.parent.run_id}: only that one can be forked."
+    if state.status not in _FORKABLE:
+        was = "had not begun" if state.status in ("new", "queued") else f"was {state.status}"
+        return "fork_ended", f" {was} at its event {state.seq}; it can be forked where it could go on."
+    flying = sorted(performed(state))
+    if flying:
+        return "fork_in_flight", f" was performing {', '.join(flying)} at its event {state.seq}: nobody knows how far."
+    if following is not None and begins(state, following) is None:
+        return "fork_unsettled", f" was in the middle of a decision at its event {state.seq}."
+    return _FREE
 
 
-def _demand_unspent(draft: Draft, command: c.Fork, of: str) -> None:
-    """That everything taken over still holds, and that no permission is used a second time."""
-    state = draft.state
-    undone = sorted(path for path in command.undone if path in state.undoables)
-    if undone:
-        raise Rejected(
-            409,
-            "fork_undone",
-            f"run {of} has undone {', '.join(undone)} since then; a fork would go on as if that were done.",
-        )
+def _spent(plan: Plan, state: RunState, *, edited: bool) -> tuple[str, str]:
+    """No permission is used a second time."""
+    waited = state.status == "waiting" and not state.turn_open
     for path, known in sorted(state.steps.items()):
-        if not path or known.status not in ("running", "waiting"):
+        if not path:
             continue
-        step = draft.step(path)
-        if step.approval is not None and pendings.approved_gate(state, step) is not None:
-            raise Rejected(
-                409,
+        if known.verb == "approve" and known.outcome == "finished" and (edited or not waited):
+            return (
                 "fork_approved",
-                f"{path} was approved in run {of} and not finished then; what people approve they approve for one run.",
+                f" was approved at {path}; what people approve they approve for one run, so it is forked before that, "
+                "or where it waited behind it and nothing is edited.",
             )
+        if known.status not in ("running", "waiting"):
+            continue
+        step = standing_at(plan, path)
+        if step.approval is not None and pendings.approved_gate(state, step) is not None:
+            detail = f": {path} was approved and not finished; what people approve they approve for one run."
+            return "fork_approved", detail
+    return _FREE
+
+
+def _promised_elsewhere(state: RunState) -> tuple[str, str]:
+    for path, types in sorted(state.subscriptions.items()):
+        if any(type.startswith(signals.CALLBACK) for type in types):
+            return "fork_callback", f" waited for a callback at {path}, which comes to that run alone."
+    return _FREE
+
+
+def _undone(state: RunState, undone: Sequence[str]) -> tuple[str, str]:
+    """Everything taken over still holds."""
+    gone = sorted(path for path in undone if path in state.undoables)
+    if gone:
+        return "fork_undone", f" has undone {', '.join(gone)} since then; a fork would go on as if that were done."
+    return _FREE

@@ -25,6 +25,7 @@ from hai_flow.engine.blocks import block_of
 from hai_flow.engine.draft import DEFAULT_BOUNDS, Draft, Raised
 from hai_flow.engine.evolve import evolve
 from hai_flow.engine.state import PendingState, RunState, StepState
+from hai_flow.errors import Rejected
 from hai_flow.values import Json
 
 MOVABLE: Final = frozenset({"queued", "waiting", "paused", "needs_attention"})
@@ -70,6 +71,40 @@ def examine(old: Plan, new: Plan, state: RunState, mapping: Mapping[str, str], n
     if obstacles:
         return Move(tuple(obstacles))
     return move
+
+
+def move(
+    draft: Draft,
+    was: Plan,
+    *,
+    by: str,
+    to: Plan | None = None,
+    paths: Mapping[str, str],
+    dev: bool,
+    pins: Mapping[str, e.Pin],
+) -> None:
+    """The run, which was one of `was`, goes on with the version `to` (that of the draft). Raises `Rejected` 409 with
+    all obstacles."""
+    plan, state = to or draft.plan, draft.state
+    found = examine(was, plan, state, paths, draft.now)
+    if found.obstacles:
+        raise Rejected(
+            409,
+            "migration_refused",
+            f"the run can't move to {plan.name}@{plan.version}: {found.obstacles[0].message}",
+            findings=[obstacle.as_dict() for obstacle in found.obstacles],
+        )
+    draft.emit(
+        e.Migrated,
+        by=by,
+        version=plan.version,
+        sha256=plan.sha256.hex(),
+        dev=dev,
+        paths=found.paths,
+        pins={name: pin for name, pin in pins.items() if name not in state.pins},
+        input=found.input,
+        state=found.state,
+    )
 
 
 def _moved(new: Plan, state: RunState, move: Move, now: int) -> RunState:

@@ -1,4 +1,4 @@
-"""State that others than the run's own steps may write: a client, and the thread's last run.
+"""State that others than the run's own steps may write: a client, the thread's last run, and who edits a fork.
 
 A client posts all the state that it has, for it is the server's own back again. So variables that it may not write are
 not judged; the others are held against their schemas, and refused with every fault.
@@ -6,7 +6,7 @@ not judged; the others are held against their schemas, and refused with every fa
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from hai_flow import values
@@ -49,14 +49,33 @@ def may_write(state: RunState, by: c.Principal) -> bool:
 def write(draft: Draft, posted: Mapping[str, Json]) -> None:
     """Take over the state that the client has written. Before a turn opens: its snapshot then has it. Raises `Rejected`
     422."""
+    _change(draft, posted_changes(draft.plan, draft.state.state, posted))
+
+
+def _change(draft: Draft, changes: Mapping[str, Json]) -> None:
     state = draft.state.state
-    changes = posted_changes(draft.plan, state, posted)
     ops = [
         {"op": "replace" if name in state else "add", "path": pointer_of(name), "value": value}
         for name, value in changes.items()
     ]
     for start in range(0, len(ops), OPERATIONS_MAX):  # a patch has no more, and a workflow may have more variables
         draft.emit(e.StateChanged, path="", ops=tuple(ops[start : start + OPERATIONS_MAX]))
+
+
+def edit(draft: Draft, given: Json) -> None:
+    """Take over variables that somebody who controls the run has set, whether or not a client may. Raises `Rejected`
+    422."""
+    plan, state = draft.plan, draft.state.state
+    if not isinstance(given, dict):
+        raise Rejected(422, "state.invalid", f"/state: expected an object of variables, found {given!r:.60}.")
+    findings = [
+        {"path": f"/state{pointer_of(name)}", "message": f"{plan.name}@{plan.version} has no variable {name!r}"}
+        for name in given
+        if name not in plan.state
+    ]
+    changes = {name: value for name, value in given.items() if name in plan.state}
+    _demand_fit(plan, state, changes, findings)
+    _change(draft, changes)
 
 
 def write_above(draft: Draft, posted: Mapping[str, Json]) -> None:
@@ -85,20 +104,30 @@ def posted_changes(plan: Plan, state: Mapping[str, Json], posted: Mapping[str, J
         for name, variable in plan.state.items()
         if variable.client and name in posted and not same_json(posted[name], state.get(name))
     }
-    findings = [
-        {"path": f"/state{pointer_of(name)}{fault['path']}", "message": fault["message"]}
-        for name, value in changes.items()
-        for fault in _faults(plan.state[name], value)
+    _demand_fit(plan, state, changes)
+    return changes
+
+
+def _demand_fit(
+    plan: Plan, state: Mapping[str, Json], changes: Mapping[str, Json], findings: Sequence[Json] = ()
+) -> None:
+    """Raises `Rejected` 422 where there are findings, of these changes or from before."""
+    found = [
+        *findings,
+        *(
+            {"path": f"/state{pointer_of(name)}{fault['path']}", "message": fault["message"]}
+            for name, value in changes.items()
+            for fault in _faults(plan.state[name], value)
+        ),
     ]
-    if findings:
-        first = findings[0]
+    if found:
+        first = found[0]
         detail = (
             f"{first['path']}: {first['message']}; the posted state does not fit workflow {plan.name}@{plan.version}."
         )
-        raise Rejected(422, "state.invalid", detail, findings=findings)
+        raise Rejected(422, "state.invalid", detail, findings=found)
     if changes and len(values.dumps({**state, **changes})) > STATE_BYTES_MAX:
         raise Rejected(422, "state.invalid", f"the state would be larger than {STATE_BYTES_MAX} bytes.")
-    return changes
 
 
 def _faults(variable: StateVariable, value: Json) -> list[Json]:

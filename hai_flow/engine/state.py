@@ -122,7 +122,7 @@ class StepState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, forbi
     the branches that have not finished, `dropped` those of them that failed out of a race, `winners` those
     that finished, the first first. `received`: the signals that a `wait_for` has taken. `parts`: the files in
     answers of its model, as content parts. `spent`: the cost of
-    the models of its attempts.
+    the models of its attempts. `given`: who controls the run has skipped it, and gave its `output`.
     """
 
     phase: Phase
@@ -154,6 +154,7 @@ class StepState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, forbi
     winners: tuple[str, ...] = ()
     spent: Spent | None = None
     parts: tuple[Json, ...] = ()
+    given: bool = False
 
     @property
     def status(self) -> StepStatus:
@@ -366,6 +367,7 @@ class RunState(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True
     stop_by: str = ""
     stop_reason: str = ""
     inherited: int = 0  # turns up to this one are gone on with in a fork: what was begun in them is its to clean up
+    inherited_steps: tuple[str, ...] = ()  # of the turn behind that: what had begun in it when the fork went on
     near: bool = False  # its log is nearly full, and it was said so
     forked: int = 0  # turns up to this one are those of the run that this one was forked from
     spent: Spent = Spent()

@@ -96,4 +96,6 @@ def end_stop(draft: Draft) -> None:
 def _is_inherited(draft: Draft, path: str) -> bool:
     """Whether the step ("" = the document) was begun before a fork of the run went on with it, whose it is now."""
     known = draft.state.steps.get(path)
+    if path in draft.state.inherited_steps:
+        return True
     return bool(draft.state.inherited) and (not path or (known is not None and known.turn <= draft.state.inherited))

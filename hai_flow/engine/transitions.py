@@ -75,7 +75,8 @@ STEP_TRANSITIONS: Final[dict[str, dict[Phase, tuple[Phase, ...]]]] = {
     "step_skipped": {
         "new": ("over",),
         "pending": ("over",),
-        "working": ("handling",),
+        "working": ("handling", "over"),
+        "waiting": ("handling", "over"),
         "handling": ("over",),
         "over": ("over",),
     },

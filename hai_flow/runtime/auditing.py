@@ -59,6 +59,7 @@ _CONTROLS: Final[Mapping[type[c.Command], str]] = {
     c.Stop: "run.stopped",
     c.Terminate: "run.terminated",
     c.Retry: "run.retried",
+    c.Skip: "run.step_skipped",
     c.Jump: "run.jumped",
     c.Migrate: "run.migrated",
 }
@@ -69,14 +70,24 @@ def _words(command: c.Command) -> dict[str, Any]:
         return {"to": command.to.sha256.hex(), "version": command.to.version}
     if isinstance(command, c.Jump):
         return {"ms": command.ms}
+    if isinstance(command, c.Skip):
+        return {"step": command.path, "output": command.output, "reason": command.reason or None}
     return {"reason": getattr(command, "reason", "") or None}
 
 
 def _began(asked: Asked, command: c.Start | c.Fork, state: RunState) -> AuditRow:
     subject, digest = f"workflow:{state.workflow}@{state.version}", bytes.fromhex(state.sha256)
     if isinstance(command, c.Fork):
-        return asked.row("run.forked", subject=subject, digest=digest, of=str(command.of))
+        edited = None if command.edits is None else _edited(command.edits)
+        at = len(command.events)
+        return asked.row("run.forked", subject=subject, digest=digest, of=str(command.of), at=at, edited=edited)
     return asked.row("run.started", subject=subject, digest=digest, thread=command.thread_id)
+
+
+def _edited(edits: c.Edits) -> list[str]:
+    """What a fork begins with that is otherwise than it was; the run has the values."""
+    given = {"input": edits.input is not msgspec.UNSET, "state": edits.state is not msgspec.UNSET}
+    return [*(name for name, is_there in given.items() if is_there), *(["version"] if edits.was is not None else [])]
 
 
 def _answers(asked: Asked, command: c.Answer, before: RunState, decision: Decision) -> list[AuditRow]:

@@ -330,7 +330,7 @@ def _slot_of(run: CachedRun) -> str:
 
 def _wants_slot(run: CachedRun, submission: Submission) -> bool:
     command = submission.command
-    return isinstance(command, c.Retry) and run.state.ended if run.exists else isinstance(command, Begin)
+    return isinstance(command, c.Retry | c.Skip) and run.state.ended if run.exists else isinstance(command, Begin)
 
 
 def _slot_taken(submission: Submission, run: CachedRun) -> Rejected:

@@ -248,7 +248,7 @@ def _wanted_slot(run: CachedRun, loaded: Loaded | None) -> str | None:
     """The slot that a waiting command needs: a Start's, or that of an ended run that is to go on."""
     if loaded is None:
         return next((each.birth.slot for each in run.submissions if each.birth is not None), None)
-    retried = any(isinstance(each.command, c.Retry) for each in run.submissions)
+    retried = any(isinstance(each.command, c.Retry | c.Skip) for each in run.submissions)
     if loaded.status in TERMINAL_STATUSES and retried:
         return thread_slot(loaded.thread_id)
     return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
+from uuid import UUID
 
 import msgspec
 
@@ -59,7 +60,23 @@ def _command(name: str, fields: dict[str, Any]) -> c.Command:
     if name == "Migrate":
         return c.Migrate(**(fields | {"to": compile_workflow(fields["to"].encode(), name)}))
     if name == "Fork":
-        inherited = decode_events(msgspec.json.encode(fields["events"]))
-        fork = msgspec.convert({**fields, "events": []}, c.Fork)
-        return msgspec.structs.replace(fork, events=tuple(inherited))
+        return _fork(fields)
     return msgspec.convert(fields, getattr(c, name))
+
+
+def _fork(fields: dict[str, Any]) -> c.Fork:
+    events = decode_events(msgspec.json.encode(fields["events"]))
+    following = fields.get("following") and decode_events(msgspec.json.encode([fields["following"]]))[0]
+    edits = fields.get("edits")
+    if edits is not None and edits.get("was") is not None:
+        edits = edits | {"was": compile_workflow(edits["was"].encode(), "Fork")}
+    return c.Fork(
+        run_id=UUID(fields["run_id"]),
+        of=UUID(fields["of"]),
+        events=tuple(events),
+        answer=msgspec.convert(fields["answer"], c.Answer),
+        undone=tuple(fields["undone"]),
+        key=fields["key"],
+        following=following,
+        edits=None if edits is None else c.Edits(**edits),
+    )

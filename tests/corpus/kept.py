@@ -73,7 +73,7 @@ class Decided(msgspec.Struct, frozen=True):
 
 def files() -> list[Path]:
     """The files of the corpus, one for each ABI of the log."""
-    return sorted(HERE.glob("abi*.jsonl.gz"))
+    return sorted(HERE.glob("abi*.jsonl.gz"), key=lambda path: int(path.name.split(".")[0].removeprefix("abi")))
 
 
 def read(path: Path, kind: type[T]) -> Iterator[T]:

@@ -138,6 +138,10 @@ def _commands(name: str, recorded: _Recorded) -> kept.Decided:
 def _fields(command: c.Command) -> dict[str, Any]:
     if isinstance(command, c.Migrate):  # its document instead of its plan
         return {"to": _documents[id(command.to)][1], "by": command.by, "paths": command.paths}
+    if isinstance(command, c.Fork) and command.edits is not None and command.edits.was is not None:
+        was = _documents[id(command.edits.was)][1]
+        fields = _fields(msgspec.structs.replace(command, edits=msgspec.structs.replace(command.edits, was=None)))
+        return fields | {"edits": fields["edits"] | {"was": was}}
     fields: dict[str, Any] = msgspec.to_builtins(command)
     return fields
 

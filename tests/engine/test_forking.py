@@ -10,7 +10,7 @@ from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.ids import run_of_pending
 from hai_flow.errors import Rejected
-from tests.support.runs import DAY, FORK, HOUR, MINUTE, RUN, Play
+from tests.support.runs import DAY, FORK, HOUR, MINUTE, RUN, SECOND, Play, plan_of
 
 ASKS = """
     steps:
@@ -211,7 +211,7 @@ def test_what_was_approved_was_approved_for_one_run() -> None:
 @pytest.mark.parametrize("back", [1, 2])
 def test_a_run_is_forked_where_a_turn_ended(back: int) -> None:
     play = first_asked()
-    assert refusal(play, play.state.seq - back, {}).code == "fork_not_waiting"
+    assert refusal(play, play.state.seq - back, {}).code == "fork_unsettled"
 
 
 def test_an_answer_that_does_not_fit_makes_no_fork() -> None:
@@ -224,6 +224,194 @@ def test_a_fork_that_is_made_twice_is_there_already() -> None:
     fork = play.fork(play.state.seq, {"p/b/right": {"result": 7}})
     command, _ = fork.commands[0]
     assert fork.do(command).already
+
+
+# --- from any moment at rest, with something else ---------------------------------------------------------------------
+
+CHAIN = """
+    input: {type: object, properties: {n: {type: integer, default: 1}}}
+    state: {seen: {type: integer, default: 0}}
+    steps:
+      - id: a
+        call: t
+        with: {n: "${{ input.n }}"}
+      - id: b
+        call: t
+        with: {n: "${{ input.n + 1 }}", seen: "${{ state.seen }}"}
+      - id: c
+        call: t
+        with: {was: "${{ steps.b.output }}"}
+"""
+NOBODY = c.Answer(answers=(), by=c.Principal("user:op"))
+
+
+def chain() -> Play:
+    play = Play(CHAIN)
+    play.succeed("a", 1)
+    play.succeed("b", 2)
+    play.fail("c")
+    assert play.status == "failed"
+    return play
+
+
+def refused_at(play: Play, at: int, edits: c.Edits | None = None) -> Rejected:
+    with pytest.raises(Rejected) as refused:
+        play.forked(at, NOBODY, edits=edits)
+    return refused.value
+
+
+def test_a_run_is_forked_in_front_of_a_step_that_began_in_the_middle_of_a_commit() -> None:
+    play = chain()
+    fork = play.forked(play.before("b"), NOBODY)
+    assert (fork.step("a"), fork.open) == ("finished", {"b": 1})
+    fork.succeed("b", 3)
+    assert fork.state.steps["c"].args == '{"was":3}'
+    fork.succeed("c")
+    assert fork.status == "finished"
+    fork.replayed()
+
+
+def test_nothing_is_forked_while_something_is_in_flight_nor_within_what_follows_from_an_event() -> None:
+    play = chain()
+    began = play.before("b") + 1
+    assert refused_at(play, began).code == "fork_in_flight"
+    assert "b" in refused_at(play, began).detail
+    assert refused_at(play, 1).code == "fork_unsettled"
+    assert refused_at(play, play.state.seq).code == "fork_ended"
+
+
+def test_a_fork_has_another_input_for_what_comes_behind() -> None:
+    play = chain()
+    fork = play.forked(play.before("b"), NOBODY, edits=c.Edits(input={"n": 7}))
+    assert fork.state.steps["a"].args == '{"n":1}'
+    assert fork.state.steps["b"].args == '{"n":8,"seen":0}'
+    fork.replayed()
+
+
+def test_a_fork_has_other_values_of_variables_and_keeps_the_rest() -> None:
+    play = chain()
+    fork = play.forked(play.before("b"), NOBODY, edits=c.Edits(state={"seen": 5}))
+    assert fork.state.steps["b"].args == '{"n":2,"seen":5}'
+
+
+@pytest.mark.parametrize(
+    ("edits", "code", "place"),
+    [
+        (c.Edits(input={"n": "x"}), "input.invalid", "/n"),
+        (c.Edits(input=[1]), "input.invalid", ""),
+        (c.Edits(state={"seen": "x"}), "state.invalid", "/state/seen"),
+        (c.Edits(state={"unseen": 1}), "state.invalid", "/state/unseen"),
+        (c.Edits(state=[]), "state.invalid", None),
+    ],
+)
+def test_an_edit_that_does_not_fit_makes_no_fork(edits: c.Edits, code: str, place: str | None) -> None:
+    play = chain()
+    refused = refused_at(play, play.before("b"), edits)
+    assert (refused.status, refused.code) == (422, code)
+    assert place is None or place in [finding["path"] for finding in refused.findings or []]
+
+
+def test_a_fork_goes_on_with_another_version() -> None:
+    play = chain()
+    to = plan_of(CHAIN.replace("input.n + 1", "input.n + 100"))
+    fork = play.forked(play.before("b"), NOBODY, edits=c.Edits(was=play.plan), to=to)
+    assert fork.state.steps["b"].args == '{"n":101,"seen":0}'
+    assert fork.state.sha256 == to.sha256.hex()
+    fork.succeed("b", 3)
+    fork.succeed("c")
+    assert fork.status == "finished"
+
+
+def test_a_version_into_which_the_run_does_not_fit_makes_no_fork() -> None:
+    play = chain()
+    to = plan_of(CHAIN.replace("id: a", "id: other"))
+    with pytest.raises(Rejected) as refused:
+        play.forked(play.before("b"), NOBODY, edits=c.Edits(was=play.plan), to=to)
+    assert refused.value.code == "migration_refused"
+
+
+def test_an_approval_is_not_inherited_behind_an_approve_step() -> None:
+    play = Play(
+        """
+    input: {type: object, properties: {n: {type: integer, default: 1}}}
+    steps:
+      - id: ok
+        approve: {title: "${{ input.n }}?", from: anyone}
+      - {id: pay, call: t, with: {n: "${{ input.n }}"}}
+      - {id: more, ask: {title: More?, form: {properties: {}}, from: anyone}}
+      - {id: last, call: t, with: {n: "${{ input.n }}"}}
+    """
+    )
+    asked = play.state.seq
+    play.answer("ok", decision="approve")
+    behind = play.before("pay")
+    assert refused_at(play, behind, c.Edits(input={"n": 1_000_000})).code == "fork_approved"
+    assert refused_at(play, behind).code == "fork_approved"
+    play.succeed("pay")
+    assert refused_at(play, play.state.seq, c.Edits(input={"n": 1_000_000})).code == "fork_approved"
+    assert play.forked(play.state.seq, NOBODY).asking == {"more"}  # as decision 17 has it
+    fork = play.forked(asked, NOBODY, edits=c.Edits(input={"n": 2}))
+    assert (fork.asking, fork.open) == ({"ok"}, {})
+
+
+def test_a_callback_comes_to_the_run_that_asked_for_it() -> None:
+    http = "{post: 'https://x.test/', body: '${{ callback.url }}', await_callback: {deadline: 1h}}"
+    play = Play(f"steps: [{{id: a, http: {http}}}]")
+    play.succeed("a", {"status": 202})
+    assert refused_at(play, play.state.seq).code == "fork_callback"
+
+
+def test_working_time_does_not_go_on_between_the_run_and_its_fork() -> None:
+    play = Play(
+        """
+    steps:
+      - id: block
+        timeout: 40s
+        try: [{id: a, call: t}, {id: b, call: t}]
+    """
+    )
+    play.now += 20 * SECOND
+    play.succeed("block/a")
+    at = play.before("block/b")
+    play.now += 10 * DAY
+    fork = play.forked(at, NOBODY)
+    assert fork.open == {"block/b": 1}
+    fork.advance(19 * SECOND)
+    assert fork.step("block") == "running"
+    fork.advance(2 * SECOND)
+    assert fork.error.code == "step.timeout"
+
+
+def test_a_paused_run_makes_a_paused_fork() -> None:
+    play = first_asked()
+    play.pause()
+    play.now += DAY
+    fork = play.forked(play.state.seq, NOBODY)
+    assert (fork.status, fork.state.turn_open) == ("paused", False)
+    fork.resume()
+    fork.answer("first", values={})
+    assert fork.open == {"second": 1}
+
+
+def test_a_run_that_is_left_within_a_turn_cleans_up_what_began_behind_the_fork() -> None:
+    play = Play(
+        """
+    steps:
+      - id: outer
+        try:
+          - {id: a, call: t}
+          - id: inner
+            try: [{id: b, ask: {title: Sure?, form: {properties: {}}, from: anyone}}]
+            finally: [{id: tidy_inner, call: t}]
+        finally: [{id: tidy, call: t}]
+    """
+    )
+    play.succeed("outer/a")
+    at = play.before("outer/inner")
+    play.leave(play.state_at(at))
+    assert play.open == {"outer/inner/~finally/tidy_inner": 1}
+    play.succeed("outer/inner/~finally/tidy_inner")
+    assert (play.status, play.step("outer/~finally/tidy")) == ("stopped", "pending")
 
 
 # --- what the other run waited for beside people --------------------------------------------------------------------

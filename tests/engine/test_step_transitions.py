@@ -88,6 +88,19 @@ def skipped() -> Play:
     return Play("steps: [{if: 'false', say: x}]")
 
 
+def skipped_by_an_operator(finally_: str = "") -> Play:
+    play = Play(f"steps: [{{id: a, call: t.f, retry: {{max: 1, every: 1h}}{finally_}}}, {{say: done}}]")
+    play.fail("a")
+    play.skip("a")
+    return play
+
+
+def skipped_while_it_waits(finally_: str = "") -> Play:
+    play = Play(f"steps: [{{id: a, wait: {{for: 1d}}{finally_}}}, {{say: done}}]")
+    play.skip("a")
+    return play
+
+
 def revised() -> Play:
     """A decision of the author's own."""
     asks = "approve: {title: Ship?, from: anyone, deadline: 1h, options: [approve, reject, revise]}"
@@ -355,6 +368,9 @@ WALKS: dict[Row, Walk] = {
     ("step_skipped", "new", "over"): skipped,
     ("step_skipped", "pending", "over"): handlers_that_run_twice,
     ("step_skipped", "working", "handling"): revised,
+    ("step_skipped", "working", "over"): skipped_by_an_operator,
+    ("step_skipped", "waiting", "handling"): functools.partial(skipped_while_it_waits, FINALLY),
+    ("step_skipped", "waiting", "over"): skipped_while_it_waits,
     ("step_skipped", "handling", "over"): functools.partial(begins_skipped_after_a_retry, FINALLY),
     ("step_skipped", "over", "over"): begins_skipped_after_a_retry,
     ("step_failed", "new", "handling"): functools.partial(begins_wrongly, FINALLY),

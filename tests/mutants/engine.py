@@ -259,7 +259,7 @@ shared.bug(
 )
 shared.bug("what was kept by another version and does not fit goes on", (" and not _faults(variable, kept[name])", ""))
 shared.bug("a run goes on with what its thread does not keep", ("if variable.kept and name in kept", "if name in kept"))
-shared.bug("a state that does not fit is taken from a client", ("    if findings:\n", "    if False:\n"))
+shared.bug("a state that does not fit is taken from a client", ("    if found:\n", "    if False:\n"))
 
 # --- commands ---------------------------------------------------------------------------------------------------------
 
@@ -359,7 +359,7 @@ decide.bug(
 )
 decide.bug(
     "a failed run goes on without a slot",
-    ('if status == "failed" and draft.state.key is not None:', "if False:"),
+    ('if was == "failed" and draft.state.key is not None:', "if False:"),
     by=f"{_T}queueing.py",
 )
 decide.bug(

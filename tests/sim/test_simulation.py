@@ -17,6 +17,7 @@ REACHED = {
     "answer_again", "attempt_closed", "crash", "early_timer", "late_result", "late_timer", "lost_commit",
     "operator_pause", "operator_stop", "operator_terminate", "retry", "run_ended", "stale", "unknown_outcome",
     "wrong_answer", "end.finished", "end.failed", "end.stopped", "go_back", "limit.log",
+    "fork_anywhere", "operator_skip",
 }  # fmt: skip
 
 

@@ -21,6 +21,8 @@ from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.agents import talk
 from hai_flow.engine.decide import Bounds, Decision, decide
+from hai_flow.engine.evolve import evolve
+from hai_flow.engine.forking import inherited_from, obstacle
 from hai_flow.engine.instances import standing_at
 from hai_flow.engine.jobs import Continue, open_jobs, wake_at
 from hai_flow.engine.pendings import doubt_of
@@ -52,6 +54,8 @@ class Simulation:
         self.faults = set(self.random.sample(FAULTS, self.random.randint(0, FAULTS_MAX)))
         if Random(f"go back {seed}").random() < 0.3:
             self.faults.add("go_back")
+        chance = Random(f"operators {seed}")
+        self.faults |= {name for name in ("operator_skip", "fork_anywhere") if chance.random() < 0.15}
         limits = TIGHT if "tight_limits" in self.faults else Bounds()
         if Random(f"short log {seed}").random() < 0.2:
             self.faults.add("short_log")
@@ -307,6 +311,42 @@ class Simulation:
             self.send(c.Terminate(by="user:op"))
             self.reached["operator_terminate"] += 1
 
+    def operator_skip(self) -> None:
+        """An operator skips a step at which the run stands."""
+        state = self.play.state
+        standing = sorted({*state.ready, *state.open_pendings, *(timer.path for timer in state.timers)} - {""})
+        failed = [path for path, step in sorted(state.steps.items()) if path and step.outcome == "failed"]
+        if not (standing or failed):
+            return
+        path = self.random.choice(standing or failed)
+        decision = self.send(c.Skip(by="user:op", path=path, output=None))
+        if decision is not None and decision.events:
+            assert path not in self.play.state.attempts or path in self.play.state.ready, f"{path} goes on"
+            self.reached["operator_skip"] += 1
+
+    def fork_anywhere(self) -> None:
+        """An operator goes back to any moment at rest, and has the run go on from there: a fork does."""
+        play = self.play
+        if play.status == "stopping" or len(play.events) > 200 or self.random.random() < 0.7:
+            return
+        places, state = [], RunState(str(play.run_id))
+        for seq, event in enumerate(play.events, 1):
+            state = evolve(state, event)
+            if obstacle(self.plan, state, play.following(seq)) is None:
+                places.append(state)
+        if not places:
+            return
+        there = self.random.choice(places[-20:])
+        nobody = c.Answer(answers=(), by=c.Principal(there.requester))
+        try:
+            fork = play.forked(there.seq, nobody, UUID(int=self.random.getrandbits(128), version=4))
+        except Rejected as rejected:
+            self.reached[rejected.code] += 1
+            return
+        if self._left(there):
+            self.play, self.states, self.gone, self.answered = fork, [fork.state], [], {}
+            self.reached["fork_anywhere"] += 1
+
     def go_back(self) -> None:
         """The thread goes on from where the run waited before, with another answer: a fork does, the run is left."""
         play = self.play
@@ -342,13 +382,15 @@ class Simulation:
             return False
         self.come_to_rest()
         self.faults = faults
-        assert there.turn is not None
+        inherited = inherited_from(there)
+        assert inherited is not None
         for event in (event for batch in play.log[before:] for event in batch):
             if isinstance(event, e.StepUndone):
                 assert event.path not in there.undoables, f"{event.path} is undone, with which the fork goes on"
             elif isinstance(event, e.HandlerStarted | e.StepStopped) and event.handler == "~finally" and event.ready:
-                begun = play.state.steps[event.path].turn
-                assert begun > there.turn.n, f"{event.path} is cleaned up, in which the fork goes on"
+                turn = play.state.steps[event.path].turn  # 0: it failed before it began
+                shared = not event.path or event.path in inherited.steps or 0 < turn <= inherited.turn
+                assert not shared, f"{event.path!r} is cleaned up, in which the fork goes on"
         return True
 
     def attention(self) -> None:

@@ -18,7 +18,7 @@ from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.decide import DEFAULT_BOUNDS, Bounds, Decision, decide
 from hai_flow.engine.evolve import evolve, fold
-from hai_flow.engine.forking import undone_in
+from hai_flow.engine.forking import inherited_from, undone_in
 from hai_flow.engine.ids import run_of_pending
 from hai_flow.engine.instances import standing_at
 from hai_flow.engine.jobs import (
@@ -160,26 +160,55 @@ class Play:
     def retry(self, by: str = "user:op") -> Decision:
         return self.do(c.Retry(by=by))
 
+    def skip(self, path: str, output: Any = None, by: str = "user:op") -> Decision:
+        return self.do(c.Skip(by=by, path=path, output=output))
+
     def fork(self, at: int, answers: dict[str, dict[str, Any]], by: str = "user:ann", run_id: UUID = FORK) -> Play:
         """Another run, that begins as this one was after its event `at`, with answers to what it waited for there."""
-        there = fold(RunState(str(self.run_id)), self.events[:at])
+        there = self.state_at(at)
         given = tuple(c.PendingAnswer(id=there.open_pendings[path], **fields) for path, fields in answers.items())
         return self.forked(at, c.Answer(answers=given, by=c.Principal(by)), run_id)
 
-    def forked(self, at: int, answer: c.Answer, run_id: UUID) -> Play:
-        """The same, with an answer made before."""
-        play = Play(self.plan, run_id=run_id, limits=self.limits, start=False, decide=self._decide)
+    def forked(
+        self, at: int, answer: c.Answer, run_id: UUID = FORK, *, edits: c.Edits | None = None, to: Plan | None = None
+    ) -> Play:
+        """The same, with an answer made before; with `edits`, and under another plan."""
+        play = Play(to or self.plan, run_id=run_id, limits=self.limits, start=False, decide=self._decide)
         play.now = self.now
-        undone = undone_in(self.state)
-        play.do(c.Fork(run_id=run_id, of=self.run_id, events=tuple(self.events[:at]), answer=answer, undone=undone))
+        command = c.Fork(
+            run_id=run_id,
+            of=self.run_id,
+            events=tuple(self.events[:at]),
+            answer=answer,
+            undone=undone_in(self.state),
+            following=self.following(at),
+            edits=edits,
+        )
+        play.do(command)
         return play
+
+    def state_at(self, seq: int) -> RunState:
+        """The run behind its event `seq`."""
+        return fold(RunState(str(self.run_id)), self.events[:seq])
+
+    def following(self, seq: int) -> e.Event | None:
+        """The event that came behind the event `seq` in the same commit."""
+        last = 0
+        for batch in self.log:
+            last += len(batch)
+            if seq < last:
+                return batch[len(batch) - (last - seq)] if seq > last - len(batch) else None
+        return None
+
+    def before(self, path: str) -> int:
+        """The event behind which the step began last."""
+        begun = [n for n, event in enumerate(self.events) if isinstance(event, e.StepStarted) and event.path == path]
+        return begun[-1]
 
     def leave(self, there: RunState) -> Decision:
         """Stop the run, for a fork goes on from `there`."""
-        assert there.turn is not None
         self._book.spared = True
-        inherited = e.Inherited(there.turn.n, there.seq)
-        return self.do(c.Stop(by="user:ann", inherited=inherited))
+        return self.do(c.Stop(by="user:ann", inherited=inherited_from(there)))
 
     def migrate(self, to: Plan, paths: dict[str, str] | None = None, by: str = "user:op") -> Decision:
         """Go on with another version: every later command is decided with its plan."""

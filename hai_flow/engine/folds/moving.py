@@ -70,6 +70,7 @@ def _renamed(state: RunState, moved: dict[str, str]) -> RunState:
         undone=all_of(state.undone),
         undo_failed=all_of(state.undo_failed),
         redo=all_of(state.redo),
+        inherited_steps=all_of(state.inherited_steps),
     )
 
 
@@ -83,6 +84,9 @@ def forked(state: RunState, event: e.Forked) -> RunState:
         state,
         event,
         requester=event.by,
+        input=state.input if event.input is None else event.input,
+        running_since=None if state.running_since is None else state.running_since + passed,
+        paused_at=None if state.paused_at is None else state.paused_at + passed,
         pendings=pendings,
         timers=tuple(replace(timer, due=timer.due + passed) for timer in state.timers),
         forked=state.turn.n,

@@ -103,7 +103,8 @@ def run_stopping(state: RunState, event: e.RunStopping) -> RunState:
     kept = {
         path: due
         for path, due in state.timeouts.items()
-        if path in state.attempts or (in_cleanup(path) and not 0 < state.steps[path].turn <= given.turn)
+        if path in state.attempts
+        or (in_cleanup(path) and not (0 < state.steps[path].turn <= given.turn or path in given.steps))
     }
     return following(
         state,
@@ -115,6 +116,7 @@ def run_stopping(state: RunState, event: e.RunStopping) -> RunState:
         stop_by=event.by,
         stop_reason=event.reason,
         inherited=given.turn,
+        inherited_steps=given.steps,
         undoables=Map({path: seq for path, seq in state.undoables.items() if seq > given.seq}),
     )
 

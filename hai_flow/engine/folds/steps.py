@@ -24,7 +24,7 @@ from hai_flow.engine.folds.common import (
     working,
 )
 from hai_flow.engine.folds.loops import AGENT_CALLS, begun_loop, closed_loop, gathered
-from hai_flow.engine.state import Ending, RunState, StepState
+from hai_flow.engine.state import Ending, Phase, RunState, StepState
 
 _End: TypeAlias = e.StepFinished | e.StepSkipped | e.StepFailed | e.StepStopped
 _LOOPS: Final = frozenset({"for_each", "repeat", "agent", "agent_calls"})
@@ -106,6 +106,8 @@ def step_skipped(state: RunState, event: e.StepSkipped) -> RunState:
     path, handler = event.path, event.handler
     before = state.steps.get(path)
     phase = phase_after(event, before, "over" if handler is None else "handling")
+    if event.by is not None:
+        return _skipped_by(state, event, before, phase)
     if handler is None and event.approval is None:
         return replace(
             state,
@@ -126,6 +128,27 @@ def step_skipped(state: RunState, event: e.StepSkipped) -> RunState:
         output=event.approval,
     )
     return _closed(state, event, closed, handler, event.ready)
+
+
+def _skipped_by(state: RunState, event: e.StepSkipped, before: StepState | None, phase: Phase) -> RunState:
+    """Somebody had it skipped, wherever it stood: what it came to before counts no more."""
+    path, handler = event.path, event.handler
+    known = StepState("pending", event.at) if before is None else before
+    closed = replace(
+        known,
+        phase=phase,
+        outcome="skipped",
+        begun=begun_with(known, handler),
+        replaced=None,
+        ending=None,
+        error=None,
+        approval=None,
+        output=event.output,
+        given=True,
+        lost=0,
+    )
+    redo = tuple(each for each in state.redo if each != path)
+    return _closed(replace(state, redo=redo), event, closed, handler, event.ready)
 
 
 def step_failed(state: RunState, event: e.StepFailed) -> RunState:
