@@ -12,9 +12,11 @@ from pydantic import Field
 from hai_flow import values
 from hai_flow.api.bodies import Body
 from hai_flow.api.deps import Access
+from hai_flow.api.rights import Right
 from hai_flow.api.views import pending_view
 from hai_flow.engine import commands as c
 from hai_flow.engine.ids import run_of_pending
+from hai_flow.engine.pendings import lapsed, needed
 from hai_flow.engine.state import PendingState, RunState
 from hai_flow.errors import Rejected
 
@@ -34,6 +36,20 @@ class DecideBody(Body):
     result: Any = None
     error: str | None = Field(default=None, max_length=10_000)
     on_behalf_of: str | None = Field(default=None, pattern=PERSON)
+
+    def answer(self, pending_id: str) -> c.PendingAnswer:
+        """It as an answer to this pending. What was not said is UNSET, for null is a value."""
+        given = self.model_dump(exclude_unset=True)
+        return c.PendingAnswer(
+            id=pending_id,
+            decision=self.decision,
+            reason=self.reason,
+            error=self.error,
+            digest=self.digest,
+            edits=given.get("edits", msgspec.UNSET),
+            values=given.get("values", msgspec.UNSET),
+            result=given.get("result", msgspec.UNSET),
+        )
 
 
 async def find_pending(access: Access, id: str) -> tuple[RunState, PendingState]:
@@ -56,27 +72,46 @@ async def decide(
 ) -> dict[str, Any]:
     """Answer as the caller, or as the delegate that they are; the pending then. `way` is how the answer came, for the
     record. Raises Rejected."""
-    given, via = body.model_dump(exclude_unset=True), access.principal.via(way)
-    if body.on_behalf_of is not None:
-        access = access.acting(
-            await access.runtime.inbox.representing(access.tenant, access.principal.who, body.on_behalf_of)
-        )
-        via = f"{via} (for {body.on_behalf_of})"
+    access, via = await _speaking(access, body, way)
     run, _ = await find_pending(access, pending_id)
-    answer = c.PendingAnswer(
-        id=pending_id,
-        decision=body.decision,
-        reason=body.reason,
-        error=body.error,
-        digest=body.digest,
-        edits=given.get("edits", msgspec.UNSET),
-        values=given.get("values", msgspec.UNSET),
-        result=given.get("result", msgspec.UNSET),
-    )
     outcome = await access.submit(
         UUID(run.run_id),
-        c.Answer(answers=(answer,), by=access.principal.who, via=via),
+        c.Answer(answers=(body.answer(pending_id),), by=access.principal.who, via=via),
         command_id=key,
-        body_sha=sha256(values.dumps([pending_id, given])).digest(),
+        body_sha=sha256(values.dumps([pending_id, body.model_dump(exclude_unset=True)])).digest(),
     )
     return {**view_for(access, *await find_pending(access, pending_id)), "already": outcome.already}
+
+
+async def check(access: Access, pending_id: str, body: DecideBody) -> dict[str, Any]:
+    """What the answer would do if it were given now. Nothing is stored, nothing begins. Raises Rejected as `decide`
+    does."""
+    access.require(Right.ANSWER, Right.DECIDE)
+    access, via = await _speaking(access, body, "rest")
+    with access.admission.command():
+        run, before = await find_pending(access, pending_id)
+        plan = await access.runtime.catalog.plan(access.tenant, bytes.fromhex(run.sha256))
+        answer = c.Answer(answers=(body.answer(pending_id),), by=access.principal.who, via=via)
+        decision = access.runtime.committer.rehearse(answer, plan, run)
+    after = decision.state.pendings[pending_id]
+    approval = after.opened.kind in ("approve", "gate")
+    return {
+        "id": pending_id,
+        "already": decision.already,
+        "decides": before.status == "open" and after.status != "open",
+        "status": after.status,
+        "args": None if after.opened.args is None else values.loads(after.opened.args),
+        "digest": after.opened.digest,
+        "lapsing": lapsed(before, after) if approval else [],
+        "needed": needed(after) if approval else None,
+    }
+
+
+async def _speaking(access: Access, body: DecideBody, way: str) -> tuple[Access, str]:
+    """The access of the person for whom the answer is given, and how it comes. Raises Rejected 403."""
+    via = access.principal.via(way)
+    if body.on_behalf_of is None:
+        return access, via
+    inbox = access.runtime.inbox
+    who = await inbox.representing(access.tenant, access.principal.who, body.on_behalf_of)
+    return access.acting(who), f"{via} (for {body.on_behalf_of})"

@@ -3,27 +3,42 @@
 from __future__ import annotations
 
 from typing import Any, Final
+from uuid import UUID
 
 from fastapi import APIRouter
 
 from hai_flow.api import shapes
 from hai_flow.api.bodies import CheckedRoute
-from hai_flow.api.deciding import DecideBody, decide, find_pending, view_for
+from hai_flow.api.deciding import DecideBody, check, decide, find_pending, view_for
 from hai_flow.api.deps import Access, CommandKey, CurrentAccess
-from hai_flow.api.pages import PageCursor, PageLimit, bad_cursor, decode_cursor, encode_cursor
+from hai_flow.api.pages import (
+    PageCursor,
+    PageLimit,
+    bad_cursor,
+    decode_cursor,
+    decode_place,
+    encode_cursor,
+    encode_place,
+)
 from hai_flow.api.principals import requires
 from hai_flow.api.problems import WITH_BODY, documented
 from hai_flow.api.rights import Right
 from hai_flow.api.views import listed_pending_view
+from hai_flow.engine import events as e
 from hai_flow.engine.events import decode_pending
 from hai_flow.engine.ids import run_of_pending
 from hai_flow.engine.votes import asks
 from hai_flow.errors import Rejected
 from hai_flow.store import pendings
-from hai_flow.wire.withheld import opened_without_evidence
+from hai_flow.wire.log import event_json
+from hai_flow.wire.withheld import opened_without_evidence, without_evidence
 
 router = APIRouter(prefix="/v1/pendings", tags=["pendings"], route_class=CheckedRoute)
 
+_OF_PENDINGS: Final = frozenset((
+    e.PendingOpened, e.PendingEdited, e.VoteCast, e.PendingReminded, e.PendingEscalated, e.PendingRestamped,
+    e.PendingDecided, e.PendingVoided,
+))  # fmt: skip
 PAGES_LOOKED_AT: Final = 20  # for one page of a caller who may not see all
 
 
@@ -94,3 +109,44 @@ async def get_pending(pending_id: str, access: CurrentAccess) -> dict[str, Any]:
 async def decide_pending(pending_id: str, body: DecideBody, access: CurrentAccess, key: CommandKey) -> dict[str, Any]:
     """Answer. The first valid answer stands: the same one again is 200, a different one 409 with the winner."""
     return await decide(access, pending_id, body, key)
+
+
+@router.post(
+    "/{pending_id}/check",
+    dependencies=[requires(Right.ANSWER, Right.DECIDE)],
+    response_model=None,
+    responses={**documented(404, 409, 410, *WITH_BODY), 200: {"model": shapes.CheckedAnswer}},
+)
+async def check_answer(pending_id: str, body: DecideBody, access: CurrentAccess) -> dict[str, Any]:
+    """What an answer would do if it were given now: nothing is stored. It is refused as the answer itself would be, so
+    a form learns what is wrong with it, and an approver which votes an edit voids."""
+    return await check(access, pending_id, body)
+
+
+@router.get(
+    "/{pending_id}/history",
+    dependencies=[requires(Right.SEE_OWN, Right.SEE_INBOX)],
+    response_model=None,
+    responses={**documented(404), 200: {"model": shapes.PendingHistory}},
+)
+async def get_history(
+    pending_id: str, access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None
+) -> dict[str, Any]:
+    """What happened to the question, oldest first: it opened, votes, edits, reminders, escalations, its end."""
+    run, pending = await find_pending(access, pending_id)
+    sees = access.sees_evidence(run, pending)
+    place = decode_place(cursor)
+    after = 0 if place is None else place[0]
+    rows = await pendings.history_of(access.reads, access.tenant, UUID(run.run_id), pending_id, after, limit)
+    found = [
+        event_json(seq, event if sees else without_evidence(event))
+        for row in rows
+        for seq, event in enumerate(e.decode_events(row.events), row.first_seq)
+        if seq > after and _is_about(event, pending_id)
+    ]
+    following = None if len(rows) < limit else encode_place(rows[-1].last_seq, "seq")
+    return {"items": found, "next_cursor": following}
+
+
+def _is_about(event: e.Event, pending_id: str) -> bool:
+    return type(event) in _OF_PENDINGS and getattr(event, "id", None) == pending_id

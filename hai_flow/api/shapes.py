@@ -133,6 +133,28 @@ class DecidedPending(Pending):
     already: bool
 
 
+class CheckedAnswer(Shape):
+    """What an answer would do if it were given now. `decides`: the question would be closed by it, with `status`; else
+    it would stay open for the votes that are `needed`. `args` and `digest` are as its edits would leave them, `lapsing`
+    the votes that would not count any more; `already`: the same answer was given before."""
+
+    id: str
+    already: bool
+    decides: bool
+    status: str
+    args: Any
+    digest: str
+    lapsing: list[dict[str, Any]]
+    needed: dict[str, Any] | None
+
+
+class PendingHistory(Shape):
+    """What happened to a question, oldest first: events of its run's log."""
+
+    items: list[dict[str, Any]]
+    next_cursor: str | None
+
+
 class PendingPage(Shape):
     items: list[OpenedPending]
     next_cursor: str | None

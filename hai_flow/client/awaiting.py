@@ -264,6 +264,8 @@ class AsyncPendings(_Group):
     answer = _does(o.answer_pending)
     give_result = _does(o.give_result)
     give_error = _does(o.give_error)
+    check = _does(o.check_answer)
+    history = _gives(o.pending_history)
 
 
 class AsyncInbox(_Group):

@@ -177,6 +177,21 @@ class Decision(Pending, frozen=True, kw_only=True):
     already: bool
 
 
+class CheckedAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What an answer would do if it were given now. `decides`: it would close the question, with `status`; else the
+    question would stay open for what is `needed`. `args` and `digest` are as its edits would leave them, `lapsing` the
+    votes that would not count any more."""
+
+    id: str
+    already: bool
+    decides: bool
+    status: str
+    args: Json
+    digest: str
+    lapsing: list[dict[str, Json]]
+    needed: dict[str, Json] | None
+
+
 class BulkOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of one answer of several: `pending` where it was taken (`status` 200), else the `problem`."""
 

@@ -318,14 +318,39 @@ def decide_pending(
     A record (not a bare id) binds the answer to what it shows. The first valid answer stands: the same one again is
     `already`, another one raises Conflict with the `winner`.
     """
-    given: dict[str, Json] = {
-        "decision": decision, "reason": reason, "error": error, "on_behalf_of": on_behalf_of
-    }  # fmt: skip
+    body = _answer(pending, values, edits, result, decision=decision, reason=reason, error=error, for_=on_behalf_of)
+    return _post(_pending(pending) + "/decide", m.Decision, body, key=key)
+
+
+def check_answer(
+    pending: PendingRef,
+    decision: str | None = None,
+    *,
+    reason: str | None = None,
+    values: Given = UNSET,
+    edits: Given = UNSET,
+    result: Given = UNSET,
+    error: str | None = None,
+    on_behalf_of: str | None = None,
+) -> Script[m.CheckedAnswer]:
+    """What an answer would do if it were given now: nothing is stored. It raises what the answer itself would."""
+    body = _answer(pending, values, edits, result, decision=decision, reason=reason, error=error, for_=on_behalf_of)
+    return (yield from exchange(_with_json("POST", _pending(pending) + "/check", body))).read(m.CheckedAnswer)
+
+
+def pending_history(pending: PendingRef) -> Feed[AnyEvent]:
+    """What happened to a question, oldest first: its votes, edits, reminders and escalations, and its end."""
+    return scripts.mapped(pages(_pending(pending) + "/history", dict[str, Any]), _event)
+
+
+def _answer(
+    pending: PendingRef, values: Given, edits: Given, result: Given, *, for_: str | None, **words: str | None
+) -> dict[str, Json]:
+    given: dict[str, Json] = {**words, "on_behalf_of": for_}
     if not isinstance(pending, str):
         given["digest"] = pending.digest
     body = {name: value for name, value in given.items() if value is not None}
-    body |= {name: v for name, v in (("values", values), ("edits", edits), ("result", result)) if v is not UNSET}
-    return _post(_pending(pending) + "/decide", m.Decision, body, key=key)
+    return body | {name: v for name, v in (("values", values), ("edits", edits), ("result", result)) if v is not UNSET}
 
 
 def answer_pending(pending: PendingRef, values: Json, *, key: str | None = None) -> Script[m.Decision]:

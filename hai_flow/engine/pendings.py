@@ -433,6 +433,11 @@ def needed(pending: PendingState) -> dict[str, Json]:
     return votes.needed(pending)
 
 
+def lapsed(before: PendingState, after: PendingState) -> list[Json]:
+    """The votes on `before` that counted there, and count no more in `after`, as `needed` shows votes."""
+    return votes.lapsed(before, after)
+
+
 def _ids(principal: c.Principal) -> set[str]:
     return {principal.id, person_of(principal)}
 

@@ -228,6 +228,16 @@ def needed(pending: PendingState) -> dict[str, Json]:
     }
 
 
+def lapsed(before: PendingState, after: PendingState) -> list[Json]:
+    """The votes that counted before and don't count afterwards: an edit made the question another one."""
+    old, new = rules_of(before), rules_of(after)
+    return [
+        _vote_shown(new, vote, after.opened.digest)
+        for vote in before.votes
+        if counts(old, vote, before.opened.digest) and not counts(new, vote, after.opened.digest)
+    ]
+
+
 # --- combining --------------------------------------------------------------------------------------------------------
 
 

@@ -29,7 +29,7 @@ import structlog
 from hai_flow import values
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
-from hai_flow.engine.decide import DEFAULT_BOUNDS, Bounds, decide
+from hai_flow.engine.decide import DEFAULT_BOUNDS, Bounds, Decision, decide
 from hai_flow.engine.state import RunState
 from hai_flow.errors import Rejected, StoreError
 from hai_flow.runtime.auditing import Asked
@@ -44,7 +44,7 @@ from hai_flow.runtime.loader import FindPlan, Loader
 from hai_flow.runtime.queues import Queues
 from hai_flow.runtime.service import Clock, Service
 from hai_flow.runtime.snapshots import Snapshots
-from hai_flow.runtime.submissions import Begin, Birth, Outcome, Streamed, Submission
+from hai_flow.runtime.submissions import Birth, Outcome, Streamed, Submission
 from hai_flow.store import logs
 from hai_flow.store.database import Database
 from hai_flow.store.transactions import Transaction
@@ -181,9 +181,9 @@ class Committer(Service):
         """Return when everything that was asked of these runs is decided and committed."""
         await self.queues.settled(waiting)
 
-    def rehearse(self, command: Begin, plan: Plan) -> None:
-        """Raise the refusal that a run's first command would meet by itself, before anything is done for it."""
-        decide(plan, RunState(str(command.run_id)), command, self.now_ms(), self._decider.limits)
+    def rehearse(self, command: c.Command, plan: Plan, state: RunState) -> Decision:
+        """What the command would do to the run in `state` if it came now. Raises the Rejected that it would meet."""
+        return decide(plan, state, command, self.now_ms(), self._decider.limits)
 
     def now_ms(self) -> int:
         """The database's clock as known here, in milliseconds since 1970: a lower bound."""

@@ -23,6 +23,7 @@ from hai_flow import values
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
+from hai_flow.engine.state import RunState
 from hai_flow.errors import Rejected
 from hai_flow.runtime.auditing import Asked
 from hai_flow.runtime.committer import Committer
@@ -114,7 +115,7 @@ class Starts:
 
     def rehearse(self, plan: Plan, begin: Begin) -> None:
         """Raise the engine's refusal of `begin`, before anything is done for it."""
-        self._committer.rehearse(begin, plan)
+        self._committer.rehearse(begin, plan, RunState(str(begin.run_id)))
 
 
 def _thread_slot_of(begin: Begin) -> str | None:

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
+from hai_flow.store.logs import LogRow
 from hai_flow.store.run_lists import Viewer, may_read
 
 if TYPE_CHECKING:
@@ -96,3 +97,19 @@ async def votes_of(connection: Connection | Pool, tenant: UUID, run_id: UUID, pe
     ORDER BY last_seq, principal
     """
     return [Vote(*row) for row in await connection.fetch(query, run_id, pending_id, tenant)]
+
+
+_HISTORY: Final = """
+SELECT l.first_seq, l.last_seq, l.events FROM pendings p
+JOIN log l ON l.run_id = p.run_id AND l.last_seq > greatest($4, p.opened_seq - 1)
+WHERE p.run_id = $2 AND p.id = $3 AND p.tenant = $1 AND position(convert_to($3, 'UTF8') IN l.events) > 0
+ORDER BY l.last_seq LIMIT $5
+"""
+
+
+async def history_of(
+    connection: Connection | Pool, tenant: UUID, run_id: UUID, pending_id: str, after: int, limit: int
+) -> list[LogRow]:
+    """Up to `limit` commits of the run's log, from the one that opened the pending, that hold its id and end after the
+    seq `after`. Not every event of them is about it."""
+    return [LogRow(*row) for row in await connection.fetch(_HISTORY, tenant, run_id, pending_id, after, limit)]

@@ -112,11 +112,25 @@ def event_without_evidence(event: e.Event, state: RunState, reader: Principal | 
     """The event as a reader of the whole run sees it. `reader` None: the one who started it."""
     match event:
         case e.PendingOpened() if not _sees(event, reader):
-            return opened_without_evidence(event)
+            return without_evidence(event)
         case e.ChildAsked() if not _sees(event.opened, reader):
             return msgspec.structs.replace(event, opened=opened_without_evidence(event.opened))
-        case e.PendingEdited() if (known := state.pendings.get(event.id)) and not _sees(known.opened, reader):
+        case e.PendingEdited() | e.PendingRestamped() | e.VoteCast():
+            known = state.pendings.get(event.id)
+            return event if known is None or _sees(known.opened, reader) else without_evidence(event)
+        case _:
+            return event
+
+
+def without_evidence(event: e.Event) -> e.Event:
+    """What happened to a question, for those who do not see its evidence."""
+    match event:
+        case e.PendingOpened():
+            return opened_without_evidence(event)
+        case e.PendingEdited() | e.PendingRestamped():
             return msgspec.structs.replace(event, digest="")
+        case e.VoteCast():
+            return msgspec.structs.replace(event, digest=None)
         case _:
             return event
 

@@ -87,7 +87,7 @@ def posts(run_id: str, pending_id: str) -> list[str]:
         "/api/aui/input",
         "/v1/runs",
         *(f"/v1/runs/{run_id}/{verb}" for verb in ("pause", "stop", "terminate")),
-        f"/v1/pendings/{pending_id}/decide",
+        *(f"/v1/pendings/{pending_id}/{verb}" for verb in ("decide", "check")),
     ]
 
 
@@ -242,7 +242,11 @@ def test_other_methods_and_paths_are_refused_as_problems(http: httpx2.Client, ru
             assert response.status_code == 405, (method, path)
             assert response.headers["allow"]
             assert response.headers["x-content-type-options"] == "nosniff"
-    for path in (f"/v1/pendings/{pending_id}/decide", f"/v1/runs/{run_id}/stop", "/awp"):
+    for path in (
+        *(f"/v1/pendings/{pending_id}/{verb}" for verb in ("decide", "check")),
+        f"/v1/runs/{run_id}/stop",
+        "/awp",
+    ):
         assert http.get(path).status_code == 405, "a GET decides nothing"
     for path in (
         "/v1/runs/",

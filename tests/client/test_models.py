@@ -18,6 +18,7 @@ SAME: dict[type[msgspec.Struct], type[BaseModel]] = {
     models.Run: shapes.ControlledRun,
     models.Pending: shapes.Pending,
     models.Decision: shapes.DecidedPending,
+    models.CheckedAnswer: shapes.CheckedAnswer,
     models.Edit: shapes.Edit,
     models.Finding: shapes.Finding,
     models.Validation: shapes.Validation,
