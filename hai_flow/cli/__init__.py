@@ -1,6 +1,6 @@
 """The command line: `hai-flow`. A composition root.
 
-`dev serve worker migrate run` are processes; `doctor`, `audit verify|export|anchor` and `forget` open the database,
+`dev serve worker migrate run` are processes; `doctor verify forget` and `audit verify|export|anchor` open the database,
 which proves more than what a server says; `validate`, the commands for authors, `diff` of two files and `version` need
 no database and no server; every other command (also `migrate` of runs) speaks REST to a server, never SQL, so that
 permissions are checked in one place (docs/cli.md).
@@ -66,6 +66,7 @@ _PANELS: Final = (
             ("doctor", "doctor:doctor"),
             ("audit", "audit:app"),
             ("forget", "audit:forget"),
+            ("verify", "verify:verify"),
         ),
     ),
     ("Identity", (("keys", "keys:app"), ("tenants", "tenants:app"))),

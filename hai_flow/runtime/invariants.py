@@ -1,0 +1,512 @@
+"""One run held against itself: its log against its row, its tables, the audit, the runs around it, and the rules of its
+events. Pure; `verifying` reads what it looks at.
+
+The log is the truth here as everywhere: it is folded, every row that was made from it is made once more, and what
+differs is a violation. Rules that look at the events alone are those of `engine/invariants`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import timedelta
+from hashlib import sha256
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+import msgspec
+
+from hai_flow import values
+from hai_flow.definition.plan import Plan
+from hai_flow.engine import events as e
+from hai_flow.engine import invariants
+from hai_flow.engine.evolve import evolve
+from hai_flow.engine.jobs import is_busy, wake_at
+from hai_flow.engine.selectors import World
+from hai_flow.engine.snapshot import ABI, decode_state
+from hai_flow.engine.state import TERMINAL_STATUSES, MessageState, RunState, ToolCallState
+from hai_flow.errors import Unreadable
+from hai_flow.store.entries import MessageRow, PendingRow, TurnRow, VoteRow
+from hai_flow.store.evidence import Evidence, Row
+from hai_flow.store.projection import asked_by, rows_of, thread_entry
+from hai_flow.store.slots import thread_slot
+
+_CHUNKS: Final = (
+    e.MessageStarted | e.MessageChunk | e.MessageEnded | e.ToolCallStarted | e.ToolCallArgsChunk | e.CustomEmitted
+)
+"""What the holder of a run writes while an effect streams, without a decision."""
+
+
+class Violation(NamedTuple):
+    """What does not hold of a run: `rule` is its name, `seq` the event up to which it holds, where that can be said."""
+
+    run_id: UUID
+    seq: int | None
+    rule: str
+    message: str
+
+
+class Commit(NamedTuple):
+    """A row of the log with its events, decoded."""
+
+    row: Row
+    events: Sequence[e.Event]
+
+
+class Check:
+    """Give it the commits of one run in order, then ask for the `end`.
+
+    `late`: runs that are due, and runs of dead workers, may wait for a worker so long; None: for ever, as where no
+    worker runs. A fault in the log's own order ends the fold, for nothing behind it can be trusted.
+    """
+
+    def __init__(self, evidence: Evidence, late: timedelta | None = None) -> None:
+        self.evidence = evidence
+        self.late = late
+        self.run = evidence.run
+        self.state = RunState(str(self.run["id"]))
+        self.reached: Counter[str] = Counter()
+        self.violations: list[Violation] = []
+        self.files: set[bytes] = set()
+        self.broken = False
+        self.plan: Plan | None = None
+        self._watch = invariants.Watch(self.run["copied"])
+        self._version = self._bytes = 0
+        self._head = b""
+        self._heads = dict(evidence.heads)
+        self._snapshots = {row["seq"]: row for row in evidence.rows["snapshots"]}
+        self._named = _seqs_of(evidence)
+        self._made = _Made()
+
+    # --- the log ------------------------------------------------------------------------------------------------------
+
+    def decode(self, row: Row) -> Commit | None:
+        """The events of the next row; None if they can't be folded: the walk ends there."""
+        for name, rule in _OF_ROWS:
+            self.reached[name] += 1
+            for message in rule(self, row):
+                self._found(name, message, at=row["last_seq"])
+                self.broken = self.broken or name in _BREAKING
+        if self.broken:
+            return None
+        try:
+            events = e.decode_events(row["events"])
+        except Unreadable as error:
+            self._break("log_readable", str(error))
+            return None
+        self.reached["log_readable"] += 1
+        if len(events) != row["last_seq"] - row["first_seq"] + 1:
+            self._break("log_gap_free", f"{len(events)} events stand where {row['first_seq']} to {row['last_seq']} do")
+            return None
+        return Commit(row, events)
+
+    def feed(self, commit: Commit) -> None:
+        """Fold the next commit. `plan` is that of the run then, None where this release can't have it."""
+        row = commit.row
+        for message in _chunks_are_chunks(self, commit):
+            self._found("chunks_are_chunks", message, at=row["last_seq"])
+        self._head = sha256(self._head + row["events"]).digest()
+        self._bytes += len(row["events"])
+        self._version = row["version"]
+        self.files |= values.files_in(row["events"])
+        for event in commit.events:
+            for fault in self._watch.event(self.state, event):
+                self._found(fault.rule, fault.message, at=self.state.seq + 1)
+            try:
+                self.state = evolve(self.state, event)
+            except Exception as error:  # a transition that no table has, a record that is not there
+                self._break("log_folds", f"{event.type}: {error or type(error).__name__}")
+                return
+            self._compare_snapshot()
+        self.reached["log_folds"] += len(commit.events)
+        self._compare_head()
+        self._named.discard(self.state.seq)
+        self._made.take(rows_of(commit.events, self.state), self.state.seq - len(commit.events), self.state)
+
+    def _compare_snapshot(self) -> None:
+        row = self._snapshots.pop(self.state.seq, None)
+        if row is None or row["abi"] != ABI:  # of another release: nobody reads it
+            return
+        self.reached["snapshots_are_folds"] += 1
+        try:
+            same = decode_state(row["state"]) == self.state
+        except Unreadable:
+            same = False
+        if not same:
+            self._found("snapshots_are_folds", "the snapshot is not the fold of the events up to it")
+
+    def _compare_head(self) -> None:
+        known = self._heads.pop(self.state.seq, None)
+        if known is not None:
+            self.reached["log_audited"] += 1
+            if known != self._head:
+                self._found("log_audited", "the events up to here are not those that the audit vouches for")
+
+    # --- the end of the log -------------------------------------------------------------------------------------------
+
+    def end(self) -> list[Violation]:
+        """Everything that was found."""
+        for name, rule in _OF_RUN if self.broken else (*_OF_RUN, *_OF_FOLD):
+            self.reached[name] += 1
+            for message in rule(self):
+                self._found(name, message)
+        if not self.broken:
+            for fault in self._watch.rest(self.state):
+                self._found(fault.rule, fault.message)
+        self.reached += self._watch.reached
+        return self.violations
+
+    def lost(self, digests: set[bytes]) -> None:
+        """These files are gone that the run refers to."""
+        self.reached["files_are_there"] += 1
+        for each in sorted(digests):
+            self._found("files_are_there", f"the file file_{each.hex()} is gone")
+
+    def no_workflow(self, digest: bytes, reason: str) -> None:
+        """The document of this digest can't be had."""
+        self.reached["workflow_is_there"] += 1
+        self._found("workflow_is_there", f"the workflow {digest.hex()}: {reason}", at=self.state.seq)
+
+    def _break(self, rule: str, message: str) -> None:
+        self.broken = True
+        self._found(rule, message, at=self.state.seq)
+
+    def _found(self, rule: str, message: str, at: int | None = None) -> None:
+        self.violations.append(Violation(self.run["id"], self.state.seq if at is None else at, rule, message))
+
+
+# --- rows that are made from the log ----------------------------------------------------------------------------------
+
+
+class _Made:
+    """The rows of the child tables as the commits so far write them."""
+
+    def __init__(self) -> None:
+        self.pendings: dict[str, tuple[PendingRow, int]] = {}
+        self.votes: dict[tuple[str, str], VoteRow] = {}
+        self.turns: dict[int, tuple[int | None, int | None, str | None]] = {}
+        self.messages: dict[int, MessageRow] = {}
+
+    def take(self, rows: Mapping[str, Any], before: int, state: RunState) -> None:
+        pending: PendingRow
+        for pending in rows.get("pendings", ()):
+            _, opened = self.pendings.get(pending.id, (pending, state.seq))
+            self.pendings[pending.id] = pending, opened
+        for vote in rows.get("votes", ()):
+            self.votes[vote.pending_id, vote.principal] = vote
+        turn: TurnRow
+        for turn in rows.get("turns", ()):
+            first, last, wire = self.turns.get(turn.n, (None, None, None))
+            if turn.first is not None:
+                first, wire = before + turn.first, turn.wire_run_id
+            self.turns[turn.n] = first, last if turn.last is None else before + turn.last, wire
+        for message in rows.get("messages", ()):
+            self.messages[message.n] = message
+
+
+def _differ(what: str, made: Mapping[Any, Any], there: Mapping[Any, Any]) -> Iterator[str]:
+    for key in made.keys() - there.keys():
+        yield f"the {what} {key} is in the log, and its row is gone"
+    for key in there.keys() - made.keys():
+        yield f"the {what} {key} has a row, and the log does not know it"
+
+
+def _pendings_are_made(check: Check) -> Iterator[str]:
+    rows = {row["id"]: row for row in check.evidence.rows["pendings"]}
+    yield from _differ("question", check._made.pendings, rows)
+    for id, (made, opened) in check._made.pendings.items():
+        row = rows.get(id)
+        if row is None:
+            continue
+        for name in ("status", "path", "digest", "deadline"):
+            if row[name] != getattr(made, name):
+                yield f"the {name} of the question {id} is {_shown(row[name])} instead of {_shown(getattr(made, name))}"
+        if row["opened_seq"] != opened:
+            yield f"the question {id} was opened by the commit of event {opened}, not {row['opened_seq']}"
+        if e.decode_pending(row["body"]) != e.decode_pending(made.body):
+            yield f"the question {id} asks something else than the log does"
+
+
+def _inbox_is_made(check: Check) -> Iterator[str]:
+    """Who is asked finds the question, and nobody finds one that is open no more."""
+    found: dict[str, set[str]] = {}
+    for row in check.evidence.rows["inbox"]:
+        found.setdefault(row["pending_id"], set()).add(row["selector"])
+    for id in found.keys() - set(check.state.open_pendings.values()):
+        yield f"{id} is in an inbox, and it is not open"
+    if check.plan is None:
+        return
+    world = World(check.state.requester, check.plan.roles)
+    for id in check.state.open_pendings.values():
+        asked = set(asked_by(check.state.pendings[id], world))
+        if asked != found.get(id, set()):
+            yield f"{id} asks {sorted(asked)}, and is in the inbox of {sorted(found.get(id, ()))}"
+
+
+def _votes_are_made(check: Check) -> Iterator[str]:
+    rows = {(row["pending_id"], row["principal"]): row for row in check.evidence.rows["votes"]}
+    yield from _differ("vote", check._made.votes, rows)
+    for key, made in check._made.votes.items():
+        if key in rows and msgspec.json.decode(rows[key]["body"]) != msgspec.json.decode(made.body):
+            yield f"the vote of {key[1]} on {key[0]} is another one than in the log"
+
+
+def _turns_are_made(check: Check) -> Iterator[str]:
+    rows = {row["n"]: (row["first_seq"], row["last_seq"], row["wire_run_id"]) for row in check.evidence.rows["turns"]}
+    yield from _differ("turn", check._made.turns, rows)
+    for n, made in check._made.turns.items():
+        if n in rows and rows[n] != made:
+            yield f"turn {n} has events {made[0]} to {made[1]}, and its row says {rows[n][0]} to {rows[n][1]}"
+
+
+def _messages_are_made(check: Check) -> Iterator[str]:
+    rows = {row["n"]: row for row in check.evidence.rows["messages"]}
+    yield from _differ("message", check._made.messages, rows)
+    for n, made in check._made.messages.items():
+        row = rows.get(n)
+        if row is None:
+            continue
+        if (row["id"], row["role"]) != (made.id, made.role):
+            yield f"message {n} is {made.id} of {made.role}, and its row is {row['id']} of {row['role']}"
+        elif not _says_the_same(thread_entry(row["role"], row["body"]), thread_entry(made.role, made.body)):
+            yield f"message {n}, {made.id}, says something else than the log does"
+
+
+def _says_the_same(row: MessageState | ToolCallState, made: MessageState | ToolCallState) -> bool:
+    """Times count for nothing: who decides has not always seen the newest chunk. Who cuts a message off neither."""
+    if isinstance(row, ToolCallState) and isinstance(made, ToolCallState):
+        return (row.name, row.args, row.result, row.error) == (made.name, made.args, made.result, made.error)
+    if not (isinstance(row, MessageState) and isinstance(made, MessageState)):
+        return False
+    if made.aborted and isinstance(made.content, str) and isinstance(row.content, str):
+        return made.content.startswith(row.content)
+    return row.content == made.content
+
+
+# --- rules of single rows of the log ----------------------------------------------------------------------------------
+
+
+def _gap_free(check: Check, row: Row) -> Iterator[str]:
+    if row["first_seq"] != check.state.seq + 1:
+        yield f"event {check.state.seq + 1} should come next, and the row begins with {row['first_seq']}"
+
+
+def _versions_rise(check: Check, row: Row) -> Iterator[str]:
+    """Each decision is one more; chunks are none."""
+    if row["version"] not in (check._version, check._version + 1):
+        yield f"decision {row['version']} follows decision {check._version}"
+
+
+def _log_is_the_tenants(check: Check, row: Row) -> Iterator[str]:
+    if row["tenant"] != check.run["tenant"]:
+        yield f"the events {row['first_seq']} to {row['last_seq']} are of another tenant"
+
+
+def _chunks_are_chunks(check: Check, commit: Commit) -> Iterator[str]:
+    """What is no decision only grows what an effect shows: nobody compared the state that it was written on."""
+    if commit.row["version"] != check._version:
+        return
+    check.reached["chunks_are_chunks"] += 1
+    for event in commit.events:
+        if not isinstance(event, _CHUNKS):
+            yield f"{event.type} stands in a commit that is no decision"
+
+
+_OF_ROWS: Final[tuple[tuple[str, Callable[[Check, Row], Iterator[str]]], ...]] = (
+    ("log_gap_free", _gap_free),
+    ("versions_rise", _versions_rise),
+    ("tenants_are_apart", _log_is_the_tenants),
+)
+_BREAKING: Final = ("log_gap_free",)
+
+
+# --- rules of the run, whatever its log says --------------------------------------------------------------------------
+
+
+def _row_ends_with_its_log(check: Check) -> Iterator[str]:
+    if check.broken:
+        return
+    if check.run["seq"] != check.state.seq:
+        yield f"the log has {check.state.seq} events, and the row says {check.run['seq']}"
+    if check.run["version"] != check._version:
+        yield f"the log has {check._version} decisions, and the row says {check.run['version']}"
+    if check.run["log_bytes"] != check._bytes:
+        yield f"the log has {check._bytes} bytes, and the row says {check.run['log_bytes']}"
+
+
+def _log_is_chained(check: Check) -> Iterator[str]:
+    if not check.broken and check.run["head"] != check._head:
+        yield "its events, or its head, were changed: the chain of its commits ends otherwise"
+
+
+def _audit_knows_no_more(check: Check) -> Iterator[str]:
+    for seq in sorted(check._heads):
+        if not check.broken:
+            yield f"the audit knows a commit that ends with event {seq}, and the log has none"
+
+
+def _tenants_are_apart(check: Check) -> Iterator[str]:
+    tenant = check.run["tenant"]
+    for table, rows in check.evidence.rows.items():
+        if any(row["tenant"] != tenant for row in rows):
+            yield f"it has {table} of another tenant"
+    kin = [*check.evidence.below.values(), *([] if check.evidence.above is None else [check.evidence.above])]
+    if any(each.tenant != tenant for each in kin):
+        yield "it has a run above or below it that is another tenant's"
+
+
+def _nobody_is_late(check: Check) -> Iterator[str]:
+    """A worker comes in time: to what is due, and to what a dead one held."""
+    if check.late is None:
+        return
+    run, now = check.run, check.evidence.now
+    if run["worker"] is None and run["wake_at"] is not None and run["wake_at"] < now - check.late:
+        yield f"it is due since {values.rfc3339(values.milliseconds(run['wake_at']))}, and no worker takes it"
+    holder = check.evidence.holder
+    if run["worker"] is not None and holder is not None and holder < now - check.late:
+        yield f"worker {run['worker']} holds it, and gives no sign of life"
+
+
+def _holder_is_known(check: Check) -> Iterator[str]:
+    """A claim names a worker that has a row: without it nobody would ever find that it is dead."""
+    if check.run["worker"] is not None and check.evidence.holder is None:
+        yield f"worker {check.run['worker']} holds it, and there is no such worker"
+
+
+_OF_RUN: Final[tuple[tuple[str, Callable[[Check], Iterator[str]]], ...]] = (
+    ("row_ends_with_its_log", _row_ends_with_its_log),
+    ("log_chained", _log_is_chained),
+    ("log_audited", _audit_knows_no_more),
+    ("tenants_are_apart", _tenants_are_apart),
+    ("nobody_is_late", _nobody_is_late),
+    ("holder_is_known", _holder_is_known),
+)
+
+
+# --- rules of the run and the fold of its log -------------------------------------------------------------------------
+
+
+def _row_is_made(check: Check) -> Iterator[str]:
+    run, state = check.run, check.state
+    ended = state.status in TERMINAL_STATUSES
+    parent = None if state.parent is None else UUID(state.parent.run_id)
+    made = {
+        "status": state.status,
+        "thread_id": state.thread_id,
+        "started_by": state.requester,
+        "workflow_name": state.workflow,
+        "workflow_version": state.version,
+        "parent_id": parent,
+        "parent_path": None if state.parent is None else state.parent.path,
+    }
+    for name, value in made.items():
+        if run[name] != value:
+            yield f"its {name} is {_shown(run[name])}, and the log says {_shown(value)}"
+    if (run["ended_at"] is not None) != ended:
+        yield f"it is {state.status}, and its row says that it {'has not' if ended else 'has'} ended"
+    if run["input"] is not None and values.loads(run["input"]) != state.input:
+        yield "its input is another one than in the log"
+    said = None if run["result"] is None else msgspec.json.decode(run["result"])
+    if said != (msgspec.to_builtins(_result(state)) if ended else None):
+        yield "its result is another one than in the log"
+
+
+def _result(state: RunState) -> dict[str, Any]:
+    return {"output": state.output} if state.error is None else {"error": msgspec.to_builtins(state.error)}
+
+
+def _version_is_pinned(check: Check) -> Iterator[str]:
+    """A run stays with the document that it began with, unless it was moved to another one."""
+    if check.run["workflow"].hex() != check.state.sha256:
+        yield f"its row names the workflow {check.run['workflow'].hex()}, and the log {check.state.sha256}"
+
+
+def _wakes_in_time(check: Check) -> Iterator[str]:
+    """Whatever can go on by itself is found: by a worker that holds the run, or by the time at which it is due."""
+    run, state = check.run, check.state
+    if state.ended:
+        if run["worker"] is not None or run["wake_at"] is not None:
+            yield "it has ended, and a worker holds it, or is to look at it"
+        return
+    if run["worker"] is not None:
+        return
+    due = wake_at(state)
+    if is_busy(state):
+        if run["wake_at"] is None:
+            yield "it has something to perform, no worker holds it, and it is never due"
+    elif due is not None and (run["wake_at"] is None or values.milliseconds(run["wake_at"]) > due):
+        yield f"something of it is due at {values.rfc3339(due)}, and no worker looks at it by then"
+
+
+def _holds_its_slot(check: Check) -> Iterator[str]:
+    """One run of a thread is active, and what has ended holds nothing."""
+    run, held = check.run, {row["slot"] for row in check.evidence.rows["slots"]}
+    if check.state.ended:
+        if held:
+            yield f"it is {check.state.status}, and holds the slot {min(held)}"
+    elif run["slot"] == thread_slot(run["thread_id"]) and check.evidence.slot_holder != run["id"]:
+        yield f"it is active, and the slot {run['slot']} is held by {check.evidence.slot_holder or 'nobody'}"
+
+
+def _rows_came_with_commits(check: Check) -> Iterator[str]:
+    """A command was carried out, and a message sent, by a commit that is in the log."""
+    for seq in sorted(check._named):
+        yield f"a command or a message names the commit that ends with event {seq}, and the log has none"
+
+
+def _snapshots_are_of_the_log(check: Check) -> Iterator[str]:
+    for seq in check._snapshots:
+        if seq > check.state.seq:
+            yield f"it has a snapshot of event {seq}, and the log ends with {check.state.seq}"
+
+
+def _kin_is_heard(check: Check) -> Iterator[str]:
+    """No run waits for one that is not there and is not about to be, nor for one that has ended without a word."""
+    state, above = check.state, check.evidence.above
+    if state.parent is not None and above is None:
+        yield f"it is the child of {state.parent.run_id}, which is not there"
+    mine = {row["target"] for row in check.evidence.rows["outbox"]}
+    for path, child in state.children.items():
+        below = check.evidence.below.get(UUID(child))
+        if state.ended:
+            continue
+        if below is None:
+            if child not in mine:
+                yield f"the step {path} waits for the run {child}, which is not there"
+        elif below.status in TERMINAL_STATUSES and str(check.run["id"]) not in below.messages:
+            yield f"the step {path} waits for the run {child}, which is {below.status}, and was told nothing of it"
+
+
+_OF_FOLD: Final[tuple[tuple[str, Callable[[Check], Iterator[str]]], ...]] = (
+    ("row_is_made", _row_is_made),
+    ("version_is_pinned", _version_is_pinned),
+    ("wakes_in_time", _wakes_in_time),
+    ("holds_its_slot", _holds_its_slot),
+    ("rows_came_with_commits", _rows_came_with_commits),
+    ("snapshots_are_folds", _snapshots_are_of_the_log),
+    ("kin_is_heard", _kin_is_heard),
+    ("pendings_are_made", _pendings_are_made),
+    ("inbox_is_made", _inbox_is_made),
+    ("votes_are_made", _votes_are_made),
+    ("turns_are_made", _turns_are_made),
+    ("messages_are_made", _messages_are_made),
+)
+
+RULES: Final = invariants.RULES | {
+    "log_readable",
+    "log_folds",
+    "chunks_are_chunks",
+    "files_are_there",
+    "workflow_is_there",
+    *(name for name, _ in (*_OF_ROWS, *_OF_RUN, *_OF_FOLD)),
+}
+"""The names of all rules."""
+
+
+def _seqs_of(evidence: Evidence) -> set[int]:
+    """The commits that rows of the run name."""
+    return {row["last_seq"] for table in ("commands", "outbox", "votes") for row in evidence.rows[table]}
+
+
+def _shown(value: Any) -> str:
+    return value.hex() if isinstance(value, bytes) else str(value)
