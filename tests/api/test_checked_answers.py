@@ -32,13 +32,6 @@ steps:
       edit: [count]
       deadline: 1h
 """
-EVIDENT = """
-hai: flow/v1
-name: NAME
-version: 1
-steps:
-  - {id: gate, approve: {title: Spend, from: [user:ann], evidence: the books}}
-"""
 FORM = """
 hai: flow/v1
 name: NAME
@@ -169,13 +162,6 @@ def test_the_history_has_what_was_said_in_its_order(http: Checked, client: Clien
         paged += page["items"]
     assert paged == found["items"]
     assert [event.type for event in client.pendings.history(id)] == [each["type"] for each in found["items"]]
-
-
-def test_who_does_not_see_the_evidence_sees_a_history_without_it(http: Checked) -> None:
-    id = ask(http, EVIDENT)
-    assert history(http, id, "user:ann")["items"][0]["evidence"] == "the books"
-    (opened,) = history(http, id, "user:req")["items"]
-    assert (opened.get("evidence"), opened["digest"]) == (None, "")
 
 
 def test_other_questions_of_the_run_are_not_in_a_history(http: Checked) -> None:

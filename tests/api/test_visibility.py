@@ -180,6 +180,16 @@ def test_viewers_and_operators_see_the_runs_of_their_tenant(case: Case, who: str
     assert SAID in shown or GIVEN in shown, shown
 
 
+def test_the_history_of_a_question_has_its_evidence_for_those_who_see_it(case: Case) -> None:
+    path = f"/v1/pendings/{case.pending_id}/history"
+    seen = {who: case.get(who, path) for who in ("decider", "requester", "viewer", "stranger")}
+    assert {who: EVIDENCE in answer.text for who, answer in seen.items()} == {
+        "decider": True, "requester": False, "viewer": True, "stranger": False
+    }  # fmt: skip
+    assert seen["requester"].json()["items"][0]["digest"] == ""
+    assert seen["stranger"].status_code == 404
+
+
 def same(of: httpx2.Response, absent: httpx2.Response, *ids: tuple[str, str]) -> None:
     """Both answers are alike, but for the ids that were asked for."""
     text = of.text
@@ -193,14 +203,15 @@ def test_to_a_stranger_the_run_is_as_if_it_were_not_there(case: Case) -> None:
     swaps = ((case.run_id, run_id), (case.pending_id, pending_id), (case.thread_id, thread_id))
     paths = [
         "/v1/runs/{run}", "/v1/runs/{run}/snapshot", "/v1/runs/{run}/events", "/v1/runs/{run}/events?dialect=hai",
-        "/v1/pendings/{pending}", "/v1/threads/{thread}", "/v1/threads/{thread}/messages",
+        "/v1/pendings/{pending}", "/v1/pendings/{pending}/history",
+        "/v1/threads/{thread}", "/v1/threads/{thread}/messages",
         "/v1/threads/{thread}/feedback", "/v1/threads/{thread}/feedback/pendings/{pending}",
         "/api/v1/agent/runs/{thread}/history",
     ]  # fmt: skip
     for path in paths:
         theirs = case.get("stranger", path.format(run=case.run_id, pending=case.pending_id, thread=case.thread_id))
         none = case.get("stranger", path.format(run=run_id, pending=pending_id, thread=thread_id))
-        assert theirs.status_code == (200 if path.endswith("history") else 404), path
+        assert theirs.status_code == (200 if path.startswith("/api/v1/agent") else 404), path
         same(theirs, none, *swaps)
     for path, body in (
         ("/v1/pendings/{pending}/decide", {"decision": "approve"}),
