@@ -387,6 +387,16 @@ class Settings:
         "After how long a follower that takes nothing is disconnected; it comes back with its cursor.", 15.0, 0.1, 600.0
     )
 
+    # -- being watched
+
+    metrics: str | None = _text(
+        "Where this process shows its metrics: /metrics for Prometheus, with /healthz and /readyz, at this host:port "
+        "(:port is 127.0.0.1). Unset: nowhere, and nothing is counted."
+    )
+    metrics_token: str | None = _text(
+        "What /metrics there asks for as a Bearer token. Needed where other machines reach it.", secret=True
+    )
+
     secrets: Mapping[str, str] = field(
         default_factory=dict,
         repr=False,
@@ -472,6 +482,7 @@ class Settings:
             problems.append(f"{variable('url')}: {fault}.")
         elif urlsplit(self.url).scheme not in ("http", "https"):
             problems.append(f"{variable('url')}: expected http://host:port or https://host, found {self.url!r}.")
+        problems += self._faults_of_metrics()
         for origin in self.allowed_origins:
             parts = urlsplit("" if place_fault(origin) else origin)
             if parts.scheme not in ("http", "https") or not parts.netloc or parts.path or "*" in origin:
@@ -489,6 +500,20 @@ class Settings:
             if set(host) & set("*/") or (":" in host and not host.startswith("["))
         ]
         return problems
+
+    def _faults_of_metrics(self) -> list[str]:
+        name = variable("metrics")
+        if self.metrics is None:
+            return []
+        place = metrics_place(self.metrics)
+        if place is None:
+            return [f"{name}: expected host:port or :port, like 127.0.0.1:9464, found {self.metrics!r:.80}."]
+        if not is_loopback(place[0]) and not self.metrics_token:
+            return [
+                f"{name}: {place[0]} can be reached from other machines. Listen on 127.0.0.1, or set "
+                f"{variable('metrics_token')} to what Prometheus sends as its Bearer token."
+            ]
+        return []
 
 
 def _each() -> tuple[Any, ...]:
@@ -528,6 +553,15 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return False
+
+
+def metrics_place(text: str) -> tuple[str, int] | None:
+    """The host and the port that `text` names. None: it names none."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > 65535:
+        return None
+    host = host.strip("[]") or "127.0.0.1"
+    return None if not re.fullmatch(r"[A-Za-z0-9.:_-]+", host) else (host, int(port))
 
 
 def place_fault(url: str) -> str | None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import Any, Final
+from typing import Any
 
-import structlog
 from fastapi import Depends, FastAPI, Request
 from fastapi.routing import APIRoute
 
@@ -43,23 +41,17 @@ from hai_flow.api import (
 )
 from hai_flow.api.admission import Admission
 from hai_flow.api.bodies import Bodies
-from hai_flow.api.deps import Access, OpenAccess, is_development, known_parameters
+from hai_flow.api.deps import OpenAccess, is_development, known_parameters
 from hai_flow.api.guard import Guard
 from hai_flow.api.identity import identity_of
+from hai_flow.api.measured import Measured
 from hai_flow.api.principals import open_to_everybody
 from hai_flow.api.rates import Decisions
-from hai_flow.api.recent import Recent
 from hai_flow.api.sign_ins import SignIns
 from hai_flow.api.terms import Terms
-from hai_flow.errors import Rejected
 from hai_flow.runtime import Runtime
+from hai_flow.runtime.readiness import Readiness
 from hai_flow.settings import KEYS, Settings
-from hai_flow.store import claims, migrations
-
-log = structlog.get_logger(__name__)
-
-ATTENDANCE_SECONDS: Final = 1.0
-SCHEMA_SECONDS: Final = 1.0  # a look at the schema opens a connection: one look answers every request within this time
 
 
 class _Application(FastAPI):
@@ -96,7 +88,7 @@ def create_app(settings: Settings, runtime: Runtime, *, act_as: bool = False) ->
     app.state.development = is_development(settings, act_as=act_as)
     app.state.identity = identity_of(settings, runtime, development=app.state.development)
     app.state.publishing = settings.publish or app.state.development
-    app.state.schema_behind = Recent(lambda: migrations.is_behind(runtime.dsn, runtime.deadlines), SCHEMA_SECONDS)
+    app.state.readiness = Readiness(runtime)
     problems.install(app)
     for module in (
         runs,
@@ -144,6 +136,8 @@ def create_app(settings: Settings, runtime: Runtime, *, act_as: bool = False) ->
     welcome.install(app)
     app.add_middleware(Bodies)
     app.add_middleware(Guard, settings=settings)
+    if runtime.requests:
+        app.add_middleware(Measured, watching=runtime.requests)
     return app
 
 
@@ -171,38 +165,12 @@ async def readyz(access: OpenAccess, request: Request) -> dict[str, Any]:
     `workers` is 0 while no process performs runs. The process is ready all the same: requests are taken, and kept until
     a worker comes.
     """
-    runtime = access.runtime
-    if runtime.fanout.closing.is_set():
-        raise Rejected(503, "closing", "the server is shutting down.")
-    try:
-        behind = await request.app.state.schema_behind.get()
-    except Exception as error:
-        if problems.out_of_files(error):
-            log.warning("too_many_open_files", error=str(error), remedy=problems.MORE_FILES)
-            raise Rejected(503, "too_many_open_files", problems.TOO_MANY_FILES) from None
-        log.warning("database_unavailable", error=str(error))
-        raise Rejected(
-            503, "database_unavailable", "the database does not answer; the server's log says more."
-        ) from None
-    if behind:
-        raise Rejected(503, "schema_behind", "the database's schema is older than this server: run hai-flow migrate.")
-    if faults := runtime.faults():
-        raise Rejected(503, "impaired", f"this process does not work as it should: {', '.join(faults)}; see its log.")
-    worker, found = runtime.worker, await _attendance(access)
+    readiness: Readiness = request.app.state.readiness
+    await readiness.demand()
+    worker, found = access.runtime.worker, await readiness.attendance()
     return {
         "status": "ready",
         "worker": worker is not None and worker.id is not None,
         "workers": None if found is None else found.alive,
         "waiting": None if found is None else found.waiting,
     }
-
-
-async def _attendance(access: Access) -> claims.Attendance | None:
-    """How many processes perform runs, and how many runs wait. None: the database did not answer within a second;
-    readiness waits no longer for it."""
-    try:
-        async with asyncio.timeout(ATTENDANCE_SECONDS):
-            return await claims.attendance(access.pool)
-    except Exception as error:
-        log.warning("attendance_unknown", error=str(error) or type(error).__name__)
-        return None

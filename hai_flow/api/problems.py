@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, Final
@@ -20,6 +19,7 @@ from hai_flow import values
 from hai_flow.api.bodies import NO_CONTROL_CHARACTERS
 from hai_flow.engine.patch import pointer_of
 from hai_flow.errors import DefinitionError, Rejected, StoreError, Unreadable
+from hai_flow.runtime.readiness import MORE_FILES, TOO_MANY_FILES, out_of_files
 from hai_flow.store.database import Fault, classify
 
 log = structlog.get_logger(__name__)
@@ -64,21 +64,6 @@ _MEANINGS: Final = {
 }
 ALWAYS: Final = (400, 401, 403, 421, 422, 429, 500, 503)
 WITH_BODY: Final = (408, 413, 415)
-
-
-MORE_FILES: Final = "raise this process's limit of open files (ulimit -n)"
-TOO_MANY_FILES: Final = (
-    "this server has too many open files, so it can't reach its database; repeat the request with the same command id."
-)
-
-
-def out_of_files(error: BaseException) -> bool:
-    """Whether it failed because the process, or the machine, may open no more files and connections."""
-    if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
-        return True
-    if f"[Errno {errno.EMFILE}]" in str(error):  # asyncio's one error for several addresses that could not be reached
-        return True
-    return error.__cause__ is not None and out_of_files(error.__cause__)
 
 
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:

@@ -126,6 +126,8 @@ class EventStream(Response):
                 await self._send(send, {"type": "http.response.body", "body": b""})
         except _Stalled:
             log.info("follower_stalled", path=scope.get("path"))
+            if following is not None and following.place is not None:
+                following.place.drop()
             if connection is not None:  # another server closes it when the response is dropped
                 connection.abort()
         finally:
@@ -261,6 +263,7 @@ class Outlet:
             self._taken, self._moved_at = taken, now
         elif now - self._moved_at >= self._stall_seconds:
             log.info("follower_stalled")
+            self._place.drop()
             self._connection.abort()
             self.lost()
             return

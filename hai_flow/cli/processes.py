@@ -287,6 +287,7 @@ async def running_runtime(
     `Runtime`."""
     from hai_flow.runtime import Runtime
     from hai_flow.runtime.service import relax_collector
+    from hai_flow.telemetry.watching import Watching
 
     import_from_here()
     async with reachable(database):
@@ -294,8 +295,11 @@ async def running_runtime(
     if performs:
         await taken_over(database)
     relax_collector()
-    runtime = Runtime(database.dsn, settings, performs=performs, project=project)
-    async with runtime.lifespan(), alongside(keep_running(database)):
+    watching = Watching(settings)
+    runtime = Runtime(database.dsn, settings, performs=performs, project=project, observers=watching.observers)
+    async with watching.shown(runtime) as place, runtime.lifespan(), alongside(keep_running(database)):
+        if place is not None:
+            note(f"Metrics are at {place}/metrics.")
         yield runtime
 
 

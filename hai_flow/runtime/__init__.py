@@ -12,10 +12,10 @@ PostgreSQL or of another store; `world` makes the runners of effects.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol, TypeAlias
 from uuid import UUID
 
 import structlog
@@ -58,8 +58,22 @@ STUCK_SECONDS: Final = 10.0  # what was asked of the committer is not waited for
 LOCAL_TENANT = UUID("00000000-0000-4000-8000-000000000001")
 
 
+OnRequest: TypeAlias = Callable[[str, str, int, float], None]
+"""The method, the route, the status of the response, and the seconds until its head."""
+
+
+class Observer(Protocol):
+    """Something that watches a runtime: metrics, traces."""
+
+    def attach(self, runtime: Runtime) -> Sequence[Service]:
+        """Listen to the runtime, whose services are made and not yet started. Returns services that start behind
+        them."""
+        ...
+
+
 class Runtime(Service):
     """Everything of one process over one database. `performs`: whether it also performs effects (a worker).
+    `observers` watch, and change nothing.
 
     `project`: whether workflows that this process reads from disk may call the functions of modules in the current
     directory (`dev` and `run`; see `steps/toolbox`).
@@ -90,8 +104,12 @@ class Runtime(Service):
         performs: bool,
         project: bool = False,
         deadlines: Deadlines | None = None,
+        observers: Sequence[Observer] = (),
     ) -> None:
         super().__init__()
+        self._observers = observers
+        self.requests: list[OnRequest] = []  # told of each request that was answered
+        self._closing = False
         self.dsn = dsn
         self.settings = settings
         self.performs = performs
@@ -103,6 +121,7 @@ class Runtime(Service):
 
     async def _start(self) -> None:
         settings = self.settings
+        self._closing = False
         self.toolbox.load()
         self.database = await Database.open(
             self.dsn,
@@ -171,6 +190,8 @@ class Runtime(Service):
             self._services += [self.worker, self._sweeper, Sealer(self.database)]
             if self._channels is not None:
                 self._services.append(self._notifier(self._channels))
+        for observer in self._observers:
+            self._services += observer.attach(self)
         started: list[Service] = []
         try:
             for service in self._services:
@@ -189,11 +210,17 @@ class Runtime(Service):
         return Notifier(self.database, self.inbox, file, settings.secrets, http, config)
 
     async def _stop(self) -> None:
+        self._closing = True
         try:
             await _stop_all(self._services)
         finally:
             await self.registry.close()
             await self.database.close()
+
+    @property
+    def closing(self) -> bool:
+        """Whether it is about to stop, or does."""
+        return self._closing or self.fanout.closing.is_set()
 
     def faults(self) -> list[str]:
         """The parts of this process that do not work just now, each in a few words; empty: it can serve."""

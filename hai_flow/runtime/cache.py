@@ -61,11 +61,15 @@ class Cache:
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes = 0
+        self.hits = self.misses = 0  # of commands for runs that are there already
         self._bytes_max = bytes_max
         self._runs: OrderedDict[UUID, CachedRun] = OrderedDict()
 
     def get(self, run_id: UUID) -> CachedRun | None:
         return self._runs.get(run_id)
+
+    def __len__(self) -> int:
+        return len(self._runs)
 
     def __iter__(self) -> Iterator[CachedRun]:
         """The runs as they are now: the cache may change meanwhile."""

@@ -144,9 +144,13 @@ class Committer(Service):
             command, time.monotonic(), command_id, body_sha, answer, birth, seat, tenant=tenant, asked=asked
         )
         run = self.cache.get(run_id)
-        if run is None:
+        if run is not None:
+            self.cache.hits += 1
+        else:
             run = self.cache.add(CachedRun(run_id, tenant, RunState(str(run_id))))
-            if birth is not None:
+            if birth is None:
+                self.cache.misses += 1
+            else:
                 run.plan, run.exists, run.loaded_at = birth.plan, False, time.monotonic()
         run.submissions.append(submission)
         self.queues.add(run)

@@ -183,7 +183,11 @@ class Place:
         ring = self._ring
         if ring is None:
             return _NO_NEWS
-        news = ring.after(self.seq)
+        try:
+            news = ring.after(self.seq)
+        except Lagging:
+            self.drop()
+            raise
         if news.pieces:
             self.seq += len(news.pieces)
             if self._last is not None and news.last:
@@ -191,6 +195,10 @@ class Place:
         elif self._fanout.closing.is_set():
             return _news([_farewell(ring.encoder, ring.dialect)], last=True)
         return news
+
+    def drop(self) -> None:
+        """Count the follower as one that was too slow."""
+        self._fanout.dropped += 1
 
     async def change(self) -> None:
         """Until there may be something to take."""
@@ -308,6 +316,13 @@ class Fanout(Service):
         self._wake = asyncio.Event()
         self._woke = False  # a ring has been woken in this turn of the loop, before its end
         self.closing = asyncio.Event()
+        self.dropped = 0
+        """How many followers were left behind by the ring, or took nothing for too long, since the start."""
+
+    @property
+    def followers(self) -> int:
+        """How many streams follow a run here."""
+        return sum(feed.followers for feed in self._feeds.values())
 
     async def _start(self) -> None:
         self.closing.clear()

@@ -25,7 +25,7 @@ from hai_flow.runtime.claims import Claims
 from hai_flow.runtime.decider import Decider
 from hai_flow.runtime.failures import LOSSES_BEFORE_ALONE, Failures, passing
 from hai_flow.runtime.hints import Hints
-from hai_flow.runtime.listeners import Listeners
+from hai_flow.runtime.listeners import Listeners, tell
 from hai_flow.runtime.loader import Loader
 from hai_flow.runtime.queues import Queue, Queues
 from hai_flow.runtime.snapshots import Snapshots, Spawn
@@ -144,7 +144,14 @@ class Lanes:
 
     async def _send(self, connection: Connection, batch: Batch) -> Committed:
         at = values.instant(self._now_ms())
-        return await commits.commit(connection, batch.rows, self._claims.worker_id, at)
+        began = time.monotonic()
+        try:
+            done = await commits.commit(connection, batch.rows, self._claims.worker_id, at)
+        except Exception as error:
+            tell(self._listeners.unsent, classify(error))
+            raise
+        tell(self._listeners.sent, batch.entries, len(done.won), began, time.monotonic())
+        return done
 
     def _conclude(self, entry: BatchEntry, won: Won | None, began: float) -> None:
         if won is None:
@@ -179,6 +186,7 @@ class Lanes:
         else:  # somebody's chunks lie between: fold them in their place first
             run.loaded_at = -1.0
             entry.settle()
+        tell(self._listeners.written, entry, began)
         if entry.outbox:
             self._listeners.notify_outbox()
         self._queues.release(run)

@@ -37,6 +37,11 @@ class Limiter:
                 self._waiting.remove(waiter)
             raise
 
+    @property
+    def waiting(self) -> int:
+        """How many wait for a place."""
+        return len(self._waiting)
+
     def leave(self) -> None:
         """Give a place back."""
         while self._waiting:

@@ -1,32 +1,56 @@
-"""The services that hear of commits. A fault in one of them stops no commit."""
+"""The services that hear of commits, and those that only watch. A fault in one of them stops no commit."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import structlog
 
 from hai_flow.engine import events as e
 from hai_flow.runtime.cache import CachedRun
+from hai_flow.store.database import Fault
+
+if TYPE_CHECKING:
+    from hai_flow.runtime.batches import BatchEntry
+    from hai_flow.runtime.performing import Performance, Report
+    from hai_flow.store.claims import Claimed
 
 OnCommitted: TypeAlias = Callable[[CachedRun, int, Sequence[e.Event]], None]
 OnChanged: TypeAlias = Callable[[CachedRun], None]
 OnOutbox: TypeAlias = Callable[[], object]
 OnUnusable: TypeAlias = Callable[[CachedRun, int | None, Exception], None]
+OnWritten: TypeAlias = "Callable[[BatchEntry, float], None]"
+OnSent: TypeAlias = "Callable[[Sequence[BatchEntry], int, float, float], None]"
+OnUnsent: TypeAlias = Callable[[Fault], None]
+OnClaimed: TypeAlias = "Callable[[Sequence[Claimed]], None]"
+OnBegun: TypeAlias = "Callable[[Performance], None]"
+OnPerformed: TypeAlias = "Callable[[Performance, Report, float, float], None]"
 log = structlog.get_logger(__name__)
 
 
 class Listeners:
     """`committed` are called with each committed piece of a run's log, from its first seq, in order; `changed` after a
     win or a load, when the run's jobs may have changed; `outbox` after a win that wants something of another run;
-    `unusable` when this process can't go on with a run that it may hold (under this fence; None: under any)."""
+    `unusable` when this process can't go on with a run that it may hold (under this fence; None: under any).
+
+    The others watch, and what they do changes nothing. `written` is called with each entry that this process has won,
+    and the time since when it was sent: unlike `committed` with nothing that others wrote. `sent`: a commit was
+    answered: its entries, how many of them won, since when and when; `unsent`: it was refused or broke off. `claimed`:
+    runs that a claim returned. `begun`: an attempt begins; `performed`: it has ended with this report, since when and
+    when. All times are monotonic."""
 
     def __init__(self) -> None:
         self.committed: list[OnCommitted] = []
         self.changed: list[OnChanged] = []
         self.outbox: list[OnOutbox] = []
         self.unusable: list[OnUnusable] = []
+        self.written: list[OnWritten] = []
+        self.sent: list[OnSent] = []
+        self.unsent: list[OnUnsent] = []
+        self.claimed: list[OnClaimed] = []
+        self.begun: list[OnBegun] = []
+        self.performed: list[OnPerformed] = []
 
     def notify_committed(self, run: CachedRun, first_seq: int, events: Sequence[e.Event]) -> None:
         for listener in self.committed:
@@ -52,3 +76,12 @@ class Listeners:
                 listener(run, fence, error)
             except Exception as fault:
                 log.error("giving_back_failed", run_id=str(run.id), exc_info=fault)
+
+
+def tell(watching: Sequence[Callable[..., None]], *what: Any) -> None:
+    """Call those who watch."""
+    for watcher in watching:
+        try:
+            watcher(*what)
+        except Exception as error:
+            log.error("watching_failed", exc_info=error)

@@ -104,9 +104,11 @@ class Performance:
         "_transaction",
         "attempt",
         "begun",
+        "opened_at",
         "parts",
         "path",
         "run",
+        "step",
         "task",
         "uses",
     )
@@ -116,8 +118,10 @@ class Performance:
         self.run = run
         self.path = path
         self.attempt = attempt
+        self.step: Step | None = None  # once it is performed
         self.task: asyncio.Task[None] | None = None
         self.begun = False
+        self.opened_at = run.state.at  # nearly: of the newest event of the state in which it is open
         self.uses: tuple[ModelUse, ...] = ()
         self.parts: tuple[Json, ...] = ()
         self._text: _Text | None = None
@@ -159,6 +163,7 @@ class Performance:
         try:
             assert run.plan is not None
             step, known = standing_at(run.plan, path), run.state.steps[path]
+            self.step = step
             plan = run.plan
             attempt = Attempt(
                 run.state.run_id,

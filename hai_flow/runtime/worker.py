@@ -33,6 +33,7 @@ from hai_flow.runtime.committer import Committer
 from hai_flow.runtime.files import Files
 from hai_flow.runtime.heart import HEART_SETTINGS, Heart
 from hai_flow.runtime.limiter import Limiter
+from hai_flow.runtime.listeners import tell
 from hai_flow.runtime.performing import CANCELLED, Performance, Stage, failure
 from hai_flow.runtime.pins import PinBook
 from hai_flow.runtime.service import Service, wait_at_most
@@ -138,6 +139,16 @@ class Worker(Service):
     def held(self) -> int:
         """How many runs this process holds."""
         return len(self._held)
+
+    @property
+    def attempts(self) -> int:
+        """How many attempts this process deals with: those that run, and those that wait for a place."""
+        return len(self._attempts)
+
+    @property
+    def attempts_waiting(self) -> int:
+        """How many of them wait for a place."""
+        return self._limiter.waiting
 
     # --- life -----------------------------------------------------------------------------------------------------
 
@@ -301,6 +312,7 @@ class Worker(Service):
             if claimed:
                 self.committer.clock.read(values.milliseconds(claimed[0].db_now), sent, time.monotonic())
                 self.adopt(claimed)
+                tell(self.committer.listeners.claimed, claimed)
             return claimed
         finally:
             self._claiming = False
@@ -449,11 +461,14 @@ class Worker(Service):
                 self._waiting.add(run.id)
                 return
             performance.begun = True
+            began = time.monotonic()
+            tell(self.committer.listeners.begun, performance)
             report = await performance.perform()
         finally:
             self._limiter.leave()
             performance.cease()
         performance.flush()
+        tell(self.committer.listeners.performed, performance, report, began, time.monotonic())
         self.committer.report(run, report, performance.transaction)
 
     def _forget(self, performance: Performance) -> None:

@@ -39,6 +39,11 @@ class PythonRunner:
         self._threads: ToolThreads | None = None
         self._secrets = Secrets() if secrets is None else secrets
 
+    @property
+    def left_behind(self) -> int:
+        """How many calls of tools were given up and still run in their threads."""
+        return 0 if self._threads is None else self._threads.left_behind
+
     async def perform(self, attempt: Attempt, stream: Stream) -> Json:
         call = attempt.step.verb
         assert isinstance(call, Call)

@@ -176,6 +176,11 @@ class Registry:
         """The kinds of effects that this process performs."""
         return frozenset(self._runners)
 
+    @property
+    def left_behind(self) -> int:
+        """How many calls of tools were given up and still run."""
+        return sum(getattr(runner, "left_behind", 0) for runner in self._runners.values())
+
     def runner_of(self, step: Step) -> Runner:
         """Raises StepError if this process does not perform effects of this kind."""
         kind = runner_kind(step)

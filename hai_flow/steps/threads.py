@@ -84,6 +84,11 @@ class ToolThreads:
             known.calls -= 1
             self._forget_unused(tool, known)
 
+    @property
+    def left_behind(self) -> int:
+        """How many calls were given up and still run."""
+        return sum(tool.left_behind for tool in self._tools.values())
+
     def close(self) -> None:
         """End the threads that do nothing, and the others when they return."""
         self._closed = True

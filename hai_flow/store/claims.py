@@ -21,13 +21,14 @@ DEAD_AFTER: Final = "1 second"
 @dataclass(frozen=True, slots=True)
 class Claimed:
     """A run that is now ours. `lost`: it was a dead worker's, so each open attempt is first declared lost; else no open
-    attempt has begun and all are performed at once (docs/design/store.md#lost-attempts)."""
+    attempt has begun and all are performed at once (docs/design/store.md#lost-attempts), and it was due at `due_at`."""
 
     run_id: UUID
     version: int
     fence: int
     lost: bool
     db_now: datetime
+    due_at: datetime | None = None
 
 
 _CLAIM: Final = f"""
@@ -37,14 +38,15 @@ WITH dead AS MATERIALIZED (
   SELECT r.id FROM dead JOIN runs r ON r.worker = dead.id AND r.abi <= {ABI}
   LIMIT $2 FOR NO KEY UPDATE OF r SKIP LOCKED
 ), due AS MATERIALIZED (
-  SELECT d.id FROM unnest($3::text[]) q(name) CROSS JOIN LATERAL (
-    SELECT id FROM runs WHERE queue = q.name AND worker IS NULL AND wake_at <= now() AND abi <= {ABI}
+  SELECT d.id, d.wake_at FROM unnest($3::text[]) q(name) CROSS JOIN LATERAL (
+    SELECT id, wake_at FROM runs WHERE queue = q.name AND worker IS NULL AND wake_at <= now() AND abi <= {ABI}
     ORDER BY wake_at LIMIT $2 FOR NO KEY UPDATE SKIP LOCKED) d LIMIT $2
 )
 UPDATE runs r SET worker = $1, wake_at = NULL, fence = fence + 1, unreadable = NULL
-FROM (SELECT id, true AS lost FROM lost UNION ALL SELECT id, false FROM due) x WHERE r.id = x.id
+FROM (SELECT id, true AS lost, NULL::timestamptz AS due_at FROM lost UNION ALL SELECT id, false, wake_at FROM due) x
+WHERE r.id = x.id
   AND EXISTS (SELECT 1 FROM workers WHERE id = $1 AND alive_until > now())
-RETURNING r.id, r.version, r.fence, x.lost, clock_timestamp() AS db_now
+RETURNING r.id, r.version, r.fence, x.lost, clock_timestamp() AS db_now, x.due_at
 """
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 if TYPE_CHECKING:
-    from hai_flow.store.database import Pool
+    from hai_flow.store.database import Connection, Pool
 
 PAGE_ROWS: Final = 500
 
@@ -42,7 +42,7 @@ async def sweep(
 ) -> int | None:
     """Go on with the sweep `name`, unless some process did in the time of `every`: then None. Returns how many rows
     were found. `look(after)` looks at the page behind the key `after`, or at the first one."""
-    taken = await pool.fetchval(_TAKE, name, every)
+    taken = await take(pool, name, every)
     if taken is None:
         return None
     after, found = msgspec.json.decode(taken), 0
@@ -52,8 +52,20 @@ async def sweep(
         found += page.found
         if after is None or page.found * 2 < page.seen:
             break
-    await pool.execute("UPDATE sweeps SET position = $2 WHERE name = $1", name, msgspec.json.encode(after).decode())
+    await leave(pool, name, after)
     return found
+
+
+async def take(connection: Connection | Pool, name: str, every: timedelta) -> str | None:
+    """Where the sweep `name` was left, as JSON, if it is this process that goes on with it; None: another one did in
+    the time of `every`."""
+    return await connection.fetchval(_TAKE, name, every)
+
+
+async def leave(connection: Connection | Pool, name: str, position: Any) -> None:
+    """Leave the sweep there."""
+    text = msgspec.json.encode(position).decode()
+    await connection.execute("UPDATE sweeps SET position = $2 WHERE name = $1", name, text)
 
 
 def page_of(row: Any) -> Page:

@@ -9,8 +9,8 @@ import httpx2
 import pytest
 
 from hai_flow.api.app import create_app
-from hai_flow.api.recent import Recent
 from hai_flow.runtime import LOCAL_TENANT, Runtime
+from hai_flow.runtime.recent import Recent
 from hai_flow.settings import Settings
 from hai_flow.store import migrations
 from hai_flow.store.database import Deadlines
@@ -80,7 +80,7 @@ async def test_however_many_ask_whether_it_is_ready_one_connection_is_opened(
         return await real(*given)
 
     monkeypatch.setattr(migrations, "is_behind", counted)
-    monkeypatch.setattr("hai_flow.api.app.SCHEMA_SECONDS", 3600.0)
+    monkeypatch.setattr("hai_flow.runtime.readiness.SCHEMA_SECONDS", 3600.0)
     settings = Settings()
     runtime = Runtime(database_url, settings, performs=False)
     transport = httpx2.ASGITransport(app=create_app(settings, runtime))

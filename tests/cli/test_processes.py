@@ -23,8 +23,9 @@ import pytest
 from hai_flow.client import Client
 from hai_flow.embedded import EmbeddedPostgres
 from hai_flow.store import migrations
-from tests.support.commands import ROOT, SECONDS_MAX, command, environment, run, started
+from tests.support.commands import ROOT, SECONDS_MAX, Process, command, environment, run, started
 from tests.support.postgres import run_apart
+from tests.support.scraping import Scrape
 
 
 async def execute(dsn: str, statement: str) -> None:
@@ -259,6 +260,30 @@ def test_runs_that_wait_for_a_worker_while_none_is_alive_are_told(database_url: 
                 ready = client.request("GET", "/readyz").read()
                 assert (ready["workers"], ready["waiting"]) == (1, 0)
                 assert run("runs", HAI_FLOW_URL=url).stderr == ""
+
+
+def test_each_process_counts_what_it_does_on_a_port_of_its_own(database_url: str, tmp_path: Path) -> None:
+    settings = {"HAI_FLOW_DATABASE_URL": database_url, "HAI_FLOW_PUBLISH": "1", "HAI_FLOW_METRICS": ":0"}
+
+    def shown(process: Process) -> Scrape:
+        return Scrape(httpx2.get(process.wait_for(r"Metrics are at (http://127\.0\.0\.1:\d+/metrics)\.")[1]).text)
+
+    with (
+        started(tmp_path / "serve", "serve", "--port", "0", **settings) as server,
+        started(tmp_path / "worker", "worker", **settings) as worker,
+    ):
+        url = server.wait_for(r"Serving (http://\S+)")[1]
+        assert run("publish", "workflows/weather.flow.yaml", HAI_FLOW_URL=url).returncode == 0
+        with Client(url) as client:
+            client.runs.wait(client.runs.start("weather", {"city": "Berlin"}).id)
+        here, there = shown(server), shown(worker)
+        assert here.value("runs_started_total", workflow="weather") == 1
+        assert there.value("runs_ended_total", workflow="weather", status="finished") == 1
+        assert here.value("http_request_seconds_count", method="POST", route="/v1/runs", status="2xx") == 1
+        routes = {
+            dict(labels)["route"] for name, labels in here.samples if name == "hai_flow_http_request_seconds_count"
+        }
+        assert all("{" in route or not re.search(r"[0-9a-f]{8}-", route) for route in routes)
 
 
 PARENT = """\

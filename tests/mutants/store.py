@@ -326,7 +326,7 @@ claims.bug(
 )
 claims.bug(
     "a dead worker's run is claimed as if nothing of it had begun",
-    ("SELECT id, true AS lost FROM lost", "SELECT id, false AS lost FROM lost"),
+    ("SELECT id, true AS lost, NULL", "SELECT id, false AS lost, NULL"),
     by=f"{_COMMIT}::test_a_zombie_reports_what_it_began_but_does_not_get_the_claim_back",
 )
 claims.bug(
@@ -336,7 +336,7 @@ claims.bug(
 )
 claims.bug(
     "runs of other queues are claimed",
-    ("SELECT id FROM runs WHERE queue = q.name AND worker IS NULL", "SELECT id FROM runs WHERE worker IS NULL"),
+    ("SELECT id, wake_at FROM runs WHERE queue = q.name AND worker", "SELECT id, wake_at FROM runs WHERE worker"),
     by=f"{_COMMIT}::test_claims_take_what_is_due_in_the_queues_asked_for",
 )
 claims.bug(

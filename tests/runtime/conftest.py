@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from hashlib import sha256
 from typing import Any, TypeAlias
 from uuid import UUID, uuid4
@@ -15,7 +15,7 @@ import pytest
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.state import RunState
-from hai_flow.runtime import LOCAL_TENANT, Runtime
+from hai_flow.runtime import LOCAL_TENANT, Observer, Runtime
 from hai_flow.runtime.submissions import Outcome
 from hai_flow.settings import Settings
 from hai_flow.store.database import Deadlines
@@ -56,11 +56,17 @@ async def make(database_url: str) -> AsyncIterator[Make]:
     effects.write_to(database_url)
 
     async def make_one(
-        *, performs: bool = False, dsn: str = database_url, deadlines: Deadlines | None = None, **settings: Any
+        *,
+        performs: bool = False,
+        dsn: str = database_url,
+        deadlines: Deadlines | None = None,
+        observers: Sequence[Observer] = (),
+        **settings: Any,
     ) -> Runtime:
         quick: dict[str, Any] = {"tools": effects.MODULES, "lease_seconds": 3.0, "heartbeat_seconds": 0.3}
         quick |= {"poll_seconds": 0.1, "shutdown_seconds": 1.0}
-        runtime = Runtime(dsn, Settings(**(quick | settings)), performs=performs, deadlines=deadlines)
+        wanted = Settings(**(quick | settings))
+        runtime = Runtime(dsn, wanted, performs=performs, deadlines=deadlines, observers=observers)
         await runtime.start()
         made.append(runtime)
         return runtime

@@ -10,8 +10,8 @@ from typing import Final
 from uuid import UUID
 
 from hai_flow.api.identity.keys import invalid
-from hai_flow.api.recent import Recent
 from hai_flow.runtime import Runtime
+from hai_flow.runtime.recent import Recent
 from hai_flow.store import proofs
 
 SECONDS: Final = 1.0  # a token of who was forgotten is taken for no longer

@@ -1,0 +1,264 @@
+"""What is counted in a process, and what each number means (docs/operations.md says what to make of them).
+
+Facts of commits and attempts are counted as the runtime tells of them; what stands anyway, like the size of the cache,
+is read when somebody looks. Names of workflows and models are those of runs that have started, never of requests.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final, Literal
+from uuid import UUID
+
+from hai_flow import __version__
+from hai_flow.engine import events as e
+from hai_flow.runtime.batches import BatchEntry
+from hai_flow.steps.runner import runner_kind
+from hai_flow.store.claims import Claimed
+from hai_flow.store.database import Fault
+from hai_flow.telemetry.instruments import LONG_SECONDS, OTHER, SIZES, Distribution, Family, Labels, Sum
+
+if TYPE_CHECKING:
+    from hai_flow.runtime import Runtime
+    from hai_flow.runtime.performing import Performance, Report
+    from hai_flow.runtime.service import Service
+
+RESUMING_MAX: Final = 10_000  # runs whose last turn is remembered
+
+_STEP_OUTCOMES: Final[dict[type[e.Event], str]] = {
+    e.StepFinished: "finished",
+    e.StepFailed: "failed",
+    e.StepStopped: "stopped",
+    e.StepSkipped: "skipped",
+}
+_RUN_ENDS: Final[dict[type[e.Event], str]] = {
+    e.RunFinished: "finished",
+    e.RunFailed: "failed",
+    e.RunStopped: "stopped",
+}
+_METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+_REPORTS: Final = {
+    "StepSucceeded": "succeeded",
+    "StepFailed": "failed",
+    "StepLost": "lost",
+    "StepAsks": "asked",
+}
+
+
+class Metrics:
+    """The families of one process. `attach` before the runtime's services start."""
+
+    def __init__(self) -> None:
+        self._families: list[Family] = []
+        self._runtime: Runtime | None = None
+        self._readings: list[Callable[[], None]] = []
+        self._turns: dict[UUID, int] = {}  # the turn of a run in which an attempt was begun here last
+        self._commands: dict[type, Labels] = {}
+        count, spread = self._counter, self._distribution
+
+        self.runs_started = count("runs_started_total", "Runs that this process has started.", "workflow")
+        self.runs_ended = count("runs_ended_total", "Runs that have ended by a commit here.", "workflow", "status")
+        self.steps_ended = count(
+            "steps_ended_total", "Steps that have ended by a commit here.", "workflow", "verb", "outcome"
+        )
+        self.step_seconds = spread(
+            "step_seconds",
+            "From the start of a step to its end, with all that it waited for.",
+            "workflow",
+            "verb",
+            bounds=LONG_SECONDS,
+        )
+        self.command_seconds = spread(
+            "command_seconds", "From the arrival of a command to the answer of its commit.", "command"
+        )
+        self.commit_seconds = spread("commit_seconds", "The time of a commit's statement.")
+        self.commit_entries = spread("commit_entries", "How many runs one commit covers.", bounds=SIZES)
+        self.commit_losses = count("commit_losses_total", "Entries that lost: another process moved the run first.")
+        self.commit_failures = count("commit_failures_total", "Commits that were refused or broke off.", "fault")
+        self.claimed = count("runs_claimed_total", "Runs taken by a claim; lost: of a dead worker.", "lost")
+        self.claim_lag = spread("claim_lag_seconds", "From when a run was due to its claim.")
+        self.attempt_lag = spread(
+            "attempt_lag_seconds",
+            "From the commit that opened an attempt to its beginning: what a worker's queue costs.",
+        )
+        self.resume_seconds = spread(
+            "resume_seconds", "From the commit of an answer (or of another end of waiting) to the next attempt."
+        )
+        self.attempt_seconds = spread(
+            "attempt_seconds", "How long attempts were performed, by what performed them.", "kind", "outcome"
+        )
+        self.tokens = count("llm_tokens_total", "Tokens of models; cached are part of input.", "model", "kind")
+        self.cost = count("llm_cost_usd_total", "What models have cost in US dollars, where prices are known.", "model")
+        self.answers = count("llm_answers_total", "Answers of models.", "model", "provider")
+        self.requests = spread(
+            "http_request_seconds",
+            "From the head of a request to the head of its response.",
+            "method",
+            "route",
+            "status",
+        )
+        self.gauge("info", "This process: 1.", "version").put(1.0, (__version__,))
+
+    # --- making families ----------------------------------------------------------------------------------------------
+
+    def _counter(self, name: str, meaning: str, *names: str) -> Sum:
+        return self._sum("counter", name, meaning, names)
+
+    def gauge(self, name: str, meaning: str, *names: str) -> Sum:
+        """A further gauge."""
+        return self._sum("gauge", name, meaning, names)
+
+    def _sum(self, kind: Literal["counter", "gauge"], name: str, meaning: str, names: Labels) -> Sum:
+        made = Sum(kind, f"hai_flow_{name}", meaning, names)
+        self._families.append(made)
+        return made
+
+    def _distribution(
+        self, name: str, meaning: str, *names: str, bounds: Sequence[float] | None = None
+    ) -> Distribution:
+        full = f"hai_flow_{name}"
+        made = Distribution(full, meaning, names) if bounds is None else Distribution(full, meaning, names, bounds)
+        self._families.append(made)
+        return made
+
+    def collect(self) -> Sequence[Family]:
+        """All families, those that are read now among them."""
+        for read in self._readings:
+            read()
+        return self._families
+
+    # --- the runtime --------------------------------------------------------------------------------------------------
+
+    def attach(self, runtime: Runtime) -> Sequence[Service]:
+        """Listen to a runtime whose services are about to start."""
+        listeners = runtime.committer.listeners
+        listeners.written.append(self._written)
+        listeners.sent.append(self._sent)
+        listeners.unsent.append(self._unsent)
+        listeners.claimed.append(self._claimed)
+        listeners.begun.append(self._begun)
+        listeners.performed.append(self._performed)
+        runtime.requests.append(self._requested)
+        self._runtime = runtime
+        self._read_from(runtime)
+        return ()
+
+    def _read_from(self, runtime: Runtime) -> None:
+        committer, cache, fanout = runtime.committer, runtime.committer.cache, runtime.fanout
+        self.reads("commands_queued", "Runs with commands that are not committed yet.", lambda: committer.queues.queued)
+        self.reads(
+            "committer_stalled_seconds",
+            "For how long something has waited without any lane getting on.",
+            lambda: max(0.0, time.monotonic() - committer.worked_at()),
+        )
+        self.reads("cache_bytes", "Bytes of runs' states in memory, nearly.", lambda: cache.bytes)
+        self.reads("cache_runs", "Runs in memory.", lambda: len(cache))
+        self.reads("cache_hits_total", "Commands for runs that were in memory.", lambda: cache.hits)
+        self.reads("cache_misses_total", "Commands for runs that had to be loaded.", lambda: cache.misses)
+        self.reads("followers", "Streams that follow a run.", lambda: fanout.followers)
+        self.reads("followers_dropped_total", "Followers that were too slow.", lambda: fanout.dropped)
+        connections = self.gauge("database_connections", "Connections of a pool.", "pool", "state")
+        pools = {"engine": runtime.database.engine, "api": runtime.database.api}
+
+        def count_connections() -> None:
+            for name, pool in pools.items():
+                connections.put(float(pool.get_size() - pool.get_idle_size()), (name, "used"))
+                connections.put(float(pool.get_idle_size()), (name, "idle"))
+                connections.put(float(pool.get_max_size()), (name, "most"))
+
+        self._readings.append(count_connections)
+        worker = runtime.worker
+        if worker is not None:
+            self.reads("runs_held", "Runs that this worker holds.", lambda: worker.held)
+            self.reads("attempts", "Attempts that run here, or wait for a place.", lambda: worker.attempts)
+            self.reads("attempts_waiting", "Attempts that wait for a place.", lambda: worker.attempts_waiting)
+            self.reads(
+                "tool_threads_left_behind",
+                "Calls of `def` tools that were given up and still run in their threads.",
+                lambda: runtime.registry.left_behind,
+            )
+
+    def reads(self, name: str, meaning: str, read: Callable[[], float]) -> None:
+        """A number that is read when somebody looks."""
+        family = self._sum("counter" if name.endswith("_total") else "gauge", name, meaning, ())
+        self._readings.append(lambda: family.put(float(read())))
+
+    # --- facts --------------------------------------------------------------------------------------------------------
+
+    def _written(self, entry: BatchEntry, sent: float) -> None:
+        now = time.monotonic()
+        for submission in entry.submissions:
+            labels = self._commands.get(type(submission.command)) or self._name(type(submission.command))
+            self.command_seconds.observe(now - submission.arrived, labels)
+        state = entry.state
+        for event in entry.events:
+            outcome = _STEP_OUTCOMES.get(type(event))
+            if outcome is not None:
+                self._step_ended(entry, event, outcome)
+            elif isinstance(event, e.ModelUsed):
+                self._model_used(event.use)
+            elif isinstance(event, e.RunStarted):
+                self.runs_started.add(1, (event.workflow,))
+            elif (status := _RUN_ENDS.get(type(event))) is not None:
+                self.runs_ended.add(1, (state.workflow, status))
+        if state.ended:
+            self._turns.pop(entry.run.id, None)
+
+    def _name(self, command: type) -> Labels:
+        labels = self._commands[command] = (re.sub(r"(?<!^)(?=[A-Z])", "_", command.__name__).lower(),)
+        return labels
+
+    def _step_ended(self, entry: BatchEntry, event: e.Event, outcome: str) -> None:
+        step = entry.state.steps.get(event.path)  # type: ignore[attr-defined]
+        if step is None:
+            return  # of an iteration that was cleared away in the same commit
+        workflow = entry.state.workflow
+        self.steps_ended.add(1, (workflow, step.verb, outcome))
+        if outcome != "skipped":
+            self.step_seconds.observe((event.at - step.started_at) / 1000, (workflow, step.verb))
+
+    def _model_used(self, use: e.ModelUse) -> None:
+        self.answers.add(use.calls, (use.model, use.provider))
+        kinds = (("input", use.input), ("output", use.output), ("cached", use.cached), ("reasoning", use.reasoning))
+        for kind, amount in kinds:
+            if amount:
+                self.tokens.add(amount, (use.model, kind))
+        if use.cost:
+            self.cost.add(use.cost, (use.model,))
+
+    def _sent(self, entries: Sequence[BatchEntry], won: int, began: float, ended: float) -> None:
+        self.commit_seconds.observe(ended - began)
+        self.commit_entries.observe(len(entries))
+        if won < len(entries):
+            self.commit_losses.add(len(entries) - won)
+
+    def _unsent(self, fault: Fault) -> None:
+        self.commit_failures.add(1, (fault.value,))
+
+    def _claimed(self, claimed: Sequence[Claimed]) -> None:
+        for claim in claimed:
+            self.claimed.add(1, ("true" if claim.lost else "false",))
+            if claim.due_at is not None:
+                self.claim_lag.observe(max(0.0, (claim.db_now - claim.due_at).total_seconds()))
+
+    def _begun(self, performance: Performance) -> None:
+        runtime, run = self._runtime, performance.run
+        assert runtime is not None
+        now = runtime.committer.now_ms()
+        self.attempt_lag.observe(max(0, now - performance.opened_at) / 1000)
+        turn = run.state.turn
+        if turn is None or turn.n < 2 or self._turns.get(run.id) == turn.n:
+            return
+        if len(self._turns) >= RESUMING_MAX:
+            self._turns.clear()
+        self._turns[run.id] = turn.n
+        self.resume_seconds.observe(max(0, now - turn.at) / 1000)
+
+    def _performed(self, performance: Performance, report: Report, began: float, ended: float) -> None:
+        kind = "none" if performance.step is None else runner_kind(performance.step) or "none"
+        self.attempt_seconds.observe(ended - began, (kind, _REPORTS[type(report).__name__]))
+
+    def _requested(self, method: str, route: str, status: int, seconds: float) -> None:
+        self.requests.observe(seconds, (method if method in _METHODS else OTHER, route, f"{status // 100}xx"))
