@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import subprocess
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -110,13 +112,14 @@ def execute(dsn: str, statements: str) -> None:
 @pytest.fixture
 def house(postgres_server: Server) -> Iterator[House]:
     name = f"hai_flow_{uuid.uuid4().hex[:12]}"
-    create, grant, _ = (block.text.replace("hai_flow", name) for block in blocks(GUIDE) if block.language == "sql")
-    admin = postgres_server.dsn("postgres")
+    roles, create, _ = (block.text for block in blocks(GUIDE) if block.language == "sql")
+    create, admin = create.replace("hai_flow", name), postgres_server.dsn("postgres")
+    with suppress(asyncpg.DuplicateObjectError):  # roles are the whole server's
+        execute(admin, roles)
     execute(admin, create)
     owner = as_user(admin, f"{name}_owner", name)
     try:
         assert run("migrate", HAI_FLOW_DATABASE_URL=owner).returncode == 0
-        execute(owner, grant)
         yield House(name, owner, as_user(admin, name, name))
     finally:
         execute(admin, f"DROP DATABASE {name} WITH (FORCE); DROP ROLE {name}; DROP ROLE {name}_owner")
@@ -139,8 +142,14 @@ def test_the_roles_of_the_guide_can_do_their_work_and_a_backup_brings_it_back(
         run_apart(until(lambda: httpx2.get(f"{url}/v1/runs/{weather}").json()["status"] == "finished", SECONDS_MAX))
         assert httpx2.get(f"{url}/readyz").status_code == 200
         execute(house.role, blocks_of_sql()[2])
-        with pytest.raises(asyncpg.InsufficientPrivilegeError):
-            execute(house.role, "DROP TABLE runs")
+        for statement in ("DROP TABLE runs", "DELETE FROM audit"):
+            with pytest.raises(asyncpg.InsufficientPrivilegeError):
+                execute(house.role, statement)
+        checks = {each["name"]: each for each in json.loads(run("doctor", "--json", **settings).stdout)["checks"]}
+        volatile = {"database.fsync", "database.synchronous_commit", "database.full_page_writes"}  # as in all tests
+        assert {name for name, each in checks.items() if each["verdict"] == "bad"} <= volatile
+        assert checks["database.works_as"]["found"] == "processes work as hai_engine, which owns no table"
+        assert checks["database.row_security"]["verdict"] == checks["audit.grants"]["verdict"] == "good"
     with postgres_server.database(migrated=False) as restored:
         backup(house.owner, restored, tmp_path)
         with started(tmp_path / "again", "serve", "--port", "0", HAI_FLOW_DATABASE_URL=restored) as serve:

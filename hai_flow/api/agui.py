@@ -94,5 +94,5 @@ async def get_agui_capabilities(access: CurrentAccess) -> JSONResponse:
 )
 async def get_workflow_agui_capabilities(name: str, access: CurrentAccess) -> JSONResponse:
     """AG-UI: the capabilities of one workflow."""
-    stored, plan = await access.runtime.catalog.resolve(access.tenant, name)
+    stored, plan = await access.catalog.resolve(access.tenant, name)
     return JSONResponse(capabilities(stored.name, hai_flow.__version__, plan.description or stored.title))

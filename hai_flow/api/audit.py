@@ -63,7 +63,7 @@ async def list_audit(
         before=None if place is None else UUID(place[1]),
     )
     await _note(access, filters=_shown(wanted), limit=limit)
-    found = await audit.list_records(access.pool, access.tenant, wanted, limit=limit + 1)
+    found = await audit.list_records(access.reads, access.tenant, wanted, limit=limit + 1)
     rows, following = cut(found, limit, lambda row: encode_place(0, str(row.record.id)))
     return {"items": [audit_view(row) for row in rows], "next_cursor": following}
 
@@ -75,7 +75,7 @@ async def read_chain(access: CurrentAccess, limit: PageLimit = 50, cursor: PageC
     place = decode_place(cursor)
     after = 0 if place is None else place[0]
     await _note(access, chain_after=after, limit=limit)
-    found = await audit.links(access.pool, access.tenant, after=after, limit=limit + 1)
+    found = await audit.links(access.reads, access.tenant, after=after, limit=limit + 1)
     rows, following = cut(found, limit, lambda link: encode_place(link.seal.n, "chain"))
     return {"items": [link_view(access.tenant, link) for link in rows], "next_cursor": following}
 
@@ -84,7 +84,7 @@ async def read_chain(access: CurrentAccess, limit: PageLimit = 50, cursor: PageC
 async def get_anchor(access: CurrentAccess) -> dict[str, Any]:
     """The end of the chain now. Keep it where nobody can change it together with the database: it proves later that the
     chain up to there is the same, and that its end was not cut off."""
-    ends = await audit.anchors(access.pool, [access.tenant])
+    ends = await audit.anchors(access.reads, [access.tenant])
     return anchor_view(ends[0] if ends else Anchor(access.tenant, 0, genesis(access.tenant).hex()))
 
 

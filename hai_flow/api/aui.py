@@ -230,7 +230,7 @@ class _Connection:
         workflow = None if stream_type in ANY_WORKFLOW else stream_type
         try:
             if workflow is not None:
-                await self.access.runtime.catalog.resolve(self.access.tenant, workflow)
+                await self.access.catalog.resolve(self.access.tenant, workflow)
             params: Object | None = await self._params()
             while params is not None:
                 session = _Session(self.access, self._session_id(params), workflow)

@@ -427,7 +427,7 @@ class Conversation:
     ) -> tuple[c.Start, Plan]:
         """The Start of a run behind `last`; `found`: its workflow, where it was read already."""
         posted = self.posted
-        catalog = self.access.runtime.catalog
+        catalog = self.access.catalog
         stored, plan = await catalog.resolve_startable(self.access.tenant, self._workflow(last), found)
         start = c.Start(
             run_id=self._run_id,
@@ -505,7 +505,7 @@ class Conversation:
         """Raises Rejected 422 if the thread's own run could not take the posted changes of its state. It gets them only
         after the run below has decided, when it is too late to refuse the request."""
         if self.posted.state and may_write(root, self.access.principal.who):
-            plan = await self.access.runtime.catalog.plan(self.access.tenant, bytes.fromhex(root.sha256))
+            plan = await self.access.catalog.plan(self.access.tenant, bytes.fromhex(root.sha256))
             posted_changes(plan, root.state or {}, self.posted.state)
 
     async def _answer_below(
@@ -567,7 +567,7 @@ class Conversation:
         """Nothing new: the thread as it is now, then live if a turn is open."""
         if last is None:
             if self.path_workflow is not None:
-                await self.access.runtime.catalog.resolve(self.access.tenant, self._workflow(None))
+                await self.access.catalog.resolve(self.access.tenant, self._workflow(None))
             thread_id = self.posted.thread_id
             nothing = RunState(thread_id, thread_id=thread_id, at=self.access.runtime.committer.now_ms())
             return one(self._preface(nothing, ()))

@@ -142,7 +142,7 @@ async def _workflow(agent: str, access: Access) -> str | None:
     if agent == DEFAULT:
         found = await workflows.latest_workflow(access.reads, access.tenant, agent)
         return None if found is None else agent
-    stored, _ = await access.runtime.catalog.resolve(access.tenant, agent)
+    stored, _ = await access.catalog.resolve(access.tenant, agent)
     return stored.name if "@" not in agent else agent
 
 

@@ -90,7 +90,7 @@ async def check(access: Access, pending_id: str, body: DecideBody) -> dict[str, 
     access, via = await _speaking(access, body, "rest")
     with access.admission.command():
         run, before = await find_pending(access, pending_id)
-        plan = await access.runtime.catalog.plan(access.tenant, bytes.fromhex(run.sha256))
+        plan = await access.catalog.plan(access.tenant, bytes.fromhex(run.sha256))
         answer = c.Answer(answers=(body.answer(pending_id),), by=access.principal.who, via=via)
         decision = access.runtime.committer.rehearse(answer, plan, run)
     after = decision.state.pendings[pending_id]
@@ -112,6 +112,5 @@ async def _speaking(access: Access, body: DecideBody, way: str) -> tuple[Access,
     via = access.principal.via(way)
     if body.on_behalf_of is None:
         return access, via
-    inbox = access.runtime.inbox
-    who = await inbox.representing(access.tenant, access.principal.who, body.on_behalf_of)
+    who = await access.inbox.representing(access.tenant, access.principal.who, body.on_behalf_of)
     return access.acting(who), f"{via} (for {body.on_behalf_of})"

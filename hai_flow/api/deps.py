@@ -35,7 +35,10 @@ from hai_flow.engine.state import PendingState, RunState
 from hai_flow.errors import DefinitionError, Rejected
 from hai_flow.runtime import Runtime
 from hai_flow.runtime.auditing import Asked
+from hai_flow.runtime.catalog import Catalog
 from hai_flow.runtime.fanout import Following, Piece
+from hai_flow.runtime.files import Files
+from hai_flow.runtime.inbox import Inbox
 from hai_flow.runtime.submissions import Begin, Outcome
 from hai_flow.settings import Settings, is_loopback, variable
 from hai_flow.store import audit, run_lists, threads, workflows
@@ -101,16 +104,30 @@ class Access:
 
     @property
     def pool(self) -> Pool:
-        """The connections for what requests write, and for the tables that only few may read."""
+        """The connections for what requests write, and for credentials, which say what the tenant is."""
         return self.runtime.database.api
 
     @property
     def reads(self) -> Pool:
-        """What requests read runs, threads and workflows with: behind the second wall, unless nobody is asked who they
-        are."""
+        """What requests read with: behind the second wall, unless nobody is asked who they are."""
         if self.principal.is_anybody:
             return self.runtime.database.api
         return cast("Pool", Reads(self.runtime.database, self.tenant))
+
+    @property
+    def catalog(self) -> Catalog:
+        """The workflows, read as `reads` does."""
+        return self.runtime.catalog.reading(self.reads)
+
+    @property
+    def inbox(self) -> Inbox:
+        """The inboxes, read as `reads` does."""
+        return self.runtime.inbox.reading(self.reads)
+
+    @property
+    def files(self) -> Files:
+        """The files, read as `reads` does."""
+        return self.runtime.files.reading(self.reads)
 
     def acting(self, who: c.Principal) -> Access:
         """The access of the principal as `who`, whose delegate they are."""
@@ -206,7 +223,7 @@ class Access:
         """The principal as the workflow's questions know them."""
         who = self.principal.who
         try:
-            return reader_in(who, (await self.runtime.catalog.plan(self.tenant, workflow)).roles)
+            return reader_in(who, (await self.catalog.plan(self.tenant, workflow)).roles)
         except DefinitionError:  # this release can't tell what a role means there
             return msgspec.structs.replace(who, roles=())
 
@@ -263,7 +280,7 @@ class Access:
         due = next_due(state, attempts=False)
         if due is None or due.at > now:
             return state
-        plan = await self.runtime.catalog.plan(self.tenant, bytes.fromhex(state.sha256))
+        plan = await self.catalog.plan(self.tenant, bytes.fromhex(state.sha256))
         return as_of(plan, state, now)
 
     async def submit(self, run_id: UUID, command: c.Command, *, command_id: str | None, body_sha: bytes) -> Outcome:

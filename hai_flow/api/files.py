@@ -79,7 +79,7 @@ async def upload_file(
 ) -> dict[str, Any]:
     """Upload the body as a file of yours. It is stored whole or not at all: 413 where it is too large, 422 where the
     bytes are not those of Content-Digest. The same bytes again are the same file."""
-    files = access.runtime.files
+    files = access.files
     media_type, wanted = _media_type(request), _wanted(content_digest)
     if declared_bytes(request) > files.bytes_max:
         raise too_large(files.bytes_max)
@@ -108,13 +108,13 @@ async def download_file(file: str, request: Request, access: CurrentAccess) -> R
     404 unless you have uploaded it, or may see a run that refers to it.
     """
     digest = sha256_of_file(file if file.startswith("file_") else f"file_{file}")
-    found = await access.runtime.files.find(access.tenant, access.principal.id, digest, access.viewer)
+    found = await access.files.find(access.tenant, access.principal.id, digest, access.viewer)
     if found is None and digest is not None and access.viewer is not None:
         found = await _shown_to(access, digest)
     if found is None:
         raise unknown(file)
     span = _span(request, found)
-    pieces = access.runtime.files.read(found, *(span or (0, found.size)))
+    pieces = access.files.read(found, *(span or (0, found.size)))
     try:
         first = await anext(pieces, b"")
     except MissingContent as error:
@@ -125,7 +125,7 @@ async def download_file(file: str, request: Request, access: CurrentAccess) -> R
 
 async def _shown_to(access: Access, digest: bytes) -> File | None:
     """The file, if a question refers to it that the caller is asked or has voted on."""
-    found = await access.runtime.files.find(access.tenant, access.principal.id, digest)
+    found = await access.files.find(access.tenant, access.principal.id, digest)
     for run_id in [] if found is None else await runs_with_file(access.reads, access.tenant, digest, RUNS_LOOKED_AT):
         state = await access.find_state(run_id)
         asked = () if state is None else access.seen(state).questions.values()

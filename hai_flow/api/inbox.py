@@ -95,7 +95,7 @@ async def read_inbox(
     """The open questions that ask you, the next deadline first. One that you may not decide says why. `text` is looked
     for in titles, messages and names of tools."""
     filters = _filters(workflow, kind, opened_before, opened_after, deadline_before, text)
-    found, following = await access.runtime.inbox.page(
+    found, following = await access.inbox.page(
         access.tenant, access.principal.who, filters, limit=limit + 1, after=_decode(cursor)
     )
     if len(found) > limit:
@@ -109,7 +109,7 @@ async def read_inbox(
 @router.get("/counts", response_model=None, responses={**documented(), 200: {"model": shapes.InboxCounts}})
 async def count_inbox(access: CurrentAccess) -> dict[str, Any]:
     """How many open questions of each workflow ask you."""
-    counts, complete = await access.runtime.inbox.counts(access.tenant, access.principal.who)
+    counts, complete = await access.inbox.counts(access.tenant, access.principal.who)
     return {"workflows": counts, "complete": complete}
 
 
@@ -146,7 +146,7 @@ async def _begin(access: Access, filters: Filters, limit: int, known: str | None
 async def _news(access: Access, filters: Filters, limit: int, known: str | None) -> AsyncGenerator[list[Piece], None]:
     """What is shown is a function of the inbox as it is, and so is the id: there is no place to lose."""
     before: dict[str, dict[str, Any]] | None = None
-    with access.runtime.inbox.watched() as hinted:
+    with access.inbox.watched() as hinted:
         while not access.runtime.fanout.closing.is_set():
             hinted.clear()
             page = await _first_page(access, filters, limit)
@@ -160,7 +160,7 @@ async def _news(access: Access, filters: Filters, limit: int, known: str | None)
 
 
 async def _first_page(access: Access, filters: Filters, limit: int) -> list[dict[str, Any]]:
-    found, _ = await access.runtime.inbox.page(access.tenant, access.principal.who, filters, limit=limit)
+    found, _ = await access.inbox.page(access.tenant, access.principal.who, filters, limit=limit)
     return [_view(access, each) for each in found if await _is_shown(access, each)]
 
 
@@ -219,7 +219,7 @@ async def decide_several(body: BulkBody, access: CurrentAccess, key: CommandKey)
 async def read_decided(access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None) -> dict[str, Any]:
     """What you have decided, and your delegates in your name, the newest first."""
     found = await inbox.decided_by(
-        access.pool, access.tenant, access.principal.id, limit=limit + 1, before=_decode(cursor)
+        access.reads, access.tenant, access.principal.id, limit=limit + 1, before=_decode(cursor)
     )
     rows, following = cut(found, limit, lambda row: encode_cursor(row.at, row.pending_id))
     return {"items": [decided_view(each) for each in rows], "next_cursor": following}
@@ -242,7 +242,7 @@ class DelegationBody(Body):
 @router.get("/delegations", response_model=None, responses={**documented(), 200: {"model": shapes.Delegations}})
 async def list_delegations(access: CurrentAccess) -> dict[str, Any]:
     """Those from you and to you that have not ended."""
-    found = await delegations.of_person(access.pool, access.tenant, access.principal.id)
+    found = await delegations.of_person(access.reads, access.tenant, access.principal.id)
     return {"items": [delegation_view(each) for each in found]}
 
 
@@ -265,7 +265,7 @@ async def delegate(body: DelegationBody, request: Request, access: CurrentAccess
         raise Rejected(422, "delegation.invalid", "to: expected somebody else than you.")
     if not since < body.until <= since + _DELEGATION_MAX:
         raise Rejected(422, "delegation.invalid", "until: expected a time behind `since`, within 366 days of it.")
-    if len(await delegations.of_person(access.pool, access.tenant, who.id)) >= delegations.SHOWN_MAX:
+    if len(await delegations.of_person(access.reads, access.tenant, who.id)) >= delegations.SHOWN_MAX:
         raise Rejected(409, "delegations_many", f"{who.id} has {delegations.SHOWN_MAX} delegations; end one first.")
     made = Delegation(uuid4(), who.id, to, who.roles, who.groups, since, body.until, body.note, now)
     async with access.act() as connection:
@@ -310,7 +310,7 @@ async def _item(access: Access, pending_id: str) -> Item:
     all runs. Raises Rejected 404."""
     run_id, item = run_of_pending(pending_id), None
     if run_id is not None:
-        item = await access.runtime.inbox.item(access.tenant, access.principal.who, run_id, pending_id)
+        item = await access.inbox.item(access.tenant, access.principal.who, run_id, pending_id)
     seen = item is not None and (item.is_theirs or access.principal.sees_all)
     if item is None or not seen or not await _is_shown(access, item):
         raise Rejected(404, "pending_unknown", f"there is no open question {pending_id[:100]!r} in your inbox.")

@@ -73,7 +73,7 @@ async def create_key(body: KeyBody, access: CurrentAccess) -> dict[str, Any]:
 )
 async def list_keys(access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None) -> dict[str, Any]:
     """All keys, newest first; also those that were revoked or have expired."""
-    found = await keys.list_keys(access.pool, access.tenant, limit=limit + 1, before=decode_cursor(cursor))
+    found = await keys.list_keys(access.reads, access.tenant, limit=limit + 1, before=decode_cursor(cursor))
     rows, following = cut(found, limit, lambda row: encode_cursor(row.created_at, row.id))
     return {"items": [key_view(each) for each in rows], "next_cursor": following}
 

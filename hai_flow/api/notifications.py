@@ -38,7 +38,7 @@ async def list_notifications(
     if run_id is not None and not is_run_id(run_id):
         raise Rejected(404, "run_unknown", f"there is no run {run_id!r}.")
     found = await notifications.list_notifications(
-        access.pool,
+        access.reads,
         access.tenant,
         limit=limit + 1,
         status=status,

@@ -60,7 +60,7 @@ class ReasonBody(Body):
 )
 async def start_run(body: StartBody, access: CurrentAccess, key: CommandKey, response: Response) -> dict[str, Any]:
     """Start a run. The same Idempotency-Key again gives the same run; with another body it is 409."""
-    stored, plan = await access.runtime.catalog.resolve_startable(access.tenant, body.workflow)
+    stored, plan = await access.catalog.resolve_startable(access.tenant, body.workflow)
     run_id = access.runtime.starts.new_id()
     if key is not None:
         run_id = derived_run_id("rest", str(access.tenant), access.principal.id, key)

@@ -48,7 +48,7 @@ async def list_schedules(access: CurrentAccess, limit: PageLimit = 50, cursor: P
 @router.get("/{schedule_id}", dependencies=[requires(Right.SEE_RUNS)], response_model=None, responses=_ONE)
 async def get_schedule(schedule_id: str, access: CurrentAccess) -> dict[str, Any]:
     """One schedule."""
-    return await _view(access, await access.runtime.triggers.schedule(access.tenant, _id(schedule_id)))
+    return await _view(access, await access.runtime.triggers.schedule(access.tenant, _id(schedule_id), access.reads))
 
 
 @router.post("/{schedule_id}/pause", dependencies=[requires(Right.CONTROL_RUNS)], response_model=None, responses=_ONE)
@@ -91,7 +91,7 @@ async def run_schedule(schedule_id: str, access: CurrentAccess, key: CommandKey,
 
 
 async def _view(access: Access, row: ScheduleRow) -> dict[str, Any]:
-    plan = await access.runtime.catalog.plan(row.tenant, row.workflow)
+    plan = await access.catalog.plan(row.tenant, row.workflow)
     return schedule_view(row, plan.version)
 
 

@@ -101,7 +101,7 @@ def _version(stored: Workflow) -> dict[str, Any]:
 
 async def _versions(access: Access, name: str, old: str, new: str) -> list[tuple[Workflow, Plan]]:
     """Both versions and their plans. Raises Rejected 404."""
-    return [await access.runtime.catalog.resolve(access.tenant, f"{name}@{version}") for version in (old, new)]
+    return [await access.catalog.resolve(access.tenant, f"{name}@{version}") for version in (old, new)]
 
 
 async def _chosen(access: Access, name: str, ids: list[str] | None) -> AsyncIterator[RunSummary]:
@@ -139,7 +139,7 @@ async def _examined(access: Access, run: RunSummary, old: Plan, new: Plan, mappi
 async def _migrated(
     access: Access, run: RunSummary, stored: Workflow, plan: Plan, mapping: dict[str, str], key: str | None
 ) -> dict[str, Any]:
-    pins = await access.runtime.catalog.pins(access.tenant, plan)
+    pins = await access.catalog.pins(access.tenant, plan)
     command = c.Migrate(to=plan, by=access.principal.id, paths=mapping, dev=stored.dev, pins=pins)
     body = sha256(values.dumps([stored.sha256.hex(), mapping])).digest()
     try:

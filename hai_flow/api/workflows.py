@@ -43,7 +43,7 @@ async def publish_workflow(
     403 where this server takes no workflows over the network.
     """
     access.require_publishing()
-    stored, plan = await access.runtime.catalog.publish(access.tenant, source, dev=dev, asked=access.asked)
+    stored, plan = await access.catalog.publish(access.tenant, source, dev=dev, asked=access.asked)
     return {**workflow_view(stored), "warnings": [finding.as_dict() for finding in plan.warnings]}
 
 
@@ -86,7 +86,7 @@ async def list_workflows(access: CurrentAccess, limit: PageLimit = 50, cursor: P
 )
 async def get_workflow(reference: str, access: CurrentAccess) -> dict[str, Any]:
     """One workflow (`name`, `name@version` or `name@version+sha8`): its source, its schemas, and its other versions."""
-    stored, plan = await access.runtime.catalog.resolve(access.tenant, reference)
+    stored, plan = await access.catalog.resolve(access.tenant, reference)
     others = await workflows.versions_of_workflow(access.reads, access.tenant, stored.name)
     return {
         **workflow_view(stored),
@@ -106,7 +106,7 @@ async def get_workflow(reference: str, access: CurrentAccess) -> dict[str, Any]:
 )
 async def get_source(reference: str, access: CurrentAccess) -> Response:
     """The document's bytes, as they were published."""
-    stored, _ = await access.runtime.catalog.resolve(access.tenant, reference)
+    stored, _ = await access.catalog.resolve(access.tenant, reference)
     return Response(stored.source, media_type="application/yaml")
 
 
@@ -130,6 +130,6 @@ async def get_graph(
     form: Annotated[Format, Query(alias="format", description="text for Mermaid, or a picture")] = "mermaid",
 ) -> Response:
     """The workflow as a picture: its steps, branches, loops, handlers, and the deciders of each question."""
-    stored, _ = await access.runtime.catalog.resolve(access.tenant, reference)
+    stored, _ = await access.catalog.resolve(access.tenant, reference)
     picture = await asyncio.to_thread(draw, stored.source, form)
     return Response(picture, media_type=_MEDIA_TYPES[form], headers=_PICTURE_HEADERS)

@@ -53,7 +53,7 @@ async def _examined(database: Database, settings: Settings) -> list[Check]:
     async with reachable(database):
         connection = await asyncpg.connect(database.dsn, statement_cache_size=0)
         try:
-            facts = await read_facts(connection)
+            facts = await read_facts(connection, pooled=settings.database_pooled)
         finally:
             await connection.close()
         schema = await migrations.current(database.dsn)

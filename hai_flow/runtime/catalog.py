@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import re
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from hashlib import sha256
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from hai_flow.definition import names
@@ -31,6 +32,9 @@ from hai_flow.store import audit, triggers, workflows
 from hai_flow.store.database import Database
 from hai_flow.store.workflows import NamedVersion, Workflow, WorkflowSummary
 
+if TYPE_CHECKING:
+    from hai_flow.store.database import Pool
+
 PLANS_MAX: Final = 512
 _REFERENCE = re.compile(rf"(?P<name>{names.WORKFLOW})(@(?P<version>[0-9]{{1,9}})(\+(?P<sha>[0-9a-f]{{8}}))?)?")
 
@@ -43,6 +47,7 @@ class Catalog:
 
     def __init__(self, database: Database, registry: Registry, tool_pins: PinBook | None = None) -> None:
         self.database = database
+        self.reads: Pool = database.api
         self.registry = registry
         self._tool_pins = tool_pins or PinBook(database)
         # Of each tenant its own: what one has read from its disk, another may have sent over the network.
@@ -51,13 +56,19 @@ class Catalog:
         self._webhooks = asyncio.Lock()  # so that those who wait for one lock take one connection
         self.on_published: Callable[[UUID, str], Awaitable[None]] | None = None
 
+    def reading(self, reads: Pool) -> Catalog:
+        """The same catalog for a request, which reads with `reads`."""
+        seen = copy.copy(self)
+        seen.reads = reads
+        return seen
+
     async def plan(self, tenant: UUID, digest: bytes) -> Plan:
         """The plan that a run is pinned to. Raises Unreadable if its document is gone: that must never happen."""
         known = self._plans.get((tenant, digest))
         if known is not None:
             self._plans.move_to_end((tenant, digest))
             return known
-        stored = await workflows.workflow_by_sha(self.database.api, tenant, digest)
+        stored = await workflows.workflow_by_sha(self.reads, tenant, digest)
         if stored is None:
             raise Unreadable(f"the workflow {digest.hex()} that it is pinned to is not in the database")
         return self.plan_of(tenant, stored)
@@ -69,11 +80,11 @@ class Catalog:
         if sha8 is not None and version is not None:
             stored = await self._dev_copy(tenant, name, version, sha8)
         elif version is not None:
-            stored = await workflows.workflow_version(self.database.api, tenant, name, version)
+            stored = await workflows.workflow_version(self.reads, tenant, name, version)
         else:
-            stored = await workflows.latest_workflow(self.database.api, tenant, name)
+            stored = await workflows.latest_workflow(self.reads, tenant, name)
         if stored is None:
-            known = [each.name for each in await workflows.list_workflows(self.database.api, tenant)]
+            known = [each.name for each in await workflows.list_workflows(self.reads, tenant)]
             hint = suggestion(reference.partition("@")[0], [name for name in known if f"{name}@" not in reference])
             raise Rejected(
                 404, "workflow_unknown", f"there is no workflow {reference!r}{hint or '; publish it first.'}"
@@ -99,9 +110,9 @@ class Catalog:
         return stored, plan
 
     async def _dev_copy(self, tenant: UUID, name: str, version: int, sha8: str) -> Workflow | None:
-        for each in await workflows.versions_of_workflow(self.database.api, tenant, name):
+        for each in await workflows.versions_of_workflow(self.reads, tenant, name):
             if each.version == version and each.sha256.hex().startswith(sha8):
-                return await workflows.workflow_by_sha(self.database.api, tenant, each.sha256)
+                return await workflows.workflow_by_sha(self.reads, tenant, each.sha256)
         return None
 
     async def publish(
@@ -248,7 +259,7 @@ class Catalog:
             try:
                 await self.resolve(tenant, reference)
             except Rejected:
-                known = [each.name for each in await workflows.list_workflows(self.database.api, tenant)]
+                known = [each.name for each in await workflows.list_workflows(self.reads, tenant)]
                 message = f"step {step.path}: there is no workflow {reference!r}{suggestion(step.verb.workflow, known)}"
                 faults.append(Finding(file, step.line, 1, "error", "run.unknown", message))
         return faults
@@ -259,7 +270,7 @@ class Catalog:
         for position, trigger in enumerate(plan.triggers):
             if not isinstance(trigger, WebhookTrigger):
                 continue
-            for row in await triggers.event_triggers_of(self.database.api, tenant, trigger.path, "webhook"):
+            for row in await triggers.event_triggers_of(self.reads, tenant, trigger.path, "webhook"):
                 if row.workflow_name != plan.name:
                     line, column = parse(first_of(plan.source), file).position(("triggers", position))
                     message = f"workflow {row.workflow_name} has the webhook `{trigger.path}` already; take another"

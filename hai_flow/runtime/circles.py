@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from contextlib import suppress
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 from uuid import UUID
 
 from hai_flow.definition.document import parse
@@ -12,14 +12,16 @@ from hai_flow.definition.plan import Plan, Run, RunTrigger
 from hai_flow.definition.uses import first_of
 from hai_flow.errors import Finding, Rejected
 from hai_flow.store import triggers
-from hai_flow.store.database import Database
 from hai_flow.store.workflows import Workflow
+
+if TYPE_CHECKING:
+    from hai_flow.store.database import Pool
 
 
 class Published(Protocol):
-    """The workflows that are published: a catalog."""
+    """The workflows that are published: a catalog, which reads with `reads`."""
 
-    database: Database
+    reads: Pool
 
     async def resolve(self, tenant: UUID, reference: str) -> tuple[Workflow, Plan]:
         """The workflow that the reference means now. Raises Rejected 404."""
@@ -78,7 +80,7 @@ async def _plan_of(catalog: Published, tenant: UUID, name: str) -> Plan | None:
 
 async def _watchers(catalog: Published, tenant: UUID, plan: Plan) -> dict[str, list[str]]:
     """Which workflows the end of a run of each workflow starts, once the plan counts."""
-    rows = await triggers.run_triggers(catalog.database.api, tenant)
+    rows = await triggers.run_triggers(catalog.reads, tenant)
     found = [(row.type, row.workflow_name) for row in rows if row.workflow_name != plan.name]
     found += [(each.workflow, plan.name) for each in plan.triggers if isinstance(each, RunTrigger)]
     watchers: dict[str, list[str]] = {}

@@ -16,7 +16,7 @@ from hai_flow.settings import SettingsError, variable
 from hai_flow.store import files
 
 if TYPE_CHECKING:
-    from hai_flow.store.database import Database
+    from hai_flow.store.database import Database, Pool
 
 PIECE_BYTES: Final = 256 * 1024
 IN_POSTGRES: Final = "pg:"
@@ -51,8 +51,9 @@ class MissingContent(Exception):
 class PostgresContents:
     """In the table `blobs`, in pieces of `PIECE_BYTES`."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, reads: Pool | None = None) -> None:
         self._database = database
+        self._reads = database.api if reads is None else reads
 
     def new_place(self) -> str:
         return IN_POSTGRES + uuid4().hex
@@ -66,7 +67,7 @@ class PostgresContents:
     async def read(self, place: str, start: int, end: int) -> AsyncIterator[bytes]:
         while start < end:
             n, offset = divmod(start, PIECE_BYTES)
-            piece = await files.get_piece(self._database.api, place, n)
+            piece = await files.get_piece(self._reads, place, n)
             if piece is None or offset >= len(piece):
                 raise MissingContent(place)
             found = piece[offset : offset + end - start]

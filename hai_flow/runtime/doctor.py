@@ -101,6 +101,10 @@ def _role(facts: Facts, place: Place) -> Iterator[Check]:
             yield Check("database.role", "doubtful", f"{found} (embedded)", "for production take a server of your own")
         else:
             yield Check("database.role", "bad", found, remedy)
+    if facts.no_role is not None:
+        yield Check("database.works_as", "doubtful", f"processes work as {facts.works_as}", facts.no_role.rstrip("."))
+    else:
+        yield Check("database.works_as", "good", f"processes work as {facts.works_as}, which owns no table")
     if facts.no_wall is not None:
         found = "requests read without a second wall between tenants"
         yield Check("database.row_security", "doubtful", found, facts.no_wall.rstrip("."))
@@ -156,9 +160,9 @@ def _audit(facts: Facts) -> Iterator[Check]:
         yield Check("audit.triggers", "good", "records and seals can't be changed or deleted")
     if facts.may_change_audit:
         remedy = "REVOKE UPDATE, DELETE, TRUNCATE ON audit, audit_seals from it; let another role own the tables"
-        yield Check("audit.grants", "doubtful", f"only triggers keep {facts.role} from changing the audit", remedy)
+        yield Check("audit.grants", "doubtful", f"only triggers keep {facts.works_as} from changing the audit", remedy)
     else:
-        yield Check("audit.grants", "good", f"{facts.role} may insert records, and nothing else")
+        yield Check("audit.grants", "good", f"{facts.works_as} may insert records, and nothing else")
     if facts.unsealed_seconds > UNSEALED_SECONDS_MAX:
         remedy = "start a worker: workers seal, and what is not sealed can still be changed unnoticed"
         yield Check("audit.seals", "bad", f"a record has waited {facts.unsealed_seconds:.0f} s for its seal", remedy)

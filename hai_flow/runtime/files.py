@@ -7,6 +7,7 @@ see a run that refers to it. Values (input, answers, messages, outputs) hold its
 from __future__ import annotations
 
 import asyncio
+import copy
 import re
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -30,7 +31,7 @@ from hai_flow.store.run_lists import Viewer
 from hai_flow.values import Json
 
 if TYPE_CHECKING:
-    from hai_flow.store.database import Database
+    from hai_flow.store.database import Database, Pool
 
 log = structlog.get_logger(__name__)
 
@@ -57,10 +58,17 @@ class Files:
         kept_for: timedelta = timedelta(days=7),
     ) -> None:
         self._database = database
+        self._reads: Pool = database.api
         self._here = PostgresContents(database)
         self._elsewhere = elsewhere
         self.bytes_max = bytes_max
         self._kept_for = kept_for
+
+    def reading(self, reads: Pool) -> Files:
+        """The same files for a request, which reads with `reads`."""
+        seen = copy.copy(self)
+        seen._reads, seen._here = reads, PostgresContents(self._database, reads)
+        return seen
 
     # --- in
 
@@ -134,7 +142,7 @@ class Files:
         principal, where they may not read all runs."""
         if digest is None:
             return None
-        return await files.find_file(self._database.api, tenant, digest, principal, viewer)
+        return await files.find_file(self._reads, tenant, digest, principal, viewer)
 
     async def find_of_run(self, tenant: UUID, run_id: UUID, digest: bytes | None) -> File | None:
         """The same, if the run refers to it, or another run of its thread does."""

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import copy
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 import msgspec
@@ -29,6 +30,9 @@ from hai_flow.store.delegations import Delegation
 from hai_flow.store.inbox import Asked, Filters, Place
 from hai_flow.store.projection import asked_by, words_of
 from hai_flow.store.sweeps import PAGE_ROWS, Page
+
+if TYPE_CHECKING:
+    from hai_flow.store.database import Pool
 
 COUNTED_MAX: Final = 10_000
 
@@ -64,8 +68,15 @@ class Inbox:
 
     def __init__(self, database: Database, catalog: Catalog) -> None:
         self.database = database
+        self.reads: Pool = database.api
         self.catalog = catalog
         self._watching: set[asyncio.Event] = set()
+
+    def reading(self, reads: Pool) -> Inbox:
+        """The same inboxes for a request, which reads with `reads`."""
+        seen = copy.copy(self)
+        seen.reads, seen.catalog = reads, self.catalog.reading(reads)
+        return seen
 
     def hint(self, payload: str) -> None:
         """Something was committed, maybe a question or an answer."""
@@ -89,19 +100,19 @@ class Inbox:
         though there is more."""
         voices = await self._voices(tenant, who)
         found, following = await inbox.page_of_inbox(
-            self.database.api, tenant, _selectors(voices), filters, limit=limit, after=after
+            self.reads, tenant, _selectors(voices), filters, limit=limit, after=after
         )
         items = [await self._item(tenant, voices, each) for each in found]
         return [each for each in items if each.is_theirs], following
 
     async def item(self, tenant: UUID, who: c.Principal, run_id: UUID, pending_id: str) -> Item | None:
         """An open pending as the principal's inbox shows it, also one that does not ask them."""
-        asked = await inbox.get_asked(self.database.api, tenant, run_id, pending_id)
+        asked = await inbox.get_asked(self.reads, tenant, run_id, pending_id)
         return None if asked is None else await self._item(tenant, await self._voices(tenant, who), asked)
 
     async def representing(self, tenant: UUID, who: c.Principal, other: str) -> c.Principal:
         """The principal as the delegate of `other`. Raises Rejected 403 where nobody delegated to them."""
-        found = await delegations.to_person(self.database.api, tenant, who.id, other)
+        found = await delegations.to_person(self.reads, tenant, who.id, other)
         if who.on_behalf_of is not None or not found:
             raise Rejected(
                 403,
@@ -114,14 +125,14 @@ class Inbox:
         """The principal; and as the delegate of everybody who has delegated to them."""
         if who.on_behalf_of is not None:
             return [who]
-        found = await delegations.to_person(self.database.api, tenant, who.id)
+        found = await delegations.to_person(self.reads, tenant, who.id)
         newest = {each.from_id: each for each in reversed(found)}
         return [who, *(_delegate(who, each) for each in newest.values())]
 
     async def counts(self, tenant: UUID, who: c.Principal) -> tuple[dict[str, int], bool]:
         """How many open pendings of each workflow ask the principal, and whether all were counted."""
         selectors = _selectors(await self._voices(tenant, who))
-        return await inbox.counts_by_workflow(self.database.api, tenant, selectors, COUNTED_MAX)
+        return await inbox.counts_by_workflow(self.reads, tenant, selectors, COUNTED_MAX)
 
     async def _item(self, tenant: UUID, voices: Sequence[c.Principal], asked: Asked) -> Item:
         opened = e.decode_pending(asked.body)

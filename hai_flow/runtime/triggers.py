@@ -22,7 +22,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 from uuid import UUID
 
 import msgspec
@@ -58,6 +58,9 @@ from hai_flow.store.signals import Signal
 from hai_flow.store.triggers import EventTriggerRow, ScheduleRow, TriggerKind
 from hai_flow.store.workflows import Workflow
 from hai_flow.values import Json
+
+if TYPE_CHECKING:
+    from hai_flow.store.database import Pool
 
 log = structlog.get_logger(__name__)
 
@@ -289,9 +292,9 @@ class Triggers(Service):
 
     # --- schedules, by request ------------------------------------------------------------------------------------
 
-    async def schedule(self, tenant: UUID, id: UUID) -> ScheduleRow:
-        """The schedule. Raises `Rejected` 404."""
-        found = await triggers.get_schedule(self.database.api, tenant, id)
+    async def schedule(self, tenant: UUID, id: UUID, reads: Pool | None = None) -> ScheduleRow:
+        """The schedule, read with `reads` by a request. Raises `Rejected` 404."""
+        found = await triggers.get_schedule(reads or self.database.api, tenant, id)
         if found is None:
             raise Rejected(404, "schedule_unknown", f"there is no schedule {str(id)!r}.")
         return found

@@ -24,7 +24,7 @@ import asyncpg
 import structlog
 
 from hai_flow.errors import StoreError
-from hai_flow.store import walls
+from hai_flow.store import roles, walls
 
 if TYPE_CHECKING:
     from asyncpg.pool import PoolConnectionProxy
@@ -361,6 +361,18 @@ class Listener:
 # --- all of a process's -------------------------------------------------------------------------------------------
 
 
+_OWN_ROLE: Final[Mapping[str, str]] = {}
+
+
+async def _take_on(pool: Pool) -> Mapping[str, str]:
+    """Let the pool, of one connection, work as `hai_engine`. Returns what says so for further ones."""
+    if await roles.take_on(pool):
+        return {"role": roles.ENGINE}
+    if (fault := await roles.fault(pool)) is not None:
+        log.warning("no_role_of_its_own", reason=fault)
+    return _OWN_ROLE
+
+
 class Database:
     """The pools of one process. `engine` for commits, claims and loads; `api` for the reads of requests; `tools`, which
     opens when the first tool wants a transaction; `walled`, which opens when the first caller with a key reads."""
@@ -375,8 +387,10 @@ class Database:
         behind_pooler: bool,
         listen_dsn: str | None,
         tool_connections: int = 8,
+        role: Mapping[str, str] = _OWN_ROLE,
     ) -> None:
         self.dsn = dsn
+        self._role = role
         self._tool_connections = tool_connections
         self._tools: Pool | None = None
         self._walled: Pool | None = None
@@ -409,9 +423,12 @@ class Database:
         """
         deadlines = deadlines or Deadlines()
         try:
-            engine = await _pool(dsn, engine_connections, ENGINE_SETTINGS, behind_pooler, deadlines)
+            settings = dict(ENGINE_SETTINGS)
+            engine = await _pool(dsn, engine_connections, settings, behind_pooler, deadlines)
             try:
-                api = await _pool(dsn, api_connections, SETTINGS, behind_pooler, deadlines)
+                role = {} if behind_pooler else await _take_on(engine)
+                settings.update(role)  # of the connections that are opened later
+                api = await _pool(dsn, api_connections, {**SETTINGS, **role}, behind_pooler, deadlines)
             except BaseException:
                 engine.terminate()
                 raise
@@ -426,6 +443,7 @@ class Database:
             behind_pooler=behind_pooler,
             listen_dsn=listen_dsn,
             tool_connections=tool_connections,
+            role=role,
         )
 
     async def tools(self) -> Pool:
@@ -458,11 +476,11 @@ class Database:
             log.warning("no_second_wall", reason=fault)
             return self.api
         size = self.api.get_max_size()
-        return await _pool(self.dsn, size, {**SETTINGS, "role": walls.ROLE}, self.behind_pooler, self.deadlines)
+        return await _pool(self.dsn, size, {**SETTINGS, "role": roles.API}, self.behind_pooler, self.deadlines)
 
     async def connect(self, settings: Mapping[str, str]) -> Session:
         """A connection beside the pools, over the same way as theirs. May be called in another loop."""
-        return await connect(self.dsn, self.deadlines, settings, behind_pooler=self.behind_pooler)
+        return await connect(self.dsn, self.deadlines, {**settings, **self._role}, behind_pooler=self.behind_pooler)
 
     async def listen(self, channel: str, callback: Callable[[str], None]) -> Listener | None:
         """Call `callback(payload)` for each hint on `channel`, until the listener or the database is closed.

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from hai_flow.store import walls
+from hai_flow.store import roles, walls
 
 if TYPE_CHECKING:
     from hai_flow.store.database import Connection
@@ -33,8 +33,9 @@ class Facts:
     """`settings` are the server's, as this session has them. `ahead_ms`: how far this machine's clock is ahead of the
     database's, give or take `within_ms`.
 
-    `tables`: how many tables have rows of tenants. `no_wall`: why requests can't read behind the second wall.
-    `audit_triggers` are there and enabled. `may_change_audit`: the role may update, delete or truncate what is
+    `role` is who connects, `works_as` the role that a process takes on then; `no_role`: why it works with more rights
+    than it needs. `tables`: how many tables have rows of tenants. `no_wall`: why requests can't read behind the second
+    wall. `audit_triggers` are there and enabled. `may_change_audit`: who works may update, delete or truncate what is
     recorded. `unsealed_seconds`: for how long the oldest record waits for its seal.
     """
 
@@ -46,6 +47,8 @@ class Facts:
     ahead_ms: float
     within_ms: float
     tables: int = 0
+    works_as: str = ""
+    no_role: str | None = None
     no_wall: str | None = None
     audit_triggers: frozenset[str] = frozenset()
     may_change_audit: bool = False
@@ -54,8 +57,9 @@ class Facts:
     workers: int = 0
 
 
-async def read_facts(connection: Connection) -> Facts:
-    """Ask the database; the parts about tables only where the schema is there."""
+async def read_facts(connection: Connection, *, pooled: bool = False) -> Facts:
+    """Ask the database; the parts about tables only where the schema is there. The session works as a process's does
+    from then on: `pooled` says that it takes no role on."""
     query = "SELECT name, current_setting(name) FROM pg_settings WHERE name = ANY ($1)"
     settings = {row["name"]: row["current_setting"] for row in await connection.fetch(query, list(_SETTINGS))}
     version = await connection.fetchval("SELECT current_setting('server_version_num')::int")
@@ -75,8 +79,12 @@ async def read_facts(connection: Connection) -> Facts:
     }
     if await connection.fetchval("SELECT to_regclass('audit_unsealed')") is None:
         return Facts(**known)
+    if not pooled:
+        await roles.take_on(connection)
     return Facts(
         **known,
+        works_as=await connection.fetchval("SELECT current_user::text"),
+        no_role=await roles.fault(connection),
         tables=await connection.fetchval(_TABLES),
         no_wall=await walls.faults(connection),
         audit_triggers=frozenset(name for (name,) in await _triggers(connection)),

@@ -30,6 +30,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
 from hai_flow.errors import StoreError
+from hai_flow.store import roles
 from hai_flow.store.database import Deadlines, connect, sqlstate_of
 
 LOCK_KEY: Final = 0x4841_4946_4C4F_57  # "HAIFLOW"
@@ -120,11 +121,12 @@ async def _migrate(dsn: str, run: Callable[[Config], None], upwards: bool) -> No
                     f"the migration got no lock for {OTHERS_SECONDS_MAX:.0f} s: another process is migrating this "
                     "database (pg_locks, locktype advisory); see what it waits for"
                 ) from None
-        except DBAPIError as error:
-            state = sqlstate_of(error.orig)
+        except (DBAPIError, asyncpg.LockNotAvailableError) as error:
+            cause = error.orig if isinstance(error, DBAPIError) else error
+            state = sqlstate_of(cause)
             if state == _INSUFFICIENT_PRIVILEGE:
                 raise StoreError(
-                    f"the role of the database's URL may not make the schema: {str(error.orig).splitlines()[0]}. Make "
+                    f"the role of the database's URL may not make the schema: {str(cause).splitlines()[0]}. Make "
                     "it the owner of the database, or GRANT CREATE, USAGE ON SCHEMA public to it"
                 ) from error
             if state != _LOCK_NOT_AVAILABLE:
@@ -144,18 +146,31 @@ async def _migrate_once(dsn: str, run: Callable[[Config], None], upwards: bool) 
     )
     sa.event.listen(engine.sync_engine, "begin", _be_patient_for_a_moment)
 
-    def migrate(connection: sa.Connection) -> None:
+    def migrate(connection: sa.Connection) -> bool:
         left_alone = upwards and _knows_more(connection, config)
         connection.commit()  # each revision is to have a transaction of its own
         if not left_alone:
             config.attributes["connection"] = connection
             run(config)
+        return not left_alone
 
     try:
-        async with _alone(dsn), engine.connect() as connection:
-            await connection.run_sync(migrate)
+        async with _alone(dsn):
+            async with engine.connect() as connection:
+                migrated = await connection.run_sync(migrate)
+            if migrated and upwards:
+                await _ensure_roles(dsn)
     finally:
         await engine.dispose()
+
+
+async def _ensure_roles(dsn: str) -> None:
+    connection = await asyncpg.connect(dsn)
+    try:
+        await connection.execute(f"SET lock_timeout = '{LOCK_TIMEOUT}'")
+        await roles.ensure(connection)
+    finally:
+        await connection.close()
 
 
 def _be_patient_for_a_moment(connection: sa.Connection) -> None:

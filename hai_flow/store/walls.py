@@ -1,8 +1,8 @@
 """The second wall between tenants: what requests read, they read as a role that sees the rows of one tenant.
 
-Every statement names its tenant (the first wall). The role `hai_api` may read the tables of `READ` and nothing else,
-and their policies let it see rows of the tenant that is set for the transaction; none is set: no row. So a statement
-that forgets its tenant, or takes it from the wrong place, finds nothing of another's.
+Every statement names its tenant (the first wall). The role `hai_api` may read the tables of `roles.READ` and nothing
+else, and the policies of all tables let it see rows of the tenant that is set for the transaction; none is set: no row.
+So a statement that forgets its tenant, or takes it from the wrong place, finds nothing of another's.
 
 The setting goes along with the statement, in one trip: the statement stands in a LATERAL subquery behind the one that
 sets it. That refers to the setting and can't be pulled up (`OFFSET 0`), so a nested loop reads the setting first, and
@@ -18,15 +18,10 @@ from uuid import UUID
 
 import asyncpg
 
+from hai_flow.store.roles import API, READ, SQL, takes_on
+
 if TYPE_CHECKING:
     from hai_flow.store.database import Connection, Database, Pool
-
-ROLE: Final = "hai_api"
-READ: Final = (
-    "runs", "log", "snapshots", "pendings", "votes", "turns", "messages", "workflows", "schedules", "signals",
-    "feedback", "files", "uploads", "file_uses",
-)  # fmt: skip
-"""The tables that requests read, and the only ones that the role may."""
 
 
 @functools.lru_cache(maxsize=512)
@@ -64,13 +59,12 @@ class Reads:
 
 
 _STANDS: Final = f"""
-SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = '{ROLE}' AND NOT rolsuper AND NOT rolbypassrls)
+SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = '{API}' AND NOT rolsuper AND NOT rolbypassrls)
   AND (SELECT bool_and(relrowsecurity AND relforcerowsecurity)
        FROM unnest($1::text[]) AS t LEFT JOIN pg_class ON oid = to_regclass(t)) IS TRUE
 """
 _READABLE: Final = f"""
-SELECT pg_has_role('{ROLE}', 'MEMBER') AND (SELECT bool_and(has_table_privilege('{ROLE}', t, 'SELECT'))
-  FROM unnest($1::text[]) AS t)
+SELECT {takes_on(API)} AND (SELECT bool_and(has_table_privilege('{API}', t, 'SELECT')) FROM unnest($1::text[]) AS t)
 """
 
 
@@ -79,17 +73,10 @@ async def faults(connection: Connection | Pool) -> str | None:
     try:
         if not await connection.fetchval(_STANDS, list(READ)):
             return (
-                f"the role {ROLE} is not there, or the tables have no policies: as a role that may create others, {SQL}"
+                f"the role {API} is not there, or the tables have no policies: as a role that may create others, {SQL}"
             )
         if not await connection.fetchval(_READABLE, list(READ)):
-            return f"this server's role is no member of {ROLE}, or that may not read the tables: {SQL}"
+            return f"this server's role is no member of {API}, or that may not read the tables: {SQL}"
     except asyncpg.UndefinedTableError:
         return "the schema is older than this release: run hai-flow migrate."
     return None
-
-
-SQL: Final = (
-    f"CREATE ROLE {ROLE} NOLOGIN; GRANT {ROLE} TO (the role of HAI_FLOW_DATABASE_URL); "
-    f"GRANT SELECT ON {', '.join(READ)} TO {ROLE};"
-)
-"""What to run where the migrations' role may not create roles."""

@@ -29,6 +29,7 @@ GOOD = Facts(
     ahead_ms=12.0,
     within_ms=1.0,
     tables=30,
+    works_as="hai_engine",
     audit_triggers=AUDIT_TRIGGERS,
     keys=3,
     workers=2,
@@ -64,6 +65,7 @@ OF_FACTS: list[tuple[dict[str, Any], dict[str, str]]] = [
     ({"version": 140009}, {"database.version": "bad"}),
     ({"superuser": True}, {"database.role": "bad"}),
     ({"bypasses": True}, {"database.role": "bad"}),
+    ({"works_as": "app", "no_role": "it owns the tables"}, {"database.works_as": "doubtful"}),
     ({"no_wall": "the role is not there"}, {"database.row_security": "doubtful"}),
     ({"ahead_ms": 5000.0}, {"clock": "doubtful"}),
     ({"ahead_ms": -5000.0}, {"clock": "doubtful"}),
@@ -110,15 +112,19 @@ def test_an_embedded_database_is_for_trying_out() -> None:
 async def test_the_facts_are_those_of_the_database(database_url: str) -> None:
     connection = await asyncpg.connect(database_url)
     try:
-        facts = await read_facts(connection)
-        assert facts.superuser
+        facts = await read_facts(connection, pooled=True)
+        assert (facts.superuser, facts.may_change_audit, facts.works_as) == (True, True, facts.role)
+        assert "hai_engine" in (facts.no_role or "")
         assert facts.audit_triggers == AUDIT_TRIGGERS
-        assert facts.may_change_audit
+        taken = await read_facts(connection)
+        assert (taken.superuser, taken.may_change_audit, taken.works_as) == (True, False, "hai_engine")
+        assert taken.no_role is None
+        await connection.execute("RESET ROLE")
         assert facts.tables > 20
         assert abs(facts.ahead_ms) < 60_000
         assert facts.within_ms < 60_000
         await connection.execute("ALTER TABLE audit DISABLE TRIGGER audit_append_only")
-        assert AUDIT_TRIGGERS - (await read_facts(connection)).audit_triggers == {"audit_append_only"}
+        assert AUDIT_TRIGGERS - (await read_facts(connection, pooled=True)).audit_triggers == {"audit_append_only"}
         await connection.execute("ALTER TABLE audit ENABLE TRIGGER audit_append_only")
         patient = f"patient_{uuid4().hex}"  # roles are the whole server's
         await connection.execute(f"CREATE ROLE {patient}")
@@ -126,7 +132,7 @@ async def test_the_facts_are_those_of_the_database(database_url: str) -> None:
             await connection.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO {patient}")
             await connection.execute(f"GRANT INSERT ON audit, audit_seals TO {patient}")
             await connection.execute(f"SET ROLE {patient}")
-            humble = await read_facts(connection)
+            humble = await read_facts(connection, pooled=True)
             await connection.execute("RESET ROLE")
             assert (humble.role, humble.superuser, humble.may_change_audit) == (patient, False, False)
         finally:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from urllib.parse import urlsplit
 from uuid import UUID, uuid4
 
+import asyncpg
 import pytest
 
 from hai_flow.store import claims, commits, logs
@@ -19,11 +22,38 @@ STRANGER = UUID(int=2)
 LEASE = timedelta(seconds=30)
 
 
+def as_role(dsn: str, role: str) -> str:
+    parts = urlsplit(dsn)
+    return parts._replace(netloc=f"{role}@{parts.netloc.rpartition('@')[2]}").geturl()
+
+
+@asynccontextmanager
+async def role(dsn: str, attributes: str = "") -> AsyncIterator[str]:
+    """A role that can log in, for as long as the test."""
+    name = f"role_{uuid4().hex[:12]}"
+    admin = await asyncpg.connect(dsn)
+    try:
+        await admin.execute(f"CREATE ROLE {name} LOGIN NOSUPERUSER {attributes}")
+        yield name
+    finally:
+        await admin.execute(f"DROP OWNED BY {name}; DROP ROLE {name}")
+        await admin.close()
+
+
 @pytest.fixture
 async def db(database_url: str) -> AsyncIterator[Database]:
     database = await Database.open(database_url)
     yield database
     await database.close()
+
+
+async def as_owner(db: Database, query: str, *given: Any) -> Any:
+    """The first value of the query by who owns the tables, who sees and may do more than the role of the engine."""
+    connection = await asyncpg.connect(db.dsn)
+    try:
+        return await connection.fetchval(query, *given)
+    finally:
+        await connection.close()
 
 
 def now() -> datetime:

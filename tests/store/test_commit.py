@@ -16,7 +16,20 @@ from hai_flow.store import claims, commits, logs, run_lists, slots, sweeps, trig
 from hai_flow.store.database import CommitUnknown, Database, Fault, classify
 from hai_flow.store.entries import CommandRow, Entry, MessageRow, OutboxRow, PendingRow, TurnRow, VoteRow
 from hai_flow.store.sweeps import Page
-from tests.store.conftest import LEASE, STRANGER, TENANT, birth, chunks, commit, decision, load, now, win, worker
+from tests.store.conftest import (
+    LEASE,
+    STRANGER,
+    TENANT,
+    as_owner,
+    birth,
+    chunks,
+    commit,
+    decision,
+    load,
+    now,
+    win,
+    worker,
+)
 from tests.support.waiting import until
 
 
@@ -24,7 +37,7 @@ async def somebody_waits_for_a_lock(db: Database) -> None:
     waiting = """
     SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'
     """
-    while not await db.api.fetchval(waiting):
+    while not await as_owner(db, waiting):
         pass
 
 

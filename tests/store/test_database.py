@@ -11,7 +11,7 @@ import pytest
 from hai_flow.errors import StoreError
 from hai_flow.store import hints
 from hai_flow.store.database import CommitUnknown, Database, Fault, classify
-from tests.store.conftest import birth, commit, load
+from tests.store.conftest import as_owner, birth, commit, load
 
 
 # docs/design/store.md#locks
@@ -49,7 +49,7 @@ async def test_hints_arrive_also_after_the_listener_s_connection_was_cut(db: Dat
     SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
     WHERE datname = current_database() AND application_name = 'hai-flow listen'
     """
-    assert await db.api.fetchval(cut) == 1
+    assert await as_owner(db, cut) == 1
     assert await heard.get() == "*"
     many = [str(uuid4()) for _ in range(201)]
     await hints.notify(db.engine, many)

@@ -15,7 +15,7 @@ from hai_flow.errors import Rejected
 from hai_flow.store import signals
 from hai_flow.store.database import Database
 from hai_flow.store.sweeps import Page
-from tests.store.conftest import STRANGER, TENANT, birth, commit, decision
+from tests.store.conftest import STRANGER, TENANT, as_owner, birth, commit, decision
 from tests.support.waiting import until
 
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
@@ -187,7 +187,7 @@ async def test_what_a_run_reads_does_not_depend_on_how_many_signals_came_before(
         TENANT,
     )
     if analyzed:
-        await db.api.execute("ANALYZE signals, subscriptions")
+        await as_owner(db, "ANALYZE signals, subscriptions")
     last = await keep(db, "last", run_id=run_id)
     reads: list[tuple[str, list[object]]] = [
         (signals._FOR_RUN, [TENANT, run_id, ["paid"], [last.place - 1], [last.place - 1], LONG_AGO, 10]),

@@ -18,7 +18,7 @@ import pytest
 
 from hai_flow.store import hints, migrations
 from hai_flow.store.database import CommitUnknown, Database, Deadlines, Session, connect
-from tests.store.conftest import birth, commit, decision, load
+from tests.store.conftest import as_owner, birth, commit, decision, load
 from tests.support.proxy import Proxy
 from tests.support.waiting import until
 
@@ -223,7 +223,7 @@ async def sleepers(db: Database) -> int:
     SELECT count(*) FROM pg_stat_activity
     WHERE datname = current_database() AND query LIKE 'SELECT pg_sleep%' AND state = 'active'
     """
-    return int(await db.api.fetchval(query))
+    return int(await as_owner(db, query))
 
 
 async def none_sleep(db: Database) -> bool:

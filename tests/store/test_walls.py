@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
+from typing import Any
 from uuid import UUID, uuid4
 
 import asyncpg
 import pytest
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import ARRAY, BYTEA, TIMESTAMP
+from sqlalchemy.dialects.postgresql import UUID as Uuid
 
-from hai_flow.store import walls, workflows
+from hai_flow.store import roles, walls, workflows
 from hai_flow.store.database import SETTINGS, Database
+from hai_flow.store.roles import API, OF_ALL, OF_TENANTS, READ
 from hai_flow.store.tables import metadata
-from hai_flow.store.walls import READ, ROLE, Reads
+from hai_flow.store.walls import Reads
+from tests.store.conftest import as_role, role
 from tests.support.postgres import Server
 
 MINE, YOURS = UUID(int=1), UUID(int=2)
@@ -34,7 +40,7 @@ async def db(dsn: str) -> AsyncIterator[Database]:
 
 @pytest.fixture
 async def walled(dsn: str) -> AsyncIterator[asyncpg.Connection]:
-    connection = await asyncpg.connect(dsn, server_settings={**SETTINGS, "role": ROLE})
+    connection = await asyncpg.connect(dsn, server_settings={**SETTINGS, "role": API})
     yield connection
     await connection.close()
 
@@ -73,7 +79,7 @@ async def test_a_query_that_forgets_its_tenant_sees_the_rows_of_one(db: Database
 async def test_whatever_the_plan_the_tenant_is_set_before_anything_is_read(
     db: Database, dsn: str, query: str, settings: dict[str, str]
 ) -> None:
-    connection = await asyncpg.connect(dsn, server_settings={**SETTINGS, "role": ROLE, **settings})
+    connection = await asyncpg.connect(dsn, server_settings={**SETTINGS, "role": API, **settings})
     try:
         for tenant, name in ((YOURS, "yours"), (MINE, "mine"), (YOURS, "yours")):
             for _ in range(7):  # by then a plan is generic
@@ -107,31 +113,104 @@ async def test_the_role_changes_nothing_and_reads_no_other_table(db: Database, w
         if table not in READ:
             with pytest.raises(asyncpg.InsufficientPrivilegeError):
                 await walled.fetch(f"SELECT FROM {table}")
-    role = await db.api.fetchrow("SELECT rolsuper, rolbypassrls, rolcanlogin FROM pg_roles WHERE rolname = $1", ROLE)
+    role = await db.api.fetchrow("SELECT rolsuper, rolbypassrls, rolcanlogin FROM pg_roles WHERE rolname = $1", API)
     assert tuple(role or ()) == (False, False, False)
 
 
-async def test_the_wall_stands_and_holds_for_owners_too(db: Database) -> None:
+_CATALOG = """
+SELECT c.relname::text, c.relrowsecurity AND c.relforcerowsecurity,
+  EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attname = 'tenant' AND NOT a.attisdropped),
+  ARRAY(SELECT p.polname::text || ': ' || coalesce(pg_get_expr(p.polqual, c.oid), '') FROM pg_policy p
+    WHERE p.polrelid = c.oid AND p.polcmd = '*' AND p.polpermissive ORDER BY p.polname)
+FROM pg_class c WHERE c.relkind IN ('r', 'p') AND c.relnamespace = 'public'::regnamespace ORDER BY 1
+"""
+WITHOUT_TENANT = {
+    "alembic_version": "the revision of the schema",
+    "forgotten": "hashes of a tenant and a person, for those who have a credential of theirs",
+    "sweeps": "how far this server's processes have looked through all rows",
+    "workers": "the processes, which work for all tenants",
+}
+
+
+async def test_every_table_with_a_tenant_is_behind_the_wall_for_its_owner_too(db: Database) -> None:
     assert await walls.faults(db.api) is None
-    for table in READ:
-        found = await db.api.fetchrow(
-            "SELECT relrowsecurity, relforcerowsecurity FROM pg_class WHERE relname = $1", table
-        )
-        assert tuple(found or ()) == (True, True), table
-        assert "tenant" in metadata.tables[table].columns
+    found = {row[0]: row for row in await db.api.fetch(_CATALOG)}
+    assert set(found) == {*metadata.tables, "alembic_version"} == {*OF_TENANTS, *OF_ALL}
+    assert set(OF_ALL) == set(WITHOUT_TENANT)
+    for table, forced, has_tenant, policies in found.values():
+        if table in WITHOUT_TENANT:
+            assert not has_tenant, table
+            continue
+        column = "id" if table == "tenants" else "tenant"
+        assert has_tenant or table == "tenants"
+        one = f"({column} = (NULLIF(current_setting('hai.tenant'::text, true), ''::text))::uuid)"
+        assert forced, table
+        assert policies == ["engine: true", "owner: true", f"tenant: ((CURRENT_USER <> 'hai_api'::name) OR {one})"]
+
+
+async def test_of_every_table_the_role_sees_the_rows_of_the_tenant_that_is_set(dsn: str) -> None:
+    """Also of those that it may not read today: who grants it one more can't forget the wall."""
+    connection = await asyncpg.connect(dsn)
+    transaction = connection.transaction()
+    await transaction.start()
+    try:
+        await connection.execute("SET LOCAL session_replication_role = 'replica'")  # no other table's rows are needed
+        for table in OF_TENANTS:
+            for n, of in enumerate((MINE, YOURS)):
+                await connection.execute(_row_of(table, n, of))
+            await connection.execute(f"GRANT SELECT ON {table} TO {API}")
+        await connection.execute(f"SET LOCAL ROLE {API}")
+        for table in OF_TENANTS:
+            await connection.execute("SELECT set_config('hai.tenant', '', true)")
+            assert await connection.fetch(f"SELECT FROM {table}") == [], table
+            for of in (MINE, YOURS):
+                await connection.execute("SELECT set_config('hai.tenant', $1, true)", str(of))
+                found = await connection.fetch(f"SELECT {_tenant_of(table)} FROM {table}")
+                assert [row[0] for row in found] == [of], table
+    finally:
+        await transaction.rollback()
+        await connection.close()
+
+
+def _tenant_of(table: str) -> str:
+    return "id" if table == "tenants" else "tenant"
+
+
+def _row_of(table: str, n: int, tenant: UUID) -> str:
+    """The statement that inserts a row of the tenant, the `n`-th of the table."""
+    needed = [
+        column for column in metadata.tables[table].columns if not column.nullable and column.server_default is None
+    ]
+    rest = {column.name: _some(column, n) for column in needed if column.name != _tenant_of(table)}
+    if table == "schedules":
+        rest["cron"] = "'* * * * *'"
+    if table == "feedback":
+        rest |= {"rating": "'up'", "kind": "'message'"}
+    columns, given = ", ".join([_tenant_of(table), *rest]), ", ".join([f"'{tenant}'", *rest.values()])
+    return f"INSERT INTO {table} ({columns}) VALUES ({given})"
+
+
+def _some(column: sa.Column[Any], n: int) -> str:
+    """A value for the column, in SQL; another one for each `n`."""
+    for kind, text in (
+        (Uuid, f"'{UUID(int=100 + n)}'"), (ARRAY, "'{}'"), (BYTEA, f"decode(repeat('0{n}', 32), 'hex')"),
+        (TIMESTAMP, "now() + interval '1 hour'" if column.name == "until" else "now()"), (sa.Boolean, "false"),
+        ((sa.Integer, sa.BigInteger), str(n + 1)),
+    ):  # fmt: skip
+        if isinstance(column.type, kind):
+            return text
+    return f"'{column.name}{n}'"
 
 
 async def test_an_owner_without_other_rights_works_as_before_and_says_what_is_missing(db: Database, dsn: str) -> None:
     """A release without the wall, and an installation whose role may not create others."""
-    role = f"owner_{uuid4().hex[:12]}"
-    await db.api.execute(f"CREATE ROLE {role} LOGIN NOSUPERUSER")
-    try:
-        await db.api.execute(f"GRANT ALL ON workflows TO {role}")
-        plain = await asyncpg.connect(dsn, server_settings={"role": role})
-        try:
-            assert len(await plain.fetch("SELECT FROM workflows")) == 2
-            assert ROLE in (await walls.faults(plain) or "")
-        finally:
-            await plain.close()
-    finally:
-        await db.api.execute(f"REVOKE ALL ON workflows FROM {role}; DROP ROLE {role}")
+    owner = await asyncpg.connect(dsn)
+    async with role(dsn) as plain:
+        await owner.execute(f"GRANT ALL ON workflows TO {plain}")
+        connection = await asyncpg.connect(as_role(dsn, plain))
+        assert len(await connection.fetch("SELECT FROM workflows")) == 2
+        assert API in (await walls.faults(connection) or "")
+        assert not await roles.take_on(connection)
+        assert await roles.fault(connection) is None
+        await connection.close()
+    await owner.close()

@@ -1,0 +1,56 @@
+"""What requests read, they read behind the second wall: what the engine's role may read changes no answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import asyncpg
+import httpx2
+import pytest
+
+from hai_flow.store.roles import ENGINE, READ
+from tests.api.test_tenants import ROUTES, SECRET, asked, callers, world_of
+from tests.support.identities import KEYS, People
+from tests.support.postgres import Server
+from tests.support.server import serving
+
+BESIDE: Final = {
+    "keys": "who calls is found before there is a tenant",
+    "tenants": "webhooks and tokens name their tenant",
+    "runs": "one look at the new commits of all runs that are followed, which were found before",
+    "log": "the same",
+    "snapshots": "the same",
+}
+"""The tables that a request may come to by way of the engine's role, with the reason."""
+
+
+@pytest.fixture
+def dsn(postgres_server: Server) -> Iterator[str]:
+    with postgres_server.database() as dsn:
+        yield dsn
+
+
+def test_every_read_of_every_role_is_answered_where_the_engine_s_role_may_not_read(dsn: str) -> None:
+    reads = [route for route in ROUTES if route.method == "GET"]
+    with serving(dsn, environment={**KEYS, "HAI_FLOW_SECRET_SHOP_HOOK": SECRET}) as process:
+        world = world_of(process.url, People(dsn), "acme", "alphabet")
+        everybody = callers(dsn, "acme")
+
+        def answers() -> dict[tuple[str, str], int]:
+            with httpx2.Client(base_url=process.url, timeout=30) as client:
+                return {
+                    (role, route.path): asked(client, route, world, headers)[0]
+                    for role, headers in everybody.items()
+                    for route in reads
+                }
+
+        before = answers()
+        tables = ", ".join(sorted(set(READ) - set(BESIDE)))
+        People(dsn).do(lambda connection: _revoke(connection, tables))
+        assert answers() == before
+        assert set(before.values()) <= {200, 403, 404}
+
+
+async def _revoke(connection: asyncpg.Connection, tables: str) -> None:
+    await connection.execute(f"REVOKE SELECT ON {tables} FROM {ENGINE}")
