@@ -1,11 +1,16 @@
-"""The TypeScript client, built apart from the checkout, and the Node that runs it."""
+"""The TypeScript client, built apart from the checkout, the Node that runs it, and the backend of its example page."""
 
 from __future__ import annotations
 
 import shutil
 import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import quote, urlencode
 
+from clients.examples.backend import Backend
 from tests.clients import rig
 from tests.support.server import ROOT
 
@@ -31,3 +36,17 @@ def built(directory: Path) -> Path:
     (package / "node_modules").symlink_to(rig.npm_packages(PROJECT) / "node_modules")
     node(package, "node_modules/typescript/bin/tsc", "-p", "tsconfig.build.json")
     return package
+
+
+@contextmanager
+def running(backend: Backend) -> Iterator[Backend]:
+    """The backend serves until the end."""
+    with backend:
+        threading.Thread(target=backend.serve_forever, daemon=True).start()
+        yield backend
+        backend.shutdown()
+
+
+def page_address(origin: str, url: str, thread_id: str) -> str:
+    """The example page on a thread of the agent at `url`, with tokens of the backend that serves the page."""
+    return f"{origin}/example/index.html?{urlencode({'url': url, 'token': '/token'})}#{quote(thread_id)}"

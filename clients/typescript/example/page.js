@@ -4,12 +4,20 @@ import { HttpAgent, HttpProblem, documentsOf, isKnownOutput, textOf } from "../d
 const place = (id) => document.getElementById(id);
 const asked = new URLSearchParams(location.search);
 
+/** With `?token=/token`: where this page's own backend gives it a token (clients/examples/backend.py is such a one). */
+async function token() {
+  const response = await fetch(new URL(asked.get("token"), location.origin).pathname, { method: "POST" });
+  if (!response.ok) throw new Error(`The backend gave no token (HTTP ${response.status}). Sign in again.`);
+  return (await response.json()).token;
+}
+
 // The thread is named in the address, so that a reload, or another person with the link, comes back to it.
 location.hash ||= `thread-${Date.now()}`;
 const agent = new HttpAgent({
   url: asked.get("url") ?? "http://localhost:8000/awp",
   threadId: location.hash.slice(1),
   transport: asked.get("transport") ?? "sse",
+  ...(asked.has("token") && { key: token }),
 });
 
 // The page can put these questions to a person, so the server asks them as calls.
@@ -106,17 +114,35 @@ function pendingElement(pending) {
     element("pre", [pending.evidence, pending.arguments, pending.form].filter(isSomething).map(written).join("\n")),
   ];
   const button = (name, give) => element("button", name, { onclick: () => answer(give) });
+  const fields = fieldElements(pending);
+  const given = () => (fields.length > 0 ? { values: valuesOf(pending, fields) } : {});
   const others = (pending.options ?? []).filter((option) => option !== "approve" && option !== "reject");
   const buttons = {
     approve: () => [
-      button("Approve", () => agent.approve(pending.id)),
+      button("Approve", () => agent.approve(pending.id, given())),
       button("Reject", () => agent.reject(pending.id, { reason: "rejected on the page" })),
-      ...others.map((option) => button(option, () => agent.decide(pending.id, option))),
+      ...others.map((option) => button(option, () => agent.decide(pending.id, option, given()))),
     ],
     ask: () => [jsonAnswer(pending)],
     tool: () => [jsonAnswer(pending)],
   };
-  return element("div", "", { className: "pending" }, [...question, ...buttons[pending.kind]()]);
+  return element("div", "", { className: "pending" }, [...question, ...fields, ...buttons[pending.kind]()]);
+}
+
+/** What an approval asks for besides: a field for each text or number of its form. */
+function fieldElements({ kind, form }) {
+  if (kind !== "approve") return [];
+  return Object.entries(form?.properties ?? {}).map(([name, { type, title, default: value }]) => {
+    const input = element("input", "", { name, type: type === "number" ? "number" : "text", step: "any", value: value ?? "" });
+    return element("label", "", {}, [`${title ?? name} `, input]);
+  });
+}
+
+/** The fields that were filled in. */
+function valuesOf({ form }, fields) {
+  const filled = fields.map((field) => field.querySelector("input")).filter(({ value }) => value !== "");
+  const read = ({ name, value }) => (["number", "integer"].includes(form.properties[name].type) ? Number(value) : value);
+  return Object.fromEntries(filled.map((input) => [input.name, read(input)]));
 }
 
 const isSomething = (value) => value !== undefined && written(value) !== "{}";
