@@ -49,6 +49,7 @@ docs: ## Write the pages that are generated
 	.venv/bin/python -m docs.settings_page > docs/settings.md
 	.venv/bin/python -m docs.rights_page > docs/rights.md
 	.venv/bin/python -m docs.language_page
+	.venv/bin/python -m docs.attacks_page
 
 generate: ## Write what clients repeat of the server, and of each other
 	python3 cli.py install

@@ -104,6 +104,7 @@ async def _main(dsn: str, admission: dict[str, Any]) -> None:
     )  # on standard error: nobody reads standard output, and who writes there stands still
     settings = Settings.from_environment(dev=True)
     runtime = Runtime(dsn, settings, performs=True)
+    effects.write_to(dsn)
     async with runtime.lifespan():
         for path in sorted((ROOT / "workflows").glob("*.flow.yaml")):
             await runtime.catalog.publish(LOCAL_TENANT, path.read_bytes(), path.name)
