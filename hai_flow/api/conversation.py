@@ -415,7 +415,7 @@ class Conversation:
     async def _start(self, known: posts.Known, messages: tuple[UserMessage, ...]) -> Pieces:
         start, plan = await self._beginning(known.last, messages, known.workflow)
         differs = await self._differs(known.last, messages)
-        outcome = await self._bear(plan, start)
+        outcome = await self._bear(plan, start, is_new=known.last is None)
         if outcome.already:
             await self.access.run(start.run_id)  # it may be somebody else's, who was faster
         if differs:
@@ -442,12 +442,14 @@ class Conversation:
         )
         return start, plan
 
-    async def _bear(self, plan: Plan, begin: Begin, branch: Branch | None = None) -> Outcome:
+    async def _bear(self, plan: Plan, begin: Begin, branch: Branch | None = None, *, is_new: bool = False) -> Outcome:
         """Create the run, if no other is active in the thread. Raises Rejected 409 otherwise."""
         posted = self.posted
         command_id, body_sha = f"wire:{posted.wire_run_id}", bytes.fromhex(posted.body_sha)
         try:
-            return await self.access.start(plan, begin, command_id=command_id, body_sha=body_sha, branch=branch)
+            return await self.access.start(
+                plan, begin, command_id=command_id, body_sha=body_sha, branch=branch, is_new=is_new
+            )
         except Rejected as rejected:
             winner = await self._last_run() if rejected.code == "thread_busy" else None
             if winner is None:

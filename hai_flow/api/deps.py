@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
@@ -52,6 +53,8 @@ if TYPE_CHECKING:
     from hai_flow.store.database import Connection, Pool
 
 HEAD: Final = 2**53  # beyond every seq: all events
+_BEGINS_SECONDS: Final = 0.02
+_BEGINS_MAX: Final = 100  # so often it is looked whether who begins a thread at the same time has done so
 
 
 def is_development(settings: Settings, *, act_as: bool) -> bool:
@@ -296,9 +299,17 @@ class Access:
             )
 
     async def start(
-        self, plan: Plan, begin: Begin, *, command_id: str, body_sha: bytes, branch: Branch | None = None
+        self,
+        plan: Plan,
+        begin: Begin,
+        *,
+        command_id: str,
+        body_sha: bytes,
+        branch: Branch | None = None,
+        is_new: bool = False,
     ) -> Outcome:
-        """Start a run of the plan. Raises Rejected as `submit` does."""
+        """Start a run of the plan. `is_new`: its thread was nobody's a moment ago. Raises Rejected as `submit` does,
+        and as `demand_speaks` where somebody else was faster."""
         self.require(Right.SPEAK, Right.START_RUNS)
         if isinstance(begin, c.Start) and not self.principal.is_for(begin.thread_id, plan.name):
             limits = f"your credential is not for a thread {begin.thread_id[:100]!r} of {plan.name}."
@@ -307,7 +318,8 @@ class Access:
             if isinstance(begin, c.Fork):
                 self.decisions.take(self.tenant, self.principal.id, self.peer)
             await self._use_files(begin.run_id, begin.answer if isinstance(begin, c.Fork) else begin)
-            outcome = await self.runtime.starts.start(
+            starting = partial(
+                self.runtime.starts.start,
                 self.tenant,
                 plan,
                 begin,
@@ -316,9 +328,31 @@ class Access:
                 branch=branch,
                 asked=self._asked(begin),
             )
+            if is_new and not self.principal.is_anybody and isinstance(begin, c.Start):
+                outcome = await self._start_first(begin.thread_id, starting)
+            else:
+                outcome = await starting()
             if not outcome.already:  # else it may be another's run
                 self._seen[begin.run_id] = Sight.CONVERSATION, self.principal.who
             return outcome
+
+    async def _start_first(self, thread_id: str, starting: Callable[..., Awaitable[Outcome]]) -> Outcome:
+        """Begin the thread, which is then the principal's. Of several who do so at once it is one's; the others are
+        told what they would be told a moment later."""
+        for more in range(_BEGINS_MAX, -1, -1):
+            try:
+                outcome = await starting(owners=ids_of(self.principal.who))
+            except Rejected as rejected:
+                last = await threads.last_run(self.reads, self.tenant, thread_id)
+                await self.demand_speaks(thread_id, last)
+                if rejected.code != "thread_busy" or last is not None or not more:
+                    raise
+                await asyncio.sleep(_BEGINS_SECONDS)  # the first one has not begun yet, and may not
+                continue
+            if outcome.already:
+                await self.demand_speaks(thread_id, await threads.last_run(self.reads, self.tenant, thread_id))
+            return outcome
+        raise AssertionError("the last try returns or raises")
 
     @contextlib.asynccontextmanager
     async def act(self) -> AsyncGenerator[Connection]:

@@ -65,8 +65,10 @@ async def start_run(body: StartBody, access: CurrentAccess, key: CommandKey, res
     if key is not None:
         run_id = derived_run_id("rest", str(access.tenant), access.principal.id, key)
     thread_id = body.thread_id or str(run_id)
+    last = None
     if body.thread_id is not None and not access.principal.is_anybody:
-        await access.demand_speaks(thread_id, await threads.last_run(access.reads, access.tenant, thread_id))
+        last = await threads.last_run(access.reads, access.tenant, thread_id)
+        await access.demand_speaks(thread_id, last)
     start = c.Start(
         run_id=run_id,
         thread_id=thread_id,
@@ -80,6 +82,7 @@ async def start_run(body: StartBody, access: CurrentAccess, key: CommandKey, res
             start,
             command_id=key or f"start:{run_id}",
             body_sha=sha256(values.dumps([body.workflow, body.input, body.thread_id])).digest(),
+            is_new=body.thread_id is not None and last is None,
         )
     except Rejected as rejected:
         raise await _with_winner(access, thread_id, rejected) from None

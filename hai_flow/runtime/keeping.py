@@ -1,4 +1,4 @@
-"""What a run begins with of the run before it in its thread (`keep: thread`).
+"""What a run begins with of the run before it in its thread (`keep: thread`), and whose a thread is that begins.
 
 It is read while the slot of the thread is promised to the run that begins. So nothing of the thread is active then,
 what is read is how the last run has ended, and nobody else begins with it: who comes at the same time is refused, as by
@@ -9,7 +9,7 @@ has become of it.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Collection
 from uuid import UUID
 
 import msgspec
@@ -35,10 +35,14 @@ class Keeping:
         return await run_lists.get_run(self.database.api, tenant, run_id) is not None
 
     @contextlib.asynccontextmanager
-    async def kept(self, tenant: UUID, plan: Plan, start: c.Start) -> AsyncGenerator[c.Start]:
-        """The Start with what it may go on with. Inside, it is submitted. Raises `Rejected` 409 `thread_busy` where
-        another run of the thread is active, or begins."""
-        if not keeps_state(plan) or start.thread_id == str(start.run_id):  # a thread that begins with this run
+    async def kept(
+        self, tenant: UUID, plan: Plan, start: c.Start, owners: Collection[str] | None = None
+    ) -> AsyncGenerator[c.Start]:
+        """The Start with what it may go on with. Inside, it is submitted. `owners`: whose the thread has to be, if it
+        is not nobody's; None: that is known already. Raises `Rejected` 409 `thread_busy` where another run of the
+        thread is active, or begins, or has made it somebody else's."""
+        keeps = keeps_state(plan)
+        if (owners is None and not keeps) or start.thread_id == str(start.run_id):  # a thread that begins with this run
             yield start
             return
         pool, slot = self.database.api, slots.thread_slot(start.thread_id)
@@ -49,7 +53,9 @@ class Keeping:
             return
         try:
             last = await threads.last_run(pool, tenant, start.thread_id)
-            yield msgspec.structs.replace(start, kept=await self.left_by(tenant, plan, last))
+            if owners is not None and last is not None and last.started_by not in owners:
+                raise Rejected(409, "thread_busy", f"another run has begun in thread {start.thread_id}.")
+            yield msgspec.structs.replace(start, kept=await self.left_by(tenant, plan, last)) if keeps else start
         except Rejected:
             await slots.settle_slot(pool, tenant, slot, start.run_id)
             raise

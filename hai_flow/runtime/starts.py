@@ -12,7 +12,7 @@ needs in order to be stored is found here:
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from hashlib import sha256
 from typing import TypeAlias
 from uuid import UUID
@@ -64,11 +64,13 @@ class Starts:
         body_sha: bytes = b"",
         branch: Branch | None = None,
         asked: Asked | None = None,
+        owners: Collection[str] | None = None,
     ) -> Outcome:
         """Store the run `begin.run_id`; return after the commit. The same run again is the same outcome again.
 
         `command_id`, `body_sha` and `asked` as in `Committer.submit`. `branch`: where the run leaves its
-        thread's line; who asks for one says what is kept of it.
+        thread's line; who asks for one says what is kept of it. `owners`: those of whom one has to be who began the
+        thread, if somebody else does so just now; None: it is known whose it is.
 
         Raises `Rejected`: 429 where the tenant has too many runs, 404 where a child's workflow does not exist, 409
         `thread_busy` where the thread has an active run, 409 `concurrency_busy` where the workflow queues no run, and
@@ -81,7 +83,7 @@ class Starts:
         if isinstance(begin, c.Start) and begin.parent is None:
             begin = msgspec.structs.replace(begin, pins=await self._find_pins(tenant, plan))
             if branch is None:
-                async with self._keeping.kept(tenant, plan, begin) as start:
+                async with self._keeping.kept(tenant, plan, begin, owners) as start:
                     return await self._store(tenant, plan, start, command_id, body_sha, None, asked)
         return await self._store(tenant, plan, begin, command_id, body_sha, branch, asked)
 
