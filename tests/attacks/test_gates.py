@@ -3,21 +3,12 @@ told what they must be told."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from docs import attacks_page
 from tests.attacks.doors import DOORS, EVERYWHERE
-from tests.attacks.house import House, broken_into
+from tests.attacks.house import House
 from tests.attacks.registry import ATTACKS, INAPPLICABLE, Attack, table
-from tests.support.postgres import Server
-
-
-@pytest.fixture(scope="module")
-def house(postgres_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    with broken_into(postgres_server, tmp_path_factory.mktemp("house")) as house:
-        yield house
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda each: f"{each.kind}-{each.name or 'so'}-{each.door}")

@@ -154,7 +154,9 @@ def test_cve_2026_48710_a_host_that_is_no_name_decides_nothing(caller: Callable[
     assert stranger.get("/v1/audit").status_code in (400, 401, 421)
 
 
-def test_no_page_of_another_origin_gets_cors_headers(caller: Callable[..., Caller]) -> None:
+def test_copilotkit_5711_and_cve_2024_8487_no_page_of_another_origin_gets_cors_headers(
+    caller: Callable[..., Caller],
+) -> None:
     for origin in ("https://evil.example", "null", "http://localhost.evil.example", "http://127.0.0.1:1"):
         asked = {"Origin": origin, "Access-Control-Request-Method": "POST"}
         for response in (caller(headers=asked).options("/v1/runs"), caller(headers=asked).get("/healthz")):

@@ -267,7 +267,7 @@ def worker(database_url: str, file: Path) -> Iterator[None]:
 # --- what a server says of its functions ------------------------------------------------------------------------------
 
 
-async def test_a_function_that_is_described_otherwise_is_not_called_by_what_was_published_before(
+async def test_cve_2025_54136_a_function_that_is_described_otherwise_is_not_called_by_what_was_published_before(
     make: Make, tmp_path: Path
 ) -> None:
     source = calling("add", ", with: {a: 1, b: 2}")
