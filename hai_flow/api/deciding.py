@@ -64,7 +64,9 @@ async def find_pending(access: Access, id: str) -> tuple[RunState, PendingState]
 
 def view_for(access: Access, run: RunState, pending: PendingState) -> dict[str, Any]:
     """The pending with its outcome, and with its evidence where that is for the caller."""
-    return pending_view(run, pending, evidence=access.sees_evidence(run, pending))
+    sees = access.sees_evidence(run, pending)
+    mask = access.mask(UUID(run.run_id))
+    return pending_view(run, pending if mask is None else mask.question(pending, run), evidence=sees)
 
 
 async def decide(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeAlias, cast
@@ -21,6 +21,7 @@ from hai_flow.api import peers
 from hai_flow.api.admission import Admission, StreamPlace
 from hai_flow.api.bodies import JSON, NO_CONTROL_CHARACTERS, YAML, demand_media_type, read_body
 from hai_flow.api.identity.tickets import PARAMETER
+from hai_flow.api.masking import entry_without_personal, row_without_personal
 from hai_flow.api.principals import NOBODY, Principal, forbidden, get_principal
 from hai_flow.api.rates import Decisions
 from hai_flow.api.rights import Right
@@ -28,9 +29,11 @@ from hai_flow.api.sight import Sight, ids_of, reader_in, sight_by_questions, sig
 from hai_flow.api.stream import EventStream, Pieces
 from hai_flow.api.terms import Ending, Term, Terms
 from hai_flow.definition.document import suggestion
+from hai_flow.definition.personal import WHOLE, Personal
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine.decide import as_of
+from hai_flow.engine.events import PendingOpened
 from hai_flow.engine.jobs import next_due
 from hai_flow.engine.state import PendingState, RunState
 from hai_flow.errors import DefinitionError, Rejected
@@ -44,9 +47,12 @@ from hai_flow.runtime.submissions import Begin, Outcome
 from hai_flow.settings import Settings, is_loopback, variable
 from hai_flow.store import audit, run_lists, threads, workflows
 from hai_flow.store.entries import Branch
+from hai_flow.store.projection import thread_entry
 from hai_flow.store.run_lists import RunRow, RunSummary, Viewer
+from hai_flow.store.threads import Message
 from hai_flow.store.walls import Reads
-from hai_flow.wire.dialect import Dialect, Profile
+from hai_flow.wire.dialect import Dialect, Entry, Profile
+from hai_flow.wire.personal import Mask
 from hai_flow.wire.withheld import concerns, state_without_conversation
 
 if TYPE_CHECKING:
@@ -69,7 +75,7 @@ _RIGHTS_FOR: Final[Mapping[type[c.Command], tuple[Right, ...]]] = {
 }
 
 
-class _Run(NamedTuple):
+class Found(NamedTuple):
     """What says who may see a run, where it was found as a state."""
 
     id: UUID
@@ -77,11 +83,21 @@ class _Run(NamedTuple):
     workflow: bytes
     workflow_name: str
     thread_id: str
+    is_fork: bool | None = None  # None: not known
 
     @classmethod
-    def of(cls, state: RunState) -> _Run:
-        workflow = bytes.fromhex(state.sha256)
-        return cls(UUID(state.run_id), state.requester, workflow, state.workflow, state.thread_id)
+    def of(cls, state: RunState) -> Found:
+        id, workflow = UUID(state.run_id), bytes.fromhex(state.sha256)
+        return cls(id, state.requester, workflow, state.workflow, state.thread_id, state.forked > 0)
+
+
+class _Seen(NamedTuple):
+    """How the caller sees a run: how much of it, as whom its questions know them, and what of it is personal and kept
+    from them (None: nothing is kept)."""
+
+    sight: Sight
+    reader: c.Principal
+    personal: Personal | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +115,8 @@ class Access:
     terms: Terms
     publishing: bool  # whether this server takes workflows over the network
     development: bool  # whether it is a development server that listens on loopback alone
-    _seen: dict[UUID, tuple[Sight, c.Principal]] = field(default_factory=dict)  # the runs that were looked for
+    _seen: dict[UUID, _Seen] = field(default_factory=dict)  # the runs that were looked for
+    _personal: dict[UUID, Personal | None] = field(default_factory=dict)  # the same, of rows of lists
 
     @property
     def tenant(self) -> UUID:
@@ -135,7 +152,7 @@ class Access:
     def acting(self, who: c.Principal) -> Access:
         """The access of the principal as `who`, whose delegate they are."""
         asked = msgspec.structs.replace(self.asked, who=who)
-        return replace(self, principal=replace(self.principal, who=who), asked=asked, _seen={})
+        return replace(self, principal=replace(self.principal, who=who), asked=asked, _seen={}, _personal={})
 
     # --- runs, as far as the principal may see them
 
@@ -158,7 +175,7 @@ class Access:
         """How much of the run the principal sees."""
         if run.id not in self._seen:
             self._seen[run.id] = await self._look(run)
-        return self._seen[run.id][0]
+        return self._seen[run.id].sight
 
     async def find_state(self, run_id: UUID) -> RunState | None:
         """The run as it is; None: there is none of this id of which the principal sees anything."""
@@ -166,13 +183,15 @@ class Access:
         if state is None:
             return None
         if run_id not in self._seen:
-            self._seen[run_id] = await self._look(_Run.of(state), state)
-        return None if self._seen[run_id][0] is Sight.NOTHING else state
+            self._seen[run_id] = await self._look(Found.of(state), state)
+        return None if self._seen[run_id].sight is Sight.NOTHING else state
 
     async def state(self, run_id: UUID, seq: int = HEAD) -> RunState:
         """The fold of the first `seq` events of a run that was found before, whatever the principal sees of it."""
         state = await self.runtime.fanout.state_at(self.tenant, run_id, seq, self.reads)
         assert state is not None
+        if run_id not in self._seen and state.sha256:
+            self._seen[run_id] = await self._look(Found.of(state), state)
         return state
 
     def require(self, *rights: Right) -> None:
@@ -183,13 +202,52 @@ class Access:
 
     def seen(self, state: RunState) -> RunState:
         """The run in `state`, which was found before, without what is kept from the principal."""
-        if self.sees_conversation(UUID(state.run_id)):
-            return state
-        return state_without_conversation(state, self.reader(UUID(state.run_id)))
+        id = UUID(state.run_id)
+        if not self.sees_conversation(id):
+            return state_without_conversation(state, self.reader(id))
+        mask = self.mask(id)
+        return state if mask is None else mask.state(state)
+
+    def mask(self, run_id: UUID) -> Mask | None:
+        """How personal values of a run are kept from the principal; None: they are not. Of one that was not found
+        before all is."""
+        if self.principal.is_anybody:
+            return None
+        found = self._seen.get(run_id, _Seen(Sight.NOTHING, self.principal.who, WHOLE))
+        return None if found.personal is None else Mask(found.personal, found.reader)
+
+    async def personal(self, run: RunSummary | Found) -> Personal | None:
+        """What is personal in a run, and kept from the principal; None: nothing is."""
+        if self.principal.is_anybody:
+            return None
+        if run.id not in self._personal:
+            self._personal[run.id] = None if await self._is_own(run) else await self._personal_in(run)
+        return self._personal[run.id]
+
+    async def shown_rows(self, runs: Iterable[RunRow]) -> list[RunRow]:
+        """Rows of a list of runs that the principal may see, without what is personal and kept from them."""
+        return [row_without_personal(run, await self.personal(run)) for run in runs]
+
+    async def shown_question(self, run: Found, opened: PendingOpened) -> PendingOpened:
+        """A question of a list, without what is personal and kept from the principal."""
+        personal = await self.personal(run)
+        if personal is None or not personal.anything:
+            return opened
+        mask = Mask(personal, await self._reader_of(run.workflow))
+        return mask.pending(PendingState(opened), personal).opened
+
+    async def shown_entries(self, stored: Sequence[Message]) -> list[tuple[Message, Entry]]:
+        """Entries of a thread's transcript, without what is personal and kept from the principal."""
+        entries = [(each, thread_entry(each.role, each.body)) for each in stored]
+        if self.principal.is_anybody or not stored:
+            return entries
+        runs = await run_lists.get_runs(self.reads, self.tenant, {each.run_id for each in stored})
+        personal = {run.id: await self.personal(run) for run in runs}
+        return [(each, entry_without_personal(entry, personal.get(each.run_id, WHOLE))) for each, entry in entries]
 
     def sees_conversation(self, run_id: UUID) -> bool:
         """Whether the principal sees more of the run than questions of their own. False for one that was not found."""
-        return self.principal.sees_all or self._found(run_id)[0] >= Sight.CONVERSATION
+        return self.principal.sees_all or self._found(run_id).sight >= Sight.CONVERSATION
 
     def sees_evidence(self, run: RunState, pending: PendingState) -> bool:
         """Whether the evidence of the run's question is for the principal: they see all, or it is their question."""
@@ -201,26 +259,51 @@ class Access:
 
     def reader(self, run_id: UUID) -> c.Principal:
         """The principal as the questions of the run know them."""
-        return self._found(run_id)[1]
+        return self._found(run_id).reader
 
-    def _found(self, run_id: UUID) -> tuple[Sight, c.Principal]:
-        return self._seen.get(run_id, (Sight.NOTHING, self.principal.who))
+    def _found(self, run_id: UUID) -> _Seen:
+        return self._seen.get(run_id, _Seen(Sight.NOTHING, self.principal.who))
 
-    async def _look(self, run: RunSummary | _Run, state: RunState | None = None) -> tuple[Sight, c.Principal]:
+    async def _look(self, run: RunSummary | Found, state: RunState | None = None) -> _Seen:
         principal, who = self.principal, self.principal.who
+        if principal.is_anybody:
+            return _Seen(Sight.ALL, who)
+        if not principal.sees_all and not principal.is_for(run.thread_id, run.workflow_name):
+            return _Seen(Sight.NOTHING, who)
+        if await self._is_own(run):
+            return _Seen(Sight.ALL if principal.sees_all else Sight.CONVERSATION, who)
         if principal.sees_all:
-            return Sight.ALL, who
-        if not principal.is_for(run.thread_id, run.workflow_name):
-            return Sight.NOTHING, who
-        if run.started_by in ids_of(who):
-            return Sight.CONVERSATION, who
+            personal = await self._personal_in(run, state)
+            return _Seen(Sight.ALL, await self._reader_of(run.workflow) if personal.anything else who, personal)
         visibility = await workflows.visibility_of(self.reads, self.tenant, run.workflow)
         reader = await self._reader_of(run.workflow)
         sight = sight_of(who, run.started_by, visibility)
         if sight is None:
             state = state or await self.runtime.fanout.state_at(self.tenant, run.id, HEAD, self.reads)
             sight = sight_by_questions(reader, state)
-        return sight, reader
+        return _Seen(sight, reader, await self._personal_in(run, state) if sight >= Sight.CONVERSATION else None)
+
+    async def _is_own(self, run: RunSummary | Found) -> bool:
+        """Whether the principal has started the run, and what it was forked from: who forks another's run is shown no
+        more of it by that."""
+        found: RunSummary | Found | None = run
+        while found is not None and found.started_by in ids_of(self.principal.who):
+            if isinstance(found, Found):
+                if found.is_fork is False:
+                    return True
+                found = await run_lists.get_run(self.reads, self.tenant, found.id)
+            elif not found.copied or found.branch_of is None:
+                return not found.copied
+            else:
+                found = await run_lists.get_run(self.reads, self.tenant, found.branch_of)
+        return False
+
+    async def _personal_in(self, run: RunSummary | Found, state: RunState | None = None) -> Personal:
+        personals, pins = self.runtime.personals, {}
+        if await personals.has_children(self.tenant, run.workflow):
+            state = state or await self.runtime.fanout.state_at(self.tenant, run.id, HEAD, self.reads)
+            pins = {} if state is None else state.pins
+        return await personals.of(self.tenant, run.workflow, pins)
 
     async def _reader_of(self, workflow: bytes) -> c.Principal:
         """The principal as the workflow's questions know them."""
@@ -333,7 +416,9 @@ class Access:
             else:
                 outcome = await starting()
             if not outcome.already:  # else it may be another's run
-                self._seen[begin.run_id] = Sight.CONVERSATION, self.principal.who
+                self._seen.pop(begin.run_id, None)
+                if isinstance(begin, c.Start):  # of a fork it depends on what it was forked from
+                    self._seen[begin.run_id] = _Seen(Sight.CONVERSATION, self.principal.who)
             return outcome
 
     async def _start_first(self, thread_id: str, starting: Callable[..., Awaitable[Outcome]]) -> Outcome:

@@ -110,14 +110,16 @@ def _log_profile(access: Access, row: RunRow) -> Profile:
     """The caller as a reader of the log as it is."""
     profile = read_by(Profile(dialect=LOG.name), access, row.id, row.started_by)
     if access.principal.sees_all:
-        return msgspec.structs.replace(profile, reader=None, redaction="")
+        reader = None if profile.personal is None else profile.reader
+        return msgspec.structs.replace(profile, reader=reader, redaction="")
     return profile if profile.redaction else msgspec.structs.replace(profile, redaction=EVIDENCE)
 
 
 async def _seeing(access: Access, row: RunRow, after: int) -> Callable[[e.Event], e.Event | None]:
     """How the caller sees each of the events after `after`."""
     profile = _log_profile(access, row)
-    return seeing(profile, await access.state(row.id, after) if profile.redaction else RunState(str(row.id)))
+    kept = profile.redaction or profile.personal is not None
+    return seeing(profile, await access.state(row.id, after) if kept else RunState(str(row.id)))
 
 
 async def _log(access: Access, row: RunRow, seq: int) -> Pieces:

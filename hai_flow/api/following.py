@@ -16,7 +16,6 @@ from hai_flow.engine.state import RunState, TurnState
 from hai_flow.runtime.fanout import Following, Piece
 from hai_flow.settings import Settings
 from hai_flow.store import threads
-from hai_flow.store.projection import thread_entry
 from hai_flow.wire.dialect import Dialect, Entry, Frame, Profile
 from hai_flow.wire.hai import HAI
 from hai_flow.wire.withheld import CONVERSATION
@@ -70,7 +69,7 @@ async def earlier_entries(access: Access, thread_id: str, run_id: UUID) -> list[
     stored = await threads.transcript(
         access.reads, access.tenant, thread_id, before=run_id, window=window, viewer=viewer
     )
-    return [thread_entry(each.role, each.body) for each in stored]
+    return [entry for _, entry in await access.shown_entries(stored)]
 
 
 def profile_of(turn: TurnState | None, dialect: Dialect) -> Profile:
@@ -92,11 +91,13 @@ def read_by(profile: Profile, access: Access, run_id: UUID | str, started_by: st
     """The profile of the caller as a reader of a run that `started_by` has started. A reader other than the
     starter is named in it, because they are asked other questions. It says what is kept from them: everything but
     these questions, unless they may read the run, which was found before."""
-    if started_by in ids_of(access.principal.who):
-        return msgspec.structs.replace(profile, reader=None, redaction="")
+    if started_by in ids_of(access.principal.who) and not (run_id and access.mask(UUID(str(run_id)))):
+        return msgspec.structs.replace(profile, reader=None, redaction="", personal=None)
     id = UUID(str(run_id))
+    mask = access.mask(id)
     kept = "" if access.sees_conversation(id) else CONVERSATION
-    return msgspec.structs.replace(profile, reader=access.reader(id), redaction=kept)
+    personal = None if mask is None else mask.personal
+    return msgspec.structs.replace(profile, reader=access.reader(id), redaction=kept, personal=personal)
 
 
 # The defaults of HAI streams. A profile leaves them out, so that equal streams have equal profiles.

@@ -16,7 +16,7 @@ from hai_flow import values
 from hai_flow.api import shapes
 from hai_flow.api.bodies import NO_CONTROL_CHARACTERS, Body, CheckedRoute
 from hai_flow.api.deciding import PERSON, DecideBody, decide
-from hai_flow.api.deps import Access, CommandKey, CurrentAccess, Pieces, is_run_id
+from hai_flow.api.deps import Access, CommandKey, CurrentAccess, Found, Pieces, is_run_id
 from hai_flow.api.following import farewell
 from hai_flow.api.pages import PageCursor, PageLimit, bad_cursor, cut, decode_cursor, encode_cursor
 from hai_flow.api.principals import requires
@@ -25,6 +25,7 @@ from hai_flow.api.rights import Right
 from hai_flow.api.views import decided_view, delegation_view, inbox_view
 from hai_flow.definition.durations import NotADuration, milliseconds
 from hai_flow.engine.ids import run_of_pending
+from hai_flow.engine.state import PendingState
 from hai_flow.errors import Rejected
 from hai_flow.runtime.fanout import Piece
 from hai_flow.runtime.inbox import Item
@@ -35,6 +36,7 @@ from hai_flow.store.inbox import Filters, Place
 from hai_flow.wire import sse
 from hai_flow.wire.dialect import Frame, dump
 from hai_flow.wire.log import LOG
+from hai_flow.wire.personal import Mask
 
 router = APIRouter(
     prefix="/v1/inbox", tags=["inbox"], route_class=CheckedRoute, dependencies=[requires(Right.SEE_INBOX)]
@@ -69,8 +71,25 @@ async def _is_shown(access: Access, item: Item) -> bool:
     return access.principal.is_for(item.asked.thread_id, item.asked.workflow_name) and await _still_open(access, item)
 
 
-def _view(access: Access, item: Item) -> dict[str, Any]:
-    return inbox_view(item, sees_all=access.principal.sees_all)
+async def _shown(access: Access, item: Item) -> PendingState:
+    """The question without what is personal, unless it is, or was, theirs to decide, or their run's."""
+    if item.shows_evidence:
+        return item.pending
+    asked = item.asked
+    run = Found(asked.run_id, asked.started_by, asked.workflow, asked.workflow_name, asked.thread_id)
+    personal = await access.personal(run)
+    return item.pending if personal is None else Mask(personal, None).pending(item.pending, personal)
+
+
+async def _view(access: Access, item: Item) -> dict[str, Any]:
+    return inbox_view(item, await _shown(access, item), sees_all=access.principal.sees_all)
+
+
+async def _is_found(access: Access, item: Item, filters: Filters) -> bool:
+    """Whether a search may find it: who is not shown its words must not learn by a search which they are."""
+    if not await _is_shown(access, item):
+        return False
+    return not filters.words or await _shown(access, item) is item.pending
 
 
 def _decode(cursor: str | None) -> Place | None:
@@ -101,7 +120,7 @@ async def read_inbox(
     if len(found) > limit:
         found, following = found[:limit], found[limit - 1].asked.place
     return {
-        "items": [_view(access, each) for each in found if await _is_shown(access, each)],
+        "items": [await _view(access, each) for each in found if await _is_found(access, each, filters)],
         "next_cursor": None if following is None else encode_cursor(*following),
     }
 
@@ -161,7 +180,7 @@ async def _news(access: Access, filters: Filters, limit: int, known: str | None)
 
 async def _first_page(access: Access, filters: Filters, limit: int) -> list[dict[str, Any]]:
     found, _ = await access.inbox.page(access.tenant, access.principal.who, filters, limit=limit)
-    return [_view(access, each) for each in found if await _is_shown(access, each)]
+    return [await _view(access, each) for each in found if await _is_found(access, each, filters)]
 
 
 def _piece(id: str, before: dict[str, dict[str, Any]] | None, now: dict[str, dict[str, Any]]) -> Piece:
@@ -320,7 +339,7 @@ async def _item(access: Access, pending_id: str) -> Item:
 @router.get("/{pending_id}", response_model=None, responses={**documented(404), 200: {"model": shapes.InboxItem}})
 async def check_pending(pending_id: str, access: CurrentAccess) -> dict[str, Any]:
     """Whether you may decide the question, why not, and who else may."""
-    return _view(access, await _item(access, pending_id))
+    return await _view(access, await _item(access, pending_id))
 
 
 _CLAIMED: Final[dict[int | str, dict[str, Any]]] = {
@@ -350,7 +369,7 @@ async def claim_pending(pending_id: str, access: CurrentAccess, body: ClaimBody 
     if not taken:
         winner = {"by": item.asked.claimed_by}
         raise Rejected(409, "pending_claimed", f"{item.asked.claimed_by} is at {pending_id} already.", winner=winner)
-    return _view(access, item)
+    return await _view(access, item)
 
 
 @router.post("/{pending_id}/release", dependencies=[requires(Right.DECIDE)], response_model=None, responses=_CLAIMED)
@@ -360,4 +379,4 @@ async def release_pending(pending_id: str, access: CurrentAccess) -> dict[str, A
     async with access.act() as connection:
         if await inbox.release(connection, access.tenant, run_id, pending_id, who.id):
             await access.record(connection, "pending.released", subject=f"pending:{pending_id}", run_id=run_id)
-    return _view(access, await _item(access, pending_id))
+    return await _view(access, await _item(access, pending_id))

@@ -10,7 +10,7 @@ from fastapi import APIRouter
 from hai_flow.api import shapes
 from hai_flow.api.bodies import CheckedRoute
 from hai_flow.api.deciding import DecideBody, check, decide, find_pending, view_for
-from hai_flow.api.deps import Access, CommandKey, CurrentAccess
+from hai_flow.api.deps import Access, CommandKey, CurrentAccess, Found
 from hai_flow.api.pages import (
     PageCursor,
     PageLimit,
@@ -46,18 +46,19 @@ async def _shown(access: Access, row: pendings.Listed) -> dict[str, Any] | None:
     """The open pending of a list. None: it is open no more, for its deadline has passed and no timer has fired yet; or
     it is not for the caller."""
     opened = decode_pending(row.body)
+    run = Found(row.run_id, row.started_by, row.sha256, row.workflow, row.thread_id)
     if access.viewer is None and (row.deadline is None or row.deadline > access.runtime.committer.now()):
-        return listed_pending_view(row, opened)
+        return listed_pending_view(row, await access.shown_question(run, opened))
     if not row.readable and opened.policy is not None and not asks(opened.policy, access.principal.who):
         return None
     try:
-        run, pending = await find_pending(access, row.id)
+        state, pending = await find_pending(access, row.id)
     except Rejected:
         return None
     if pending.status != "open":
         return None
-    sees = access.sees_evidence(run, pending)
-    return listed_pending_view(row, pending.opened if sees else opened_without_evidence(pending.opened))
+    opened = pending.opened if access.sees_evidence(state, pending) else opened_without_evidence(pending.opened)
+    return listed_pending_view(row, await access.shown_question(run, opened))
 
 
 @router.get(
@@ -134,15 +135,16 @@ async def get_history(
 ) -> dict[str, Any]:
     """What happened to the question, oldest first: it opened, votes, edits, reminders, escalations, its end."""
     run, pending = await find_pending(access, pending_id)
-    sees = access.sees_evidence(run, pending)
+    sees, mask = access.sees_evidence(run, pending), access.mask(UUID(run.run_id))
     place = decode_place(cursor)
     after = 0 if place is None else place[0]
     rows = await pendings.history_of(access.reads, access.tenant, UUID(run.run_id), pending_id, after, limit)
     found = [
-        event_json(seq, event if sees else without_evidence(event))
+        event_json(seq, shown if sees else without_evidence(shown))
         for row in rows
         for seq, event in enumerate(e.decode_events(row.events), row.first_seq)
         if seq > after and _is_about(event, pending_id)
+        for shown in [event if mask is None else mask.event(event, run)]
     ]
     following = None if len(rows) < limit else encode_place(rows[-1].last_seq, "seq")
     return {"items": found, "next_cursor": following}

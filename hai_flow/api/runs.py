@@ -26,6 +26,7 @@ from hai_flow.engine import commands as c
 from hai_flow.errors import Rejected
 from hai_flow.runtime.starts import derived_run_id
 from hai_flow.store import run_lists, threads
+from hai_flow.store.run_lists import RunRow
 
 router = APIRouter(prefix="/v1/runs", tags=["runs"], route_class=CheckedRoute)
 
@@ -89,7 +90,11 @@ async def start_run(body: StartBody, access: CurrentAccess, key: CommandKey, res
     if outcome.already:
         response.status_code = 200
     response.headers["Location"] = f"/v1/runs/{run_id}"
-    return run_view(await access.run(run_id))
+    return await _shown(access, await access.run(run_id))
+
+
+async def _shown(access: Access, run: RunRow) -> dict[str, Any]:
+    return run_view(*await access.shown_rows([run]))
 
 
 async def _with_winner(access: Access, thread_id: str, rejected: Rejected) -> Rejected:
@@ -131,7 +136,7 @@ async def list_runs(
     )
     rows, following = cut(found, limit, lambda row: encode_cursor(row.created_at, str(row.id)))
     return {
-        "items": [run_view(run) for run in rows],
+        "items": [run_view(run) for run in await access.shown_rows(rows)],
         "next_cursor": following,
     }
 
@@ -148,7 +153,7 @@ async def get_run(run_id: str, access: CurrentAccess) -> dict[str, Any]:
     row = await access.run(run_id, Sight.QUESTIONS)
     if not access.sees_conversation(row.id):
         row = replace(row, input=None, result=None)
-    return run_view(row)
+    return await _shown(access, row)
 
 
 @router.get(
@@ -181,7 +186,7 @@ async def _control(access: Access, run_id: str, command: c.Command, key: str | N
     asked = [type(command).__name__, getattr(command, "reason", "")]
     outcome = await access.submit(row.id, command, command_id=key, body_sha=sha256(values.dumps(asked)).digest())
     extra = {"in_flight": outcome.value["in_flight"]} if "in_flight" in (outcome.value or {}) else {}
-    return {**run_view(await access.run(row.id)), **extra}
+    return {**await _shown(access, await access.run(row.id)), **extra}
 
 
 @router.post("/{run_id}/pause", dependencies=[requires(Right.CONTROL_RUNS)], response_model=None, responses=_CONTROL)
@@ -246,7 +251,7 @@ async def jump_run(run_id: str, body: JumpBody, access: CurrentAccess, key: Comm
     outcome = await access.submit(row.id, command, command_id=key, body_sha=sha256(values.dumps(["Jump", ms])).digest())
     state = await access.state(row.id)
     return {
-        **run_view(await access.run(row.id)),
+        **await _shown(access, await access.run(row.id)),
         "passed_ms": outcome.value["passed"],
         "left_ms": outcome.value["left"],
         "children": sorted(state.children.values()),

@@ -87,7 +87,7 @@ async def run_schedule(schedule_id: str, access: CurrentAccess, key: CommandKey,
     if outcome.already:
         response.status_code = 200
     response.headers["Location"] = f"/v1/runs/{outcome.run_id}"
-    return run_view(await access.run(outcome.run_id))
+    return run_view(*await access.shown_rows([await access.run(outcome.run_id)]))
 
 
 async def _view(access: Access, row: ScheduleRow) -> dict[str, Any]:

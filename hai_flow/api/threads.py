@@ -85,7 +85,7 @@ async def get_thread(thread_id: ThreadId, access: CurrentAccess) -> dict[str, An
     newest = await run_lists.list_runs(
         access.reads, access.tenant, limit=RUNS_SHOWN, thread_id=thread_id, viewer=access.viewer
     )
-    return {**thread_view(thread), "runs": [run_view(run) for run in newest]}
+    return {**thread_view(thread), "runs": [run_view(run) for run in await access.shown_rows(newest)]}
 
 
 @router.get(
@@ -110,7 +110,7 @@ async def list_messages(
     found = transcript[start : start + limit]
     more = len(transcript) > start + limit
     return {
-        "items": [thread_message_view(message) for message in found],
+        "items": [thread_message_view(*each) for each in await access.shown_entries(found)],
         "next_cursor": encode_place(found[-1].n, str(found[-1].run_id)) if more else None,
     }
 

@@ -23,13 +23,13 @@ from hai_flow.store.feedback import Feedback
 from hai_flow.store.inbox import Decided
 from hai_flow.store.keys import Key
 from hai_flow.store.pendings import Listed
-from hai_flow.store.projection import thread_entry
 from hai_flow.store.run_lists import RunRow
 from hai_flow.store.thread_lists import ThreadSummary
 from hai_flow.store.threads import Message
 from hai_flow.store.triggers import ScheduleRow
 from hai_flow.store.workflows import WorkflowSummary
 from hai_flow.values import Json
+from hai_flow.wire.dialect import Entry
 from hai_flow.wire.withheld import opened_without_evidence
 
 
@@ -137,11 +137,12 @@ def listed_pending_view(pending: Listed, opened: PendingOpened) -> dict[str, Jso
     }
 
 
-def inbox_view(item: Item, *, sees_all: bool) -> dict[str, Json]:
+def inbox_view(item: Item, pending: PendingState, *, sees_all: bool) -> dict[str, Json]:
     """An open pending as somebody's inbox shows it: with its evidence, unless they may not decide it and see it nowhere
-    else."""
-    asked = item.asked
-    opened = item.opened if sees_all or item.shows_evidence else opened_without_evidence(item.opened)
+    else. `pending`: without what is personal and kept from them."""
+    asked, opened = item.asked, pending.opened
+    if not sees_all and not item.shows_evidence:
+        opened = opened_without_evidence(opened)
     return {
         "run_id": str(asked.run_id),
         "workflow": asked.workflow_name,
@@ -152,7 +153,7 @@ def inbox_view(item: Item, *, sees_all: bool) -> dict[str, Json]:
         "may_decide": item.obstacle is None,
         "why_not": None if item.obstacle is None else item.obstacle._asdict(),
         "on_behalf_of": list(item.for_others),
-        "needed": needed(item.pending) if item.opened.kind in ("approve", "gate") else None,
+        "needed": needed(pending) if opened.kind in ("approve", "gate") else None,
         "claimed_by": asked.claimed_by if asked.claimed_until is not None else None,
         "claimed_until": time_of(asked.claimed_until),
     }
@@ -301,9 +302,8 @@ def thread_view(thread: ThreadSummary) -> dict[str, Json]:
     }
 
 
-def thread_message_view(message: Message) -> dict[str, Json]:
-    """An entry of a thread's transcript: a message, or a call with its result."""
-    entry = thread_entry(message.role, message.body)
+def thread_message_view(message: Message, entry: Entry) -> dict[str, Json]:
+    """An entry of a thread's transcript: a message, or a call with its result, as the caller sees it."""
     shown = {"id": message.id, "run_id": str(message.run_id), "seq": message.seq, "role": message.role}
     if isinstance(entry, ToolCallState):
         call = {"name": entry.name, "arguments": entry.args, "executor": entry.executor, "error": entry.error}

@@ -20,6 +20,7 @@ from hai_flow.definition import plan
 from hai_flow.definition.children import Children, nobody
 from hai_flow.definition.context import Context
 from hai_flow.definition.declarations import declared, state_raw
+from hai_flow.definition.disclosures import refuse_disclosures
 from hai_flow.definition.document import Document, parse
 from hai_flow.definition.fixes import completed
 from hai_flow.definition.language import SHAPES
@@ -126,7 +127,10 @@ def _plan(source: bytes, readers: list[Reader], children: Children, parts: Seque
         lint(context, each)
     if "steps" not in fields or "name" not in fields or "version" not in fields:
         return None
-    return _made(source, fields, context, catch, output, default_notify)
+    made = _made(source, fields, context, catch, output, default_notify)
+    lists = (drafts.steps, *(clause.steps for clause in drafts.catch), drafts.finally_)
+    refuse_disclosures(context, reader, made, [draft for each in lists for draft in each])
+    return made
 
 
 def _made(

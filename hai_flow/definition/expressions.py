@@ -20,6 +20,7 @@ from hai_flow.definition.cel import Chain, ExpressionError, Fault, Faults, Kind,
 from hai_flow.definition.document import Path, shorten, suggestion
 from hai_flow.definition.functions import pattern_fault, zone_fault
 from hai_flow.definition.holes import end_of_hole
+from hai_flow.definition.plan import Hole
 from hai_flow.definition.schemas import resolve
 from hai_flow.values import Json
 
@@ -421,14 +422,15 @@ def _not_here(name: str) -> str:
 class CompiledExpression:
     """plan.Expression: CEL that was checked. `condition` results must be booleans; `doubts` are for warnings."""
 
-    __slots__ = ("_condition", "_program", "doubts", "guards", "roots", "source", "steps")
+    __slots__ = ("_condition", "_program", "doubts", "guards", "paths", "roots", "source", "steps")
 
     def __init__(
         self, source: str, program: Program, chains: Sequence[Chain], doubts: Sequence[Fault], condition: bool,
         guards: Guards,
     ) -> None:  # fmt: skip
         self.source = source
-        self.roots, self.steps = _used(chain.path for chain in chains)
+        self.paths = tuple(chain.path for chain in chains)
+        self.roots, self.steps = _used(self.paths)
         self.guards = guards  # the paths that are there whenever the result is true
         self.doubts = tuple(doubts)
         self._program = program
@@ -770,10 +772,11 @@ class _Part(Protocol):
 class CompiledTemplate:
     """plan.Template: a YAML value with its holes compiled. `written` is that value."""
 
-    __slots__ = ("_render", "is_literal", "roots", "steps", "written")
+    __slots__ = ("_render", "holes", "is_literal", "roots", "steps", "written")
 
-    def __init__(self, part: _Part, paths: Sequence[tuple[Segment, ...]], written: Json) -> None:
-        self.roots, self.steps = _used(paths)
+    def __init__(self, part: _Part, holes: Sequence[Hole], written: Json) -> None:
+        self.holes = tuple(holes)
+        self.roots, self.steps = _used(path for hole in holes for path in hole.paths)
         self.written = written
         self.is_literal = isinstance(part, _Literal)
         self._render: Callable[[Mapping[str, Json]], Json] = part.render
@@ -877,14 +880,16 @@ def compile_template(value: Json, names: Names, report: Reporter, *, text: bool 
     """
     compiler = _TemplateCompiler(names, report)
     part = compiler.part(value, ())
-    return CompiledTemplate(part if not text or isinstance(part, _Literal) else _Text((part,)), compiler.paths, value)
+    if not text or isinstance(part, _Literal):
+        return CompiledTemplate(part, compiler.holes, value)
+    return CompiledTemplate(_Text((part,)), [hole._replace(whole=False) for hole in compiler.holes], value)
 
 
 class _TemplateCompiler:
     def __init__(self, names: Names, report: Reporter) -> None:
         self.names = names
         self.report = report
-        self.paths: list[tuple[Segment, ...]] = []
+        self.holes: list[Hole] = []
 
     def part(self, value: Json, at: Path) -> _Part:
         """Recursion is bounded by the document's depth (40)."""
@@ -920,7 +925,10 @@ class _TemplateCompiler:
             return _Literal("".join(piece for piece in pieces if isinstance(piece, str)))
         compiled = {id(hole): self._hole(hole, at) for hole in holes}
         if len(pieces) == 1:
-            return compiled[id(holes[0])]
+            part = compiled[id(holes[0])]
+            if isinstance(part, _PathHole):
+                self.holes[-1] = self.holes[-1]._replace(whole=True)
+            return part
         return _Text(tuple(piece if isinstance(piece, str) else compiled[id(piece)] for piece in pieces))
 
     def _pieces(self, text: str, at: Path) -> list[str | _Hole]:
@@ -942,20 +950,20 @@ class _TemplateCompiler:
     def _compiled(self, hole: _Hole, at: Path) -> _Part:
         known = self.names.types.holes.get(hole.source)
         if known is not None and known.root in self.names.roots:
-            self.paths.append(known.path)
+            self.holes.append(Hole(at, (known.path,)))
             return known
         chain = _whole_path(hole.source, self.names.scanned_roots())
         if chain is None:
             program, scanned, doubts = _compile(hole.source, self.names)
             self._doubt(doubts, hole, at)
-            self.paths.extend(chain.path for chain in scanned.found.chains)
+            self.holes.append(Hole(at, tuple(chain.path for chain in scanned.found.chains)))
             return _CelHole(program)
         fault = self.names.check(hole.source, chain)
         if fault is not None:
             raise Faults([fault])
         doubt = self.names.doubt(chain, alone=True)
         self._doubt([doubt] if doubt else [], hole, at)
-        self.paths.append(chain.path)
+        self.holes.append(Hole(at, (chain.path,)))
         if chain.path == ("now",):
             return _NowHole()
         part = _PathHole(chain.path, self.names.types.look(chain.path).last_optional)

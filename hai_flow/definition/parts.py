@@ -66,6 +66,10 @@ class Constant:
     def steps(self) -> frozenset[str]:
         return frozenset()
 
+    @property
+    def holes(self) -> tuple[plan.Hole, ...]:
+        return ()
+
     def render(self, scope: Mapping[str, Json]) -> Json:
         """The value."""
         return self.value
@@ -88,6 +92,10 @@ class Record:
     @property
     def steps(self) -> frozenset[str]:
         return frozenset[str]().union(*(part.steps for _, part in self.parts))
+
+    @property
+    def holes(self) -> tuple[plan.Hole, ...]:
+        return tuple(hole._replace(place=(key, *hole.place)) for key, part in self.parts for hole in part.holes)
 
     def render(self, scope: Mapping[str, Json]) -> Json:
         """The mapping with every hole filled. Raises `ExpressionError`."""

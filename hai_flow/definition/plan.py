@@ -11,12 +11,21 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
 from hai_flow.definition.paths import UNDO, called_by, with_keys
 from hai_flow.values import Json
+
+
+class Hole(NamedTuple):
+    """A hole of a template: where it stands in the value, and the `paths` into the data that it reads. `whole`: what
+    stands there is the value at its one path, unchanged."""
+
+    place: tuple[str | int, ...]
+    paths: tuple[tuple[str | int, ...], ...]
+    whole: bool = False
 
 
 class Expression(Protocol):
@@ -28,6 +37,8 @@ class Expression(Protocol):
     def roots(self) -> frozenset[str]: ...  # names it uses: "input", "state", "run", "thread", "now", "error"
     @property
     def steps(self) -> frozenset[str]: ...  # ids X it uses as steps.X
+    @property
+    def paths(self) -> tuple[tuple[str | int, ...], ...]: ...  # that it reads
 
     def evaluate(self, scope: Mapping[str, Json]) -> Json:
         """The JSON value. Raises ExpressionError(code, message) with an `expression.*` code."""
@@ -43,6 +54,8 @@ class Template(Protocol):
     def roots(self) -> frozenset[str]: ...
     @property
     def steps(self) -> frozenset[str]: ...
+    @property
+    def holes(self) -> tuple[Hole, ...]: ...
 
     def render(self, scope: Mapping[str, Json]) -> Json:
         """The JSON value with every hole filled. Raises ExpressionError. Never scans a result again."""
@@ -348,6 +361,7 @@ class _Nothing:
     written: Json = None
     roots: frozenset[str] = frozenset()
     steps: frozenset[str] = frozenset()
+    holes: tuple[Hole, ...] = ()
 
     def render(self, scope: Mapping[str, Json]) -> Json:
         return {}
@@ -368,6 +382,7 @@ class CallArguments:
     written: Json = None
     roots: frozenset[str] = frozenset({THE_CALL})
     steps: frozenset[str] = frozenset()
+    holes: tuple[Hole, ...] = (Hole((), ((THE_CALL, "args"),), whole=True),)
 
     def render(self, scope: Mapping[str, Json]) -> Json:
         args = scope[THE_CALL]["args"]
@@ -380,6 +395,7 @@ class CallWrites:
     source = "the tool writes"
     roots = frozenset({THE_CALL})
     steps: frozenset[str] = frozenset()
+    paths = ((THE_CALL, "writes"),)
 
     def evaluate(self, scope: Mapping[str, Json]) -> Json:
         return scope[THE_CALL]["writes"]

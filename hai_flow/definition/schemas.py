@@ -42,7 +42,9 @@ _PLAIN_KEYWORDS: Final = (
     "maxItems", "uniqueItems", "minContains", "maxContains", "required", "minProperties", "maxProperties",
     "dependentRequired", "contentEncoding", "contentMediaType",
 )  # fmt: skip
-_KEYWORDS: Final = frozenset((*_MAP_OF_SCHEMAS, *_ONE_SCHEMA, *_LIST_OF_SCHEMAS, *_PLAIN_KEYWORDS))
+PII: Final = "pii"
+"""The one keyword of ours: `pii: true` marks values as personal (definition/personal)."""
+_KEYWORDS: Final = frozenset((*_MAP_OF_SCHEMAS, *_ONE_SCHEMA, *_LIST_OF_SCHEMAS, *_PLAIN_KEYWORDS, PII))
 
 
 class JsonSchema:
@@ -166,6 +168,21 @@ def closed(raw: Mapping[str, Json]) -> dict[str, Json]:
     return dict(raw) if "additionalProperties" in raw else {**raw, "additionalProperties": False}
 
 
+def without_marks(raw: Json) -> Json:
+    """The schema without `pii`, for those who take no keywords but those of JSON Schema: models."""
+    if not isinstance(raw, Mapping):
+        return raw
+    plain: dict[str, Json] = {}
+    for keyword, value in raw.items():
+        if keyword in _MAP_OF_SCHEMAS and isinstance(value, Mapping):
+            plain[keyword] = {name: without_marks(inner) for name, inner in value.items()}
+        elif keyword in _LIST_OF_SCHEMAS and isinstance(value, list):
+            plain[keyword] = [without_marks(inner) for inner in value]
+        elif keyword != PII:
+            plain[keyword] = without_marks(value) if keyword in _ONE_SCHEMA else value
+    return plain
+
+
 def resolve(schema: Json, root: Json) -> Json:
     """`schema` with local references (`#/$defs/x`) followed; `{}` where there is nothing to follow."""
     for _ in range(16):  # a chain of references that is longer than this is a circle
@@ -237,6 +254,8 @@ def _check_schema(path: Path, schema: Json, root: Json, fault: Report) -> None:
         if keyword not in _KEYWORDS and not keyword.startswith("x-"):
             hint = suggestion(keyword, _KEYWORDS)
             fault((*path, keyword), "schema.unknown_keyword", f"`{keyword}` is no keyword of JSON Schema{hint}")
+    if not isinstance(schema.get(PII, True), bool):
+        fault((*path, PII), "schema.invalid", f"expected true or false, found {kind_of(schema[PII])}")
     _check_type(path, schema, fault)
     _check_required(path, schema, fault)
     _check_reference(path, schema, root, fault)

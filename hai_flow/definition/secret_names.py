@@ -13,7 +13,7 @@ from typing import ClassVar, Final
 
 from hai_flow import values
 from hai_flow.definition.cel import ExpressionError
-from hai_flow.definition.plan import Template
+from hai_flow.definition.plan import Hole, Template
 from hai_flow.values import Json
 
 _USED: Final = re.compile(r"\bsecrets\s*\.\s*([A-Za-z_][A-Za-z0-9_]{0,62})")
@@ -38,6 +38,10 @@ class _Bearing:
     @property
     def steps(self) -> frozenset[str]:
         return self.inner.steps
+
+    @property
+    def holes(self) -> tuple[Hole, ...]:
+        return self.inner.holes
 
 
 class SecretBearing(_Bearing):

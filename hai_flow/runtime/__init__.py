@@ -33,6 +33,7 @@ from hai_flow.runtime.files import Files
 from hai_flow.runtime.inbox import Inbox
 from hai_flow.runtime.keeping import Keeping
 from hai_flow.runtime.notifier import Notifier, NotifierConfig, Queueing
+from hai_flow.runtime.personal import Personals
 from hai_flow.runtime.pins import PinBook
 from hai_flow.runtime.quotas import Quota, Quotas
 from hai_flow.runtime.sealer import Sealer
@@ -84,6 +85,7 @@ class Runtime(Service):
     catalog: Catalog
     files: Files
     inbox: Inbox
+    personals: Personals
     delivery: Delivery
     slots: Slots
     keeping: Keeping
@@ -147,6 +149,7 @@ class Runtime(Service):
             kept_for=timedelta(seconds=settings.files_keep_seconds),
         )
         self.inbox = Inbox(self.database, self.catalog)
+        self.personals = Personals(self.catalog)
         watched = Watched(self.database)
         self.committer = Committer(
             self.database,

@@ -13,7 +13,7 @@ from typing import Any, Final
 from hai_flow import values
 from hai_flow.definition.plan import ANY_FUNCTION, AgentTool, AgentTurn, FrontendTool
 from hai_flow.definition.plan import Tool as DeclaredTool
-from hai_flow.definition.schemas import JsonSchema
+from hai_flow.definition.schemas import JsonSchema, without_marks
 from hai_flow.definition.verbs.models import TASK
 from hai_flow.engine.agents import Exchange, Talk
 from hai_flow.errors import StepError
@@ -111,7 +111,7 @@ async def shelf_of(attempt: Attempt, turn: AgentTurn) -> Shelf:
 
 
 def _of_client(tool: FrontendTool) -> Offered:
-    schema = _NOTHING if tool.parameters is None else tool.parameters.raw
+    schema = _NOTHING if tool.parameters is None else without_marks(tool.parameters.raw)
     return Offered(tool.name, tool.description, schema, effect="read")
 
 

@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 from hai_flow import values
 from hai_flow.definition.plan import ANY_FUNCTION, Call, HttpTool, Operation, Placed, Step, Template, Tool
+from hai_flow.definition.schemas import without_marks
 from hai_flow.definition.secret_names import REFERENCE
 from hai_flow.errors import StepError
 from hai_flow.steps.http import Exchange, HttpRunner, unfit, with_address
@@ -59,7 +60,7 @@ class HttpToolRunner:
             except StepError:  # it can't be called, so it is not offered
                 continue
             effect = tool.effect or operation.effect
-            about, parameters = operation.description, operation.parameters.raw
+            about, parameters = operation.description, without_marks(operation.parameters.raw)
             found.append(Offered(f"{name}.{id}", about, parameters, operation.result, effect))
         return found
 

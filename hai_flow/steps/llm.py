@@ -18,6 +18,7 @@ import structlog
 
 from hai_flow import values
 from hai_flow.definition.plan import AgentTurn, Llm, Schema, Step
+from hai_flow.definition.schemas import without_marks
 from hai_flow.engine.agents import Talk
 from hai_flow.engine.events import ModelUse
 from hai_flow.errors import StepError
@@ -296,7 +297,7 @@ def _use(endpoint: Endpoint, turn: Turn, messages: tuple[Message, ...], *, repai
 
 
 def _raw(schema: Schema) -> Mapping[str, Json]:
-    raw = schema.raw
+    raw = without_marks(schema.raw)
     return raw if isinstance(raw, Mapping) else {}
 
 

@@ -36,6 +36,8 @@ class Listed(Pending):
     workflow: str
     started_by: str
     readable: bool  # whether the viewer may read its run, if a list is one's
+    sha256: bytes  # of the workflow
+    thread_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,7 @@ async def open_pendings(
         mine = may_read("r", len(arguments) + 1)
         arguments.extend(viewer.parameters())
     query = f"""
-    SELECT {_OF_PENDINGS}, r.workflow_name, r.started_by, {mine}
+    SELECT {_OF_PENDINGS}, r.workflow_name, r.started_by, {mine}, r.workflow, r.thread_id
     FROM pendings p JOIN runs r ON r.id = p.run_id
     WHERE p.tenant = $1 AND p.status = 'open' {earlier}
     ORDER BY p.opened_at DESC, p.id DESC LIMIT $2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -106,6 +106,12 @@ async def get_run(connection: Connection | Pool, tenant: UUID, run_id: UUID) -> 
     query = f"SELECT {SUMMARY_COLUMNS}, input, result FROM runs WHERE id = $1 AND tenant = $2"
     row = await connection.fetchrow(query, run_id, tenant)
     return None if row is None else RunRow(*row)
+
+
+async def get_runs(connection: Connection | Pool, tenant: UUID, ids: Collection[UUID]) -> list[RunSummary]:
+    """Those of the runs that are the tenant's."""
+    query = f"SELECT {SUMMARY_COLUMNS} FROM runs WHERE id = ANY ($1::uuid[]) AND tenant = $2"
+    return [RunSummary(*row) for row in await connection.fetch(query, list(ids), tenant)]
 
 
 async def list_runs(

@@ -17,6 +17,7 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 import msgspec
 
 from hai_flow import values
+from hai_flow.definition.personal import Personal
 from hai_flow.engine.commands import Principal, Turn
 from hai_flow.engine.events import Event, UserMessage
 from hai_flow.engine.state import MessageState, RunState, ToolCallState
@@ -41,9 +42,10 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     """Everything by which the streams of two followers may differ. Hashable: it is a part of a ring's key.
 
     `version` is that of the peer's protocol. `redaction` names what is kept from the reader ("" = nothing; see
-    `withheld`). `client_tools` are the frontend tools that the client advertised. `may_answer` says whether the
-    follower can answer questions to people; one that cannot sees the question, but never as a call. `reader` is the
-    follower, if another person started the run. `options` are the dialect's own, as sorted pairs.
+    `withheld`), `personal` says which values of the rest are personal and kept from them (see `personal`).
+    `client_tools` are the frontend tools that the client advertised. `may_answer` says whether the follower can answer
+    questions to people; one that cannot sees the question, but never as a call. `reader` is the follower, if another
+    person started the run. `options` are the dialect's own, as sorted pairs.
     """
 
     dialect: str
@@ -52,6 +54,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     client_tools: frozenset[str] = frozenset()
     may_answer: bool = True
     reader: Principal | None = None
+    personal: Personal | None = None
     options: tuple[tuple[str, str], ...] = ()
 
     def option(self, name: str) -> str | None:

@@ -18,6 +18,7 @@ from hai_flow.engine.state import RunState
 from hai_flow.values import Json
 from hai_flow.wire.dialect import CLOSING, EXPIRED, Dialect, Entry, Frame, Profile, dump
 from hai_flow.wire.framing import NAMED_SSE
+from hai_flow.wire.personal import mask_of
 from hai_flow.wire.withheld import (
     CONVERSATION,
     event_without_conversation,
@@ -61,15 +62,16 @@ def _with_times(record: dict[str, Json]) -> dict[str, Json]:
 
 def seeing(profile: Profile, state: RunState) -> Callable[[Event], Event | None]:
     """How the reader of `profile` sees each of the events that come after `state`; None: not at all."""
-    if not profile.redaction:
+    if not profile.redaction and profile.personal is None:
         return lambda event: event
-    known = state
+    known, mask = state, mask_of(profile)
 
     def seen(event: Event) -> Event | None:
         nonlocal known
         known = evolve(known, event)
         if profile.redaction != CONVERSATION:
-            return event_without_evidence(event, known, profile.reader)
+            shown = event_without_evidence(event, known, profile.reader) if profile.redaction else event
+            return shown if mask is None else mask.event(shown, known)
         assert profile.reader is not None, "who starts a run sees all of it"
         return event_without_conversation(event, state_without_conversation(known, profile.reader), profile.reader)
 

@@ -19,6 +19,7 @@ from hai_flow.engine.patch import pointer_of
 from hai_flow.engine.state import MessageState, PendingState, RunState, ToolCallState
 from hai_flow.values import Json
 from hai_flow.wire.dialect import CLOSING, Entry, Frame, Profile
+from hai_flow.wire.personal import mask_of
 from hai_flow.wire.withheld import CONVERSATION, event_without_conversation, state_without_conversation
 
 # docs/language.md#codes: an author's own codes never begin with one of these.
@@ -83,7 +84,8 @@ class TurnEncoder(ABC):
         self.profile = profile
         self._kept = state  # also what is kept from the reader
         self._keeps_back = profile.redaction == CONVERSATION
-        self.state = state = self._shown_of(state) if self._keeps_back else state
+        self._mask = None if self._keeps_back else mask_of(profile)
+        self.state = state = self._shown_of(state)
         self._before = state  # as it was before the event that is being encoded
         self._steps = _steps_open(state)
 
@@ -201,22 +203,33 @@ class TurnEncoder(ABC):
 
     def encode(self, event: e.Event) -> list[Frame]:
         before = self._before = self.state
-        if not self._keeps_back:
+        if not self._keeps_back and self._mask is None:
             self.state = evolve(before, event)
             return self._encode(event, before)
         self._kept = evolve(self._kept, event)
-        self.state = self._shown_of(self._kept)
-        seen = self.seen(event)
+        if self._mask is None:
+            self.state = self._shown_of(self._kept)
+            seen = self.seen(event)
+        else:
+            seen = self._mask.event(event, self._kept)
+            moved = isinstance(event, e.Migrated)
+            self.state = self._shown_of(self._kept) if moved else evolve(before, seen)
         return [] if seen is None else self._encode(seen, before)
 
     def seen(self, event: e.Event) -> e.Event | None:
         """The event that was just folded, as the reader sees it; None: it is kept from them."""
+        if self._mask is not None:
+            return self._mask.event(event, self._kept)
         if not self._keeps_back:
             return event
         assert self.profile.reader is not None, "who starts a run sees all of it"
         return event_without_conversation(event, self.state, self.profile.reader)
 
     def _shown_of(self, whole: RunState) -> RunState:
+        if self._mask is not None:
+            return self._mask.state(whole)
+        if not self._keeps_back:
+            return whole
         assert self.profile.reader is not None, "who starts a run sees all of it"
         return state_without_conversation(whole, self.profile.reader)
 

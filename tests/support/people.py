@@ -29,6 +29,7 @@ from hai_flow.definition.plan import (
     Template,
     Verb,
 )
+from hai_flow.definition.plan import Hole as Read
 from hai_flow.definition.schemas import JsonSchema
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
@@ -51,6 +52,8 @@ class Lit:
 
     roots: frozenset[str] = frozenset()
     steps: frozenset[str] = frozenset()
+    holes: tuple[Read, ...] = ()
+    paths: tuple[tuple[str | int, ...], ...] = ()
     source = "a literal"
 
     def __init__(self, value: Any) -> None:

@@ -1,0 +1,41 @@
+"""Rows of lists without what is personal and kept from the caller; `None`: nothing is kept. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import msgspec
+
+from hai_flow import values
+from hai_flow.definition.marks import masked, masked_object
+from hai_flow.definition.personal import Personal
+from hai_flow.engine.events import Error
+from hai_flow.engine.state import MessageState
+from hai_flow.store.run_lists import RunRow
+from hai_flow.wire.dialect import Entry
+from hai_flow.wire.personal import error_without_personal, message, tool_call
+
+
+def row_without_personal(run: RunRow, personal: Personal | None) -> RunRow:
+    """A run without its personal input, output and error."""
+    if personal is None or not personal.anything:
+        return run
+    given, result = run.input, run.result
+    if given is not None:
+        given = values.dumps(masked_object(values.loads(given), personal.input))
+    if result is not None:
+        ended = values.loads(result)
+        if "output" in ended:
+            ended["output"] = masked(ended["output"], personal.output)
+        if ended.get("error") is not None:
+            error = error_without_personal(msgspec.convert(ended["error"], Error), personal)
+            ended["error"] = msgspec.to_builtins(error)
+        result = values.dumps(ended)
+    return replace(run, input=given, result=result)
+
+
+def entry_without_personal(entry: Entry, personal: Personal | None) -> Entry:
+    """A message or a call of a thread."""
+    if personal is None or not personal.anything:
+        return entry
+    return message(entry, personal) if isinstance(entry, MessageState) else tool_call(entry, personal)

@@ -1,0 +1,156 @@
+"""Marks: which parts of a value are personal. They begin where a schema says `pii: true` (docs/security.md).
+
+A mark is True (all of the value), False (nothing of it), or a mapping of the marks of its parts by name; `EVERY` is the
+mark of every item and of every other name. Marks hold no False below the top, so an empty one is nothing. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, TypeAlias
+
+from hai_flow.definition.schemas import PII, resolve
+from hai_flow.values import Json
+
+Mark: TypeAlias = "bool | Mapping[str, Mark]"
+EVERY: Final = "*"
+MASK: Final = "[personal]"
+"""What is shown in the place of a personal value."""
+
+_DEPTH_MAX: Final = 12  # what is marked further down is marked as a whole there
+_SAME: Final = ("allOf", "anyOf", "oneOf", "if", "then", "else", "not", "dependentSchemas")
+_ITEMS: Final = (
+    "items", "prefixItems", "contains", "unevaluatedItems", "additionalProperties", "unevaluatedProperties",
+)  # fmt: skip
+_WHOLE: Final = ("propertyNames", "contentSchema")
+
+
+def join(one: Mark, other: Mark) -> Mark:
+    """What is personal by either."""
+    if one is True or other is True:
+        return True
+    if not one or not other:
+        return one or other
+    parts = ((name, each) for mark in (one, other) if isinstance(mark, Mapping) for name, each in mark.items())
+    found: dict[str, Mark] = {}
+    for name, each in parts:
+        found[name] = join(found.get(name, False), each)
+    return found
+
+
+def part(mark: Mark, name: str | int) -> Mark:
+    """The mark of a part of the value: of a property, or of an item."""
+    if not isinstance(mark, Mapping):
+        return mark
+    every = mark.get(EVERY, False)
+    return every if isinstance(name, int) else join(mark.get(name, False), every)
+
+
+def at(mark: Mark, path: Sequence[str | int]) -> Mark:
+    """The mark of what stands at `path` in the value."""
+    for name in path:
+        mark = part(mark, name)
+    return mark
+
+
+def under(path: Sequence[str | int], mark: Mark) -> Mark:
+    """The mark of a value in which `mark` is that of what stands at `path`."""
+    for name in reversed(path):
+        mark = {EVERY if isinstance(name, int) else name: mark} if mark else False
+    return mark
+
+
+def record(**parts: Mark) -> Mark:
+    """The mark of a value with these parts."""
+    return {name: mark for name, mark in parts.items() if mark}
+
+
+def covers(declared: Mark, mark: Mark) -> bool:
+    """Whether all that is personal by `mark` is so by `declared`."""
+    if not mark or declared is True:
+        return True
+    if mark is True or not isinstance(mark, Mapping):
+        return False
+    return all(covers(part(declared, name), inner) for name, inner in mark.items())
+
+
+def shallow(mark: Mark, depth: int = _DEPTH_MAX) -> Mark:
+    """The mark, cut off at a depth: so that marks which grow with each round of a loop end."""
+    if not isinstance(mark, Mapping) or not mark:
+        return bool(mark)
+    return True if depth == 0 else {name: shallow(inner, depth - 1) for name, inner in mark.items()}
+
+
+def masked(value: Json, mark: Mark) -> Json:
+    """The value without what is personal. Where something else stands than the mark is for, all of it is taken for
+    personal; null is shown."""
+    if not mark or value is None:
+        return value
+    if mark is True:
+        return MASK
+    if isinstance(value, Mapping):
+        return {name: masked(inner, part(mark, name)) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [masked(item, part(mark, 0)) for item in value]
+    return MASK
+
+
+def masked_object(value: Json, mark: Mark) -> Json:
+    """The same of a value that others take for an object, if it is one: its names stay."""
+    return dict.fromkeys(value, MASK) if mark is True and isinstance(value, Mapping) else masked(value, mark)
+
+
+# --- of schemas -------------------------------------------------------------------------------------------------------
+
+
+def of_schema(schema: Json) -> Mark:
+    """What a schema marks with `pii: true`."""
+    return shallow(_of_schema(schema, schema, ()))
+
+
+def denies(schema: Json) -> bool:
+    """Whether the schema says `pii: false` at its top: what is made of personal values is none itself, but for what is
+    marked inside."""
+    return isinstance(schema, Mapping) and schema.get(PII) is False
+
+
+def _of_schema(schema: Json, root: Json, followed: tuple[str, ...]) -> Mark:
+    if not isinstance(schema, Mapping):
+        return False
+    if schema.get(PII) is True:
+        return True
+    found: Mark = False
+    reference = schema.get("$ref", schema.get("$dynamicRef"))
+    if isinstance(reference, str):
+        if reference in followed or len(followed) > _DEPTH_MAX or "$dynamicRef" in schema:
+            return _mentions(root)  # a schema of itself: no finite mark says how deep
+        found = _of_schema(resolve({"$ref": reference}, root), root, (*followed, reference))
+    for keyword, inner in schema.items():
+        if keyword == "properties" and isinstance(inner, Mapping):
+            for name, each in inner.items():
+                found = join(found, under((name,), _of_schema(each, root, followed)))
+        elif keyword == "patternProperties" and isinstance(inner, Mapping):
+            for each in inner.values():
+                found = join(found, under((EVERY,), _of_schema(each, root, followed)))
+        elif keyword in _ITEMS:
+            for each in inner if isinstance(inner, list) else [inner]:
+                found = join(found, under((EVERY,), _of_schema(each, root, followed)))
+        elif keyword in _SAME:
+            for each in _alternatives(keyword, inner):
+                found = join(found, _of_schema(each, root, followed))
+        elif keyword in _WHOLE and _of_schema(inner, root, followed):
+            return True
+    return found
+
+
+def _alternatives(keyword: str, inner: Json) -> Sequence[Json]:
+    if isinstance(inner, list):
+        return inner
+    return list(inner.values()) if keyword == "dependentSchemas" and isinstance(inner, Mapping) else [inner]
+
+
+def _mentions(value: Json) -> bool:
+    """Whether `pii: true` stands anywhere in a schema."""
+    if isinstance(value, Mapping):
+        return value.get(PII) is True or any(map(_mentions, value.values()))
+    return isinstance(value, list) and any(map(_mentions, value))

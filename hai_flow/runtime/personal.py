@@ -1,0 +1,59 @@
+"""What is personal in the runs of workflows, as plans and pins say it: worked out once, and remembered."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Final
+from uuid import UUID
+
+from hai_flow.definition.personal import WHOLE, Personal, personal_of
+from hai_flow.definition.plan import Plan, Run
+from hai_flow.engine.children import reference_of
+from hai_flow.engine.events import Pin
+from hai_flow.errors import DefinitionError, Unreadable
+from hai_flow.runtime.catalog import Catalog
+
+_KNOWN_MAX: Final = 1024
+
+
+class Personals:
+    """Says what is personal in a run."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._known: OrderedDict[tuple[UUID, bytes, tuple[str, ...]], Personal] = OrderedDict()
+
+    async def has_children(self, tenant: UUID, workflow: bytes) -> bool:
+        """Whether its runs start others: then their pins belong to the question. An unreadable one has none."""
+        try:
+            return bool(self._catalog.runs_of(await self._catalog.plan(tenant, workflow)))
+        except (DefinitionError, Unreadable):
+            return False
+
+    async def of(self, tenant: UUID, workflow: bytes, pins: Mapping[str, Pin]) -> Personal:
+        """What is personal in the runs of a workflow whose children are pinned so. All of it, where this release can't
+        read the workflow."""
+        key = (tenant, workflow, tuple(sorted(pin.sha256 for pin in pins.values())))
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = await self._found(tenant, workflow, pins)
+            while len(self._known) > _KNOWN_MAX:
+                self._known.popitem(last=False)
+        else:
+            self._known.move_to_end(key)
+        return found
+
+    async def _found(self, tenant: UUID, workflow: bytes, pins: Mapping[str, Pin]) -> Personal:
+        children: dict[str, Plan] = {}
+        try:
+            plan = await self._catalog.plan(tenant, workflow)
+            for reference, pin in pins.items():
+                children[reference] = await self._catalog.plan(tenant, bytes.fromhex(pin.sha256))
+        except (DefinitionError, Unreadable):
+            return WHOLE
+
+        def child(run: Run) -> Plan | None:
+            return children.get(reference_of(run))
+
+        return personal_of(plan, child)

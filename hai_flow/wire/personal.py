@@ -1,0 +1,525 @@
+"""What is kept of personal values: a run's state and its events without them (definition/personal says which they are).
+
+They are kept from everybody but the run's requester and those who are asked: these see the personal values of their own
+questions, and of no others. What is masked is text, arguments and values; that something happened, and when, is shown.
+With the values go the digests that were made of them: who has a digest can try out a short list of names or amounts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from hai_flow import values
+from hai_flow.definition.marks import MASK, Mark, at, join, masked, masked_object, of_schema
+from hai_flow.definition.personal import WHOLE, OfStep, Personal
+from hai_flow.engine import events as e
+from hai_flow.engine.commands import Principal
+from hai_flow.engine.patch import pointer_of
+from hai_flow.engine.state import (
+    Ending,
+    Item,
+    LoopState,
+    Map,
+    MessageState,
+    PendingState,
+    RunState,
+    StepState,
+    ToolCallState,
+)
+from hai_flow.values import Json
+from hai_flow.wire.dialect import Profile
+from hai_flow.wire.withheld import concerns
+
+_DOCUMENT: Final = values.dumps({"type": "text", "content": MASK}).decode()
+
+
+class Mask:
+    """How `reader` sees a run in which `personal` is personal: without it, but for questions that they are asked."""
+
+    def __init__(self, personal: Personal, reader: Principal | None) -> None:
+        self.personal = personal
+        self.reader = reader
+
+    def event(self, event: e.Event, whole: RunState) -> e.Event:
+        """The event as they see it; `whole` is the run behind it, unmasked."""
+        personal = self._personal(whole)
+        hide = _EVENTS.get(type(event)) if personal.anything else None
+        return event if hide is None else hide(self, event, whole, personal)
+
+    def state(self, whole: RunState) -> RunState:
+        """The run as they see it."""
+        personal = self._personal(whole)
+        if not personal.anything:
+            return whole
+        return replace(
+            whole,
+            message=MASK if personal.message and whole.message else whole.message,
+            input=masked_object(whole.input, personal.input),
+            state=masked_object(whole.state, personal.state),
+            output=masked(whole.output, personal.output),
+            error=error_without_personal(whole.error, personal),
+            failure=error_without_personal(whole.failure, personal),
+            key=_key(whole.key, personal),
+            slot=_key(whole.slot, personal),
+            steps=_each(whole.steps, lambda path, step: _step(step, personal.of(path), personal)),
+            pendings=_each(whole.pendings, lambda _, each: self.pending(each, personal)),
+            messages=_each(whole.messages, lambda _, each: message(each, personal)),
+            tool_calls=_each(whole.tool_calls, lambda _, each: self._call(each, whole, personal)),
+            relayed=_each(whole.relayed, lambda _, each: replace(each, pending=self.pending(each.pending, personal))),
+            shared=_each(whole.shared, lambda _, each: masked(each, self._shares(whole, personal))),
+        )
+
+    def question(self, pending: PendingState, whole: RunState) -> PendingState:
+        """A question of the run `whole` as they see it."""
+        personal = self._personal(whole)
+        return self.pending(pending, personal) if personal.anything else pending
+
+    def pending(self, pending: PendingState, personal: Personal) -> PendingState:
+        """The question as they see it."""
+        of = personal.of(pending.opened.path)
+        if pending.status == "voided" and pending.reason and not self._asks(pending):
+            pending = replace(pending, reason=MASK)
+        if self._asks(pending) or not _hides(of, pending.opened):
+            return pending
+        mark = _answer(of, pending.opened)
+        return replace(
+            pending,
+            opened=opened(pending.opened, of),
+            value=masked(pending.value, mark),
+            reason=_text(pending.reason, of.touches),
+            answer_sha=None,
+            votes=tuple(_vote(each, of) for each in pending.votes),
+            edits=masked(pending.edits, bool(of.args)),
+        )
+
+    def _personal(self, whole: RunState) -> Personal:
+        """A run may have gone on with another version since its marks were made."""
+        return self.personal if whole.sha256 in (self.personal.sha256, "") or self.personal is WHOLE else WHOLE
+
+    def _asks(self, pending: PendingState) -> bool:
+        return self.reader is not None and concerns(pending, self.reader)
+
+    def _shares(self, whole: RunState, personal: Personal) -> bool:
+        """Whether what runs below share may be personal: which of them did is not kept."""
+        return any(personal.of(path).touches for path, step in whole.steps.items() if step.verb == "run")
+
+    def _call(self, call: ToolCallState, whole: RunState, personal: Personal) -> ToolCallState:
+        known = whole.questions.get(call.id)
+        if known is not None and self._asks(known):
+            return call
+        return tool_call(call, personal)
+
+    # --- events ---------------------------------------------------------------------------------------------------
+
+    def _started(self, event: e.RunStarted, whole: RunState, personal: Personal) -> e.Event:
+        return replace(
+            event,
+            input=masked_object(event.input, personal.input),
+            state=masked_object(event.state, personal.state),
+            message=MASK if personal.message and event.message else event.message,
+            key=_key(event.key, personal),
+        )
+
+    def _queued(self, event: e.RunQueued, whole: RunState, personal: Personal) -> e.Event:
+        return replace(event, slot=_key(event.slot, personal))
+
+    def _finished(self, event: e.RunFinished, whole: RunState, personal: Personal) -> e.Event:
+        return replace(event, output=masked(event.output, personal.output))
+
+    def _failed(self, event: e.RunFailed, whole: RunState, personal: Personal) -> e.Event:
+        return replace(event, error=error_without_personal(event.error, personal))
+
+    def _migrated(self, event: e.Migrated, whole: RunState, personal: Personal) -> e.Event:
+        return replace(
+            event, input=masked_object(event.input, personal.input), state=masked_object(event.state, personal.state)
+        )
+
+    def _turn_started(self, event: e.TurnStarted, whole: RunState, personal: Personal) -> e.Event:
+        return replace(event, body_sha=None)
+
+    def _messages(self, event: e.MessagesChanged, whole: RunState, personal: Personal) -> e.Event:
+        if not personal.message:
+            return event
+        return replace(event, messages=tuple(replace(each, content=MASK, extra=None) for each in event.messages))
+
+    def _reason(self, event: Any, whole: RunState, personal: Personal) -> e.Event:
+        return replace(event, reason=_text(event.reason, personal.of(event.path).touches))
+
+    def _cut(self, event: Any, whole: RunState, personal: Personal) -> e.Event:
+        """What was cut off says why: in the words of an error elsewhere."""
+        return replace(event, reason=MASK if event.reason else "")
+
+    def _step_started(self, event: e.StepStarted, whole: RunState, personal: Personal) -> e.Event:
+        of = personal.of(event.path)
+        return replace(
+            event,
+            title=_text(event.title, of.title),
+            args=_json(event.args, of.args),
+            key=_text(event.key, of.touches),
+            items=masked(event.items, of.items) if of.items is not True else [MASK] * len(event.items),
+        )
+
+    def _step_ended(self, event: Any, whole: RunState, personal: Personal) -> e.Event:
+        of, changes = personal.of(event.path), {}
+        for name, mark in (("output", _output(of)), ("approval", of.approval)):
+            if hasattr(event, name):
+                changes[name] = masked(getattr(event, name), mark)
+        if getattr(event, "reason", ""):
+            changes["reason"] = MASK
+        if getattr(event, "error", None) is not None:
+            changes["error"] = error_without_personal(event.error, personal, event.path)
+        return replace(event, **changes)
+
+    def _message_started(self, event: e.MessageStarted, whole: RunState, personal: Personal) -> e.Event:
+        if not personal.of(event.path).words:
+            return event
+        return replace(event, block_id=None, layout=None, style=None)
+
+    def _chunk(self, event: e.MessageChunk, whole: RunState, personal: Personal) -> e.Event:
+        known = whole.messages[event.message_id]
+        if not personal.of(known.path).words:
+            return event
+        return replace(event, content="" if event.n else _said(known.kind))
+
+    def _args_chunk(self, event: e.ToolCallArgsChunk, whole: RunState, personal: Personal) -> e.Event:
+        call = whole.tool_calls[event.tool_call_id]
+        shown = self._call(call, whole, personal)
+        if shown.args == call.args:
+            return event
+        return replace(event, content=shown.args if call.args == event.content else "")  # with its first piece: all
+
+    def _resolved(self, event: e.ToolCallResolved, whole: RunState, personal: Personal) -> e.Event:
+        shown = self._call(whole.tool_calls[event.tool_call_id], whole, personal)
+        return replace(event, content=shown.result or "", error=shown.error)
+
+    def _opened(self, event: e.PendingOpened, whole: RunState, personal: Personal) -> e.Event:
+        return self.pending(PendingState(event), personal).opened
+
+    def _voted(self, event: e.VoteCast, whole: RunState, personal: Personal) -> e.Event:
+        known = whole.pendings[event.id]
+        return event if self._asks(known) else _vote(event, personal.of(known.opened.path))
+
+    def _edited(self, event: e.PendingEdited, whole: RunState, personal: Personal) -> e.Event:
+        known = whole.pendings[event.id]
+        of = personal.of(known.opened.path)
+        if self._asks(known) or not _hides(of, known.opened):
+            return event
+        edits = masked(event.edits, bool(of.args))
+        return replace(event, edits=edits, args=_json(event.args, of.args), digest="")
+
+    def _restamped(self, event: e.PendingRestamped, whole: RunState, personal: Personal) -> e.Event:
+        known = whole.pendings[event.id]
+        hidden = not self._asks(known) and _hides(personal.of(known.opened.path), known.opened)
+        return replace(event, digest="") if hidden else event
+
+    def _decided(self, event: e.PendingDecided, whole: RunState, personal: Personal) -> e.Event:
+        known = whole.pendings[event.id]
+        of = personal.of(known.opened.path)
+        if self._asks(known) or not _hides(of, known.opened):
+            return event
+        value = masked(event.value, _answer(of, known.opened))
+        return replace(event, value=value, reason=_text(event.reason, of.touches), answer_sha=None)
+
+    def _state_changed(self, event: e.StateChanged, whole: RunState, personal: Personal) -> e.Event:
+        """A patch need not fit a masked state: what it changes is shown as it is now, by whole variables."""
+        names = dict.fromkeys(_variable(op[key]) for op in event.ops for key in ("path", "from") if key in op)
+        names = dict.fromkeys(whole.state) if "" in names else names
+        if not any(at(personal.state, (name,)) for name in names):
+            return event
+        shown: dict[str, Json] = masked_object(whole.state, personal.state)  # type: ignore[assignment]
+        return replace(
+            event, ops=tuple({"op": "add", "path": pointer_of(name), "value": shown[name]} for name in names)
+        )
+
+    def _signal(self, event: e.SignalReceived, whole: RunState, personal: Personal) -> e.Event:
+        return replace(event, data=masked(event.data, personal.of(event.path).output))
+
+    def _emitted(self, event: e.CustomEmitted, whole: RunState, personal: Personal) -> e.Event:
+        of = personal.of(event.path)
+        if event.name == e.PREDICTED or not of.touches:  # names of variables and arguments
+            return event
+        if event.name == e.PROGRESS:
+            return replace(event, value={"message": MASK})
+        return replace(event, value=MASK, name=MASK if of.words else event.name)
+
+    def _raw(self, event: e.RawEmitted, whole: RunState, personal: Personal) -> e.Event:
+        of = personal.of(event.path)
+        return replace(event, event={"masked": MASK}, source=None) if of.words else event
+
+    def _task(self, event: Any, whole: RunState, personal: Personal) -> e.Event:
+        of = personal.of(event.path)
+        return replace(event, task=masked(event.task, bool(of.args) or of.words))
+
+    def _child_asked(self, event: e.ChildAsked, whole: RunState, personal: Personal) -> e.Event:
+        shown = self.pending(
+            PendingState(event.opened, votes=event.votes, value=event.value, reason=event.reason, edits=event.edits),
+            personal,
+        )
+        return replace(
+            event,
+            opened=shown.opened,
+            votes=shown.votes,
+            value=shown.value,
+            reason=shown.reason,
+            edits=shown.edits,
+        )
+
+    def _child_said(self, event: e.ChildSaid, whole: RunState, personal: Personal) -> e.Event:
+        if not _below(event.path, personal):
+            return event
+        return replace(event, content=_said(event.kind), block_id=None, layout=None, style=None)
+
+    def _child_shared(self, event: e.ChildShared, whole: RunState, personal: Personal) -> e.Event:
+        hidden = personal.of(event.path).touches
+        return replace(event, values={name: masked(each, hidden) for name, each in event.values.items()})
+
+    def _parts(self, event: e.PartsMade, whole: RunState, personal: Personal) -> e.Event:
+        return replace(event, parts=()) if personal.of(event.path).touches else event
+
+    def _warned(self, event: e.WarningRaised, whole: RunState, personal: Personal) -> e.Event:
+        hidden = event.path is not None and personal.of(event.path).touches
+        return replace(event, message=MASK) if hidden else event
+
+
+def mask_of(profile: Profile) -> Mask | None:
+    """How personal values are kept from the reader of a stream; None: they are not."""
+    return None if profile.personal is None else Mask(profile.personal, profile.reader)
+
+
+_EVENTS: Final[dict[type[e.Event], Callable[[Any, Any, RunState, Personal], e.Event]]] = {
+    e.RunStarted: Mask._started,
+    e.RunQueued: Mask._queued,
+    e.RunFinished: Mask._finished,
+    e.RunFailed: Mask._failed,
+    e.RunNeedsAttention: Mask._reason,
+    e.Migrated: Mask._migrated,
+    e.TurnStarted: Mask._turn_started,
+    e.MessagesChanged: Mask._messages,
+    e.StepStarted: Mask._step_started,
+    e.StepFinished: Mask._step_ended,
+    e.StepSkipped: Mask._step_ended,
+    e.StepFailed: Mask._step_ended,
+    e.StepEnding: Mask._step_ended,
+    e.StepRetried: Mask._step_ended,
+    e.StepStopped: Mask._cut,
+    e.IterationEnded: Mask._step_ended,
+    e.SignalsAwaited: Mask._step_ended,
+    e.MessageStarted: Mask._message_started,
+    e.MessageChunk: Mask._chunk,
+    e.ToolCallArgsChunk: Mask._args_chunk,
+    e.ToolCallResolved: Mask._resolved,
+    e.PendingOpened: Mask._opened,
+    e.VoteCast: Mask._voted,
+    e.PendingEdited: Mask._edited,
+    e.PendingRestamped: Mask._restamped,
+    e.PendingDecided: Mask._decided,
+    e.PendingVoided: Mask._cut,
+    e.StateChanged: Mask._state_changed,
+    e.SignalReceived: Mask._signal,
+    e.CustomEmitted: Mask._emitted,
+    e.RawEmitted: Mask._raw,
+    e.CollaborationStarted: Mask._task,
+    e.CollaborationEnded: Mask._task,
+    e.ChildAsked: Mask._child_asked,
+    e.ChildSaid: Mask._child_said,
+    e.ChildShared: Mask._child_shared,
+    e.PartsMade: Mask._parts,
+    e.WarningRaised: Mask._warned,
+}
+
+# Every other event holds no value that a person gave or a step made; each is listed on purpose.
+SHOWN_WHOLE: Final[frozenset[type[e.Event]]] = frozenset(
+    {
+        e.RunPaused,  # reasons of those who control a run are theirs
+        e.RunResumed,
+        e.RunStopping,
+        e.RunStopped,
+        e.RunRetried,
+        e.Forked,
+        e.TimeJumped,
+        e.TurnEnded,
+        e.AttemptStarted,
+        e.StepReopened,
+        e.StepUndone,
+        e.HandlerStarted,
+        e.IterationStarted,
+        e.BranchEnded,
+        e.MessageEnded,
+        e.ToolCallStarted,
+        e.ToolCallEnded,
+        e.PendingEscalated,
+        e.PendingReminded,
+        e.TimerSet,
+        e.TimerFired,
+        e.ChildMoved,
+        e.ChildStepped,
+        e.ModelUsed,
+    }
+)
+
+
+# --- the parts of a run -----------------------------------------------------------------------------------------------
+
+
+def message(known: MessageState, personal: Personal) -> MessageState:
+    """An entry of a transcript, a message."""
+    if known.path is None:
+        return replace(known, content=MASK, extra=None) if personal.message else known
+    of = personal.of(known.path)
+    if not of.words and not _below(known.path, personal):
+        return known
+    content = _said(known.kind) if known.chunks or known.content else ""
+    return replace(known, content=content, block_id=None, layout=None, style=None)
+
+
+def tool_call(call: ToolCallState, personal: Personal) -> ToolCallState:
+    """An entry of a transcript, a call with its result."""
+    of = personal.of(call.path)
+    args = call.args and _json(call.args, of.args)
+    failed = call.error is not None and of.touches
+    result = _content(call.result, failed or join(_output(of), of.answer))
+    error = call.error if call.error in (None, *_CODES) else _text(call.error, of.touches)
+    return replace(call, args=args or "", result=result, error=error)
+
+
+_CODES: Final = ("aborted", "tool.declined", "voided", "expired")
+
+
+def opened(question: e.PendingOpened, of: OfStep) -> e.PendingOpened:
+    """A question without what is personal in it, and without the digest that was made of that."""
+    if not _hides(of, question):
+        return question
+    return replace(
+        question,
+        title=_text(question.title, of.title),
+        message=_text(question.message, of.words or (question.inquiry is not None and of.touches)),
+        args=_json(question.args, of.args),
+        evidence=_json(question.evidence, of.evidence),
+        schema={} if of.form is True else masked(question.schema, of.form),
+        digest="",
+    )
+
+
+def _hides(of: OfStep, question: e.PendingOpened) -> bool:
+    return of.touches or of.title or of.words or bool(of_schema(question.schema))
+
+
+def _answer(of: OfStep, question: e.PendingOpened) -> Mark:
+    """Of the value that decided a question. The form itself says so, too: a tool may have written it."""
+    if question.kind in ("approve", "gate"):
+        return of.approval
+    return join(join(_output(of), of.answer), of_schema(question.schema))
+
+
+def _vote(vote: e.VoteCast, of: OfStep) -> e.VoteCast:
+    if not of.touches:
+        return vote
+    values_ = masked(vote.values, of.answer)
+    return replace(vote, values=values_, reason=_text(vote.reason, True), digest=None, answer_sha=None)
+
+
+def _output(of: OfStep) -> Mark:
+    """Of a step's output, which is the decision where its effect was not performed."""
+    return join(of.output, of.approval)
+
+
+def _step(step: StepState, of: OfStep, personal: Personal) -> StepState:
+    if not of.touches and not of.items and step.ending is None:
+        return step
+    return replace(
+        step,
+        args=_json(step.args, of.args),
+        output=masked(step.output, _output(of)),
+        error=error_without_personal(step.error, personal, hidden=of.touches),
+        approval=masked(step.approval, of.approval),
+        ending=None if step.ending is None else _ending(step.ending, of, personal),
+        received=tuple(replace(each, data=masked(each.data, of.output)) for each in step.received),
+        loop=None if step.loop is None else _loop(step.loop, of, personal),
+        key=_text(step.key, of.touches),
+        parts=() if of.touches else step.parts,
+    )
+
+
+def _ending(ending: Ending, of: OfStep, personal: Personal) -> Ending:
+    return replace(
+        ending,
+        output=masked(ending.output, of.output),
+        error=error_without_personal(ending.error, personal, hidden=True),
+        reason=MASK if ending.reason else "",
+    )
+
+
+def _loop(loop: LoopState, of: OfStep, personal: Personal) -> LoopState:
+    mark = at(of.output, (0, "output"))
+
+    def item(known: Item) -> Item:
+        return replace(
+            known,
+            output=masked(known.output, mark),
+            error=error_without_personal(known.error, personal, hidden=of.touches),
+        )
+
+    items = [MASK] * len(loop.items) if of.items is True else masked(loop.items, of.items)
+    return replace(loop, items=items, results=_each(loop.results, lambda _, each: item(each)))
+
+
+def _below(path: str, personal: Personal) -> bool:
+    """Whether a run below the step is one of whose words something may be personal."""
+    return personal.of(path).touches and personal.of(path).words
+
+
+def error_without_personal(error: Any, personal: Personal, path: str = "", *, hidden: bool = False) -> Any:
+    """An error, which may quote what a step was given; `path`: of a step that it ended. None stays None."""
+    if error is None:
+        return None
+    places: Iterable[str] = [each for each in (error.path, path) if each]
+    hidden = hidden or any(personal.of(each).touches for each in places) or (not places and personal.anything)
+    cause = error_without_personal(error.cause, personal, path, hidden=hidden)
+    if not hidden:
+        return replace(error, cause=cause)
+    return replace(error, message=MASK, data=masked(error.data, True), cause=cause)
+
+
+def _key(key: str | None, personal: Personal) -> Any:
+    return MASK if key is not None and personal.key else key
+
+
+def _text(text: str | None, hidden: bool) -> str | None:
+    return MASK if text and hidden else text
+
+
+def _said(kind: str) -> str:
+    return _DOCUMENT if kind == "data" else MASK
+
+
+def _json(text: str | None, mark: Mark) -> str | None:
+    """JSON text of a value with this mark. What is no JSON, a call that is being written, is nothing yet."""
+    if text is None or not mark:
+        return text
+    try:
+        value = values.loads(text)
+    except values.NotJson:
+        value = {}
+    return values.dumps(masked_object(value, mark)).decode()
+
+
+def _content(text: str | None, mark: Mark) -> str | None:
+    """A result as text: JSON, where it is no text itself."""
+    if text is None or not mark:
+        return text
+    try:
+        shown = masked(values.loads(text), mark)
+    except values.NotJson:
+        return MASK
+    return shown if isinstance(shown, str) else values.dumps(shown).decode()
+
+
+def _variable(pointer: str) -> str:
+    return pointer.split("/")[1].replace("~1", "/").replace("~0", "~") if "/" in pointer else ""
+
+
+def _each(known: Map[str, Any], shown: Callable[[str, Any], Any]) -> Map[str, Any]:
+    return Map({name: shown(name, each) for name, each in known.items()})

@@ -1,0 +1,155 @@
+"""Personal values in logs: every event is dealt with, masked events fold, and nothing of what is masked is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from hai_flow.definition.marks import MASK, masked
+from hai_flow.definition.personal import WHOLE, Personal
+from hai_flow.engine import events as e
+from hai_flow.engine.evolve import evolve
+from hai_flow.engine.state import RunState
+from hai_flow.wire import DIALECTS
+from hai_flow.wire.dialect import Profile
+from hai_flow.wire.log import LOG
+from hai_flow.wire.personal import _EVENTS, SHOWN_WHOLE, Mask
+from tests.corpus import kept
+
+VALUES = frozenset(
+    [
+        "args",
+        "comment",
+        "content",
+        "data",
+        "edits",
+        "evidence",
+        "input",
+        "items",
+        "layout",
+        "message",
+        "output",
+        "reason",
+        "state",
+        "style",
+        "title",
+        "value",
+        "values",
+    ]
+)
+RUNS = list(kept.read(kept.files()[-1], kept.Kept))
+
+
+def events_of(run: kept.Kept) -> list[e.Event]:
+    return [event for batch, _ in run.batches for event in e.decode_events(msgspec.json.encode(batch))]
+
+
+def test_every_event_is_masked_or_shown_whole_on_purpose() -> None:
+    assert set(_EVENTS) | SHOWN_WHOLE == set(e.EVENT_TYPES)
+    assert not set(_EVENTS) & SHOWN_WHOLE
+
+
+def texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for each in value.values():
+            yield from texts(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from texts(each)
+
+
+def given(event: dict[str, Any]) -> set[str]:
+    """The words that stand in values of an event."""
+    found: set[str] = set()
+    if event.get("type") == "warning_raised":  # our own words, of the run as a whole
+        return found
+    for name, value in event.items():
+        if name in VALUES and name != "reason":
+            found |= set(texts(value))
+        elif isinstance(value, dict):  # an error, a question of a run below
+            found |= given(value)
+        elif name == "messages":
+            pass  # of a run that is masked as a whole, too: below
+    return {word for word in found if len(word) > 8 and not word.startswith("2026-")}
+
+
+def structure(events: list[dict[str, Any]]) -> str:
+    """All that says how a run went, and not with what."""
+    kept_back = [
+        {name: value for name, value in event.items() if name not in {*VALUES, "opened", "error"}} for event in events
+    ]
+    codes = [event["error"]["code"] for event in events if "error" in event and event["type"] != "tool_call_resolved"]
+    asked = [event["opened"] for event in events if "opened" in event]
+    names = [{name: each.get(name) for name in ("id", "path", "tool", "options", "policy", "schema")} for each in asked]
+    return repr((kept_back, codes, names, [event.get("schema") for event in events]))
+
+
+@pytest.mark.parametrize("run", RUNS, ids=lambda run: run.name)
+def test_of_a_run_that_is_personal_as_a_whole_no_value_is_sent(run: kept.Kept) -> None:
+    events = events_of(run)
+    plain = [msgspec.to_builtins(event) for event in events]
+    known = structure(plain)
+    secret = {word for event in plain for word in given(event) if word not in known and MASK not in word}
+    for dialect in (LOG, *DIALECTS.values()):
+        profile = Profile(dialect=dialect.name, personal=WHOLE)
+        encoder = dialect.encoder(profile, RunState(run.run_id))
+        for event in events:
+            for frame in encoder.encode(event):
+                sent = frame.data.decode(errors="replace")
+                assert not [word for word in secret if word in sent], (dialect.name, sent)
+
+
+@pytest.mark.parametrize("run", RUNS, ids=lambda run: run.name)
+def test_who_comes_later_sees_what_was_followed(run: kept.Kept) -> None:
+    """The masked fold of the log is the fold of the masked log."""
+    mask = Mask(WHOLE, None)
+    state = shown = RunState(run.run_id)
+    for event in events_of(run):
+        state = evolve(state, event)
+        masked_event = mask.event(event, state)
+        shown = mask.state(state) if isinstance(event, e.Migrated) else evolve(shown, masked_event)
+        later = mask.state(state)
+        assert dict(shown.messages) == dict(later.messages)
+        assert shown.state == later.state
+        assert {id: each.opened for id, each in shown.pendings.items()} == {
+            id: each.opened for id, each in later.pendings.items()
+        }
+        assert (shown.output, shown.error, shown.status) == (later.output, later.error, later.status)
+
+
+@pytest.mark.parametrize("run", RUNS, ids=lambda run: run.name)
+def test_without_anything_personal_every_frame_is_as_it_was(run: kept.Kept) -> None:
+    events = events_of(run)
+    for dialect in (LOG, *DIALECTS.values()):
+        sha256 = next((event.sha256 for event in events if isinstance(event, e.RunStarted)), "")
+        if any(isinstance(event, e.Migrated) for event in events):
+            return  # masks as a whole behind it: nothing is known of that version here
+        plain = Profile(dialect=dialect.name)
+        encoders = [dialect.encoder(each, RunState(run.run_id)) for each in (
+            plain, msgspec.structs.replace(plain, personal=Personal(sha256)))]  # fmt: skip
+        for event in events:
+            first, second = (encoder.encode(event) for encoder in encoders)
+            assert first == second
+
+
+def test_a_run_that_goes_on_with_another_version_is_masked_as_a_whole() -> None:
+    started = e.RunStarted(at=1, workflow="w", version=1, sha256="aa", thread_id="t", requester="user:r",
+                           input={"word": "plain"}, state={})  # fmt: skip
+    state = evolve(RunState("r"), started)
+    mask = Mask(Personal("aa"), None)
+    assert mask.state(state).input == {"word": "plain"}
+    moved = evolve(state, e.Migrated(at=2, by="user:op", version=2, sha256="bb", input={"word": "plain"}))
+    assert mask.state(moved).input == {"word": MASK}
+
+
+def test_a_mask_keeps_the_shape_and_null() -> None:
+    value = {"a": {"b": [1, None, "x"], "c": "y"}, "d": None, "e": 5}
+    assert masked(value, {"a": {"b": {"*": True}}, "d": True, "e": True}) == {
+        "a": {"b": [MASK, None, MASK], "c": "y"}, "d": None, "e": MASK,
+    }  # fmt: skip
+    assert masked("a text where an object should be", {"a": True}) == MASK
