@@ -1,6 +1,6 @@
 # The same words everywhere: here, in CI and in the documentation. Everything but `help` makes .venv first if needed.
 
-.PHONY: help check quick test test-browsers test-model mutants bench bench-peers bench-scale soak docs generate site lock
+.PHONY: help check quick test test-browsers test-model mutants bench bench-peers bench-scale soak docs generate console test-console site lock
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/'
@@ -54,6 +54,13 @@ docs: ## Write the pages that are generated
 generate: ## Write what clients repeat of the server, and of each other
 	python3 cli.py install
 	.venv/bin/python -m clients.generate
+
+console: ## Build the console's pages, which a wheel brings along and `dev` builds by itself
+	python3 cli.py install
+	.venv/bin/python console/building.py
+
+test-console: ## The console's pages in a real browser (docs/console.md)
+	python3 cli.py test tests/console -n0
 
 site: ## The documentation as a searchable site, in site/ (docs/site.py)
 	python3 cli.py install

@@ -16,9 +16,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from clients import openapi
+
 ROOT: Final = Path(__file__).parents[1]
 PACKAGE: Final = ROOT / "hai_flow"
 TYPESCRIPT: Final = ROOT / "clients" / "typescript" / "src"
+CONSOLE: Final = ROOT / "console" / "src"
 _NOTE: Final = "# Written by `make generate` from {source}: change that, or clients/generate.py.\n"
 
 
@@ -28,7 +31,8 @@ def generated() -> dict[Path, str]:
     awaiting = (PACKAGE / "client" / "awaiting.py").read_text()
     files = {PACKAGE / "client" / "events.py": events(log), PACKAGE / "client" / "blocking.py": blocking(awaiting)}
     models = (PACKAGE / "client" / "models.py").read_text()
-    return {path: _formatted(text) for path, text in files.items()} | {TYPESCRIPT / "records.ts": records(models)}
+    written = {TYPESCRIPT / "records.ts": records(models), CONSOLE / "api" / "types.gen.ts": openapi.types()}
+    return {path: _formatted(text) for path, text in files.items()} | written
 
 
 def _formatted(text: str) -> str:

@@ -15,8 +15,8 @@ from hai_flow.api.rights import ROLES, Right
 from hai_flow.runtime import Runtime
 from hai_flow.settings import Settings
 
-OPEN: Final = frozenset({"/openapi.json", "/docs/assets"})
-"""What the framework serves, to everybody: the API's description, and the files of its page."""
+OPEN: Final = frozenset({"/openapi.json", "/docs/assets", "/console"})
+"""What is served to everybody: the API's description, and the files of its page and of the console."""
 
 _INTRODUCTION: Final = """# Rights
 
@@ -50,7 +50,7 @@ def routes_of(app: FastAPI) -> Iterator[Route]:
         rights = None if dependant is None else rights_for(dependant)
         methods = sorted(context.methods or ()) if getattr(context, "methods", None) else ["WS"]
         found.extend(Route(method, path, rights) for method in methods)
-    return iter(sorted(found, key=lambda route: (route.path, route.method)))
+    return iter(sorted(set(found), key=lambda route: (route.path, route.method)))
 
 
 def application() -> FastAPI:
@@ -64,6 +64,7 @@ class Nothing:
 
     dsn = ""
     deadlines = None
+    requests = ()
 
 
 def page() -> str:

@@ -14,6 +14,7 @@ from hai_flow.api import (
     audit,
     aui,
     callbacks,
+    console,
     copilotkit,
     events,
     feedback,
@@ -110,7 +111,6 @@ def create_app(settings: Settings, runtime: Runtime, *, act_as: bool = False) ->
         versions,
         keys,
         tokens,
-        sign_in,
     ):
         app.include_router(module.router)
     app.include_router(workflows.router)
@@ -134,6 +134,7 @@ def create_app(settings: Settings, runtime: Runtime, *, act_as: bool = False) ->
         responses=_of(shapes.Readiness),
     )
     welcome.install(app)
+    console.install(app, build=app.state.development)
     app.add_middleware(Bodies)
     app.add_middleware(Guard, settings=settings)
     if runtime.requests:

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 
 from hai_flow import values
-from hai_flow.api import shapes
+from hai_flow.api import console, shapes
 from hai_flow.api.deps import CurrentAccess, asked_of
 from hai_flow.api.identity import KnownIdentity, oidc
 from hai_flow.api.identity.issuers import Issuer
@@ -94,7 +94,7 @@ async def use_link(link: str, request: Request) -> Response:
         used = await tickets.use_ticket(request.app.state.runtime.database.api, link)
     if used is None:
         raise Rejected(401, "auth.invalid", "this link was used, or its time is over; ask for a new one.")
-    return await _begun(request, identity, loaded(*used, way="link"), "/")
+    return await _begun(request, identity, loaded(*used, way="link"), f"{console.PATH}/")
 
 
 async def _begun(request: Request, identity: KnownIdentity, principal: Principal, return_to: str) -> Response:

@@ -12,6 +12,7 @@ from fastapi.responses import HTMLResponse, JSONResponse
 from fastapi.staticfiles import StaticFiles
 
 import hai_flow
+from hai_flow.api import console
 from hai_flow.api.principals import open_to_everybody
 
 router = APIRouter(include_in_schema=False)
@@ -63,7 +64,9 @@ async def show_welcome(request: Request) -> Response:
     rows = "".join(f'<li><a href="{path}">{path}</a>: {html.escape(text)}</li>' for path, text in _PLACES.items())
     page = (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>HAI Flow</title></head>'
-        f"<body><h1>HAI Flow {hai_flow.__version__}</h1><p>Workflows that wait for people.</p>{warning}<ul>{rows}</ul>"
+        f"<body><h1>HAI Flow {hai_flow.__version__}</h1><p>Workflows that wait for people.</p>{warning}"
+        f'<p><a href="{console.PATH}/">The console: decide what waits for you, and watch runs</a></p>'
+        f"<ul>{rows}</ul>"
         "</body></html>"
     )
     return HTMLResponse(page, headers={"Content-Security-Policy": _NOTHING_ELSE})

@@ -8,8 +8,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import secrets
 import shlex
+import sys
+import webbrowser
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -49,7 +52,7 @@ def dev(
     folders = workflow_folders(settings, named=workflows is not None)
     processes.configure_logs("warning")
     with processes.open_database(settings) as database:
-        code = processes.live(lambda: Dev(database, settings, folders, demo=demo).run())
+        code = processes.live(lambda: Dev(database, settings, folders, demo=demo, opens=not no_open).run())
     say("Stopped.")
     raise typer.Exit(code)
 
@@ -70,11 +73,12 @@ def workflow_folders(settings: Settings, *, named: bool) -> list[Path]:
 class Dev:
     """One run of `dev` over a database that answers."""
 
-    def __init__(self, database: Database, settings: Settings, folders: list[Path], *, demo: bool) -> None:
+    def __init__(self, database: Database, settings: Settings, folders: list[Path], *, demo: bool, opens: bool) -> None:
         self._database = database
         self._settings = settings
         self._folders = folders
         self._demo = demo
+        self._opens = opens and sees_browser()
         self._greeting: asyncio.Task[None] | None = None
 
     async def run(self) -> int:
@@ -104,7 +108,13 @@ class Dev:
     async def _greet(self, url: str, local: Local, shelf: Shelf) -> None:
         say(f"Serving {url} (API description: {url}/docs), performing runs. Ctrl-C stops everything.", "bold green")
         if self._settings.identity is not None:
-            say(f"Sign in once, within ten minutes: {await sign_in_link(url, local)}", "yellow")
+            page = await sign_in_link(url, local)
+            say(f"Sign in once, within ten minutes: {page}", "yellow")
+        else:
+            page = f"{url}/console/"
+            say(f"Decide and watch in a browser: {page}")
+        if self._opens:
+            await asyncio.to_thread(webbrowser.open, page)
         for line in beginnings(self._settings.workflows_dir, set(shelf.names)):
             say(line, "yellow")
         for line in suggestions(url, set(shelf.names), shelf.samples, default_url=self._settings.url):
@@ -126,6 +136,12 @@ class Dev:
         if self._greeting is not None:
             self._greeting.cancel()
             await asyncio.wait({self._greeting})
+
+
+def sees_browser() -> bool:
+    """Whether a person sits at a machine with a desktop: elsewhere there is no browser, or one within the terminal."""
+    desktop = sys.platform == "darwin" or any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
+    return desktop and sys.stdout.isatty()
 
 
 async def sign_in_link(url: str, local: Local) -> str:

@@ -73,7 +73,7 @@ def cookie_of(response: httpx2.Response, name: str = COOKIE) -> str:
 
 def signed_in(strict: ServerProcess, dsn: str) -> str:
     begun = httpx2.post(strict.url + link(dsn))
-    assert (begun.status_code, begun.headers["location"]) == (303, "/")
+    assert (begun.status_code, begun.headers["location"]) == (303, "/console/")
     return cookie_of(begun)
 
 

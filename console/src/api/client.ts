@@ -1,0 +1,188 @@
+// The public API, as this page calls it. Who calls is the session's cookie or, in development, whom one acts as.
+
+import { Problem, asProblem, problemOf } from "./problems.ts";
+import type { Session } from "./types.gen.ts";
+
+const ACT_AS = "hai.act-as";
+let csrf: string | null = null;
+
+export function actAs(): string {
+  return sessionStorage.getItem(ACT_AS) ?? "";
+}
+
+export function setActAs(who: string): void {
+  if (who) sessionStorage.setItem(ACT_AS, who);
+  else sessionStorage.removeItem(ACT_AS);
+}
+
+export interface CallOptions {
+  signal?: AbortSignal | undefined;
+  /** The same key again changes nothing: what was sent twice happens once. */
+  key?: string | undefined;
+}
+
+function headers(more: Record<string, string>): Record<string, string> {
+  const who = actAs();
+  return { ...more, ...(csrf ? { "HAI-CSRF": csrf } : {}), ...(who ? { "HAI-Act-As": who } : {}) };
+}
+
+/** The answer to a call. Throws a Problem. */
+export async function call<T>(method: string, path: string, body?: unknown, options: CallOptions = {}): Promise<T> {
+  const given: Record<string, string> = { Accept: "application/json" };
+  if (body !== undefined) given["Content-Type"] = "application/json";
+  if (options.key) given["Idempotency-Key"] = options.key;
+  const request: RequestInit = { method, headers: headers(given), credentials: "same-origin" };
+  if (body !== undefined) request.body = JSON.stringify(body);
+  if (options.signal) request.signal = options.signal;
+  let response: Response;
+  try {
+    response = await fetch(path, request);
+  } catch (error) {
+    if (options.signal?.aborted) throw error;
+    throw asProblem(error);
+  }
+  if (!response.ok) throw noticed(await problemOf(response));
+  return (response.status === 204 ? undefined : await response.json()) as T;
+}
+
+export const get = <T>(path: string, signal?: AbortSignal): Promise<T> => call<T>("GET", path, undefined, { signal });
+
+/** Who one is here. Throws a Problem 401 where one has to sign in first. */
+export async function whoAmI(): Promise<Session> {
+  const session = await get<Session>("/v1/session");
+  csrf = session.csrf;
+  return session;
+}
+
+const listeners = new Set<() => void>();
+
+/** Called when the server no longer knows who calls. */
+export function onSignedOut(listener: () => void): () => void {
+  listeners.add(listener);
+  return () => listeners.delete(listener);
+}
+
+function noticed(problem: Problem): Problem {
+  if (problem.status === 401) for (const each of listeners) each();
+  return problem;
+}
+
+export type Connection = "connecting" | "live" | "lost";
+
+export interface Follower {
+  onEvent(name: string, data: unknown, id: string): void;
+  onState(state: Connection, problem?: Problem): void;
+}
+
+/**
+ * Follow a stream of server-sent events until the returned function is called.
+ *
+ * `fetch` and not EventSource, because that sends no header. A page that nobody sees holds no connection: a browser
+ * opens six to one HTTP/1.1 server, so tabs in the background would keep the visible one from it. It goes on from the
+ * last event when it is seen again.
+ */
+export function follow(path: string, follower: Follower, from = ""): () => void {
+  let last = from;
+  let stopped = false;
+  let ended = false;
+  let tries = 0;
+  let abort = new AbortController();
+  let timer: ReturnType<typeof setTimeout> | undefined;
+
+  async function connect(): Promise<void> {
+    if (stopped || ended || document.visibilityState === "hidden") return;
+    abort = new AbortController();
+    const here = abort;
+    follower.onState("connecting");
+    try {
+      const given: Record<string, string> = { Accept: "text/event-stream" };
+      if (last) given["Last-Event-ID"] = last;
+      const response = await fetch(path, { headers: headers(given), signal: here.signal, credentials: "same-origin" });
+      if (!response.ok || response.body === null) throw noticed(await problemOf(response));
+      follower.onState("live");
+      const began = Date.now();
+      await read(response.body);
+      if (Date.now() - began > 5_000) tries = 0; // one that ends at once is not asked for again without a pause
+      follower.onState("lost");
+    } catch (error) {
+      if (here.signal.aborted) return;
+      const problem = asProblem(error);
+      follower.onState("lost", problem);
+      if ([401, 403, 404].includes(problem.status)) {
+        ended = true;
+        return;
+      }
+    }
+    if (stopped || here.signal.aborted) return;
+    tries += 1;
+    timer = setTimeout(() => void connect(), Math.min(15_000, 500 * 2 ** Math.min(tries, 5)) * (0.5 + Math.random()));
+  }
+
+  async function read(body: ReadableStream<Uint8Array>): Promise<void> {
+    const reader = body.pipeThrough(new TextDecoderStream() as ReadableWritablePair<string, Uint8Array>).getReader();
+    const parser = new SseParser((name, data, id) => {
+      if (id) last = id;
+      try {
+        follower.onEvent(name, JSON.parse(data), id);
+      } catch (error) {
+        if (!(error instanceof SyntaxError)) throw error;
+      }
+    });
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) return;
+      parser.push(value);
+    }
+  }
+
+  function seen(): void {
+    clearTimeout(timer);
+    abort.abort();
+    if (document.visibilityState === "visible") void connect();
+  }
+
+  document.addEventListener("visibilitychange", seen);
+  window.addEventListener("online", seen);
+  void connect();
+  return () => {
+    stopped = true;
+    clearTimeout(timer);
+    abort.abort();
+    document.removeEventListener("visibilitychange", seen);
+    window.removeEventListener("online", seen);
+  };
+}
+
+/** Reads `text/event-stream` in whatever pieces it comes. */
+export class SseParser {
+  #rest = "";
+  #name = "";
+  #id = "";
+  #data: string[] = [];
+  #dispatch: (name: string, data: string, id: string) => void;
+
+  constructor(dispatch: (name: string, data: string, id: string) => void) {
+    this.#dispatch = dispatch;
+  }
+
+  push(text: string): void {
+    const lines = (this.#rest + text).split("\n");
+    this.#rest = lines.pop() ?? "";
+    for (const line of lines) this.#line(line.endsWith("\r") ? line.slice(0, -1) : line);
+  }
+
+  #line(line: string): void {
+    if (line === "") {
+      if (this.#data.length > 0) this.#dispatch(this.#name || "message", this.#data.join("\n"), this.#id);
+      this.#name = "";
+      this.#data = [];
+      return;
+    }
+    const colon = line.indexOf(":");
+    const field = colon < 0 ? line : line.slice(0, colon);
+    const value = colon < 0 ? "" : line.slice(colon + (line[colon + 1] === " " ? 2 : 1));
+    if (field === "event") this.#name = value;
+    else if (field === "data") this.#data.push(value);
+    else if (field === "id") this.#id = value;
+  }
+}

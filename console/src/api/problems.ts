@@ -1,0 +1,46 @@
+// A refusal of the server, or the lack of an answer, as one kind of error.
+
+import type { Json } from "./types.gen.ts";
+
+export interface FieldFinding {
+  path?: string;
+  message: string;
+  code?: string;
+}
+
+export class Problem extends Error {
+  readonly status: number;
+  readonly code: string;
+  readonly findings: FieldFinding[];
+  readonly winner: Json | undefined;
+
+  constructor(status: number, code: string, detail: string, findings: FieldFinding[] = [], winner?: Json) {
+    super(detail);
+    this.status = status;
+    this.code = code;
+    this.findings = findings;
+    this.winner = winner;
+  }
+}
+
+/** What can be read of a response that is no success. */
+export async function problemOf(response: Response): Promise<Problem> {
+  try {
+    const body = (await response.json()) as Record<string, unknown>;
+    const findings = Array.isArray(body["findings"]) ? (body["findings"] as FieldFinding[]) : [];
+    return new Problem(
+      response.status,
+      String(body["code"] ?? `http_${response.status}`),
+      String(body["detail"] ?? response.statusText),
+      findings,
+      body["winner"] as Json | undefined,
+    );
+  } catch {
+    return new Problem(response.status, `http_${response.status}`, response.statusText);
+  }
+}
+
+export function asProblem(error: unknown): Problem {
+  if (error instanceof Problem) return error;
+  return new Problem(0, "offline", error instanceof Error ? error.message : String(error));
+}

@@ -1,0 +1,792 @@
+// Written by `make generate` from the server's OpenAPI document: change hai_flow/api/shapes.py, or clients/openapi.py.
+
+export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
+
+export interface AuditAnchor {
+  tenant: string;
+  n: number;
+  hash: string;
+}
+
+export interface AuditChainPage {
+  items: AuditLink[];
+  next_cursor: string | null;
+}
+
+export interface AuditLink {
+  tenant: string;
+  n: number;
+  id: string;
+  hash: string;
+  record: Record<string, Json> | null;
+  details: Record<string, Json> | null;
+}
+
+export interface AuditPage {
+  items: AuditRecord[];
+  next_cursor: string | null;
+}
+
+export interface AuditRecord {
+  id: string;
+  n: number | null;
+  at: string;
+  act: string;
+  by: string | null;
+  run_id: string | null;
+  seq: number | null;
+  subject: string | null;
+  digest: string | null;
+  details: Record<string, Json> | null;
+  erased_at: string | null;
+}
+
+export interface BulkBody {
+  items: BulkItem[];
+}
+
+export interface BulkItem {
+  decision?: string | null;
+  reason?: string | null;
+  values?: Json;
+  edits?: Json;
+  digest?: string | null;
+  result?: Json;
+  error?: string | null;
+  on_behalf_of?: string | null;
+  id: string;
+}
+
+export interface BulkOutcome {
+  id: string;
+  status: number;
+  pending: DecidedPending | null;
+  problem: Record<string, Json> | null;
+}
+
+export interface BulkOutcomes {
+  items: BulkOutcome[];
+}
+
+export interface Call {
+  name: string;
+  arguments: string;
+  executor: string;
+  error: string | null;
+}
+
+export interface Change {
+  kind: "added" | "removed" | "moved" | "changed";
+  path: string;
+  verb: string;
+  was?: string | null;
+  parts: ChangedPart[];
+}
+
+export interface ChangedPart {
+  key: string;
+  from: Json;
+  to: Json;
+}
+
+export interface CheckedAnswer {
+  id: string;
+  already: boolean;
+  decides: boolean;
+  status: string;
+  args: Json;
+  digest: string;
+  lapsing: Record<string, Json>[];
+  needed: Record<string, Json> | null;
+}
+
+export interface ClaimBody {
+  for?: string;
+}
+
+export interface ControlledRun {
+  id: string;
+  thread_id: string;
+  workflow: string;
+  version: Version;
+  status: "queued" | "running" | "waiting" | "paused" | "stopping" | "needs_attention" | "finished" | "failed" | "stopped";
+  seq: number;
+  started_by: string;
+  created_at: string;
+  ended_at: string | null;
+  input: Json;
+  output: Json;
+  error: Record<string, Json> | null;
+  branch_of: string | null;
+  unreadable: string | null;
+  in_flight?: number;
+}
+
+export interface CursorReset {
+  seq: number;
+}
+
+export interface DecideBody {
+  decision?: string | null;
+  reason?: string | null;
+  values?: Json;
+  edits?: Json;
+  digest?: string | null;
+  result?: Json;
+  error?: string | null;
+  on_behalf_of?: string | null;
+}
+
+export interface Decided {
+  id: string;
+  run_id: string;
+  workflow: string;
+  kind: "tool" | "ask" | "approve" | "gate" | "doubt";
+  title: string | null;
+  decision: string | null;
+  reason: string | null;
+  by: string;
+  on_behalf_of: string | null;
+  via: string;
+  at: string;
+  status: string;
+}
+
+export interface DecidedPage {
+  items: Decided[];
+  next_cursor: string | null;
+}
+
+export interface DecidedPending {
+  id: string;
+  run_id: string;
+  workflow: string;
+  started_by: string;
+  status: string;
+  opened_at: string;
+  path: string;
+  kind: "tool" | "ask" | "approve" | "gate" | "doubt";
+  title: string | null;
+  message: string | null;
+  tool: string | null;
+  args: Json;
+  evidence: Json;
+  schema: Json;
+  options: string[];
+  policy: Json;
+  deadline: string | null;
+  digest: string;
+  needed: Record<string, Json> | null;
+  edits: Record<string, Json> | null;
+  decided_by: string | null;
+  decided_at: string | null;
+  value: Json;
+  reason: string | null;
+  already: boolean;
+}
+
+export interface Delegation {
+  id: string;
+  from: string;
+  to: string;
+  since: string;
+  until: string;
+  note: string | null;
+}
+
+export interface DelegationBody {
+  to: string;
+  since?: string | null;
+  until: string;
+  note?: string | null;
+}
+
+export interface Delegations {
+  items: Delegation[];
+}
+
+export interface Diff {
+  from: Version;
+  to: Version;
+  document: ChangedPart[];
+  steps: Change[];
+}
+
+export interface Edit {
+  line: number;
+  column: number;
+  end_line: number;
+  end_column: number;
+  text: string;
+}
+
+export interface EventsPage {
+  items: Record<string, Json>[];
+  next_cursor: string | null;
+  cursor_reset?: CursorReset | null;
+}
+
+export interface Feedback {
+  id: string;
+  thread_id: string;
+  kind: "message" | "pending";
+  subject_id: string;
+  run_id: string;
+  by: string;
+  via: string;
+  rating: "up" | "down" | 1 | 2 | 3 | 4 | 5 | null;
+  comment: string | null;
+  labels: string[];
+  created_at: string;
+  updated_at: string;
+}
+
+export interface FeedbackBody {
+  rating?: "up" | "down" | 1 | 2 | 3 | 4 | 5 | null;
+  comment?: string | null;
+  labels?: string[];
+}
+
+export interface FeedbackPage {
+  items: Feedback[];
+  next_cursor: string | null;
+}
+
+export interface File {
+  id: string;
+  sha256: string;
+  size: number;
+  name: string;
+  media_type: string;
+  part: Record<string, Json>;
+}
+
+export interface Finding {
+  file: string;
+  line: number;
+  column: number;
+  severity: "error" | "warning";
+  code: string;
+  message: string;
+  end_line: number;
+  end_column: number;
+  fix: Edit[];
+}
+
+export interface Health {
+  status: "ok";
+  version: string;
+  streams: number;
+  identity: "none" | "keys" | "file";
+}
+
+export interface InboxCounts {
+  workflows: Record<string, number>;
+  complete: boolean;
+}
+
+export interface InboxItem {
+  id: string;
+  run_id: string;
+  workflow: string;
+  started_by: string;
+  status: string;
+  opened_at: string;
+  path: string;
+  kind: "tool" | "ask" | "approve" | "gate" | "doubt";
+  title: string | null;
+  message: string | null;
+  tool: string | null;
+  args: Json;
+  evidence: Json;
+  schema: Json;
+  options: string[];
+  policy: Json;
+  deadline: string | null;
+  digest: string;
+  may_decide: boolean;
+  why_not: WhyNot | null;
+  on_behalf_of: string[];
+  needed: Record<string, Json> | null;
+  claimed_by: string | null;
+  claimed_until: string | null;
+}
+
+export interface InboxPage {
+  items: InboxItem[];
+  next_cursor: string | null;
+}
+
+export interface InputBody {
+  session_id: string;
+  action?: string | null;
+  label?: string | null;
+  payload?: Record<string, Json> | null;
+  interrupt_id?: string | null;
+}
+
+export interface JumpBody {
+  for: string;
+}
+
+export interface JumpedRun {
+  id: string;
+  thread_id: string;
+  workflow: string;
+  version: Version;
+  status: "queued" | "running" | "waiting" | "paused" | "stopping" | "needs_attention" | "finished" | "failed" | "stopped";
+  seq: number;
+  started_by: string;
+  created_at: string;
+  ended_at: string | null;
+  input: Json;
+  output: Json;
+  error: Record<string, Json> | null;
+  branch_of: string | null;
+  unreadable: string | null;
+  passed_ms: number;
+  left_ms: number;
+  children: string[];
+}
+
+export interface Key {
+  id: string;
+  name: string;
+  principal: string;
+  roles: string[];
+  groups: string[];
+  created_by: string;
+  created_at: string;
+  expires_at: string | null;
+  revoked_at: string | null;
+  used_at: string | null;
+}
+
+export interface KeyBody {
+  principal: string;
+  name?: string;
+  roles?: string[];
+  groups?: string[];
+  expires_in?: number | null;
+}
+
+export interface KeyPage {
+  items: Key[];
+  next_cursor: string | null;
+}
+
+export interface Message {
+  id: string;
+  role: string;
+  kind: string;
+  content: Json;
+  open: boolean;
+  at: string;
+}
+
+export interface MigrateBody {
+  from: string;
+  to: string;
+  runs?: string[] | null;
+  map?: Record<string, string>;
+  dry_run?: boolean;
+}
+
+export interface MigratedRun {
+  id: string;
+  status: "queued" | "running" | "waiting" | "paused" | "stopping" | "needs_attention" | "finished" | "failed" | "stopped";
+  movable: boolean;
+  moved: boolean;
+  obstacles: Obstacle[];
+}
+
+export interface Migration {
+  from: Version;
+  to: Version;
+  dry_run: boolean;
+  runs: MigratedRun[];
+  more: boolean;
+}
+
+export interface NewKey {
+  id: string;
+  name: string;
+  principal: string;
+  roles: string[];
+  groups: string[];
+  created_by: string;
+  created_at: string;
+  expires_at: string | null;
+  revoked_at: string | null;
+  used_at: string | null;
+  key: string;
+}
+
+export interface Notification {
+  id: string;
+  run_id: string;
+  pending_id: string;
+  what: "opened" | "escalated" | "reminded";
+  channel: string | null;
+  person: string | null;
+  status: "queued" | "due" | "sent" | "dropped" | "dead";
+  tries: number;
+  error: string | null;
+  created_at: string;
+  due_at: string | null;
+}
+
+export interface NotificationPage {
+  items: Notification[];
+  next_cursor: string | null;
+}
+
+export interface Obstacle {
+  code: string;
+  path: string;
+  message: string;
+}
+
+export interface OpenedPending {
+  id: string;
+  run_id: string;
+  workflow: string;
+  started_by: string;
+  status: string;
+  opened_at: string;
+  path: string;
+  kind: "tool" | "ask" | "approve" | "gate" | "doubt";
+  title: string | null;
+  message: string | null;
+  tool: string | null;
+  args: Json;
+  evidence: Json;
+  schema: Json;
+  options: string[];
+  policy: Json;
+  deadline: string | null;
+  digest: string;
+}
+
+export interface Origin {
+  run_id: string;
+  path: string | null;
+}
+
+export interface Pending {
+  id: string;
+  run_id: string;
+  workflow: string;
+  started_by: string;
+  status: string;
+  opened_at: string;
+  path: string;
+  kind: "tool" | "ask" | "approve" | "gate" | "doubt";
+  title: string | null;
+  message: string | null;
+  tool: string | null;
+  args: Json;
+  evidence: Json;
+  schema: Json;
+  options: string[];
+  policy: Json;
+  deadline: string | null;
+  digest: string;
+  needed: Record<string, Json> | null;
+  edits: Record<string, Json> | null;
+  decided_by: string | null;
+  decided_at: string | null;
+  value: Json;
+  reason: string | null;
+}
+
+export interface PendingHistory {
+  items: Record<string, Json>[];
+  next_cursor: string | null;
+}
+
+export interface PendingPage {
+  items: OpenedPending[];
+  next_cursor: string | null;
+}
+
+export interface Problem {
+  type: string;
+  title: string;
+  status: number;
+  code: string;
+  detail: string;
+  findings?: {
+    message: string;
+  }[];
+  winner?: Json;
+}
+
+export interface PublishedWorkflow {
+  version: number;
+  sha256: string;
+  dev: boolean;
+  name: string;
+  title: string | null;
+  created_at: string;
+  warnings: Finding[];
+}
+
+export interface Readiness {
+  status: "ready";
+  worker: boolean;
+  workers: number | null;
+  waiting: number | null;
+}
+
+export interface ReasonBody {
+  reason?: string;
+}
+
+export interface ReceivedCallback {
+  already: boolean;
+}
+
+export interface ReceivedEvent {
+  id: string;
+  type: string;
+  sent_at: string;
+  already: boolean;
+  runs: StartedRun[];
+}
+
+export interface ReceivedWebhook {
+  run_id: string | null;
+  already: boolean;
+}
+
+export interface Run {
+  id: string;
+  thread_id: string;
+  workflow: string;
+  version: Version;
+  status: "queued" | "running" | "waiting" | "paused" | "stopping" | "needs_attention" | "finished" | "failed" | "stopped";
+  seq: number;
+  started_by: string;
+  created_at: string;
+  ended_at: string | null;
+  input: Json;
+  output: Json;
+  error: Record<string, Json> | null;
+  branch_of: string | null;
+  unreadable: string | null;
+}
+
+export interface RunPage {
+  items: Run[];
+  next_cursor: string | null;
+}
+
+export interface Schedule {
+  id: string;
+  workflow: string;
+  version: Version;
+  cron: string | null;
+  timezone: string;
+  explanation: string;
+  missed: "skip" | "once" | "all";
+  overlap: "queue" | "skip" | "cancel_running";
+  input: Record<string, Json>;
+  paused: boolean;
+  next: string | null;
+  last: string | null;
+  last_run_id: string | null;
+}
+
+export interface SchedulePage {
+  items: Schedule[];
+  next_cursor: string | null;
+}
+
+export interface Session {
+  principal: string;
+  roles: string[];
+  groups: string[];
+  rights: string[];
+  way: string;
+  expires_at: string | null;
+  csrf: string | null;
+}
+
+export interface Signal {
+  id: string;
+  type: string;
+  run_id: string | null;
+  sent_at: string;
+  already: boolean;
+}
+
+export interface SignalBody {
+  type: string;
+  data?: Json;
+  id?: string | null;
+}
+
+export interface Snapshot {
+  run_id: string;
+  seq: number;
+  status: "new" | "queued" | "running" | "waiting" | "paused" | "stopping" | "needs_attention" | "finished" | "failed" | "stopped";
+  trigger: string;
+  origin: Origin | null;
+  turn: Turn | null;
+  state: Json;
+  steps: Record<string, StepView>;
+  pendings: Pending[];
+  messages: Message[];
+  timers: Timer[];
+  output: Json;
+  error: Record<string, Json> | null;
+}
+
+export interface StartBody {
+  workflow: string;
+  input?: Record<string, Json>;
+  thread_id?: string | null;
+}
+
+export interface StartedRun {
+  workflow: string;
+  status: "started" | "already" | "refused";
+  run_id: string | null;
+  problem: TriggerProblem | null;
+}
+
+export interface Step {
+  path: string;
+  verb: string;
+}
+
+export interface StepView {
+  status: string;
+  attempt: number;
+  output?: Json;
+  error?: Record<string, Json> | null;
+}
+
+export interface Thread {
+  id: string;
+  run_id: string;
+  workflow: string;
+  status: "queued" | "running" | "waiting" | "paused" | "stopping" | "needs_attention" | "finished" | "failed" | "stopped";
+  created_at: string;
+  updated_at: string;
+}
+
+export interface ThreadMessage {
+  id: string;
+  run_id: string;
+  seq: number;
+  role: string;
+  kind: string;
+  content: Json;
+  at: string;
+  call: Call | null;
+}
+
+export interface ThreadMessagePage {
+  items: ThreadMessage[];
+  next_cursor: string | null;
+}
+
+export interface ThreadPage {
+  items: Thread[];
+  next_cursor: string | null;
+}
+
+export interface ThreadWithRuns {
+  id: string;
+  run_id: string;
+  workflow: string;
+  status: "queued" | "running" | "waiting" | "paused" | "stopping" | "needs_attention" | "finished" | "failed" | "stopped";
+  created_at: string;
+  updated_at: string;
+  runs: Run[];
+}
+
+export interface Ticket {
+  ticket: string;
+  expires_at: string;
+}
+
+export interface Timer {
+  path: string;
+  kind: string;
+  due: string;
+}
+
+export interface Token {
+  token: string;
+  principal: string;
+  expires_at: string;
+}
+
+export interface TokenBody {
+  principal: string;
+  roles?: string[];
+  groups?: string[];
+  threads?: string[] | null;
+  workflows?: string[] | null;
+  expires_in?: number;
+}
+
+export interface TriggerProblem {
+  code: string;
+  detail: string;
+  findings: Json[];
+}
+
+export interface Turn {
+  n: number;
+  first_seq: number;
+  open: boolean;
+  wire_run_id: string | null;
+}
+
+export interface Validation {
+  valid: boolean;
+  findings: Finding[];
+}
+
+export interface Version {
+  version: number;
+  sha256: string;
+  dev: boolean;
+}
+
+export interface WhyNot {
+  code: "excluded.requester" | "excluded" | "voted" | "not_asked" | "unreadable";
+  reason: string;
+}
+
+export interface Workflow {
+  version: number;
+  sha256: string;
+  dev: boolean;
+  name: string;
+  title: string | null;
+  created_at: string;
+  description: string;
+  input: Json;
+  steps: Step[];
+  source: string;
+  versions: WorkflowSummary[];
+}
+
+export interface WorkflowPage {
+  items: WorkflowSummary[];
+  next_cursor: string | null;
+}
+
+export interface WorkflowSummary {
+  version: number;
+  sha256: string;
+  dev: boolean;
+  name: string;
+  title: string | null;
+  created_at: string;
+}

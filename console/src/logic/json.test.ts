@@ -1,0 +1,29 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+import { changes, edits, same } from "./json.ts";
+import { beginning, fieldOf } from "./schema.ts";
+
+test("the order of keys is no difference, the order of a list is one", () => {
+  assert.ok(same({ a: 1, b: [1, 2] }, { b: [1, 2], a: 1 }));
+  assert.ok(!same([1, 2], [2, 1]));
+  assert.ok(!same({ a: null }, {}));
+});
+
+test("changes name the deepest places, escaped as pointers", () => {
+  assert.deepEqual(changes({ a: { "x/y": 1, z: 2 } }, { a: { "x/y": 3, z: 2 }, b: 4 }), [
+    { path: "/a/x~1y", before: 1, after: 3 },
+    { path: "/b", before: undefined, after: 4 },
+  ]);
+});
+
+test("edits are whole arguments, those that differ alone", () => {
+  assert.deepEqual(edits({ amount: 180, to: { iban: "x" } }, { amount: 90, to: { iban: "x" } }), { amount: 90 });
+});
+
+test("a form begins with the defaults of its schema, and what it can't draw is JSON", () => {
+  const schema = { type: "object", properties: { n: { type: "integer", default: 3 }, t: { type: "string" } } };
+  assert.deepEqual(beginning(schema), { n: 3 });
+  assert.equal(fieldOf({ anyOf: [{ type: "string" }, { type: "number" }] }).kind, "json");
+  assert.equal(fieldOf({ type: ["string", "null"] }).kind, "text");
+  assert.equal(fieldOf({ enum: ["a", 1] }).kind, "choice");
+});

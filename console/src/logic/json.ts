@@ -1,0 +1,48 @@
+// Values of JSON: whether two are the same, what has changed between two, and places in them.
+
+import type { Json } from "../api/types.gen.ts";
+
+export function isObject(value: unknown): value is Record<string, Json> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+export function same(a: Json | undefined, b: Json | undefined): boolean {
+  if (a === b) return true;
+  if (Array.isArray(a) && Array.isArray(b)) return a.length === b.length && a.every((each, i) => same(each, b[i]));
+  if (!isObject(a) || !isObject(b)) return false;
+  const keys = Object.keys(a);
+  return keys.length === Object.keys(b).length && keys.every((key) => Object.hasOwn(b, key) && same(a[key], b[key]));
+}
+
+export interface Changed {
+  path: string;
+  before: Json | undefined;
+  after: Json | undefined;
+}
+
+/** What differs, by JSON Pointer; objects are compared key by key, everything else as a whole. */
+export function changes(before: Json | undefined, after: Json | undefined, path = ""): Changed[] {
+  if (same(before, after)) return [];
+  if (!isObject(before) || !isObject(after)) return [{ path, before, after }];
+  const keys = [...new Set([...Object.keys(before), ...Object.keys(after)])];
+  return keys.flatMap((key) => changes(before[key], after[key], `${path}/${escaped(key)}`));
+}
+
+/** The arguments that were replaced, whole: what the server takes as `edits`. */
+export function edits(before: Record<string, Json>, after: Record<string, Json>): Record<string, Json> {
+  return Object.fromEntries(Object.entries(after).filter(([key, value]) => !same(before[key], value)));
+}
+
+function escaped(key: string): string {
+  return key.replaceAll("~", "~0").replaceAll("/", "~1");
+}
+
+export function pointer(...keys: (string | number)[]): string {
+  return keys.map((key) => `/${escaped(String(key))}`).join("");
+}
+
+/** One line of a value, cut at `most` characters. */
+export function brief(value: Json | undefined, most = 120): string {
+  const text = typeof value === "string" ? value : value === undefined ? "" : JSON.stringify(value);
+  return text.length > most ? `${text.slice(0, most)}…` : text;
+}

@@ -1,0 +1,101 @@
+// Which field a JSON Schema wants. What has no field of its own here is written as JSON: the server judges it anyway.
+
+import type { Json } from "../api/types.gen.ts";
+import { isObject } from "./json.ts";
+
+export type Schema = Record<string, Json>;
+
+export type Field =
+  | { kind: "object"; properties: [string, Schema][]; required: Set<string> }
+  | { kind: "list"; items: Schema }
+  | { kind: "choice"; options: { value: Json; label: string }[] }
+  | { kind: "text"; long: boolean; type: string }
+  | { kind: "number"; whole: boolean }
+  | { kind: "yesno" }
+  | { kind: "json" };
+
+const INPUTS: Record<string, string> = { email: "email", uri: "url", date: "date", time: "time" };
+const LONG = 120;
+
+export function fieldOf(schema: Json | undefined): Field {
+  if (!isObject(schema)) return { kind: "json" };
+  const choice = choiceOf(schema);
+  if (choice !== null) return choice;
+  switch (typeOf(schema)) {
+    case "object":
+      if (!isObject(schema["properties"]) || schema["oneOf"] || schema["anyOf"] || schema["allOf"]) return { kind: "json" };
+      return {
+        kind: "object",
+        properties: Object.entries(schema["properties"]).map(([name, each]) => [name, isObject(each) ? each : {}]),
+        required: new Set(Array.isArray(schema["required"]) ? schema["required"].map(String) : []),
+      };
+    case "array":
+      return isObject(schema["items"]) ? { kind: "list", items: schema["items"] } : { kind: "json" };
+    case "string": {
+      const most = schema["maxLength"];
+      const format = String(schema["format"] ?? "");
+      return { kind: "text", long: !INPUTS[format] && (typeof most !== "number" || most > LONG), type: INPUTS[format] ?? "text" };
+    }
+    case "integer":
+      return { kind: "number", whole: true };
+    case "number":
+      return { kind: "number", whole: false };
+    case "boolean":
+      return { kind: "yesno" };
+    default:
+      return { kind: "json" };
+  }
+}
+
+/** The one type of the values; null beside it means that it may be left out. */
+function typeOf(schema: Schema): string | null {
+  const type = schema["type"];
+  if (typeof type === "string") return type;
+  if (Array.isArray(type)) {
+    const others = type.filter((each) => each !== "null");
+    return others.length === 1 ? String(others[0]) : null;
+  }
+  return isObject(schema["properties"]) ? "object" : null;
+}
+
+function choiceOf(schema: Schema): Field | null {
+  if (Array.isArray(schema["enum"])) {
+    return { kind: "choice", options: schema["enum"].map((value) => ({ value, label: labelOf(value) })) };
+  }
+  const given = schema["oneOf"] ?? schema["anyOf"];
+  if (!Array.isArray(given) || !given.every((each) => isObject(each) && "const" in each)) return null;
+  const options = (given as Schema[]).map((each) => ({
+    value: each["const"] as Json,
+    label: typeof each["title"] === "string" ? each["title"] : labelOf(each["const"] as Json),
+  }));
+  return { kind: "choice", options };
+}
+
+function labelOf(value: Json): string {
+  return typeof value === "string" ? value : JSON.stringify(value);
+}
+
+/** What a form begins with: the defaults that the schema names. */
+export function beginning(schema: Json | undefined): Json | undefined {
+  if (!isObject(schema)) return undefined;
+  if ("default" in schema) return schema["default"];
+  const field = fieldOf(schema);
+  if (field.kind !== "object") return undefined;
+  const found = field.properties.flatMap(([name, each]) => {
+    const value = beginning(each);
+    return value === undefined ? [] : [[name, value] as [string, Json]];
+  });
+  return Object.fromEntries(found);
+}
+
+/** A schema for arguments of which only values are known: a field for each, by the type that it has. */
+export function guessed(args: Record<string, Json>, names: string[]): Schema {
+  return { type: "object", properties: Object.fromEntries(names.map((name) => [name, guess(args[name])])) };
+}
+
+function guess(value: Json | undefined): Schema {
+  if (typeof value === "string") return { type: "string" };
+  if (typeof value === "number") return { type: "number" };
+  if (typeof value === "boolean") return { type: "boolean" };
+  return {};
+}

@@ -1,0 +1,476 @@
+// One question, in the words of those who decide it; the machinery is folded away.
+
+import { type ReactNode, useCallback, useEffect, useMemo, useRef, useState } from "react";
+import { call } from "../../api/client.ts";
+import { useNow } from "../../api/now.ts";
+import { type Problem, asProblem } from "../../api/problems.ts";
+import type { DecidedPending, InboxItem, Json, Pending } from "../../api/types.gen.ts";
+import { brief, changes } from "../../logic/json.ts";
+import { beginning, guessed } from "../../logic/schema.ts";
+import { lapsing, neededOf, plainName } from "../../logic/seats.ts";
+import { Ask } from "../../parts/Ask.tsx";
+import { Form, JsonInput } from "../../parts/Form.tsx";
+import { Go } from "../../parts/Go.tsx";
+import { ProblemNote } from "../../parts/Problem.tsx";
+import { Seats } from "../../parts/Seats.tsx";
+import { Text, Value } from "../../parts/Value.tsx";
+import { exactly, moment, relative } from "../../text/dates.ts";
+import { useText } from "../../text/index.ts";
+import { answerOf, argsOf, editable, editsOf, escalationOf, reasonsOf } from "./answer.ts";
+import { type Draft, dropDraft, keepDraft, keptDraft } from "./draft.ts";
+import { useQuestion } from "./useQuestion.ts";
+
+export interface DecisionProps {
+  id: string;
+  /** What comes after deciding, if the page around it knows. */
+  after?: ReactNode;
+  /** Whether its keys (a, r, e) are listened to. */
+  keys?: boolean;
+}
+
+export function Decision({ id, after, keys = true }: DecisionProps) {
+  const t = useText();
+  const question = useQuestion(id);
+  const [sent, setSent] = useState<{ id: string; status: string } | null>(null);
+  const { pending, mine, problem } = question;
+  const heading = useRef<HTMLHeadingElement>(null);
+  const loaded = pending !== null;
+  useEffect(() => heading.current?.focus(), [id, loaded]);
+
+  if (pending === null) {
+    if (problem === null) return <p className="quiet" role="status">{t.decision.loading}</p>;
+    if (problem.status !== 404) return <ProblemNote problem={problem} again={question.look} />;
+    return (
+      <>
+        <h1 tabIndex={-1} ref={heading}>{t.app.unknownTitle}</h1>
+        <p>{t.app.unknown}</p>
+      </>
+    );
+  }
+  const thanks = sent?.id === id ? sent : null;
+  return (
+    <article className="decision stack" aria-busy={problem !== null}>
+      <header>
+        <h1 tabIndex={-1} ref={heading} dir="auto">
+          {(pending.title ?? pending.tool ?? t.inbox.untitled).slice(0, 500)}
+        </h1>
+        <p className="quiet small">
+          {t.inbox.from(pending.workflow, plainName(pending.started_by))}
+          {" · "}
+          <Deadline pending={pending} />
+        </p>
+      </header>
+      {problem !== null && <ProblemNote problem={problem} />}
+      <div role="status">
+        {thanks && (
+          <div className="note good">
+            <p>{pending.status === "open" ? t.decision.voted : t.decision.thanks}</p>
+          </div>
+        )}
+      </div>
+      {pending.status === "open" ? (
+        <Open
+          key={`${id} ${mine?.may_decide ?? ""}`}
+          pending={pending}
+          mine={mine}
+          keys={keys}
+          look={question.look}
+          onDecided={(decided) => {
+            setSent({ id, status: decided.status });
+            question.take(decided);
+          }}
+        />
+      ) : (
+        <Outcome pending={pending} meanwhile={thanks === null} />
+      )}
+      {(pending.status !== "open" || thanks !== null) && after}
+      <details>
+        <summary>{t.decision.machinery}</summary>
+        <dl className="facts small">
+          <dt>{t.run.id}</dt>
+          <dd>
+            <Go href={`/console/runs/${pending.run_id}`}>{pending.run_id}</Go>
+          </dd>
+          <dt>{t.run.step}</dt>
+          <dd>{pending.path}</dd>
+          <dt>id</dt>
+          <dd>{pending.id}</dd>
+          <dt>digest</dt>
+          <dd>{pending.digest}</dd>
+        </dl>
+      </details>
+    </article>
+  );
+}
+
+function Deadline({ pending }: { pending: Pending }) {
+  const t = useText();
+  const now = useNow();
+  if (pending.deadline === null) return <>{t.inbox.noDeadline}</>;
+  const soon = new Date(pending.deadline).getTime() - now < 3_600_000;
+  return (
+    <time dateTime={pending.deadline} title={exactly(pending.deadline)} className={soon ? "tag warn" : ""}>
+      {t.inbox.due(`${relative(pending.deadline, now)} (${moment(pending.deadline)})`)}
+    </time>
+  );
+}
+
+function Outcome({ pending, meanwhile }: { pending: Pending; meanwhile: boolean }) {
+  const t = useText();
+  const needed = neededOf(pending.needed);
+  const good = pending.status === "approve" || pending.status === "answered";
+  return (
+    <>
+      <section className={`note ${good ? "good" : pending.status === "reject" ? "bad" : ""}`}>
+        <h2>{t.decision.decidedTitle[pending.status] ?? t.decision.options[pending.status] ?? pending.status}</h2>
+        {meanwhile && pending.decided_by && <p>{t.decision.decidedMeanwhile}</p>}
+        {pending.decided_by && pending.decided_at && (
+          <p>{t.decision.decidedBy(plainName(pending.decided_by), moment(pending.decided_at))}</p>
+        )}
+        {pending.reason && <Text text={pending.reason} />}
+      </section>
+      <About pending={pending} />
+      <Changes before={pending.args} edits={null} />
+      {needed && <Seats needed={needed} />}
+      {pending.value !== null && (
+        <section>
+          <h2>{t.decision.form}</h2>
+          <Value value={pending.value} />
+        </section>
+      )}
+      <p>
+        <Go href={`/console/runs/${pending.run_id}`}>{t.decision.toRun}</Go>
+      </p>
+    </>
+  );
+}
+
+/** The author's message and the evidence. */
+function About({ pending }: { pending: Pending }) {
+  const t = useText();
+  return (
+    <>
+      {pending.message && (
+        <p>
+          <Text text={pending.message} />
+        </p>
+      )}
+      {pending.evidence !== null && (
+        <section>
+          <h2>{t.decision.evidence}</h2>
+          <Value value={pending.evidence} />
+        </section>
+      )}
+      {pending.args !== null && (
+        <section>
+          <h2>
+            {t.decision.args}
+            {pending.tool && <span className="quiet"> · {pending.tool}</span>}
+          </h2>
+          <Value value={pending.args} />
+        </section>
+      )}
+    </>
+  );
+}
+
+function Changes({ before, edits }: { before: Json; edits: Record<string, Json> | null }) {
+  const t = useText();
+  if (edits === null) return null;
+  const all = typeof before === "object" && before !== null && !Array.isArray(before) ? before : {};
+  return (
+    <dl className="facts">
+      {changes(all, { ...all, ...edits }).map((each) => (
+        <div key={each.path}>
+          <dt>{each.path.slice(1)}</dt>
+          <dd>
+            <del>
+              <span className="hidden">{t.decision.before}: </span>
+              {brief(each.before)}
+            </del>{" "}
+            <ins>
+              <span className="hidden">{t.decision.after}: </span>
+              {brief(each.after)}
+            </ins>
+          </dd>
+        </div>
+      ))}
+    </dl>
+  );
+}
+
+interface OpenProps {
+  pending: Pending;
+  mine: InboxItem | null;
+  keys: boolean;
+  look(): void;
+  onDecided(decided: DecidedPending): void;
+}
+
+function Open({ pending, mine, keys, look, onDecided }: OpenProps) {
+  const t = useText();
+  const now = useNow();
+  const [draft, setDraft] = useState<Draft>(() => keptDraft(pending.id) ?? begun(pending));
+  const [kept] = useState(() => keptDraft(pending.id) !== null);
+  const [seen, setSeen] = useState(pending.digest);
+  const [asking, setAsking] = useState<string | null>(null);
+  const [busy, setBusy] = useState("");
+  const [problem, setProblem] = useState<Problem | null>(null);
+  const [behalf, setBehalf] = useState("");
+  const [claiming, setClaiming] = useState(false);
+  const reason = useRef<HTMLTextAreaElement>(null);
+  const dead = useRef(false);
+  useEffect(() => () => void (dead.current = true), []);
+
+  const needed = neededOf(pending.needed);
+  const others = mine?.on_behalf_of ?? [];
+  const may = mine !== null && (mine.may_decide || others.length > 0);
+  const names = useMemo(() => editable(pending), [pending]);
+  const changed = editsOf(pending, draft);
+  const options = pending.kind === "ask" ? ["", ...pending.options] : pending.kind === "tool" ? [""] : pending.options;
+  const mustSay = reasonsOf(pending);
+  const escalation = escalationOf(pending);
+
+  const write = useCallback(
+    (more: Partial<Draft>) => {
+      setDraft((before) => {
+        const now = { ...before, ...more };
+        keepDraft(pending.id, now);
+        return now;
+      });
+    },
+    [pending.id],
+  );
+
+  const label = useCallback((option: string) => (option === "" ? t.decision.send : (t.decision.options[option] ?? option)), [t]);
+
+  const choose = useCallback(
+    (option: string, sure: boolean) => {
+      if (mustSay.includes(option) && !draft.reason.trim()) {
+        reason.current?.focus();
+        setProblem(null);
+        setAsking(null);
+        return;
+      }
+      if (!sure) setAsking(option);
+      else void send(option);
+    },
+    [draft, mustSay, pending],
+  );
+
+  async function send(option: string): Promise<void> {
+    setBusy(option || "send");
+    setProblem(null);
+    try {
+      const body = answerOf(pending, draft, option, mine?.may_decide === false ? behalf || (others[0] ?? "") : behalf);
+      const path = `/v1/pendings/${encodeURIComponent(pending.id)}/decide`;
+      const decided = await call<DecidedPending>("POST", path, body);
+      dropDraft(pending.id);
+      setAsking(null);
+      onDecided(decided);
+    } catch (error) {
+      const found = asProblem(error);
+      setAsking(null);
+      setProblem(found);
+      if (found.status === 409 || found.status === 410 || found.code === "answer.digest") look();
+    } finally {
+      if (!dead.current) setBusy("");
+    }
+  }
+
+  async function claim(take: boolean): Promise<void> {
+    setClaiming(true);
+    try {
+      await call("POST", `/v1/inbox/${encodeURIComponent(pending.id)}/${take ? "claim" : "release"}`, take ? {} : undefined);
+    } catch (error) {
+      setProblem(asProblem(error));
+    } finally {
+      setClaiming(false);
+      look();
+    }
+  }
+
+  useEffect(() => {
+    if (!keys || !may || asking !== null) return;
+    const pressed = (event: KeyboardEvent): void => {
+      if (event.metaKey || event.ctrlKey || event.altKey || isTyping(event.target)) return;
+      const option = { a: "approve", r: "reject" }[event.key];
+      if (option && options.includes(option)) {
+        event.preventDefault();
+        choose(option, false);
+      } else if (event.key === "e" && names.length > 0) {
+        event.preventDefault();
+        write({ args: draft.args ?? argsOf(pending) });
+      }
+    };
+    document.addEventListener("keydown", pressed);
+    return () => document.removeEventListener("keydown", pressed);
+  }, [keys, may, asking, options, names, choose, write, draft, pending]);
+
+  const lapse = changed && needed ? lapsing(needed) : 0;
+  return (
+    <>
+      {seen !== pending.digest && (
+        <div className="note warn" role="alert">
+          <p>{t.decision.stale}</p>
+          <button onClick={() => setSeen(pending.digest)}>{t.app.close}</button>
+        </div>
+      )}
+      <About pending={pending} />
+      {needed && <Seats needed={needed} />}
+      {escalation && (
+        <p className="quiet small">
+          {t.decision.escalates(escalation.to.map(plainName).join(", "), relative(escalation.at, now))}
+        </p>
+      )}
+      {!may && <WhyNot mine={mine} needed={needed} />}
+      {may && mine && mine.claimed_by && (
+        <p className="row">
+          <span className="tag warn">{t.inbox.claimed(plainName(mine.claimed_by))}</span>
+          <button className="plain" disabled={claiming} onClick={() => void claim(false)}>
+            {t.decision.release}
+          </button>
+        </p>
+      )}
+      {may && (
+        <section className="card stack" aria-label={t.decision.form}>
+          {kept && <p className="quiet small">{t.decision.drafted}</p>}
+          {names.length > 0 &&
+            (draft.args === undefined ? (
+              <div>
+                <button onClick={() => write({ args: argsOf(pending) })}>
+                  {t.decision.edit} <kbd className="quiet">e</kbd>
+                </button>
+              </div>
+            ) : (
+              <fieldset className="group">
+                <legend>{t.decision.edit}</legend>
+                <Form
+                  schema={guessed(argsOf(pending), names)}
+                  value={draft.args}
+                  onChange={(value) => write({ args: { ...argsOf(pending), ...(value as Record<string, Json>) } })}
+                  findings={problem?.findings ?? []}
+                />
+                {changed && <Changes before={pending.args} edits={changed} />}
+                {changed && <p className="note warn">{lapse > 0 ? t.decision.lapse(lapse) : t.decision.lapsesNone}</p>}
+                <button onClick={() => write({ args: undefined })}>{t.decision.editStop}</button>
+              </fieldset>
+            ))}
+          {pending.schema !== null && pending.kind !== "tool" && pending.kind !== "doubt" && (
+            <Form
+              schema={pending.schema}
+              value={draft.values}
+              onChange={(values) => write({ values })}
+              findings={problem?.findings ?? []}
+            />
+          )}
+          {(pending.kind === "tool" || pending.kind === "doubt") && (
+            <div className="field">
+              <label htmlFor="result">{t.decision.resultLabel}</label>
+              <JsonInput common={{ id: "result" }} value={draft.result} onChange={(result) => write({ result })} />
+            </div>
+          )}
+          {options.some((each) => each !== "") && (
+            <div className="field">
+              <label htmlFor="reason">{t.decision.reason}</label>
+              <textarea
+                id="reason"
+                ref={reason}
+                rows={2}
+                maxLength={10_000}
+                aria-describedby="reason-said"
+                value={draft.reason}
+                onInput={(event) => write({ reason: event.currentTarget.value })}
+              />
+              <div className="quiet small" id="reason-said">
+                {t.decision.reasonHint} {mustSay.map((each) => t.decision.reasonRequired(label(each))).join(" ")}
+              </div>
+            </div>
+          )}
+          {others.length > 0 && (
+            <div className="field">
+              <label htmlFor="behalf">{t.decision.onBehalf}</label>
+              <select id="behalf" value={behalf} onChange={(event) => setBehalf(event.currentTarget.value)}>
+                {mine?.may_decide && <option value="">{t.decision.yourself}</option>}
+                {others.map((each) => (
+                  <option key={each} value={each}>
+                    {plainName(each)}
+                  </option>
+                ))}
+              </select>
+            </div>
+          )}
+          {problem && <ProblemNote problem={problem} />}
+          <div className="actions sticky">
+            {options.map((option) => (
+              <button
+                key={option}
+                className={`${option === "approve" || option === "" ? "main" : option === "reject" ? "bad" : ""} ${busy === (option || "send") ? "busy" : ""}`}
+                disabled={busy !== ""}
+                onClick={() => choose(option, !(option === "approve" && changed !== null))}
+              >
+                {label(option)}
+              </button>
+            ))}
+          </div>
+          <p className="quiet small row">
+            <span className="grow">
+              {t.decision.final} {needed && completes(needed, t)}
+            </span>
+            {mine && !mine.claimed_by && (
+              <button className="plain" disabled={claiming} onClick={() => void claim(true)}>
+                {t.decision.claim}
+              </button>
+            )}
+          </p>
+        </section>
+      )}
+      {asking !== null && (
+        <Ask
+          title={t.decision.confirm(label(asking))}
+          yes={t.decision.confirmSend(label(asking))}
+          dangerous={asking === "reject"}
+          busy={busy !== ""}
+          onYes={() => choose(asking, true)}
+          onNo={() => setAsking(null)}
+        >
+          <p dir="auto">{(pending.title ?? pending.tool ?? "").slice(0, 300)}</p>
+          {asking === "approve" && changed && <Changes before={pending.args} edits={changed} />}
+          {asking === "approve" && changed && lapse > 0 && <p className="note warn">{t.decision.lapse(lapse)}</p>}
+          <p className="quiet">{t.decision.final}</p>
+        </Ask>
+      )}
+    </>
+  );
+}
+
+function completes(needed: NonNullable<ReturnType<typeof neededOf>>, t: ReturnType<typeof useText>): string {
+  const left = Math.max(needed.missing.people, needed.missing.names.length) - 1;
+  return left <= 0 ? "" : t.decision.notYet(left);
+}
+
+function begun(pending: Pending): Draft {
+  return { reason: "", values: pending.schema === null ? undefined : beginning(pending.schema) };
+}
+
+function WhyNot({ mine, needed }: { mine: InboxItem | null; needed: ReturnType<typeof neededOf> }) {
+  const t = useText();
+  const why = mine?.why_not;
+  return (
+    <div className="note">
+      <p>
+        <b>{t.decision.mayNot}</b> {t.decision.whyNot[why?.code ?? "not_asked"] ?? why?.reason}
+      </p>
+      {needed && needed.from.length > 0 && (
+        <p>
+          {t.decision.whoMay((needed.people ?? needed.from).slice(0, 20).map(plainName).join(", "))}{" "}
+          {needed.exclude.length > 0 && t.decision.whoNot(needed.exclude.map(plainName).join(", "))}
+        </p>
+      )}
+    </div>
+  );
+}
+
+export function isTyping(target: EventTarget | null): boolean {
+  return target instanceof HTMLElement && (target.isContentEditable || ["INPUT", "TEXTAREA", "SELECT"].includes(target.tagName));
+}

@@ -1,0 +1,338 @@
+// What waits for people: a live list, and beside it the question that is chosen.
+
+import { getRouteApi, useNavigate } from "@tanstack/react-router";
+import { useQuery } from "@tanstack/react-query";
+import { useEffect, useMemo, useState } from "react";
+import { useMay } from "../../context.ts";
+import { call, get } from "../../api/client.ts";
+import { byDeadline, useInbox } from "../../api/inbox.ts";
+import { useNow } from "../../api/now.ts";
+import { Problem, asProblem } from "../../api/problems.ts";
+import type { BulkOutcomes, InboxItem, PendingPage, Run } from "../../api/types.gen.ts";
+import { plainName } from "../../logic/seats.ts";
+import { Ask } from "../../parts/Ask.tsx";
+import { Go } from "../../parts/Go.tsx";
+import { ProblemNote } from "../../parts/Problem.tsx";
+import { Status } from "../../parts/Status.tsx";
+import { exactly, relative } from "../../text/dates.ts";
+import { sentence, useText } from "../../text/index.ts";
+import { Decision, isTyping } from "../decide/Decision.tsx";
+import { VIEWS, type View, shownIn } from "./filters.ts";
+
+const BULK = 100;
+
+export function Inbox({ id }: { id: string | null }) {
+  const t = useText();
+  const navigate = useNavigate();
+  const inbox = useInbox();
+  const search = getRouteApi("/inbox").useSearch();
+  const now = useNow();
+  const all = useAll(search.view === "all", inbox.news);
+  const items = search.view === "all" ? all : inbox.items;
+  const shown = useMemo(() => (items === null ? null : shownIn(items, search, now)), [items, search, now]);
+  const [picked, setPicked] = useState<ReadonlySet<string>>(new Set());
+  const base = `/console/inbox`;
+  const suffix = location.search;
+
+  const goTo = (to: string | null): void =>
+    void (to === null
+      ? navigate({ to: "/inbox", search: (before) => before })
+      : navigate({ to: "/inbox/$id", params: { id: to }, search: (before) => before }));
+
+  useEffect(() => {
+    const pressed = (event: KeyboardEvent): void => {
+      if (event.metaKey || event.ctrlKey || event.altKey || isTyping(event.target) || shown === null) return;
+      if (document.querySelector("dialog[open]")) return;
+      const at = shown.findIndex((each) => each.id === id);
+      const step = { j: 1, k: -1 }[event.key];
+      const to = step === undefined ? undefined : shown[at < 0 ? 0 : Math.min(shown.length - 1, Math.max(0, at + step))];
+      if (to) {
+        event.preventDefault();
+        goTo(to.id);
+      } else if (event.key === "Escape" && id !== null) goTo(null);
+    };
+    document.addEventListener("keydown", pressed);
+    return () => document.removeEventListener("keydown", pressed);
+  });
+
+  const workflows = useMemo(() => [...new Set((items ?? []).map((each) => each.workflow))].sort(), [items]);
+  const set = (more: Partial<typeof search>): void => void navigate({ to: ".", search: (before) => ({ ...before, ...more }), replace: true });
+  const chosen = (shown ?? []).filter((each) => picked.has(each.id) && isPlain(each));
+  const next = shown?.find((each) => each.id !== id && each.may_decide);
+
+  return (
+    <div className={`split ${id === null ? "none" : "one"}`}>
+      <section className="list" aria-labelledby="inbox-title">
+        <div className="row">
+          <h1 id="inbox-title" className="grow">
+            {t.inbox.title}
+          </h1>
+          <Status connection={inbox.connection} />
+        </div>
+        {inbox.problem && inbox.connection === "lost" && inbox.problem.status > 0 && <ProblemNote problem={inbox.problem} />}
+        <p role="status" className="quiet">
+          {shown !== null && t.inbox.count(shown.filter((each) => each.may_decide || each.on_behalf_of.length > 0).length)}
+        </p>
+        <div className="filters">
+          <select aria-label={t.inbox.view} value={search.view ?? "mine"} onChange={(event) => set({ view: event.currentTarget.value as View })}>
+            {VIEWS.map((each) => (
+              <option key={each} value={each}>
+                {t.inbox.views[each]}
+              </option>
+            ))}
+          </select>
+          {workflows.length > 1 && (
+            <select
+              aria-label={t.inbox.workflow}
+              value={search.workflow ?? ""}
+              onChange={(event) => set({ workflow: event.currentTarget.value || undefined })}
+            >
+              <option value="">{t.inbox.every}</option>
+              {workflows.map((each) => (
+                <option key={each}>{each}</option>
+              ))}
+            </select>
+          )}
+          <input
+            type="search"
+            aria-label={t.inbox.search}
+            placeholder={t.inbox.search}
+            defaultValue={search.q ?? ""}
+            onInput={(event) => set({ q: event.currentTarget.value || undefined })}
+          />
+        </div>
+        {shown === null && inbox.connection !== "lost" && <p role="status">{t.app.loading}</p>}
+        {shown !== null && shown.length === 0 && <Empty filtered={(items ?? []).length > 0} />}
+        <ul className="items">
+          {(shown ?? []).slice(0, 500).map((each) => (
+            <Row
+              key={each.id}
+              item={each}
+              current={each.id === id}
+              href={`${base}/${encodeURIComponent(each.id)}${suffix}`}
+              picked={picked.has(each.id)}
+              now={now}
+              pick={(on) => setPicked((before) => new Set(on ? [...before, each.id] : [...before].filter((other) => other !== each.id)))}
+            />
+          ))}
+        </ul>
+        {picked.size > 0 && <Bulk items={chosen} clear={() => setPicked(new Set())} />}
+      </section>
+      <div className="card">
+        {id === null ? (
+          <p className="quiet">{t.inbox.choose}</p>
+        ) : (
+          <>
+            <p className="only-narrow">
+              <Go href={`${base}${suffix}`}>← {t.inbox.title}</Go>
+            </p>
+            <Decision
+              id={id}
+              after={
+                next ? (
+                  <button className="main" onClick={() => goTo(next.id)}>
+                    {t.decision.next}
+                  </button>
+                ) : (
+                  <Go href={`${base}${suffix}`}>{t.decision.toInbox}</Go>
+                )
+              }
+            />
+          </>
+        )}
+      </div>
+    </div>
+  );
+}
+
+/** All open questions that the reader sees, those that ask others too. */
+function useAll(on: boolean, news: number): InboxItem[] | null {
+  const mine = useInbox().items;
+  const found = useQuery({
+    queryKey: ["pendings", news],
+    queryFn: ({ signal }) => get<PendingPage>("/v1/pendings?limit=200", signal),
+    enabled: on,
+    refetchInterval: 15_000,
+    placeholderData: (before) => before,
+  });
+  return useMemo(() => {
+    if (!found.data) return null;
+    const known = new Map((mine ?? []).map((each) => [each.id, each]));
+    const blank = { may_decide: false, why_not: null, on_behalf_of: [], needed: null, claimed_by: null, claimed_until: null };
+    return found.data.items.map((each) => known.get(each.id) ?? ({ ...each, ...blank } as InboxItem)).sort(byDeadline);
+  }, [found.data, mine]);
+}
+
+/** Whether the question is answered by one word: no form to fill in, no reason to give. */
+function isPlain(item: InboxItem): boolean {
+  const reasons = item.needed?.["reasons"];
+  return (
+    item.may_decide && ["approve", "gate"].includes(item.kind) && item.schema === null && !(Array.isArray(reasons) && reasons.length > 0)
+  );
+}
+
+interface RowProps {
+  item: InboxItem;
+  current: boolean;
+  href: string;
+  picked: boolean;
+  now: number;
+  pick(on: boolean): void;
+}
+
+function Row({ item, current, href, picked, now, pick }: RowProps) {
+  const t = useText();
+  const title = (item.title ?? item.tool ?? t.inbox.untitled).slice(0, 300);
+  return (
+    <li className={current ? "current" : ""}>
+      {isPlain(item) && (
+        <label className="pick">
+          <span className="hidden">{t.inbox.select(title)}</span>
+          <input type="checkbox" checked={picked} onChange={(event) => pick(event.currentTarget.checked)} />
+        </label>
+      )}
+      <div className="grow">
+        <Go href={href}>
+          <b dir="auto">{title}</b>
+          <span className="quiet small">{t.inbox.from(item.workflow, plainName(item.started_by))}</span>
+          <span className="row small">
+            {item.deadline ? (
+              <time dateTime={item.deadline} title={exactly(item.deadline)}>
+                {t.inbox.due(relative(item.deadline, now))}
+              </time>
+            ) : (
+              <span className="quiet">{t.inbox.noDeadline}</span>
+            )}
+            {!item.may_decide && item.on_behalf_of.length === 0 && <span className="tag">{t.inbox.notYours}</span>}
+            {item.claimed_by && <span className="tag warn">{t.inbox.claimed(plainName(item.claimed_by))}</span>}
+          </span>
+        </Go>
+      </div>
+    </li>
+  );
+}
+
+function Empty({ filtered }: { filtered: boolean }) {
+  const t = useText();
+  const may = useMay("start_runs");
+  const demo = useQuery({
+    queryKey: ["demo"],
+    queryFn: ({ signal }) => get("/v1/workflows/refund", signal).then(() => true),
+    enabled: may && !filtered,
+    retry: false,
+  });
+  const [state, setState] = useState<"idle" | "busy" | "started">("idle");
+  const [problem, setProblem] = useState<Problem | null>(null);
+  if (filtered) return <p>{t.inbox.emptyFiltered}</p>;
+  const start = (): void => {
+    setState("busy");
+    setProblem(null);
+    call<Run>("POST", "/v1/runs", { workflow: "refund" }).then(
+      () => setState("started"),
+      (error: unknown) => {
+        setState("idle");
+        setProblem(asProblem(error));
+      },
+    );
+  };
+  return (
+    <div className="card stack">
+      <h2>{t.inbox.empty}</h2>
+      <p className="quiet">{t.inbox.emptyHint}</p>
+      {demo.data === true && state !== "started" && (
+        <p>
+          <button className="main" disabled={state === "busy"} onClick={start}>
+            {t.inbox.demo}
+          </button>{" "}
+          {t.inbox.demoHint}
+        </p>
+      )}
+      {state === "started" && <p role="status">{t.inbox.waiting}</p>}
+      {problem && <ProblemNote problem={problem} />}
+    </div>
+  );
+}
+
+interface Failure {
+  title: string;
+  problem: Problem;
+}
+
+function Bulk({ items, clear }: { items: InboxItem[]; clear(): void }) {
+  const t = useText();
+  const [asking, setAsking] = useState<"approve" | "reject" | null>(null);
+  const [busy, setBusy] = useState(false);
+  const [done, setDone] = useState<{ decided: number; failed: Failure[] } | null>(null);
+  const [problem, setProblem] = useState<Problem | null>(null);
+
+  async function send(decision: string): Promise<void> {
+    setBusy(true);
+    setProblem(null);
+    const failed: Failure[] = [];
+    let decided = 0;
+    try {
+      for (let from = 0; from < items.length; from += BULK) {
+        const some = items.slice(from, from + BULK);
+        const body = { items: some.map((each) => ({ id: each.id, decision, digest: each.digest })) };
+        const outcomes = await call<BulkOutcomes>("POST", "/v1/inbox/decide", body);
+        outcomes.items.forEach((each, i) => {
+          if (each.problem === null) decided += 1;
+          else failed.push({ title: some[i]?.title ?? each.id, problem: problemIn(each.problem) });
+        });
+      }
+    } catch (error) {
+      setProblem(asProblem(error));
+    }
+    setDone({ decided, failed });
+    setAsking(null);
+    setBusy(false);
+  }
+
+  return (
+    <div className="bar stack">
+      <div role="status">
+        {done && <p>{t.inbox.bulkDone(done.decided, done.failed.length)}</p>}
+        {done && done.failed.length > 0 && (
+          <ul>
+            {done.failed.map((each, i) => (
+              <li key={i}>
+                <b>{each.title.slice(0, 200)}</b>: {sentence(t, each.problem)}
+              </li>
+            ))}
+          </ul>
+        )}
+      </div>
+      {problem && <ProblemNote problem={problem} />}
+      <div className="row">
+        <span>{t.inbox.selected(items.length)}</span>
+        <button className="main" disabled={busy || items.length === 0} onClick={() => setAsking("approve")}>
+          {t.inbox.approveAll(items.length)}
+        </button>
+        <button className="bad" disabled={busy || items.length === 0} onClick={() => setAsking("reject")}>
+          {t.inbox.rejectAll(items.length)}
+        </button>
+        <button className="plain" onClick={clear}>
+          {t.inbox.clear}
+        </button>
+      </div>
+      {asking && (
+        <Ask
+          title={t.inbox.bulkTitle[asking](items.length)}
+          yes={t.decision.confirmSend(t.decision.options[asking] ?? asking)}
+          dangerous={asking === "reject"}
+          busy={busy}
+          onYes={() => void send(asking)}
+          onNo={() => setAsking(null)}
+        >
+          <p>
+            {t.inbox.bulkNote} {t.decision.final}
+          </p>
+        </Ask>
+      )}
+    </div>
+  );
+}
+
+function problemIn(body: Record<string, unknown>): Problem {
+  return new Problem(Number(body["status"] ?? 0), String(body["code"] ?? ""), String(body["detail"] ?? ""));
+}

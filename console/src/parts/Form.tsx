@@ -1,0 +1,266 @@
+// A form of a JSON Schema. The server alone judges what is in it; its findings are shown at their fields.
+
+import { useId, useState } from "react";
+import type { FieldFinding } from "../api/problems.ts";
+import type { Json } from "../api/types.gen.ts";
+import { isObject, pointer } from "../logic/json.ts";
+import { type Schema, fieldOf } from "../logic/schema.ts";
+import { useText } from "../text/index.ts";
+
+interface FieldProps {
+  schema: Schema;
+  value: Json | undefined;
+  onChange(value: Json | undefined): void;
+  name: string;
+  path: string;
+  required?: boolean;
+  findings: FieldFinding[];
+}
+
+export interface FormProps {
+  schema: Json;
+  value: Json | undefined;
+  onChange(value: Json | undefined): void;
+  findings: FieldFinding[];
+}
+
+export function Form({ schema, value, onChange, findings }: FormProps) {
+  const t = useText();
+  const field = fieldOf(schema);
+  if (field.kind !== "object") {
+    return <FieldOf schema={isObject(schema) ? schema : {}} {...{ value, onChange, findings }} name={t.decision.value} path="" />;
+  }
+  return (
+    <>
+      <Own findings={findings} path="" />
+      <Properties {...{ field, value, onChange, findings }} path="" />
+    </>
+  );
+}
+
+interface PropertiesProps {
+  field: Extract<ReturnType<typeof fieldOf>, { kind: "object" }>;
+  value: Json | undefined;
+  onChange(value: Json | undefined): void;
+  findings: FieldFinding[];
+  path: string;
+}
+
+function Properties({ field, value, onChange, findings, path }: PropertiesProps) {
+  const given = isObject(value) ? value : {};
+  return (
+    <>
+      {field.properties.map(([name, schema]) => (
+        <FieldOf
+          key={name}
+          schema={schema}
+          value={given[name]}
+          name={typeof schema["title"] === "string" ? schema["title"] : name}
+          path={path + pointer(name)}
+          required={field.required.has(name)}
+          findings={findings}
+          onChange={(changed) => {
+            const { [name]: _, ...rest } = given;
+            onChange(changed === undefined ? rest : { ...given, [name]: changed });
+          }}
+        />
+      ))}
+    </>
+  );
+}
+
+/** What was found at exactly this place. */
+function own(findings: FieldFinding[], path: string): string[] {
+  return findings.filter((each) => (each.path ?? "") === path).map((each) => each.message);
+}
+
+function Own({ findings, path, id }: { findings: FieldFinding[]; path: string; id?: string }) {
+  const found = own(findings, path);
+  return found.length === 0 ? null : (
+    <div className="error" id={id}>
+      {found.map((each) => (
+        <div key={each}>{each}</div>
+      ))}
+    </div>
+  );
+}
+
+function FieldOf(props: FieldProps) {
+  const { schema, value, onChange, name, path, required = false, findings } = props;
+  const t = useText();
+  const id = useId();
+  const field = fieldOf(schema);
+  const said = typeof schema["description"] === "string" ? schema["description"] : "";
+  const wrong = own(findings, path).length > 0;
+  const described = [said ? `${id}-said` : "", wrong ? `${id}-wrong` : ""].filter(Boolean).join(" ") || undefined;
+  const common = {
+    id,
+    "aria-describedby": described,
+    "aria-invalid": wrong || undefined,
+    "aria-required": required || undefined,
+  };
+  const below = (
+    <>
+      {said && (
+        <div className="quiet small" id={`${id}-said`}>
+          {said}
+        </div>
+      )}
+      <Own findings={findings} path={path} id={`${id}-wrong`} />
+    </>
+  );
+  const label = (
+    <label htmlFor={id}>
+      {name}
+      {required && <span className="quiet"> ({t.decision.required})</span>}
+    </label>
+  );
+  if (field.kind === "object") {
+    return (
+      <fieldset className="group">
+        <legend>{name}</legend>
+        {below}
+        <Properties {...{ field, value, onChange, findings, path }} />
+      </fieldset>
+    );
+  }
+  if (field.kind === "list") {
+    const items = Array.isArray(value) ? value : [];
+    return (
+      <fieldset className="group">
+        <legend>{name}</legend>
+        {below}
+        {items.map((each, i) => (
+          <div className="row" key={i}>
+            <div className="grow">
+              <FieldOf
+                schema={field.items}
+                value={each}
+                name={`${name} ${i + 1}`}
+                path={path + pointer(i)}
+                findings={findings}
+                onChange={(changed) => onChange(items.map((other, j) => (j === i ? (changed ?? null) : other)))}
+              />
+            </div>
+            <button type="button" aria-label={t.decision.remove(i + 1)} onClick={() => onChange(items.filter((_, j) => j !== i))}>
+              ✕
+            </button>
+          </div>
+        ))}
+        <button type="button" onClick={() => onChange([...items, emptyOf(field.items)])}>
+          {t.decision.add}
+        </button>
+      </fieldset>
+    );
+  }
+  if (field.kind === "yesno") {
+    return (
+      <div className="field">
+        <div className="check">
+          <input type="checkbox" {...common} checked={value === true} onChange={(event) => onChange(event.currentTarget.checked)} />
+          {label}
+        </div>
+        {below}
+      </div>
+    );
+  }
+  return (
+    <div className="field">
+      {label}
+      {field.kind === "choice" ? (
+        <select
+          {...common}
+          value={field.options.findIndex((each) => JSON.stringify(each.value) === JSON.stringify(value))}
+          onChange={(event) => onChange(field.options[Number(event.currentTarget.value)]?.value)}
+        >
+          <option value={-1}>{t.decision.unset}</option>
+          {field.options.map((each, i) => (
+            <option key={i} value={i}>
+              {each.label}
+            </option>
+          ))}
+        </select>
+      ) : field.kind === "text" ? (
+        <TextInput {...{ common, field, value, onChange }} />
+      ) : field.kind === "number" ? (
+        <NumberInput {...{ common, value, onChange }} whole={field.whole} />
+      ) : (
+        <JsonInput {...{ common, value, onChange }} />
+      )}
+      {below}
+    </div>
+  );
+}
+
+function emptyOf(schema: Schema): Json {
+  const field = fieldOf(schema);
+  return field.kind === "object" ? {} : field.kind === "list" ? [] : field.kind === "yesno" ? false : field.kind === "text" ? "" : null;
+}
+
+type Common = Record<string, unknown>;
+type Change = (value: Json | undefined) => void;
+
+function TextInput(props: { common: Common; field: { long: boolean; type: string }; value: Json | undefined; onChange: Change }) {
+  const { common, field, value, onChange } = props;
+  const text = typeof value === "string" ? value : "";
+  const change = (now: string): void => onChange(now === "" ? undefined : now);
+  return field.long ? (
+    <textarea {...common} rows={text.length > 80 ? 4 : 1} value={text} onInput={(event) => change(event.currentTarget.value)} />
+  ) : (
+    <input {...common} type={field.type} value={text} onInput={(event) => change(event.currentTarget.value)} />
+  );
+}
+
+/** A number as it is written: what is no number yet is kept as text, and the server says so. */
+function NumberInput({ common, value, onChange, whole }: { common: Common; value: Json | undefined; onChange: Change; whole: boolean }) {
+  const text = typeof value === "number" || typeof value === "string" ? String(value) : "";
+  const [written, setWritten] = useState(text);
+  const shown = numberOf(written) === value ? written : text;
+  return (
+    <input
+      {...common}
+      inputMode={whole ? "numeric" : "decimal"}
+      value={shown}
+      onInput={(event) => {
+        setWritten(event.currentTarget.value);
+        onChange(numberOf(event.currentTarget.value));
+      }}
+    />
+  );
+}
+
+function numberOf(text: string): Json | undefined {
+  const trimmed = text.trim();
+  if (trimmed === "") return undefined;
+  const number = Number(trimmed);
+  return Number.isFinite(number) ? number : trimmed;
+}
+
+export function JsonInput({ common, value, onChange }: { common: Common; value: Json | undefined; onChange: Change }) {
+  const t = useText();
+  const [written, setWritten] = useState(() => (value === undefined ? "" : JSON.stringify(value, null, 2)));
+  const [wrong, setWrong] = useState(false);
+  return (
+    <>
+      <textarea
+        {...common}
+        className="mono"
+        spellCheck={false}
+        rows={Math.min(12, written.split("\n").length + 1)}
+        value={written}
+        aria-invalid={wrong || (common["aria-invalid"] as boolean | undefined)}
+        onInput={(event) => {
+          const text = event.currentTarget.value;
+          setWritten(text);
+          try {
+            onChange(text.trim() === "" ? undefined : (JSON.parse(text) as Json));
+            setWrong(false);
+          } catch {
+            setWrong(true);
+          }
+        }}
+      />
+      {wrong && <div className="error">{t.decision.notJson}</div>}
+    </>
+  );
+}

@@ -1,0 +1,38 @@
+// A quorum as seats: who has voted how, and whom the open seats are for.
+
+import { type Needed, plainName, tableOf } from "../logic/seats.ts";
+import { moment } from "../text/dates.ts";
+import { useText } from "../text/index.ts";
+
+export function Seats({ needed }: { needed: Needed }) {
+  const t = useText();
+  const table = tableOf(needed);
+  if (table.of <= 1 && table.seats.every((seat) => seat.state === "open")) return null;
+  return (
+    <section>
+      <h2>
+        {t.decision.seats} <span className="quiet">{t.decision.seatOf(table.filled, table.of)}</span>
+      </h2>
+      <ul className="seats">
+        {table.seats.map((seat, i) => (
+          <li key={i} className={seat.state}>
+            {seat.vote ? (
+              <>
+                <b>{plainName(seat.who)}</b>
+                {seat.vote.on_behalf_of && <> ({plainName(seat.vote.on_behalf_of)})</>}:{" "}
+                {t.decision.options[seat.vote.decision] ?? seat.vote.decision}
+                {seat.state === "lapsed" && <> ({t.decision.lapsed})</>}
+                <div className="small">
+                  <time dateTime={seat.vote.at}>{moment(seat.vote.at)}</time>
+                  {seat.vote.reason && <div>{seat.vote.reason.slice(0, 500)}</div>}
+                </div>
+              </>
+            ) : (
+              t.decision.seatOpen(seat.who ? plainName(seat.who) : t.decision.seatAnybody)
+            )}
+          </li>
+        ))}
+      </ul>
+    </section>
+  );
+}

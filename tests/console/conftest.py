@@ -1,0 +1,106 @@
+"""A browser, the built pages, and a server that serves them. Where a machine lacks one, the tests say so and are left
+out."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from console import building
+from tests.clients import rig
+from tests.console.browser import Page
+from tests.support.postgres import Server
+from tests.support.server import YAML, ServerProcess, serving
+
+HERE = Path(__file__).resolve().parent
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+
+NewPage = Callable[..., Page]
+
+
+@pytest.fixture(scope="session")
+def built() -> Path:
+    """The pages, built from the checkout."""
+    try:
+        return building.build()
+    except building.BuildError as error:
+        pytest.skip(f"The console can't be built here: {error}")
+
+
+@pytest.fixture(scope="session")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[rig.Driver]:
+    """The process with the browser."""
+    executable = next(filter(None, map(shutil.which, NAMES)), None)
+    if executable is None:
+        pytest.skip("There is no chromium on PATH; install it to test the console's pages.")
+    try:
+        packages = rig.npm_packages(HERE)
+    except rig.CannotInstall as error:
+        pytest.skip(f"What drives the browser can't be had here: {error}")
+    project = rig.project_beside(packages, HERE, tmp_path_factory.mktemp("console"))
+    with rig.driving([rig.node(), "driver.mjs"], project) as driver:
+        driver.ask("start", executable=executable, sandbox=os.getuid() != 0)
+        yield driver
+
+
+@pytest.fixture(scope="session")
+def server(postgres_server: Server, built: Path, driver: rig.Driver) -> Iterator[ServerProcess]:
+    """A server with the workflows of these tests."""
+    with postgres_server.database() as dsn, serving(dsn) as process:
+        with httpx2.Client(base_url=process.url) as http:
+            for flow in sorted((HERE / "flows").glob("*.flow.yaml")):
+                published = http.post("/v1/workflows", content=flow.read_bytes(), headers=YAML)
+                assert published.status_code in (200, 201), published.text
+        yield process
+        assert not process.faults
+
+
+@pytest.fixture
+def http(server: ServerProcess) -> Iterator[httpx2.Client]:
+    with httpx2.Client(base_url=server.url, timeout=30) as client:
+        yield client
+
+
+@pytest.fixture
+def page(driver: rig.Driver, server: ServerProcess) -> Iterator[NewPage]:
+    """New pages. None of them may have complained of anything when the test is done."""
+    pages: list[Page] = []
+
+    def new(beside: Page | None = None, **options: Any) -> Page:
+        everywhere: dict[str, Any] = {"locale": "en-GB", "timezoneId": "Europe/Berlin"}
+        pages.append(Page(driver, server.url, beside, {**everywhere, **options}))
+        return pages[-1]
+
+    yield new
+    complaints = {each.name: found for each in pages if (found := each.complaints())}
+    for each in pages:
+        each.close()
+    assert not complaints
+
+
+@pytest.fixture
+def asked(http: httpx2.Client) -> Callable[..., dict[str, Any]]:
+    """Start a run that asks, and return its open question."""
+
+    def start(workflow: str, who: str | None = None, **given: Any) -> dict[str, Any]:
+        headers = {} if who is None else {"HAI-Act-As": who}
+        started = http.post("/v1/runs", json={"workflow": workflow, "input": given}, headers=headers)
+        return pending_of(http, started.raise_for_status().json()["id"])
+
+    return start
+
+
+def pending_of(http: httpx2.Client, run_id: str) -> dict[str, Any]:
+    """The first question of a run, as soon as it is open."""
+    with http.stream("GET", f"/v1/runs/{run_id}/events", headers={"Accept": "text/event-stream"}) as events:
+        for line in events.iter_lines():
+            if line == "event: pending_opened":
+                break
+    snapshot = http.get(f"/v1/runs/{run_id}/snapshot").json()
+    return next(each for each in snapshot["pendings"] if each["status"] == "open")

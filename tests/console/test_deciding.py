@@ -1,0 +1,253 @@
+"""People decide in the console: in a list, on a phone, two of them at once, and with a connection that breaks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.console.browser import PHONE
+from tests.console.conftest import NewPage
+
+Asked = Callable[..., dict[str, Any]]
+
+
+def acting(page: NewPage, who: str, path: str, **options: Any) -> Any:
+    """A page of somebody: of the server's development mode, in which one says who one is."""
+    shown = page(**options).goto("/console/settings")
+    shown.label("Act as (development only)").fill(who)
+    shown.role("button", "Use this").click()
+    shown.until(f"document.querySelector('.top')?.innerText.includes('{who.partition(',')[0]}')")
+    return shown.goto(path)
+
+
+def decided(http: httpx2.Client, pending: dict[str, Any]) -> dict[str, Any]:
+    return http.get(f"/v1/pendings/{pending['id']}").json()
+
+
+def test_what_a_client_started_is_approved_in_the_browser(page: NewPage, asked: Asked, http: httpx2.Client) -> None:
+    shown = page().goto("/console/")
+    shown.words("Live").there()
+    pending = asked("refund", order="A-77", amount=75)
+    shown.role("link", name={"/Pay 75 back for order A-77/": ""}).click()
+    shown.role("heading", "Pay 75 back for order A-77?").there()
+    assert shown.axe() == []
+    shown.role("button", "Approve").click()
+    shown.words("Thank you: this is recorded.").there()
+    assert decided(http, pending)["status"] == "approve"
+    shown.role("link", name={"/Pay 75 back for order A-77/": ""}).gone()
+
+
+def test_the_demo_is_started_and_decided_from_an_empty_inbox(page: NewPage, http: httpx2.Client) -> None:
+    open_now = http.get("/v1/inbox?limit=200").json()["items"]
+    for each in open_now:
+        http.post(f"/v1/runs/{each['run_id']}/terminate")
+    shown = page().goto("/console/")
+    shown.role("button", "Start the demo").click()
+    shown.role("link", name={"/Pay 180 back for order A-1042/": ""}).click()
+    shown.role("button", "Approve").click()
+    shown.words("Thank you: this is recorded.").there()
+
+
+def test_arguments_are_changed_and_the_votes_that_lapse_are_told_before(
+    page: NewPage, asked: Asked, http: httpx2.Client
+) -> None:
+    pending = asked("payout", who="user:clerk", supplier="Lapse Ltd")
+    approve = {"decision": "approve", "digest": pending["digest"]}
+    http.post(f"/v1/pendings/{pending['id']}/decide", json=approve, headers={"HAI-Act-As": "user:bob"})
+    ann = acting(page, "user:ann", f"/console/inbox/{pending['id']}")
+    ann.locator(".seats li.for").there()
+    assert "bob" in ann.locator(".seats li.for").text()
+    assert ann.locator(".seats li.open").count() == 1
+    ann.press("e")
+    ann.label("amount").fill("900")
+    ann.words("1 vote that others have cast will lapse").there()
+    ann.role("button", "Approve").click()
+    question = ann.role("dialog")
+    assert "1200" in question.text()
+    assert "900" in question.text()
+    assert "1 vote that others have cast will lapse" in question.text()
+    assert ann.axe() == []
+    question.role("button", "Yes: Approve").click()
+    ann.words("Your vote is recorded. Others have to vote, too.").there()
+    seen = decided(http, pending)
+    assert (seen["status"], seen["args"]["amount"]) == ("open", 900)
+    assert [(vote["by"], vote["counts"]) for vote in seen["needed"]["votes"]] == [
+        ("user:bob", False),
+        ("user:ann", True),
+    ]
+
+
+def test_two_people_complete_a_quorum_in_two_browsers(page: NewPage, asked: Asked, http: httpx2.Client) -> None:
+    pending = asked("payout", who="user:clerk", supplier="Quorum Ltd")
+    ann = acting(page, "user:ann", f"/console/inbox/{pending['id']}")
+    bob = acting(page, "user:bob", f"/console/inbox/{pending['id']}")
+    bob.role("button", "Approve").there()
+    ann.role("button", "Approve").click()
+    ann.words("Your vote is recorded. Others have to vote, too.").there()
+    ann.words("You have voted. A vote stands.").there()
+    bob.locator(".seats li.for").there()  # by itself
+    bob.role("button", "Approve").click()
+    bob.words("Thank you: this is recorded.").there()
+    ann.role("heading", "Approved").there()
+    assert decided(http, pending)["status"] == "approve"
+
+
+def test_a_form_keeps_what_was_written_and_shows_the_findings_at_their_fields(
+    page: NewPage, asked: Asked, http: httpx2.Client
+) -> None:
+    pending = asked("visit")
+    shown = page().goto(f"/console/inbox/{pending['id']}")
+    shown.label("Guests").fill("40")
+    shown.label("Meal").play("selectOption", "vegetarian")
+    shown.role("button", "Send").click()
+    shown.locator("[role=alert]").there()
+    shown.until("document.querySelector('[aria-invalid=true]') !== null")
+    assert shown.label("Guests").value() == "40"
+    assert shown.axe() == []
+    shown.play(["reload"])
+    shown.words("Your draft was kept.").there()
+    assert shown.label("Guests").value() == "40"
+    shown.label("Guests").fill("4")
+    shown.label("Day").fill("Monday")
+    shown.role("button", "Send").click()
+    shown.words("Thank you: this is recorded.").there()
+    assert decided(http, pending)["value"] == {"guests": 4, "day": "Monday", "meal": "vegetarian"}
+
+
+def test_a_decision_on_a_phone_is_a_page_of_its_own(page: NewPage, asked: Asked, http: httpx2.Client) -> None:
+    pending = asked("refund", order="P-1", amount=99)
+    phone = page(**PHONE).goto(f"/console/decide/{pending['id']}")
+    phone.role("heading", "Pay 99 back for order P-1?").there()
+    assert phone.axe() == []
+    assert phone.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert not phone.evaluate("performance.getEntriesByType('resource').some((each) => each.name.includes('/index-'))")
+    phone.label("Comment").fill("Too late")
+    phone.role("button", "Reject").click()
+    phone.words("Thank you: this is recorded.").there()
+    assert (decided(http, pending)["status"], decided(http, pending)["reason"]) == ("reject", "Too late")
+
+
+def test_what_is_decided_meanwhile_says_so_with_the_winner(page: NewPage, asked: Asked, http: httpx2.Client) -> None:
+    pending = asked("refund", order="M-1", amount=60)
+    shown = page().goto(f"/console/inbox/{pending['id']}")
+    second = page(beside=shown).goto(f"/console/decide/{pending['id']}")
+    shown.role("button", "Approve").there()
+    second.role("button", "Approve").there()
+    answer = {"decision": "reject", "reason": "No."}
+    http.post(
+        f"/v1/pendings/{pending['id']}/decide", json=answer, headers={"HAI-Act-As": "user:zoe"}
+    ).raise_for_status()
+    for each in (shown, second):
+        each.play(["bringToFront"])
+        each.role("heading", "Rejected").there()
+        each.words("Decided meanwhile.").there()
+        each.words("zoe").there()
+
+
+def test_who_may_not_decide_is_told_why_and_who_may(page: NewPage, asked: Asked) -> None:
+    pending = asked("reserved", who="user:clerk,role:operator")
+    shown = acting(page, "user:eve,role:viewer,role:decider", f"/console/inbox/{pending['id']}")
+    shown.words("This question does not ask you.").there()
+    shown.words("It asks controller.").there()
+    assert shown.role("button", "Approve").count() == 0
+    assert shown.axe() == []
+
+
+@pytest.mark.parametrize("path", ["/console/inbox/call_nothing", "/console/decide/call_nothing"])
+def test_a_question_that_is_not_there_is_said_to_be_so(page: NewPage, path: str) -> None:
+    shown = page().goto(path)
+    shown.role("heading", "Not here").there()
+    assert shown.axe() == []
+
+
+def test_without_a_connection_what_was_written_stays_and_it_is_sent_afterwards(
+    page: NewPage, asked: Asked, http: httpx2.Client
+) -> None:
+    pending = asked("refund", order="O-1", amount=61)
+    shown = page().goto(f"/console/inbox/{pending['id']}")
+    shown.label("Comment").fill("From the train")
+    shown.offline(True)
+    shown.role("button", "Approve").click()
+    shown.words("The server does not answer.").there()
+    assert shown.label("Comment").value() == "From the train"
+    shown.offline(False)
+    shown.role("button", "Approve").click()
+    shown.words("Thank you: this is recorded.").there()
+    assert decided(http, pending)["reason"] == "From the train"
+
+
+def test_keys_lead_through_the_inbox_and_ask_before_they_decide(
+    page: NewPage, asked: Asked, http: httpx2.Client
+) -> None:
+    for title in ("Key one", "Key two"):
+        asked("note", title=title)
+    shown = page().goto("/console/inbox?q=Key")
+    shown.until("document.querySelectorAll('.items > li').length === 2")
+    shown.press("j")
+    shown.role("heading", "Key one").there()
+    shown.press("j")
+    shown.role("heading", "Key two").there()
+    shown.press("k")
+    shown.role("heading", "Key one").there()
+    shown.press("a")
+    shown.role("dialog").there()
+    shown.press("Escape")
+    shown.role("dialog").gone()
+    shown.press("r")
+    shown.role("button", "Yes: Reject").there()
+    shown.role("button", "Yes: Reject").play("press", "Enter")
+    shown.words("Thank you: this is recorded.").there()
+    shown.role("button", "Next question").click()
+    shown.role("heading", "Key two").there()
+
+
+def test_several_are_decided_at_once_with_an_outcome_for_each(page: NewPage, asked: Asked, http: httpx2.Client) -> None:
+    pendings = [asked("note", title=f"Bulk {n}") for n in range(5)]
+    shown = page().goto("/console/inbox?q=Bulk")
+    shown.until("document.querySelectorAll('.items > li').length === 5")
+    for n in range(5):
+        shown.label(f"Select: Bulk {n}").click()
+    shown.role("button", "Approve 5").click()
+    shown.role("dialog").there()
+    # Somebody else is quicker with one of them, so that the page does not know it yet.
+    answer = {"decision": "reject"}
+    http.post(f"/v1/pendings/{pendings[0]['id']}/decide", json=answer, headers={"HAI-Act-As": "user:zoe"})
+    shown.role("button", "Yes: Approve").click()
+    shown.until("/4 (was|were) decided, [01] (was|were) not/.test(document.querySelector('.bar').innerText)")
+    assert [decided(http, each)["status"] for each in pendings] == ["reject", *["approve"] * 4]
+
+
+@pytest.mark.parametrize(
+    "text", ["<img src=x onerror=alert(1)><script>alert(1)</script>", "abc\u202egpj.exe", "w" * 200_000]
+)
+def test_hostile_text_is_shown_as_text_and_bounded(page: NewPage, asked: Asked, text: str) -> None:
+    pending = asked("note", title="Hostile", evidence=text)
+    shown = page().goto(f"/console/decide/{pending['id']}")
+    shown.role("button", "Approve").there()
+    assert shown.evaluate("document.querySelectorAll('img, #root script').length") == 0
+    assert shown.evaluate("document.body.innerText.length") < 20_000
+    assert shown.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_the_pages_are_chinese_and_dark_where_one_wants_it(page: NewPage, asked: Asked) -> None:
+    pending = asked("refund", order="Z-1", amount=88)
+    shown = page(locale="zh-CN", colorScheme="dark").goto(f"/console/inbox/{pending['id']}")
+    shown.role("button", "批准").there()
+    assert shown.evaluate("document.documentElement.lang") == "zh-CN"
+    assert shown.axe() == []
+    shown.goto("/console/settings")
+    shown.label("语言").play("selectOption", "en")
+    shown.role("heading", "Settings").there()
+    assert shown.axe() == []
+
+
+def test_the_pages_are_small(built: Any) -> None:
+    def packed(page: str) -> int:
+        html = (built / page).read_text()
+        return sum(each.stat().st_size for each in (built / "assets").glob("*.gz") if each.name[:-3] in html)
+
+    assert 0 < packed("decide.html") <= 60_000
+    assert 0 < packed("index.html") <= 200_000
