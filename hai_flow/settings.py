@@ -203,6 +203,10 @@ class Settings:
         "Whom to tell of questions that wait, and over which channels: a YAML file (docs/notifications.md). Unset: "
         "nobody is told."
     )
+    retention: Path | None = _path(  # noqa: RUF009
+        "How long ended runs are kept, and where they are archived: a YAML file (docs/retention.md). Unset: nothing is "
+        "ever removed."
+    )
     http_hosts: tuple[str, ...] = _names(
         "Hosts that `http` steps and MCP tools may reach though they are not public: names (*.internal for all below), "
         "addresses or networks, separated by commas."

@@ -1,9 +1,9 @@
 """The command line: `hai-flow`. A composition root.
 
-`dev serve worker migrate run` are processes; `doctor verify forget` and `audit verify|export|anchor` open the database,
-which proves more than what a server says; `validate`, the commands for authors, `diff` of two files and `version` need
-no database and no server; every other command (also `migrate` of runs) speaks REST to a server, never SQL, so that
-permissions are checked in one place (docs/cli.md).
+`dev serve worker migrate run` are processes; `doctor verify forget prune archive restore` and `audit verify`, `export`
+and `anchor` open the database, which proves more than what a server says; `validate`, the commands for authors, `diff`
+of two files and `version` need no database and no server; every other command (also `migrate` of runs) speaks REST to a
+server, never SQL, so that permissions are checked in one place (docs/cli.md).
 
 No module here imports anything heavy at its top. A command makes its imports when it runs, so that every command is
 quick and a worker never loads a web framework.
@@ -67,6 +67,9 @@ _PANELS: Final = (
             ("audit", "audit:app"),
             ("forget", "audit:forget"),
             ("verify", "verify:verify"),
+            ("prune", "retention:prune"),
+            ("archive", "retention:archive"),
+            ("restore", "retention:restore"),
         ),
     ),
     ("Identity", (("keys", "keys:app"), ("tenants", "tenants:app"))),

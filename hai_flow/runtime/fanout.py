@@ -591,8 +591,8 @@ async def state_at(
     e.check_readable(loaded.abi)
     state = RunState(str(run_id)) if loaded.state is None else decode_state(loaded.state)
     for row in loaded.rows:
-        events = e.decode_events(row.events)
-        state = fold(state, events[: max(0, seq - state.seq)])
+        events = e.decode_events(row.events)  # some of them may be in the state: commits of an ended run are merged
+        state = fold(state, events[state.seq + 1 - row.first_seq : max(0, seq + 1 - row.first_seq)])
     return state
 
 

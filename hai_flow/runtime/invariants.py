@@ -162,6 +162,10 @@ class Check:
         for each in sorted(digests):
             self._found("files_are_there", f"the file file_{each.hex()} is gone")
 
+    def unreadable(self, reason: str) -> None:
+        """The next row of the log can't be taken apart into commits."""
+        self._break("log_readable", f"the row behind event {self.state.seq}: {reason}")
+
     def no_workflow(self, digest: bytes, reason: str) -> None:
         """The document of this digest can't be had."""
         self.reached["workflow_is_there"] += 1

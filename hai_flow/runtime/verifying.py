@@ -121,14 +121,17 @@ async def _add(connection: Connection, found: Evidence, plans: Plans, verifying:
 async def checked(connection: Connection, found: Evidence, plans: Plans, late: timedelta | None = None) -> Check:
     """The run with its log folded; ask it for its `end`. Call it in the snapshot of the evidence."""
     check, tenant = Check(found, late), found.run["tenant"]
-    async for row in evidence.log_rows(connection, found.run["id"]):
-        commit = check.decode(row)
-        if commit is None:
-            break
-        await _follow_version(check, commit, plans, tenant)
-        check.feed(commit)
-        if check.broken:
-            break
+    try:
+        async for row in evidence.log_rows(connection, found.run["id"]):
+            commit = check.decode(row)
+            if commit is None:
+                break
+            await _follow_version(check, commit, plans, tenant)
+            check.feed(commit)
+            if check.broken:
+                break
+    except ValueError as error:
+        check.unreadable(str(error))
     if check.files:
         check.lost(await evidence.lost_files(connection, tenant, found.run["id"], check.files))
     return check

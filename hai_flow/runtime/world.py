@@ -12,6 +12,7 @@ from hai_flow.models.catalogue import Catalogue, read_catalogue
 from hai_flow.models.endpoints import Providers
 from hai_flow.models.scripted import MODEL, StandIn
 from hai_flow.notify.channels import NotifyFile, read_channels
+from hai_flow.runtime.retention import Retention, read_retention
 from hai_flow.settings import Settings, SettingsError, variable, variables
 from hai_flow.steps.guard import Guard
 from hai_flow.steps.http import HttpConfig, HttpRunner
@@ -52,6 +53,11 @@ def registry_of(settings: Settings, toolbox: Toolbox, *, stands_in: bool = False
 def channels_of(settings: Settings) -> NotifyFile | None:
     """The channels by which people are told what waits. Raises SettingsError for a file with mistakes."""
     return None if settings.notify is None else _read("notify", settings.notify, read_channels)
+
+
+def retention_of(settings: Settings) -> Retention | None:
+    """How long what has ended is kept; None: for ever. Raises SettingsError for a file with mistakes."""
+    return None if settings.retention is None else _read("retention", settings.retention, read_retention)
 
 
 def _stand_in() -> StandIn:

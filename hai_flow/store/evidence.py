@@ -13,6 +13,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from uuid import UUID
 
+from hai_flow.store.packing import commits_of
+
 if TYPE_CHECKING:
     from hai_flow.store.database import Connection
 
@@ -150,11 +152,12 @@ async def _kin(connection: Connection, run_ids: Sequence[UUID]) -> _Family:
 async def log_rows(
     connection: Connection, run_id: UUID, *, after: int = 0, at_once: int = ROWS_AT_ONCE
 ) -> AsyncIterator[Row]:
-    """The rows of the run's log in order."""
+    """The commits of the run's log in order, also those that stand in one row. Raises ValueError (`commits_of`)."""
     query = "SELECT * FROM log WHERE run_id = $1 AND last_seq > $2 ORDER BY last_seq LIMIT $3"
     while rows := await connection.fetch(query, run_id, after, at_once):
         for row in rows:
-            yield dict(row)
+            for commit in commits_of(dict(row)):
+                yield commit
         after = rows[-1]["last_seq"]
 
 

@@ -263,6 +263,11 @@ async def use_files(
     return {row["sha256"] for row in rows}
 
 
+# A run that was removed and is in an archive may come back: it refers to its files as long.
+_OF_AN_ARCHIVE: Final = """
+EXISTS (SELECT FROM file_uses u JOIN retired_runs r ON r.run_id = u.run_id AND r.tenant = u.tenant
+  WHERE u.tenant = f.tenant AND u.sha256 = f.sha256 AND r.place IS NOT NULL)
+"""
 # Whoever refers to a file meanwhile gives its row another ctid, and the row stays.
 _FORGET: Final = f"""
 WITH page AS MATERIALIZED (
@@ -270,7 +275,7 @@ WITH page AS MATERIALIZED (
   WHERE (tenant, sha256) > ($1, $2) ORDER BY tenant, sha256 LIMIT $3
 ), gone AS (
   DELETE FROM files f WHERE f.ctid = ANY (ARRAY(SELECT row FROM page WHERE touched_at < now() - $4::interval))
-    AND NOT {_OF_A_RUN}
+    AND NOT {_OF_A_RUN} AND NOT {_OF_AN_ARCHIVE}
   RETURNING f.tenant, f.sha256, f.place
 ), uploaded AS (
   DELETE FROM uploads o USING gone g WHERE o.tenant = g.tenant AND o.sha256 = g.sha256

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
 from hai_flow.store.audit_chain import Fault
+from hai_flow.store.packing import commits_of
 
 if TYPE_CHECKING:
     from hai_flow.store.database import Connection, Pool
@@ -20,6 +21,19 @@ if TYPE_CHECKING:
 RUNS_AT_ONCE: Final = 200
 ROWS_AT_ONCE: Final = 200
 _FIRST: Final = UUID(int=0)
+REMOVED: Final = "run.removed"
+"""The act of removing a run by retention. Its record has the head of the log as its digest."""
+
+# Whoever removes a run by retention writes a record of it, which the chain of the audit vouches for; and what other
+# records know of the end of its log is what that one knows.
+_GONE: Final = """
+SELECT DISTINCT a.run_id FROM audit a LEFT JOIN runs r ON r.id = a.run_id
+WHERE a.tenant = $1 AND a.run_id IS NOT NULL AND a.head IS NOT NULL AND (r.id IS NULL OR r.tenant <> $1)
+  AND NOT EXISTS (
+    SELECT FROM retired_runs x JOIN audit w ON w.tenant = x.tenant AND w.run_id = x.run_id
+    WHERE x.run_id = a.run_id AND x.tenant = $1 AND x.removed_at IS NOT NULL AND w.act = $2 AND w.digest = x.head
+      AND (a.seq < x.seq OR (a.seq = x.seq AND a.head = x.head)))
+"""
 
 
 class Checked(NamedTuple):
@@ -43,13 +57,9 @@ async def verify_logs(pool: Connection | Pool, tenant: UUID) -> Checked:
             faults += [] if fault is None else [Fault(tenant, None, "log_changed", f"run {run_id}: {fault}")]
         runs += len(page)
         after = page[-1][0]
-    gone = """
-    SELECT DISTINCT a.run_id FROM audit a LEFT JOIN runs r ON r.id = a.run_id
-    WHERE a.tenant = $1 AND a.run_id IS NOT NULL AND a.head IS NOT NULL AND (r.id IS NULL OR r.tenant <> $1)
-    """
     faults += [
         Fault(tenant, None, "log_removed", f"the audit knows the run {run_id}, and there is none")
-        for (run_id,) in await pool.fetch(gone, tenant)
+        for (run_id,) in await pool.fetch(_GONE, tenant, REMOVED)
     ]
     return Checked(runs, vouched, faults)
 
@@ -61,15 +71,20 @@ async def _verify_log(
     query = "SELECT seq, head FROM audit WHERE tenant = $1 AND run_id = $2 AND head IS NOT NULL"
     vouched: dict[int, bytes] = {row["seq"]: row["head"] for row in await pool.fetch(query, tenant, run_id)}
     rows = """
-    SELECT first_seq, last_seq, events FROM log WHERE run_id = $1 AND last_seq > $2 AND last_seq <= $3
-    ORDER BY last_seq LIMIT $4
+    SELECT first_seq, last_seq, version, at, events, parts FROM log
+    WHERE run_id = $1 AND last_seq > $2 AND last_seq <= $3 ORDER BY last_seq LIMIT $4
     """
     chain, at, found = b"", 0, 0
     while at < seq and (page := await pool.fetch(rows, run_id, at, seq, ROWS_AT_ONCE)):
-        for first, last, events in page:
+        try:
+            commits = [commit for row in page for commit in commits_of(dict(row))]
+        except ValueError as error:
+            return found, f"the row behind event {at}: {error}"
+        for commit in commits:
+            first = commit["first_seq"]
             if first != at + 1:
                 return found, f"the events {at + 1} to {first - 1} are gone"
-            chain, at = sha256(chain + events).digest(), last
+            chain, at = sha256(chain + commit["events"]).digest(), commit["last_seq"]
             if (known := vouched.get(at)) is not None:
                 if known != chain:
                     return found, f"its first {at} events are not those that the audit vouches for"

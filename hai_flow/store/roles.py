@@ -44,6 +44,7 @@ OF_TENANTS: Final[Mapping[str, str]] = {
         _ALL,
     ),
     "tenants": "SELECT, INSERT, UPDATE",
+    "retired_runs": "SELECT",  # to remove runs is for the owner, too: hai-flow prune
     "audit": _KEPT,
     "audit_details": _KEPT,  # to erase is for the owner: hai-flow forget
     "audit_seals": _KEPT,

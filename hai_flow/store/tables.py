@@ -129,8 +129,34 @@ log: Final = sa.Table(
     _bigint("version"),
     _time("at"),
     _bytes("events"),
+    _bytes("parts", null=True),  # of a row that holds several commits: where each of them begins (`store/packing`)
     _key("log", "run_id", "last_seq"),
     sa.CheckConstraint("first_seq >= 1 AND first_seq <= last_seq", name="log_range"),
+)
+
+# What became of runs that were archived, or removed: the chain that the audit vouches for, and where the archive is.
+retired_runs: Final = sa.Table(
+    "retired_runs",
+    metadata,
+    _uuid("run_id"),
+    _uuid("tenant"),
+    _text("thread_id"),
+    _text("workflow_name"),
+    _bigint("seq"),
+    _bytes("head"),
+    _time("ended_at"),
+    _text("place", null=True),  # of the archive, below the archive's address; null: there is none
+    _bytes("sha256", null=True),  # of what the archive holds
+    _time("archived_at", null=True),
+    _time("removed_at", null=True),  # since then there is no such run
+    _time("cleared_at", null=True),  # and since then none of its rows
+    _key("retired_runs", "run_id"),
+    sa.CheckConstraint("(place IS NULL) = (sha256 IS NULL)", name="retired_runs_archive"),
+)
+sa.Index(
+    "retired_runs_uncleared",
+    retired_runs.c.removed_at,
+    postgresql_where=sa.text("removed_at IS NOT NULL AND cleared_at IS NULL"),
 )
 
 commands: Final = sa.Table(

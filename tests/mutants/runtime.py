@@ -204,7 +204,7 @@ fanout.bug(
 )
 fanout.bug(
     "a state of the past is that of the whole commit",
-    ("fold(state, events[: max(0, seq - state.seq)])", "fold(state, events)"),
+    ("fold(state, events[state.seq + 1 - row.first_seq : max(0, seq + 1 - row.first_seq)])", "fold(state, events)"),
     by=f"{_FANOUT}::test_the_snapshot_at_k_is_the_fold_of_k_events_for_every_k",
 )
 fanout.bug(

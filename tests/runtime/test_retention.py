@@ -1,0 +1,462 @@
+"""What has ended long ago is merged, archived, removed and restored; whoever waits, or is referred to, stays."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hai_flow.engine import commands as c
+from hai_flow.engine import events as e
+from hai_flow.engine.snapshot import ABI, encode_state
+from hai_flow.errors import Rejected
+from hai_flow.runtime import LOCAL_TENANT, Runtime
+from hai_flow.runtime.archives import Archive, Damaged, Restored, restore
+from hai_flow.runtime.auditing import Asked
+from hai_flow.runtime.fanout import state_at
+from hai_flow.runtime.pruning import Pruned, Pruning
+from hai_flow.runtime.retention import Retention, Rule, read_retention
+from hai_flow.runtime.verifying import Verified, Verifying, verify
+from hai_flow.store import audit, files, log_chain, logs, packing, retiring
+from tests.runtime.conftest import ASKING, TEXT, Connection, Make, answer, is_now, open_pending, start, state_of
+from tests.support.waiting import until
+
+BY = "user:op"
+REMOVED = Retention(hai="retention/v1", remove="30d", pack="1d")
+TABLES = (*retiring.ARCHIVED,)
+FAILING = "steps:\n  - {id: no, fail: {code: my.error, message: No.}}\n"
+
+
+# --- merging ----------------------------------------------------------------------------------------------------------
+
+_json = st.recursive(st.integers() | st.text(), lambda inner: st.lists(inner, max_size=3), max_leaves=4)
+
+
+@given(st.lists(st.lists(_json, min_size=1, max_size=4), min_size=1, max_size=8))
+def test_merged_commits_come_apart_byte_for_byte(batches: list[list[Any]]) -> None:
+    rows, seq = [], 0
+    for version, batch in enumerate(batches, 1):
+        at = datetime(2026, 3, 2, tzinfo=UTC) + timedelta(microseconds=version)
+        events = json.dumps(batch, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+        rows.append(
+            {"first_seq": seq + 1, "last_seq": seq + len(batch), "version": version, "at": at, "events": events}
+        )
+        seq += len(batch)
+    events, parts = packing.merged(rows)
+    assert len(json.loads(events)) == seq
+    row = rows[-1] | {"first_seq": 1, "events": events, "parts": parts}
+    assert list(packing.commits_of(row)) == [each | {"parts": None} for each in rows]
+
+
+@pytest.mark.parametrize("parts", [b"{}", b"[]", b"[[7,3,1,0]]", b"[[1,3,1,0]]"])
+def test_parts_that_are_not_those_of_the_events_are_refused(parts: bytes) -> None:
+    row = {"first_seq": 1, "last_seq": 1, "version": 1, "events": b"[1,2]", "parts": parts}
+    with pytest.raises(ValueError, match="its parts"):
+        list(packing.commits_of(row))
+
+
+async def test_a_merged_log_gives_every_reader_what_it_gave(make: Make, eye: Connection, database_url: str) -> None:
+    runtime = await make(performs=True, chunk_flush_seconds=0.001)
+    run_id = (await start(runtime, TEXT)).run_id
+    await until(lambda: is_now(runtime, run_id, "finished"))
+    seq = (await state_of(runtime, run_id)).seq
+    before = await everything_read(runtime, run_id, seq)
+    rows = await eye.fetchval("SELECT count(*) FROM log WHERE run_id = $1", run_id)
+    packed = await packing.pack_run(eye, run_id)
+    assert packed.before == rows
+    assert packed.after < rows
+    assert await eye.fetchval("SELECT count(*) FROM log WHERE run_id = $1", run_id) == packed.after
+    assert await everything_read(runtime, run_id, seq) == before
+    assert await packing.pack_run(eye, run_id) == (packed.after, packed.after)
+    assert (await found_by_verify(database_url)).violations == []
+    other = await make()  # it knows nothing of the run, and loads it
+    with pytest.raises(Rejected, match="can't retry"):
+        await other.committer.submit(run_id, LOCAL_TENANT, c.Retry(by=BY))
+
+
+async def test_who_stands_in_the_middle_of_a_merged_row_goes_on_from_there(make: Make, eye: Connection) -> None:
+    runtime, behind = await make(), await make()
+    run_id = (await start(runtime, ASKING)).run_id
+    half = await state_of(runtime, run_id)
+    again = await behind.committer.submit(run_id, LOCAL_TENANT, c.Retry(by=BY))  # so it knows the run as it waits
+    assert again.already
+    await runtime.committer.submit(run_id, LOCAL_TENANT, answer(await open_pending(runtime, run_id)))
+    await packing.pack_run(eye, run_id)
+    assert await eye.fetchval("SELECT count(*) FROM log WHERE run_id = $1", run_id) == 1
+    with pytest.raises(Rejected, match="can't retry a run that is finished"):
+        await behind.committer.submit(run_id, LOCAL_TENANT, c.Retry(by=BY))
+    whole = await state_of(runtime, run_id)
+    await logs.save_snapshot(eye, run_id, half.seq, ABI, encode_state(half))  # it came late, and stands within the row
+    assert await state_of(runtime, run_id) == whole
+
+
+async def everything_read(runtime: Runtime, run_id: UUID, seq: int) -> list[Any]:
+    """What every cursor reads, and every state."""
+    found: list[Any] = []
+    for at in range(seq + 1):
+        rows = await logs.read_log(runtime.database.api, run_id, at, 1000)
+        events = [event for row in rows for event in e.decode_events(row.events)[max(0, at + 1 - row.first_seq) :]]
+        found.append((events, await state_at(runtime.database, LOCAL_TENANT, run_id, at)))
+    return found
+
+
+# --- archiving, removing, restoring -----------------------------------------------------------------------------------
+
+
+async def decided(runtime: Runtime, thread: str | None = None) -> UUID:
+    """A run that has ended, because a person answered; the audit has it."""
+    run_id = (await start(runtime, ASKING, thread=thread)).run_id
+    pending = await open_pending(runtime, run_id)
+    asked = Asked(who=c.LOCAL_PRINCIPAL, way="local")
+    await runtime.committer.submit(run_id, LOCAL_TENANT, answer(pending), asked=asked)
+    await until(lambda: is_now(runtime, run_id, "finished"))
+    return run_id
+
+
+async def grown_old(eye: Connection, days: int = 100) -> None:
+    await eye.execute("UPDATE runs SET ended_at = ended_at - $1::interval WHERE ended_at IS NOT NULL", timedelta(days))
+
+
+async def prune(eye: Connection, policy: Retention = REMOVED, archive: Archive | None = None, **more: Any) -> Pruned:
+    pruning = Pruning(policy, {LOCAL_TENANT: "default"}, archive, BY, rest=0, **more)
+    return [each async for each in pruning.run(eye)][-1]
+
+
+async def rows_of(eye: Connection, run_id: UUID) -> dict[str, list[str]]:
+    """The rows of a run, as they are stored."""
+    found = {}
+    for table in TABLES:
+        condition, order = retiring.ARCHIVED[table]
+        query = f"SELECT t::text FROM {table} t WHERE {condition} ORDER BY {order}"
+        found[table] = [row[0] for row in await eye.fetch(query, [run_id])]
+    return found
+
+
+async def found_by_verify(database_url: str) -> Verified:
+    connection = await asyncpg.connect(database_url)
+    try:
+        return [Verified(), *[each async for each in verify(connection, Verifying())]][-1]
+    finally:
+        await connection.close()
+
+
+async def audited(database_url: str) -> list[str]:
+    """What the audit finds wrong with itself and with the logs."""
+    async with asyncpg.create_pool(database_url, min_size=1, max_size=2) as pool:
+        await audit.seal(pool)
+        found = await audit.verify(pool, LOCAL_TENANT)
+        return [each.code for each in (*found.faults, *(await log_chain.verify_logs(pool, LOCAL_TENANT)).faults)]
+
+
+async def test_what_is_removed_comes_back_byte_for_byte_and_the_audit_fits_all_the_time(
+    make: Make, eye: Connection, database_url: str, tmp_path: Path
+) -> None:
+    runtime = await make(performs=True)
+    run_id = await decided(runtime)
+    await grown_old(eye)
+    await packing.pack_run(eye, run_id)
+    before = await rows_of(eye, run_id)
+    archive = Archive(str(tmp_path))
+    tried = await prune(eye, archive=archive, do=False)
+    assert (tried.archived, tried.removed, await rows_of(eye, run_id)) == (1, 1, before)
+    assert archive.places() == []
+    done = await prune(eye, archive=archive)
+    assert (done.archived, done.removed, done.runs, done.kept) == (1, 1, 1, {})
+    assert await audited(database_url) == []
+    left = {table: rows for table, rows in (await rows_of(eye, run_id)).items() if rows}
+    assert left == {"pendings": before["pendings"], "votes": before["votes"]}, "a decision stays explainable"
+    with pytest.raises(Rejected, match="there is no run"):
+        await (await make()).committer.submit(run_id, LOCAL_TENANT, c.Retry(by=BY))
+    (place,) = archive.places()
+    tried_back = await restore(eye, archive, place, BY, store=False)
+    assert not await rows_of_run(eye, run_id)
+    assert await restore(eye, archive, place, BY) == tried_back
+    assert await rows_of(eye, run_id) == before
+    assert await audited(database_url) == []
+    assert (await found_by_verify(database_url)).violations == []
+    assert (await state_of(await make(), run_id)).status == "finished"
+    with pytest.raises(Damaged, match=f"the run {run_id} is there already"):
+        await restore(eye, archive, place, BY)
+    again = await prune(eye, archive=archive)
+    assert (again.archived, again.removed) == (0, 1), "the archive that there is has it as it is"
+
+
+async def rows_of_run(eye: Connection, run_id: UUID) -> int:
+    count: int = await eye.fetchval("SELECT count(*) FROM runs WHERE id = $1", run_id)
+    return count
+
+
+async def test_a_failed_run_that_is_restored_can_be_retried(make: Make, eye: Connection, tmp_path: Path) -> None:
+    runtime = await make(performs=True)
+    run_id = (await start(runtime, FAILING)).run_id
+    await until(lambda: is_now(runtime, run_id, "failed"))
+    await grown_old(eye)
+    archive = Archive(str(tmp_path))
+    assert (await prune(eye, archive=archive)).removed == 1
+    await restore(eye, archive, archive.places()[0], BY)
+    await (await make(performs=True)).committer.submit(run_id, LOCAL_TENANT, c.Retry(by=BY))
+    assert (await state_of(runtime, run_id)).retried == 1
+
+
+async def test_a_run_that_went_on_since_it_was_archived_is_archived_anew(
+    make: Make, eye: Connection, tmp_path: Path
+) -> None:
+    runtime = await make(performs=True)
+    run_id = (await start(runtime, FAILING)).run_id
+    await until(lambda: is_now(runtime, run_id, "failed"))
+    await grown_old(eye)
+    archive = Archive(str(tmp_path))
+    assert (await prune(eye, archive=archive, archives_only=True)).archived == 1
+    assert await rows_of_run(eye, run_id) == 1
+    await runtime.committer.submit(run_id, LOCAL_TENANT, c.Retry(by=BY))
+    await until(lambda: is_now(runtime, run_id, "failed"))
+    await grown_old(eye)
+    done = await prune(eye, archive=archive)
+    assert (done.archived, done.removed) == (1, 1)
+    seq = await eye.fetchval("SELECT seq FROM retired_runs WHERE run_id = $1", run_id)
+    assert (await restore(eye, archive, await place_of(eye, run_id), BY)).events == seq
+
+
+async def place_of(eye: Connection, run_id: UUID) -> str:
+    place: str = await eye.fetchval("SELECT place FROM retired_runs WHERE run_id = $1", run_id)
+    return place
+
+
+# --- what stays -------------------------------------------------------------------------------------------------------
+
+
+async def test_whoever_waits_keeps_all_that_hangs_together_with_it(make: Make, eye: Connection) -> None:
+    runtime = await make(performs=True)
+    waiting = (await start(runtime, ASKING)).run_id
+    earlier = await decided(runtime, thread="talk")
+    later = (await start(runtime, ASKING, thread="talk")).run_id
+    await runtime.catalog.publish(
+        LOCAL_TENANT, ("hai: flow/v1\nname: below\nversion: 1\n" + "steps:\n  - say: Hello\n").encode()
+    )
+    body = "steps:\n  - {id: child, run: below}\n" + ASKING.removeprefix("steps:\n")
+    parent = (await start(runtime, body)).run_id
+    await until(lambda: is_now(runtime, parent, "waiting"))
+    await grown_old(eye)
+    ids = {row[0] for row in await eye.fetch("SELECT id FROM runs")}
+    assert {waiting, earlier, later, parent} < ids, "and the child, which has ended"
+    done = await prune(eye)
+    assert (done.removed, {row[0] for row in await eye.fetch("SELECT id FROM runs")}) == (0, ids)
+
+
+async def test_a_decision_that_the_audit_refers_to_is_not_removed_without_an_archive(
+    make: Make, eye: Connection
+) -> None:
+    runtime = await make(performs=True)
+    run_id = await decided(runtime)
+    await grown_old(eye)
+    done = await prune(eye)
+    assert done.removed == 0
+    assert list(done.kept) == ["people decided in it, the audit refers to that, and there is no archive"]
+    assert await rows_of_run(eye, run_id) == 1
+
+
+async def test_what_something_else_refers_to_stays(make: Make, eye: Connection) -> None:
+    runtime = await make(performs=True)
+    run_id = (await start(runtime, "steps:\n  - say: Hello\n")).run_id
+    await until(lambda: is_now(runtime, run_id, "finished"))
+    await grown_old(eye)
+    await eye.execute(
+        "INSERT INTO outbox (run_id, last_seq, n, tenant, kind, target, body, due_at) "
+        "VALUES ($1, 1, 0, $2, 'none', $3, '', now() + interval '1 day')",
+        UUID(int=7), LOCAL_TENANT, str(run_id),
+    )  # fmt: skip
+    done = await prune(eye)
+    assert (done.removed, list(done.kept)) == (0, ["a message, a schedule or a slot refers to it"])
+    await eye.execute("DELETE FROM outbox")
+    assert (await prune(eye)).removed == 1
+
+
+async def test_rules_are_those_of_the_workflow_in_its_tenant_and_the_most_patient_of_a_thread(
+    make: Make, eye: Connection
+) -> None:
+    runtime = await make(performs=True)
+    run_id = (await start(runtime, "steps:\n  - say: Hello\n")).run_id
+    await until(lambda: is_now(runtime, run_id, "finished"))
+    name = await eye.fetchval("SELECT workflow_name FROM runs WHERE id = $1", run_id)
+    await grown_old(eye, 50)
+    assert (await prune(eye, Retention(hai="retention/v1", remove="60d"))).removed == 0
+    assert (
+        await prune(eye, Retention(hai="retention/v1", remove="7d", workflows={name: Rule(remove="never")}))
+    ).removed == 0
+    assert (await prune(eye, Retention(hai="retention/v1"))).removed == 0
+    assert (await prune(eye, Retention(hai="retention/v1", workflows={name: Rule(remove="7d")}))).removed == 1
+
+
+async def test_what_a_process_that_died_has_left_is_removed_by_the_next(make: Make, eye: Connection) -> None:
+    runtime = await make(performs=True)
+    run_id = (await start(runtime, TEXT)).run_id
+    await until(lambda: is_now(runtime, run_id, "finished"))
+    unit = await retiring.unit_of(eye, LOCAL_TENANT, str(run_id))
+    assert await retiring.remove(eye, unit, None, BY)
+    assert await retiring.clear(eye, [run_id], 1) == 1
+    assert await eye.fetchval("SELECT count(*) FROM log") > 0
+    await prune(eye, Retention(hai="retention/v1"))
+    for table in ("log", "commands", "messages", "turns", "snapshots", "pendings", "votes", "slots"):
+        assert not await eye.fetchval(f"SELECT count(*) FROM {table}"), table
+    assert await eye.fetchval("SELECT cleared_at FROM retired_runs") is not None
+
+
+async def test_nobody_is_removed_who_went_on_since_it_was_looked_at(make: Make, eye: Connection) -> None:
+    runtime = await make(performs=True)
+    run_id = (await start(runtime, FAILING)).run_id
+    await until(lambda: is_now(runtime, run_id, "failed"))
+    unit = await retiring.unit_of(eye, LOCAL_TENANT, str(run_id))
+    await runtime.committer.submit(run_id, LOCAL_TENANT, c.Retry(by=BY))
+    assert not await retiring.remove(eye, unit, None, BY)
+    assert await rows_of_run(eye, run_id) == 1
+    assert not await eye.fetchval("SELECT count(*) FROM slots WHERE run_id = $1", UUID(int=0))
+
+
+async def test_files_of_an_archived_run_stay_and_those_of_a_removed_one_go(
+    make: Make, eye: Connection, tmp_path: Path
+) -> None:
+    runtime = await make(performs=True)
+    kept_for = timedelta(0)
+    for name, archive in (("archived", Archive(str(tmp_path))), ("removed", None)):
+        run_id = (await start(runtime, f"steps:\n  - say: {name}\n")).run_id
+        await until(lambda run_id=run_id: is_now(runtime, run_id, "finished"))
+        digest = hashlib.sha256(name.encode()).digest()
+        await eye.execute(
+            "INSERT INTO files VALUES ($1, $2, $3, 1, now() - interval '1 day')", LOCAL_TENANT, digest, name
+        )
+        await eye.execute("INSERT INTO file_uses VALUES ($1, $2, $3)", LOCAL_TENANT, digest, run_id)
+        await grown_old(eye)
+        assert (await prune(eye, archive=archive)).removed == 1
+        await files.forget_files(eye, kept_for)
+        assert bool(await eye.fetchval("SELECT count(*) FROM files WHERE sha256 = $1", digest)) is (archive is not None)
+
+
+# --- archives that are refused ----------------------------------------------------------------------------------------
+
+
+def rewritten(file: Path, change: Callable[[list[Any]], Iterable[Any]]) -> None:
+    """Change the lines of an archive and digest them again: only what they say is wrong."""
+    lines = [json.loads(line) for line in gzip.decompress(file.read_bytes()).splitlines()][:-1]
+    data = b"".join(json.dumps(line).encode() + b"\n" for line in change(lines))
+    end = {"lines": data.count(b"\n"), "sha256": hashlib.sha256(data).hexdigest()}
+    file.write_bytes(gzip.compress(data + json.dumps(end).encode() + b"\n"))
+
+
+def flipped(file: Path) -> None:
+    lines = gzip.decompress(file.read_bytes()).replace(b'"finished"', b'"Finished"', 1)
+    file.write_bytes(gzip.compress(lines))
+
+
+def another(table: str, **changes: Any) -> Callable[[list[Any]], Iterable[Any]]:
+    return lambda lines: [
+        line | {"row": line["row"] | changes} if line.get("table") == table else line for line in lines
+    ]
+
+
+def newer(lines: list[Any]) -> Iterable[Any]:
+    columns = {**lines[0]["columns"], "log": [*lines[0]["columns"]["log"], "of_next_year"]}
+    return [lines[0] | {"columns": columns}, *lines[1:]]
+
+
+DAMAGES: list[tuple[str, Callable[[Path], object]]] = [
+    ("behind line .*: it is cut off or damaged", lambda file: file.write_bytes(file.read_bytes()[:-30])),
+    ("it is cut off or damaged", lambda file: file.write_bytes(b"no gzip at all")),
+    ("line .*: expected the digest of the .* lines before", flipped),
+    ("line 1: expected an archive of form 1", lambda file: rewritten(file, lambda lines: lines[1:])),
+    ("line 1: log has of_next_year, which this database does not have", lambda file: rewritten(file, newer)),
+    (
+        "line 2: expected a row of",
+        lambda file: rewritten(file, lambda lines: [lines[0], {"table": "keys"}, *lines[1:]]),
+    ),
+    ("line 3: expected a row of", lambda file: rewritten(file, another("runs", more=1))),
+    ("lines .*: the database refuses what stands there", lambda file: rewritten(file, another("runs", version=10**9))),
+    (
+        "run .*, event .*: row_is_made: its status is failed",
+        lambda file: rewritten(file, another("runs", status="failed")),
+    ),
+    ("log_chained", lambda file: rewritten(file, another("runs", head="\\x" + "00" * 32))),
+    ("expected 1 runs, found 0", lambda file: rewritten(file, lambda lines: lines[:1])),
+    ("there is no such archive", lambda file: file.unlink()),
+]
+
+
+async def test_a_damaged_archive_is_refused_whole_with_the_place(make: Make, eye: Connection, tmp_path: Path) -> None:
+    runtime = await make(performs=True)
+    await decided(runtime)
+    await grown_old(eye)
+    archive = Archive(str(tmp_path))
+    await prune(eye, archive=archive)
+    (place,) = archive.places()
+    good, before = (tmp_path / place).read_bytes(), await rows_everywhere(eye)
+    for reason, damage in DAMAGES:
+        (tmp_path / place).write_bytes(good)
+        damage(tmp_path / place)
+        with pytest.raises(Damaged, match=reason) as refused:
+            await restore(eye, archive, place, BY)
+        assert str(refused.value).startswith(place)
+        assert await rows_everywhere(eye) == before, reason
+    (tmp_path / place).write_bytes(good)
+    assert isinstance(await restore(eye, archive, place, BY), Restored)
+
+
+async def rows_everywhere(eye: Connection) -> list[int]:
+    return [await eye.fetchval(f"SELECT count(*) FROM {table}") for table in (*TABLES, "audit", "retired_runs")]
+
+
+async def test_an_archive_may_be_any_store_that_fsspec_knows(make: Make, eye: Connection) -> None:
+    runtime = await make(performs=True)
+    run_id = (await start(runtime, "steps:\n  - say: Hello\n")).run_id
+    await until(lambda: is_now(runtime, run_id, "finished"))
+    await grown_old(eye)
+    archive = Archive(f"memory://archive-{run_id}")
+    assert (await prune(eye, archive=archive)).removed == 1
+    assert (await restore(eye, archive, archive.places()[0], BY)).runs == 1
+
+
+# --- the file ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_nearest_word_counts() -> None:
+    text = b"""
+hai: retention/v1
+archive: /srv/archive
+remove: 90d
+workflows: {chat: {remove: 30d}, payout: {remove: never, pack: never}}
+tenants: {acme: {remove: 52w, workflows: {chat: {remove: 7d}}}}
+"""
+    found, faults = read_retention(text, "retention.yaml")
+    assert faults == []
+    days = {
+        (tenant, workflow): None if (time := found.remove_after(tenant, workflow)) is None else time.days
+        for tenant in ("default", "acme")
+        for workflow in ("chat", "payout", "other")
+    }
+    assert days == {
+        ("default", "chat"): 30, ("default", "payout"): None, ("default", "other"): 90,
+        ("acme", "chat"): 7, ("acme", "payout"): 364, ("acme", "other"): 364,
+    }  # fmt: skip
+    assert (found.pack_after("default", "chat"), found.pack_after("default", "payout")) == (timedelta(days=1), None)
+    assert found.shortest == timedelta(days=1)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("hai: retention/v2", "Invalid enum value"),
+        ("hai: retention/v1\nremove: soon", "remove: expected a duration"),
+        ("hai: retention/v1\nkeep: 7d", "keep"),
+        ("hai: retention/v1\ntenants: {acme: {workflows: {chat: {pack: 1}}}}", "pack"),
+    ],
+)
+def test_mistakes_of_the_file_are_named(text: str, said: str) -> None:
+    assert said in str(read_retention(text.encode(), "retention.yaml")[1][0])
