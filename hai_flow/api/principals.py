@@ -96,6 +96,24 @@ NOBODY: Final = Principal(c.Principal("service:nobody"), LOCAL_TENANT, way="nobo
 """The caller of a route that asks for no credential."""
 
 
+class Unproven(Rejected):
+    """A credential that was refused. `tenant` is whose it was meant to be, and `credential` its id, where that can be
+    told: for the audit, never for the caller."""
+
+    tenant: UUID | None = None
+    credential: str | None = None
+
+    def of(self, tenant: UUID | None, credential: str | None = None) -> Unproven:
+        """It was meant for this tenant."""
+        self.tenant, self.credential = tenant, credential
+        return self
+
+
+def caller_of(connection: HTTPConnection) -> Principal | None:
+    """The caller of the request, if it was asked for."""
+    return connection.scope.get(_CALLER)
+
+
 class Identity(Protocol):
     """Says who the caller of a request is. One for all requests of an application (`app.state.identity`)."""
 

@@ -17,6 +17,7 @@ from starlette.requests import ClientDisconnect
 
 from hai_flow import values
 from hai_flow.api.bodies import NO_CONTROL_CHARACTERS
+from hai_flow.api.principals import caller_of
 from hai_flow.engine.patch import pointer_of
 from hai_flow.errors import DefinitionError, Rejected, StoreError, Unreadable
 from hai_flow.runtime.readiness import MORE_FILES, TOO_MANY_FILES, out_of_files
@@ -107,6 +108,9 @@ def _body(status: int, code: str, detail: str, findings: Sequence[Any], winner: 
 
 async def _rejected(request: Request, error: Exception) -> Response:
     assert isinstance(error, Rejected)
+    caller = caller_of(request)
+    if caller is not None:
+        await request.app.state.sign_ins.denied(request, caller, error)
     return problem(
         error.status, error.code, error.detail, findings=error.findings, winner=error.winner, headers=headers_of(error)
     )

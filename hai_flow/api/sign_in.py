@@ -17,7 +17,7 @@ from hai_flow.api.identity import KnownIdentity, oidc
 from hai_flow.api.identity.issuers import Issuer
 from hai_flow.api.identity.kept import loaded
 from hai_flow.api.identity.sessions import csrf_of, forget_cookie, session_of, set_cookie
-from hai_flow.api.principals import Principal, open_to_everybody, requires
+from hai_flow.api.principals import Principal, Unproven, open_to_everybody, requires
 from hai_flow.api.problems import documented
 from hai_flow.api.rights import Right
 from hai_flow.errors import Rejected
@@ -68,9 +68,14 @@ async def finish_sign_in(
     """Take the browser back from the identity provider, and begin its session."""
     identity, issuer, redirect_uri = _issuer(request)
     remembered = request.cookies.get(oidc.COOKIE, "")
-    principal, return_to = await oidc.finish(
-        identity.tokens, issuer, redirect_uri, code=code, state=state, remembered=remembered
-    )
+    try:
+        principal, return_to = await oidc.finish(
+            identity.tokens, issuer, redirect_uri, code=code, state=state, remembered=remembered
+        )
+    except Rejected as refusal:
+        if isinstance(refusal, Unproven):
+            refusal.of(await identity.tokens.tenant_of(issuer), issuer.name)
+        raise await request.app.state.sign_ins.refused(request, refusal) from None
     return await _begun(request, identity, principal, return_to)
 
 
@@ -93,7 +98,8 @@ async def use_link(link: str, request: Request) -> Response:
     if link.startswith(tickets.LINK):
         used = await tickets.use_ticket(request.app.state.runtime.database.api, link)
     if used is None:
-        raise Rejected(401, "auth.invalid", "this link was used, or its time is over; ask for a new one.")
+        used_up = Rejected(401, "auth.invalid", "this link was used, or its time is over; ask for a new one.")
+        raise await request.app.state.sign_ins.refused(request, used_up)
     return await _begun(request, identity, loaded(*used, way="link"), f"{console.PATH}/")
 
 
@@ -136,7 +142,7 @@ async def end_session(access: CurrentAccess, request: Request) -> Response:
     response = Response(status_code=204)
     text = session_of(request)
     if access.principal.way == "session" and text is not None:
-        await _known(request).sessions.end(text)
+        await _known(request).sessions.end(text, access.tenant, access.asked)
         access.terms.look()
         forget_cookie(response)
     return response

@@ -1,20 +1,26 @@
-"""Credentials that were refused: how many of one address, and what of them is recorded.
+"""What was refused: credentials that are wrong, and acts that a known caller may not do. How many, and what of it is
+recorded.
 
-Who tries many gets 429 instead of 401, with nothing said about the credential; a good one is taken all the same, so
-that nobody is locked out by others behind the same address. A refusal is recorded in the audit of the tenant
-`default`, because whose tenant a wrong credential was meant for is not known: one record an address and a minute, and
-in all no more than `RECORDS_MAX` a minute, each with how many there were since the last one.
+Who tries many credentials gets 429 instead of 401, with nothing said about the credential; a good one is taken all the
+same, so that nobody is locked out by others behind the same address.
+
+A refused credential is recorded in the audit of the tenant that it was meant for, where that can be told (the key is
+one of ours, the issuer's people are of one tenant), else in that of `default`. What a caller may not do by their roles,
+or by the limits of their credential, is recorded as theirs. There is one record a minute of an address and a tenant, or
+of a principal, each with how many there were since the last one; and in all no more than `RECORDS_MAX` a minute.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from typing import Final
+from uuid import UUID
 
 import structlog
 from starlette.requests import HTTPConnection
 
 from hai_flow.api import peers
+from hai_flow.api.principals import NOBODY, Principal, Unproven
 from hai_flow.api.rates import NAMES_MAX, Rate, too_often
 from hai_flow.engine import commands as c
 from hai_flow.errors import Rejected
@@ -26,12 +32,14 @@ from hai_flow.store import audit
 log = structlog.get_logger(__name__)
 
 REFUSED: Final = "sign_in.refused"
+DENIED: Final = "access.denied"
 RECORDS_MAX: Final = 60
 _UNKNOWN: Final = c.Principal("unknown")
+_BEYOND: Final = frozenset(("right_missing", "credential_limited", "token.exceeds", "token.issuer"))
 
 
 class SignIns:
-    """The refused credentials of one process."""
+    """The refusals of one process."""
 
     def __init__(self, settings: Settings, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -46,23 +54,39 @@ class SignIns:
             return refusal
         peer = peers.peer_of(connection.scope)
         seconds = self._rate.take(peer)
-        await self._note(connection, peer, refusal.code)
+        tenant, credential = LOCAL_TENANT, None
+        if isinstance(refusal, Unproven) and refusal.tenant is not None:
+            tenant, credential = refusal.tenant, refusal.credential
+        asked = self._asked(connection, NOBODY, who=_UNKNOWN, credential=credential)
+        await self._note(f"{peer} {tenant}", tenant, asked, REFUSED, refusal.code)
         if seconds:
             return too_often("auth.too_often", "your address has sent too many credentials that were refused.", seconds)
         return refusal
 
-    async def _note(self, connection: HTTPConnection, peer: str, code: str) -> None:
-        self._unrecorded[peer] += 1
-        if len(self._unrecorded) > NAMES_MAX:
-            self._unrecorded.clear()
-            self._unrecorded[peer] = 1
-        if self._records_of.take(peer) or self._records.take(""):
+    async def denied(self, connection: HTTPConnection, principal: Principal, refusal: Rejected) -> None:
+        """Somebody whom we know tried what their roles, or the limits of their credential, do not allow."""
+        if refusal.status != 403 or refusal.code not in _BEYOND or principal.is_anybody:
             return
-        times = self._unrecorded.pop(peer)
+        asked = self._asked(connection, principal, who=principal.who, credential=principal.credential)
+        name = f"{principal.tenant} {principal.id} {principal.credential}"
+        await self._note(name, principal.tenant, asked, DENIED, refusal.code)
+
+    def _asked(
+        self, connection: HTTPConnection, principal: Principal, *, who: c.Principal, credential: str | None
+    ) -> Asked:
         route = getattr(connection.scope.get("route"), "path", None)
         address = None if connection.client is None else connection.client.host
-        row = Asked(who=_UNKNOWN, way="nobody", address=address, via=route).row(REFUSED, code=code, times=times)
+        return Asked(who=who, way=principal.way, credential=credential, address=address, via=route)
+
+    async def _note(self, name: str, tenant: UUID, asked: Asked, act: str, code: str) -> None:
+        self._unrecorded[name] += 1
+        if len(self._unrecorded) > NAMES_MAX:
+            self._unrecorded.clear()
+            self._unrecorded[name] = 1
+        if self._records_of.take(name) or self._records.take(""):
+            return
+        row = asked.row(act, code=code, times=self._unrecorded.pop(name))
         try:
-            await audit.write(self._runtime.database.api, LOCAL_TENANT, [row])
+            await audit.write(self._runtime.database.api, tenant, [row])
         except Exception as error:  # the refusal itself stands, whether or not the database answers
             log.warning("refusal_not_recorded", error=str(error) or type(error).__name__)

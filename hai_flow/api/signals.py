@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import Any
 from uuid import UUID
 
@@ -20,6 +21,7 @@ from hai_flow.engine.signals import CALLBACK
 from hai_flow.engine.state import TERMINAL_STATUSES
 from hai_flow.errors import Rejected
 from hai_flow.store import signals
+from hai_flow.store.entries import AuditRow
 
 router = APIRouter(prefix="/v1", tags=["signals"], route_class=CheckedRoute)
 
@@ -84,6 +86,12 @@ def checked_id(access: Access, body: SignalBody, key: str | None, kind: str) -> 
     return body.id or key or f"{kind[:3]}_{access.runtime.starts.new_id()}"
 
 
+def record_of(access: Access, act: str, id: str, body: SignalBody) -> AuditRow:
+    """The record that the caller sends it: of the data it has the digest."""
+    digest = sha256(values.dumps(body.data)).digest()
+    return access.asked.row(act, subject=f"signal:{id}", digest=digest, type=body.type)
+
+
 async def demand_files(access: Access, body: SignalBody, run_id: UUID | None = None) -> None:
     """Raises Rejected 404 where the data name a file that the caller may not read."""
     data, runtime = values.dumps(body.data), access.runtime
@@ -99,7 +107,9 @@ async def _send(
     id = checked_id(access, body, key, "signal")
     with access.admission.command():
         await demand_files(access, body, run_id)
-        sent, already = await access.runtime.delivery.send(access.tenant, id, body.type, body.data, run_id)
+        sent, already = await access.runtime.delivery.send(
+            access.tenant, id, body.type, body.data, run_id, sent=record_of(access, "signal.sent", id, body)
+        )
     if already:
         response.status_code = 200
     return {

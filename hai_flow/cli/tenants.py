@@ -14,6 +14,7 @@ from hai_flow.errors import HaiFlowError
 from hai_flow.values import Json
 
 if TYPE_CHECKING:
+    from hai_flow.store.database import Connection
     from hai_flow.store.tenants import Tenant
 
 app = app_of(name="tenants", help="Tenants.", epilog=EPILOG)
@@ -37,7 +38,7 @@ def create(
 
     if not store.NAME.fullmatch(name):
         raise UsageError(f"expected a name of a-z, 0-9, - and _ that begins with a letter or digit, found {name!r}.")
-    made = over_database(data_dir, lambda connection: store.create_tenant(connection, name))
+    made = over_database(data_dir, lambda connection: _create(connection, name))
     if made is None:
         raise HaiFlowError(f"there is a tenant {name!r} already.")
     if as_json:
@@ -58,6 +59,19 @@ def list_tenants(data_dir: DataDirOption = None, as_json: JsonOption = False) ->
     out().table(
         [(each["name"], each["id"], moment(each["created_at"])) for each in found], heads=("name", "id", "since")
     )
+
+
+async def _create(connection: Connection, name: str) -> Tenant | None:
+    """Make it, and begin its audit with that."""
+    from hai_flow.store import audit, tenants
+    from hai_flow.store.audit_chain import new_row
+
+    async with connection.transaction():
+        made = await tenants.create_tenant(connection, name)
+        if made is not None:
+            row = new_row("tenant.created", "service:cli", {"name": name}, subject=f"tenant:{name}")
+            await audit.write(connection, made.id, [row])
+    return made
 
 
 def _view(tenant: Tenant) -> dict[str, Json]:

@@ -42,6 +42,7 @@ from hai_flow.runtime.service import Service, wait_at_most
 from hai_flow.runtime.starts import Starts
 from hai_flow.store import files, outbox, signals
 from hai_flow.store.database import Database
+from hai_flow.store.entries import AuditRow
 from hai_flow.store.outbox import OutboxMessage
 from hai_flow.store.signals import Reach, Signal
 from hai_flow.values import Json
@@ -281,11 +282,19 @@ class Delivery(Service):
     # --- signals --------------------------------------------------------------------------------------------------
 
     async def send(
-        self, tenant: UUID, id: str, type: str, data: Json, run_id: UUID | None = None
+        self,
+        tenant: UUID,
+        id: str,
+        type: str,
+        data: Json,
+        run_id: UUID | None = None,
+        *,
+        sent: AuditRow | None = None,
     ) -> tuple[Signal, bool]:
         """Store a signal and see to it that it is offered to the runs that wait for it; returns it, and whether it was
-        there already. Raises `Rejected` 409 if another one has its id."""
-        kept = await signals.store_signal(self.database.api, tenant, id, type, values.dumps(data), run_id)
+        there already. `sent` is the record of the person who sends it. Raises `Rejected` 409 if another one has its
+        id."""
+        kept = await signals.store_signal(self.database.api, tenant, id, type, values.dumps(data), run_id, sent=sent)
         self._signals.set()
         return kept
 

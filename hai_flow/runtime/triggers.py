@@ -351,17 +351,20 @@ class Triggers(Service):
 
     # --- events ---------------------------------------------------------------------------------------------------
 
-    async def receive_event(self, tenant: UUID, id: str, type: str, data: Json) -> Received:
+    async def receive_event(
+        self, tenant: UUID, id: str, type: str, data: Json, *, sent: AuditRow | None = None
+    ) -> Received:
         """Take in an event: runs that wait for it are offered it, and workflows that want it are started.
 
         A refusal by one workflow (an input that does not fit, an expression that fails, a concurrency key that is
         taken) keeps no other from being started, and nor does one that can't be reached, of which delivery takes
         care. The same event again starts nothing twice, and has the same outcomes; a refused start is tried again.
-        Raises `Rejected` 409 `signal_exists` if another event has its id.
+        `sent` is the record of the person who sends it. Raises `Rejected` 409 `signal_exists` if another event has its
+        id.
         """
         pool = self.database.api
         body = values.dumps(data)
-        signal, already = await signals.store_signal(pool, tenant, id, type, body, due_after=EVENT_LEASE)
+        signal, already = await signals.store_signal(pool, tenant, id, type, body, due_after=EVENT_LEASE, sent=sent)
         started = await self._deliver(signal)
         if not already:
             try:

@@ -26,6 +26,7 @@ from hai_flow.store.sweeps import PAGE_ROWS, Page, page_of
 
 if TYPE_CHECKING:
     from hai_flow.store.database import Connection, Pool
+    from hai_flow.store.entries import AuditRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,13 @@ class Reach:
 _SIGNAL: Final = "tenant, id, type, run_id, data, sent_at, place, tries, undelivered"
 
 
+# The record of who sent it, where it was not there before.
+_AUDITED: Final = """, new_audit AS (
+  INSERT INTO audit (tenant, id, at, act, run_id, subject, digest, commitment)
+  SELECT $1, $7, clock_timestamp(), $8, $4, $9, $10, $11 FROM new
+), new_details AS (
+  INSERT INTO audit_details (tenant, id, principal, salt, body) SELECT $1, $7, $12, $13, $14 FROM new
+)"""
 _PLACES: Final = 0x5349_474E_414C  # "SIGNAL": tells these advisory locks from others
 
 
@@ -80,22 +88,27 @@ async def store_signal(
     run_id: UUID | None = None,
     *,
     due_after: timedelta = timedelta(0),
+    sent: AuditRow | None = None,
 ) -> tuple[Signal, bool]:
     """Keep a signal; returns it, and whether it was there already (the same id again changes nothing).
 
     It is due at once: the process that stores it offers it, or the next one that looks. A caller that offers and
     settles it itself gives in `due_after` how long others leave that to it. Raises `Rejected` 409 `signal_exists` when
-    another signal has its id.
+    another signal has its id. `sent` is the record of the person who sends it.
     """
     insert = f"""
     WITH turn AS MATERIALIZED (
       SELECT pg_advisory_xact_lock(hashtextextended(concat_ws('/', $1::uuid, $4::uuid, $3::text), {_PLACES}))
-    )
-    INSERT INTO signals (tenant, id, type, run_id, data, due_at, place)
-    SELECT $1, $2, $3, $4, $5, now() + $6, nextval('signals_place') FROM turn
-    ON CONFLICT DO NOTHING RETURNING {_SIGNAL}
+    ), new AS (
+      INSERT INTO signals (tenant, id, type, run_id, data, due_at, place)
+      SELECT $1, $2, $3, $4, $5, now() + $6, nextval('signals_place') FROM turn
+      ON CONFLICT DO NOTHING RETURNING {_SIGNAL}
+    ){"" if sent is None else _AUDITED} SELECT {_SIGNAL} FROM new
     """
-    row = await connection.fetchrow(insert, tenant, id, type, run_id, data, due_after)
+    record = () if sent is None else (
+        sent.id, sent.act, sent.subject, sent.digest, sent.commitment, sent.principal, sent.salt, sent.body
+    )  # fmt: skip
+    row = await connection.fetchrow(insert, tenant, id, type, run_id, data, due_after, *record)
     if row is not None:
         return Signal(*row), False
     stored = await get_signal(connection, tenant, id)

@@ -264,3 +264,22 @@ def test_the_database_has_no_session(strict: ServerProcess, dsn: str) -> None:
     session = signed_in(strict, dsn)
     rows = People(dsn).do(lambda connection: connection.fetch("SELECT s::text FROM sessions s"))
     assert session not in json.dumps([str(row) for row in rows])
+
+
+def test_sign_ins_that_are_refused_and_sign_outs_are_in_the_audit(
+    strict: ServerProcess, dsn: str, provider: KeyServer
+) -> None:
+    asked, cookie = begun(strict)
+    answering(provider, asked, aud="somebody-else")
+    elsewhere = {"Cookie": f"__Host-hai_sign_in={cookie}", "X-Forwarded-For": "192.0.2.77"}
+    query = {"code": "c0de", "state": asked["state"]}
+    assert httpx2.get(f"{strict.url}/sign-in/callback", params=query, headers=elsewhere).status_code == 401
+    session = signed_in(strict, dsn)
+    assert httpx2.delete(f"{strict.url}/v1/session", headers=browser(strict, session)).status_code == 204
+    auditor = People(dsn).person("user:eve", roles=["auditor"])
+
+    def recorded(act: str) -> list[dict[str, Any]]:
+        return httpx2.get(f"{strict.url}/v1/audit", params={"act": act}, headers=auditor).json()["items"]
+
+    assert "/sign-in/callback" in {each["details"]["via"] for each in recorded("sign_in.refused")}
+    assert recorded("session.ended")[0]["by"] == "user:local"

@@ -127,3 +127,20 @@ def test_forget_erases_and_says_what_stays(database: str) -> None:
     assert "4 records" in done.output
     assert called("verify").exit_code == 0
     assert "user:ann" not in called("export").output
+
+
+def test_the_audit_of_a_tenant_begins_with_who_made_it(database: str) -> None:
+    assert CliRunner().invoke(app, ["tenants", "create", "acme"]).exit_code == 0
+    assert CliRunner().invoke(app, ["tenants", "create", "acme"]).exit_code == 1
+
+    async def found() -> list[asyncpg.Record]:
+        connection = await asyncpg.connect(database)
+        try:
+            return await connection.fetch(
+                "SELECT t.name, a.act, a.subject, d.principal FROM audit a JOIN tenants t ON t.id = a.tenant "
+                "JOIN audit_details d ON d.tenant = a.tenant AND d.id = a.id"
+            )
+        finally:
+            await connection.close()
+
+    assert [tuple(row) for row in asyncio.run(found())] == [("acme", "tenant.created", "tenant:acme", "service:cli")]

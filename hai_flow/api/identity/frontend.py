@@ -17,7 +17,7 @@ import msgspec
 from hai_flow import values
 from hai_flow.api.identity.forgotten import Forgotten
 from hai_flow.api.identity.keys import Keys, ends_at, invalid
-from hai_flow.api.principals import Principal, now_ms
+from hai_flow.api.principals import Principal, Unproven, now_ms
 from hai_flow.api.rights import REQUESTER, Right, rights_of
 from hai_flow.engine import commands as c
 from hai_flow.errors import Rejected
@@ -93,12 +93,15 @@ class FrontendTokens:
         except (msgspec.MsgspecError, ValueError):
             raise invalid() from None
         key = await self._keys.find(claims.key) if keys.ID.fullmatch(claims.key) else None
-        if key is None or key.revoked_at is not None or not key.verified(form[1].encode(), signature):
+        if key is None:
             raise invalid()
+        if key.revoked_at is not None or not key.verified(form[1].encode(), signature):
+            raise invalid().of(key.tenant, key.id)
         end = ends_at(key)
         expires_at = claims.exp if end is None else min(claims.exp, end)
         if expires_at <= now:
-            raise Rejected(401, "auth.expired", "this token has expired; ask who gave it for a new one.")
+            expired = Unproven(401, "auth.expired", "this token has expired; ask who gave it for a new one.")
+            raise expired.of(key.tenant, f"{key.id}/{claims.jti}")
         id = self._people.get(claims.id, claims.id)
         await self._forgotten.refuse(key.tenant, id, _made_at(claims))
         return Principal(

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
+from uuid import UUID
 
 import jwt
 
@@ -22,9 +23,8 @@ from hai_flow.api.identity.forgotten import Forgotten
 from hai_flow.api.identity.keys import invalid
 from hai_flow.api.identity.keysets import KeySet
 from hai_flow.api.identity.tenants import Tenants
-from hai_flow.api.principals import Principal
+from hai_flow.api.principals import Principal, Unproven
 from hai_flow.engine import commands as c
-from hai_flow.errors import Rejected
 from hai_flow.runtime import Runtime
 from hai_flow.store import keys
 from hai_flow.values import Json, NotJson
@@ -100,7 +100,14 @@ class Tokens:
         key = await keys_of_issuer.key(header.get("kid"), algorithm)
         if key is None:
             raise invalid()
-        return issuer, _proven(token, key, issuer, algorithm)
+        try:
+            return issuer, _proven(token, key, issuer, algorithm)
+        except Unproven as refusal:
+            raise refusal.of(await self.tenant_of(issuer), issuer.name) from None
+
+    async def tenant_of(self, issuer: Issuer) -> UUID | None:
+        """The tenant whose people an issuer's all are; None: that is said by each token."""
+        return None if issuer.tenant_claim is not None else await self._tenants.id_of(issuer.tenant)
 
     async def person(self, issuer: Issuer, claims: Mapping[str, Json]) -> Principal:
         """The caller whom the claims describe. Raises Rejected 401 where they describe nobody."""
@@ -142,9 +149,9 @@ def _proven(token: str, key: jwt.PyJWK, issuer: Issuer, algorithm: str) -> Mappi
             options={"require": ["exp", "aud", "iss", "sub"]},
         )
     except jwt.ExpiredSignatureError:
-        raise Rejected(401, "auth.expired", "this token has expired; sign in again.") from None
+        raise Unproven(401, "auth.expired", "this token has expired; sign in again.") from None
     except jwt.InvalidAudienceError:
-        raise Rejected(401, "auth.audience", "this token is for somebody else than this server.") from None
+        raise Unproven(401, "auth.audience", "this token is for somebody else than this server.") from None
     except (jwt.PyJWTError, ValueError, TypeError):
         raise invalid() from None
 

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from hai_flow.api.identity.book import Book
-from hai_flow.api.principals import Principal
+from hai_flow.api.principals import Principal, Unproven
 from hai_flow.engine import commands as c
-from hai_flow.errors import Rejected
 from hai_flow.runtime import Runtime
 from hai_flow.store import keys
 from hai_flow.store.keys import Key
@@ -30,11 +29,13 @@ class Keys:
         """The caller who sends this key. Raises Rejected 401: the same of a key that is unknown, wrong or revoked."""
         parts = keys.parts_of(text)
         key = None if parts is None else await self.find(parts.id)
-        if parts is None or key is None or not key.proves(parts) or key.revoked_at is not None:
+        if parts is None or key is None:
             raise invalid()
+        if not key.proves(parts) or key.revoked_at is not None:
+            raise invalid().of(key.tenant, key.id)
         expires_at = ends_at(key)
         if expires_at is not None and expires_at <= now:
-            raise Rejected(401, "auth.expired", "this key has expired; ask for a new one.")
+            raise Unproven(401, "auth.expired", "this key has expired; ask for a new one.").of(key.tenant, key.id)
         await self._used.get(key.id)
         who = c.Principal(self._people.get(key.principal, key.principal), tuple(key.roles), tuple(key.groups))
         return Principal(who, key.tenant, way="key", credential=key.id, expires_at=expires_at, key=key.id)
@@ -59,6 +60,6 @@ def ends_at(key: Key) -> int | None:
     return None if key.expires_at is None else int(key.expires_at.timestamp() * 1000)
 
 
-def invalid() -> Rejected:
+def invalid() -> Unproven:
     """The refusal of every credential that is wrong in whatever way: it tells a forger nothing."""
-    return Rejected(401, "auth.invalid", "this credential is none of this server's, or was revoked.")
+    return Unproven(401, "auth.invalid", "this credential is none of this server's, or was revoked.")

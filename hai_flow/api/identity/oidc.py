@@ -22,7 +22,7 @@ import structlog
 
 from hai_flow import values
 from hai_flow.api.identity.issuers import Issuer, Tokens
-from hai_flow.api.principals import Principal
+from hai_flow.api.principals import Principal, Unproven
 from hai_flow.errors import Rejected
 from hai_flow.values import NotJson
 
@@ -127,5 +127,5 @@ async def _exchanged(issuer: Issuer, redirect_uri: str, code: str, verifier: str
     return token
 
 
-def _refused() -> Rejected:
-    return Rejected(401, "auth.invalid", "this sign-in can't be finished; begin it anew.")
+def _refused() -> Unproven:
+    return Unproven(401, "auth.invalid", "this sign-in can't be finished; begin it anew.")

@@ -69,10 +69,12 @@ class Sessions:
             await audit.write(connection, principal.tenant, [asked.row("session.begun")])
         return text
 
-    async def end(self, text: str) -> None:
-        """End the session."""
+    async def end(self, text: str, tenant: UUID, asked: Asked) -> None:
+        """End the session, and record it."""
         digest = sessions.digest(text)
-        await sessions.end_session(self._runtime.database.api, digest)
+        async with self._runtime.database.api.acquire() as connection, connection.transaction():
+            await sessions.end_session(connection, digest)
+            await audit.write(connection, tenant, [asked.row("session.ended")])
         self._known.forget(digest.hex())
 
     async def _find(self, digest: str) -> Principal | None:
