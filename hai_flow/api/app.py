@@ -33,6 +33,7 @@ from hai_flow.api import (
     sign_in,
     signals,
     social,
+    steps,
     threads,
     tokens,
     triggers,
@@ -93,6 +94,7 @@ def create_app(settings: Settings, runtime: Runtime, *, act_as: bool = False) ->
     problems.install(app)
     for module in (
         runs,
+        steps,
         events,
         inbox,
         links,

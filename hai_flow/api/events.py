@@ -97,7 +97,7 @@ async def _page(access: Access, row: RunRow, after: int, limit: int) -> Response
     if after > row.seq:
         return JSONResponse({"items": [], "next_cursor": None, RESET: {"seq": row.seq}})
     items: list[dict[str, Any]] = []
-    last, seen = after, await _seeing(access, row, after)
+    last, seen = after, await seen_by(access, row, after)
     for stored in await logs.read_log(access.reads, row.id, after, limit):
         for seq, event in enumerate(e.decode_events(stored.events), stored.first_seq):
             if seq > after and seq - after <= limit:
@@ -115,8 +115,8 @@ def _log_profile(access: Access, row: RunRow) -> Profile:
     return profile if profile.redaction else msgspec.structs.replace(profile, redaction=EVIDENCE)
 
 
-async def _seeing(access: Access, row: RunRow, after: int) -> Callable[[e.Event], e.Event | None]:
-    """How the caller sees each of the events after `after`."""
+async def seen_by(access: Access, row: RunRow, after: int) -> Callable[[e.Event], e.Event | None]:
+    """How the caller sees each of the events after `after`; None: not at all."""
     profile = _log_profile(access, row)
     kept = profile.redaction or profile.personal is not None
     return seeing(profile, await access.state(row.id, after) if kept else RunState(str(row.id)))

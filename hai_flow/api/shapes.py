@@ -291,6 +291,52 @@ class StepView(Shape):
     error: dict[str, Any] | None = None
 
 
+class StepAttempt(Shape):
+    """One attempt. `error`: why another one followed; `lost`: its worker was."""
+
+    n: int
+    started_at: str
+    ended_at: str | None
+    lost: bool
+    error: dict[str, Any] | None
+
+
+class StepWait(Shape):
+    """A time in which a step waited. `due`: when it ends by itself; `pending_id`: the question, of one for people."""
+
+    for_: Literal["people", "time", "signal", "retry", "child"] = Field(alias="for")
+    since: str
+    until: str | None
+    due: str | None
+    pending_id: str | None
+
+
+class RunStep(Shape):
+    """One passage through a step, or (verb `iteration`) through the body of a loop. `plan_path`: the step of the plan;
+    `children`: the runs that it started; `usage`: tokens, and what they cost in US dollars."""
+
+    path: str
+    plan_path: str
+    verb: str
+    title: str | None
+    status: Literal["running", "finished", "failed", "skipped", "stopped", "undone"]
+    started_at: str
+    ended_at: str | None
+    first_seq: int
+    last_seq: int
+    args: Any
+    error: dict[str, Any] | None
+    attempts: list[StepAttempt]
+    waits: list[StepWait]
+    children: list[str]
+    usage: dict[str, float]
+
+
+class StepPage(Shape):
+    items: list[RunStep]
+    next_cursor: str | None
+
+
 class Timer(Shape):
     path: str
     kind: str

@@ -60,18 +60,19 @@ def run_view(run: RunRow) -> dict[str, Json]:
         "ended_at": time_of(run.ended_at),
         "input": None if run.input is None else values.loads(run.input),
         "output": result.get("output"),
-        "error": _error_view(result.get("error")),
+        "error": error_view(result.get("error")),
         "branch_of": None if run.branch_of is None else str(run.branch_of),
         "unreadable": run.unreadable,
     }
 
 
-def _error_view(error: dict[str, Json] | None) -> dict[str, Json] | None:
+def error_view(error: dict[str, Json] | None) -> dict[str, Json] | None:
+    """A failure as REST shows it: times as texts."""
     if error is None:
         return None
     shown = {**error, "at": _ms(error.get("at"))}
     if "cause" in error:
-        shown["cause"] = _error_view(error["cause"])
+        shown["cause"] = error_view(error["cause"])
     return shown
 
 
@@ -254,7 +255,7 @@ def snapshot_view(state: RunState, sees_evidence: Callable[[PendingState], bool]
         if step.status == "finished" or step.approval is not None:
             shown["output"] = step.output
         if step.error is not None:
-            shown["error"] = _error_view(msgspec.to_builtins(step.error))
+            shown["error"] = error_view(msgspec.to_builtins(step.error))
         steps[path] = shown
     turn = state.turn
     return {
@@ -275,7 +276,7 @@ def snapshot_view(state: RunState, sees_evidence: Callable[[PendingState], bool]
         "messages": [message_view(each) for each in sorted(state.messages.values(), key=lambda each: each.n)],
         "timers": [{"path": timer.path, "kind": timer.kind, "due": _ms(timer.due)} for timer in state.timers],
         "output": state.output,
-        "error": None if state.error is None else _error_view(msgspec.to_builtins(state.error)),
+        "error": None if state.error is None else error_view(msgspec.to_builtins(state.error)),
     }
 
 

@@ -238,6 +238,7 @@ class Runs(_Group):
     get = _does(o.get_run)
     list = _gives(o.list_runs)
     snapshot = _does(o.get_snapshot)
+    steps = _gives(o.list_steps)
     events = _gives(o.list_events)
     events_json = _gives(o.list_events_json)
     follow = _gives(o.follow_run)

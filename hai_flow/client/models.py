@@ -356,6 +356,47 @@ class StepState(msgspec.Struct, frozen=True):
     error: Error | None = None
 
 
+class StepAttempt(msgspec.Struct, frozen=True):
+    """One attempt. `error`: why another one followed; `lost`: its worker was."""
+
+    n: int
+    started_at: datetime
+    ended_at: datetime | None
+    lost: bool
+    error: Error | None
+
+
+class StepWait(msgspec.Struct, frozen=True):
+    """A time in which a step waited for people, time, a signal, a retry or a child. `due`: when it ends by itself."""
+
+    for_: str = msgspec.field(name="for")
+    since: datetime
+    until: datetime | None
+    due: datetime | None
+    pending_id: str | None
+
+
+class RunStep(msgspec.Struct, frozen=True, kw_only=True):
+    """One passage through a step, or (verb `iteration`) through the body of a loop. `plan_path`: the step of the plan;
+    `children`: the runs that it started; `usage`: tokens (`input`, `output`), and their `cost` in US dollars."""
+
+    path: str
+    plan_path: str
+    verb: str
+    title: str | None
+    status: str
+    started_at: datetime
+    ended_at: datetime | None
+    first_seq: int
+    last_seq: int
+    args: Json
+    error: Error | None
+    attempts: list[StepAttempt]
+    waits: list[StepWait]
+    children: list[str]
+    usage: dict[str, float]
+
+
 class Timer(msgspec.Struct, frozen=True):
     path: str
     kind: str

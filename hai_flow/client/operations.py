@@ -207,6 +207,11 @@ def get_snapshot(run: RunRef, *, at: int | None = None) -> Script[m.Snapshot]:
     return _get(_run(run) + "/snapshot", m.Snapshot, {"at": at})
 
 
+def list_steps(run: RunRef, *, at: int | None = None) -> Feed[m.RunStep]:
+    """The steps in the order in which they began, with their attempts and the times that they waited."""
+    return pages(_run(run) + "/steps", m.RunStep, query={"at": at}, cursor_name="after")
+
+
 def list_events(run: RunRef, *, after: int = 0, limit: int | None = None) -> Feed[AnyEvent]:
     """The events that there are, after a seq."""
     return scripts.mapped(list_events_json(run, after=after, limit=limit), _event)

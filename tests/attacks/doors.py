@@ -124,8 +124,8 @@ DOORS: Final[dict[str, Door]] = {
     "the command line": cli,
     "a mailed link": link,
 }
-PROTOCOLS: Final = ("HAI", "AG-UI", "CopilotKit", "AUI", "AUI's socket", "Agent API")
-EVERYWHERE: Final = (*PROTOCOLS, "REST", "the client", "the command line")
+DIALECTS: Final = ("HAI", "AG-UI", "CopilotKit", "AUI", "AUI's socket", "Agent API")
+EVERYWHERE: Final = (*DIALECTS, "REST", "the client", "the command line")
 
 
 def _known(answer: Answer, *names: str) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from cryptography.hazmat.primitives import serialization
 
-from tests.attacks.doors import DOORS, EVERYWHERE, PROTOCOLS, Answer, Outcome
+from tests.attacks.doors import DIALECTS, DOORS, EVERYWHERE, Answer, Outcome
 from tests.attacks.house import BOSS, ISSUER, OTHER, House, Target
 from tests.support.hai_client import unique
 from tests.support.identities import carried
@@ -221,15 +221,15 @@ KINDS: Final[dict[str, dict[str, Try]]] = {
             ("REST",), changed(more=lambda house: {"run_id": house.beside.run_id}), "request.invalid"),
     },
     "cross-thread": {
-        "in another thread": (PROTOCOLS, changed(thread=lambda house: house.beside.thread), "pending_unknown"),
-        "in a new thread": (PROTOCOLS, changed(thread=lambda house: unique("elsewhere")), "pending_unknown"),
+        "in another thread": (DIALECTS, changed(thread=lambda house: house.beside.thread), "pending_unknown"),
+        "in a new thread": (DIALECTS, changed(thread=lambda house: unique("elsewhere")), "pending_unknown"),
         "in another's thread, by its id alone": (NAMED, to("anns", "stranger"), "pending_unknown"),
     },
     "cross-tenant": {
         "by a boss of that name elsewhere": (EVERYWHERE, to("waiting", "foreign_boss"), "pending_unknown"),
         "to what waits elsewhere": (EVERYWHERE, to("foreign", "ann"), "pending_unknown"),
         "in a thread of one's own": (
-            PROTOCOLS,
+            DIALECTS,
             lambda house: replace(to("waiting", "foreign_boss")(house), thread=house.foreign.thread),
             "pending_unknown",
         ),
@@ -269,12 +269,12 @@ KINDS: Final[dict[str, dict[str, Try]]] = {
     },
     "ticket-reused": {
         "one that was used": (
-            PROTOCOLS,
+            DIALECTS,
             changed(headers=no_credential, query=lambda house: {"ticket": used_ticket(house)}),
             "auth.invalid",
         ),
         "one as a key": (EVERYWHERE, by(_ticket), "auth.invalid"),
-        "one beside a key": (PROTOCOLS, changed(query=lambda house: {"ticket": _ticket(house)}), "credential_twice"),
+        "one beside a key": (DIALECTS, changed(query=lambda house: {"ticket": _ticket(house)}), "credential_twice"),
     },
     "history-edited": {
         "a question and its answer, by a stranger": (

@@ -21,7 +21,7 @@ import pytest
 from hai_flow.errors import StepError
 from hai_flow.steps.guard import Guard, is_public
 from hai_flow.steps.secrets import Secrets, Source, Use, hidden, remember
-from tests.attacks.doors import DOORS, PROTOCOLS
+from tests.attacks.doors import DIALECTS, DOORS
 from tests.attacks.house import ISSUER, House
 from tests.attacks.registry import telling, to
 from tests.support.hai_client import unique
@@ -280,7 +280,7 @@ FORGED: Final = ("vercel_vuln_6698", "agent_framework_4597", "agent_framework_45
 def test_an_approval_of_a_call_that_was_never_issued_carries_nothing_out(house: House, id: str) -> None:
     before = house.facts()
     for made_up in ("call_1", "toolu_01", unique("call"), house.waiting.id[:-1], house.waiting.run_id):
-        for door in PROTOCOLS:
+        for door in DIALECTS:
             answer = to("waiting", "req")(house)
             DOORS[door](house, type(answer)(answer.headers, answer.thread, made_up))
     assert house.facts() == before

@@ -582,6 +582,24 @@ export interface RunPage {
   next_cursor: string | null;
 }
 
+export interface RunStep {
+  path: string;
+  plan_path: string;
+  verb: string;
+  title: string | null;
+  status: "running" | "finished" | "failed" | "skipped" | "stopped" | "undone";
+  started_at: string;
+  ended_at: string | null;
+  first_seq: number;
+  last_seq: number;
+  args: Json;
+  error: Record<string, Json> | null;
+  attempts: StepAttempt[];
+  waits: StepWait[];
+  children: string[];
+  usage: Record<string, number>;
+}
+
 export interface Schedule {
   id: string;
   workflow: string;
@@ -661,11 +679,32 @@ export interface Step {
   verb: string;
 }
 
+export interface StepAttempt {
+  n: number;
+  started_at: string;
+  ended_at: string | null;
+  lost: boolean;
+  error: Record<string, Json> | null;
+}
+
+export interface StepPage {
+  items: RunStep[];
+  next_cursor: string | null;
+}
+
 export interface StepView {
   status: string;
   attempt: number;
   output?: Json;
   error?: Record<string, Json> | null;
+}
+
+export interface StepWait {
+  for: "people" | "time" | "signal" | "retry" | "child";
+  since: string;
+  until: string | null;
+  due: string | null;
+  pending_id: string | null;
 }
 
 export interface Thread {

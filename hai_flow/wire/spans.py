@@ -1,0 +1,293 @@
+"""The steps of a run as a picture over time shows them: when each began and ended, its attempts, and its waits.
+
+A fold of the log beside the engine's: a state has no times, and a run that waits for two days has worked for a
+moment. So the waits stand apart from the work (people, time, signals, a retry, a child), each with its own times. A
+step that a Retry begins anew is another span of the same path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
+
+from hai_flow.definition.paths import plan_path, renamed
+from hai_flow.engine import events as e
+
+WaitFor: TypeAlias = Literal["people", "time", "signal", "retry", "child"]
+ITERATION: Final = "iteration"
+Status: TypeAlias = Literal["running", "finished", "failed", "skipped", "stopped", "undone"]
+_TIMERS: Final[Mapping[str, WaitFor]] = {"wait": "time", "retry": "retry"}
+
+
+class Wait(msgspec.Struct):
+    """One time of waiting. `id` is the pending's, where it is for people; `due` is when it ends by itself."""
+
+    for_: WaitFor = msgspec.field(name="for")
+    since: int
+    until: int | None = None
+    due: int | None = None
+    id: str | None = None
+
+
+class Try(msgspec.Struct):
+    """One attempt. `error` is why another one had to follow, `lost` that its worker was."""
+
+    n: int
+    started_at: int
+    ended_at: int | None = None
+    lost: bool = False
+    error: e.Error | None = None
+
+
+class Span(msgspec.Struct):
+    """One passage through a step, or (verb `iteration`) through the body of a loop. Times in ms since 1970; a seq is
+    that of the event which began it, and of the newest one about it."""
+
+    path: str
+    verb: str
+    first_seq: int
+    started_at: int
+    status: Status = "running"
+    title: str | None = None
+    last_seq: int = 0
+    ended_at: int | None = None
+    args: str | None = None
+    error: e.Error | None = None
+    attempts: list[Try] = []
+    waits: list[Wait] = []
+    children: list[str] = []
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: float = 0.0
+
+    @property
+    def plan_path(self) -> str:
+        """The path of the step in the workflow's plan."""
+        return plan_path(self.path)
+
+
+class Spans:
+    """Takes the events of one run in their order. `all` are its spans, the oldest first."""
+
+    def __init__(self) -> None:
+        self.all: list[Span] = []
+        self._now: dict[str, Span] = {}
+        self._asked: dict[str, Span] = {}
+
+    def take(self, seq: int, event: e.Event) -> None:
+        """The next event, which has this `seq`."""
+        rule = _RULES.get(type(event))
+        if rule is not None:
+            rule(self, seq, event)
+
+    def begin(self, seq: int, event: e.Event, path: str, verb: str) -> Span:
+        span = self._now[path] = Span(path, verb, seq, event.at, last_seq=seq)
+        self.all.append(span)
+        return span
+
+    def of(self, seq: int, path: str) -> Span | None:
+        """The newest passage through the step, which this event is about. None: it has none, as the document itself."""
+        span = self._now.get(path)
+        if span is not None:
+            span.last_seq = seq
+        return span
+
+    def asking(self, id: str) -> Span | None:
+        return self._asked.get(id)
+
+    def asked(self, id: str, span: Span) -> None:
+        self._asked[id] = span
+
+    def rename(self, paths: Mapping[str, str]) -> None:
+        """The run goes on with another version, in which steps are called otherwise."""
+        for span in self._now.values():
+            span.path = renamed(span.path, paths)
+        self._now = {span.path: span for span in self._now.values()}
+
+
+def _try(span: Span, event: e.Event, n: int) -> None:
+    _stop_waiting(span, event.at)
+    span.attempts.append(Try(n, event.at))
+
+
+def _stop_waiting(span: Span, at: int, *kinds: WaitFor, id: str | None = None) -> None:
+    for wait in span.waits:
+        if wait.until is None and (not kinds or wait.for_ in kinds) and (id is None or wait.id == id):
+            wait.until = at
+
+
+def _end_attempt(span: Span, at: int) -> None:
+    if span.attempts and span.attempts[-1].ended_at is None:
+        span.attempts[-1].ended_at = at
+
+
+def _end(span: Span, event: e.Event, status: Status) -> None:
+    _stop_waiting(span, event.at)
+    _end_attempt(span, event.at)
+    span.status, span.ended_at = status, event.at
+
+
+# --- the rules ----------------------------------------------------------------------------------------------------
+
+
+def _started(spans: Spans, seq: int, event: e.StepStarted) -> None:
+    span = spans.begin(seq, event, event.path, event.verb)
+    span.title, span.args = event.title, event.args
+    if event.attempt:
+        _try(span, event, event.attempt)
+
+
+def _attempt_started(spans: Spans, seq: int, event: e.AttemptStarted) -> None:
+    if (span := spans.of(seq, event.path)) is not None:
+        _try(span, event, event.attempt)
+
+
+def _retried(spans: Spans, seq: int, event: e.StepRetried) -> None:
+    if (span := spans.of(seq, event.path)) is None:
+        return
+    _end_attempt(span, event.at)
+    if span.attempts:
+        span.attempts[-1].error, span.attempts[-1].lost = event.error, event.lost
+    if event.due is not None:
+        span.waits.append(Wait("retry", event.at, due=event.due))
+
+
+def _finished(spans: Spans, seq: int, event: e.StepFinished) -> None:
+    if (span := spans.of(seq, event.path)) is not None:
+        _end(span, event, "finished")
+
+
+def _failed(spans: Spans, seq: int, event: e.StepFailed) -> None:
+    if not event.path:
+        return  # the document
+    span = spans.of(seq, event.path) or spans.begin(seq, event, event.path, "")
+    _end(span, event, "failed")
+    span.error = event.error
+
+
+def _skipped(spans: Spans, seq: int, event: e.StepSkipped) -> None:
+    span = spans.of(seq, event.path)
+    if span is None or span.ended_at is not None:
+        span = spans.begin(seq, event, event.path, "")
+    _end(span, event, "skipped")
+
+
+def _stopped(spans: Spans, seq: int, event: e.StepStopped) -> None:
+    if event.path:  # else the document; and a step may be stopped before it began
+        _end(spans.of(seq, event.path) or spans.begin(seq, event, event.path, ""), event, "stopped")
+
+
+def _undone(spans: Spans, seq: int, event: e.StepUndone) -> None:
+    if (span := spans.of(seq, event.path)) is not None:
+        span.status = "undone"
+
+
+def _iteration_started(spans: Spans, seq: int, event: e.IterationStarted) -> None:
+    spans.begin(seq, event, event.path, ITERATION)
+
+
+def _iteration_ended(spans: Spans, seq: int, event: e.IterationEnded) -> None:
+    span = spans.of(seq, event.path) or spans.begin(seq, event, event.path, ITERATION)
+    _end(span, event, event.status)
+    span.error = event.error
+
+
+def _opened(spans: Spans, seq: int, event: e.PendingOpened) -> None:
+    if (span := spans.of(seq, event.path)) is not None:
+        _end_attempt(span, event.at)
+        span.waits.append(Wait("people", event.at, due=event.deadline, id=event.id))
+        spans.asked(event.id, span)
+
+
+def _answered(spans: Spans, seq: int, event: e.PendingDecided | e.PendingVoided) -> None:
+    if (span := spans.asking(event.id)) is not None:
+        span.last_seq = seq
+        _stop_waiting(span, event.at, "people", id=event.id)
+
+
+def _timer_set(spans: Spans, seq: int, event: e.TimerSet) -> None:
+    kind = _TIMERS.get(event.kind)
+    span = None if kind is None else spans.of(seq, event.path)
+    if span is not None and kind is not None and not any(w.for_ == kind and w.until is None for w in span.waits):
+        span.waits.append(Wait(kind, event.at, due=event.due))
+
+
+def _timer_fired(spans: Spans, seq: int, event: e.TimerFired) -> None:
+    kind = _TIMERS.get(event.kind)
+    span = None if kind is None else spans.of(seq, event.path)
+    if span is not None and kind is not None:
+        _stop_waiting(span, event.at, kind)
+
+
+def _awaits(spans: Spans, seq: int, event: e.SignalsAwaited) -> None:
+    if (span := spans.of(seq, event.path)) is not None:
+        _end_attempt(span, event.at)
+        span.waits.append(Wait("signal", event.at))
+
+
+def _received(spans: Spans, seq: int, event: e.SignalReceived) -> None:
+    if (span := spans.of(seq, event.path)) is not None and not event.awaits:
+        _stop_waiting(span, event.at, "signal")
+
+
+def _child_started(spans: Spans, seq: int, event: e.CollaborationStarted) -> None:
+    span = spans.of(seq, event.path)
+    if span is not None and event.run_id is not None:
+        span.children = [*span.children, event.run_id]
+
+
+def _child_moved(spans: Spans, seq: int, event: e.ChildMoved) -> None:
+    span = spans.of(seq, event.path)
+    if span is None:
+        return
+    if event.working:
+        _stop_waiting(span, event.at, "child")
+    else:
+        span.waits.append(Wait("child", event.at))
+
+
+def _model_used(spans: Spans, seq: int, event: e.ModelUsed) -> None:
+    if (span := spans.of(seq, event.path)) is not None:
+        span.input_tokens += event.use.input
+        span.output_tokens += event.use.output
+        span.cost += event.use.cost or 0.0
+
+
+def _reopened(spans: Spans, seq: int, event: e.RunRetried | e.StepReopened) -> None:
+    """Blocks that go on are running again: their end was none."""
+    for path in event.reopened:
+        if (span := spans.of(seq, path)) is not None:
+            span.status, span.ended_at, span.error = "running", None, None
+
+
+def _migrated(spans: Spans, seq: int, event: e.Migrated) -> None:
+    spans.rename(event.paths)
+
+
+_RULES: Final[Mapping[type[e.Event], Callable[[Spans, int, Any], None]]] = {
+    e.StepStarted: _started,
+    e.AttemptStarted: _attempt_started,
+    e.StepRetried: _retried,
+    e.StepFinished: _finished,
+    e.StepFailed: _failed,
+    e.StepSkipped: _skipped,
+    e.StepStopped: _stopped,
+    e.StepUndone: _undone,
+    e.IterationStarted: _iteration_started,
+    e.IterationEnded: _iteration_ended,
+    e.PendingOpened: _opened,
+    e.PendingDecided: _answered,
+    e.PendingVoided: _answered,
+    e.TimerSet: _timer_set,
+    e.TimerFired: _timer_fired,
+    e.SignalsAwaited: _awaits,
+    e.SignalReceived: _received,
+    e.CollaborationStarted: _child_started,
+    e.ChildMoved: _child_moved,
+    e.ModelUsed: _model_used,
+    e.RunRetried: _reopened,
+    e.StepReopened: _reopened,
+    e.Migrated: _migrated,
+}

@@ -1,0 +1,88 @@
+"""The steps of a run with their times, over REST."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from hai_flow.client import Client, Invalid
+from tests.api.test_rest import Checked, http
+from tests.support.hai_client import unique
+from tests.support.server import YAML, ServerProcess
+
+__all__ = ["http"]
+
+SOURCE = """
+hai: flow/v1
+name: NAME
+version: 1
+tools:
+  files: {python: hai_flow.examples, effect: write}
+steps:
+  - id: each
+    for_each:
+      items: "${{ [1, 2] }}"
+      steps:
+        - {id: note, set: {n: "${{ item }}"}}
+  - id: never
+    if: false
+    say: Nothing.
+  - id: delete
+    title: Delete it
+    call: files.delete_files
+    with: {folder: tmp, count: 3}
+    approval: {from: anyone, deadline: 1h}
+  - id: broken
+    fail: {code: mine.broken, message: it broke}
+state:
+  n: {type: integer, default: 0}
+"""
+
+
+@pytest.fixture
+def client(server: ServerProcess) -> Iterator[Client]:
+    with Client(server.url) as client:
+        yield client
+
+
+def test_steps_have_their_attempts_and_the_times_that_they_waited(http: Checked, client: Client) -> None:
+    name = unique("steps").replace("-", "_")
+    published = http.post("/v1/workflows", content=SOURCE.replace("NAME", name), headers=YAML)
+    assert published.status_code == 201, published.text
+    run = client.runs.wait(client.runs.start(name))
+    (pending,) = [each for each in client.pendings.list() if each.run_id == run.id]
+    steps = {step.path: step for step in client.runs.steps(run)}
+    assert {path: (step.verb, step.status) for path, step in steps.items()} == {
+        "each": ("for_each", "finished"),
+        "each[1]": ("iteration", "finished"),
+        "each[1]/note": ("set", "finished"),
+        "each[2]": ("iteration", "finished"),
+        "each[2]/note": ("set", "finished"),
+        "never": ("", "skipped"),
+        "delete": ("call", "running"),
+    }
+    assert steps["each[2]/note"].plan_path == "each[]/note"
+    (wait,) = steps["delete"].waits
+    assert (wait.for_, wait.pending_id, wait.until) == ("people", pending.id, None)
+    assert wait.due == pending.deadline
+    waiting = client.runs.get(run).seq
+    client.pendings.decide(pending, "approve")
+    ended = client.runs.wait(run, after=waiting)
+    steps = {step.path: step for step in client.runs.steps(run)}
+    delete = steps["delete"]
+    assert (delete.title, delete.status, delete.args) == ("Delete it", "finished", {"folder": "tmp", "count": 3})
+    assert (delete.waits[0].until or wait.since) >= wait.since
+    assert [(each.n, each.error) for each in delete.attempts] == [(1, None)]
+    assert delete.attempts[0].started_at >= (delete.waits[0].until or wait.since)
+    assert steps["broken"].error is not None
+    assert (ended.status, steps["broken"].error.code) == ("failed", "mine.broken")
+    assert [step.path for step in client.runs.steps(run, at=waiting)][-1] == "delete"
+    with pytest.raises(Invalid, match=f"the run has {ended.seq} events so far"):
+        list(client.runs.steps(run, at=ended.seq + 1))
+    paged, after = [], 0
+    while after is not None:
+        page = http.get(f"/v1/runs/{run.id}/steps", params={"limit": 2, "after": after}).json()
+        paged += [step["path"] for step in page["items"]]
+        after = page["next_cursor"]
+    assert paged == list(steps)
