@@ -122,6 +122,7 @@ class Pending(OpenedPending):
     needed: dict[str, Any] | None
     edits: dict[str, Any] | None
     decided_by: str | None
+    on_behalf_of: str | None = Field(description="in whose name they decided, if not in their own")
     decided_at: str | None
     value: Any
     reason: str | None

@@ -221,6 +221,7 @@ def pending_view(run: RunState, pending: PendingState, *, evidence: bool = True)
         "needed": needed(pending) if pending.opened.kind in ("approve", "gate") else None,
         "edits": pending.edits,
         "decided_by": pending.by,
+        "on_behalf_of": pending.on_behalf_of,
         "decided_at": _ms(pending.at),
         "value": pending.value,
         "reason": pending.reason,

@@ -89,6 +89,7 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True):
     needed: dict[str, Json] | None = None
     edits: dict[str, Json] | None = None
     decided_by: str | None = None
+    on_behalf_of: str | None = None
     decided_at: datetime | None = None
     value: Json = None
     reason: str | None = None

@@ -615,11 +615,13 @@ class PendingDecided(Event, frozen=True):
 
     `answer_sha` (hex) is that of the normalised answer, so that the same answer again is recognised; `value` is the
     tool's result, the form's values, or the approval envelope. `ready`: the gated step, whose effect may begin.
+    `by` gave the answer, for `on_behalf_of` if that is there.
     """
 
     id: str
     outcome: str
     by: str | None = None
+    on_behalf_of: str | None = None
     value: Json = None
     reason: str | None = None
     answer_sha: str | None = None

@@ -224,6 +224,7 @@ class PendingState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, fo
     opened: e.PendingOpened
     status: str = "open"
     by: str | None = None
+    on_behalf_of: str | None = None
     at: int | None = None
     value: Json = None
     reason: str | None = None

@@ -94,7 +94,7 @@ class _Rows:
         """Where one answer decides, it stands beside the votes of others: it is what its giver has decided."""
         self._write(event.id)
         if event.by is not None and self.state.pendings[event.id].opened.kind not in ("approve", "gate"):
-            self.votes.append(VoteRow(event.id, event.by, _encode(event), event.outcome))
+            self.votes.append(VoteRow(event.id, event.by, _encode(event), event.outcome, event.on_behalf_of))
 
     def forked(self, event: e.Forked, position: int) -> None:
         """Pendings and votes from before are the other run's, and so are the POSTs that opened its turns."""

@@ -339,6 +339,32 @@ def test_an_answer_to_a_form_says_for_whom_it_was_given(http: Checked) -> None:
     assert decided["needed"]["votes"][0]["via"] == "rest (act as) (for user:away2)"
 
 
+def test_the_answer_to_a_form_names_both_and_stands_in_what_both_have_decided(http: Checked) -> None:
+    name = unique("forms").replace("-", "_")
+    source = f"""
+hai: flow/v1
+name: {name}
+version: 1
+steps:
+  - id: which
+    ask: {{title: Which?, from: [user:away4], form: {{type: object, properties: {{size: {{type: string}}}}}}}}
+"""
+    assert http.post("/v1/workflows", content=source, headers=YAML).status_code == 201
+    run = http.post("/v1/runs", json={"workflow": name}, headers=as_("user:req")).json()
+    (pending,) = wait_for_pendings(http, run["id"])
+    Delegated(http, "user:away4", "user:stand4")
+    answer = {"values": {"size": "S"}, "on_behalf_of": "user:away4"}
+    answered = http.post(f"/v1/pendings/{pending['id']}/decide", json=answer, headers=as_("user:stand4"))
+    assert answered.status_code == 200, answered.text
+    both = ("user:stand4", "user:away4")
+    assert (answered.json()["decided_by"], answered.json()["on_behalf_of"]) == both
+    events = http.get(f"/v1/runs/{run['id']}/events", headers=as_("user:req")).json()["items"]
+    assert [(each["by"], each["on_behalf_of"]) for each in events if each["type"] == "pending_decided"] == [both]
+    for who in both:
+        (listed,) = http.get("/v1/inbox/decided", headers=as_(who)).json()["items"]
+        assert (listed["id"], listed["by"], listed["on_behalf_of"]) == (pending["id"], *both)
+
+
 def test_one_that_begins_later_does_not_hold_yet(http: Checked) -> None:
     asking = Asking(http, "user:away3")
     asking.start()

@@ -99,6 +99,7 @@ export interface Decision {
   needed: Record<string, unknown> | null;
   edits: Record<string, unknown> | null;
   decidedBy: string | null;
+  onBehalfOf: string | null;
   decidedAt: string | null;
   value: unknown;
   reason: string | null;

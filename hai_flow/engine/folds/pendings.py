@@ -74,6 +74,7 @@ def pending_decided(state: RunState, event: e.PendingDecided) -> RunState:
         state.pendings[event.id],
         status=event.outcome,
         by=event.by,
+        on_behalf_of=event.on_behalf_of,
         at=event.at,
         value=event.value,
         reason=event.reason,
