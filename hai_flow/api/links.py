@@ -15,12 +15,15 @@ from urllib.parse import parse_qs
 import msgspec
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse
+from pydantic import ValidationError
 
+from hai_flow.api import forms
 from hai_flow.api.bodies import read_body
 from hai_flow.api.deciding import DecideBody, decide, find_pending
 from hai_flow.api.deps import Access, OpenAccess
 from hai_flow.api.principals import Principal, open_to_everybody
 from hai_flow.engine import commands as c
+from hai_flow.engine.events import PendingOpened
 from hai_flow.engine.state import PendingState
 from hai_flow.errors import Rejected
 from hai_flow.runtime.notifier import LINKS, digest_of
@@ -30,6 +33,8 @@ from hai_flow.store.notifications import Link
 router = APIRouter(include_in_schema=False)
 
 BODY_BYTES_MAX: Final = 64 * 1024
+FIELDS_MAX: Final = 500
+_WHOLE: Final = ("approve", "accept", None)  # what goes with all of a form; other options go with what is filled in
 _HEADERS: Final = {
     "Content-Security-Policy": "default-src 'none'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
     "X-Robots-Tag": "noindex",
@@ -64,13 +69,41 @@ async def use_link(token: str, request: Request, access: OpenAccess) -> Response
         return _page("Not here", f"<p>{_GONE}</p>", 404)
     link, theirs = found
     given = await _form(request)
-    body = DecideBody(decision=given.get("decision"), reason=given.get("reason") or None, digest=given.get("digest"))
     try:
-        await decide(theirs, link.pending_id, body, f"link:{link.digest.hex()}", "link")
+        _, pending = await find_pending(theirs, link.pending_id)
+        await decide(theirs, link.pending_id, _answer(pending, given), f"link:{link.digest.hex()}", "link")
     except Rejected as rejected:
-        return _page("Not decided", f"<p>{html.escape(rejected.detail)}</p>", rejected.status)
+        return await _again(theirs, link, given, rejected)
     await notifications.use_link(access.pool, link.digest)
     return _page("Decided", f"<p>{_DECIDED}</p>")
+
+
+def _answer(pending: PendingState, given: forms.Given) -> DecideBody:
+    """The answer of a form that was posted. What its fields can't hold the rules of the question refuse."""
+    fields: dict[str, Any] = {
+        name: given[name][0] for name in ("decision", "reason", "digest") if given.get(name, [""])[0]
+    }
+    if pending.opened.schema is not None:
+        filled = forms.values_of(pending.opened.schema, given)
+        if filled or fields.get("decision") in _WHOLE:
+            fields["values"] = filled
+    try:
+        return DecideBody(**fields)
+    except ValidationError as error:
+        place, message = error.errors()[0]["loc"][0], error.errors()[0]["msg"]
+        raise Rejected(422, "request.invalid", f"{place}: {message}.") from None
+
+
+async def _again(theirs: Access, link: Link, given: forms.Given, rejected: Rejected) -> Response:
+    """The form with all that was typed, and why it was refused; the reason alone, where nothing can be answered."""
+    try:
+        run, pending = await find_pending(theirs, link.pending_id)
+    except Rejected:
+        return _page("Not here", f"<p>{_GONE}</p>", 404)
+    if pending.status != "open":
+        return _page("Not decided", f"<p>{html.escape(rejected.detail)}</p>", rejected.status)
+    shown = _question(run.workflow, link, pending, given, rejected)
+    return _page(f"Not decided: {_title(pending)}", shown, rejected.status)
 
 
 async def _find(access: Access, token: str) -> tuple[Link, Access] | None:
@@ -87,46 +120,77 @@ async def _find(access: Access, token: str) -> tuple[Link, Access] | None:
     return link, replace(access, principal=principal, asked=asked, _seen={}, _personal={})
 
 
-async def _form(request: Request) -> dict[str, str]:
+async def _form(request: Request) -> dict[str, list[str]]:
     """The fields of the form. Raises Rejected."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/x-www-form-urlencoded":
         raise Rejected(415, "media_type.unexpected", "expected the form of the page.")
     body = await read_body(request, BODY_BYTES_MAX)
     try:
-        found = parse_qs(body.decode(), strict_parsing=True, max_num_fields=10)
+        return parse_qs(body.decode(), keep_blank_values=True, strict_parsing=True, max_num_fields=FIELDS_MAX)
     except ValueError as error:
         raise Rejected(400, "body.not_form", f"expected the form of the page: {error}") from None
-    return {name: each[0] for name, each in found.items()}
 
 
 def _title(pending: PendingState) -> str:
     return pending.opened.title or pending.opened.tool or "A question"
 
 
-def _question(workflow: str, link: Link, pending: PendingState) -> str:
+def _question(
+    workflow: str,
+    link: Link,
+    pending: PendingState,
+    given: forms.Given | None = None,
+    refused: Rejected | None = None,
+) -> str:
+    """The question and its form, with what was `given` before, and why that was `refused`."""
     opened = pending.opened
     shown = [f"<p>The workflow <b>{html.escape(workflow)}</b> asks {html.escape(link.principal)}:</p>"]
     shown += [f"<pre>{html.escape(text)}</pre>" for text in (opened.message, opened.args, opened.evidence) if text]
-    if opened.kind not in ("approve", "gate") or _must_fill_in(opened.schema):
-        return "".join([*shown, "<p>Its form can't be filled in here: answer it in your inbox.</p>"])
-    options = "".join(
-        f'<p><button name="decision" value="{html.escape(each, quote=True)}">{html.escape(each)}</button></p>'
-        for each in opened.options
-    )
+    if opened.kind not in _ANSWERABLE:
+        return "".join([*shown, "<p>It can't be answered here: answer it in your inbox.</p>"])
+    typed = html.escape((given or {}).get("reason", [""])[0])
+    reason = '<p><label for="reason">Reason</label><br>'
+    reason += f'<textarea id="reason" name="reason" rows="3" cols="60" maxlength="10000">\n{typed}</textarea></p>'
     return "".join(
         [
             *shown,
+            _refusal(opened.schema, refused),
             '<form method="post">',
             f'<input type="hidden" name="digest" value="{opened.digest}">',
-            '<p><label>Reason<br><textarea name="reason" rows="3" cols="60" maxlength="10000"></textarea></label></p>',
-            options,
+            "" if opened.schema is None else forms.shown(opened.schema, given, _findings(refused)),
+            "" if opened.kind == "ask" else reason,
+            "".join(map(_button, _buttons(opened))),
             "</form><p>Nothing is decided until you press one of these.</p>",
         ]
     )
 
 
-def _must_fill_in(schema: Any) -> bool:
-    return isinstance(schema, dict) and bool(schema.get("required"))
+_ANSWERABLE: Final = ("approve", "gate", "ask")
+
+
+def _buttons(opened: PendingOpened) -> tuple[str, ...]:
+    """The decisions that can be sent; "" sends the values of a form alone."""
+    return ("", *opened.options) if opened.kind == "ask" else opened.options
+
+
+def _button(option: str) -> str:
+    shown = html.escape(option, quote=True)
+    if not option:
+        return "<p><button>Send</button></p>"
+    return f'<p><button name="decision" value="{shown}">{shown}</button></p>'
+
+
+def _findings(refused: Rejected | None) -> list[dict[str, str]]:
+    return [] if refused is None else list(refused.findings)
+
+
+def _refusal(schema: Any, refused: Rejected | None) -> str:
+    """Why an answer was refused, but for what is said at the fields."""
+    if refused is None:
+        return ""
+    said = [refused.detail] if not refused.findings else ["Something has to be put right below."]
+    said += forms.elsewhere(schema, _findings(refused))
+    return f'<div role="alert"><p>{"</p><p>".join(map(html.escape, said))}</p></div>'
 
 
 def _page(title: str, body: str, status: int = 200) -> Response:

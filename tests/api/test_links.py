@@ -29,6 +29,40 @@ steps:
               options: [approve, revise, reject], reasons: {revise: required}}
     on_decision: {revise: [{return: again}]}
 """
+FORM = """
+hai: flow/v1
+name: asked
+version: 1
+steps:
+  - id: which
+    ask:
+      title: Which?
+      from: [role:boss]
+      notify: [email]
+      form:
+        type: object
+        required: [size, n, ok]
+        properties:
+          size: {type: string, enum: [S, "M & <M>"], title: "Size <i>?", description: of the shirt}
+          n: {type: integer, minimum: 1, title: How many}
+          ok: {type: boolean}
+          colours: {type: array, items: {type: string, enum: [red, blue]}}
+          note: {type: string, maxLength: 500, default: "as <always>"}
+          extra: {type: object, properties: {a: {type: integer}}}
+output: "${{ steps.which.output }}"
+"""
+GATED = """
+hai: flow/v1
+name: gated
+version: 1
+steps:
+  - id: go
+    approve:
+      title: Go?
+      from: [role:boss]
+      notify: [email]
+      form: {type: object, required: [limit], properties: {limit: {type: number, maximum: 100}}}
+"""
 FILE = """
 hai: notify/v1
 url: http://127.0.0.1
@@ -44,11 +78,12 @@ class Mailed:
 
     def __init__(self, http: Checked, box: Mailbox, dsn: str) -> None:
         self.http, self.box, self.dsn = http, box, dsn
-        assert http.post("/v1/workflows", content=MAILED, headers=YAML).status_code == 201
+        for source in (MAILED, FORM, GATED):
+            assert http.post("/v1/workflows", content=source, headers=YAML).status_code == 201
 
-    def ask(self) -> tuple[dict[str, Any], str]:
+    def ask(self, workflow: str = "mailed") -> tuple[dict[str, Any], str]:
         """A question of a new run, and the path of the link to it."""
-        body = {"workflow": "mailed"}
+        body = {"workflow": workflow}
         run = self.http.post("/v1/runs", json=body, headers={"HAI-Act-As": "user:req"}).json()
         (pending,) = wait_for_pendings(self.http, run["id"])
         end = time.monotonic() + 30
@@ -171,3 +206,94 @@ async def _let_links_end(dsn: str) -> None:
         await connection.execute("UPDATE links SET expires_at = now() - interval '1 second'")
     finally:
         await connection.close()
+
+
+FILLED = {
+    "value.size": "M & <M>", "value.n": "2", "value.ok": "false", "value.colours": ["red", "blue"],
+    "value.note": "one\r\ntwo", "value.extra": '{"a": 1}',
+}  # fmt: skip
+
+
+def send(mailed: Mailed, link: str, fields: dict[str, Any]) -> httpx2.Response:
+    """The form as a browser sends it."""
+    digest = re.search(r'name="digest" value="([0-9a-f]+)"', mailed.http.get(link).text)
+    assert digest is not None
+    return mailed.http.post(link, data={"digest": digest[1], **fields})
+
+
+def test_a_form_is_filled_in_on_the_page_without_a_script(mailed: Mailed) -> None:
+    pending, link = mailed.ask("asked")
+    page = mailed.http.get(link).text
+    for number, name in enumerate(("size", "n", "ok", "note", "extra")):
+        assert f'name="value.{name}"' in page, number
+    assert set(re.findall(r'label for="(f\d)"', page)) == set(re.findall(r'id="(f\d)"', page))
+    assert 'aria-describedby="f0-hint"' in page
+    assert "Size &lt;i&gt;? (required)" in page
+    assert html.escape("as <always>") in page
+    assert "<i>" not in page
+    assert "<script" not in page
+    answered = send(mailed, link, FILLED)
+    assert (answered.status_code, "this is recorded" in answered.text) == (200, True)
+    shown = mailed.http.get(f"/v1/pendings/{pending['id']}").json()
+    assert (shown["status"], shown["decided_by"]) == ("answered", "user:ann")
+    assert shown["value"] == {
+        "size": "M & <M>", "n": 2, "ok": False, "colours": ["red", "blue"], "note": "one\ntwo", "extra": {"a": 1},
+    }  # fmt: skip
+    assert send_gone(mailed, link) == 404
+
+
+def send_gone(mailed: Mailed, link: str) -> int:
+    return mailed.http.post(link, data=FILLED).status_code
+
+
+def test_a_refused_form_keeps_all_that_was_typed_and_says_what_is_wrong_at_its_field(mailed: Mailed) -> None:
+    pending, link = mailed.ask("asked")
+    typed = {**FILLED, "value.n": "two <b>", "value.ok": "", "value.extra": "{", "value.note": "  kept\nas is"}
+    refused = send(mailed, link, typed)
+    assert refused.status_code == 422
+    page = refused.text
+    assert 'role="alert"' in page
+    for number, wrong in ((0, False), (1, True), (2, True), (4, False), (5, True)):
+        assert (f'id="f{number}-error"' in page) is wrong, (number, page)
+        assert (f'id="f{number}" name' in page) is True
+    assert "is a required property" in page.partition('id="f2-error"')[2].partition("</strong>")[0]
+    assert html.escape("two <b>") in page
+    assert "two <b>" not in page
+    assert "\n  kept\nas is</textarea>" in page
+    assert page.count(" checked") == 2
+    assert re.search(r'value="M &amp; &lt;M&gt;" selected', page)
+    assert mailed.http.get(f"/v1/pendings/{pending['id']}").json()["status"] == "open"
+    assert send(mailed, link, FILLED).status_code == 200
+
+
+def test_an_approval_s_form_goes_with_its_buttons(mailed: Mailed) -> None:
+    pending, link = mailed.ask("gated")
+    assert send(mailed, link, {"decision": "approve"}).status_code == 422
+    refused = send(mailed, link, {"decision": "approve", "value.limit": "500", "reason": "why <not>"})
+    assert refused.status_code == 422
+    assert 'value="500"' in refused.text
+    assert html.escape("why <not>") in refused.text
+    long = send(mailed, link, {"decision": "approve", "value.limit": "5", "reason": "x" * 10_001})
+    assert (long.status_code, 'value="5"' in long.text) == (422, True)
+    assert send(mailed, link, {"decision": "reject", "reason": "no"}).status_code == 200
+    assert mailed.http.get(f"/v1/pendings/{pending['id']}").json()["status"] == "reject"
+
+
+def test_a_form_that_comes_too_late_is_told_so(mailed: Mailed) -> None:
+    pending, link = mailed.ask("asked")
+    digest = re.search(r'name="digest" value="([0-9a-f]+)"', mailed.http.get(link).text)
+    given = {"values": {"size": "S", "n": 1, "ok": True}}
+    decided = mailed.http.post(
+        f"/v1/pendings/{pending['id']}/decide", json=given, headers={"HAI-Act-As": "user:b,role:boss"}
+    )
+    assert decided.status_code == 200, decided.text
+    assert digest is not None
+    assert mailed.http.post(link, data={"digest": digest[1], **FILLED}).status_code == 409
+
+
+def test_fields_without_number_and_bytes_that_are_no_form_are_refused(mailed: Mailed) -> None:
+    _, link = mailed.ask("asked")
+    form = {"content-type": "application/x-www-form-urlencoded"}
+    assert mailed.http.post(link, content="&".join(f"a{n}=1" for n in range(600)), headers=form).status_code == 400
+    assert mailed.http.post(link, content=b"a=%ff%fe&value.n=" + b"9" * 70_000, headers=form).status_code == 413
+    assert send(mailed, link, FILLED).status_code == 200

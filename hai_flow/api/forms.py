@@ -1,0 +1,188 @@
+"""Forms as plain HTML: fields made of a JSON Schema, and values made of what a browser posts. Pure.
+
+A browser posts texts. One that is no number where a number is expected is handed on as it is, so that the same schema
+that refuses it everywhere says so, at its field. A form that is shown again has every text that was typed.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple, TypeAlias
+
+from hai_flow import values
+from hai_flow.definition.schemas import resolve
+from hai_flow.values import Json
+
+Given: TypeAlias = Mapping[str, Sequence[str]]
+"""The fields that a browser posted: texts by name."""
+
+PREFIX: Final = "value."
+LINES_FROM: Final = 200  # a text that may be so long gets several lines
+
+
+class Field(NamedTuple):
+    """A property of the form. `kind`: choice (of `choices`), choices (several), text, lines, number, json."""
+
+    name: str
+    kind: str
+    label: str
+    hint: str
+    required: bool
+    choices: tuple[Json, ...] = ()
+    default: Json = None
+    type: str = "text"
+
+
+def fields_of(schema: Json) -> list[Field]:
+    """The fields of a form, in the schema's order."""
+    root = resolve(schema, schema)
+    properties = root.get("properties", {}) if isinstance(root, Mapping) else {}
+    required = root.get("required", ()) if isinstance(root, Mapping) else ()
+    return [_field(name, resolve(each, schema), name in required) for name, each in properties.items()]
+
+
+def _field(name: str, schema: Json, required: bool) -> Field:
+    known: Mapping[str, Json] = schema if isinstance(schema, Mapping) else {}
+    label, hint, default = str(known.get("title", name)), str(known.get("description", "")), known.get("default")
+    kind, choices, input_type = _kind(known)
+    return Field(name, kind, label, hint, required, choices, default, input_type)
+
+
+def _kind(schema: Mapping[str, Json]) -> tuple[str, tuple[Json, ...], str]:
+    if isinstance(schema.get("enum"), list):
+        return "choice", tuple(schema["enum"]), ""
+    types = schema.get("type")
+    given = [each for each in (types if isinstance(types, list) else [types]) if each != "null"]
+    match given:
+        case ["boolean"]:
+            return "choice", (True, False), ""
+        case ["integer"] | ["number"] | ["integer", "number"] | ["number", "integer"]:
+            return "number", (), "text"
+        case ["string"]:
+            long = schema.get("maxLength", 0) >= LINES_FROM
+            return ("lines" if long else "text"), (), "date" if schema.get("format") == "date" else "text"
+        case ["array"]:
+            items = schema.get("items")
+            if isinstance(items, Mapping) and isinstance(items.get("enum"), list):
+                return "choices", tuple(items["enum"]), ""
+    return "json", (), ""
+
+
+# --- from a browser ---------------------------------------------------------------------------------------------------
+
+
+def values_of(schema: Json, given: Given) -> dict[str, Json]:
+    """The values that were filled in. A field that was left empty is not there."""
+    found: dict[str, Json] = {}
+    for field in fields_of(schema):
+        texts = [text for text in given.get(PREFIX + field.name, ()) if text != ""]
+        if texts:
+            found[field.name] = _value(field, texts)
+    return found
+
+
+def _value(field: Field, texts: Sequence[str]) -> Json:
+    match field.kind:
+        case "choice":
+            return _choice(field, texts[0])
+        case "choices":
+            return [_choice(field, text) for text in texts]
+        case "number" | "json":
+            return _read(texts[0])
+        case _:
+            return texts[0].replace("\r\n", "\n")
+
+
+def _choice(field: Field, text: str) -> Json:
+    return next((each for each in field.choices if _text(each) == text), text)
+
+
+def _read(text: str) -> Json:
+    """The JSON value of a text; the text itself, if it is none."""
+    try:
+        return values.loads(text.strip())
+    except values.NotJson:
+        return text
+
+
+# --- to a browser -----------------------------------------------------------------------------------------------------
+
+
+def shown(schema: Json, given: Given | None, findings: Sequence[Mapping[str, str]] = ()) -> str:
+    """The fields as HTML, with what was `given` in them (None: the defaults), and each finding at its field."""
+    rows = []
+    for number, field in enumerate(fields_of(schema)):
+        faults = [each["message"] for each in findings if _is_at(each, field)]
+        rows.append(_row(f"f{number}", field, _texts(field, given), faults))
+    return "".join(rows)
+
+
+def elsewhere(schema: Json, findings: Sequence[Mapping[str, str]]) -> list[str]:
+    """What findings say that are at no field."""
+    fields = fields_of(schema)
+    return [each["message"] for each in findings if not any(_is_at(each, field) for field in fields)]
+
+
+def _is_at(finding: Mapping[str, str], field: Field) -> bool:
+    """Whether a finding is about the field: what is missing is said of the object around it."""
+    pointer = finding.get("path", "")
+    if not pointer:
+        return finding["message"] == f'"{field.name}" is a required property'
+    return pointer.split("/")[1].replace("~1", "/").replace("~0", "~") == field.name
+
+
+def _texts(field: Field, given: Given | None) -> list[str]:
+    if given is not None:
+        return list(given.get(PREFIX + field.name, ()))
+    if field.default is None:
+        return []
+    if field.kind == "choices" and isinstance(field.default, list):
+        return [_text(each) for each in field.default]
+    return [_text(field.default)]
+
+
+def _text(value: Json) -> str:
+    return value if isinstance(value, str) else values.dumps(value).decode()
+
+
+def _row(id: str, field: Field, texts: Sequence[str], faults: Sequence[str]) -> str:
+    said = [f"{id}-hint"] if field.hint else []
+    said += [f"{id}-error"] if faults else []
+    state = f' aria-describedby="{" ".join(said)}"' if said else ""
+    state += ' aria-invalid="true"' if faults else ""
+    label = _escaped(field.label) + (" (required)" if field.required else "")
+    about = f'<br><small id="{id}-hint">{_escaped(field.hint)}</small>' if field.hint else ""
+    about += f'<br><strong id="{id}-error">{_escaped("; ".join(faults))}</strong>' if faults else ""
+    if field.kind == "choices":
+        boxes = "".join(
+            f'<br><label><input type="checkbox" name="{_name(field)}" value="{_escaped(_text(each))}"'
+            f"{' checked' if _text(each) in texts else ''}> {_escaped(_text(each))}</label>"
+            for each in field.choices
+        )
+        return f"<fieldset{state}><legend>{label}</legend>{boxes}{about}</fieldset>"
+    return f'<p><label for="{id}">{label}</label><br>{_control(id, field, texts[0] if texts else "", state)}{about}</p>'
+
+
+def _control(id: str, field: Field, text: str, state: str) -> str:
+    named = f'id="{id}" name="{_name(field)}"{state}'
+    if field.kind == "choice":
+        words = {True: "yes", False: "no"}
+        options = "".join(
+            f'<option value="{_escaped(_text(each))}"{" selected" if _text(each) == text else ""}>'
+            f"{_escaped(words[each] if isinstance(each, bool) else _text(each))}</option>"
+            for each in field.choices
+        )
+        return f'<select {named}><option value=""></option>{options}</select>'
+    if field.kind in ("lines", "json"):
+        return f'<textarea {named} rows="4" cols="60">\n{_escaped(text)}</textarea>'  # its first line end is dropped
+    mode = ' inputmode="decimal"' if field.kind == "number" else ""
+    return f'<input type="{field.type}" {named}{mode} size="40" value="{_escaped(text)}">'
+
+
+def _name(field: Field) -> str:
+    return _escaped(PREFIX + field.name)
+
+
+def _escaped(text: str) -> str:
+    return html.escape(text, quote=True)
