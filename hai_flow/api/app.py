@@ -36,6 +36,7 @@ from hai_flow.api import (
     steps,
     threads,
     tokens,
+    travel,
     triggers,
     versions,
     welcome,
@@ -111,6 +112,7 @@ def create_app(settings: Settings, runtime: Runtime, *, act_as: bool = False) ->
         callbacks,
         schedules,
         versions,
+        travel,
         keys,
         tokens,
     ):

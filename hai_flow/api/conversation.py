@@ -27,8 +27,8 @@ from hai_flow.api.problems import WITH_BODY, documented
 from hai_flow.api.sight import Sight
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
-from hai_flow.engine.events import Inherited, UserMessage
-from hai_flow.engine.forking import undone_in
+from hai_flow.engine.events import UserMessage
+from hai_flow.engine.forking import inherited_from, undone_in
 from hai_flow.engine.ids import run_of_pending, turn_of
 from hai_flow.engine.shared import may_write, posted_changes
 from hai_flow.engine.state import TERMINAL_STATUSES, PendingState, RunState
@@ -353,6 +353,8 @@ class Conversation:
             await self._leave(last, there if isinstance(begin, c.Fork) and base.id == last.id else None)
             if isinstance(begin, c.Fork):
                 begin = msgspec.structs.replace(begin, undone=undone_in(await self.access.state(base.id)))
+        if isinstance(begin, c.Fork):
+            await self.access.runtime.branches.hand_files(self.access.tenant, begin)
         await self._bear(plan, begin, branch)
         return await self._attach(await self.access.run(begin.run_id))
 
@@ -376,8 +378,7 @@ class Conversation:
     async def _leave(self, last: RunSummary, inherited: RunState | None) -> None:
         """Stop the active run. Its work up to the state `inherited` belongs to the fork, which goes on from there: the
         stopped run neither undoes nor cleans up that work."""
-        turn = None if inherited is None else inherited.turn
-        given = None if inherited is None or turn is None else Inherited(turn.n, inherited.seq)
+        given = None if inherited is None else inherited_from(inherited)
         stop = c.Stop(by=self.access.principal.id, reason="the thread goes on from an earlier turn", inherited=given)
         command_id, body_sha = f"branch:{self.posted.wire_run_id}", bytes.fromhex(self.posted.body_sha)
         await self.access.runtime.branches.leave(last, stop, command_id=command_id, body_sha=body_sha)

@@ -393,12 +393,12 @@ class Access:
     ) -> Outcome:
         """Start a run of the plan. `is_new`: its thread was nobody's a moment ago. Raises Rejected as `submit` does,
         and as `demand_speaks` where somebody else was faster."""
-        self.require(Right.SPEAK, Right.START_RUNS)
+        self.require(Right.SPEAK, Right.START_RUNS, *((Right.CONTROL_RUNS,) if isinstance(begin, c.Fork) else ()))
         if isinstance(begin, c.Start) and not self.principal.is_for(begin.thread_id, plan.name):
             limits = f"your credential is not for a thread {begin.thread_id[:100]!r} of {plan.name}."
             raise Rejected(403, "credential_limited", limits)
         with self.admission.command():
-            if isinstance(begin, c.Fork):
+            if isinstance(begin, c.Fork) and begin.answer.answers:
                 self.decisions.take(self.tenant, self.principal.id, self.peer)
             await self._use_files(begin.run_id, begin.answer if isinstance(begin, c.Fork) else begin)
             starting = partial(

@@ -106,6 +106,14 @@ async def _page(access: Access, row: RunRow, after: int, limit: int) -> Response
     return JSONResponse({"items": items, "next_cursor": str(last) if after < last < row.seq else None})
 
 
+def log_profile(access: Access, row: RunRow, dialect: Dialect, start: RunState) -> Profile:
+    """The caller as a reader of the run from `start` on, in the log's own words or in those of a dialect."""
+    if dialect is LOG:
+        return _log_profile(access, row)
+    profile = read_by(profile_of(start.turn, dialect), access, row.id, row.started_by)
+    return with_wishes(profile, access.settings)
+
+
 def _log_profile(access: Access, row: RunRow) -> Profile:
     """The caller as a reader of the log as it is."""
     profile = read_by(Profile(dialect=LOG.name), access, row.id, row.started_by)

@@ -22,7 +22,7 @@ class Right(StrEnum):
     SPEAK = "speak"  # begin threads, speak in one's own, start runs of workflows that are open to requesters
     ANSWER = "answer"  # answer the questions that ask the requester
     START_RUNS = "start_runs"  # start runs of every workflow; send events
-    CONTROL_RUNS = "control_runs"  # pause, resume, stop, terminate, retry, migrate; signals and schedules
+    CONTROL_RUNS = "control_runs"  # pause, resume, stop, terminate, retry, skip, fork, migrate; signals and schedules
     SEE_INBOX = "see_inbox"  # the questions that are one's own to answer, with their evidence
     DECIDE = "decide"  # answer them
     READ_WORKFLOWS = "read_workflows"

@@ -15,6 +15,7 @@ from hai_flow import values
 from hai_flow.api import shapes
 from hai_flow.api.bodies import NO_CONTROL_CHARACTERS, Body, CheckedRoute
 from hai_flow.api.deps import Access, CommandKey, CurrentAccess, is_run_id
+from hai_flow.api.moments import MOMENT_CHARS_MAX, MOMENTS, moment_of
 from hai_flow.api.pages import PageCursor, PageLimit, bad_cursor, cut, decode_cursor, encode_cursor
 from hai_flow.api.principals import requires
 from hai_flow.api.problems import WITH_BODY, documented
@@ -163,13 +164,13 @@ async def get_run(run_id: str, access: CurrentAccess) -> dict[str, Any]:
     responses={**documented(404), 200: {"model": shapes.Snapshot}},
 )
 async def get_snapshot(
-    run_id: str, access: CurrentAccess, at: Annotated[int | None, Query(ge=0, le=2**53)] = None
+    run_id: str,
+    access: CurrentAccess,
+    at: Annotated[str | None, Query(max_length=MOMENT_CHARS_MAX, description=MOMENTS)] = None,
 ) -> JSONResponse:
-    """The fold of the run's first `at` events (default: all of them), as far as you may see it."""
+    """The run as it was at a moment (default: now), as far as you may see it."""
     row = await access.run(run_id, Sight.QUESTIONS)
-    if at is not None and at > row.seq:
-        raise Rejected(422, "request.invalid", f"at: the run has {row.seq} events so far, found {at}.")
-    state = await access.state(row.id, row.seq if at is None else at)
+    state = await access.state(row.id, row.seq if at is None else await moment_of(access, row, at))
     return JSONResponse(snapshot_view(access.seen(state), lambda pending: access.sees_evidence(state, pending)))
 
 

@@ -370,6 +370,98 @@ class Snapshot(Shape):
     error: dict[str, Any] | None
 
 
+class MarkObstacle(Shape):
+    code: str
+    detail: str
+
+
+class Mark(Shape):
+    """A moment behind the event `seq`: in front of the step `step`, or (null) where the run waited. `forkable`: a fork
+    can begin there; `editable`: also with something else than the run had. `why_not`: what keeps it from that."""
+
+    seq: int
+    at: str
+    turn: int
+    step: str | None
+    forkable: bool
+    editable: bool
+    why_not: MarkObstacle | None
+
+
+class Marks(Shape):
+    items: list[Mark]
+
+
+class AMoment(Shape):
+    seq: int
+    at: str | None
+    status: Literal["new"] | RunStatus
+
+
+class StepChange(Shape):
+    """`from` and `to` as in a snapshot; null: it had not begun."""
+
+    model_config = ConfigDict(extra="forbid", populate_by_name=True)
+
+    from_: StepView | None = Field(alias="from")
+    to: StepView | None
+
+
+class Asked(Shape):
+    path: str
+    title: str | None
+    status: str
+    by: str | None
+    votes: list[dict[str, Any]]
+
+
+class PendingChange(Shape):
+    """A question as it stood at each of the moments; null: it had not been asked."""
+
+    model_config = ConfigDict(extra="forbid", populate_by_name=True)
+
+    from_: Asked | None = Field(alias="from")
+    to: Asked | None
+
+
+class Difference(Shape):
+    """What is otherwise at one moment of a run than at another: `state` is a JSON Patch (RFC 6902) of the variables."""
+
+    model_config = ConfigDict(extra="forbid", populate_by_name=True)
+
+    from_: AMoment = Field(alias="from")
+    to: AMoment
+    state: list[dict[str, Any]]
+    steps: dict[str, StepChange]
+    pendings: dict[str, PendingChange]
+
+
+class Left(Shape):
+    """The run that a fork has stopped: what is `in_flight` in it is asked to cancel, and `undoes` is what it takes
+    back."""
+
+    run_id: str
+    status: RunStatus
+    in_flight: list[str]
+    undoes: list[str]
+
+
+class Rehearsal(Shape):
+    """What a fork would do. `begins`: the steps that begin at once; `asks`: the steps whose questions are open in it;
+    `restarts`: those whose child runs are started anew; `stops`: the thread's active run."""
+
+    of: str
+    at: int
+    thread_id: str
+    workflow: str
+    version: int
+    requester: str
+    begins: list[str]
+    asks: list[str]
+    restarts: list[str]
+    stops: Left | None
+
+
 class Signal(Shape):
     """An event from outside. `run_id`: the run that it is for; null: every run that waits for its type. `already`: it
     had been sent before, and nothing has happened now."""

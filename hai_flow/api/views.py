@@ -10,6 +10,7 @@ import msgspec
 
 from hai_flow import values
 from hai_flow.engine.events import PendingOpened, decode_pending
+from hai_flow.engine.patch import difference
 from hai_flow.engine.pendings import needed
 from hai_flow.engine.state import MessageState, PendingState, RunState, ToolCallState
 from hai_flow.runtime.inbox import Item
@@ -248,16 +249,6 @@ def _opened_view(opened: PendingOpened) -> dict[str, Json]:
 
 def snapshot_view(state: RunState, sees_evidence: Callable[[PendingState], bool]) -> dict[str, Json]:
     """`snapshot?at=seq`: the fold of the run's first `seq` events, and nothing else."""
-    steps: dict[str, Json] = {}
-    for path, step in state.steps.items():
-        if not path:
-            continue
-        shown: dict[str, Json] = {"status": step.status, "attempt": step.attempt}
-        if step.status == "finished" or step.approval is not None:
-            shown["output"] = step.output
-        if step.error is not None:
-            shown["error"] = error_view(msgspec.to_builtins(step.error))
-        steps[path] = shown
     turn = state.turn
     return {
         "run_id": state.run_id,
@@ -269,7 +260,7 @@ def snapshot_view(state: RunState, sees_evidence: Callable[[PendingState], bool]
         if turn is None
         else {"n": turn.n, "first_seq": turn.first_seq, "open": turn.open, "wire_run_id": turn.wire_run_id},
         "state": state.state,
-        "steps": dict(sorted(steps.items())),
+        "steps": _steps_view(state),
         "pendings": [
             pending_view(state, pending, evidence=sees_evidence(pending))
             for pending in sorted(state.pendings.values(), key=lambda each: (each.opened.at, each.opened.id))
@@ -279,6 +270,47 @@ def snapshot_view(state: RunState, sees_evidence: Callable[[PendingState], bool]
         "output": state.output,
         "error": None if state.error is None else error_view(msgspec.to_builtins(state.error)),
     }
+
+
+def _steps_view(state: RunState) -> dict[str, Json]:
+    steps: dict[str, Json] = {}
+    for path, step in sorted(state.steps.items()):
+        if not path:
+            continue
+        shown: dict[str, Json] = {"status": step.status, "attempt": step.attempt}
+        if step.status == "finished" or step.approval is not None or step.given:
+            shown["output"] = step.output
+        if step.error is not None:
+            shown["error"] = error_view(msgspec.to_builtins(step.error))
+        steps[path] = shown
+    return steps
+
+
+def difference_view(before: RunState, after: RunState) -> dict[str, Json]:
+    """What is otherwise in `after` than it was in `before`, two moments of a run."""
+    was, now = _steps_view(before), _steps_view(after)
+    changed = [path for path in sorted({*was, *now}) if was.get(path) != now.get(path)]
+    asked = sorted(
+        (id for id in {*before.pendings, *after.pendings} if _asked(before, id) != _asked(after, id)),
+        key=lambda id: (after.pendings.get(id) or before.pendings[id]).opened.at,
+    )
+    return {
+        "from": {"seq": before.seq, "at": _ms(before.at), "status": before.status},
+        "to": {"seq": after.seq, "at": _ms(after.at), "status": after.status},
+        "state": list[Json](difference(before.state, after.state)),
+        "steps": {path: {"from": was.get(path), "to": now.get(path)} for path in changed},
+        "pendings": {id: {"from": _asked(before, id), "to": _asked(after, id)} for id in asked},
+    }
+
+
+def _asked(state: RunState, id: str) -> Json:
+    """A question as it stood then; None: it was not asked yet."""
+    known = state.pendings.get(id)
+    if known is None:
+        return None
+    votes = [{"by": vote.by, "decision": vote.decision} for vote in known.votes]
+    title, path = known.opened.title, known.opened.path
+    return {"path": path, "title": title, "status": known.status, "by": known.by, "votes": votes}
 
 
 def message_view(message: MessageState) -> dict[str, Json]:

@@ -35,7 +35,17 @@ _PANELS: Final = (
         "Versions",
         (("publish", "versions:publish"), ("versions", "versions:versions"), ("diff", "versions:diff")),
     ),
-    ("Runs of a server", (("runs", "operate:runs"), ("show", "operate:show"), ("events", "operate:events"))),
+    (
+        "Runs of a server",
+        (
+            ("runs", "operate:runs"),
+            ("show", "operate:show"),
+            ("events", "operate:events"),
+            ("replay", "travel:replay"),
+            ("marks", "travel:marks"),
+            ("changes", "travel:changes"),
+        ),
+    ),
     (
         "People",
         (
@@ -53,6 +63,9 @@ _PANELS: Final = (
             ("stop", "operate:stop"),
             ("terminate", "operate:terminate"),
             ("retry", "operate:retry"),
+            ("skip", "travel:skip"),
+            ("rerun", "travel:rerun"),
+            ("fork", "travel:fork"),
             ("jump", "jump:jump"),
             ("signal", "signal:signal"),
             ("send", "signal:send"),

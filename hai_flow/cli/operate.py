@@ -346,7 +346,7 @@ def events(
     as_json: JsonOption = False,
 ) -> None:
     """The events of a run; with --json one event a line."""
-    write = _write_line if as_json else Narrator(out(), stamps=True).show
+    write = write_line if as_json else Narrator(out(), stamps=True).show
 
     async def work(api: Server) -> None:
         run_id = await api.run_id(run)
@@ -364,7 +364,8 @@ def events(
     ask(server, as_json, work)
 
 
-def _write_line(event: Json) -> None:
+def write_line(event: Json) -> None:
+    """One event as a line of JSON, at once."""
     sys.stdout.write(json_text(event) + "\n")
     sys.stdout.flush()
 

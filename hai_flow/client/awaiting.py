@@ -255,6 +255,11 @@ class AsyncRuns(_Group):
     stop = _does(o.stop_run)
     terminate = _does(o.terminate_run)
     retry = _does(o.retry_run)
+    fork = _does(o.fork_run)
+    rehearse_fork = _does(o.rehearse_fork)
+    skip = _does(o.skip_step)
+    marks = _does(o.list_marks)
+    compare = _does(o.compare_moments)
     signal = _does(o.signal_run)
 
 

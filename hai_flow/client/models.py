@@ -6,7 +6,7 @@ Values that are one of a few words are `str`: a newer server may know more of th
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, TypeAlias, TypeVar
 
 import msgspec
 
@@ -409,6 +409,91 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
 
     run_id: str
     path: str | None = None
+
+
+Moment: TypeAlias = int | str | datetime
+"""A moment of a run: a seq, a time, or `step:` and a path, which means the end of that step."""
+
+
+class MarkObstacle(msgspec.Struct, frozen=True, kw_only=True):
+    code: str
+    detail: str
+
+
+class Mark(msgspec.Struct, frozen=True, kw_only=True):
+    """A moment behind the event `seq`: in front of `step`, or (None) where the run waited. `editable`: it can be forked
+    there also with something else than it had."""
+
+    seq: int
+    at: datetime
+    turn: int
+    step: str | None
+    forkable: bool
+    editable: bool
+    why_not: MarkObstacle | None
+
+
+class Marks(msgspec.Struct, frozen=True, kw_only=True):
+    items: list[Mark]
+
+
+class AMoment(msgspec.Struct, frozen=True, kw_only=True):
+    seq: int
+    at: datetime | None
+    status: str
+
+
+class StepChange(msgspec.Struct, frozen=True, kw_only=True, rename={"from_": "from"}):
+    from_: StepState | None
+    to: StepState | None
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    path: str
+    title: str | None
+    status: str
+    by: str | None
+    votes: list[dict[str, Json]]
+
+
+class PendingChange(msgspec.Struct, frozen=True, kw_only=True, rename={"from_": "from"}):
+    from_: Asked | None
+    to: Asked | None
+
+
+class Difference(msgspec.Struct, frozen=True, kw_only=True, rename={"from_": "from"}):
+    """What is otherwise at one moment than at another: `state` is a JSON Patch of the variables."""
+
+    from_: AMoment
+    to: AMoment
+    state: list[dict[str, Json]]
+    steps: dict[str, StepChange]
+    pendings: dict[str, PendingChange]
+
+
+class Left(msgspec.Struct, frozen=True, kw_only=True):
+    """The run that a fork would stop: the steps `in_flight` in it, and those that it `undoes`."""
+
+    run_id: str
+    status: str
+    in_flight: list[str]
+    undoes: list[str]
+
+
+class Rehearsal(msgspec.Struct, frozen=True, kw_only=True):
+    """What a fork would do: the steps that begin, whose questions are open, whose child runs start anew; and the run
+    that is stopped."""
+
+    of: str
+    at: int
+    thread_id: str
+    workflow: str
+    version: int
+    requester: str
+    begins: list[str]
+    asks: list[str]
+    restarts: list[str]
+    stops: Left | None
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):

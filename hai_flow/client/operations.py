@@ -202,9 +202,23 @@ def list_runs(
     return pages("/v1/runs", m.Run, limit=limit, query=query)
 
 
-def get_snapshot(run: RunRef, *, at: int | None = None) -> Script[m.Snapshot]:
-    """The run after its first `at` events (None: all): steps, variables, questions, messages."""
-    return _get(_run(run) + "/snapshot", m.Snapshot, {"at": at})
+def get_snapshot(run: RunRef, *, at: m.Moment | None = None) -> Script[m.Snapshot]:
+    """The run at a moment (None: now): steps, variables, questions, messages."""
+    return _get(_run(run) + "/snapshot", m.Snapshot, {"at": _moment(at)})
+
+
+def compare_moments(run: RunRef, from_: m.Moment, to: m.Moment | None = None) -> Script[m.Difference]:
+    """What was otherwise at `to` (None: now) than at `from_`."""
+    return _get(_run(run) + "/diff", m.Difference, {"from": _moment(from_), "to": _moment(to)})
+
+
+def list_marks(run: RunRef) -> Script[m.Marks]:
+    """Where the run waited and where its steps began, and whether it can be forked there."""
+    return _get(_run(run) + "/marks", m.Marks)
+
+
+def _moment(moment: m.Moment | None) -> int | str | None:
+    return moment.isoformat() if isinstance(moment, datetime) else moment
 
 
 def list_steps(run: RunRef, *, at: int | None = None) -> Feed[m.RunStep]:
@@ -290,6 +304,62 @@ def terminate_run(run: RunRef, *, reason: str = "", key: str | None = None) -> S
 def retry_run(run: RunRef, *, key: str | None = None) -> Script[m.Run]:
     """Go on from the failed step of a failed run, or with a run that needs attention."""
     return _control(run, "retry", key)
+
+
+def fork_run(
+    run: RunRef,
+    *,
+    at: int | None = None,
+    step: str | None = None,
+    input: Mapping[str, Json] | None = None,
+    state: Mapping[str, Json] | None = None,
+    version: str | None = None,
+    map: Mapping[str, str] | None = None,
+    reason: str = "",
+    key: str | None = None,
+) -> Script[m.Run]:
+    """Go on as the run was behind event `at`, or in front of where `step` began last, in a new run of its thread, with
+    another input, other variables or another version of its workflow. What is active in the thread is stopped first.
+    Raises Conflict where the run can't be forked there; `winner` names the `nearest` moments."""
+    body = _fork(at, step, input, state, version, map, reason)
+    return _post(_run(run) + "/fork", m.Run, body, key=key)
+
+
+def rehearse_fork(
+    run: RunRef,
+    *,
+    at: int | None = None,
+    step: str | None = None,
+    input: Mapping[str, Json] | None = None,
+    state: Mapping[str, Json] | None = None,
+    version: str | None = None,
+    map: Mapping[str, str] | None = None,
+) -> Script[m.Rehearsal]:
+    """What `fork` would do: what begins, what is asked again, what is stopped and undone. Nothing happens."""
+    body = {**_fork(at, step, input, state, version, map, ""), "dry_run": True}
+    return _post(_run(run) + "/fork", m.Rehearsal, body)
+
+
+def _fork(
+    at: int | None,
+    step: str | None,
+    input: Mapping[str, Json] | None,
+    state: Mapping[str, Json] | None,
+    version: str | None,
+    map: Mapping[str, str] | None,
+    reason: str,
+) -> dict[str, Json]:
+    given: dict[str, Json] = {
+        "at": at, "step": step, "input": input, "state": state, "version": version, "map": map, "reason": reason or None
+    }  # fmt: skip
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def skip_step(
+    run: RunRef, step: str, output: Json = None, *, reason: str = "", key: str | None = None
+) -> Script[m.Run]:
+    """Go on behind a step at which the run stands: it does nothing more, and `output` stands in for its own."""
+    return _control(run, "skip", key, {"step": step, "output": output, "reason": reason})
 
 
 # --- people -------------------------------------------------------------------------------------------------------

@@ -171,7 +171,8 @@ def _unrest(state: RunState, following: e.Event | None) -> tuple[str, str]:
     flying = sorted(performed(state))
     if flying:
         return "fork_in_flight", f" was performing {', '.join(flying)} at its event {state.seq}: nobody knows how far."
-    if following is not None and begins(state, following) is None:
+    between_turns = state.status in ("waiting", "paused") and not state.turn_open
+    if following is not None and not between_turns and begins(state, following) is None:
         return "fork_unsettled", f" was in the middle of a decision at its event {state.seq}."
     return _FREE
 

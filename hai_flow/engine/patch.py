@@ -141,3 +141,31 @@ def _remove(document: Json, path: tuple[str, ...]) -> Json:
             return [*document[:index], _remove(document[index], rest), *document[index + 1 :]]
         return [*document[:index], *document[index + 1 :]]
     raise PatchError(f"{part!r} lies inside a value that is neither an object nor a list")
+
+
+def difference(before: Json, after: Json) -> list[dict[str, Json]]:
+    """A patch that makes `after` of `before`: of objects member by member, of lists of one length item by item. One
+    that would have more operations than a patch may replaces all of it."""
+    operations: list[dict[str, Json]] = []
+    _differ(before, after, "", operations)
+    if len(operations) > OPERATIONS_MAX:
+        return [{"op": "replace", "path": "", "value": after}]
+    return operations
+
+
+def _differ(before: Json, after: Json, at: str, operations: list[dict[str, Json]]) -> None:
+    if isinstance(before, dict) and isinstance(after, dict):
+        for name in before:
+            if name not in after:
+                operations.append({"op": "remove", "path": at + pointer_of(name)})
+        for name, value in after.items():
+            if name in before:
+                _differ(before[name], value, at + pointer_of(name), operations)
+            else:
+                operations.append({"op": "add", "path": at + pointer_of(name), "value": value})
+    elif isinstance(before, list) and isinstance(after, list) and len(before) <= len(after):
+        for index, value in enumerate(before):
+            _differ(value, after[index], at + pointer_of(index), operations)
+        operations += [{"op": "add", "path": at + "/-", "value": value} for value in after[len(before) :]]
+    elif not same_json(before, after) or type(before) is not type(after):
+        operations.append({"op": "replace", "path": at, "value": after})

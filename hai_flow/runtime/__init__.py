@@ -32,6 +32,7 @@ from hai_flow.runtime.fanout import Fanout, FanoutConfig
 from hai_flow.runtime.files import Files
 from hai_flow.runtime.inbox import Inbox
 from hai_flow.runtime.keeping import Keeping
+from hai_flow.runtime.moments import Moments
 from hai_flow.runtime.notifier import Notifier, NotifierConfig, Queueing
 from hai_flow.runtime.personal import Personals
 from hai_flow.runtime.pins import PinBook
@@ -169,7 +170,8 @@ class Runtime(Service):
         )
         self.fanout = Fanout(self.database, self.committer, FanoutConfig())
         self.threads = Threads(self.database, settings.poll_seconds)
-        self.branches = Branches(self.database, self.committer, self.catalog, self.threads)
+        self.moments = Moments(self.database, self.catalog)
+        self.branches = Branches(self.database, self.committer, self.catalog, self.threads, self.moments)
         self.slots = Slots(self.database, self.committer)
         self.keeping = Keeping(self.database)
         quotas = Quotas(self.database, Quota.of(settings))

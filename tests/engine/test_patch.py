@@ -10,7 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hai_flow.engine.patch import PatchError, apply_patch, parse_pointer, pointer_of, same_json
+from hai_flow.engine.patch import (
+    OPERATIONS_MAX,
+    PatchError,
+    apply_patch,
+    difference,
+    parse_pointer,
+    pointer_of,
+    same_json,
+)
 from tests.support.examples import examples
 
 DOCUMENT: dict[str, Any] = {"a": {"b": [1, 2, {"c": None}]}, "x/y": {"m~n": 1}, "n": 1}
@@ -154,3 +162,22 @@ def test_true_is_not_one_but_one_is_one_point_zero(left: Any, right: Any, same: 
 def test_what_stands_behind_in_a_list_stays(operation: dict[str, Any]) -> None:
     document = [{"x": 1}, {"y": 2}, *range(9)]
     assert apply_patch(document, [operation]) == jsonpatch.apply_patch(copy.deepcopy(document), [operation])
+
+
+@given(st.data())
+def test_the_difference_of_two_documents_makes_one_of_the_other(data: st.DataObject) -> None:
+    json = st.recursive(
+        st.none() | st.booleans() | st.integers(-3, 3) | st.text(max_size=3),
+        lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from("ab/~"), inner, max_size=4),
+        max_leaves=12,
+    )
+    before, after = data.draw(json), data.draw(json)
+    found = difference(before, after)
+    assert same_json(apply_patch(before, found), after)
+    assert jsonpatch.apply_patch(copy.deepcopy(before), found) == after
+    assert (found == []) == (same_json(before, after) or before == after)
+
+
+def test_a_difference_of_too_many_operations_replaces_all() -> None:
+    before, after = {"l": [0] * (OPERATIONS_MAX + 1)}, {"l": [1] * (OPERATIONS_MAX + 1)}
+    assert difference(before, after) == [{"op": "replace", "path": "", "value": after}]

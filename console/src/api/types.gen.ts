@@ -2,6 +2,20 @@
 
 export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
 
+export interface AMoment {
+  seq: number;
+  at: string | null;
+  status: "new" | "queued" | "running" | "waiting" | "paused" | "stopping" | "needs_attention" | "finished" | "failed" | "stopped";
+}
+
+export interface Asked {
+  path: string;
+  title: string | null;
+  status: string;
+  by: string | null;
+  votes: Record<string, Json>[];
+}
+
 export interface AuditAnchor {
   tenant: string;
   n: number;
@@ -212,6 +226,14 @@ export interface Diff {
   steps: Change[];
 }
 
+export interface Difference {
+  from: AMoment;
+  to: AMoment;
+  state: Record<string, Json>[];
+  steps: Record<string, StepChange>;
+  pendings: Record<string, PendingChange>;
+}
+
 export interface Edit {
   line: number;
   column: number;
@@ -271,6 +293,17 @@ export interface Finding {
   end_line: number;
   end_column: number;
   fix: Edit[];
+}
+
+export interface ForkBody {
+  at?: number | null;
+  step?: string | null;
+  input?: Record<string, Json> | null;
+  state?: Record<string, Json> | null;
+  version?: string | null;
+  map?: Record<string, string>;
+  reason?: string;
+  dry_run?: boolean;
 }
 
 export interface Health {
@@ -373,6 +406,32 @@ export interface KeyBody {
 export interface KeyPage {
   items: Key[];
   next_cursor: string | null;
+}
+
+export interface Left {
+  run_id: string;
+  status: "queued" | "running" | "waiting" | "paused" | "stopping" | "needs_attention" | "finished" | "failed" | "stopped";
+  in_flight: string[];
+  undoes: string[];
+}
+
+export interface Mark {
+  seq: number;
+  at: string;
+  turn: number;
+  step: string | null;
+  forkable: boolean;
+  editable: boolean;
+  why_not: MarkObstacle | null;
+}
+
+export interface MarkObstacle {
+  code: string;
+  detail: string;
+}
+
+export interface Marks {
+  items: Mark[];
 }
 
 export interface Message {
@@ -500,6 +559,11 @@ export interface Pending {
   reason: string | null;
 }
 
+export interface PendingChange {
+  from: Asked | null;
+  to: Asked | null;
+}
+
 export interface PendingHistory {
   items: Record<string, Json>[];
   next_cursor: string | null;
@@ -558,6 +622,19 @@ export interface ReceivedEvent {
 export interface ReceivedWebhook {
   run_id: string | null;
   already: boolean;
+}
+
+export interface Rehearsal {
+  of: string;
+  at: number;
+  thread_id: string;
+  workflow: string;
+  version: number;
+  requester: string;
+  begins: string[];
+  asks: string[];
+  restarts: string[];
+  stops: Left | null;
 }
 
 export interface Run {
@@ -645,6 +722,12 @@ export interface SignalBody {
   id?: string | null;
 }
 
+export interface SkipBody {
+  step: string;
+  output?: Json;
+  reason?: string;
+}
+
 export interface Snapshot {
   run_id: string;
   seq: number;
@@ -685,6 +768,11 @@ export interface StepAttempt {
   ended_at: string | null;
   lost: boolean;
   error: Record<string, Json> | null;
+}
+
+export interface StepChange {
+  from: StepView | null;
+  to: StepView | null;
 }
 
 export interface StepPage {

@@ -1,0 +1,221 @@
+"""Commands of operators that look back, or go on from elsewhere: replay, marks, changes, fork, rerun, skip."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime
+from typing import Annotated
+
+import typer
+
+from hai_flow.cli.client import Server
+from hai_flow.cli.follow import Narrator
+from hai_flow.cli.operate import (
+    ActAsOption,
+    JsonOption,
+    ReasonOption,
+    RunArgument,
+    ServerOption,
+    ask,
+    parse_json,
+    write_line,
+)
+from hai_flow.cli.terminal import UsageError, compact, moment, out, print_json, program, say
+from hai_flow.values import Json
+
+_MOMENT = "an event's number, a time, or step:PATH"
+_EVENTS_PAGE = 1000
+
+AtOption = Annotated[int | None, typer.Option("--at", min=1, metavar="SEQ", help="Behind this event (see `marks`).")]
+FromOption = Annotated[str | None, typer.Option("--from", metavar="MOMENT", help=f"Since when: {_MOMENT}.")]
+ToOption = Annotated[str | None, typer.Option("--to", metavar="MOMENT", help=f"Until when: {_MOMENT}.")]
+InputOption = Annotated[str | None, typer.Option("--input", metavar="JSON", help="Another input, all of it.")]
+StateOption = Annotated[str | None, typer.Option("--state", metavar="JSON", help="Other values of variables.")]
+VersionOption = Annotated[str | None, typer.Option("--version", metavar="N", help="Another version of the workflow.")]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only say what would happen.")]
+StepArgument = Annotated[str, typer.Argument(metavar="STEP", help="The step's id or path.")]
+
+
+# --- looking back -----------------------------------------------------------------------------------------------------
+
+
+def replay(
+    run: RunArgument,
+    speed: Annotated[float, typer.Option("--speed", min=0.001, help="How much faster than it was.")] = 10.0,
+    gap: Annotated[float, typer.Option("--gap", min=0.0, max=60.0, help="The longest pause, in seconds.")] = 2.0,
+    from_: FromOption = None,
+    to: ToOption = None,
+    server: ServerOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Tell what has happened once more, at the pace that it had; nothing is performed."""
+    write = write_line if as_json else Narrator(out(), stamps=True).show
+
+    async def work(api: Server) -> None:
+        run_id = await api.run_id(run)
+        seq, last = 0, None
+        if from_ is not None:
+            seq = (await api.get(f"/v1/runs/{run_id}/snapshot", at=from_))["seq"]
+        if to is not None:
+            last = (await api.get(f"/v1/runs/{run_id}/snapshot", at=to))["seq"]
+        before: datetime | None = None
+        after: str | None = str(seq)
+        while after is not None:
+            page = await api.get(f"/v1/runs/{run_id}/events", after=after, limit=_EVENTS_PAGE)
+            for event in page["items"]:
+                if last is not None and event["seq"] > last:
+                    return
+                at = datetime.fromisoformat(event["at"])
+                if before is not None and at > before:
+                    await asyncio.sleep(min((at - before).total_seconds() / speed, gap))
+                before = at
+                write(event)
+            after = page["next_cursor"]
+
+    ask(server, as_json, work)
+
+
+def marks(run: RunArgument, server: ServerOption = None, as_json: JsonOption = False) -> None:
+    """Where a run waited and where its steps began: there it can be forked, or why not."""
+
+    async def work(api: Server) -> Json:
+        return await api.get(f"/v1/runs/{await api.run_id(run)}/marks")
+
+    found = ask(server, as_json, work)
+    if as_json:
+        print_json(found)
+        return
+    if not found["items"]:
+        say("There is no moment at which it could be forked.")
+    for mark in found["items"]:
+        where = f"in front of {mark['step']}" if mark["step"] else "it waited"
+        why = mark["why_not"]
+        can = "" if why is None else f"  (not with edits: {why['code']})" if mark["forkable"] else f"  ({why['code']})"
+        say(f"{mark['seq']:>5}  {moment(mark['at'])}  {where}{can}", None if mark["forkable"] else "dim")
+
+
+def changes(
+    run: RunArgument,
+    from_: Annotated[str, typer.Option("--from", metavar="MOMENT", help=f"Since when: {_MOMENT}.")],
+    to: ToOption = None,
+    server: ServerOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """What became otherwise in a run between two moments: variables, steps and questions."""
+
+    async def work(api: Server) -> Json:
+        given = {"from": from_} if to is None else {"from": from_, "to": to}
+        return await api.get(f"/v1/runs/{await api.run_id(run)}/diff", **given)
+
+    found = ask(server, as_json, work)
+    if as_json:
+        print_json(found)
+        return
+    first, second = found["from"], found["to"]
+    say(f"From event {first['seq']} ({first['status']}) to event {second['seq']} ({second['status']}):")
+    for operation in found["state"]:
+        value = f" = {compact(operation['value'], 200)}" if "value" in operation else ""
+        say(f"  state{operation['path']}: {operation['op']}{value}")
+    for path, change in found["steps"].items():
+        was = "not begun" if change["from"] is None else change["from"]["status"]
+        now = "not begun" if change["to"] is None else change["to"]["status"]
+        say(f"  step {path}: {was} -> {now}")
+    for change in found["pendings"].values():
+        question = change["to"] or change["from"]
+        was = "not asked" if change["from"] is None else change["from"]["status"]
+        say(f"  question {question['title'] or question['path']}: {was} -> {question['status']}")
+
+
+# --- going on from elsewhere ------------------------------------------------------------------------------------------
+
+
+def fork(
+    run: RunArgument,
+    at: AtOption = None,
+    step: Annotated[str | None, typer.Option("--step", metavar="STEP", help="In front of this step.")] = None,
+    input: InputOption = None,
+    state: StateOption = None,
+    version: VersionOption = None,
+    mapping: Annotated[
+        list[str] | None, typer.Option("--map", metavar="OLD=NEW", help="A step that is called otherwise; repeatable.")
+    ] = None,
+    reason: ReasonOption = "",
+    dry_run: DryRunOption = False,
+    act_as: ActAsOption = None,
+    server: ServerOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Go on as a run was at an earlier moment, in a new run; what is active in its thread is stopped first."""
+    if (at is None) == (step is None):
+        raise UsageError(f"expected one of --at and --step; `{program()} marks RUN` lists the moments.")
+    given: dict[str, Json] = {"at": at, "step": step, "version": version, "reason": reason or None}
+    given["input"] = None if input is None else parse_json(input, "--input")
+    given["state"] = None if state is None else parse_json(state, "--state")
+    pairs = [each.partition("=") for each in mapping or []]
+    if any(not old or not new for old, _, new in pairs):
+        raise UsageError("--map: expected OLD=NEW.")
+    given["map"] = {old: new for old, _, new in pairs} or None
+    _fork(run, given, dry_run, act_as, server, as_json)
+
+
+def rerun(
+    run: RunArgument,
+    step: StepArgument,
+    input: InputOption = None,
+    state: StateOption = None,
+    version: VersionOption = None,
+    reason: ReasonOption = "",
+    dry_run: DryRunOption = False,
+    act_as: ActAsOption = None,
+    server: ServerOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Go on from a step of a run once more, in a new run: a fork in front of it."""
+    fork(run, None, step, input, state, version, None, reason, dry_run, act_as, server, as_json)
+
+
+def _fork(
+    run: str, given: dict[str, Json], dry_run: bool, act_as: str | None, server: str | None, as_json: bool
+) -> None:
+    body = {name: value for name, value in given.items() if value is not None}
+
+    async def work(api: Server) -> Json:
+        return await api.post(f"/v1/runs/{await api.run_id(run)}/fork", {**body, "dry_run": dry_run})
+
+    answered = ask(server, as_json, work, act_as=act_as)
+    if as_json:
+        print_json(answered)
+        return
+    if not dry_run:
+        say(f"{answered['id']} goes on; it is {answered['status']}.", "green")
+        return
+    say(f"It can be forked behind event {answered['at']}, as {answered['workflow']}@{answered['version']}.", "green")
+    for what, key in (("Begins", "begins"), ("Asks again", "asks"), ("Starts anew the child runs of", "restarts")):
+        if answered[key]:
+            say(f"  {what}: {', '.join(answered[key])}")
+    stops = answered["stops"]
+    if stops is not None:
+        undoes = f", which undoes {', '.join(stops['undoes'])}" if stops["undoes"] else ""
+        say(f"  Stops {stops['run_id']} ({stops['status']}){undoes}.", "yellow")
+
+
+def skip(
+    run: RunArgument,
+    step: StepArgument,
+    output: Annotated[str | None, typer.Option("--output", metavar="JSON", help="In place of its own.")] = None,
+    reason: ReasonOption = "",
+    act_as: ActAsOption = None,
+    server: ServerOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Go on behind a step that waits or has failed; it does nothing more, and nobody has approved anything."""
+    body = {"step": step, "output": None if output is None else parse_json(output, "--output"), "reason": reason}
+
+    async def work(api: Server) -> Json:
+        return await api.post(f"/v1/runs/{await api.run_id(run)}/skip", body)
+
+    answered = ask(server, as_json, work, act_as=act_as)
+    if as_json:
+        print_json(answered)
+        return
+    say(f"{answered['id']} goes on behind {step}; it is {answered['status']}.", "green")

@@ -1,0 +1,55 @@
+"""Going back from the command line."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tests.support.commands import run
+from tests.support.server import serving
+
+FLOW = """\
+hai: flow/v1
+name: going_back
+version: 1
+input: {type: object, properties: {n: {type: integer, default: 1}}}
+state: {seen: {type: integer, default: 0}}
+steps:
+  - {id: note, set: {seen: "${{ input.n }}"}}
+  - {id: words, say: "It is ${{ input.n }}."}
+  - {id: sure, ask: {title: "Sure of ${{ input.n }}?", from: anyone, form: {type: object, properties: {}}}}
+output: "${{ state.seen }}"
+"""
+
+
+def test_a_run_is_looked_back_at_forked_and_a_step_of_it_skipped(database_url: str, tmp_path: Any) -> None:
+    (tmp_path / "going_back.flow.yaml").write_text(FLOW)
+    with serving(database_url) as server:
+
+        def ask(*arguments: str, code: int = 0) -> str:
+            answered = run(*arguments, HAI_FLOW_URL=server.url)
+            assert answered.returncode == code, answered.stderr + answered.stdout
+            return answered.stdout + answered.stderr
+
+        ask("publish", str(tmp_path / "going_back.flow.yaml"))
+        first = json.loads(run("run", str(tmp_path / "going_back.flow.yaml"), "--server", server.url, "--json").stdout)[
+            "run_id"
+        ]
+        assert "It is 1." in ask("replay", first, "--speed", "1000", "--gap", "0")
+        assert "Sure of 1?" not in ask("replay", first, "--to", "step:words", "--gap", "0")
+        assert "in front of words" in ask("marks", first)
+        told = ask("changes", first, "--from", "2")
+        assert "state/seen: replace = 1" in told
+        assert "step sure: not begun -> waiting" in told
+        assert "question Sure of 1?: not asked -> open" in told
+        rehearsed = ask("rerun", first, "note", "--input", '{"n": 5}', "--dry-run")
+        assert "Begins: note" in rehearsed
+        assert f"Stops {first} (waiting)" in rehearsed
+        wrong = ask("fork", first, "--at", "1", code=1)
+        assert "The nearest moments:" in wrong
+        assert ask("fork", first, code=2)
+        fork = json.loads(ask("rerun", first, "note", "--input", '{"n": 5}', "--json"))["id"]
+        assert "It is 5." in ask("replay", fork, "--gap", "0")
+        assert "goes on behind sure" in ask("skip", fork, "sure", "--reason", "nobody is there")
+        shown = json.loads(ask("show", fork, "--json"))
+        assert (shown["status"], shown["output"]) == ("finished", 5)
