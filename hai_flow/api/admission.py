@@ -35,7 +35,6 @@ class Admission:
         streams_peer_max: int = 1500,
         commands_max: int = COMMANDS_MAX,
         bodies_bytes_max: int = 64 * 1024 * 1024,
-        tenant_followers_max: int = 0,
     ) -> None:
         self.streams = 0
         self.commands = 0
@@ -46,7 +45,6 @@ class Admission:
         self._followers_of: Counter[str] = Counter()
         self._all = _Share(streams_max)
         self._of_a_peer = _Share(streams_peer_max)
-        self._tenant_followers_max = tenant_followers_max
         self._followers_of_tenant: Counter[UUID] = Counter()
         self._bodies_bytes_max = bodies_bytes_max
         self._bodies: Counter[str] = Counter()
@@ -59,19 +57,17 @@ class Admission:
             settings.streams_max,
             settings.streams_peer_max,
             bodies_bytes_max=settings.bodies_bytes_max,
-            tenant_followers_max=settings.tenant_followers_max,
         )
 
     def place(self, peer: str, tenant: UUID | None = None) -> StreamPlace:
         """The place of a stream that is about to begin. `peer` is the address of its client, `tenant` the caller's."""
         return StreamPlace(self, peer, tenant)
 
-    def follow_in(self, tenant: UUID | None) -> None:
-        """Count a stream that only follows as its tenant's. Raises Rejected 429 if that has too many."""
-        most = self._tenant_followers_max
-        if not most or tenant is None:
+    def follow_in(self, tenant: UUID | None, most: int) -> None:
+        """Count a stream that only follows as its tenant's. Raises Rejected 429 if that has `most`; 0: no limit."""
+        if tenant is None:
             return
-        if self._followers_of_tenant[tenant] >= most:
+        if most and self._followers_of_tenant[tenant] >= most:
             raise Rejected(
                 429, "tenant_followers", f"your tenant has {most} streams that only follow, the most it may."
             )
@@ -79,7 +75,7 @@ class Admission:
 
     def leave_in(self, tenant: UUID | None) -> None:
         """It is over."""
-        if self._tenant_followers_max and tenant is not None:
+        if tenant is not None:
             self._followers_of_tenant[tenant] -= 1
             if not self._followers_of_tenant[tenant]:
                 del self._followers_of_tenant[tenant]
@@ -169,21 +165,23 @@ class Admission:
 
 
 class StreamPlace:
-    """One request's place among the streams: none until it is taken, none once it is left."""
+    """One request's place among the streams: none until it is taken, none once it is left. `followers_max`: how many
+    streams of the caller's tenant may only follow; 0: no limit."""
 
-    __slots__ = ("_admission", "_follows", "_peer", "_taken", "_tenant")
+    __slots__ = ("_admission", "_follows", "_peer", "_taken", "_tenant", "followers_max")
 
     def __init__(self, admission: Admission, peer: str, tenant: UUID | None = None) -> None:
         self._admission = admission
         self._peer = peer
         self._tenant = tenant
         self._taken = self._follows = False
+        self.followers_max = 0
 
     def take(self, *, follows: bool) -> None:
         """`follows`: the request only watches, and changes nothing. Raises Rejected 429."""
         assert not self._taken, "a request has one stream"
         if follows:
-            self._admission.follow_in(self._tenant)
+            self._admission.follow_in(self._tenant, self.followers_max)
         try:
             self._admission.open_stream(self._peer, follows=follows)
         except Rejected:
@@ -195,7 +193,7 @@ class StreamPlace:
     def only_follows(self) -> None:
         """The request turned out to do nothing: its stream, if it has one, is a follower's. Raises Rejected 429."""
         if self._taken and not self._follows:
-            self._admission.follow_in(self._tenant)
+            self._admission.follow_in(self._tenant, self.followers_max)
             try:
                 self._admission.turn_follower(self._peer)
             except Rejected:

@@ -34,6 +34,7 @@ from hai_flow.api import (
     signals,
     social,
     steps,
+    tenants,
     threads,
     tokens,
     travel,
@@ -114,6 +115,7 @@ def create_app(settings: Settings, runtime: Runtime, *, act_as: bool = False) ->
         versions,
         travel,
         keys,
+        tenants,
         tokens,
     ):
         app.include_router(module.router)

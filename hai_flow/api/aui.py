@@ -111,7 +111,7 @@ async def _accept(socket: WebSocket) -> None:
 async def _served(connection: _Connection, stream_type: str) -> None:
     place = connection.access.place
     try:
-        place.take(follows=True)
+        await connection.access.take_place(follows=True)
     except Rejected as rejected:
         await connection.refuse(rejected, CLOSE_ERROR)
         return

@@ -475,6 +475,12 @@ class Access:
         one. A stream costs least if it has no other pieces."""
         return self.runtime.fanout.follow(UUID(start.run_id), dialect, profile, start, last=last)
 
+    async def take_place(self, *, follows: bool) -> None:
+        """Take the place of the stream that answers the request; `follows`: it changes nothing. Raises Rejected 429,
+        also where the tenant has as many followers as it may."""
+        self.place.followers_max = (await self.runtime.tenants.limits(self.tenant)).followers or 0
+        self.place.take(follows=follows)
+
     async def stream(
         self,
         begin: Callable[[], Awaitable[Pieces]],
@@ -486,7 +492,7 @@ class Access:
         """The response that streams the pieces of `begin` in the dialect's framing. Its place is taken first: 429
         before anything is stored. `follows`: `begin` changes nothing, so the stream only gets a place for followers.
         It ends when the proof of who reads it does."""
-        self.place.take(follows=follows)
+        await self.take_place(follows=follows)
         try:
             pieces = await begin()
         except BaseException:

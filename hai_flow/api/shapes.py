@@ -739,6 +739,29 @@ class NewKey(Key):
     key: str
 
 
+class Limits(Shape):
+    """0: no limit. Of `limits` of a tenant null: what the settings give to all."""
+
+    runs_per_minute: int | None
+    open_runs: int | None
+    followers: int | None
+    log_bytes: int | None
+
+
+class Tenant(Shape):
+    """`limits` were set for it, `in_force` are those that it has."""
+
+    id: str
+    name: str
+    created_at: str
+    limits: Limits
+    in_force: Limits
+
+
+class Tenants(Shape):
+    items: list[Tenant]
+
+
 class Token(Shape):
     """`token` is what a page sends as `Authorization: Bearer`, until `expires_at`."""
 

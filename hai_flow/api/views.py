@@ -25,6 +25,7 @@ from hai_flow.store.inbox import Decided
 from hai_flow.store.keys import Key
 from hai_flow.store.pendings import Listed
 from hai_flow.store.run_lists import RunRow
+from hai_flow.store.tenants import Limits, Tenant
 from hai_flow.store.thread_lists import ThreadSummary
 from hai_flow.store.threads import Message
 from hai_flow.store.triggers import ScheduleRow
@@ -358,6 +359,17 @@ def key_view(key: Key) -> dict[str, Json]:
         "expires_at": None if key.expires_at is None else time_of(key.expires_at),
         "revoked_at": None if key.revoked_at is None else time_of(key.revoked_at),
         "used_at": None if key.used_at is None else time_of(key.used_at),
+    }
+
+
+def tenant_view(tenant: Tenant, defaults: Limits) -> dict[str, Json]:
+    """A tenant with its limits; `defaults` are those of which nothing was said."""
+    return {
+        "id": str(tenant.id),
+        "name": tenant.name,
+        "created_at": time_of(tenant.created_at),
+        "limits": tenant.limits.as_dict(),
+        "in_force": tenant.limits.over(defaults).as_dict(),
     }
 
 

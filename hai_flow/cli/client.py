@@ -100,6 +100,10 @@ class Server:
         with self._told():
             return (await self._opened.request("POST", path, **given)).read()
 
+    async def patch(self, path: str, body: Json) -> Json:
+        with self._told():
+            return (await self._opened.request("PATCH", path, json=body)).read()
+
     async def items(self, path: str, limit: int | None, **parameters: Json) -> list[Json]:
         """The newest `limit` items of a list (None: all), page by page."""
         with self._told():

@@ -78,7 +78,8 @@ def create(
                 created_by="service:cli",
                 expires_at=expires_at,
             )
-            await _record(connection, of, "key.created", made.id, principal, given_roles=list(roles))
+            given = {"principal": principal, "given_roles": list(roles)}
+            await record(connection, of, "key.created", f"key:{made.id}", **given)
         return {**_view(made), "key": text}
 
     async def there(api: Server) -> Json:
@@ -148,7 +149,7 @@ def revoke(
             revoked = await store.revoke_key(connection, of, key)
             if revoked is None:
                 raise HaiFlowError(f"there is no key {key!r} of the tenant {tenant}.")
-            await _record(connection, of, "key.revoked", key, revoked.principal)
+            await record(connection, of, "key.revoked", f"key:{key}", principal=revoked.principal)
         return _view(revoked)
 
     async def there(api: Server) -> Json:
@@ -161,15 +162,15 @@ def revoke(
         say(f"The key {done['id']} of {done['principal']} is revoked.", "green")
 
 
-async def _record(connection: Connection, of: Any, act: str, key: str, principal: str, **details: Json) -> None:
+async def record(connection: Connection, of: Any, act: str, subject: str, **details: Json) -> None:
     """Who can open the database is no principal: the record says that it was done here, by which account."""
     import getpass
 
     from hai_flow.store import audit
     from hai_flow.store.audit_chain import new_row
 
-    body = {"way": "database", "account": getpass.getuser(), "principal": principal, **details}
-    await audit.write(connection, of, [new_row(act, "service:cli", body, subject=f"key:{key}")])
+    body = {"way": "database", "account": getpass.getuser(), **details}
+    await audit.write(connection, of, [new_row(act, "service:cli", body, subject=subject)])
 
 
 def _lasts(text: str | None) -> timedelta | None:

@@ -1,20 +1,23 @@
-"""`hai-flow tenants`: those who share a deployment and see nothing of each other. By the database itself."""
+"""`hai-flow tenants`: those who share a deployment and see nothing of each other, and what each may have. By the
+database itself; with --server, limits by a server, for the admins of the tenant `default`."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from hai_flow.cli.commands import Command, app_of
-from hai_flow.cli.operate import JsonOption
+from hai_flow.cli.keys import record
+from hai_flow.cli.operate import JsonOption, ServerOption, ask
 from hai_flow.cli.processes import DataDirOption, over_database
 from hai_flow.cli.terminal import EPILOG, UsageError, moment, out, print_json, say
 from hai_flow.errors import HaiFlowError
 from hai_flow.values import Json
 
 if TYPE_CHECKING:
-    from hai_flow.store.database import Connection
+    from asyncpg import Connection
+
     from hai_flow.store.tenants import Tenant
 
 app = app_of(name="tenants", help="Tenants.", epilog=EPILOG)
@@ -47,32 +50,96 @@ def create(
         say(f"The tenant {name} is there.", "green")
 
 
+def _limit(help: str) -> Any:
+    return typer.Option(metavar="N", help=f"{help}; 0: no limit, `default`: what the settings give to all.")
+
+
+@app.command("set", cls=Command, epilog=EPILOG)
+def set_limits(
+    name: Annotated[str, typer.Argument(metavar="NAME")],
+    runs_per_minute: Annotated[str | None, _limit("Runs that begin in a minute")] = None,
+    open_runs: Annotated[str | None, _limit("Runs that have not ended")] = None,
+    followers: Annotated[str | None, _limit("Streams of a process that only follow")] = None,
+    log_bytes: Annotated[str | None, _limit("Bytes of all logs")] = None,
+    server: ServerOption = None,
+    data_dir: DataDirOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Limit a tenant. Processes go by it within seconds."""
+    from urllib.parse import quote
+
+    said = {"runs_per_minute": runs_per_minute, "open_runs": open_runs, "followers": followers, "log_bytes": log_bytes}
+    changed = {limit: _number(limit, text) for limit, text in said.items() if text is not None}
+    if not changed:
+        raise UsageError(f"expected a limit, one of {', '.join(map(_option, said))}.")
+    if server is None:
+        limited = _view(over_database(data_dir, lambda connection: _set(connection, name, changed)))
+    else:
+        limited = ask(server, as_json, lambda api: api.patch(f"/v1/tenants/{quote(name, safe='')}", changed))
+    if as_json:
+        print_json(limited)
+    else:
+        say(f"The tenant {name} is limited: {_shown(limited['limits'])}.", "green")
+
+
+async def _set(connection: Connection, name: str, changed: dict[str, int | None]) -> Tenant:
+    from hai_flow.store import tenants as store
+
+    async with connection.transaction():
+        limited = await store.set_limits(connection, name, changed)
+        if limited is None:
+            raise HaiFlowError(f"there is no tenant {name!r}.")
+        await record(connection, limited.id, "tenant.limited", f"tenant:{name}", limits=changed)
+    return limited
+
+
+def _option(limit: str) -> str:
+    return f"--{limit.replace('_', '-')}"
+
+
+def _number(limit: str, text: str) -> int | None:
+    from hai_flow.store.tenants import MOST
+
+    if text == "default":
+        return None
+    if not text.isascii() or not text.isdigit() or int(text) > MOST[limit]:
+        raise UsageError(f"{_option(limit)}: expected `default` or a number up to {MOST[limit]}, found {text[:40]!r}.")
+    return int(text)
+
+
 @app.command("list", cls=Command, epilog=EPILOG)
 def list_tenants(data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
-    """All tenants."""
+    """All tenants, with the limits that were set for them."""
     from hai_flow.store import tenants as store
 
     found = [_view(each) for each in over_database(data_dir, store.list_tenants)]
     if as_json:
         print_json({"items": found})
         return
-    out().table(
-        [(each["name"], each["id"], moment(each["created_at"])) for each in found], heads=("name", "id", "since")
-    )
+    rows = [(each["name"], each["id"], moment(each["created_at"]), _shown(each["limits"])) for each in found]
+    out().table(rows, heads=("name", "id", "since", "limits"))
 
 
 async def _create(connection: Connection, name: str) -> Tenant | None:
     """Make it, and begin its audit with that."""
-    from hai_flow.store import audit, tenants
-    from hai_flow.store.audit_chain import new_row
+    from hai_flow.store import tenants
 
     async with connection.transaction():
         made = await tenants.create_tenant(connection, name)
         if made is not None:
-            row = new_row("tenant.created", "service:cli", {"name": name}, subject=f"tenant:{name}")
-            await audit.write(connection, made.id, [row])
+            await record(connection, made.id, "tenant.created", f"tenant:{name}", name=name)
     return made
 
 
 def _view(tenant: Tenant) -> dict[str, Json]:
-    return {"id": str(tenant.id), "name": tenant.name, "created_at": tenant.created_at.isoformat()}
+    limits: dict[str, Json] = dict(tenant.limits.as_dict())
+    return {
+        "id": str(tenant.id),
+        "name": tenant.name,
+        "created_at": tenant.created_at.isoformat(),
+        "limits": limits,
+    }
+
+
+def _shown(limits: dict[str, int | None]) -> str:
+    return ", ".join(f"{name} {value or 'unlimited'}" for name, value in limits.items() if value is not None) or "-"

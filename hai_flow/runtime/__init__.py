@@ -36,12 +36,13 @@ from hai_flow.runtime.moments import Moments
 from hai_flow.runtime.notifier import Notifier, NotifierConfig, Queueing
 from hai_flow.runtime.personal import Personals
 from hai_flow.runtime.pins import PinBook
-from hai_flow.runtime.quotas import Quota, Quotas
+from hai_flow.runtime.quotas import Quotas
 from hai_flow.runtime.sealer import Sealer
 from hai_flow.runtime.service import Service
 from hai_flow.runtime.slots import Slots
 from hai_flow.runtime.starts import Starts
 from hai_flow.runtime.sweeper import Sweeper, SweeperConfig
+from hai_flow.runtime.tenants import Tenants, limits_of
 from hai_flow.runtime.threads import Threads
 from hai_flow.runtime.triggers import Triggers, TriggersConfig
 from hai_flow.runtime.watched import Watched
@@ -82,6 +83,7 @@ class Runtime(Service):
     """
 
     database: Database
+    tenants: Tenants
     committer: Committer
     catalog: Catalog
     files: Files
@@ -141,6 +143,7 @@ class Runtime(Service):
             raise
 
     async def _start_services(self, settings: Settings) -> None:
+        self.tenants = Tenants(self.database, limits_of(settings))
         self.pins = PinBook(self.database)
         self.catalog = Catalog(self.database, self.registry, self.pins)
         self.files = Files(
@@ -174,7 +177,7 @@ class Runtime(Service):
         self.branches = Branches(self.database, self.committer, self.catalog, self.threads, self.moments)
         self.slots = Slots(self.database, self.committer)
         self.keeping = Keeping(self.database)
-        quotas = Quotas(self.database, Quota.of(settings))
+        quotas = Quotas(self.database, self.tenants)
         self.starts = Starts(self.committer, self.slots, self.keeping, self.catalog.pins, quotas)
         config = DeliveryConfig(poll_seconds=settings.poll_seconds)
         handlers = {**self.slots.handlers, **Queueing(self.database).handlers}

@@ -2,20 +2,20 @@
 
 Looked at before anything of a run is stored, at the one door through which runs start. Runs of a run (children) are not
 counted as begun, and not refused: who lets a run begin lets it end. Several processes count the same rows, so the
-limits hold for all of them together; a few runs that begin in the same moment may pass beyond.
+limits hold for all of them together; a few runs that begin in the same moment may pass beyond. Each tenant has limits
+of its own, or those of the settings (`tenants`).
 """
 
 from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 from uuid import UUID
 
 from hai_flow.errors import Rejected
-from hai_flow.settings import Settings
+from hai_flow.runtime.tenants import Tenants
 from hai_flow.store import quotas
 from hai_flow.store.database import Database
 
@@ -25,33 +25,20 @@ FULL_SECONDS: Final = 60  # when to try again where only an end of runs, or less
 TENANTS_MAX: Final = 10_000  # whose bytes are remembered
 
 
-@dataclass(frozen=True, slots=True)
-class Quota:
-    """0: no limit."""
-
-    runs_per_minute: int = 0
-    open_runs: int = 0
-    log_bytes: int = 0
-
-    @classmethod
-    def of(cls, settings: Settings) -> Quota:
-        """What the settings allow each tenant."""
-        return cls(settings.tenant_runs_per_minute, settings.tenant_open_runs_max, settings.tenant_log_bytes_max)
-
-
 class Quotas:
-    """The quotas of all tenants; each has the same."""
+    """Holds tenants to their limits."""
 
-    def __init__(self, database: Database, quota: Quota) -> None:
+    def __init__(self, database: Database, tenants: Tenants) -> None:
         self._database = database
-        self._quota = quota
+        self._tenants = tenants
         self._bytes: dict[UUID, tuple[float, int]] = {}
 
     async def excess(self, tenant: UUID) -> Rejected | None:
         """Why the tenant may start no run now; None: it may."""
-        quota = self._quota
+        quota = await self._tenants.limits(tenant)
         if quota.runs_per_minute or quota.open_runs:
-            used = await quotas.used(self._database.api, tenant, quota.runs_per_minute, quota.open_runs)
+            wanted = quota.runs_per_minute or 0, quota.open_runs or 0
+            used = await quotas.used(self._database.api, tenant, *wanted)
             if used.earliest is not None:
                 seconds = (used.earliest + MINUTE - used.now).total_seconds()
                 detail = f"your tenant has started {quota.runs_per_minute} runs within a minute, the most that it may."

@@ -667,6 +667,11 @@ tenants: Final = sa.Table(
     _uuid("id"),
     _text("name"),
     _time("created_at", now=True),
+    # What it may have. Null: what the settings give to all; 0: no limit.
+    sa.Column("runs_per_minute", sa.Integer),
+    sa.Column("open_runs", sa.Integer),
+    sa.Column("followers", sa.Integer),
+    _bigint("log_bytes", null=True),
     _key("tenants", "id"),
     sa.UniqueConstraint("name", name="tenants_name"),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -10,6 +11,7 @@ from contextlib import ExitStack
 import httpx2
 import pytest
 
+from tests.support.commands import run
 from tests.support.hai_client import unique, user
 from tests.support.identities import KEYS, People
 from tests.support.postgres import Server
@@ -127,6 +129,84 @@ def test_runs_that_have_not_ended_are_bounded(postgres_server: Server) -> None:
                 time.sleep(0.02)
             assert start(busy).status_code == 201
         assert not process.faults
+
+
+# --- limits of one tenant ---------------------------------------------------------------------------------------------
+
+
+def limited(url: str, headers: dict[str, str], tenant: str, **limits: int | None) -> httpx2.Response:
+    return httpx2.patch(f"{url}/v1/tenants/{tenant}", json=limits, headers=headers)
+
+
+def test_a_tenant_has_limits_of_its_own_beside_those_of_all(strict: ServerProcess, dsn: str) -> None:
+    people = People(dsn)
+    root = people.person("user:root", roles=["admin"])
+    with caller(strict.url, dsn) as busy, caller(strict.url, dsn) as other:
+        name = people.tenant_of(busy.headers["Authorization"])
+        assert limited(strict.url, root, name, runs_per_minute=2, followers=1).status_code == 200
+        assert [start(busy, f"own{n}").status_code for n in range(2)] == [201] * 2
+        assert refused(start(busy)) == (429, "tenant_runs")
+        assert len(runs(busy)) == 2
+        with ExitStack() as streams:
+            for path, status in ((f"/v1/runs/{runs(busy)[0]}/events", 200), (f"/v1/runs/{runs(busy)[1]}/events", 429)):
+                stream = busy.stream("GET", path, headers={"Accept": "text/event-stream"})
+                assert streams.enter_context(stream).status_code == status
+        assert [start(other).status_code for _ in range(4)] == [201] * 4
+        assert refused(start(other)) == (429, "tenant_runs")
+        # More than the settings give to all, then no limit, then that of the settings again.
+        assert limited(strict.url, root, name, runs_per_minute=6).json()["limits"]["followers"] == 1
+        assert [start(busy).status_code for _ in range(5)] == [201] * 4 + [429]
+        assert limited(strict.url, root, name, runs_per_minute=0).json()["in_force"]["runs_per_minute"] == 0
+        assert start(busy).status_code == 201
+        shown = limited(strict.url, root, name, runs_per_minute=None).json()
+        assert (shown["limits"]["runs_per_minute"], shown["in_force"]["runs_per_minute"]) == (None, 4)
+        assert refused(start(busy)) == (429, "tenant_runs")
+        auditor = people.person("user:aud", roles=["auditor"], tenant=name)
+        records = httpx2.get(f"{strict.url}/v1/audit?act=tenant.limited", headers=auditor).json()["items"]
+        assert [each["details"]["limits"] for each in records] == [
+            {"runs_per_minute": None}, {"runs_per_minute": 0}, {"runs_per_minute": 6},
+            {"runs_per_minute": 2, "followers": 1},
+        ]  # fmt: skip
+        assert {(each["subject"], each["by"]) for each in records} == {(f"tenant:{name}", "user:root")}
+
+
+def test_limits_are_said_by_the_admins_of_the_deployment(strict: ServerProcess, dsn: str) -> None:
+    people = People(dsn)
+    root, theirs = (people.person("user:root", roles=["admin"], tenant=of) for of in ("default", "bounded"))
+    people.tenant("beside")
+    for tenant, status, code in (
+        ("bounded", 403, "tenant_forbidden"), ("beside", 404, "tenant_unknown"), ("nowhere", 404, "tenant_unknown"),
+    ):  # fmt: skip
+        answer = limited(strict.url, theirs, tenant, open_runs=10_000)
+        assert (answer.status_code, answer.json()["code"]) == (status, code)
+    listed = httpx2.get(f"{strict.url}/v1/tenants", headers=theirs).json()["items"]
+    assert [each["name"] for each in listed] == ["bounded"]
+    assert listed[0]["in_force"] == {"runs_per_minute": 4, "open_runs": 50, "followers": 3, "log_bytes": 0}
+    assert {"default", "bounded", "beside"} <= {
+        each["name"] for each in httpx2.get(f"{strict.url}/v1/tenants", headers=root).json()["items"]
+    }
+    assert limited(strict.url, root, "bounded", open_runs=-1).status_code == 422
+    assert limited(strict.url, root, "bounded", open_runs=2**40).status_code == 422
+    assert httpx2.get(f"{strict.url}/v1/tenants/bounded", headers=root).json()["limits"]["open_runs"] is None
+
+
+def test_limits_are_set_at_the_database_or_by_a_server(strict: ServerProcess, dsn: str) -> None:
+    people, here = People(dsn), {"HAI_FLOW_DATABASE_URL": dsn}
+    people.tenant("ruled")
+    _, root = people.key("user:root", roles=["admin"])
+    there = {"HAI_FLOW_KEY": root}
+    assert run("tenants", "set", "ruled", "--open-runs", "7", "--log-bytes", "0", **here).returncode == 0
+    assert run("tenants", "set", "ruled", "--open-runs", "default", "--server", strict.url, **there).returncode == 0
+    found = json.loads(run("tenants", "list", "--json", **here).stdout)["items"]
+    (ruled,) = [each["limits"] for each in found if each["name"] == "ruled"]
+    assert ruled == {"runs_per_minute": None, "open_runs": None, "followers": None, "log_bytes": 0}
+    assert "log_bytes unlimited" in run("tenants", **here).stdout
+    for wrong in (["--open-runs", "-1"], ["--open-runs", "many"], ["--open-runs", str(10**9)], []):
+        assert run("tenants", "set", "ruled", *wrong, **here).returncode == 2
+    assert "there is no tenant" in run("tenants", "set", "nowhere", "--followers", "1", **here).stderr
+    auditor = people.person("user:aud", roles=["auditor"], tenant="ruled")
+    records = httpx2.get(f"{strict.url}/v1/audit?act=tenant.limited", headers=auditor).json()["items"]
+    assert [each["by"] for each in records] == ["user:root", "service:cli"]
 
 
 def test_the_logs_of_a_tenant_are_bounded(postgres_server: Server) -> None:

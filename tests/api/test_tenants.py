@@ -73,13 +73,14 @@ class World:
     schedule_id: str
     file: str
     hook: str
+    tenant: str = "acme"
 
     def parameters(self) -> dict[str, str]:
         return {
             "run_id": self.run_id, "pending_id": self.pending_id, "thread_id": self.thread_id, "kind": "messages",
             "subject_id": self.message_id, "schedule_id": self.schedule_id, "file": self.file, "path": self.hook,
             "key_id": "none", "delegation_id": self.run_id, "name": self.workflow,
-            "reference": self.workflow, "agent": self.workflow,
+            "reference": self.workflow, "agent": self.workflow, "tenant": self.tenant,
         }  # fmt: skip
 
     def names(self) -> list[str]:
@@ -105,7 +106,8 @@ def world_of(url: str, people: People, tenant: str, name: str) -> World:
     (pending,) = httpx2.get(f"{url}/v1/runs/{run['id']}/snapshot", headers=ann).json()["pendings"]
     (schedule,) = httpx2.get(f"{url}/v1/schedules", headers=oli).json()["items"]
     file = httpx2.post(f"{url}/v1/files", content=name.encode(), headers=ann).json()
-    return World(name, run["id"], pending["id"], thread_id, message_id, schedule["id"], file["id"], f"@{tenant}/{name}")
+    hook = f"@{tenant}/{name}"
+    return World(name, run["id"], pending["id"], thread_id, message_id, schedule["id"], file["id"], hook, tenant)
 
 
 def absent(world: World) -> World:
@@ -125,6 +127,7 @@ def absent(world: World) -> World:
         schedule_id=changed(world.schedule_id),
         file=changed(world.file),
         hook="@nobody/quux",
+        tenant="nobody",
     )
 
 
@@ -177,7 +180,7 @@ def asked(client: httpx2.Client, route: Route, world: World, headers: dict[str, 
         kind, content = "application/yaml", SOURCE.replace("NAME", "published").encode()
     elif route.path == "/v1/files":
         kind, content = "text/plain", b"some text"
-    elif route.method in ("POST", "PUT"):
+    elif route.method in ("POST", "PUT", "PATCH"):
         content = json.dumps(BODIES.get(route.path, lambda w: {})(world)).encode()
         if route.path.startswith("/v1/hooks"):
             signature = hmac.new(SECRET.encode(), content, hashlib.sha256).hexdigest()

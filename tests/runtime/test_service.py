@@ -17,17 +17,19 @@ from hai_flow.runtime.committer import Committer
 from hai_flow.runtime.delivery import Delivery
 from hai_flow.runtime.fanout import Fanout
 from hai_flow.runtime.keeping import Keeping
-from hai_flow.runtime.quotas import Quota, Quotas
+from hai_flow.runtime.quotas import Quotas
 from hai_flow.runtime.service import Service
 from hai_flow.runtime.slots import Slots
 from hai_flow.runtime.starts import Starts
 from hai_flow.runtime.sweeper import Sweeper
+from hai_flow.runtime.tenants import Tenants
 from hai_flow.runtime.threads import Threads
 from hai_flow.runtime.worker import Worker, WorkerConfig
 from hai_flow.settings import Settings
 from hai_flow.steps.runner import Registry
 from hai_flow.store import claims, commits, logs
 from hai_flow.store.database import Database
+from hai_flow.store.tenants import Limits
 from tests.runtime.conftest import ECHO, GATED, Connection, Make, is_now, start
 from tests.support import effects
 from tests.support.ledger import log_of
@@ -66,7 +68,13 @@ def delivery(database: Database) -> Delivery:
         database,
         commits,
         catalog,
-        Starts(commits, Slots(database, commits), Keeping(database), catalog.pins, Quotas(database, Quota())),
+        Starts(
+            commits,
+            Slots(database, commits),
+            Keeping(database),
+            catalog.pins,
+            Quotas(database, Tenants(database, Limits(0, 0, 0, 0))),
+        ),
     )
 
 

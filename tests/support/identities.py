@@ -71,6 +71,12 @@ class People:
 
         return self.do(find)
 
+    def tenant_of(self, header: str) -> str:
+        """The name of the tenant of the key that an `Authorization` carries."""
+        query = "SELECT t.name FROM keys k JOIN tenants t ON t.id = k.tenant WHERE k.id = $1"
+        id = header.removeprefix("Bearer ").split("_")[1]
+        return str(self.do(lambda connection: connection.fetchval(query, id)))
+
     def revoke(self, key: Key) -> None:
         """Revoke it behind the servers' backs, as another process does."""
         self.do(lambda connection: keys.revoke_key(connection, key.tenant, key.id))

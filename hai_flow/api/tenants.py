@@ -1,0 +1,90 @@
+"""`/v1/tenants`: what tenants may have. An admin sees their own; those of the tenant `default`, which is whose
+deployment it is, see and set those of all."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Path
+from pydantic import Field
+
+from hai_flow.api import shapes
+from hai_flow.api.bodies import Body, CheckedRoute
+from hai_flow.api.deps import Access, CurrentAccess
+from hai_flow.api.principals import requires
+from hai_flow.api.problems import WITH_BODY, documented
+from hai_flow.api.rights import Right
+from hai_flow.api.views import tenant_view
+from hai_flow.errors import Rejected
+from hai_flow.runtime import LOCAL_TENANT
+from hai_flow.store import audit, tenants
+from hai_flow.store.tenants import MOST, Tenant
+
+router = APIRouter(
+    prefix="/v1/tenants", tags=["identity"], route_class=CheckedRoute, dependencies=[requires(Right.MANAGE_KEYS)]
+)
+
+Name = Annotated[str, Path(max_length=63)]
+_ONE: Final[dict[int | str, dict[str, Any]]] = {**documented(404), 200: {"model": shapes.Tenant}}
+
+
+class LimitsBody(Body):
+    """The limits to be changed: a number; 0, no limit; null, what the settings give to all. The others stay."""
+
+    runs_per_minute: int | None = Field(default=None, ge=0, le=MOST["runs_per_minute"])
+    open_runs: int | None = Field(default=None, ge=0, le=MOST["open_runs"])
+    followers: int | None = Field(default=None, ge=0, le=MOST["followers"], description="in each process")
+    log_bytes: int | None = Field(default=None, ge=0, le=MOST["log_bytes"])
+
+
+@router.get("", response_model=None, responses={**documented(), 200: {"model": shapes.Tenants}})
+async def list_tenants(access: CurrentAccess) -> dict[str, Any]:
+    """The tenants, by name, each with its limits: all, or your own."""
+    found = await tenants.list_tenants(access.pool if _is_of_the_deployment(access) else access.reads)
+    return {"items": [_view(access, each) for each in found if _is_seen(access, each)]}
+
+
+@router.get("/{tenant}", response_model=None, responses=_ONE)
+async def get_tenant(tenant: Name, access: CurrentAccess) -> dict[str, Any]:
+    """One tenant."""
+    return _view(access, await _tenant(access, tenant))
+
+
+@router.patch("/{tenant}", response_model=None, responses={**_ONE, **documented(403, 404, *WITH_BODY)})
+async def limit_tenant(tenant: Name, body: LimitsBody, access: CurrentAccess) -> dict[str, Any]:
+    """Change limits of a tenant. Other processes go by them within seconds."""
+    found = await _tenant(access, tenant)
+    if not _is_of_the_deployment(access):
+        raise Rejected(
+            403,
+            "tenant_forbidden",
+            f"what {found.name} may have is said by the admins of the tenant {tenants.DEFAULT}; ask one of them.",
+        )
+    changed = body.model_dump(exclude_unset=True)
+    async with access.act() as connection:
+        limited = await tenants.set_limits(connection, found.name, changed)
+        assert limited is not None, "tenants stay"
+        row = access.asked.row("tenant.limited", subject=f"tenant:{found.name}", limits=changed)
+        for of in {found.id, access.tenant}:  # both can read who did it
+            await audit.write(connection, of, [row])
+    access.runtime.tenants.forget(found.id)
+    return _view(access, limited)
+
+
+def _is_of_the_deployment(access: Access) -> bool:
+    return access.tenant == LOCAL_TENANT
+
+
+def _is_seen(access: Access, tenant: Tenant) -> bool:
+    return _is_of_the_deployment(access) or tenant.id == access.tenant
+
+
+async def _tenant(access: Access, name: str) -> Tenant:
+    found = await tenants.find_tenant(access.pool if _is_of_the_deployment(access) else access.reads, name)
+    if found is None or not _is_seen(access, found):
+        raise Rejected(404, "tenant_unknown", f"there is no tenant {name[:63]!r}.")
+    return found
+
+
+def _view(access: Access, tenant: Tenant) -> dict[str, Any]:
+    return tenant_view(tenant, access.runtime.tenants.defaults)
