@@ -22,11 +22,13 @@ import msgspec
 import structlog
 
 from hai_flow.engine import commands as c
+from hai_flow.engine import events as e
 from hai_flow.notify import channels
 from hai_flow.notify.channels import NotifyFile, Person, Place
 from hai_flow.notify.letters import Told
 from hai_flow.notify.sending import SECONDS, NotSent, Sender
 from hai_flow.runtime.inbox import Inbox, Item
+from hai_flow.runtime.personal import Personals
 from hai_flow.runtime.service import Service
 from hai_flow.steps.http import HttpConfig
 from hai_flow.store import inbox, notifications, tenants
@@ -34,6 +36,7 @@ from hai_flow.store.database import Database
 from hai_flow.store.notifications import Link, Notification
 from hai_flow.store.outbox import OutboxMessage
 from hai_flow.store.projection import NOTIFY, Notice
+from hai_flow.wire.personal import opened
 
 log = structlog.get_logger(__name__)
 
@@ -88,6 +91,7 @@ class Notifier(Service):
         super().__init__()
         self._database = database
         self._inbox = inbox
+        self._personals = Personals(inbox.catalog)
         self._file = file
         self._secrets = secrets
         self._http = http
@@ -165,7 +169,7 @@ class Notifier(Service):
             return
         now = datetime.now().astimezone()
         link = None if person is None or given.person is None else await self._link(given, given.person, person, now)
-        told = _told(given, item, link)
+        told = _told(given, item, await self._shown(given, item, person), link)
         address = None if person is None else person.email
         await self._sender.send(channel, given.id, told, given.whom, address, now)
         await notifications.end(self._database.api, given.id, "sent")
@@ -178,6 +182,13 @@ class Notifier(Service):
             else _principal(given.person, person)
         )
         return await self._inbox.item(given.tenant, who, given.run_id, given.pending_id)
+
+    async def _shown(self, given: Notification, item: Item, person: Person | None) -> e.PendingOpened:
+        """The question as its reader may see it: who reads a channel that is nobody's own, nobody knows."""
+        if person is not None:
+            return item.opened
+        personal = await self._personals.now(given.tenant, item.asked.workflow)
+        return opened(item.opened, personal.of(item.opened.path)) if personal.anything else item.opened
 
     async def _link(self, given: Notification, id: str, person: Person, now: datetime) -> str | None:
         if self.config.link_base is None:
@@ -213,16 +224,15 @@ def _part_id(id: str, recipient: channels.Recipient) -> str:
     return f"msg_{sha256(said.encode()).hexdigest()[:32]}"
 
 
-def _told(given: Notification, item: Item, link: str | None) -> Told:
-    opened = item.opened
+def _told(given: Notification, item: Item, shown: e.PendingOpened, link: str | None) -> Told:
     return Told(
         what=given.what,
         pending_id=given.pending_id,
         run_id=str(given.run_id),
         workflow=item.asked.workflow_name,
-        kind=opened.kind,
-        title=opened.title or opened.tool or "A question",
-        message=opened.message,
+        kind=shown.kind,
+        title=shown.title or shown.tool or "A question",
+        message=shown.message,
         deadline=item.asked.deadline,
         link=link,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import secrets
+import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ import structlog
 
 from hai_flow import values
 from hai_flow.definition.expressions import CompiledExpression
+from hai_flow.definition.marks import MASK
 from hai_flow.definition.paths import call_key, in_cleanup, list_of
 from hai_flow.definition.plan import AgentTurn, Call, Expression, FrontendTool, Growing, McpTool, Plan, Step, Template
 from hai_flow.engine import commands as c
@@ -34,6 +36,7 @@ from hai_flow.errors import AsksPerson, OutcomeLost, StepError
 from hai_flow.runtime.cache import CachedRun
 from hai_flow.runtime.files import Files
 from hai_flow.runtime.memory import said_before
+from hai_flow.runtime.personal import touches
 from hai_flow.runtime.pins import PinBook
 from hai_flow.runtime.submissions import Chunk, Progress, Streamed, Written
 from hai_flow.steps.runner import Answer, Attempt, Kind, Registry
@@ -224,16 +227,30 @@ class Performance:
             )
         except OutcomeLost as error:
             reason = values.storable(registry.hidden(error.message))
-            log.warning("outcome_lost", run_id=str(run.id), path=path, reason=reason)
+            log.warning("outcome_lost", run_id=str(run.id), path=path, reason=self._quoted(reason))
             return c.StepLost(path=path, attempt=self.attempt, reason=reason)
         except StepError as error:
             cause = error.__cause__
             if cause is not None:
-                log.warning("tool_failed", run_id=str(run.id), path=path, exc_info=cause)
+                log.warning("tool_failed", run_id=str(run.id), path=path, **self._told(cause))
             return self._failed(error, cause)
         except Exception as error:
-            log.warning("tool_raised", run_id=str(run.id), path=path, exc_info=error)
+            log.warning("tool_raised", run_id=str(run.id), path=path, **self._told(error))
             return self._failed(StepError(f"{type(error).__name__}: {error}"), error)
+
+    def _is_personal(self) -> bool:
+        return self.run.plan is not None and touches(self.run.plan, self.path)
+
+    def _quoted(self, text: str) -> str:
+        return MASK if self._is_personal() else text
+
+    def _told(self, error: BaseException) -> dict[str, Any]:
+        """An exception for the log of the process. It may quote what the step was given: of one that was given
+        something personal only the kind and the place are told."""
+        if not self._is_personal():
+            return {"exc_info": error}
+        frames = traceback.extract_tb(error.__traceback__)
+        return {"error": type(error).__name__, "at": [f"{each.filename}:{each.lineno}" for each in frames[-3:]]}
 
     def _failed(self, error: StepError, raised: BaseException | None = None) -> c.StepFailed:
         """The report of a failure, without secrets: an error that is raised may quote the request."""

@@ -7,14 +7,28 @@ from collections.abc import Mapping
 from typing import Final
 from uuid import UUID
 
-from hai_flow.definition.personal import WHOLE, Personal, personal_of
+from hai_flow.definition.personal import WHOLE, Flow, Personal, declares, personal_of
 from hai_flow.definition.plan import Plan, Run
 from hai_flow.engine.children import reference_of
 from hai_flow.engine.events import Pin
-from hai_flow.errors import DefinitionError, Unreadable
+from hai_flow.errors import DefinitionError, Rejected, Unreadable
 from hai_flow.runtime.catalog import Catalog
 
 _KNOWN_MAX: Final = 1024
+
+
+def touches(plan: Plan, path: str = "") -> bool:
+    """Whether the step at `path`, or anything in the workflow (""), has to do with something personal, as far as the
+    workflow itself says: then what is said of it in the log of a process quotes nothing."""
+    found = _nearby.get(plan.sha256)
+    if found is None:
+        while len(_nearby) >= _KNOWN_MAX:
+            _nearby.pop(next(iter(_nearby)))
+        found = _nearby[plan.sha256] = Flow(plan).found() if declares(plan) else Personal()
+    return found.of(path).touches
+
+
+_nearby: Final[dict[bytes, Personal]] = {}
 
 
 class Personals:
@@ -43,6 +57,14 @@ class Personals:
         else:
             self._known.move_to_end(key)
         return found
+
+    async def now(self, tenant: UUID, workflow: bytes) -> Personal:
+        """The same for its children as they are now, where the pins of a run are not at hand."""
+        try:
+            plan = await self._catalog.plan(tenant, workflow)
+            return await self.of(tenant, workflow, await self._catalog.pins(tenant, plan))
+        except (DefinitionError, Unreadable, Rejected):
+            return WHOLE
 
     async def _found(self, tenant: UUID, workflow: bytes, pins: Mapping[str, Pin]) -> Personal:
         children: dict[str, Plan] = {}

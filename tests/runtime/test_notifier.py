@@ -71,9 +71,9 @@ class World:
         yield made
         await made.stop()
 
-    async def ask(self, notify: str) -> UUID:
+    async def ask(self, notify: str, flow: str = FLOW) -> UUID:
         """A run of user:req that asks, and tells of that."""
-        source = FLOW.replace("NOTIFY", notify).replace("telling", f"telling_{uuid4().hex[:8]}").encode()
+        source = flow.replace("NOTIFY", notify).replace("telling", f"telling_{uuid4().hex[:8]}").encode()
         _, plan = await self.runtime.catalog.publish(LOCAL_TENANT, source)
         run_id = uuid4()
         command = c.Start(run_id=run_id, thread_id=str(run_id), requester="user:req", input={})
@@ -136,6 +136,20 @@ async def test_a_receiver_that_fails_hangs_and_drops_is_told_in_the_end_under_on
         assert is_genuine(Call(each.headers, each.body), "standard", "", SECRET, now)
         assert json.loads(each.body)["data"]["title"] == "Spend it?"
         assert json.loads(each.body)["data"]["link"] is None, "nobody knows who reads it"
+
+
+async def test_personal_values_are_in_mails_of_deciders_and_in_no_channel_that_is_nobody_s_own(world: World) -> None:
+    flow = FLOW.replace("steps:", "state: {who: {type: string, default: Erika-5512, pii: true}}\nsteps:", 1)
+    flow = flow.replace("Spend it?", "Pay ${{ state.who }}?").replace("All of it", "To ${{ state.who }}")
+    run_id = await world.ask("[pager, slack, email]", flow)
+    async with world.notifier():
+        await world.ended(run_id, 5)
+    texts = [str(mail.get_payload()) for mail in world.mail.mails]
+    assert len(texts) == 2
+    assert all("> Pay Erika-5512?" in text and "> To Erika-5512" in text for text in texts)
+    bodies = [each.body.decode() for each in world.hooks.received]
+    assert len(bodies) == 2
+    assert all("[personal]" in body and "Erika" not in body for body in bodies)
 
 
 async def test_what_no_try_could_send_is_given_up_and_visible(world: World) -> None:

@@ -259,3 +259,22 @@ async def test_where_a_tool_raised_is_in_the_log_and_in_the_runs_own(make: Make,
     assert "effects.py" in traces[0].message
     assert 'raise ValueError("the till is locked")' in traces[0].message
     assert "hai_flow/runtime" not in traces[0].message
+
+
+async def test_of_a_tool_that_was_given_something_personal_the_log_tells_only_what_it_raised(make: Make) -> None:
+    runtime = await make(performs=True)
+    body = (
+        "state: {who: {type: string, default: Erika, pii: true}}\n"
+        + TOOLS
+        + """steps:
+  - {id: s, call: fx.breaks, retry: {max: 0}, idempotency_key: "${{ state.who }}"}
+"""
+    )
+    with capture_logs() as logged:
+        run_id = (await start(runtime, body)).run_id
+        await until(lambda: is_now(runtime, run_id, "failed"))
+    (entry,) = [entry for entry in logged if entry.get("path") == "s"]
+    assert (entry["event"], entry["error"]) == ("tool_raised", "ValueError")
+    assert "effects.py" in entry["at"][-1]
+    assert "exc_info" not in entry
+    assert "till" not in str(entry)
