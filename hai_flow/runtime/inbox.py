@@ -108,7 +108,8 @@ class Inbox:
     async def item(self, tenant: UUID, who: c.Principal, run_id: UUID, pending_id: str) -> Item | None:
         """An open pending as the principal's inbox shows it, also one that does not ask them."""
         asked = await inbox.get_asked(self.reads, tenant, run_id, pending_id)
-        return None if asked is None else await self._item(tenant, await self._voices(tenant, who), asked)
+        voices = await self._voices(tenant, who)  # also where there is none: no clock tells
+        return None if asked is None else await self._item(tenant, voices, asked)
 
     async def representing(self, tenant: UUID, who: c.Principal, other: str) -> c.Principal:
         """The principal as the delegate of `other`. Raises Rejected 403 where nobody delegated to them."""
