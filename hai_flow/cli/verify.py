@@ -10,7 +10,7 @@ from uuid import UUID
 import typer
 
 from hai_flow.cli.operate import JsonOption
-from hai_flow.cli.processes import DataDirOption, over_database
+from hai_flow.cli.processes import DataDirOption, load_settings, over_database
 from hai_flow.cli.terminal import FAILED, UsageError, note, plural, print_json, say
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ def verify(
     pace: Annotated[
         str | None, typer.Option("--pace", metavar="RUNS", help="Look at no more runs than this in a second.")
     ] = None,
+    no_decide: Annotated[bool, typer.Option("--no-decide", help="Do not make decisions again: quicker.")] = False,
     data_dir: DataDirOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -41,12 +42,14 @@ def verify(
 
     async def work(connection: Any) -> Verified:
         from hai_flow.runtime.verifying import Verifying
+        from hai_flow.runtime.world import bounds_of
 
         asked = Verifying(
             tenant=await _tenant(connection, tenant),
             run_id=run_id,
             late=None if seconds is None else timedelta(seconds=seconds),
             pace=runs_a_second,
+            limits=None if no_decide else bounds_of(load_settings(data_dir=data_dir)),
         )
         return await _verified(connection, asked, as_json)
 
@@ -83,6 +86,7 @@ def _shown(found: Verified) -> dict[str, Any]:
         "runs": found.runs,
         "events": found.events,
         "unread": found.unread,
+        "undecided": found.undecided,
         "broken": found.broken,
         "violations": [{**each._asdict(), "run_id": str(each.run_id)} for each in found.violations],
         "reached": dict(sorted(found.reached.items())),

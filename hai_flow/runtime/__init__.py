@@ -20,7 +20,6 @@ from uuid import UUID
 
 import structlog
 
-from hai_flow.engine.decide import Bounds
 from hai_flow.notify.channels import NotifyFile
 from hai_flow.runtime.branches import Branches
 from hai_flow.runtime.callbacks import Callbacks
@@ -48,7 +47,7 @@ from hai_flow.runtime.triggers import Triggers, TriggersConfig
 from hai_flow.runtime.watched import Watched
 from hai_flow.runtime.webhooks import Webhooks
 from hai_flow.runtime.worker import Worker, WorkerConfig
-from hai_flow.runtime.world import channels_of, registry_of
+from hai_flow.runtime.world import bounds_of, channels_of, registry_of
 from hai_flow.settings import Settings
 from hai_flow.steps.http import HttpConfig
 from hai_flow.steps.toolbox import Toolbox
@@ -163,13 +162,7 @@ class Runtime(Service):
             entries_max=settings.batch_entries_max,
             bytes_max=settings.batch_bytes_max,
             cache_bytes_max=settings.cache_bytes_max,
-            limits=Bounds(
-                turn_linger=int(settings.turn_linger_seconds * 1000),
-                stop_grace=int(settings.stop_grace_seconds * 1000),
-                waits=settings.run_waits_max,
-                run_events=settings.run_events_max,
-                run_bytes=settings.run_bytes_max,
-            ),
+            limits=bounds_of(settings),
         )
         self.fanout = Fanout(self.database, self.committer, FanoutConfig())
         self.threads = Threads(self.database, settings.poll_seconds)

@@ -20,8 +20,10 @@ from hai_flow import values
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import events as e
 from hai_flow.engine import invariants
+from hai_flow.engine.draft import Bounds
 from hai_flow.engine.evolve import evolve
 from hai_flow.engine.jobs import is_busy, wake_at
+from hai_flow.engine.redeciding import STREAMED, decided_again
 from hai_flow.engine.selectors import World
 from hai_flow.engine.snapshot import ABI, decode_state
 from hai_flow.engine.state import TERMINAL_STATUSES, MessageState, RunState, ToolCallState
@@ -30,11 +32,6 @@ from hai_flow.store.entries import MessageRow, PendingRow, TurnRow, VoteRow
 from hai_flow.store.evidence import Evidence, Row
 from hai_flow.store.projection import asked_by, rows_of, thread_entry
 from hai_flow.store.slots import thread_slot
-
-_CHUNKS: Final = (
-    e.MessageStarted | e.MessageChunk | e.MessageEnded | e.ToolCallStarted | e.ToolCallArgsChunk | e.CustomEmitted
-)
-"""What the holder of a run writes while an effect streams, without a decision."""
 
 
 class Violation(NamedTuple):
@@ -57,11 +54,13 @@ class Check:
     """Give it the commits of one run in order, then ask for the `end`.
 
     `late`: runs that are due, and runs of dead workers, may wait for a worker so long; None: for ever, as where no
-    worker runs. A fault in the log's own order ends the fold, for nothing behind it can be trusted.
+    worker runs. `limits`: those of the engine, by which decisions are made again; None: they are not. A fault in the
+    log's own order ends the fold, for nothing behind it can be trusted.
     """
 
-    def __init__(self, evidence: Evidence, late: timedelta | None = None) -> None:
+    def __init__(self, evidence: Evidence, late: timedelta | None = None, limits: Bounds | None = None) -> None:
         self.evidence = evidence
+        self._limits = limits
         self.late = late
         self.run = evidence.run
         self.state = RunState(str(self.run["id"]))
@@ -69,6 +68,7 @@ class Check:
         self.violations: list[Violation] = []
         self.files: set[bytes] = set()
         self.broken = False
+        self.undecided = 0  # decisions that can't be made again from the log alone
         self.plan: Plan | None = None
         self._watch = invariants.Watch(self.run["copied"])
         self._version = self._bytes = 0
@@ -105,6 +105,8 @@ class Check:
         row = commit.row
         for message in _chunks_are_chunks(self, commit):
             self._found("chunks_are_chunks", message, at=row["last_seq"])
+        if self._limits is not None and self.plan is not None and row["version"] != self._version:
+            self._decide_again(self.plan, commit, self._limits)
         self._head = sha256(self._head + row["events"]).digest()
         self._bytes += len(row["events"])
         self._version = row["version"]
@@ -122,6 +124,18 @@ class Check:
         self._compare_head()
         self._named.discard(self.state.seq)
         self._made.take(rows_of(commit.events, self.state), self.state.seq - len(commit.events), self.state)
+
+    def _decide_again(self, plan: Plan, commit: Commit, limits: Bounds) -> None:
+        """The same inputs give the same decision. What the log does not hold all inputs of, proves nothing."""
+        again = decided_again(plan, self.state, commit.events, self._bytes, limits)
+        if again.left is None:
+            self.reached["decisions_follow"] += 1
+        elif again.surely:
+            asked = ", ".join(again.commands) or "nothing"
+            message = f"{again.left.type} does not follow from what was asked of the run (decided again: {asked})"
+            self._found("decisions_follow", message, at=commit.row["last_seq"])
+        else:
+            self.undecided += 1
 
     def _compare_snapshot(self) -> None:
         row = self._snapshots.pop(self.state.seq, None)
@@ -312,7 +326,7 @@ def _chunks_are_chunks(check: Check, commit: Commit) -> Iterator[str]:
         return
     check.reached["chunks_are_chunks"] += 1
     for event in commit.events:
-        if not isinstance(event, _CHUNKS):
+        if not isinstance(event, STREAMED):
             yield f"{event.type} stands in a commit that is no decision"
 
 
@@ -500,6 +514,7 @@ RULES: Final = invariants.RULES | {
     "log_readable",
     "log_folds",
     "chunks_are_chunks",
+    "decisions_follow",
     "files_are_there",
     "workflow_is_there",
     *(name for name, _ in (*_OF_ROWS, *_OF_RUN, *_OF_FOLD)),

@@ -18,6 +18,7 @@ from uuid import UUID
 from hai_flow.definition.compiler import compile_workflow
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import events as e
+from hai_flow.engine.draft import DEFAULT_BOUNDS, Bounds
 from hai_flow.errors import DefinitionError
 from hai_flow.runtime.invariants import Check, Commit, Violation
 from hai_flow.store import evidence, workflows
@@ -33,22 +34,25 @@ VIOLATIONS_KEPT: Final = 10_000
 @dataclass(frozen=True, slots=True)
 class Verifying:
     """What is looked at. `late`: see `Check`. `pace`: at most so many runs a second; None: as many as there is time
-    for."""
+    for. `limits`: those of the deployment's engine; None: no decision is made again."""
 
     tenant: UUID | None = None
     run_id: UUID | None = None
     late: timedelta | None = None
     pace: float | None = None
+    limits: Bounds | None = DEFAULT_BOUNDS
 
 
 @dataclass(slots=True)
 class Verified:
     """What was looked at: `reached` says of each rule how often it applied. `broken` counts what does not hold, the
-    first `VIOLATIONS_KEPT` of it are `violations`. `unread`: runs of a newer release, which this one can't fold."""
+    first `VIOLATIONS_KEPT` of it are `violations`. `unread`: runs of a newer release, which this one can't fold.
+    `undecided`: decisions of which the log does not hold all that was asked."""
 
     runs: int = 0
     events: int = 0
     unread: int = 0
+    undecided: int = 0
     broken: int = 0
     violations: list[Violation] = field(default_factory=list)
     reached: Counter[str] = field(default_factory=Counter)
@@ -56,6 +60,7 @@ class Verified:
     def add(self, check: Check, found: Sequence[Violation]) -> None:
         self.runs += 1
         self.events += check.state.seq
+        self.undecided += check.undecided
         self.broken += len(found)
         self.violations += found[: VIOLATIONS_KEPT - len(self.violations)]
         self.reached += check.reached
@@ -114,13 +119,19 @@ async def _add(connection: Connection, found: Evidence, plans: Plans, verifying:
     if found.run["abi"] > e.ABI:
         verified.unread += 1
         return
-    check = await checked(connection, found, plans, verifying.late)
+    check = await checked(connection, found, plans, verifying.late, verifying.limits)
     verified.add(check, check.end())
 
 
-async def checked(connection: Connection, found: Evidence, plans: Plans, late: timedelta | None = None) -> Check:
+async def checked(
+    connection: Connection,
+    found: Evidence,
+    plans: Plans,
+    late: timedelta | None = None,
+    limits: Bounds | None = None,
+) -> Check:
     """The run with its log folded; ask it for its `end`. Call it in the snapshot of the evidence."""
-    check, tenant = Check(found, late), found.run["tenant"]
+    check, tenant = Check(found, late, limits), found.run["tenant"]
     try:
         async for row in evidence.log_rows(connection, found.run["id"]):
             commit = check.decode(row)

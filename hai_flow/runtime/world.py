@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from hai_flow.definition.mcp_servers import read_mcp_catalogue
+from hai_flow.engine.draft import Bounds
 from hai_flow.errors import Finding
 from hai_flow.models.catalogue import Catalogue, read_catalogue
 from hai_flow.models.endpoints import Providers
@@ -53,6 +54,17 @@ def registry_of(settings: Settings, toolbox: Toolbox, *, stands_in: bool = False
 def channels_of(settings: Settings) -> NotifyFile | None:
     """The channels by which people are told what waits. Raises SettingsError for a file with mistakes."""
     return None if settings.notify is None else _read("notify", settings.notify, read_channels)
+
+
+def bounds_of(settings: Settings) -> Bounds:
+    """The bounds of decisions and runs."""
+    return Bounds(
+        turn_linger=int(settings.turn_linger_seconds * 1000),
+        stop_grace=int(settings.stop_grace_seconds * 1000),
+        waits=settings.run_waits_max,
+        run_events=settings.run_events_max,
+        run_bytes=settings.run_bytes_max,
+    )
 
 
 def retention_of(settings: Settings) -> Retention | None:

@@ -18,6 +18,7 @@ from immutables import Map
 
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
+from hai_flow.engine.draft import DEFAULT_BOUNDS
 from hai_flow.engine.snapshot import ABI, encode_state
 from hai_flow.engine.state import RunState, Timer
 from hai_flow.runtime import LOCAL_TENANT, Runtime
@@ -161,14 +162,14 @@ class Exhibit:
         return self.evidence.rows[table]  # type: ignore[return-value]
 
     def judge(self) -> list[Violation]:
-        check = Check(self.evidence, self.late)
+        check = Check(self.evidence, self.late, DEFAULT_BOUNDS)
         for row in self.log:
             commit = check.decode(row)
             if commit is None:
                 break
+            check.plan = self.plan
             if self.plan is None:
                 check.no_workflow(self.run["workflow"], "it is not in the database")
-            check.plan = self.plan
             check.feed(commit)
             if check.broken:
                 break
@@ -299,6 +300,9 @@ def forgets(index: str, instead: Any = Map()) -> Callable[[Exhibit], None]:  # n
 
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 VIOLATORS: list[tuple[str, str, Callable[[Exhibit], object]]] = [
+    ("decisions_follow", "ended", lambda one: one.set("run_finished", output=7)),
+    ("decisions_follow", "asking", lambda one: one.set("timer_set", due=4_000_000_000_000)),
+    ("decisions_follow", "asking", lambda one: one.set("step_started", title="Another title")),
     ("log_gap_free", "ended", lambda one: one.log.pop(2)),
     ("log_gap_free", "ended", lambda one: one.log.append(one.log[-1])),
     ("log_gap_free", "ended", lambda one: one.log[2].update(events=one.log[1]["events"])),
