@@ -39,7 +39,7 @@ class Backend(ThreadingHTTPServer):
         assert self.flow is not None, "say which server it is for"
         self.given += 1
         made = self.flow.tokens.create(self.principal, roles=self.roles, threads=self.threads, expires_in=self.seconds)
-        return {"token": made.token, "expires_at": made.expires_at.isoformat()}
+        return {"token": made.token, "expires_in": self.seconds}
 
 
 class _Handler(SimpleHTTPRequestHandler):

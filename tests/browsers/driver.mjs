@@ -3,6 +3,7 @@
 
 import { createServer } from "node:http";
 import { readFile } from "node:fs/promises";
+import { resolve } from "node:path";
 import { createInterface } from "node:readline";
 import { build } from "esbuild";
 import { chromium } from "playwright-core";
@@ -27,24 +28,35 @@ async function serve(request, response) {
   }
 }
 
+async function bundle(entryPoints, outdir) {
+  await build({
+    entryPoints,
+    outdir,
+    bundle: true,
+    format: "esm",
+    jsx: "automatic",
+    loader: { ".woff2": "empty", ".woff": "empty", ".ttf": "empty" },
+    define: { "process.env.NODE_ENV": '"production"' },
+    nodePaths: [resolve("node_modules")], // of a page that is elsewhere
+    logLevel: "error",
+  });
+}
+
 const operations = {
   // The pages' origin, once they can be opened.
   async start({ executable, sandbox }) {
-    await build({
-      entryPoints: Object.values(PAGES).map((name) => `${name}.jsx`),
-      outdir: "bundles",
-      bundle: true,
-      format: "esm",
-      jsx: "automatic",
-      loader: { ".woff2": "empty", ".woff": "empty", ".ttf": "empty" },
-      define: { "process.env.NODE_ENV": '"production"' },
-      logLevel: "error",
-    });
+    await bundle(Object.values(PAGES).map((name) => `${name}.jsx`), "bundles");
     const server = createServer(serve);
     await new Promise((listening) => server.listen(0, "127.0.0.1", listening));
     const args = ["--disable-background-networking", "--disable-component-update", "--no-first-run"];
     browser = await chromium.launch({ executablePath: executable ?? undefined, chromiumSandbox: sandbox, args });
     return { origin: `http://127.0.0.1:${server.address().port}`, version: browser.version() };
+  },
+
+  // Pages of elsewhere, as files of a folder.
+  async bundle({ entries, folder }) {
+    await bundle(entries, folder);
+    return {};
   },
 
   // `html`: what stands at the url, if nobody serves it.

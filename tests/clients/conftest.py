@@ -10,6 +10,8 @@ import pytest
 
 from tests.clients import rig
 from tests.clients.ag_ui import Agent
+from tests.support import chromium
+from tests.support.chromium import Chromium
 from tests.support.postgres import Server
 from tests.support.server import YAML, ServerProcess, serving
 
@@ -60,6 +62,16 @@ def agent(node_driver: rig.Driver, server: ServerProcess) -> NewAgent:
         return Agent(node_driver, version, f"{server.url}/workflows/{workflow}/ag-ui", **more)  # type: ignore[arg-type]
 
     return new
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Chromium]:
+    """A real browser. Its tests are left out where there is none; `make test-browsers` installs one, and runs them."""
+    program = chromium.found()
+    if program is None:
+        pytest.skip("there is no chromium on PATH: apt-get install chromium")
+    with chromium.browsing(program) as browser:
+        yield browser
 
 
 @pytest.fixture(scope="session")

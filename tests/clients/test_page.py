@@ -18,17 +18,13 @@ from clients.examples.backend import Backend
 from hai_flow.client import Client
 from tests.clients import typescript
 from tests.clients.typescript import page_address, running
-from tests.support import chromium
 from tests.support.chromium import Chromium
 from tests.support.hai_client import HaiClient, user
 from tests.support.identities import KEYS, People
 from tests.support.postgres import Server
 from tests.support.server import YAML, ServerProcess, serving
 
-pytestmark = [
-    pytest.mark.timeout(600),  # the first test waits for the packages
-    pytest.mark.skipif(chromium.found() is None, reason="there is no chromium on PATH; apt-get install chromium"),
-]
+pytestmark = pytest.mark.timeout(600)  # the first test waits for the packages
 
 SPENDING = """
 hai: flow/v1
@@ -47,14 +43,6 @@ output: ${{ steps.gate.output.values }}
 @pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return typescript.built(tmp_path_factory.mktemp("hai-client"))
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Chromium]:
-    program = chromium.found()
-    assert program is not None
-    with chromium.browsing(program) as browser:
-        yield browser
 
 
 class House:
