@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from hashlib import sha256
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 from uuid import UUID
 
 from fastapi import APIRouter, Query, Response
 from fastapi.responses import JSONResponse
-from pydantic import Field
+from pydantic import AwareDatetime, Field
 
 from hai_flow import values
 from hai_flow.api import shapes
@@ -30,6 +30,9 @@ from hai_flow.store import run_lists, threads
 from hai_flow.store.run_lists import RunRow
 
 router = APIRouter(prefix="/v1/runs", tags=["runs"], route_class=CheckedRoute)
+
+
+ERROR_CODE: Final = r"^[a-zA-Z0-9_.-]{1,200}$"
 
 
 class StartBody(Body):
@@ -119,19 +122,32 @@ async def list_runs(
     cursor: PageCursor = None,
     status: Annotated[list[shapes.RunStatus] | None, Query()] = None,
     workflow: Annotated[str | None, Query(pattern=NO_CONTROL_CHARACTERS)] = None,
+    version: Annotated[int | None, Query(ge=1, le=999_999_999)] = None,
     thread_id: Annotated[str | None, Query(pattern=NO_CONTROL_CHARACTERS)] = None,
+    started_by: Annotated[str | None, Query(max_length=300, pattern=NO_CONTROL_CHARACTERS)] = None,
+    created_after: Annotated[AwareDatetime | None, Query(description="at that time or later")] = None,
+    created_before: Annotated[AwareDatetime | None, Query()] = None,
+    error: Annotated[str | None, Query(pattern=ERROR_CODE, description="the code with which it failed")] = None,
 ) -> dict[str, Any]:
     """The runs, newest first."""
     place = decode_cursor(cursor)
     if place is not None and not is_run_id(place[1]):
         raise bad_cursor()
-    found = await run_lists.list_runs(
-        access.reads,
-        access.tenant,
-        limit=limit + 1,
+    wanted = run_lists.Filter(
         statuses=status,
         workflow=workflow,
+        version=version,
         thread_id=thread_id,
+        started_by=started_by,
+        since=created_after,
+        until=created_before,
+        error=error,
+    )
+    found = await run_lists.find_runs(
+        access.reads,
+        access.tenant,
+        wanted,
+        limit=limit + 1,
         before=None if place is None else (place[0], UUID(place[1])),
         viewer=access.viewer,
     )

@@ -392,6 +392,28 @@ class Marks(Shape):
     items: list[Mark]
 
 
+class BulkRun(Shape):
+    """A run of a bulk. `outcome`: `done`, `already` (it was so, or the same request has done it), `refused` with the
+    `problem`; of a dry run `would`. `status`: the run's now."""
+
+    id: str
+    status: str
+    outcome: Literal["done", "already", "refused", "would"]
+    problem: MarkObstacle | None
+
+
+class BulkReport(Shape):
+    """What became of each run: `found` in all, of which so many."""
+
+    action: str
+    dry_run: bool
+    found: int
+    done: int
+    already: int
+    refused: int
+    items: list[BulkRun]
+
+
 class AMoment(Shape):
     seq: int
     at: str | None

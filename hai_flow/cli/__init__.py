@@ -66,6 +66,7 @@ _PANELS: Final = (
             ("skip", "travel:skip"),
             ("rerun", "travel:rerun"),
             ("fork", "travel:fork"),
+            ("bulk", "bulk:bulk"),
             ("jump", "jump:jump"),
             ("signal", "signal:signal"),
             ("send", "signal:send"),

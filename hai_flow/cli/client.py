@@ -89,10 +89,13 @@ class Server:
         *,
         content: bytes | None = None,
         media_type: str = "application/yaml",
+        key: str | None = None,
         **parameters: Json,
     ) -> Json:
-        """`content` is sent as it is, declared as `media_type`; else `body` as JSON."""
+        """`content` is sent as it is, declared as `media_type`; else `body` as JSON. `key`: its Idempotency-Key."""
         given: dict[str, Json] = {"query": parameters}
+        if key is not None:
+            given["headers"] = {"Idempotency-Key": key}
         if content is not None:
             given |= {"content": content, "headers": {"Content-Type": media_type}}
         elif body is not None:

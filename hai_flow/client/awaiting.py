@@ -255,6 +255,7 @@ class AsyncRuns(_Group):
     stop = _does(o.stop_run)
     terminate = _does(o.terminate_run)
     retry = _does(o.retry_run)
+    bulk = _does(o.control_runs)
     fork = _does(o.fork_run)
     rehearse_fork = _does(o.rehearse_fork)
     skip = _does(o.skip_step)

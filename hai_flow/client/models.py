@@ -437,6 +437,25 @@ class Marks(msgspec.Struct, frozen=True, kw_only=True):
     items: list[Mark]
 
 
+class BulkRun(msgspec.Struct, frozen=True, kw_only=True):
+    """A run of a bulk. `outcome`: done, already, refused (with the `problem`); of a rehearsal `would`."""
+
+    id: str
+    status: str
+    outcome: str
+    problem: MarkObstacle | None
+
+
+class BulkReport(msgspec.Struct, frozen=True, kw_only=True):
+    action: str
+    dry_run: bool
+    found: int
+    done: int
+    already: int
+    refused: int
+    items: list[BulkRun]
+
+
 class AMoment(msgspec.Struct, frozen=True, kw_only=True):
     seq: int
     at: datetime | None

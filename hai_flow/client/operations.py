@@ -193,13 +193,44 @@ def list_runs(
     *,
     status: str | Sequence[str] | None = None,
     workflow: str | None = None,
+    version: int | None = None,
     thread_id: str | None = None,
+    started_by: str | None = None,
+    created_after: datetime | None = None,
+    created_before: datetime | None = None,
+    error: str | None = None,
     limit: int | None = None,
 ) -> Feed[m.Run]:
-    """The runs, newest first, as many as are asked for."""
+    """The runs, newest first, as many as are asked for. `error`: those that failed with this code."""
     statuses = [status] if isinstance(status, str) else status
-    query = {"status": statuses, "workflow": workflow, "thread_id": thread_id}
+    query: dict[str, Json] = {"status": statuses, "workflow": workflow, "version": version, "thread_id": thread_id}
+    query |= {"started_by": started_by, "error": error}
+    times = {"created_after": created_after, "created_before": created_before}
+    query |= {name: None if time is None else time.isoformat() for name, time in times.items()}
     return pages("/v1/runs", m.Run, limit=limit, query=query)
+
+
+def control_runs(
+    action: str,
+    *,
+    where: Mapping[str, Json] | None = None,
+    runs: Sequence[RunRef] | None = None,
+    expect: int | None = None,
+    reason: str = "",
+    dry_run: bool = False,
+    key: str | None = None,
+) -> Script[m.BulkReport]:
+    """`pause`, `resume`, `stop` or `retry` the `runs`, or those that have all of `where` (`status`, `workflow`,
+    `version`, `thread_id`, `started_by`, `created_after`, `created_before`, `error`), at most 1,000. Raises Conflict
+    where these are not as many as `expect`: nothing is done then. One that is refused keeps no other one back."""
+    body: dict[str, Json] = {"action": action, "reason": reason, "dry_run": dry_run}
+    if where is not None:
+        body["where"] = {name: v.isoformat() if isinstance(v, datetime) else v for name, v in where.items()}
+    if runs is not None:
+        body["runs"] = [run if isinstance(run, str) else run.id for run in runs]
+    if expect is not None:
+        body["expect"] = expect
+    return _post("/v1/runs/bulk", m.BulkReport, body, key=key)
 
 
 def get_snapshot(run: RunRef, *, at: m.Moment | None = None) -> Script[m.Snapshot]:

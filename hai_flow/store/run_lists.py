@@ -114,6 +114,36 @@ async def get_runs(connection: Connection | Pool, tenant: UUID, ids: Collection[
     return [RunSummary(*row) for row in await connection.fetch(query, list(ids), tenant)]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filter:
+    """Which runs; None: whatever it is. `since` and `until`: created not before, and before. `error`: those that failed
+    with this code."""
+
+    statuses: Sequence[str] | None = None
+    workflow: str | None = None
+    version: int | None = None
+    thread_id: str | None = None
+    started_by: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    error: str | None = None
+
+    def conditions(self) -> list[tuple[str, Any]]:
+        """Those of a run `r`, but for its status: each with its parameter, `{}` in the condition."""
+        found: list[tuple[str, Any]] = [
+            ("r.workflow_name = {}", self.workflow),
+            ("r.workflow_version = {}", self.version),
+            ("r.thread_id = {}", self.thread_id),
+            ("r.started_by = {}", self.started_by),
+            ("r.created_at >= {}", self.since),
+            ("r.created_at < {}", self.until),
+        ]
+        if self.error is not None:  # its code comes first in what the committer writes
+            begins = f'{{"error":{{"code":"{self.error}",'.encode()
+            found.append((f"substring(r.result FROM 1 FOR {len(begins)}) = {{}}", begins))
+        return [(condition, value) for condition, value in found if value is not None]
+
+
 async def list_runs(
     connection: Connection | Pool,
     tenant: UUID,
@@ -125,11 +155,28 @@ async def list_runs(
     before: tuple[datetime, UUID] | None = None,
     viewer: Viewer | None = None,
 ) -> list[RunRow]:
+    """The tenant's runs of some statuses, a workflow, a thread, as `find_runs` has them."""
+    wanted = Filter(statuses=statuses, workflow=workflow, thread_id=thread_id)
+    return await find_runs(connection, tenant, wanted, limit=limit, before=before, viewer=viewer)
+
+
+async def find_runs(
+    connection: Connection | Pool,
+    tenant: UUID,
+    wanted: Filter,
+    *,
+    limit: int,
+    before: tuple[datetime, UUID] | None = None,
+    viewer: Viewer | None = None,
+) -> list[RunRow]:
     """The tenant's runs, newest first; only those that `viewer` may read, where one is given. `before` is the
     (created_at, id) of the last one of the page before.
 
     Of the status `needs_attention` are also runs that nobody can read, whatever their own status is.
     """
+    statuses = wanted.statuses
+    if wanted.error is not None:  # whatever else has been asked for: the few that failed are found by their status
+        statuses = ["failed"] if statuses is None else [each for each in statuses if each == "failed"]
     arguments: list[Any] = [tenant, limit, None if statuses is None else sorted(set(statuses))]
     conditions = ["r.tenant = $1"]
 
@@ -138,10 +185,8 @@ async def list_runs(
         arguments.extend(values)
         conditions.append(condition.format(*(f"${number}" for number in numbers)))
 
-    if workflow is not None:
-        demand("r.workflow_name = {}", workflow)
-    if thread_id is not None:
-        demand("r.thread_id = {}", thread_id)
+    for condition, value in wanted.conditions():
+        demand(condition, value)
     if before is not None:
         demand("(r.created_at, r.id) < ({}, {})", *before)
 

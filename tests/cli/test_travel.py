@@ -53,3 +53,19 @@ def test_a_run_is_looked_back_at_forked_and_a_step_of_it_skipped(database_url: s
         assert "goes on behind sure" in ask("skip", fork, "sure", "--reason", "nobody is there")
         shown = json.loads(ask("show", fork, "--json"))
         assert (shown["status"], shown["output"]) == ("finished", 5)
+
+
+def test_many_runs_are_stopped_at_once_if_they_are_as_many_as_expected(database_url: str, tmp_path: Any) -> None:
+    (tmp_path / "going_back.flow.yaml").write_text(FLOW)
+    with serving(database_url) as server:
+        for _ in range(2):
+            run("run", str(tmp_path / "going_back.flow.yaml"), "--server", server.url)
+        listed = run("bulk", "stop", "--workflow", "going_back", HAI_FLOW_URL=server.url)
+        assert "2 runs; to stop them, say --expect 2." in listed.stdout
+        wrong = run("bulk", "stop", "--workflow", "going_back", "--expect", "3", HAI_FLOW_URL=server.url)
+        assert (wrong.returncode, "expected 3 runs, found 2" in wrong.stderr) == (1, True)
+        done = run("bulk", "stop", "--workflow", "going_back", "--expect", "2", HAI_FLOW_URL=server.url)
+        assert "stop: 2 of 2 runs, 0 refused." in done.stdout, done.stderr
+        refused = run("bulk", "pause", "--workflow", "going_back", "--expect", "2", HAI_FLOW_URL=server.url)
+        assert (refused.returncode, "run_ended" in refused.stdout) == (1, True)
+        assert run("bulk", "stop", HAI_FLOW_URL=server.url).returncode == 2

@@ -45,6 +45,8 @@ SAME: dict[type[msgspec.Struct], type[BaseModel]] = {
     models.Mark: shapes.Mark,
     models.Marks: shapes.Marks,
     models.AMoment: shapes.AMoment,
+    models.BulkRun: shapes.BulkRun,
+    models.BulkReport: shapes.BulkReport,
     models.StepChange: shapes.StepChange,
     models.Asked: shapes.Asked,
     models.PendingChange: shapes.PendingChange,

@@ -436,3 +436,34 @@ async def test_a_run_takes_its_place_when_it_has_its_slot(db: Database) -> None:
 
 async def waits_for_a_transaction(db: Database) -> bool:
     return bool(await db.api.fetchval("SELECT count(*) FROM pg_locks WHERE locktype = 'transactionid' AND NOT granted"))
+
+
+async def test_a_filter_of_runs_reads_a_page_and_not_all_runs(db: Database) -> None:
+    await as_owner(
+        db,
+        """
+            INSERT INTO runs (id, tenant, workflow, workflow_name, workflow_version, thread_id, status, seq, version,
+              head, started_by, created_at, result)
+            SELECT gen_random_uuid(), $1, 'w', 'w' || n % 50, n % 3, 't' || n,
+              CASE WHEN n % 500 = 0 THEN 'failed' ELSE 'finished' END, 1, 1, 'h', 'user:' || n % 100,
+              now() - n * interval '1 minute',
+              convert_to(CASE WHEN n % 1000 = 0 THEN '{"error":{"code":"tool.failed","message":"x"}}'
+                ELSE '{"error":{"code":"tool.failed_badly","message":"x"}}' END, 'UTF8')
+            FROM generate_series(1, 20000) AS n
+            """,
+        TENANT,
+    )
+    await as_owner(db, "ANALYZE runs")
+    middle = (await run_lists.list_runs(db.api, TENANT, limit=1))[0].created_at - timedelta(minutes=10_000)
+    few = {
+        "error": run_lists.Filter(error="tool.failed"),
+        "starter": run_lists.Filter(started_by="user:7"),
+        "workflow": run_lists.Filter(workflow="w3", statuses=["finished"]),
+        "range": run_lists.Filter(since=middle - timedelta(minutes=50), until=middle),
+        "version": run_lists.Filter(workflow="w3", version=1),
+    }
+    for name, wanted in few.items():
+        explained = Explained(db.api)
+        found = await run_lists.find_runs(explained, TENANT, wanted, limit=20)  # type: ignore[arg-type]
+        assert len(found) == 20, name
+        assert explained.rows < 3000, f"{name} reads {explained.rows} rows"

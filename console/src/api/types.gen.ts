@@ -55,10 +55,6 @@ export interface AuditRecord {
   erased_at: string | null;
 }
 
-export interface BulkBody {
-  items: BulkItem[];
-}
-
 export interface BulkItem {
   decision?: string | null;
   reason?: string | null;
@@ -80,6 +76,23 @@ export interface BulkOutcome {
 
 export interface BulkOutcomes {
   items: BulkOutcome[];
+}
+
+export interface BulkReport {
+  action: string;
+  dry_run: boolean;
+  found: number;
+  done: number;
+  already: number;
+  refused: number;
+  items: BulkRun[];
+}
+
+export interface BulkRun {
+  id: string;
+  status: string;
+  outcome: "done" | "already" | "refused" | "would";
+  problem: MarkObstacle | null;
 }
 
 export interface Call {
@@ -193,6 +206,7 @@ export interface DecidedPending {
   needed: Record<string, Json> | null;
   edits: Record<string, Json> | null;
   decided_by: string | null;
+  on_behalf_of: string | null;
   decided_at: string | null;
   value: Json;
   reason: string | null;
@@ -554,6 +568,7 @@ export interface Pending {
   needed: Record<string, Json> | null;
   edits: Record<string, Json> | null;
   decided_by: string | null;
+  on_behalf_of: string | null;
   decided_at: string | null;
   value: Json;
   reason: string | null;
@@ -885,6 +900,17 @@ export interface Version {
   dev: boolean;
 }
 
+export interface Where {
+  status?: ("queued" | "running" | "waiting" | "paused" | "stopping" | "needs_attention" | "finished" | "failed" | "stopped")[] | null;
+  workflow?: string | null;
+  version?: number | null;
+  thread_id?: string | null;
+  started_by?: string | null;
+  created_after?: string | null;
+  created_before?: string | null;
+  error?: string | null;
+}
+
 export interface WhyNot {
   code: "excluded.requester" | "excluded" | "voted" | "not_asked" | "unreadable";
   reason: string;
@@ -916,4 +942,17 @@ export interface WorkflowSummary {
   name: string;
   title: string | null;
   created_at: string;
+}
+
+export interface hai_flow__api__bulk__BulkBody {
+  action: "pause" | "resume" | "stop" | "retry";
+  where?: Where | null;
+  runs?: string[] | null;
+  expect?: number | null;
+  reason?: string;
+  dry_run?: boolean;
+}
+
+export interface hai_flow__api__inbox__BulkBody {
+  items: BulkItem[];
 }

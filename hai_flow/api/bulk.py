@@ -1,0 +1,163 @@
+"""`/v1/runs/bulk`: one control for many runs, found by a filter or named one by one.
+
+Nothing is stored of a bulk: each run's command has an id that is made of the bulk's key, so the same request again does
+nothing twice, and a client that lost its connection names the runs that it was told (`dry_run` lists them) once more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from hashlib import sha256
+from typing import Any, Final, Literal
+from uuid import UUID
+
+from fastapi import APIRouter
+from pydantic import AwareDatetime, Field
+
+from hai_flow import values
+from hai_flow.api import shapes
+from hai_flow.api.bodies import NO_CONTROL_CHARACTERS, Body, CheckedRoute
+from hai_flow.api.deps import Access, CommandKey, CurrentAccess
+from hai_flow.api.principals import requires
+from hai_flow.api.problems import WITH_BODY, documented
+from hai_flow.api.rights import Right
+from hai_flow.api.runs import ERROR_CODE
+from hai_flow.engine import commands as c
+from hai_flow.errors import Rejected, Unreadable
+from hai_flow.store import run_lists
+
+router = APIRouter(prefix="/v1/runs", tags=["runs"], route_class=CheckedRoute)
+
+RUNS_MAX: Final = 1000  # of one request
+AT_ONCE: Final = 8
+_PAGE: Final = 200
+
+
+class Where(Body):
+    """The runs that have all of this."""
+
+    status: list[shapes.RunStatus] | None = Field(default=None, min_length=1)
+    workflow: str | None = Field(default=None, max_length=200, pattern=NO_CONTROL_CHARACTERS)
+    version: int | None = Field(default=None, ge=1, le=999_999_999)
+    thread_id: str | None = Field(default=None, max_length=200, pattern=NO_CONTROL_CHARACTERS)
+    started_by: str | None = Field(default=None, max_length=300, pattern=NO_CONTROL_CHARACTERS)
+    created_after: AwareDatetime | None = None
+    created_before: AwareDatetime | None = None
+    error: str | None = Field(default=None, pattern=ERROR_CODE)
+
+    def filter(self) -> run_lists.Filter:
+        return run_lists.Filter(
+            statuses=self.status,
+            workflow=self.workflow,
+            version=self.version,
+            thread_id=self.thread_id,
+            started_by=self.started_by,
+            since=self.created_after,
+            until=self.created_before,
+            error=self.error,
+        )
+
+
+class BulkBody(Body):
+    """`where` or `runs`: which ones. `expect`: how many these are, or nothing is done; without `dry_run` a filter needs
+    it."""
+
+    action: Literal["pause", "resume", "stop", "retry"]
+    where: Where | None = None
+    runs: list[str] | None = Field(default=None, min_length=1, max_length=RUNS_MAX)
+    expect: int | None = Field(default=None, ge=0, le=RUNS_MAX)
+    reason: str = Field(default="", max_length=2000)
+    dry_run: bool = False
+
+
+@router.post(
+    "/bulk",
+    dependencies=[requires(Right.CONTROL_RUNS)],
+    response_model=None,
+    responses={**documented(404, 409, *WITH_BODY), 200: {"model": shapes.BulkReport}},
+)
+async def control_runs(body: BulkBody, access: CurrentAccess, key: CommandKey) -> dict[str, Any]:
+    """Pause, resume, stop or retry the runs that a filter finds, or those that are named, at most 1,000 a request; the
+    answer tells of each what became of it. With `dry_run` it tells which they are, and nothing happens.
+
+    Refused before anything is done where the filter finds another number than `expect`. The same Idempotency-Key with
+    the same `runs` goes on where a lost request has ended.
+    """
+    if (body.where is None) == (body.runs is None):
+        raise Rejected(422, "request.invalid", "expected one of `where` and `runs`: which runs are meant.")
+    if body.where is not None and body.expect is None and not body.dry_run:
+        raise Rejected(422, "request.invalid", "expect: how many runs does the filter find? `dry_run` tells.")
+    chosen = await _named(access, body.runs) if body.runs is not None else await _found(access, body.where or Where())
+    if body.expect is not None and len(chosen) != body.expect:
+        raise Rejected(
+            409,
+            "bulk.unexpected",
+            f"expected {body.expect} runs, found {len(chosen)}; nothing was done.",
+            winner={"found": len(chosen)},
+        )
+    if body.dry_run:
+        items = [_item(id, status, "would", None) for id, status in chosen]
+    else:
+        items = await _performed(access, body, chosen, key)
+    counts = {word: sum(item["outcome"] == word for item in items) for word in ("done", "already", "refused")}
+    return {"action": body.action, "dry_run": body.dry_run, "found": len(chosen), **counts, "items": items}
+
+
+async def _named(access: Access, ids: list[str]) -> list[tuple[UUID, str]]:
+    """The runs, each once. Raises Rejected 404, before anything is done."""
+    rows = [await access.run(id) for id in dict.fromkeys(ids)]
+    return [(row.id, row.status) for row in rows]
+
+
+async def _found(access: Access, where: Where) -> list[tuple[UUID, str]]:
+    wanted, found = where.filter(), list[tuple[UUID, str]]()
+    before = None
+    while True:
+        page = await run_lists.find_runs(
+            access.reads, access.tenant, wanted, limit=_PAGE, before=before, viewer=access.viewer
+        )
+        found += [(row.id, row.status) for row in page]
+        if len(found) > RUNS_MAX:
+            raise Rejected(
+                422, "bulk.too_many", f"expected a filter that finds at most {RUNS_MAX} runs; narrow it by time."
+            )
+        if len(page) < _PAGE:
+            return found
+        before = (page[-1].created_at, page[-1].id)
+
+
+async def _performed(
+    access: Access, body: BulkBody, chosen: list[tuple[UUID, str]], key: str | None
+) -> list[dict[str, Any]]:
+    sha = sha256(values.dumps([body.action, body.reason])).digest()
+    some = asyncio.Semaphore(AT_ONCE)
+
+    async def one(id: UUID, status: str) -> dict[str, Any]:
+        command_id = None if key is None else f"bulk:{key}"
+        async with some:
+            try:
+                outcome = await access.submit(id, _command(access, body), command_id=command_id, body_sha=sha)
+            except Rejected as rejected:
+                return _item(id, status, "refused", {"code": rejected.code, "detail": rejected.detail})
+            except Unreadable as unreadable:
+                return _item(id, status, "refused", {"code": "run_unreadable", "detail": f"{unreadable}"})
+        return _item(id, outcome.status, "already" if outcome.already else "done", None)
+
+    return await asyncio.gather(*(one(id, status) for id, status in chosen))
+
+
+def _command(access: Access, body: BulkBody) -> c.Command:
+    by = access.principal.id
+    match body.action:
+        case "pause":
+            return c.Pause(by=by, reason=body.reason)
+        case "resume":
+            return c.Resume(by=by)
+        case "stop":
+            return c.Stop(by=by, reason=body.reason)
+        case "retry":
+            return c.Retry(by=by)
+
+
+def _item(id: UUID, status: str, outcome: str, problem: dict[str, Any] | None) -> dict[str, Any]:
+    return {"id": str(id), "status": status, "outcome": outcome, "problem": problem}
