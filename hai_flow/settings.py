@@ -401,6 +401,24 @@ class Settings:
         "What /metrics there asks for as a Bearer token. Needed where other machines reach it.", secret=True
     )
 
+    otlp: str | None = _text(
+        "Where spans and metrics are sent by OTLP over HTTP, like http://127.0.0.1:4318; install hai-flow[otel]. "
+        "OTEL_EXPORTER_OTLP_HEADERS, OTEL_RESOURCE_ATTRIBUTES and their like count as elsewhere. Unset: nowhere.",
+        secret=True,
+    )
+    traces_per_second: float = _seconds(
+        "Of so many runs a second one process begins to record the trace; 0: of none, and metrics alone are sent.",
+        10.0,
+        0.0,
+        100_000.0,
+    )
+    logs: Literal["auto", "json", "text"] = _choice(
+        "How logs are written: as JSON lines, as text, or (auto) as text on a terminal and as JSON elsewhere.",
+        "auto",
+        "json",
+        "text",
+    )
+
     secrets: Mapping[str, str] = field(
         default_factory=dict,
         repr=False,
@@ -487,6 +505,11 @@ class Settings:
         elif urlsplit(self.url).scheme not in ("http", "https"):
             problems.append(f"{variable('url')}: expected http://host:port or https://host, found {self.url!r}.")
         problems += self._faults_of_metrics()
+        if self.otlp is not None:  # may hold a password: it is not repeated
+            if fault := place_fault(self.otlp):
+                problems.append(f"{variable('otlp')}: {fault}.")
+            elif urlsplit(self.otlp).scheme not in ("http", "https"):
+                problems.append(f"{variable('otlp')}: expected http://host:port or https://host.")
         for origin in self.allowed_origins:
             parts = urlsplit("" if place_fault(origin) else origin)
             if parts.scheme not in ("http", "https") or not parts.netloc or parts.path or "*" in origin:

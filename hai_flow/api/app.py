@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from fastapi import Depends, FastAPI, Request
 from fastapi.routing import APIRoute
@@ -58,6 +58,9 @@ from hai_flow.runtime import Runtime
 from hai_flow.runtime.readiness import Readiness
 from hai_flow.settings import KEYS, Settings
 
+# Its spans would hold paths and queries, where tokens of callbacks and links stand; `measured` tells of requests.
+_NO_TELEMETRY: Final[Any] = {"tracing": False, "metrics": False, "logs": False, "auto_configure": False}
+
 
 class _Application(FastAPI):
     """FastAPI, with the shape of our problems in its OpenAPI document."""
@@ -83,6 +86,7 @@ def create_app(settings: Settings, runtime: Runtime, *, act_as: bool = False) ->
         redoc_url=None,
         redirect_slashes=False,
         generate_unique_id_function=_operation_id,
+        telemetry=_NO_TELEMETRY,
     )
     app.state.runtime = runtime
     app.state.settings = settings
@@ -145,8 +149,7 @@ def create_app(settings: Settings, runtime: Runtime, *, act_as: bool = False) ->
     console.install(app, build=app.state.development)
     app.add_middleware(Bodies)
     app.add_middleware(Guard, settings=settings)
-    if runtime.requests:
-        app.add_middleware(Measured, watching=runtime.requests)
+    app.add_middleware(Measured, watching=runtime.requests)
     return app
 
 

@@ -1,13 +1,15 @@
-"""How long requests take until the head of their response, told to those who watch the runtime."""
+"""Requests as those who watch the runtime see them: their place in a trace, and how long they take."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from hai_flow.runtime import OnRequest
+from hai_flow.engine.tracing import Place, place_of
+from hai_flow.runtime import Answered, OnRequest
 from hai_flow.runtime.listeners import tell
+from hai_flow.runtime.tracing import ASKER, Asker
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -16,7 +18,8 @@ NO_ROUTE: Final = "(none)"  # refused before its route was known, or for no rout
 
 
 class Measured:
-    """Around everything else. A route is told as it is declared: what stands in a path or behind it stays here."""
+    """Around everything else. It knows the place in a trace that the caller names, and tells those who watch when the
+    head of the response is there. A route is told as it is declared: what stands in a path or behind it stays here."""
 
     def __init__(self, app: ASGIApp, watching: Sequence[OnRequest]) -> None:
         self._app = app
@@ -26,12 +29,29 @@ class Measured:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        asker = Asker(_place_in(scope["headers"]))
+        token = ASKER.set(asker)
+        try:
+            if self._watching:
+                await self._app(scope, receive, self._telling(scope, send, asker))
+            else:
+                await self._app(scope, receive, send)
+        finally:
+            ASKER.reset(token)
+
+    def _telling(self, scope: Scope, send: Send, asker: Asker) -> Send:
         began, method = time.monotonic(), scope["method"]
 
-        async def measured(message: Message) -> None:
+        async def telling(message: Message) -> None:
             if message["type"] == "http.response.start":
                 route = getattr(scope.get("route"), "path", NO_ROUTE)
-                tell(self._watching, method, route, message["status"], time.monotonic() - began)
+                tell(self._watching, Answered(method, route, message["status"], began, time.monotonic(), asker))
             await send(message)
 
-        await self._app(scope, receive, measured)
+        return telling
+
+
+def _place_in(headers: Iterable[tuple[bytes, bytes]]) -> Place | None:
+    """The place that the one `traceparent` names; several name none."""
+    given = [value for name, value in headers if name == b"traceparent"]
+    return place_of(given[0].decode("latin-1")) if len(given) == 1 else None

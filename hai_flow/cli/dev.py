@@ -50,7 +50,7 @@ def dev(
     """Everything in one process: PostgreSQL, the API and a worker; workflows are loaded again when you save them."""
     settings = processes.load_settings(dev=True, host=host, port=port, data_dir=data_dir, workflows_dir=workflows)
     folders = workflow_folders(settings, named=workflows is not None)
-    processes.configure_logs("warning")
+    processes.configure_logs("warning", settings.logs)
     with processes.open_database(settings) as database:
         code = processes.live(lambda: Dev(database, settings, folders, demo=demo, opens=not no_open).run())
     say("Stopped.")

@@ -47,7 +47,7 @@ DataDirOption = Annotated[
 def serve(host: HostOption = None, port: PortOption = None, data_dir: DataDirOption = None) -> None:
     """Serve the API. Runs are performed by `worker` processes over the same database."""
     settings = load_settings(host=host, port=port, data_dir=data_dir)
-    configure_logs("info")
+    configure_logs("info", settings.logs)
     with open_database(settings) as database:
         code = live(lambda: _serve(database, settings))
     raise typer.Exit(code)
@@ -80,7 +80,7 @@ def tell_identity(settings: Settings) -> None:
 def worker(data_dir: DataDirOption = None) -> None:
     """Perform runs: claim the runs that are due, and call tools. Start as many workers as you want."""
     settings = load_settings(data_dir=data_dir)
-    configure_logs("info")
+    configure_logs("info", settings.logs)
     with open_database(settings) as database:
         code = live(lambda: _work(database, settings))
     raise typer.Exit(code)
@@ -113,18 +113,19 @@ def load_settings(*, dev: bool = False, **options: Any) -> Settings:
     return replace(Settings.from_environment(dev=dev), **given)
 
 
-def configure_logs(level: str) -> None:
-    """Structured logs on standard error: readable on a terminal, JSON lines elsewhere."""
+def configure_logs(level: str, style: str = "auto") -> None:
+    """Structured logs on standard error: as text or as JSON lines; `auto`: as text on a terminal."""
     import logging
 
     import structlog
 
     # asyncpg's pool logs a traceback for each connection that it cannot restore; the code that needed it logs it, too.
     logging.getLogger("asyncpg").setLevel(logging.CRITICAL)
-    on_terminal = sys.stderr.isatty()
+    logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)  # likewise: `telemetry/otel` says what was not sent
+    as_text = style == "text" or (style == "auto" and sys.stderr.isatty())
     shown: list[Any] = (
         [_plain_values, structlog.dev.ConsoleRenderer(exception_formatter=_plain_traceback)]
-        if on_terminal
+        if as_text
         else [
             # Without local variables: they hold inputs, arguments and secrets.
             structlog.processors.ExceptionRenderer(structlog.tracebacks.ExceptionDictTransformer(show_locals=False)),
@@ -134,6 +135,7 @@ def configure_logs(level: str) -> None:
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
+            _with_place,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             *shown,
@@ -143,6 +145,27 @@ def configure_logs(level: str) -> None:
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=False,
     )
+
+
+def _with_place(_logger: Any, _method: str, entry: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """What the line is about, as far as its task knows: the attempt that is performed with its run, and the trace. It
+    is looked up when something is logged, so a step pays nothing for it."""
+    from hai_flow.runtime.tracing import ASKER, PERFORMED
+
+    performed, asker, place = PERFORMED.get(), ASKER.get(), None
+    if performed is not None:
+        run, place = performed.run, performed.place
+        entry.setdefault("run_id", str(run.id))
+        entry.setdefault("thread_id", run.state.thread_id)
+        entry.setdefault("tenant", str(run.tenant))
+        entry.setdefault("path", performed.path)
+        entry.setdefault("attempt", performed.attempt)
+    elif asker is not None:
+        place = asker.place or asker.parent
+    if place is not None:
+        entry.setdefault("trace_id", place.trace_id)
+        entry.setdefault("span_id", place.span_id)
+    return entry
 
 
 def _without_secrets(_logger: Any, _method: str, line: Any) -> Any:

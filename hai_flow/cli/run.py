@@ -102,7 +102,7 @@ def _converse(conversation: Conversation, server: str | None, data_dir: Path | N
     if server is not None:
         return processes.live(lambda: _on_server(conversation, server, act_as), interrupted=INTERRUPTED)
     settings = processes.load_settings(data_dir=data_dir)
-    processes.configure_logs("error")
+    processes.configure_logs("error", settings.logs)
     with processes.open_database(settings, interrupted=INTERRUPTED) as database:
 
         async def here() -> int:

@@ -42,6 +42,7 @@ from hai_flow.engine.cutting import tell_child
 from hai_flow.engine.draft import Draft, Message, Raised
 from hai_flow.engine.ids import child_run_id
 from hai_flow.engine.state import RunState, StepState
+from hai_flow.engine.tracing import attempt_place
 from hai_flow.errors import Rejected
 from hai_flow.values import Json
 
@@ -84,6 +85,7 @@ def command_of(kind: str, target: str, body: Json) -> c.Command | None:
                 origin=born.origin,
                 timeout=born.timeout,
                 allowance=born.allowance,
+                trace=born.trace,
             )
         case "start_detached":
             left = msgspec.convert(body, _Left)
@@ -95,6 +97,7 @@ def command_of(kind: str, target: str, body: Json) -> c.Command | None:
                 trigger="run",
                 dev=left.dev,
                 origin=left.origin,
+                trace=left.trace,
             )
         case "child_ended":
             return msgspec.convert(body, c.ChildEnded)
@@ -121,6 +124,7 @@ class _Born(msgspec.Struct):
     timeout: int | None = None
     origin: e.Origin | None = None
     allowance: e.Allowance | None = None
+    trace: str | None = None
 
 
 class _Left(msgspec.Struct):
@@ -128,6 +132,7 @@ class _Left(msgspec.Struct):
     input: Json
     origin: e.Origin
     dev: bool = False
+    trace: str | None = None
 
 
 class _Told(msgspec.Struct):
@@ -162,6 +167,9 @@ def start(draft: Draft, step: Step, verb: Run, args: str) -> None:
     allowance = None if verb.detach else budget.allowance_of(draft, step)
     if allowance is not None:
         body["allowance"] = msgspec.to_builtins(allowance)
+    trace = attempt_place(state, step.path, state.attempts[step.path])
+    if trace is not None:
+        body["trace"] = str(trace)
     draft.emit(e.CollaborationStarted, **_between(draft, step, verb), run_id=child, allowance=allowance)
     draft.send(START_DETACHED if verb.detach else START, child, body)
 

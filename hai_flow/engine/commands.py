@@ -70,7 +70,8 @@ class Start(Command, frozen=True):
 
     `key` is the concurrency key that the run needs (`slots.key_of`), None if its workflow has none or if a run above
     it holds the key already. `queued`: no slot of it is free, or others wait before it, so the run waits for its
-    admission; `cancels`: and by its coming the oldest are stopped. `allowance` is what the run above has reserved."""
+    admission; `cancels`: and by its coming the oldest are stopped. `allowance` is what the run above has reserved.
+    `trace` as in the event; it is no part of what is asked, so the same start with another one is the same."""
 
     run_id: UUID
     thread_id: str
@@ -91,6 +92,7 @@ class Start(Command, frozen=True):
     queued: bool = False
     cancels: bool = False
     allowance: Allowance | None = None
+    trace: str | None = None
 
 
 class Admit(Command, frozen=True):

@@ -24,7 +24,7 @@ from hai_flow.values import Json
 # `gc=False` here and in the state: these records are made by the ten thousand a second, live long, and can be part of
 # no cycle (their values are JSON). Looking through them was a quarter of all the time of a step.
 
-ABI: Final = 10
+ABI: Final = 11
 """The vocabulary of the log that this release writes. Raise it with every change of it, in form or in meaning, that the
 release before can't read: a new type, a new field. A run keeps the highest under which it was written; processes of a
 release that has a lower one pass it over."""
@@ -123,6 +123,7 @@ class RunStarted(Event, frozen=True):
     `pins` says which workflow each `run: name` and `run: name@version` means, in this run and in its children. Of a
     child: its `parent`, and `timeout`, the working time that the parent's step allows (ms). `origin`: which run made it
     start; of a child that of the run above it. `allowance`: what the run above has reserved for this one.
+    `trace`: the trace context of whoever started it (`engine/tracing`).
     """
 
     workflow: str
@@ -142,6 +143,7 @@ class RunStarted(Event, frozen=True):
     key: str | None = None
     origin: Origin | None = None
     allowance: Allowance | None = None
+    trace: str | None = None
 
 
 class RunQueued(Event, frozen=True):

@@ -45,6 +45,7 @@ def begin_run(draft: Draft, command: c.Start) -> None:
         timeout=command.timeout,
         key=command.key,
         allowance=command.allowance,
+        trace=command.trace,
     )
 
 

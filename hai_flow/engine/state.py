@@ -318,6 +318,7 @@ class RunState(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True
     origin: e.Origin | None = None
     pins: dict[str, e.Pin] = {}
     trigger: str = ""
+    trace: str | None = None
     message: str = ""
     started_at: int = 0
     ended_at: int | None = None

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Final, Protocol, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias
 from uuid import UUID
 
 import structlog
@@ -43,6 +43,7 @@ from hai_flow.runtime.starts import Starts
 from hai_flow.runtime.sweeper import Sweeper, SweeperConfig
 from hai_flow.runtime.tenants import Tenants, limits_of
 from hai_flow.runtime.threads import Threads
+from hai_flow.runtime.tracing import Asker
 from hai_flow.runtime.triggers import Triggers, TriggersConfig
 from hai_flow.runtime.watched import Watched
 from hai_flow.runtime.webhooks import Webhooks
@@ -60,8 +61,18 @@ STUCK_SECONDS: Final = 10.0  # what was asked of the committer is not waited for
 LOCAL_TENANT = UUID("00000000-0000-4000-8000-000000000001")
 
 
-OnRequest: TypeAlias = Callable[[str, str, int, float], None]
-"""The method, the route, the status of the response, and the seconds until its head."""
+class Answered(NamedTuple):
+    """A request the head of whose response is there. `route` is as the API declares it; times are monotonic."""
+
+    method: str
+    route: str
+    status: int
+    began: float
+    ended: float
+    asker: Asker
+
+
+OnRequest: TypeAlias = Callable[[Answered], None]
 
 
 class Observer(Protocol):

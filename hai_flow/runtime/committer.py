@@ -45,6 +45,7 @@ from hai_flow.runtime.queues import Queues
 from hai_flow.runtime.service import Clock, Service
 from hai_flow.runtime.snapshots import Snapshots
 from hai_flow.runtime.submissions import Birth, Outcome, Streamed, Submission
+from hai_flow.runtime.tracing import ASKER
 from hai_flow.store import logs
 from hai_flow.store.database import Database
 from hai_flow.store.transactions import Transaction
@@ -141,7 +142,16 @@ class Committer(Service):
             raise Rejected(503, "closing", "the server is shutting down; send the request again.")
         answer: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         submission = Submission(
-            command, time.monotonic(), command_id, body_sha, answer, birth, seat, tenant=tenant, asked=asked
+            command,
+            time.monotonic(),
+            command_id,
+            body_sha,
+            answer,
+            birth,
+            seat,
+            tenant=tenant,
+            asked=asked,
+            asker=ASKER.get(),
         )
         run = self.cache.get(run_id)
         if run is not None:

@@ -24,7 +24,6 @@ OnWritten: TypeAlias = "Callable[[BatchEntry, float], None]"
 OnSent: TypeAlias = "Callable[[Sequence[BatchEntry], int, float, float], None]"
 OnUnsent: TypeAlias = Callable[[Fault], None]
 OnClaimed: TypeAlias = "Callable[[Sequence[Claimed]], None]"
-OnBegun: TypeAlias = "Callable[[Performance], None]"
 OnPerformed: TypeAlias = "Callable[[Performance, Report, float, float], None]"
 log = structlog.get_logger(__name__)
 
@@ -37,8 +36,8 @@ class Listeners:
     The others watch, and what they do changes nothing. `written` is called with each entry that this process has won,
     and the time since when it was sent: unlike `committed` with nothing that others wrote. `sent`: a commit was
     answered: its entries, how many of them won, since when and when; `unsent`: it was refused or broke off. `claimed`:
-    runs that a claim returned. `begun`: an attempt begins; `performed`: it has ended with this report, since when and
-    when. All times are monotonic."""
+    runs that a claim returned. `performed`: an attempt has ended with this report; when it began, and when it ended.
+    All times are monotonic."""
 
     def __init__(self) -> None:
         self.committed: list[OnCommitted] = []
@@ -49,7 +48,6 @@ class Listeners:
         self.sent: list[OnSent] = []
         self.unsent: list[OnUnsent] = []
         self.claimed: list[OnClaimed] = []
-        self.begun: list[OnBegun] = []
         self.performed: list[OnPerformed] = []
 
     def notify_committed(self, run: CachedRun, first_seq: int, events: Sequence[e.Event]) -> None:

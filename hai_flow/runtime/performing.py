@@ -32,6 +32,7 @@ from hai_flow.engine.instances import standing_at
 from hai_flow.engine.pendings import answered_inquiry
 from hai_flow.engine.signals import callback_type
 from hai_flow.engine.state import PendingState, RunState
+from hai_flow.engine.tracing import Place, attempt_place, place_of
 from hai_flow.errors import AsksPerson, OutcomeLost, StepError
 from hai_flow.runtime.cache import CachedRun
 from hai_flow.runtime.files import Files
@@ -39,6 +40,7 @@ from hai_flow.runtime.memory import said_before
 from hai_flow.runtime.personal import touches
 from hai_flow.runtime.pins import PinBook
 from hai_flow.runtime.submissions import Chunk, Progress, Streamed, Written
+from hai_flow.runtime.tracing import PERFORMED
 from hai_flow.steps.runner import Answer, Attempt, Kind, Registry
 from hai_flow.steps.trace import trace_of
 from hai_flow.store import callbacks
@@ -81,6 +83,7 @@ class Stage:
     relay_seconds: float
     closing: bool = False
     public_url: str | None = None
+    traced: bool = False  # this process records spans; else the run's trace context is passed on as it is
     streams: int = 0  # attempts that have streamed some text and are not over
 
     def chunk_pause(self, state: RunState) -> float:
@@ -110,6 +113,7 @@ class Performance:
         "opened_at",
         "parts",
         "path",
+        "place",
         "run",
         "step",
         "task",
@@ -124,6 +128,7 @@ class Performance:
         self.step: Step | None = None  # once it is performed
         self.task: asyncio.Task[None] | None = None
         self.begun = False
+        self.place: Place | None = None  # in a trace
         self.opened_at = run.state.at  # nearly: of the newest event of the state in which it is open
         self.uses: tuple[ModelUse, ...] = ()
         self.parts: tuple[Json, ...] = ()
@@ -168,6 +173,9 @@ class Performance:
             step, known = standing_at(run.plan, path), run.state.steps[path]
             self.step = step
             plan = run.plan
+            PERFORMED.set(self)
+            if run.state.trace is not None:
+                self._trace()
             attempt = Attempt(
                 run.state.run_id,
                 path,
@@ -181,6 +189,7 @@ class Performance:
                 self._stage.files.of_run(run.tenant, run.id),
                 transaction=self,
                 callback=self.callback,
+                traceparent=None if self.place is None else str(self.place),
             )
             if isinstance(step.verb, Call) and isinstance(step.verb.tool, McpTool):
                 attempt = msgspec.structs.replace(attempt, pins=self._stage.pins.of(run.tenant, plan.sha256))
@@ -251,6 +260,19 @@ class Performance:
             return {"exc_info": error}
         frames = traceback.extract_tb(error.__traceback__)
         return {"error": type(error).__name__, "at": [f"{each.filename}:{each.lineno}" for each in frames[-3:]]}
+
+    def _trace(self) -> None:
+        """Let everything that the attempt does stand below its place in the run's trace, also what libraries do."""
+        from opentelemetry import context, trace  # a run that is traced pays for it
+
+        state = self.run.state
+        place = attempt_place(state, self.path, self.attempt) if self._stage.traced else place_of(state.trace)
+        if place is None:
+            return
+        self.place = place
+        flags = trace.TraceFlags(trace.TraceFlags.SAMPLED if place.sampled else trace.TraceFlags.DEFAULT)
+        above = trace.SpanContext(int(place.trace_id, 16), int(place.span_id, 16), is_remote=False, trace_flags=flags)
+        context.attach(trace.set_span_in_context(trace.NonRecordingSpan(above)))  # it ends with the attempt's task
 
     def _failed(self, error: StepError, raised: BaseException | None = None) -> c.StepFailed:
         """The report of a failure, without secrets: an error that is raised may quote the request."""

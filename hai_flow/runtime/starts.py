@@ -5,6 +5,7 @@ needs in order to be stored is found here:
 
 * its id (`new_id`, or `derived_run_id` where the same start may come twice);
 * the workflows of its children, pinned to the versions that their names mean now (a child has its parent's pins);
+* where it stands in a trace, as whoever asks for it says (`tracing`);
 * the slot of its thread, which keeps a thread at one active run. A child shares its parent's thread and needs none;
 * what it begins with of the run before it in its thread (`keeping`);
 * a slot of its concurrency key, or a place in the queue (`slots`).
@@ -31,6 +32,7 @@ from hai_flow.runtime.keeping import Keeping
 from hai_flow.runtime.quotas import Quotas
 from hai_flow.runtime.slots import Slots
 from hai_flow.runtime.submissions import SEAT_LOST, Begin, Birth, Outcome
+from hai_flow.runtime.tracing import ASKER, BeginTrace, passed_on
 from hai_flow.store.entries import Branch
 from hai_flow.store.slots import thread_slot
 
@@ -49,6 +51,7 @@ class Starts:
         self._keeping = keeping
         self._find_pins = find_pins
         self._quotas = quotas
+        self.begin_trace: BeginTrace = passed_on
 
     def new_id(self) -> UUID:
         """The id of a run that is started once."""
@@ -81,7 +84,8 @@ class Starts:
             if excess is not None and not await self._keeping.has_begun(tenant, begin.run_id):
                 raise excess
         if isinstance(begin, c.Start) and begin.parent is None:
-            begin = msgspec.structs.replace(begin, pins=await self._find_pins(tenant, plan))
+            pins = await self._find_pins(tenant, plan)
+            begin = msgspec.structs.replace(begin, pins=pins, trace=begin.trace or self._trace())
             if branch is None:
                 async with self._keeping.kept(tenant, plan, begin, owners) as start:
                     return await self._store(tenant, plan, start, command_id, body_sha, None, asked)
@@ -114,6 +118,10 @@ class Starts:
                 except Rejected as rejected:
                     if rejected.code != SEAT_LOST:
                         raise
+
+    def _trace(self) -> str | None:
+        place = self.begin_trace(ASKER.get())
+        return None if place is None else str(place)
 
     def rehearse(self, plan: Plan, begin: Begin) -> None:
         """Raise the engine's refusal of `begin`, before anything is done for it."""

@@ -12,6 +12,7 @@ import msgspec
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.runtime.auditing import Asked
+from hai_flow.runtime.tracing import Asker
 from hai_flow.store.entries import Branch
 from hai_flow.store.transactions import Transaction
 from hai_flow.values import Json
@@ -96,6 +97,7 @@ class Submission(msgspec.Struct, eq=False):
     seat_lost: bool = False
     tenant: UUID | None = None  # None: asked by this process itself
     asked: Asked | None = None  # by whom; None: by no person
+    asker: Asker | None = None  # by which request, for its trace
     carrier: Transaction | None = None  # of a tool, which commits together with this result of its attempt, or not
     looked_up: bool = False  # a load has looked its id up: where `CachedRun.known` has none, it was never used
 

@@ -140,6 +140,10 @@ class Worker(Service):
         """How many runs this process holds."""
         return len(self._held)
 
+    def record_traces(self) -> None:
+        """From now on the attempts of traced runs have spans of their own."""
+        self._stage.traced = True
+
     @property
     def attempts(self) -> int:
         """How many attempts this process deals with: those that run, and those that wait for a place."""
@@ -462,7 +466,6 @@ class Worker(Service):
                 return
             performance.begun = True
             began = time.monotonic()
-            tell(self.committer.listeners.begun, performance)
             report = await performance.perform()
         finally:
             self._limiter.leave()

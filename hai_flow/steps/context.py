@@ -161,6 +161,7 @@ class Context:
     """The attempt that runs a tool, for the tool.
 
     `idempotency_key` is the same for every attempt of the step: hand it to services that can recognise a repetition.
+    `traceparent` is its place in a trace, as W3C writes it, for services that record one; None: there is none.
     """
 
     run_id: str
@@ -168,6 +169,7 @@ class Context:
     attempt: int
     idempotency_key: str
     _host: Host | None = field(default=None, repr=False, compare=False)
+    traceparent: str | None = None
 
     @property
     def cancelled(self) -> bool:

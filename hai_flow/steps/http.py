@@ -197,6 +197,8 @@ class Exchange:
         headers = headers_of(given.get("headers"), given.get("auth"))
         if asked["method"] in _WRITES:
             headers.setdefault("idempotency-key", self._attempt.idempotency_key)
+        if ours and self._attempt.traceparent is not None:
+            headers.setdefault("traceparent", self._attempt.traceparent)
         client = await self._runner.client(origin[1], origin[2])
         try:
             query = asked.get("query") if ours else None

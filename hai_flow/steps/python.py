@@ -130,7 +130,9 @@ def _arguments(found: PythonFunction, attempt: Attempt, host: Host | None) -> di
         raise StepError(f"{attempt.step.path}: {fault}", code="tool.invalid_arguments", retriable=False)
     arguments = found.signature.arguments(given)
     if found.context_parameter is not None:
-        about = Context(attempt.run_id, attempt.path, attempt.number, attempt.idempotency_key, host)
+        about = Context(
+            attempt.run_id, attempt.path, attempt.number, attempt.idempotency_key, host, attempt.traceparent
+        )
         arguments = {**arguments, found.context_parameter: about}
     return arguments
 

@@ -112,7 +112,8 @@ class Attempt(msgspec.Struct, frozen=True):
     was read from a file of this machine, so it may name more modules than one that came over the network
     (`steps/toolbox`). Of an answer of an agent: `talk` gives its conversation so far, `recall` what its thread had said
     before the run, `offered` the functions of its tools. `answer`: that of a person, whom the tool has asked.
-    `pins`: what the workflow knows of the functions of servers.
+    `pins`: what the workflow knows of the functions of servers. `traceparent`: the attempt's place in a trace, as W3C
+    writes it.
     """
 
     run_id: str
@@ -132,6 +133,7 @@ class Attempt(msgspec.Struct, frozen=True):
     answer: Answer | None = None
     pins: Pins = _NO_PINS
     callback: Callable[[], Awaitable[str]] = _no_callback
+    traceparent: str | None = None
 
     @property
     def idempotency_key(self) -> str:

@@ -7,7 +7,7 @@ more counts under `OTHER`.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal, TypeAlias
 
@@ -15,6 +15,7 @@ Labels: TypeAlias = tuple[str, ...]
 Kind: TypeAlias = Literal["counter", "gauge", "histogram"]
 
 SERIES_MAX: Final = 500
+NOTED_MAX: Final = 1000
 OTHER: Final = "(other)"  # no workflow, tool or model is called so
 SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 LONG_SECONDS: Final = (0.005, 0.025, 0.1, 0.5, 1.0, 5.0, 30.0, 60.0, 300.0, 3600.0, 86400.0)
@@ -53,9 +54,12 @@ class Sum:
 
 
 class Distribution:
-    """How many observations were at most so large: for each series the counts between the bounds, and the sum."""
+    """How many observations were at most so large: for each series the counts between the bounds, and the sum.
 
-    __slots__ = ("bounds", "kind", "meaning", "name", "names", "series", "sums")
+    An observation is only noted; what was noted is counted when somebody looks, or when it has become much.
+    """
+
+    __slots__ = ("_noted", "bounds", "kind", "meaning", "name", "names", "series", "sums")
 
     def __init__(self, name: str, meaning: str, names: Labels = (), bounds: Sequence[float] = SECONDS) -> None:
         self.kind: Kind = "histogram"
@@ -65,22 +69,39 @@ class Distribution:
         self.bounds = tuple(bounds)
         self.series: dict[Labels, list[int]] = {}
         self.sums: dict[Labels, float] = {}
+        self._noted: dict[Labels, list[float]] = {}
         if not names:
             self._begin(())
 
     def observe(self, value: float, labels: Labels = ()) -> None:
         try:
-            counts = self.series[labels]
+            noted = self._noted[labels]
         except KeyError:
-            labels = _within(self.series, labels)
-            counts = self.series.get(labels) or self._begin(labels)
-        counts[bisect_left(self.bounds, value)] += 1
-        self.sums[labels] += value
+            noted = self._begin(_within(self.series, labels))
+        noted.append(value)
+        if len(noted) >= NOTED_MAX:
+            self.count()
 
-    def _begin(self, labels: Labels) -> list[int]:
-        self.sums[labels] = 0.0
-        counts = self.series[labels] = [0] * (len(self.bounds) + 1)
-        return counts
+    def count(self) -> None:
+        """Count what was noted."""
+        for labels, noted in self._noted.items():
+            if noted:
+                counts, below = self.series[labels], 0
+                noted.sort()
+                for number, bound in enumerate(self.bounds):
+                    upto = bisect_right(noted, bound, below)
+                    counts[number] += upto - below
+                    below = upto
+                counts[-1] += len(noted) - below
+                self.sums[labels] += sum(noted)
+                noted.clear()
+
+    def _begin(self, labels: Labels) -> list[float]:
+        if labels not in self.series:
+            self.sums[labels] = 0.0
+            self.series[labels] = [0] * (len(self.bounds) + 1)
+            self._noted[labels] = []
+        return self._noted[labels]
 
 
 Family: TypeAlias = Sum | Distribution

@@ -9,10 +9,11 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 from uuid import UUID
 
 from hai_flow import __version__
+from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.runtime.batches import BatchEntry
 from hai_flow.steps.runner import runner_kind
@@ -21,7 +22,7 @@ from hai_flow.store.database import Fault
 from hai_flow.telemetry.instruments import LONG_SECONDS, OTHER, SIZES, Distribution, Family, Labels, Sum
 
 if TYPE_CHECKING:
-    from hai_flow.runtime import Runtime
+    from hai_flow.runtime import Answered, Runtime
     from hai_flow.runtime.performing import Performance, Report
     from hai_flow.runtime.service import Service
 
@@ -40,10 +41,10 @@ _RUN_ENDS: Final[dict[type[e.Event], str]] = {
 }
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _REPORTS: Final = {
-    "StepSucceeded": "succeeded",
-    "StepFailed": "failed",
-    "StepLost": "lost",
-    "StepAsks": "asked",
+    c.StepSucceeded: "succeeded",
+    c.StepFailed: "failed",
+    c.StepLost: "lost",
+    c.StepAsks: "asked",
 }
 
 
@@ -56,22 +57,28 @@ class Metrics:
         self._readings: list[Callable[[], None]] = []
         self._turns: dict[UUID, int] = {}  # the turn of a run in which an attempt was begun here last
         self._commands: dict[type, Labels] = {}
+        self._counting: dict[type[e.Event], Callable[[BatchEntry, Any], None]] = {
+            e.RunStarted: self._run_started,
+            e.ModelUsed: self._model_used,
+            **dict.fromkeys(_RUN_ENDS, self._run_ended),
+            **dict.fromkeys(_STEP_OUTCOMES, self._step_ended),
+        }
         count, spread = self._counter, self._distribution
 
         self.runs_started = count("runs_started_total", "Runs that this process has started.", "workflow")
         self.runs_ended = count("runs_ended_total", "Runs that have ended by a commit here.", "workflow", "status")
-        self.steps_ended = count(
-            "steps_ended_total", "Steps that have ended by a commit here.", "workflow", "verb", "outcome"
-        )
         self.step_seconds = spread(
             "step_seconds",
             "From the start of a step to its end, with all that it waited for.",
             "workflow",
             "verb",
+            "outcome",
             bounds=LONG_SECONDS,
         )
         self.command_seconds = spread(
-            "command_seconds", "From the arrival of a command to the answer of its commit.", "command"
+            "command_seconds",
+            "From the arrival of a command that somebody waits for to the answer of its commit.",
+            "command",
         )
         self.commit_seconds = spread("commit_seconds", "The time of a commit's statement.")
         self.commit_entries = spread("commit_entries", "How many runs one commit covers.", bounds=SIZES)
@@ -127,6 +134,9 @@ class Metrics:
         """All families, those that are read now among them."""
         for read in self._readings:
             read()
+        for family in self._families:
+            if isinstance(family, Distribution):
+                family.count()
         return self._families
 
     # --- the runtime --------------------------------------------------------------------------------------------------
@@ -138,7 +148,6 @@ class Metrics:
         listeners.sent.append(self._sent)
         listeners.unsent.append(self._unsent)
         listeners.claimed.append(self._claimed)
-        listeners.begun.append(self._begun)
         listeners.performed.append(self._performed)
         runtime.requests.append(self._requested)
         self._runtime = runtime
@@ -188,38 +197,34 @@ class Metrics:
     # --- facts --------------------------------------------------------------------------------------------------------
 
     def _written(self, entry: BatchEntry, sent: float) -> None:
-        now = time.monotonic()
         for submission in entry.submissions:
-            labels = self._commands.get(type(submission.command)) or self._name(type(submission.command))
-            self.command_seconds.observe(now - submission.arrived, labels)
-        state = entry.state
+            if submission.answer is not None:  # somebody waits for it
+                labels = self._commands.get(type(submission.command)) or self._name(type(submission.command))
+                self.command_seconds.observe(time.monotonic() - submission.arrived, labels)
         for event in entry.events:
-            outcome = _STEP_OUTCOMES.get(type(event))
-            if outcome is not None:
-                self._step_ended(entry, event, outcome)
-            elif isinstance(event, e.ModelUsed):
-                self._model_used(event.use)
-            elif isinstance(event, e.RunStarted):
-                self.runs_started.add(1, (event.workflow,))
-            elif (status := _RUN_ENDS.get(type(event))) is not None:
-                self.runs_ended.add(1, (state.workflow, status))
-        if state.ended:
-            self._turns.pop(entry.run.id, None)
+            count = self._counting.get(type(event))
+            if count is not None:
+                count(entry, event)
 
     def _name(self, command: type) -> Labels:
         labels = self._commands[command] = (re.sub(r"(?<!^)(?=[A-Z])", "_", command.__name__).lower(),)
         return labels
 
-    def _step_ended(self, entry: BatchEntry, event: e.Event, outcome: str) -> None:
-        step = entry.state.steps.get(event.path)  # type: ignore[attr-defined]
-        if step is None:
-            return  # of an iteration that was cleared away in the same commit
-        workflow = entry.state.workflow
-        self.steps_ended.add(1, (workflow, step.verb, outcome))
-        if outcome != "skipped":
-            self.step_seconds.observe((event.at - step.started_at) / 1000, (workflow, step.verb))
+    def _step_ended(self, entry: BatchEntry, event: Any) -> None:
+        step = entry.state.steps.get(event.path)
+        if step is not None:  # else it is of an iteration that was cleared away in the same commit
+            seconds = (event.at - step.started_at) / 1000
+            self.step_seconds.observe(seconds, (entry.state.workflow, step.verb, _STEP_OUTCOMES[type(event)]))
 
-    def _model_used(self, use: e.ModelUse) -> None:
+    def _run_started(self, entry: BatchEntry, event: Any) -> None:
+        self.runs_started.add(1, (event.workflow,))
+
+    def _run_ended(self, entry: BatchEntry, event: Any) -> None:
+        self.runs_ended.add(1, (entry.state.workflow, _RUN_ENDS[type(event)]))
+        self._turns.pop(entry.run.id, None)
+
+    def _model_used(self, entry: BatchEntry, event: Any) -> None:
+        use: e.ModelUse = event.use
         self.answers.add(use.calls, (use.model, use.provider))
         kinds = (("input", use.input), ("output", use.output), ("cached", use.cached), ("reasoning", use.reasoning))
         for kind, amount in kinds:
@@ -243,22 +248,22 @@ class Metrics:
             if claim.due_at is not None:
                 self.claim_lag.observe(max(0.0, (claim.db_now - claim.due_at).total_seconds()))
 
-    def _begun(self, performance: Performance) -> None:
-        runtime, run = self._runtime, performance.run
-        assert runtime is not None
-        now = runtime.committer.now_ms()
-        self.attempt_lag.observe(max(0, now - performance.opened_at) / 1000)
-        turn = run.state.turn
-        if turn is None or turn.n < 2 or self._turns.get(run.id) == turn.n:
-            return
-        if len(self._turns) >= RESUMING_MAX:
-            self._turns.clear()
-        self._turns[run.id] = turn.n
-        self.resume_seconds.observe(max(0, now - turn.at) / 1000)
-
     def _performed(self, performance: Performance, report: Report, began: float, ended: float) -> None:
-        kind = "none" if performance.step is None else runner_kind(performance.step) or "none"
-        self.attempt_seconds.observe(ended - began, (kind, _REPORTS[type(report).__name__]))
+        runtime, run, step = self._runtime, performance.run, performance.step
+        assert runtime is not None
+        seconds = ended - began
+        begun_ms = runtime.committer.now_ms() - seconds * 1000
+        self.attempt_lag.observe(max(0.0, begun_ms - performance.opened_at) / 1000)
+        kind = "none" if step is None else runner_kind(step) or "none"
+        self.attempt_seconds.observe(seconds, (kind, _REPORTS[type(report)]))
+        turn = run.state.turn
+        if turn is not None and turn.n > 1 and self._turns.get(run.id) != turn.n:
+            if len(self._turns) >= RESUMING_MAX:
+                self._turns.clear()
+            self._turns[run.id] = turn.n
+            self.resume_seconds.observe(max(0.0, begun_ms - turn.at) / 1000)
 
-    def _requested(self, method: str, route: str, status: int, seconds: float) -> None:
-        self.requests.observe(seconds, (method if method in _METHODS else OTHER, route, f"{status // 100}xx"))
+    def _requested(self, answered: Answered) -> None:
+        method = answered.method if answered.method in _METHODS else OTHER
+        seconds = answered.ended - answered.began
+        self.requests.observe(seconds, (method, answered.route, f"{answered.status // 100}xx"))

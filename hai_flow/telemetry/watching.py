@@ -3,29 +3,38 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Iterable, Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Iterable
+from typing import TYPE_CHECKING, Any
 
 from hai_flow.runtime import Observer, Runtime
 from hai_flow.runtime.readiness import Readiness
-from hai_flow.settings import Settings, metrics_place
+from hai_flow.settings import Settings, SettingsError, metrics_place, variable
 from hai_flow.telemetry.census import Census
 from hai_flow.telemetry.instruments import Family
 from hai_flow.telemetry.listener import listening
 from hai_flow.telemetry.metrics import Metrics
+from hai_flow.telemetry.traces import Traces
+
+if TYPE_CHECKING:
+    from hai_flow.telemetry.otel import Exporter
 
 
 class Watching:
-    """`observers` are given to the runtime, which is then `shown`."""
+    """`observers` are given to the runtime, which is then `shown`. Raises SettingsError where spans are to be sent and
+    what sends them is not installed."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._place = None if settings.metrics is None else metrics_place(settings.metrics)
         self.metrics: Metrics | None = None
-        self.observers: Sequence[Observer] = ()
-        if self._place is not None:
-            self.metrics = Metrics()
-            self.observers = (self.metrics, Census(self.metrics))
+        self.observers: list[Observer] = []
+        if self._place is None and settings.otlp is None:
+            return
+        self.metrics = Metrics()
+        self.observers += [self.metrics, Census(self.metrics)]
+        if settings.otlp is not None:
+            exporter = _exporter(settings.otlp, self.metrics)
+            self.observers += [exporter, Traces(exporter.take, settings.traces_per_second)]
 
     @contextlib.asynccontextmanager
     async def shown(self, runtime: Runtime) -> AsyncIterator[str | None]:
@@ -36,6 +45,14 @@ class Watching:
             return
         async with listening(self._place, self._settings.metrics_token, _Shown(runtime, self.metrics)) as url:
             yield url
+
+
+def _exporter(url: str, metrics: Metrics) -> Exporter:
+    try:
+        from hai_flow.telemetry.otel import Exporter
+    except ImportError:
+        raise SettingsError([f"{variable('otlp')}: install its packages: pip install hai-flow[otel]."]) from None
+    return Exporter(url, metrics)
 
 
 class _Shown:

@@ -9,6 +9,8 @@ import time
 from collections.abc import AsyncIterator
 
 import asyncpg
+import structlog
+from opentelemetry import trace
 
 from hai_flow.steps.tools import Context, tool
 
@@ -142,6 +144,19 @@ async def stubborn() -> None:
 @tool
 async def echo(value: object) -> object:
     return value
+
+
+@tool
+def logs(context: Context) -> None:
+    """Logs in its thread, by a logger that knows nothing of it."""
+    structlog.get_logger("somebody").info("told")
+
+
+@tool
+def traced(context: Context) -> list[str | None]:
+    """Where it stands in a trace: as it is told, and as libraries see it."""
+    above = trace.get_current_span().get_span_context()
+    return [context.traceparent, f"{above.span_id:016x}" if above.is_valid else None]
 
 
 @tool

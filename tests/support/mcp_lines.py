@@ -2,7 +2,8 @@ r"""Servers of the Model Context Protocol that say what no SDK would say: what t
 
 `catalogue` declares one, either a program (`python -m tests.support.mcp_lines FILE`) or over HTTP (`over_http`), which
 answers with one JSON text or with a stream of events. In an answer `ID` stands for the id of the call, `TOKEN` for the
-token of its progress. `\udcff` is a byte that is no text (0xff), as `surrogateescape` has it.
+token of its progress, `TRACEPARENT` for its place in a trace. `\udcff` is a byte that is no text (0xff), as
+`surrogateescape` has it.
 """
 
 from __future__ import annotations
@@ -68,9 +69,12 @@ class Script(msgspec.Struct):
                 self.call, self.given = asked["id"], []
                 return (self._question(),)
             case "tools/call":
-                token = json.dumps(params.get("_meta", {}).get("progressToken"))
-                id = json.dumps(asked["id"])
-                return tuple(each.replace("ID", id).replace("TOKEN", token) for each in self.answers)
+                meta = params.get("_meta", {})
+                told = {"ID": asked["id"], "TOKEN": meta.get("progressToken"), "TRACEPARENT": meta.get("traceparent")}
+                answers = self.answers
+                for name, value in told.items():
+                    answers = tuple(each.replace(name, json.dumps(value)) for each in answers)
+                return answers
         error = {"code": -32601, "message": "no"}
         return (json.dumps({"jsonrpc": "2.0", "id": asked["id"], "error": error}),)
 

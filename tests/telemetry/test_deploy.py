@@ -11,9 +11,12 @@ from typing import Any, Final
 import pytest
 import yaml
 
+from hai_flow.runtime import Answered
+from hai_flow.runtime.tracing import Asker
 from hai_flow.telemetry.census import Census
 from hai_flow.telemetry.instruments import Family
 from hai_flow.telemetry.metrics import Metrics
+from hai_flow.telemetry.otel import Exporter
 from tests.runtime.conftest import ASKING, ECHO, TOOLS, Make, is_now, start
 from tests.support.commands import ROOT
 from tests.support.scraping import scraped
@@ -35,6 +38,7 @@ SELDOM: Final = {"commit_failures_total", "llm_tokens_total", "llm_cost_usd_tota
 async def families(make: Make) -> list[Family]:
     """Those of a worker in which runs have ended, failed and waited."""
     metrics = Metrics()
+    Exporter("http://127.0.0.1:1", metrics)
     census = Census(metrics)
     runtime = await make(performs=True, observers=[metrics, census])
     failing = TOOLS + "steps:\n  - {id: s, call: fx.cancels_itself, retry: {max: 0}}\n"
@@ -42,7 +46,7 @@ async def families(make: Make) -> list[Family]:
         run_id = (await start(runtime, body, input={"value": "x"} if body is ECHO else None)).run_id
         await until(lambda run_id=run_id, ends=ends: is_now(runtime, run_id, ends))
     for requested in runtime.requests:
-        requested("GET", "/v1/runs", 200, 0.01)
+        requested(Answered("GET", "/v1/runs", 200, 0.0, 0.01, Asker()))
     async with runtime.database.engine.acquire() as connection:
         await connection.execute("DELETE FROM sweeps WHERE name = 'census'")
     await census.look()

@@ -28,6 +28,9 @@ def test_a_distribution_counts_each_observation_below_every_bound_that_it_does_n
     spread = Distribution("hai_flow_wait_seconds", "A wait.", bounds=(0.5, 1.0, 10.0))
     for value in seen:
         spread.observe(value)
+        if value > 50:
+            spread.count()
+    spread.count()
     read = scraped([spread])
     for bound in ("0.5", "1", "10"):
         assert read.value("wait_seconds_bucket", le=bound) == sum(value <= float(bound) for value in seen)
@@ -44,6 +47,7 @@ def test_series_beyond_the_bound_count_as_one() -> None:
         for _ in range(2):
             counted.add(1, (f"w{number}", "call"))
             spread.observe(1.0, (f"w{number}",))
+    spread.count()
     assert len(counted.series) == len(spread.series) == SERIES_MAX + 1
     assert sum(counted.series.values()) == 2 * (SERIES_MAX + 50)
     assert counted.series[OTHER, OTHER] == sum(spread.series[OTHER,]) == 100

@@ -63,6 +63,7 @@ def run_started(state: RunState, event: e.RunStarted) -> RunState:
         pins=event.pins,
         timeouts=Map() if event.timeout is None else Map({"": event.timeout}),
         allowance=event.allowance,
+        trace=event.trace,
         key=event.key,
         trigger=event.trigger,
         message=event.message,

@@ -1,0 +1,69 @@
+"""Lines of the log say what they are about."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import structlog
+
+from hai_flow.cli.processes import configure_logs
+from hai_flow.engine.tracing import place_of
+from hai_flow.runtime.tracing import ASKER, Asker
+from tests.runtime.conftest import TOOLS, Make, eye, is_now, make, start
+from tests.support.waiting import until
+
+__all__ = ["eye", "make"]
+CALLER = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
+
+@contextmanager
+def as_json() -> Iterator[None]:
+    configure_logs("info", "json")
+    try:
+        yield
+    finally:
+        structlog.reset_defaults()
+
+
+def lines(capfd: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in capfd.readouterr().err.splitlines() if line.startswith("{")]
+
+
+async def test_what_an_attempt_logs_names_its_run_thread_tenant_step_and_trace(
+    make: Make, capfd: pytest.CaptureFixture[str]
+) -> None:
+    runtime = await make(performs=True)
+    token = ASKER.set(Asker(place_of(CALLER)))
+    with as_json():
+        run_id = (await start(runtime, TOOLS + "steps:\n  - {id: s, call: fx.logs}\n", thread="t-1")).run_id
+        ASKER.reset(token)
+        await until(lambda: is_now(runtime, run_id, "finished"))
+    (line,) = [line for line in lines(capfd) if line["event"] == "told"]
+    assert line["run_id"] == str(run_id)
+    assert (line["thread_id"], line["path"], line["attempt"]) == ("t-1", "s", 1)
+    assert line["tenant"] == "00000000-0000-4000-8000-000000000001"
+    assert (line["trace_id"], line["span_id"]) == (CALLER[3:35], CALLER[36:52])
+
+
+async def test_what_a_request_logs_has_its_callers_trace(capfd: pytest.CaptureFixture[str]) -> None:
+    with as_json():
+        token = ASKER.set(Asker(place_of(CALLER)))
+        structlog.get_logger("x").info("asked")
+        ASKER.reset(token)
+        structlog.get_logger("x").info("alone")
+    asked, alone = lines(capfd)
+    assert asked["trace_id"] == CALLER[3:35]
+    assert "trace_id" not in alone
+
+
+def test_text_is_written_where_that_is_set(capfd: pytest.CaptureFixture[str]) -> None:
+    configure_logs("info", "text")
+    structlog.get_logger("x").info("asked", by="ann")
+    structlog.reset_defaults()
+    told = capfd.readouterr().err
+    assert "asked" in told
+    assert not told.startswith("{")

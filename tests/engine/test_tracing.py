@@ -1,0 +1,82 @@
+"""Where a run stands in a trace."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hai_flow.engine.state import RunState, TurnState
+from hai_flow.engine.tracing import Place, attempt_place, place_of, step_place, traced, turn_place
+
+CALLER = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+HEX = st.text("0123456789abcdef")
+
+
+def run(trace: str | None = CALLER, turn: int = 1, **more: Any) -> RunState:
+    return RunState("a-run", trace=trace, turn=TurnState(turn, 1), **more)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "00",
+        CALLER.upper(),
+        CALLER[:-1],
+        CALLER + "-more",
+        "ff" + CALLER[2:],
+        CALLER.replace("4bf92f3577b34da6a3ce929d0e0e4736", "0" * 32),
+        CALLER.replace("00f067aa0ba902b7", "0" * 16),
+        CALLER.replace("4bf9", "４bf9"),
+        CALLER + "\n",
+        "01" + CALLER[2:] + "-" + "x" * 1000,
+    ],
+)
+def test_what_is_no_place_counts_as_none(text: str) -> None:
+    assert place_of(text) is None
+
+
+def test_a_later_version_may_say_more() -> None:
+    assert place_of("01" + CALLER[2:] + "-what-comes") == place_of(CALLER)
+
+
+@given(st.text(max_size=600) | HEX)
+def test_whatever_a_header_says_is_read_or_ignored(text: str) -> None:
+    found = place_of(text)
+    assert found is None or place_of(str(found)) == found
+
+
+@given(st.integers(1, 2**128 - 1), st.integers(1, 2**64 - 1), st.booleans())
+def test_a_place_is_read_as_it_is_written(trace: int, span: int, sampled: bool) -> None:
+    place = Place(f"{trace:032x}", f"{span:016x}", sampled)
+    assert place_of(str(place)) == place
+    assert len(str(place)) == 55
+
+
+def test_the_first_turn_is_in_the_callers_trace_and_each_later_one_in_its_own() -> None:
+    places = [turn_place(run(), turn) for turn in (1, 2, 3)]
+    assert [place is not None and place.trace_id == CALLER[3:35] for place in places] == [True, False, False]
+    assert len({place.trace_id for place in places if place}) == len({place.span_id for place in places if place}) == 3
+    assert all(place is not None and place.sampled for place in places)
+
+
+def test_every_process_finds_the_same_ids() -> None:
+    other = msgspec.structs.replace(run(), seq=17, status="running")
+    assert step_place(run(), "s", 2) == step_place(other, "s", 2)
+    assert attempt_place(run(turn=2), "s", 1) == attempt_place(
+        msgspec.structs.replace(other, turn=TurnState(2, 1)), "s", 1
+    )
+
+
+def test_a_run_without_a_trace_has_no_place_and_one_that_is_not_recorded_says_so() -> None:
+    assert turn_place(run(None), 1) is step_place(run(None), "s", 1) is attempt_place(run(None), "s", 1) is None
+    assert not traced(run(None))
+    quiet = CALLER[:-1] + "0"
+    assert not traced(run(quiet))
+    place = turn_place(run(quiet), 2)
+    assert place is not None
+    assert not place.sampled
