@@ -155,7 +155,7 @@ class Runtime(Service):
     async def _start_services(self, settings: Settings) -> None:
         self.tenants = Tenants(self.database, limits_of(settings))
         self.pins = PinBook(self.database)
-        self.catalog = Catalog(self.database, self.registry, self.pins)
+        self.catalog = Catalog(self.database, self.registry, self.pins, self.tenants)
         self.files = Files(
             self.database,
             self._contents,
@@ -196,7 +196,8 @@ class Runtime(Service):
         self.worker = None
         if self.performs:
             config = _worker_config(settings)
-            self.worker = Worker(self.database, self.committer, self.registry, config, self.files, self.pins)
+            book = self.files, self.pins, self.tenants
+            self.worker = Worker(self.database, self.committer, self.registry, config, *book)
             sweeping = SweeperConfig(poll_seconds=settings.poll_seconds)
             self._sweeper = Sweeper(self.database, self.committer, self.worker, sweeping, self.files, self.inbox)
             self._services += [self.worker, self._sweeper, Sealer(self.database)]

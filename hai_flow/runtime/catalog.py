@@ -26,6 +26,7 @@ from hai_flow.errors import DefinitionError, Finding, Rejected, Unreadable
 from hai_flow.runtime.auditing import Asked
 from hai_flow.runtime.circles import endless
 from hai_flow.runtime.pins import PinBook
+from hai_flow.runtime.tenants import Tenants
 from hai_flow.steps.pins import Looked
 from hai_flow.steps.runner import Registry
 from hai_flow.store import audit, triggers, workflows
@@ -45,11 +46,18 @@ class Catalog:
     `on_published` is called with (tenant, name) after every publication, also of a workflow that was published before.
     """
 
-    def __init__(self, database: Database, registry: Registry, tool_pins: PinBook | None = None) -> None:
+    def __init__(
+        self,
+        database: Database,
+        registry: Registry,
+        tool_pins: PinBook | None = None,
+        tenants: Tenants | None = None,
+    ) -> None:
         self.database = database
         self.reads: Pool = database.api
         self.registry = registry
         self._tool_pins = tool_pins or PinBook(database)
+        self._tenants = tenants or Tenants(database)
         # Of each tenant its own: what one has read from its disk, another may have sent over the network.
         self._plans: OrderedDict[tuple[UUID, bytes], Plan] = OrderedDict()
         self._runs: dict[bytes, tuple[Run, ...]] = {}
@@ -195,7 +203,7 @@ class Catalog:
             raise DefinitionError(_in_place([*missing, *faults], source))
         if missing:
             raise RunnersMissing(_in_place(missing, source), lacking(plan, self.registry.kinds))
-        looked = await self.registry.looked(plan)
+        looked = await self.registry.looked(plan, await self._tenants.name(tenant))
         said = [*self.registry.doubts(plan), *((plan.steps[path], doubt) for path, doubt in looked.doubts)]
         doubts = [
             Finding(file, step.line, 1, "warning", "step.unavailable", f"step {step.path}: {doubt}")

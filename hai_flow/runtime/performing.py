@@ -11,6 +11,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Protocol, TypeAlias, cast
+from uuid import UUID
 
 import msgspec
 import structlog
@@ -40,11 +41,12 @@ from hai_flow.runtime.memory import said_before
 from hai_flow.runtime.personal import touches
 from hai_flow.runtime.pins import PinBook
 from hai_flow.runtime.submissions import Chunk, Progress, Streamed, Written
+from hai_flow.runtime.tenants import Tenants
 from hai_flow.runtime.tracing import PERFORMED
 from hai_flow.steps.runner import Answer, Attempt, Kind, Registry
 from hai_flow.steps.trace import trace_of
-from hai_flow.store import callbacks
-from hai_flow.store.database import Database
+from hai_flow.store import callbacks, tenants
+from hai_flow.store.database import FAILURES, Database
 from hai_flow.store.transactions import Transaction
 from hai_flow.values import Json
 
@@ -84,7 +86,15 @@ class Stage:
     closing: bool = False
     public_url: str | None = None
     traced: bool = False  # this process records spans; else the run's trace context is passed on as it is
+    tenants: Tenants | None = None  # None: it performs for the tenant `default` alone
     streams: int = 0  # attempts that have streamed some text and are not over
+
+    async def tenant_of(self, tenant: UUID) -> str:
+        """The tenant's name. Raises StepError where the database does not answer."""
+        try:
+            return tenants.DEFAULT if self.tenants is None else await self.tenants.name(tenant)
+        except FAILURES as error:
+            raise StepError(f"the tenant can't be looked up: {error}", code="step.unavailable") from error
 
     def chunk_pause(self, state: RunState) -> float:
         """The least time between two chunks of a run in this state. Where one attempt streams alone, each piece of its
@@ -190,6 +200,7 @@ class Performance:
                 transaction=self,
                 callback=self.callback,
                 traceparent=None if self.place is None else str(self.place),
+                tenant=await self._stage.tenant_of(run.tenant),
             )
             if isinstance(step.verb, Call) and isinstance(step.verb.tool, McpTool):
                 attempt = msgspec.structs.replace(attempt, pins=self._stage.pins.of(run.tenant, plan.sha256))
@@ -197,7 +208,9 @@ class Performance:
                 attempt = msgspec.structs.replace(attempt, answer=_answer_to(inquiry))
             if isinstance(step.verb, AgentTurn):
                 pins = self._stage.pins.of(run.tenant, plan.sha256)
-                offered = partial(registry.offered, from_disk=plan.from_disk, workflow=plan.name, pins=pins)
+                offered = partial(
+                    registry.offered, from_disk=plan.from_disk, workflow=plan.name, tenant=attempt.tenant, pins=pins
+                )
                 recall = partial(said_before, self._stage.database, run.tenant, run.state.thread_id, run.id)
                 told = partial(talk, plan, run.state, path)
                 attempt = msgspec.structs.replace(attempt, talk=told, recall=recall, offered=offered)

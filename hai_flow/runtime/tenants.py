@@ -15,6 +15,7 @@ from hai_flow.store.tenants import Limits, Tenant
 
 SECONDS: Final = 5.0  # for how long other processes go by limits that were changed
 TENANTS_MAX: Final = 10_000  # that are known at a time
+_NONE: Final = Limits()
 
 
 def limits_of(settings: Settings) -> Limits:
@@ -30,7 +31,7 @@ def limits_of(settings: Settings) -> Limits:
 class Tenants:
     """The tenants of the database. `defaults`: the limits of those that have none of their own."""
 
-    def __init__(self, database: Database, defaults: Limits) -> None:
+    def __init__(self, database: Database, defaults: Limits = _NONE) -> None:
         self._database = database
         self.defaults = defaults
         self._known: OrderedDict[UUID, Recent[Tenant | None]] = OrderedDict()

@@ -38,6 +38,7 @@ from hai_flow.runtime.performing import CANCELLED, Performance, Stage, failure
 from hai_flow.runtime.pins import PinBook
 from hai_flow.runtime.service import Service, wait_at_most
 from hai_flow.runtime.takeover import worker_name
+from hai_flow.runtime.tenants import Tenants
 from hai_flow.runtime.wakes import Wakes
 from hai_flow.steps.runner import Registry
 from hai_flow.store import claims, hints
@@ -104,6 +105,7 @@ class Worker(Service):
         config: WorkerConfig | None = None,
         files: Files | None = None,
         pins: PinBook | None = None,
+        tenants: Tenants | None = None,
     ) -> None:
         super().__init__()
         self.database = database
@@ -118,6 +120,7 @@ class Worker(Service):
             self.config.chunk_seconds,
             self.config.relay_seconds,
             public_url=self.config.public_url,
+            tenants=tenants,
         )
         self._held: dict[UUID, HeldRun] = {}
         self._claims: dict[UUID, bool] = {}  # claimed by an answered statement: whether it was a dead worker's

@@ -29,6 +29,7 @@ class Host:
     stream: Stream
     secrets: Secrets
     workflow: str = ""
+    tenant: str = "default"
     tool: str = ""
     transaction: Transactional | None = None
     files: RunFiles | None = None
@@ -110,8 +111,9 @@ class ToolSecrets:
 
         if self._host is None:
             raise _without_run("secrets")
-        use = Use(host=host, workflow=self._host.workflow, from_disk=True, tool=self._host.tool)
-        return await self._host.secrets.value(name, use)
+        of = self._host
+        use = Use(host=host, workflow=of.workflow, from_disk=True, tool=of.tool, tenant=of.tenant)
+        return await of.secrets.value(name, use)
 
     def read(self, name: str, *, host: str = "") -> str:
         """The same as `get`, for a `def` tool, which runs in a thread."""

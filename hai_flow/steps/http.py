@@ -117,7 +117,7 @@ class HttpRunner:
         """`value` with the secrets that it names, for `host`. Raises StepError."""
         verb = attempt.step.verb
         tool = f"{verb.tool.name}.{verb.function}" if isinstance(verb, Call) else ""
-        use = Use(host=host, workflow=attempt.workflow, from_disk=attempt.from_disk, tool=tool)
+        use = Use(host=host, workflow=attempt.workflow, from_disk=attempt.from_disk, tool=tool, tenant=attempt.tenant)
         return filled(value, (await self._secrets.found(value, use)).__getitem__)
 
 

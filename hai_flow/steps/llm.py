@@ -164,7 +164,7 @@ class LlmRunner:
         if endpoint.secret is None:
             return endpoint
         host = urlsplit(endpoint.base_url).hostname or ""
-        use = Use(host, attempt.workflow, attempt.from_disk, endpoint.ours)
+        use = Use(host, attempt.workflow, attempt.from_disk, endpoint.ours, tenant=attempt.tenant)
         return replace(endpoint, key=await self._secrets.value(endpoint.secret, use))
 
     async def close(self) -> None:

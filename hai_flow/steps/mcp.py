@@ -37,7 +37,7 @@ from hai_flow.steps.http import HttpConfig, headers_of
 from hai_flow.steps.offers import Offered
 from hai_flow.steps.pins import LISTED, Looked, NoPins, Pins
 from hai_flow.steps.runner import Attempt, Stream
-from hai_flow.steps.secrets import Secrets, Use
+from hai_flow.steps.secrets import DEFAULT, Secrets, Use
 from hai_flow.values import Json, storable
 
 if TYPE_CHECKING:
@@ -85,7 +85,8 @@ class McpRunner:
         assert isinstance(call.tool, McpTool)
         tool, function = call.tool, call.function
         reached = self._reached(tool, from_disk=attempt.from_disk)
-        connection = await self._connection(reached, attempt.workflow, from_disk=attempt.from_disk)
+        of = attempt.tenant, attempt.workflow
+        connection = await self._connection(reached, of, from_disk=attempt.from_disk)
         session = await connection.session()
         offered = _allowed(session.tools, tool, function)
         await demand_known(tool, {function: offered}, attempt.pins)
@@ -129,27 +130,27 @@ class McpRunner:
 
     async def offered(self, name: str, tool: Tool, *, from_disk: bool = False) -> Sequence[Offered]:
         """What the server offers now, as far as the declaration allows it."""
-        return await self.offered_to(name, tool, NoPins(), workflow="", from_disk=from_disk)
+        return await self.offered_to(name, tool, NoPins(), workflow="", tenant=DEFAULT, from_disk=from_disk)
 
     async def offered_to(
-        self, name: str, tool: Tool, pins: Pins, *, workflow: str, from_disk: bool
+        self, name: str, tool: Tool, pins: Pins, *, workflow: str, tenant: str = DEFAULT, from_disk: bool
     ) -> Sequence[Offered]:
         assert isinstance(tool, McpTool)
         reached = self._reached(tool, from_disk=from_disk)
-        found = await self._functions(tool, reached, workflow, from_disk=from_disk)
+        found = await self._functions(tool, reached, (tenant, workflow), from_disk=from_disk)
         known = await demand_known(tool, found, pins, skips=True)
         return [_offer(name, tool, each, trusted=reached.trusted) for each in known.values() if _is_plain(each)]
 
     async def _functions(
-        self, tool: McpTool, reached: Reached, workflow: str, *, from_disk: bool
+        self, tool: McpTool, reached: Reached, of: tuple[str, str], *, from_disk: bool
     ) -> dict[str, types.Tool]:
         """What the server offers, as far as the declaration allows it."""
-        connection = await self._connection(reached, workflow, from_disk=from_disk)
+        connection = await self._connection(reached, of, from_disk=from_disk)
         session = await connection.session()
         names = session.tools if tool.allow is None else [each for each in tool.allow if each in session.tools]
         return {each: session.tools[each] for each in names}
 
-    async def look(self, plan: Plan) -> Looked:
+    async def look(self, plan: Plan, tenant: str = DEFAULT) -> Looked:
         """One server after the other: most workflows have one."""
         pins: dict[str, str] = {}
         doubts: list[tuple[str, str]] = []
@@ -157,7 +158,7 @@ class McpRunner:
             try:
                 async with asyncio.timeout(LOOK_SECONDS):
                     reached = self._reached(tool, from_disk=plan.from_disk)
-                    found = await self._functions(tool, reached, plan.name, from_disk=plan.from_disk)
+                    found = await self._functions(tool, reached, (tenant, plan.name), from_disk=plan.from_disk)
             except TimeoutError:
                 doubts.append((steps[0].path, f"the server of `{tool.name}` said nothing for {LOOK_SECONDS:g} s"))
                 continue
@@ -210,8 +211,10 @@ class McpRunner:
             raise StepError(message, code=NOT_ALLOWED, retriable=False)
         return Reached(f"the MCP server of `{tool.name}`", tool.name, server)
 
-    async def _connection(self, reached: Reached, workflow: str, *, from_disk: bool) -> Connection:
-        """The connection to a server. Workflows share one where they may use the same secrets there."""
+    async def _connection(self, reached: Reached, of: tuple[str, str], *, from_disk: bool) -> Connection:
+        """The connection to a server, for the workflow `of` a tenant. Workflows share one where they may use the same
+        secrets there, and those of several tenants only one to a server of the deployment's own."""
+        tenant, workflow = of
         server = reached.server
         settings = {
             name: named(template)
@@ -219,10 +222,12 @@ class McpRunner:
             if (template := getattr(server, name)) is not None
         }
         host = urlsplit(server.url).hostname or "" if server.url is not None else ""
-        use = Use(host=host, workflow=workflow, from_disk=from_disk, ours=reached.ours, tool=reached.tool)
+        use = Use(
+            host=host, workflow=workflow, from_disk=from_disk, ours=reached.ours, tool=reached.tool, tenant=tenant
+        )
         found = await self._secrets.found(settings, use)
         given = filled(settings, found.__getitem__)
-        key = (server.url, server.command, values.dumps(given), reached.ours, from_disk)
+        key = (server.url, server.command, values.dumps(given), reached.ours or tenant, from_disk)
         known = self._connections.get(key)
         if known is None:
             if not self._loaded:  # the SDK takes seconds to import: not in the loop

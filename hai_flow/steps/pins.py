@@ -50,12 +50,12 @@ class Looked:
 class Looks(Protocol):
     """A runner whose tools may change by themselves."""
 
-    async def look(self, plan: Plan) -> Looked:
-        """Ask the servers of the plan, for a short while."""
+    async def look(self, plan: Plan, tenant: str) -> Looked:
+        """Ask the servers of the plan, which is the tenant's of this name, for a short while."""
         ...
 
     async def offered_to(
-        self, name: str, tool: Tool, pins: Pins, *, workflow: str, from_disk: bool
+        self, name: str, tool: Tool, pins: Pins, *, workflow: str, tenant: str, from_disk: bool
     ) -> Sequence[Offered]:
         """As `Offers.offered`, without what the workflow does not know. Raises StepError, also `mcp.tool_changed`."""
         ...

@@ -73,7 +73,8 @@ class PythonRunner:
 
     def _host(self, attempt: Attempt, stream: Stream, name: str) -> Host:
         loop = asyncio.get_running_loop()
-        return Host(loop, stream, self._secrets, attempt.workflow, name, attempt.transaction, attempt.files)
+        of = attempt.workflow, attempt.tenant
+        return Host(loop, stream, self._secrets, *of, name, attempt.transaction, attempt.files)
 
     async def offered(self, name: str, tool: Tool, *, from_disk: bool = False) -> Sequence[Offered]:
         """The functions of a Python tool. Raises StepError."""

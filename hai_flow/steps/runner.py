@@ -16,6 +16,7 @@ from hai_flow.errors import StepError
 from hai_flow.steps.files import NO_FILES, RunFiles
 from hai_flow.steps.offers import Offered, Offers
 from hai_flow.steps.pins import Looked, Looks, NoPins, Pins
+from hai_flow.steps.secrets import DEFAULT
 from hai_flow.values import Json
 
 Kind: TypeAlias = Literal["text", "thinking"]
@@ -107,7 +108,8 @@ class Answer(msgspec.Struct, frozen=True):
 class Attempt(msgspec.Struct, frozen=True):
     """One try of one effect: everything that a runner needs. `args` is the JSON text that was recorded (and hashed).
 
-    `evaluate` gives the value of an expression or a template of the step, with further names. `workflow` is its name.
+    `evaluate` gives the value of an expression or a template of the step, with further names. `workflow` is its name,
+    and `tenant` that of the tenant whose it is.
     `files` are those of the run. `key` is the idempotency key where it is not the default. `from_disk`: the workflow
     was read from a file of this machine, so it may name more modules than one that came over the network
     (`steps/toolbox`). Of an answer of an agent: `talk` gives its conversation so far, `recall` what its thread had said
@@ -134,6 +136,7 @@ class Attempt(msgspec.Struct, frozen=True):
     pins: Pins = _NO_PINS
     callback: Callable[[], Awaitable[str]] = _no_callback
     traceparent: str | None = None
+    tenant: str = DEFAULT
 
     @property
     def idempotency_key(self) -> str:
@@ -192,12 +195,19 @@ class Registry:
         return runner
 
     async def offered(
-        self, name: str, tool: Tool, *, from_disk: bool = False, workflow: str = "", pins: Pins = _NO_PINS
+        self,
+        name: str,
+        tool: Tool,
+        *,
+        from_disk: bool = False,
+        workflow: str = "",
+        tenant: str = DEFAULT,
+        pins: Pins = _NO_PINS,
     ) -> Sequence[Offered]:
         """What the declared tool `name` offers to models, which its runner says. Raises StepError."""
         runner = self._runners.get(tool_kind(tool) or "")
         if isinstance(runner, Looks):
-            return await runner.offered_to(name, tool, pins, workflow=workflow, from_disk=from_disk)
+            return await runner.offered_to(name, tool, pins, workflow=workflow, tenant=tenant, from_disk=from_disk)
         if not isinstance(runner, Offers):
             raise StepError(f"this server offers no functions of the tool {name!r} to models", code="tool.unavailable")
         return await runner.offered(name, tool, from_disk=from_disk)
@@ -215,9 +225,9 @@ class Registry:
         """Every effect of the plan that this server could not perform as things are now, with the reason."""
         return self._said(plan, lambda runner, step: runner.doubt(step, from_disk=plan.from_disk))
 
-    async def looked(self, plan: Plan) -> Looked:
-        """What the servers are like now whose functions the plan uses."""
-        found = [await runner.look(plan) for runner in self._runners.values() if isinstance(runner, Looks)]
+    async def looked(self, plan: Plan, tenant: str = DEFAULT) -> Looked:
+        """What the servers are like now whose functions the plan, of the tenant of this name, uses."""
+        found = [await runner.look(plan, tenant) for runner in self._runners.values() if isinstance(runner, Looks)]
         pins = {name: digest for each in found for name, digest in each.pins.items()}
         return Looked(pins, [doubt for each in found for doubt in each.doubts])
 

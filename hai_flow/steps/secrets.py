@@ -5,12 +5,16 @@ A file (`HAI_FLOW_SECRETS_FILE`) gives the source and the uses of each secret:
     hai: secrets/v1
     secrets:
       SHOP: {env: SHOP_TOKEN, hosts: [api.shop.example], workflows: [refund]}
+      ACME: {hosts: [api.acme.example], tenants: [acme], workflows: [refund]}
       BANK: {file: /run/secrets/bank, hosts: ["*.bank.example"]}
       VAULT: {command: [vault, read, -field=token, kv/erp], every: 5m, hosts: [erp.internal]}
       MAIL: {tools: [acme.mail]}
 
 A name that neither the file nor the environment has a value for is asked of the command of `HAI_FLOW_SECRETS_COMMAND`,
 if there is one: it gets the name as its last argument, without a shell, and writes the value.
+
+A secret is for workflows of the tenant `default`, unless the file names others: names of workflows are each tenant's
+own, so who may publish in another tenant could else claim the name that a secret is bound to.
 
 A workflow that came over the network may send a secret only to hosts that the file names for it. One that was read from
 a disk of this machine may send any to any host: a user that can write there can read the environment as well.
@@ -38,13 +42,15 @@ SAID_BYTES_MAX: Final = 64 * 1024  # of a command
 SHOWN_MIN: Final = 6  # a shorter value would blacken half of the texts that contain it
 HIDDEN: Final = "[secret]"
 VALUES_MAX: Final = 1000
+DEFAULT: Final = "default"  # the tenant whose deployment it is
+ANY: Final = "*"
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
     """One secret. At most one of `env`, `file` and `command`; none: `HAI_FLOW_SECRET_<NAME>`, else the deployment's
-    command. `hosts` None: the file does not say where it may go. `workflows`, `tools` None: any. `every`: for how many
-    seconds the output of a command is kept."""
+    command. `hosts` None: the file does not say where it may go. `tenants`: whose workflows may have it, `*` those of
+    all. `workflows`, `tools` None: any. `every`: for how many seconds the output of a command is kept."""
 
     env: str | None = None
     file: Path | None = None
@@ -53,11 +59,13 @@ class Source:
     hosts: tuple[str, ...] | None = None
     workflows: tuple[str, ...] | None = None
     tools: tuple[str, ...] | None = None
+    tenants: tuple[str, ...] = (DEFAULT,)
 
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """The user of a secret, and its target. `ours`: the deployment itself uses it, for a model of its catalogue.
+    """The user of a secret, and its target: the `workflow` is one of the `tenant`, both by name. `ours`: the deployment
+    itself uses it, for a model of its catalogue.
     `tool`: the function that asks for it, by its full name (`acme.shop.refund`); "": a step that calls none."""
 
     host: str
@@ -65,7 +73,10 @@ class Use:
     from_disk: bool = False
     ours: bool = False
     tool: str = ""
+    tenant: str = DEFAULT
 
+
+_UNBOUND: Final = Source()  # of a secret that the file does not name
 
 _seen: Final[dict[str, None]] = {}  # values that this process has resolved, the newest last
 
@@ -140,6 +151,10 @@ class Secrets:
             )
         if use.ours:
             return
+        tenants = (source or _UNBOUND).tenants
+        if use.tenant not in tenants and ANY not in tenants:
+            of = f"workflows of {'the tenant' if len(tenants) == 1 else 'the tenants'} {', '.join(tenants) or 'nobody'}"
+            raise _refused(name, f"it is for {of} only, and {use.workflow} is one of {use.tenant or 'no tenant'}")
         if source is not None and source.workflows is not None and use.workflow not in source.workflows:
             raise _refused(name, f"it is for {', '.join(source.workflows)} only, and this is {use.workflow}")
         if source is not None and source.tools is not None and not any(_is_of(use.tool, each) for each in source.tools):

@@ -11,7 +11,7 @@ from hai_flow.definition.durations import NotADuration, milliseconds
 from hai_flow.definition.reader import Reader
 from hai_flow.definition.reference import DURATION, LITERAL, Key, Shape, enum, list_of, map_of, shape_of
 from hai_flow.errors import Finding
-from hai_flow.steps.secrets import Source
+from hai_flow.steps.secrets import DEFAULT, Source
 from hai_flow.values import Json
 
 FILE: Final = Shape("secrets", "The file of secrets", (
@@ -25,6 +25,7 @@ SECRET: Final = Shape("secret", "A secret", (
     Key("every", DURATION, "for how long what the program said is kept", example="5m"),
     Key("hosts", list_of(LITERAL), "where it may be sent", example="[api.shop.example]"),
     Key("workflows", list_of(LITERAL), "whose steps may send it", example="[refund]"),
+    Key("tenants", list_of(LITERAL), "of which tenants these are: `default` without it, `*` of all", example="[acme]"),
     Key("tools", list_of(LITERAL), "which functions may have it, or modules", example="[acme.shop]"),
 ))  # fmt: skip
 
@@ -57,4 +58,5 @@ def _source(reader: Reader, name: str, raw: Json) -> Source:
         hosts=tuple(fields["hosts"]) if "hosts" in fields else None,
         workflows=tuple(fields["workflows"]) if "workflows" in fields else None,
         tools=tuple(fields["tools"]) if "tools" in fields else None,
+        tenants=tuple(fields["tenants"]) if "tenants" in fields else (DEFAULT,),
     )

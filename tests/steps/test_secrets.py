@@ -68,6 +68,27 @@ async def test_a_published_workflow_sends_secrets_only_where_the_deployment_says
     assert (await fault(secrets, "S", Use("c.test", "w", from_disk=True))).startswith("secret.refused")
 
 
+async def test_a_secret_is_bound_to_the_workflows_of_its_tenants() -> None:
+    sources = {
+        "OURS": Source(hosts=("a.test",), workflows=("w",)),
+        "ACME": Source(hosts=("a.test",), workflows=("w",), tenants=("acme",)),
+        "ALL": Source(hosts=("a.test",), tenants=("*",)),
+        "NOBODY": Source(hosts=("a.test",), tenants=()),
+    }
+    secrets = Secrets({name: f"value of {name}" for name in [*sources, "UNNAMED"]}, sources)
+    for name, tenants in (("OURS", {"default"}), ("ACME", {"acme"}), ("ALL", {"default", "acme", ""}), ("NOBODY", {})):
+        for tenant in ("default", "acme", ""):
+            if tenant in tenants:
+                assert await secrets.value(name, Use("a.test", "w", tenant=tenant))
+            else:
+                said = await fault(secrets, name, Use("a.test", "w", tenant=tenant))
+                assert said.startswith(f"secret.refused the secret `{name}` is not for this: it is for workflows of")
+    assert "for w only" in await fault(secrets, "ACME", Use("a.test", "other", tenant="acme"))
+    assert await secrets.value("UNNAMED", DISK)
+    assert "of the tenant default only" in await fault(secrets, "UNNAMED", Use("", "w", from_disk=True, tenant="acme"))
+    assert await secrets.value("NOBODY", Use("a.test", ours=True)), "the deployment itself uses it"
+
+
 async def test_what_was_resolved_is_hidden_wherever_it_turns_up() -> None:
     secrets = Secrets({"S": "canary-1", "SHORT": "ab"})
     assert hidden({"a": "canary-1"}) == {"a": "canary-1"}, "nobody has used it yet"
@@ -80,6 +101,8 @@ async def test_what_was_resolved_is_hidden_wherever_it_turns_up() -> None:
 def test_a_file_of_secrets_is_read_and_its_mistakes_have_a_place() -> None:
     source = b"hai: secrets/v1\nsecrets:\n  A: {command: [vault, read], every: 1m, hosts: [a.test]}\n  B: {}\n"
     found, findings = read_secrets(source, "s.yaml")
+    (of_acme,) = read_secrets(b"hai: secrets/v1\nsecrets: {A: {tenants: [acme]}}\n", "s.yaml")[0].values()
+    assert of_acme == Source(tenants=("acme",))
     assert (findings, found["B"]) == ([], Source())
     assert found["A"] == Source(command=("vault", "read"), every=60.0, hosts=("a.test",))
     wrong = b"hai: secrets/v1\nsecrets:\n  A: {env: X, file: /y}\n  B: {evn: X}\n  C: {every: soon, command: [x]}\n"
