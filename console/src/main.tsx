@@ -8,20 +8,23 @@ import {
   createRootRoute,
   createRoute,
   createRouter,
+  lazyRouteComponent,
   redirect,
   useNavigate,
   useRouter,
 } from "@tanstack/react-router";
-import { StrictMode, useCallback, useEffect } from "react";
+import { StrictMode, Suspense, lazy, useCallback, useEffect } from "react";
 import { createRoot } from "react-dom/client";
 import "./look/base.css";
 import "./look/app.css";
 import "./look/theme.ts";
-import { SessionContext, useSession } from "./context.ts";
+import { SessionContext, useMay, useSession } from "./context.ts";
 import { useInbox } from "./api/inbox.ts";
 import { useReader } from "./api/session.ts";
 import { Inbox } from "./pages/inbox/Inbox.tsx";
 import { inboxSearch } from "./pages/inbox/filters.ts";
+import { runSearch } from "./pages/run/search.ts";
+import { runsSearch } from "./pages/runs/filters.ts";
 import { Settings, isOpenHouse } from "./pages/Settings.tsx";
 import { SignIn } from "./pages/SignIn.tsx";
 import { Boundary } from "./parts/Boundary.tsx";
@@ -44,10 +47,18 @@ const home = createRoute({
 const inbox = createRoute({ getParentRoute: () => root, path: "/inbox", validateSearch: inboxSearch, component: Outlet });
 const inboxList = createRoute({ getParentRoute: () => inbox, path: "/", component: () => <Inbox id={null} /> });
 const inboxItem = createRoute({ getParentRoute: () => inbox, path: "$id", component: InboxItemPage });
+const runs = createRoute({
+  getParentRoute: () => root,
+  path: "/runs",
+  validateSearch: runsSearch,
+  component: lazyRouteComponent(() => import("./pages/runs/Runs.tsx"), "Runs"),
+});
+const run = createRoute({ getParentRoute: () => root, path: "/runs/$id", validateSearch: runSearch, component: RunPage });
+const LazyRun = lazy(() => import("./pages/run/Run.tsx").then(({ Run }) => ({ default: Run })));
 const settings = createRoute({ getParentRoute: () => root, path: "/settings", component: SettingsPage });
 
 const router = createRouter({
-  routeTree: root.addChildren([home, inbox.addChildren([inboxList, inboxItem]), settings]),
+  routeTree: root.addChildren([home, inbox.addChildren([inboxList, inboxItem]), runs, run, settings]),
   basepath: "/console",
   scrollRestoration: false,
 });
@@ -60,6 +71,16 @@ declare module "@tanstack/react-router" {
 
 function InboxItemPage() {
   return <Inbox id={inboxItem.useParams().id} />;
+}
+
+function RunPage() {
+  const t = useText();
+  const { id } = run.useParams();
+  return (
+    <Suspense fallback={<p role="status">{t.app.loading}</p>}>
+      <LazyRun key={id} id={id} />
+    </Suspense>
+  );
 }
 
 function SettingsPage() {
@@ -83,6 +104,7 @@ function Shell() {
   const navigate = useNavigate();
   const { state } = useRouter();
   const mine = (items ?? []).filter((each) => each.may_decide || each.on_behalf_of.length > 0).length;
+  const seesRuns = useMay("see_own");
   const open = isOpenHouse(session.way);
   const go = useCallback(
     (href: string) => void navigate({ href: href.replace(/^\/console/, "") || "/" }),
@@ -103,6 +125,11 @@ function Shell() {
             <Link to="/inbox">
               {t.app.inbox} {mine > 0 && <span className="tag accent">{mine}</span>}
             </Link>
+            {seesRuns && (
+              <Link to="/runs" activeOptions={{ includeSearch: false }}>
+                {t.app.runs}
+              </Link>
+            )}
             <Link to="/settings">{t.app.settings}</Link>
           </nav>
           {open && (

@@ -115,7 +115,8 @@ class RunStarted(Event, frozen=True):
 
     `pins` says which workflow each `run: name` and `run: name@version` means, in this run and in its children. Of a
     child: its `parent`, and `timeout`, the working time that the parent's step allows (ms). `origin`: which run made it
-    start; of a child that of the run above it. `allowance`: what the run above has reserved for this one.
+    start; of a child that of the run above it. `allowance`: what the run above has reserved for this one. `trace`: the
+    trace context of whoever started it (`engine/tracing`).
     """
 
     workflow: str
@@ -135,6 +136,7 @@ class RunStarted(Event, frozen=True):
     key: str | None = None
     origin: Origin | None = None
     allowance: Allowance | None = None
+    trace: str | None = None
 
 
 class RunQueued(Event, frozen=True):

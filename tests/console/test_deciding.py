@@ -68,7 +68,7 @@ def test_arguments_are_changed_and_the_votes_that_lapse_are_told_before(
     question = ann.role("dialog")
     assert "1200" in question.text()
     assert "900" in question.text()
-    assert "1 vote that others have cast will lapse" in question.text()
+    assert "The votes of bob lapse" in question.text()
     assert ann.axe() == []
     question.role("button", "Yes: Approve").click()
     ann.words("Your vote is recorded. Others have to vote, too.").there()

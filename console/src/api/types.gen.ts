@@ -429,6 +429,20 @@ export interface Left {
   undoes: string[];
 }
 
+export interface Limits {
+  runs_per_minute: number | null;
+  open_runs: number | null;
+  followers: number | null;
+  log_bytes: number | null;
+}
+
+export interface LimitsBody {
+  runs_per_minute?: number | null;
+  open_runs?: number | null;
+  followers?: number | null;
+  log_bytes?: number | null;
+}
+
 export interface Mark {
   seq: number;
   at: string;
@@ -808,6 +822,18 @@ export interface StepWait {
   until: string | null;
   due: string | null;
   pending_id: string | null;
+}
+
+export interface Tenant {
+  id: string;
+  name: string;
+  created_at: string;
+  limits: Limits;
+  in_force: Limits;
+}
+
+export interface Tenants {
+  items: Tenant[];
 }
 
 export interface Thread {

@@ -118,6 +118,7 @@ export const en = {
     confirmSend: (option: string) => `Yes: ${option}`,
     cancel: "Not yet",
     lapse: (n: number) => `${many(n, "vote", "votes")} that others have cast will lapse, because the arguments change.`,
+    lapsesOf: (who: string) => `The votes of ${who} lapse, because the arguments change.`,
     lapsesNone: "Nobody has voted yet, so no vote lapses.",
     whyNot: {
       "excluded.requester": "You started this run, so somebody else has to decide.",
@@ -200,6 +201,7 @@ export const en = {
       finished: "finished",
       failed: "failed",
       stopped: "stopped",
+      skipped: "skipped",
     },
   },
   run: {

@@ -107,6 +107,7 @@ export const zh: Texts = {
     confirmSend: (option) => `确认:${option}`,
     cancel: "先不",
     lapse: (n) => `参数改变后,他人已投的 ${n} 票将作废。`,
+    lapsesOf: (who) => `参数改变后,${who} 的投票将作废。`,
     lapsesNone: "还没有人投票,因此没有票会作废。",
     whyNot: {
       "excluded.requester": "此运行由您启动,须由他人决定。",
@@ -189,6 +190,7 @@ export const zh: Texts = {
       finished: "已完成",
       failed: "失败",
       stopped: "已停止",
+      skipped: "已跳过",
     },
   },
   run: {

@@ -4,7 +4,7 @@ import { type ReactNode, useCallback, useEffect, useMemo, useRef, useState } fro
 import { call } from "../../api/client.ts";
 import { useNow } from "../../api/now.ts";
 import { type Problem, asProblem } from "../../api/problems.ts";
-import type { DecidedPending, InboxItem, Json, Pending } from "../../api/types.gen.ts";
+import type { CheckedAnswer, DecidedPending, InboxItem, Json, Pending } from "../../api/types.gen.ts";
 import { brief, changes } from "../../logic/json.ts";
 import { beginning, guessed } from "../../logic/schema.ts";
 import { lapsing, neededOf, plainName } from "../../logic/seats.ts";
@@ -214,6 +214,7 @@ function Open({ pending, mine, keys, look, onDecided }: OpenProps) {
   const [kept] = useState(() => keptDraft(pending.id) !== null);
   const [seen, setSeen] = useState(pending.digest);
   const [asking, setAsking] = useState<string | null>(null);
+  const [checked, setChecked] = useState<CheckedAnswer | null>(null);
   const [busy, setBusy] = useState("");
   const [problem, setProblem] = useState<Problem | null>(null);
   const [behalf, setBehalf] = useState("");
@@ -252,22 +253,36 @@ function Open({ pending, mine, keys, look, onDecided }: OpenProps) {
         setAsking(null);
         return;
       }
-      if (!sure) setAsking(option);
-      else void send(option);
+      void (sure ? send(option) : check(option));
     },
-    [draft, mustSay, pending],
+    [draft, mustSay, pending, mine, behalf],
   );
 
-  async function send(option: string): Promise<void> {
-    setBusy(option || "send");
-    setProblem(null);
-    try {
-      const body = answerOf(pending, draft, option, mine?.may_decide === false ? behalf || (others[0] ?? "") : behalf);
-      const path = `/v1/pendings/${encodeURIComponent(pending.id)}/decide`;
-      const decided = await call<DecidedPending>("POST", path, body);
+  const post = <T,>(what: "decide" | "check", option: string): Promise<T> => {
+    const whom = mine?.may_decide === false ? behalf || (others[0] ?? "") : behalf;
+    return call<T>("POST", `/v1/pendings/${encodeURIComponent(pending.id)}/${what}`, answerOf(pending, draft, option, whom));
+  };
+
+  /** Ask the server what the answer would do, and then the reader whether that is meant. */
+  const check = (option: string): Promise<void> =>
+    attempt(option, async () => {
+      setChecked(await post<CheckedAnswer>("check", option));
+      setAsking(option);
+    });
+
+  const send = (option: string): Promise<void> =>
+    attempt(option, async () => {
+      const decided = await post<DecidedPending>("decide", option);
       dropDraft(pending.id);
       setAsking(null);
       onDecided(decided);
+    });
+
+  async function attempt(option: string, work: () => Promise<void>): Promise<void> {
+    setBusy(option || "send");
+    setProblem(null);
+    try {
+      await work();
     } catch (error) {
       const found = asProblem(error);
       setAsking(null);
@@ -436,7 +451,12 @@ function Open({ pending, mine, keys, look, onDecided }: OpenProps) {
         >
           <p dir="auto">{(pending.title ?? pending.tool ?? "").slice(0, 300)}</p>
           {asking === "approve" && changed && <Changes before={pending.args} edits={changed} />}
-          {asking === "approve" && changed && lapse > 0 && <p className="note warn">{t.decision.lapse(lapse)}</p>}
+          {checked !== null && checked.lapsing.length > 0 && (
+            <p className="note warn">
+              {t.decision.lapsesOf(checked.lapsing.map((vote) => plainName(String(vote["by"]))).join(", "))}
+            </p>
+          )}
+          {asking === "approve" && checked?.decides === true && needed !== null && <p>{t.decision.completes}</p>}
           <p className="quiet">{t.decision.final}</p>
         </Ask>
       )}
