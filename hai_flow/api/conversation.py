@@ -139,7 +139,7 @@ class Conversation:
             self.access.place.only_follows()
             return await self._attach(last)
         if active is not None:
-            raise await self._busy(active)
+            await self._interrupt(active, known, messages)
         return await self._start(known, messages)
 
     async def attached(self) -> Pieces:
@@ -412,6 +412,20 @@ class Conversation:
         )
 
     # --- the outcome ----------------------------------------------------------------------------------------------
+
+    async def _interrupt(self, active: RunSummary, known: posts.Known, messages: tuple[UserMessage, ...]) -> None:
+        """A message comes while a run is active: the run is stopped, if its workflow has it so (`on_message`), and
+        nothing keeps a new one from starting. Returns when it has ended. Raises Rejected 409 otherwise."""
+        catalog, tenant = self.access.runtime.catalog, self.access.tenant
+        if (await catalog.plan(tenant, active.workflow)).on_message != "interrupt":
+            raise await self._busy(active)
+        start, plan = await self._beginning(known.last, messages, known.workflow)
+        self.access.runtime.starts.rehearse(plan, start)
+        stop = c.Stop(by=self.access.principal.id, reason="a further message came")
+        command_id, body_sha = f"interrupt:{self.posted.wire_run_id}", bytes.fromhex(self.posted.body_sha)
+        await self.access.runtime.branches.leave(
+            active, stop, command_id=command_id, body_sha=body_sha, asked=self.access.asked
+        )
 
     async def _start(self, known: posts.Known, messages: tuple[UserMessage, ...]) -> Pieces:
         start, plan = await self._beginning(known.last, messages, known.workflow)

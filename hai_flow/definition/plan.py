@@ -905,6 +905,7 @@ class Plan:
     triggers: tuple[Trigger, ...] = (ApiTrigger(),)
     limits: Limits = Limits()
     concurrency: Concurrency | None = None
+    on_message: Literal["reject", "interrupt"] = "reject"  # that comes while a run of it is active
     default_retry: Retry | None = None
     default_notify: tuple[Template, ...] = ()
     warnings: tuple[Any, ...] = field(default=(), compare=False)

@@ -14,6 +14,7 @@ from tests.support.agui_client import AguiClient, resolved
 from tests.support.aui_client import AuiClient
 from tests.support.hai_client import HaiClient, Live, answer, unique, user
 from tests.support.server import YAML, ServerProcess
+from tests.support.waiting import until
 
 TOOL, DECISION = "confirmAction", "decision"
 """What the run asks: the result of a frontend's tool, or an approval."""
@@ -214,3 +215,63 @@ def test_a_run_of_one_protocol_is_followed_and_answered_in_another(
     snapshot = http.get(f"/v1/runs/{run['id']}/snapshot").json()
     assert snapshot["status"] == "finished"
     assert SAID[what] in str(snapshot["messages"])
+
+
+INTERRUPTED = """\
+hai: flow/v1
+name: cross_interrupted
+version: 1
+on_message: interrupt
+steps:
+  - {id: ask, approve: {title: Go?, from: anyone}}
+"""
+NEEDY = """\
+hai: flow/v1
+name: cross_needy
+version: 1
+on_message: interrupt
+input: {type: object, required: [n], properties: {n: {type: integer}}}
+steps:
+  - {id: ask, approve: {title: Go?, from: anyone}}
+"""
+
+
+@pytest.mark.parametrize("second", ["hai", "agui", "aui", "agent-api"])
+@pytest.mark.parametrize("first", PARTIES)
+async def test_a_message_of_any_protocol_interrupts_a_run_whose_workflow_says_so(
+    server: ServerProcess, http: httpx2.Client, first: str, second: str
+) -> None:
+    assert http.post("/v1/workflows", content=INTERRUPTED, headers=YAML).status_code in (200, 201)
+    place = Place(server.url, "cross_interrupted", unique("cross"))
+    PARTIES[first](place).start()
+
+    def standing() -> list[str]:
+        return [run["status"] for run in http.get("/v1/runs", params={"thread_id": place.thread_id}).json()["items"]]
+
+    if second == "aui":  # whose stream begins with the end of the turn before
+        with contextlib.closing(AuiClient(place.url, place.workflow, session_id=place.thread_id, message="go")):
+            await until(lambda: standing() == ["waiting", "stopped"])
+    else:
+        PARTIES[second](place).start()
+    assert standing() == ["waiting", "stopped"]
+    _, older = http.get("/v1/runs", params={"thread_id": place.thread_id}).json()["items"]
+    stopping = http.get(f"/v1/runs/{older['id']}/events", headers={"Accept": "application/json"}).json()["items"]
+    assert [each["reason"] for each in stopping if each["type"] == "run_stopping"] == ["a further message came"]
+
+
+def test_a_message_that_could_start_nothing_interrupts_nothing(server: ServerProcess, http: httpx2.Client) -> None:
+    assert http.post("/v1/workflows", content=NEEDY, headers=YAML).status_code in (200, 201)
+    thread_id = unique("cross")
+    body = {"workflow": "cross_needy", "thread_id": thread_id, "input": {"n": 1}}
+    run = http.post("/v1/runs", json=body).json()
+    refused = HaiClient(server.url, thread_id, workflow="cross_needy").post(user("go"))
+    assert refused.status == 422
+    assert http.get(f"/v1/runs/{run['id']}").json()["status"] in ("running", "waiting")
+
+
+def test_by_default_a_message_is_refused_while_a_run_is_active(server: ServerProcess, http: httpx2.Client) -> None:
+    place = Place(server.url, "cross_decision", unique("cross"))
+    Hai(place).start()
+    assert HaiClient(server.url, place.thread_id, workflow="cross_decision").post(user("go")).status == 409
+    (run,) = http.get("/v1/runs", params={"thread_id": place.thread_id}).json()["items"]
+    assert run["status"] == "waiting"
