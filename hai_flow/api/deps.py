@@ -235,7 +235,8 @@ class Access:
         personal = await self.personal(run)
         if personal is None or not personal.anything:
             return opened
-        mask = Mask(personal, await self._reader_of(run.workflow))
+        forked = run.started_by in ids_of(self.principal.who)
+        mask = Mask(personal, None if forked else await self._reader_of(run.workflow))
         return mask.pending(PendingState(opened), personal).opened
 
     async def shown_entries(self, stored: Sequence[Message]) -> list[tuple[Message, Entry]]:

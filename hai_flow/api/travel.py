@@ -204,7 +204,7 @@ async def fork_run(
         return fork.rehearsal()
     row = await fork.bear()
     response.headers["Location"] = f"/v1/runs/{row.id}"
-    return run_view(row)
+    return run_view(*await access.shown_rows([row]))
 
 
 class _Forking:
@@ -364,4 +364,4 @@ async def skip_step(run_id: str, body: SkipBody, access: CurrentAccess, key: Com
     command = c.Skip(by=access.principal.id, path=body.step, output=body.output, reason=body.reason)
     asked = ["Skip", body.step, body.output, body.reason]
     await access.submit(row.id, command, command_id=key, body_sha=sha256(values.dumps(asked)).digest())
-    return {**run_view(await access.run(row.id)), "in_flight": 0}
+    return {**run_view(*await access.shown_rows([await access.run(row.id)])), "in_flight": 0}

@@ -42,6 +42,7 @@ class Mask:
     def __init__(self, personal: Personal, reader: Principal | None) -> None:
         self.personal = personal
         self.reader = reader
+        self._is_fork = False
 
     def event(self, event: e.Event, whole: RunState) -> e.Event:
         """The event as they see it; `whole` is the run behind it, unmasked."""
@@ -97,10 +98,13 @@ class Mask:
 
     def _personal(self, whole: RunState) -> Personal:
         """A run may have gone on with another version since its marks were made."""
+        self._is_fork = self.reader is not None and whole.requester in (self.reader.id, self.reader.on_behalf_of)
         return self.personal if whole.sha256 in (self.personal.sha256, "") or self.personal is WHOLE else WHOLE
 
     def _asks(self, pending: PendingState) -> bool:
-        return self.reader is not None and concerns(pending, self.reader)
+        """Whether the question is theirs. What is masked for its requester is a fork of another's run, by which nobody
+        becomes somebody who is asked."""
+        return self.reader is not None and not self._is_fork and concerns(pending, self.reader)
 
     def _shares(self, whole: RunState, personal: Personal) -> bool:
         """Whether what runs below share may be personal: which of them did is not kept."""

@@ -66,6 +66,7 @@ PEOPLE: dict[str, tuple[str, list[str]]] = {
     "support": ("user:sue", ["support", "requester"]),
     "publisher": ("user:pat", ["publisher"]),
 }
+FORBIDDEN = {("viewer", "/v1/inbox/decided"), ("support", "/v1/inbox/decided"), ("operator", "/v1/inbox/decided")}
 CURIOUS = ("viewer", "operator", "support")
 SECRETS = (IBAN, PHONE, "Erika-5512", IBAN.split("-")[1])
 
@@ -148,8 +149,8 @@ def third(strict: ServerProcess, headers: dict[str, dict[str, str]]) -> Case:
 
 
 def hidden(text: str) -> None:
-    found = [secret for secret in SECRETS if secret in text]
-    assert not found, (found, text)
+    found = [text[max(0, text.find(secret) - 300) :][:400] for secret in SECRETS if secret in text]
+    assert not found, found
 
 
 @pytest.mark.parametrize("who", CURIOUS)
@@ -178,9 +179,16 @@ def test_lists_hide_them(second: Case, third: Case, who: str) -> None:
     for case in (second, third):
         thread = f"/v1/threads/{case.thread_id}"
         paths += [thread, f"{thread}/messages?limit=200", f"{thread}/feedback", f"/v1/runs/{case.run_id}"]
-        paths += [f"/v1/pendings/{case.pending_id}", f"/v1/runs/{case.run_id}/graph"]
+        run = f"/v1/runs/{case.run_id}"
+        paths += [f"/v1/pendings/{case.pending_id}", f"/v1/pendings/{case.pending_id}/history", f"{run}/steps"]
+        paths += [f"{run}/marks", f"{run}/diff?from=1", f"{run}/replay?speed=100000&gap=0"]
+        paths += [
+            f"{run}/replay?speed=100000&gap=0&dialect={way}" for way in ("hai", "agui", "social", "aui", "agent-api")
+        ]
     for path in paths:
-        hidden(second.get(who, path).text)
+        answer = second.get(who, path)
+        assert answer.status_code == (403 if (who, path) in FORBIDDEN else 200), (path, answer.text)
+        hidden(answer.text)
     listed = second.get(who, "/v1/runs?limit=200").json()["items"]
     (row,) = [each for each in listed if each["id"] == second.run_id]
     assert row["input"] == {"iban": "[personal]", "eur": EUR, "people": [{"name": "[personal]", "n": 1}]}
@@ -275,3 +283,20 @@ def test_a_masked_client_that_answers_with_the_masks_changes_nothing(second: Cas
     hidden(refused.text)
     body = {"threadId": second.thread_id, "runId": unique("r"), "messages": [], "tools": [], "resume": []}
     hidden(second.post("viewer", "/awp", body).text)
+
+
+def test_who_forks_anothers_run_is_shown_no_more_of_it(
+    strict: ServerProcess, headers: dict[str, dict[str, str]], third: Case
+) -> None:
+    marks = third.get("operator", f"/v1/runs/{third.run_id}/marks").json()["items"]
+    place = next(each["seq"] for each in marks if each["forkable"])
+    answer = third.post("operator", f"/v1/runs/{third.run_id}/fork", {"at": place})
+    assert answer.status_code == 201, answer.text
+    hidden(answer.text)
+    fork = Case(strict.url, headers, third.thread_id, answer.json()["id"], "")
+    assert answer.json()["started_by"] == "user:oli"
+    for way in ("log", "snapshot", "run", "hai", "agui", "social", "aui", "agent-api"):
+        hidden(fork.over("operator", way))
+    hidden(fork.get("operator", "/v1/runs?limit=200").text)
+    hidden(fork.get("operator", f"/v1/threads/{fork.thread_id}/messages?limit=200").text)
+    hidden(fork.get("operator", "/v1/pendings?limit=200").text)
