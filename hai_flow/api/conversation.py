@@ -587,15 +587,16 @@ class Conversation:
                 await self.access.catalog.resolve(self.access.tenant, self._workflow(None))
             thread_id = self.posted.thread_id
             nothing = RunState(thread_id, thread_id=thread_id, at=self.access.runtime.committer.now_ms())
-            return one(self._preface(nothing, ()))
+            profile = with_wishes(self.posted.profile, self.access.settings)  # its id is no run's: nothing is kept
+            return one(self._preface(nothing, (), profile))
         return await self._shown(last.id, await self.access.state(last.id))
 
     async def _shown(self, run_id: UUID, state: RunState) -> Pieces:
         earlier = await earlier_entries(self.access, self.posted.thread_id, run_id)
         return preceded(self._preface(state, earlier), self._follow(state, last=self._readdressed(run_id)))
 
-    def _preface(self, state: RunState, earlier: Sequence[Entry]) -> Piece:
-        encoder = self.dialect.encoder(self._profile(state), state)
+    def _preface(self, state: RunState, earlier: Sequence[Entry], profile: Profile | None = None) -> Piece:
+        encoder = self.dialect.encoder(profile or self._profile(state), state)
         return unnumbered(self.dialect, encoder.preface(self.posted.wire_run_id, earlier))
 
     def _readdressed(self, run_id: UUID) -> Callable[[Piece], Piece]:

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import msgspec
 
-from hai_flow.api.deps import Access, Pieces, is_run_id
+from hai_flow.api.deps import Access, Pieces
 from hai_flow.api.sight import ids_of
 from hai_flow.api.terms import Ending
 from hai_flow.engine.state import RunState, TurnState
@@ -91,8 +91,7 @@ def read_by(profile: Profile, access: Access, run_id: UUID | str, started_by: st
     """The profile of the caller as a reader of a run that `started_by` has started. A reader other than the
     starter is named in it, because they are asked other questions. It says what is kept from them: everything but
     these questions, unless they may read the run, which was found before."""
-    is_run = is_run_id(str(run_id))  # a thread without a run is shown as one by its own id
-    if started_by in ids_of(access.principal.who) and not (is_run and access.mask(UUID(str(run_id)))):
+    if started_by in ids_of(access.principal.who) and not access.mask(UUID(str(run_id))):
         return msgspec.structs.replace(profile, reader=None, redaction="", personal=None)
     id = UUID(str(run_id))
     mask = access.mask(id)

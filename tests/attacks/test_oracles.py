@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -170,3 +171,20 @@ async def test_a_wrong_secret_takes_the_statements_of_a_key_that_never_was(place
         found.append((status, body, [each for each in statements if "INSERT INTO audit" not in each]))
     assert found[0] == found[1] == found[2]
     assert key.id not in str(found)
+
+
+@pytest.mark.parametrize("path", ["/awp", "/ag-ui", "/cpk/agent/vault/connect"])
+@pytest.mark.parametrize("id", ["named", str(uuid4())])
+async def test_a_thread_that_is_not_there_is_shown_empty_whatever_its_id(
+    place: Place, victim: dict[str, str], path: str, id: str
+) -> None:
+    who = place.people.person("user:mallory")
+    shown = []
+    for thread in (id, victim["thread"]):
+        body = {"threadId": thread, "runId": "r1", "messages": [], "tools": []}
+        answer = await place.http.post(path, json=body, headers=who)
+        shown.append(
+            (answer.status_code, re.sub(r'("timestamp"|"messageId"):[^,}]+', "", answer.text.replace(thread, "ID")))
+        )
+    assert shown[0][0] == 200, shown[0]
+    assert shown[0] == shown[1]
