@@ -214,6 +214,7 @@ def test_every_parameter_of_a_path_has_something_in_the_worlds() -> None:
     assert names == set(World("", "", "", "", "", "", "", "").parameters())
 
 
+@pytest.mark.timeout(600)  # some thousand requests
 def test_what_another_tenant_has_is_to_every_role_on_every_route_as_if_it_were_not_there(
     strict: ServerProcess, dsn: str, worlds: tuple[World, World, World]
 ) -> None:
@@ -258,6 +259,7 @@ def is_of_its_maker(problem: str) -> bool:
 READS_ALL: Final = ("viewer", "operator", "requester")
 
 
+@pytest.mark.timeout(600)  # some thousand requests
 def test_every_role_comes_as_far_as_its_rights_on_every_route_with_what_its_own_tenant_has(
     strict: ServerProcess, dsn: str, worlds: tuple[World, World, World]
 ) -> None:
