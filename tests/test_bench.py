@@ -9,7 +9,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from bench import fanout, language, memory, resume, scale, streams, telemetry, throughput, walls, world
+from bench import fanout, language, memory, neighbours, resume, scale, streams, telemetry, throughput, walls, world
 from bench.__main__ import KEYS, reported, table
 from bench.against import checked_out, comparison, numbers
 from tests.support.postgres import Server
@@ -31,6 +31,8 @@ async def test_a_report_has_every_key(postgres_server: Server) -> None:
         measured["world"] = await world.measure(engine, reference, 1)
     with postgres_server.database() as dsn:
         measured["walls"] = await walls.measure(dsn, 2)
+    with postgres_server.database() as dsn:
+        measured["neighbours"] = await neighbours.measure(dsn, 1)
     with postgres_server.database() as dsn:
         measured["telemetry"] = await telemetry.measure(dsn, 1, 4, concurrency=2)
     with postgres_server.database() as dsn:

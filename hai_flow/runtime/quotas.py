@@ -21,6 +21,7 @@ from hai_flow.store.database import Database
 
 MINUTE: Final = timedelta(minutes=1)
 BYTES_SECONDS: Final = 60.0  # for how long it is believed how large a tenant's logs are
+REFUSED_SECONDS: Final = 1.0  # for how long it is not asked again: its neighbours are not to pay for one that hammers
 FULL_SECONDS: Final = 60  # when to try again where only an end of runs, or less of their logs, helps
 TENANTS_MAX: Final = 10_000  # whose bytes are remembered
 
@@ -32,17 +33,24 @@ class Quotas:
         self._database = database
         self._tenants = tenants
         self._bytes: dict[UUID, tuple[float, int]] = {}
+        self._refused: dict[UUID, tuple[float, int, int]] = {}  # until when, by which limit, and when to come again
 
     async def excess(self, tenant: UUID) -> Rejected | None:
         """Why the tenant may start no run now; None: it may."""
         quota = await self._tenants.limits(tenant)
+        until, limit, seconds_left = self._refused.get(tenant, (0.0, 0, 0))
+        if time.monotonic() < until and limit == quota.runs_per_minute:
+            return _many(limit, seconds_left)
         if quota.runs_per_minute or quota.open_runs:
             wanted = quota.runs_per_minute or 0, quota.open_runs or 0
             used = await quotas.used(self._database.api, tenant, *wanted)
             if used.earliest is not None:
                 seconds = (used.earliest + MINUTE - used.now).total_seconds()
-                detail = f"your tenant has started {quota.runs_per_minute} runs within a minute, the most that it may."
-                return Rejected(429, "tenant_runs", detail, retry_after=max(1, math.ceil(seconds)))
+                if len(self._refused) >= TENANTS_MAX:
+                    self._refused.clear()
+                again, until = max(1, math.ceil(seconds)), time.monotonic() + min(seconds, REFUSED_SECONDS)
+                self._refused[tenant] = until, wanted[0], again
+                return _many(wanted[0], again)
             if quota.open_runs and used.open_runs >= quota.open_runs:
                 detail = f"your tenant has {used.open_runs} runs that have not ended, the most that it may have."
                 return Rejected(429, "tenant_open_runs", detail, retry_after=FULL_SECONDS)
@@ -60,3 +68,8 @@ class Quotas:
         held = await quotas.log_bytes(self._database.api, tenant)
         self._bytes[tenant] = time.monotonic(), held
         return held
+
+
+def _many(limit: int, seconds: int) -> Rejected:
+    detail = f"your tenant has started {limit} runs within a minute, the most that it may."
+    return Rejected(429, "tenant_runs", detail, retry_after=seconds)
