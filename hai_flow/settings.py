@@ -408,7 +408,7 @@ class Settings:
     )
     traces_per_second: float = _seconds(
         "Of so many runs a second one process begins to record the trace; 0: of none, and metrics alone are sent.",
-        10.0,
+        2.0,
         0.0,
         100_000.0,
     )

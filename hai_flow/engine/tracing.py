@@ -9,6 +9,7 @@ between them, and a trace that is open for days can't be shown.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from hashlib import sha256
 from typing import Final, NamedTuple
 
@@ -31,6 +32,7 @@ class Place(NamedTuple):
         return f"00-{self.trace_id}-{self.span_id}-{'01' if self.sampled else '00'}"
 
 
+@lru_cache(4096)  # it is asked several times for each event of a run
 def place_of(traceparent: str | None) -> Place | None:
     """The place that a `traceparent` names. None: it names none, as whatever is not of W3C's form."""
     if traceparent is None or len(traceparent) > CHARS_MAX:
@@ -76,5 +78,6 @@ def current_turn(state: RunState) -> int:
     return 1 if state.turn is None else state.turn.n
 
 
+@lru_cache(4096)
 def _digits(count: int, *names: str) -> str:
     return sha256("\x00".join(names).encode()).hexdigest()[:count]

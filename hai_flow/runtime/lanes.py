@@ -186,14 +186,15 @@ class Lanes:
         else:  # somebody's chunks lie between: fold them in their place first
             run.loaded_at = -1.0
             entry.settle()
-        tell(self._listeners.written, entry, began)
         if entry.outbox:
             self._listeners.notify_outbox()
         self._queues.release(run)
 
     def _hint(self, entries: Sequence[BatchEntry], won: Mapping[int, Won]) -> None:
-        """Let other processes hear of the entries that won."""
+        """Let other processes hear of the entries that won, and those who watch."""
         if won:
+            if self._listeners.written:
+                tell(self._listeners.written, [entries[number] for number in won])
             unclaimed = any(each.worker is None and is_busy(entries[number].state) for number, each in won.items())
             self._hints.add((entries[number].state.run_id for number in won), unclaimed=unclaimed)
 

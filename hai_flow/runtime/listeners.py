@@ -20,7 +20,7 @@ OnCommitted: TypeAlias = Callable[[CachedRun, int, Sequence[e.Event]], None]
 OnChanged: TypeAlias = Callable[[CachedRun], None]
 OnOutbox: TypeAlias = Callable[[], object]
 OnUnusable: TypeAlias = Callable[[CachedRun, int | None, Exception], None]
-OnWritten: TypeAlias = "Callable[[BatchEntry, float], None]"
+OnWritten: TypeAlias = "Callable[[Sequence[BatchEntry]], None]"
 OnSent: TypeAlias = "Callable[[Sequence[BatchEntry], int, float, float], None]"
 OnUnsent: TypeAlias = Callable[[Fault], None]
 OnClaimed: TypeAlias = "Callable[[Sequence[Claimed]], None]"
@@ -33,11 +33,10 @@ class Listeners:
     win or a load, when the run's jobs may have changed; `outbox` after a win that wants something of another run;
     `unusable` when this process can't go on with a run that it may hold (under this fence; None: under any).
 
-    The others watch, and what they do changes nothing. `written` is called with each entry that this process has won,
-    and the time since when it was sent: unlike `committed` with nothing that others wrote. `sent`: a commit was
-    answered: its entries, how many of them won, since when and when; `unsent`: it was refused or broke off. `claimed`:
-    runs that a claim returned. `performed`: an attempt has ended with this report; when it began, and when it ended.
-    All times are monotonic."""
+    The others watch, and what they do changes nothing. `written` is called with the entries that this process has won
+    by one commit: unlike `committed` with nothing that others wrote. `sent`: a commit was answered: its entries, how
+    many of them won, since when and when; `unsent`: it was refused or broke off. `claimed`: runs that a claim returned.
+    `performed`: an attempt has ended with this report; when it began, and when it ended. All times are monotonic."""
 
     def __init__(self) -> None:
         self.committed: list[OnCommitted] = []

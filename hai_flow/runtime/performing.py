@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import secrets
+import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager
@@ -120,7 +121,7 @@ class Performance:
         "_transaction",
         "attempt",
         "begun",
-        "opened_at",
+        "known_since",
         "parts",
         "path",
         "place",
@@ -139,7 +140,7 @@ class Performance:
         self.task: asyncio.Task[None] | None = None
         self.begun = False
         self.place: Place | None = None  # in a trace
-        self.opened_at = run.state.at  # nearly: of the newest event of the state in which it is open
+        self.known_since = time.monotonic()
         self.uses: tuple[ModelUse, ...] = ()
         self.parts: tuple[Json, ...] = ()
         self._text: _Text | None = None

@@ -23,6 +23,7 @@ from hai_flow.telemetry.instruments import LONG_SECONDS, OTHER, SIZES, Distribut
 
 if TYPE_CHECKING:
     from hai_flow.runtime import Answered, Runtime
+    from hai_flow.runtime.cache import CachedRun
     from hai_flow.runtime.performing import Performance, Report
     from hai_flow.runtime.service import Service
 
@@ -88,7 +89,7 @@ class Metrics:
         self.claim_lag = spread("claim_lag_seconds", "From when a run was due to its claim.")
         self.attempt_lag = spread(
             "attempt_lag_seconds",
-            "From the commit that opened an attempt to its beginning: what a worker's queue costs.",
+            "From when a worker knew of an attempt to its beginning: what its queue costs.",
         )
         self.resume_seconds = spread(
             "resume_seconds", "From the commit of an answer (or of another end of waiting) to the next attempt."
@@ -196,15 +197,17 @@ class Metrics:
 
     # --- facts --------------------------------------------------------------------------------------------------------
 
-    def _written(self, entry: BatchEntry, sent: float) -> None:
-        for submission in entry.submissions:
-            if submission.answer is not None:  # somebody waits for it
-                labels = self._commands.get(type(submission.command)) or self._name(type(submission.command))
-                self.command_seconds.observe(time.monotonic() - submission.arrived, labels)
-        for event in entry.events:
-            count = self._counting.get(type(event))
-            if count is not None:
-                count(entry, event)
+    def _written(self, entries: Sequence[BatchEntry]) -> None:
+        now, counting = time.monotonic(), self._counting
+        for entry in entries:
+            for submission in entry.submissions:
+                if submission.answer is not None:  # somebody waits for it
+                    labels = self._commands.get(type(submission.command)) or self._name(type(submission.command))
+                    self.command_seconds.observe(now - submission.arrived, labels)
+            for event in entry.events:
+                count = counting.get(type(event))
+                if count is not None:
+                    count(entry, event)
 
     def _name(self, command: type) -> Labels:
         labels = self._commands[command] = (re.sub(r"(?<!^)(?=[A-Z])", "_", command.__name__).lower(),)
@@ -249,19 +252,21 @@ class Metrics:
                 self.claim_lag.observe(max(0.0, (claim.db_now - claim.due_at).total_seconds()))
 
     def _performed(self, performance: Performance, report: Report, began: float, ended: float) -> None:
-        runtime, run, step = self._runtime, performance.run, performance.step
-        assert runtime is not None
-        seconds = ended - began
-        begun_ms = runtime.committer.now_ms() - seconds * 1000
-        self.attempt_lag.observe(max(0.0, begun_ms - performance.opened_at) / 1000)
+        run, step = performance.run, performance.step
+        self.attempt_lag.observe(began - performance.known_since)
         kind = "none" if step is None else runner_kind(step) or "none"
-        self.attempt_seconds.observe(seconds, (kind, _REPORTS[type(report)]))
+        self.attempt_seconds.observe(ended - began, (kind, _REPORTS[type(report)]))
         turn = run.state.turn
         if turn is not None and turn.n > 1 and self._turns.get(run.id) != turn.n:
-            if len(self._turns) >= RESUMING_MAX:
-                self._turns.clear()
-            self._turns[run.id] = turn.n
-            self.resume_seconds.observe(max(0.0, begun_ms - turn.at) / 1000)
+            self._resumed(run, turn.n, turn.at, began)
+
+    def _resumed(self, run: CachedRun, turn: int, at: int, began: float) -> None:
+        assert self._runtime is not None
+        if len(self._turns) >= RESUMING_MAX:
+            self._turns.clear()
+        self._turns[run.id] = turn
+        since_ms = (time.monotonic() - began) * 1000
+        self.resume_seconds.observe(max(0.0, self._runtime.committer.now_ms() - since_ms - at) / 1000)
 
     def _requested(self, answered: Answered) -> None:
         method = answered.method if answered.method in _METHODS else OTHER

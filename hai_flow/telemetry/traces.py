@@ -135,10 +135,13 @@ class Traces:
         times = self._at(began), self._at(ended)
         self._take(Span("commit", "client", place, of.span_id, *times, attributes, tuple(others[:LINKS_MAX])))
 
-    def _written(self, entry: BatchEntry, sent: float) -> None:
+    def _written(self, entries: Sequence[BatchEntry]) -> None:
+        for entry in entries:
+            if entry.state.trace is not None and traced(entry.state):
+                self._happened(entry)
+
+    def _happened(self, entry: BatchEntry) -> None:
         state = entry.state
-        if state.trace is None or not traced(state):
-            return
         for submission in entry.submissions:
             if submission.asker is not None and not isinstance(submission.command, c.Start):
                 self._commanded(submission.asker, submission.command, state, submission.arrived)

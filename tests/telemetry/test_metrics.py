@@ -115,7 +115,7 @@ async def test_a_lost_entry_is_counted(make: Make) -> None:
 
 async def test_who_watches_and_fails_harms_nobody(make: Make) -> None:
     class Broken(Metrics):
-        def _written(self, entry: BatchEntry, sent: float) -> None:
+        def _written(self, entries: Sequence[BatchEntry]) -> None:
             raise ZeroDivisionError
 
         def _sent(self, entries: Sequence[BatchEntry], won: int, began: float, ended: float) -> None:
