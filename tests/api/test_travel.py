@@ -235,3 +235,30 @@ async def test_two_readers_of_a_range_get_the_same_bytes(http: Checked) -> None:
         assert len(bodies) == 1
         ids = [int(line[4:]) for line in bodies.pop().decode().splitlines() if line.startswith("id: ")]
         assert ids == list(range(first + 1, last + 1))
+
+
+async def test_a_fork_of_a_run_that_waits_asks_the_same_question_as_its_own(http: Checked) -> None:
+    run = await waiting(http, start(http, published(http))["id"])
+    waited = marks(http, run["id"])[None]
+    (asked,) = snapshot(http, run["id"])["pendings"]
+    fork = http.post(f"/v1/runs/{run['id']}/fork", json={"at": waited["seq"], "input": {"n": 3}}).json()
+    fork = await waiting(http, fork["id"])
+    (again,) = snapshot(http, fork["id"])["pendings"]
+    assert (again["title"], again["id"] != asked["id"]) == (asked["title"], True)
+    left = http.post(f"/v1/pendings/{asked['id']}/decide", json={"values": {}})
+    assert left.status_code == 409, "the question of the run that was left is void"
+    assert answer(http, fork["id"])["output"] == 10, "what was done before is not done again with another input"
+
+
+async def test_forks_and_skips_are_in_the_audit(http: Checked) -> None:
+    run = wait_for_end(http, start(http, published(http, BREAKS))["id"])
+    body = {"step": "broken", "output": 1, "reason": "it is down"}
+    http.post(f"/v1/runs/{run['id']}/skip", json=body)
+    wait_for_end(http, run["id"])
+    fork = http.post(f"/v1/runs/{run['id']}/fork", json={"step": "last", "reason": "again"}).json()
+    wait_for_end(http, fork["id"])
+    records = http.get("/v1/audit", params={"limit": 200}).json()["items"]
+    (skipped,) = [each for each in records if each["act"] == "run.step_skipped" and each["run_id"] == run["id"]]
+    assert {name: skipped["details"][name] for name in body} == body
+    (forked,) = [each for each in records if each["act"] == "run.forked" and each["run_id"] == fork["id"]]
+    assert forked["details"]["of"] == run["id"]

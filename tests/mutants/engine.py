@@ -261,6 +261,28 @@ shared.bug("what was kept by another version and does not fit goes on", (" and n
 shared.bug("a run goes on with what its thread does not keep", ("if variable.kept and name in kept", "if name in kept"))
 shared.bug("a state that does not fit is taken from a client", ("    if found:\n", "    if False:\n"))
 
+# --- going back, going past -------------------------------------------------------------------------------------------
+
+forked = Room("hai_flow/engine/forking.py", f"{_T}forking.py")
+forked.bug("a run is forked over what is in flight", ("    if flying:\n", "    if False:\n"))
+forked.bug(
+    "a run is forked in the middle of a decision",
+    (
+        "if following is not None and not between_turns and",
+        "if False and following is not None and not between_turns and",
+    ),
+)
+forked.bug("an `approve` is inherited with another input", ("(edited or not waited)", "not waited"))
+forked.bug("a fork waits for a callback that comes to another run", ("type.startswith(signals.CALLBACK)", "not type"))
+forked.bug(
+    "the stop of a run that is forked within a turn cleans up for it", ("if step.turn == there.turn.n}", "if not path}")
+)
+skipped = Room("hai_flow/engine/skipping.py", f"{_T}skipping.py")
+skipped.bug("who skips an `approve` may say yes", ("command.output is not None:", "False:"))
+skipped.bug("a step is skipped that is being performed", ("if path in performed(draft.state):", "if False:"))
+skipped.bug("a step that is skipped leaves its `finally` out", ("if begun and step.finally_ is not None:", "if False:"))
+skipped.bug("what cleans up is skipped", ("    if in_cleanup(step.path):\n", "    if False:\n"))
+
 # --- commands ---------------------------------------------------------------------------------------------------------
 
 evolving = Room("hai_flow/engine/evolve.py", f"{_T}transitions.py")
@@ -512,7 +534,7 @@ budget.bug(
 
 ROOMS: Final = (
     pendings, answers, undo_scopes, failing, attempts, parallel, calls, ids, shared, evolving, decide, children,
-    signals, budget,
+    signals, budget, forked, skipped,
 )  # fmt: skip
 
 _APPROVALS: Final = ("tests/engine/test_approvals.py", "tests/engine/test_approvals_time.py")
