@@ -38,6 +38,7 @@ bench-peers: ## Measure other engines beside ours, and kill all of them (docs/pe
 bench-scale: ## What a million waiting runs cost an idle worker; fails where a statement looks through them
 	python3 cli.py install
 	.venv/bin/python -m bench.scale
+	TEST_OPEN_PENDINGS=1000000 .venv/bin/python -m pytest -n0 tests/store/test_inbox.py -k very_many
 
 soak: ## 100,000 short runs in one process, which must not keep anything of them
 	python3 cli.py install

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Annotated, Any, Final
 from uuid import UUID
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 
 from hai_flow.api import shapes
-from hai_flow.api.bodies import CheckedRoute
+from hai_flow.api.bodies import NO_CONTROL_CHARACTERS, CheckedRoute
 from hai_flow.api.deciding import DecideBody, check, decide, find_pending, view_for
-from hai_flow.api.deps import Access, CommandKey, CurrentAccess, Found
+from hai_flow.api.deps import Access, CommandKey, CurrentAccess, Found, is_run_id
 from hai_flow.api.pages import (
     PageCursor,
     PageLimit,
@@ -27,7 +27,7 @@ from hai_flow.api.views import listed_pending_view
 from hai_flow.engine import events as e
 from hai_flow.engine.events import decode_pending
 from hai_flow.engine.ids import run_of_pending
-from hai_flow.engine.votes import asks
+from hai_flow.engine.selectors import held
 from hai_flow.errors import Rejected
 from hai_flow.store import pendings
 from hai_flow.wire.log import event_json
@@ -39,7 +39,6 @@ _OF_PENDINGS: Final = frozenset((
     e.PendingOpened, e.PendingEdited, e.VoteCast, e.PendingReminded, e.PendingEscalated, e.PendingRestamped,
     e.PendingDecided, e.PendingVoided,
 ))  # fmt: skip
-PAGES_LOOKED_AT: Final = 20  # for one page of a caller who may not see all
 
 
 async def _shown(access: Access, row: pendings.Listed) -> dict[str, Any] | None:
@@ -49,8 +48,6 @@ async def _shown(access: Access, row: pendings.Listed) -> dict[str, Any] | None:
     run = Found(row.run_id, row.started_by, row.sha256, row.workflow, row.thread_id)
     if access.viewer is None and (row.deadline is None or row.deadline > access.runtime.committer.now()):
         return listed_pending_view(row, await access.shown_question(run, opened))
-    if not row.readable and opened.policy is not None and not asks(opened.policy, access.principal.who):
-        return None
     try:
         state, pending = await find_pending(access, row.id)
     except Rejected:
@@ -67,27 +64,32 @@ async def _shown(access: Access, row: pendings.Listed) -> dict[str, Any] | None:
     response_model=None,
     responses={**documented(), 200: {"model": shapes.PendingPage}},
 )
-async def list_pendings(access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None) -> dict[str, Any]:
+async def list_pendings(
+    access: CurrentAccess,
+    limit: PageLimit = 50,
+    cursor: PageCursor = None,
+    workflow: Annotated[str | None, Query(max_length=200, pattern=NO_CONTROL_CHARACTERS)] = None,
+    run_id: Annotated[str | None, Query(max_length=100)] = None,
+) -> dict[str, Any]:
     """The open pendings that you may see, newest first. A page may be short, though others follow."""
     place = decode_cursor(cursor)
     if place is not None and run_of_pending(place[1]) is None:
         raise bad_cursor()
-    items: list[dict[str, Any]] = []
-    for _ in range(1 if access.viewer is None else PAGES_LOOKED_AT):
-        found = await pendings.open_pendings(
-            access.reads, access.tenant, limit=limit + 1, before=place, viewer=access.viewer
-        )
-        for row in found[:limit]:
-            place = row.opened_at, row.id
-            shown = await _shown(access, row)
-            items += [] if shown is None else [shown]
-            if len(items) == limit:
-                break
-        if len(found) <= limit and (not found or place == (found[-1].opened_at, found[-1].id)):
-            return {"items": items, "next_cursor": None}
-        if len(items) == limit:
-            break
-    return {"items": items, "next_cursor": None if place is None else encode_cursor(*place)}
+    if run_id is not None and not is_run_id(run_id):
+        return {"items": [], "next_cursor": None}
+    page = await pendings.open_pendings(
+        access.reads,
+        access.tenant,
+        limit=limit,
+        before=place,
+        viewer=access.viewer,
+        selectors=held(access.principal.who),
+        workflow=workflow,
+        run_id=None if run_id is None else UUID(run_id),
+    )
+    shown = [await _shown(access, row) for row in page.rows]
+    following = None if page.following is None else encode_cursor(*page.following)
+    return {"items": [each for each in shown if each is not None], "next_cursor": following}
 
 
 @router.get(

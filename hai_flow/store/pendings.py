@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from uuid import UUID
 
 from hai_flow.store.logs import LogRow
@@ -35,7 +36,6 @@ class Listed(Pending):
 
     workflow: str
     started_by: str
-    readable: bool  # whether the viewer may read its run, if a list is one's
     sha256: bytes  # of the workflow
     thread_id: str
 
@@ -49,6 +49,25 @@ class Vote:
 
 _COLUMNS: Final = "run_id, id, status, path, digest, deadline, opened_seq, opened_at, body"
 _OF_PENDINGS: Final = ", ".join(f"p.{column}" for column in _COLUMNS.split(", "))
+_OF_LOOKED: Final = ", ".join(f"l.{column}" for column in _COLUMNS.split(", "))
+# That somebody is asked the pending of the alias `l`, or has voted on it: both by primary keys. (Without a kind it was
+# written by a release that had no inbox, until a sweep has seen it.)
+_ASKED: Final = (
+    "EXISTS (SELECT FROM inbox i WHERE i.run_id = l.run_id AND i.pending_id = l.id AND i.selector = ANY ({}::text[])) "
+    "OR EXISTS (SELECT FROM votes v WHERE v.run_id = l.run_id AND v.pending_id = l.id "
+    "AND v.principal = ANY ({}::text[]))"
+)
+
+LOOKED_AT_MAX: Final = 1000
+Place: TypeAlias = tuple[datetime, str]  # opened_at, id
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Pendings of a list. `following`: the place behind which the next page begins, if there may be more."""
+
+    rows: list[Listed]
+    following: Place | None
 
 
 async def open_pendings(
@@ -56,27 +75,71 @@ async def open_pendings(
     tenant: UUID,
     *,
     limit: int,
-    before: tuple[datetime, str] | None = None,
+    before: Place | None = None,
     viewer: Viewer | None = None,
-) -> list[Listed]:
-    """The tenant's open pendings, newest first. `before` is (opened_at, id) of the last one of the page before.
-    `viewer`: whose list it is; they may be asked a question of a run that they may not read."""
-    arguments: list[Any] = [tenant, limit]
-    earlier = ""
+    selectors: Sequence[str] = (),
+    workflow: str | None = None,
+    run_id: UUID | None = None,
+) -> Page:
+    """The tenant's open pendings, newest first, of the `workflow` or the run where one is given. `viewer`: whose list
+    it is; None: of somebody who may read all runs. They may be asked a question of a run that they may not read: by one
+    of `selectors`. `before` is the place of the last one of the page before.
+
+    Of a list that leaves some out, LOOKED_AT_MAX are looked at for a page, in the order of an index; so a page may be
+    short, and has a place to go on from.
+    """
+    query, arguments = listing(tenant, limit, before, viewer, selectors, workflow, run_id)
+    found = await connection.fetch(query, *arguments)
+    rows = [Listed(*list(row)[3:]) for row in found if row["run_id"] is not None]
+    if len(rows) > limit:
+        return Page(rows[:limit], (rows[limit - 1].opened_at, rows[limit - 1].id))
+    count, last_at, last_id = list(found[0])[:3]
+    return Page(rows, (last_at, last_id) if count == arguments[2] else None)
+
+
+def listing(
+    tenant: UUID,
+    limit: int,
+    before: Place | None,
+    viewer: Viewer | None,
+    selectors: Sequence[str],
+    workflow: str | None,
+    run_id: UUID | None,
+) -> tuple[str, list[Any]]:
+    """The statement of a page, and its arguments."""
+    whole = viewer is None and workflow is None
+    arguments: list[Any] = [tenant, limit + 1, limit + 1 if whole else LOOKED_AT_MAX]
+
+    def given(*values: Any) -> list[str]:
+        arguments.extend(values)
+        return [f"${number}" for number in range(len(arguments) - len(values) + 1, len(arguments) + 1)]
+
+    looked, shown = ["p.tenant = $1 AND p.status = 'open'"], ["true"]
+    if run_id is not None:
+        looked.append(f"p.run_id = {given(run_id)[0]}")
     if before is not None:
-        arguments.extend(before)
-        earlier = "AND (p.opened_at, p.id) < ($3, $4)"
-    mine = "true"
+        looked.append(f"(p.opened_at, p.id) < ({', '.join(given(*before))})")
+    if workflow is not None:
+        shown.append(f"r.workflow_name = {given(workflow)[0]}")
     if viewer is not None:
         mine = may_read("r", len(arguments) + 1)
-        arguments.extend(viewer.parameters())
+        given(*viewer.parameters())
+        shown.append(f"({mine} OR l.kind IS NULL OR {_ASKED.format(*given(list(selectors), list(viewer.ids)))})")
     query = f"""
-    SELECT {_OF_PENDINGS}, r.workflow_name, r.started_by, {mine}, r.workflow, r.thread_id
-    FROM pendings p JOIN runs r ON r.id = p.run_id
-    WHERE p.tenant = $1 AND p.status = 'open' {earlier}
-    ORDER BY p.opened_at DESC, p.id DESC LIMIT $2
+    WITH looked AS MATERIALIZED (
+      SELECT {_OF_PENDINGS}, p.kind FROM pendings p WHERE {" AND ".join(looked)}
+      ORDER BY p.opened_at DESC, p.id DESC LIMIT $3
+    ), found AS (
+      SELECT {_OF_LOOKED}, r.workflow_name, r.started_by, r.workflow, r.thread_id
+      FROM looked l JOIN runs r ON r.id = l.run_id WHERE {" AND ".join(shown)}
+      ORDER BY l.opened_at DESC, l.id DESC LIMIT $2
+    )
+    SELECT ends.count, ends.last_at, ends.last_id, found.* FROM (
+      SELECT count(*) AS count, (array_agg(opened_at ORDER BY opened_at, id))[1] AS last_at,
+        (array_agg(id ORDER BY opened_at, id))[1] AS last_id FROM looked
+    ) ends LEFT JOIN found ON true ORDER BY found.opened_at DESC, found.id DESC
     """
-    return [Listed(*row) for row in await connection.fetch(query, *arguments)]
+    return query, arguments
 
 
 async def pendings_of_run(connection: Connection | Pool, tenant: UUID, run_id: UUID) -> list[Pending]:

@@ -229,6 +229,18 @@ def test_lists_show_what_the_caller_may_see(case: Case) -> None:
                 assert found == set(), of
 
 
+def test_open_pendings_are_those_of_a_run_or_of_a_workflow(case: Case) -> None:
+    def listed(who: str, **params: str) -> list[str]:
+        found = httpx2.get(f"{case.url}/v1/pendings", params=params, headers=case.headers[who], timeout=20)
+        assert found.status_code == 200, found.text
+        return [each["id"] for each in found.json()["items"]]
+
+    for who, sees in (("requester", True), ("decider", True), ("viewer", True), ("stranger", False)):
+        assert listed(who, run_id=case.run_id, workflow="private") == ([case.pending_id] if sees else []), who
+        assert (case.pending_id in listed(who, workflow="private", limit="200")) is sees, who
+        assert listed(who, run_id=case.run_id, workflow="other") == listed(who, run_id="nonsense") == []
+
+
 def test_a_workflow_names_who_else_may_read_its_runs(strict: ServerProcess, headers: dict[str, dict[str, str]]) -> None:
     expected = {
         "tenant": {"stranger", "support", "grouped"},

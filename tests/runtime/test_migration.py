@@ -81,7 +81,7 @@ async def test_rows_say_the_version_and_the_digest_that_hold_now(make: Make) -> 
     assert row is not None
     assert (row.workflow, row.workflow_version, row.dev) == (new.sha256, 2, True)
     after = await state_of(a, run_id)
-    (pending,) = await pendings.open_pendings(a.database.api, LOCAL_TENANT, limit=2)
+    (pending,) = (await pendings.open_pendings(a.database.api, LOCAL_TENANT, limit=2)).rows
     now = after.pendings[pending.id].opened.digest
     assert pending.digest.hex() == now
     assert before.pendings[pending.id].opened.digest != now

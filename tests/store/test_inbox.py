@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from hai_flow.store import inbox
+from hai_flow.store import inbox, pendings
 from hai_flow.store.database import Database
 from hai_flow.store.entries import PendingRow, VoteRow
 from hai_flow.store.inbox import Filters
+from hai_flow.store.run_lists import Viewer
 from tests.store.conftest import STRANGER, TENANT, birth, commit, decision
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
@@ -101,6 +103,7 @@ async def test_a_count_is_that_of_my_pendings_and_says_when_it_stopped(db: Datab
 
 # --- beside a million -------------------------------------------------------------------------------------------------
 
+OPEN = int(os.environ.get("TEST_OPEN_PENDINGS", "20000"))  # a million with `make bench-scale`
 MANY = """
 WITH made AS (
   INSERT INTO runs (id, tenant, workflow, workflow_name, workflow_version, thread_id, status, seq, version, head,
@@ -134,7 +137,8 @@ async def _explained(db: Database, statement: str, *arguments: Any) -> list[tupl
 
 async def test_my_page_reads_no_more_rows_beside_very_many_open_pendings(db: Database) -> None:
     async with db.api.acquire() as connection:
-        await connection.execute(MANY, TENANT, 20_000, timeout=120)
+        await connection.execute(MANY, TENANT, OPEN, timeout=600)
+        await connection.execute("ANALYZE")
     selectors = ["user:u7", "role:boss", "role:clerk", "anyone"]
     pages = [(Filters(), 51), (Filters(kind="ask", words="zzz"), 51)]
     for filters, limit in pages:
@@ -147,3 +151,53 @@ async def test_my_page_reads_no_more_rows_beside_very_many_open_pendings(db: Dat
             assert count <= len(selectors) * scanned, (table, how, count)
     read = await _explained(db, inbox._COUNTS, *inbox._range(TENANT, selectors, Filters(), None, 101))
     assert all("Seq" not in how and count <= len(selectors) * 101 for _, how, count in read), read
+
+
+async def test_a_list_of_open_pendings_looks_at_so_many_beside_very_many(db: Database) -> None:
+    async with db.api.acquire() as connection:
+        await connection.execute(MANY, TENANT, OPEN, timeout=600)
+        await connection.execute("ANALYZE")
+    ann = Viewer(("user:u7",), ("tenant", "user:u7"))
+    for viewer, workflow in ((None, None), (None, "other"), (ann, None), (ann, "demo")):
+        query, arguments = pendings.listing(TENANT, 50, None, viewer, ["user:u7", "anyone"], workflow, None)
+        for table, how, count in await _explained(db, query, *arguments):
+            assert "Seq" not in how or table == "workflows", (viewer, table, how)
+            assert count <= 2 * pendings.LOOKED_AT_MAX, (viewer, table, how, count)
+
+
+async def test_who_is_asked_finds_it_in_the_list_though_the_run_is_another_s(db: Database) -> None:
+    start = birth(pendings=[asked(f"p{n}", "role:boss" if n % 4 == 0 else "user:ann") for n in range(40)])
+    await commit(db, start)
+    boss = Viewer(("user:bob",), ("tenant", "user:bob"))
+
+    async def page(limit: int, before: pendings.Place | None = None) -> pendings.Page:
+        return await pendings.open_pendings(
+            db.api, TENANT, limit=limit, before=before, viewer=boss, selectors=["user:bob", "role:boss", "anyone"]
+        )
+
+    found: list[str] = []
+    following: pendings.Place | None = None
+    while True:
+        got = await page(3, following)
+        found += [each.id for each in got.rows]
+        if (following := got.following) is None:
+            break
+    assert sorted(found) == sorted(f"p{n}" for n in range(0, 40, 4))
+    nobody = Viewer(("user:eve",), ("tenant", "user:eve"))
+    none = await pendings.open_pendings(db.api, TENANT, limit=9, viewer=nobody, selectors=["user:eve", "anyone"])
+    assert (none.rows, none.following) == ([], None)
+
+
+async def test_pages_that_leave_much_out_are_short_and_go_on(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pendings, "LOOKED_AT_MAX", 5)
+    start = birth(pendings=[asked(f"p{n:02}", "role:boss") for n in range(12)])
+    other = birth(workflow_name="other", pendings=[asked("q", "user:ann")])
+    await commit(db, other, start)
+    found: list[str] = []
+    following: pendings.Place | None = None
+    for _ in range(10):
+        page = await pendings.open_pendings(db.api, TENANT, limit=3, before=following, workflow="other")
+        found, following = found + [each.id for each in page.rows], page.following
+        if following is None:
+            break
+    assert found == ["q"]

@@ -94,13 +94,13 @@ async def test_open_pendings_are_the_tenant_s_and_come_newest_first(db: Database
         first.run_id, 3, pendings=[PendingRow("a", "approve", "step", b"d", None, b"{}")],
         votes=[VoteRow("a", "user:x", b"{}"), VoteRow("a", "user:y", b"{}"), VoteRow("b", "user:z", b"{}")],
     )  # fmt: skip
-    (newest, oldest) = await pendings.open_pendings(db.api, TENANT, limit=9)
+    (newest, oldest) = (await pendings.open_pendings(db.api, TENANT, limit=9)).rows
     assert (newest.id, oldest.id) == ("b", "a")
     page = await pendings.open_pendings(db.api, TENANT, limit=9, before=(newest.opened_at, newest.id))
-    assert [pending.id for pending in page] == ["a"]
+    assert [pending.id for pending in page.rows] == ["a"]
     await commit(db, voted)
-    assert [pending.id for pending in await pendings.open_pendings(db.api, TENANT, limit=9)] == ["b"]
-    assert await pendings.open_pendings(db.api, STRANGER, limit=9) == []
+    assert [pending.id for pending in (await pendings.open_pendings(db.api, TENANT, limit=9)).rows] == ["b"]
+    assert (await pendings.open_pendings(db.api, STRANGER, limit=9)).rows == []
     assert await pendings.get_pending(db.api, STRANGER, first.run_id, "a") is None
     pending = await pendings.get_pending(db.api, TENANT, first.run_id, "a")
     assert pending is not None
