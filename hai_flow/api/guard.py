@@ -53,7 +53,7 @@ class Guard:
             else:
                 await send({"type": "websocket.close", "code": 1008})
             return
-        cors = [] if refused or not headers.origin else _cors(headers.origin)
+        cors = [] if refused or headers.origin in ("", "null") else _cors(headers.origin)
         https = [_HTTPS_ONLY] if scope.get("scheme") == "https" else []
         send = _with_headers(send, (*_EVERY_RESPONSE, *https, *cors))
         if refused is not None:
@@ -70,7 +70,9 @@ class Guard:
         if _name_of(host) not in self._hosts:
             return problem(421, "host_unknown", f"this server is not {host[:200]!r}; see HAI_FLOW_ALLOWED_HOSTS.")
         if origin:
-            if origin in self._origins or self._is_own(origin, host):
+            # A form of ours tells no origin, because our pages tell no referrer; the browser itself says whose it is.
+            form = (headers.one(b"sec-fetch-site"), headers.one(b"sec-fetch-mode")) == ("same-origin", "navigate")
+            if (origin == "null" and form) or origin in self._origins or self._is_own(origin, host):
                 return None
             return problem(
                 403, "origin_refused", f"pages of {origin[:200]!r} may not call; see HAI_FLOW_ALLOWED_ORIGINS."

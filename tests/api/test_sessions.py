@@ -99,7 +99,13 @@ def test_a_link_signs_in_once_and_opening_it_signs_nobody_in(strict: ServerProce
         assert shown.status_code == 200
         assert "set-cookie" not in shown.headers
         assert "form-action 'self'" in shown.headers["content-security-policy"]
-    assert httpx2.post(strict.url + path).status_code == 303
+    # A browser tells no origin of a form whose page tells no referrer.
+    form = {"Origin": "null", "Sec-Fetch-Site": "same-origin", "Sec-Fetch-Mode": "navigate"}
+    for wrong in ({"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Mode": "cors"}):
+        assert said(httpx2.post(strict.url + path, headers={**form, **wrong})) == (403, "origin_refused")
+    taken = httpx2.post(strict.url + path, headers=form)
+    assert taken.status_code == 303
+    assert "access-control-allow-origin" not in taken.headers
     assert said(httpx2.post(strict.url + path)) == (401, "auth.invalid")
     assert said(httpx2.post(f"{strict.url}/sign-in/link/x")) == (401, "auth.invalid")
     ticket = httpx2.post(f"{strict.url}/v1/tickets", headers=People(dsn).person("user:ann")).json()["ticket"]

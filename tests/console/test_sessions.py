@@ -1,0 +1,88 @@
+"""Who reads the console: signed in by a link, signed out in the middle, and there again after a restart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from hai_flow.api.identity.sessions import link_token
+from hai_flow.runtime import LOCAL_TENANT
+from tests.clients import rig
+from tests.console.browser import Page
+from tests.console.conftest import pending_of
+from tests.support.identities import KEYS, People
+from tests.support.postgres import Server
+from tests.support.server import ServerProcess, serving
+
+
+@pytest.fixture
+def dsn(postgres_server: Server, built: Path) -> Iterator[str]:
+    with postgres_server.database() as dsn:
+        yield dsn
+
+
+def link(dsn: str) -> str:
+    return "/sign-in/link/" + People(dsn).do(lambda connection: link_token(connection, LOCAL_TENANT, "user:local"))  # type: ignore[arg-type]
+
+
+def signed_in(driver: rig.Driver, server: ServerProcess, dsn: str) -> Page:
+    """A page whose reader has used a sign-in link."""
+    shown = Page(driver, server.url, None, {"locale": "en-GB"}).goto(link(dsn))
+    shown.role("button", "Sign in").click()
+    shown.role("heading", "Inbox").there()
+    return shown
+
+
+@pytest.mark.timeout(240)  # two servers have to start
+def test_who_signed_in_by_a_link_decides_also_after_the_session_has_ended_and_nothing_written_is_lost(
+    driver: rig.Driver, dsn: str
+) -> None:
+    with serving(dsn, environment=KEYS) as server:
+        assert httpx2.get(f"{server.url}/v1/session").status_code == 401
+        stranger = Page(driver, server.url, None, {"locale": "en-GB"}).goto("/console/inbox")
+        stranger.role("heading", "Sign in").there()
+        assert stranger.axe() == []
+        shown = signed_in(driver, server, dsn)
+        shown.role("button", "Start the demo").click()
+        shown.role("link", name={"/Pay 180 back/": ""}).click()
+        shown.label("Comment").fill("Half of it")
+        shown.goto("/console/settings")
+        shown.role("button", "Sign out").click()
+        shown.role("heading", "Sign in").there()
+        again = Page(driver, server.url, shown, {}).goto(link(dsn))
+        again.role("button", "Sign in").click()
+        again.role("heading", "Inbox").there()
+        shown.play(["bringToFront"])
+        shown.role("button", "I have signed in").click()
+        shown.role("link", "Inbox").first().click()
+        shown.role("link", name={"/Pay 180 back/": ""}).click()
+        shown.words("Your draft was kept.").there()
+        assert shown.label("Comment").value() == "Half of it"
+        shown.role("button", "Approve").click()
+        shown.words("Thank you: this is recorded.").there()
+        for each in (shown, stranger):
+            assert each.complaints() == []
+            each.close()
+
+
+@pytest.mark.timeout(240)
+def test_a_restart_of_the_server_is_said_and_the_page_goes_on_by_itself(driver: rig.Driver, dsn: str) -> None:
+    with serving(dsn) as first:
+        port = first.url.rpartition(":")[2]
+        shown = Page(driver, first.url, None, {"locale": "en-GB"}).goto("/console/inbox")
+        shown.words("Live").there()
+        first.kill()
+        shown.words("The connection is lost.").there()
+    with serving(dsn, environment={"HAI_FLOW_PORT": port}) as second:
+        shown.words("Live").there()
+        with httpx2.Client(base_url=second.url, timeout=30) as http:
+            run = http.post("/v1/runs", json={"workflow": "refund"}).raise_for_status().json()
+            pending_of(http, run["id"])
+        shown.role("link", name={"/Pay 180 back/": ""}).click()
+        shown.role("button", "Approve").click()
+        shown.words("Thank you: this is recorded.").there()
+        assert shown.complaints() == []
+        shown.close()
