@@ -6,6 +6,7 @@ from __future__ import annotations
 import html
 import re
 from typing import Annotated, Any, Final
+from urllib.parse import quote
 
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
@@ -39,21 +40,35 @@ def _known(request: Request) -> KnownIdentity:
     return identity
 
 
-def _issuer(request: Request) -> tuple[KnownIdentity, Issuer, str]:
-    """The issuer that browsers sign in with, and where they come back. Raises Rejected 404."""
-    identity, url = _known(request), request.app.state.settings.public_url
-    issuer = next((each for each in identity.issuers if each.client is not None), None)
-    if issuer is None or url is None:
+def _issuers(request: Request) -> list[Issuer]:
+    """Those that browsers sign in with. Raises Rejected 404 where there is none."""
+    found = [each for each in _known(request).issuers if each.client is not None]
+    if not found or request.app.state.settings.public_url is None:
         detail = "no issuer of the identity file has a `client`, or HAI_FLOW_PUBLIC_URL is not set."
         raise Rejected(404, "sign_in_none", f"browsers can't sign in here: {detail}")
-    return identity, issuer, f"{url.rstrip('/')}/sign-in/callback"
+    return found
+
+
+def _issuer(request: Request, name: str | None) -> tuple[KnownIdentity, Issuer, str]:
+    """The issuer of this name (None: the first one), and where browsers come back from it: each of several has an
+    address of its own, so that none can send what another one gave. Raises Rejected 404."""
+    found = _issuers(request)
+    issuer = next((each for each in found if name in (None, each.name)), None)
+    if issuer is None:
+        raise Rejected(404, "sign_in_none", f"browsers can't sign in with an issuer {str(name)[:60]!r} here.")
+    back = f"{request.app.state.settings.public_url.rstrip('/')}/sign-in/callback"
+    return _known(request), issuer, back if issuer is found[0] else f"{back}/{quote(issuer.name, safe='')}"
 
 
 @router.get("/sign-in", dependencies=[open_to_everybody()], include_in_schema=False)
-async def begin_sign_in(request: Request, return_to: Annotated[str, Query()] = "/") -> Response:
-    """Send the browser to the identity provider."""
-    _, issuer, redirect_uri = _issuer(request)
-    begun = oidc.begin(issuer, redirect_uri, return_to if _LOCAL.fullmatch(return_to) else "/")
+async def begin_sign_in(
+    request: Request, return_to: Annotated[str, Query()] = "/", issuer: Annotated[str | None, Query()] = None
+) -> Response:
+    """Send the browser to the identity provider; where there are several, to the one that is chosen."""
+    if issuer is None and len(_issuers(request)) > 1:
+        return _choice(_issuers(request), return_to)
+    _, chosen, redirect_uri = _issuer(request, issuer)
+    begun = oidc.begin(chosen, redirect_uri, return_to if _LOCAL.fullmatch(return_to) else "/")
     response = RedirectResponse(begun.location, 302)
     response.set_cookie(
         oidc.COOKIE, begun.remembered, max_age=oidc.SECONDS, path="/", secure=True, httponly=True, samesite="lax"
@@ -61,16 +76,36 @@ async def begin_sign_in(request: Request, return_to: Annotated[str, Query()] = "
     return response
 
 
+def _choice(issuers: list[Issuer], return_to: str) -> Response:
+    """A page with a button for each issuer."""
+    buttons = "".join(
+        f'<p><button name="issuer" value="{html.escape(each.name)}">{html.escape(each.name)}</button></p>'
+        for each in issuers
+    )
+    page = (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>HAI Flow: sign in</title></head><body>'
+        f'<h1>Sign in with</h1><form action="/sign-in"><input type="hidden" name="return_to" '
+        f'value="{html.escape(return_to)}">{buttons}</form></body></html>'
+    )
+    # A form leads to the issuer by a redirect, which `form-action` would be asked about, too.
+    return HTMLResponse(page, headers={"Content-Security-Policy": _POLICY.replace("form-action 'self'; ", "")})
+
+
 @router.get("/sign-in/callback", dependencies=[open_to_everybody()], include_in_schema=False)
+@router.get("/sign-in/callback/{issuer_name}", dependencies=[open_to_everybody()], include_in_schema=False)
 async def finish_sign_in(
-    request: Request, code: Annotated[str, Query()] = "", state: Annotated[str, Query()] = ""
+    request: Request,
+    issuer_name: str | None = None,
+    code: Annotated[str, Query()] = "",
+    state: Annotated[str, Query()] = "",
+    iss: Annotated[str | None, Query()] = None,
 ) -> Response:
     """Take the browser back from the identity provider, and begin its session."""
-    identity, issuer, redirect_uri = _issuer(request)
+    identity, issuer, redirect_uri = _issuer(request, issuer_name)
     remembered = request.cookies.get(oidc.COOKIE, "")
     try:
         principal, return_to = await oidc.finish(
-            identity.tokens, issuer, redirect_uri, code=code, state=state, remembered=remembered
+            identity.tokens, issuer, redirect_uri, code=code, state=state, remembered=remembered, iss=iss
         )
     except Rejected as refusal:
         if isinstance(refusal, Unproven):

@@ -289,3 +289,86 @@ def test_sign_ins_that_are_refused_and_sign_outs_are_in_the_audit(
 
     assert "/sign-in/callback" in {each["details"]["via"] for each in recorded("sign_in.refused")}
     assert recorded("session.ended")[0]["by"] == "user:local"
+
+
+# --- several providers ------------------------------------------------------------------------------------------------
+
+EVIL = Issuer("https://evil.example.com")
+
+
+@pytest.fixture(scope="module")
+def evil() -> Iterator[KeyServer]:
+    with serving_keys(EVIL) as keys:
+        yield keys
+
+
+@pytest.fixture(scope="module")
+def choosing(
+    dsn: str, provider: KeyServer, evil: KeyServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ServerProcess]:
+    """A server with two providers at which browsers sign in."""
+    issuers = {}
+    for name, issuer, keys in (("corp", ISSUER, provider), ("other", EVIL, evil)):
+        place = keys.url.removesuffix("/keys")
+        client = {"id": AUDIENCE, "authorize": f"{place}/authorize", "token": f"{place}/token"}
+        told = {"issuer": issuer.url, "audience": AUDIENCE, "jwks": keys.url, "prefix": f"{name}-", "client": client}
+        issuers[name] = told
+    file = identity_file(tmp_path_factory.mktemp("several"), issuers)
+    more = {"HAI_FLOW_IDENTITY": str(file), "HAI_FLOW_PUBLIC_URL": PUBLIC, "HAI_FLOW_REFUSALS_PEER_MAX": "10000"}
+    with serving(dsn, environment={**KEYS, **more}) as process:
+        yield process
+        assert not process.faults
+
+
+def asked_at(server: ServerProcess, issuer: str) -> tuple[dict[str, str], str]:
+    answer = httpx2.get(f"{server.url}/sign-in", params={"issuer": issuer, "return_to": "/docs"})
+    query = dict(parse_qsl(urlsplit(answer.headers["location"]).query))
+    return query, cookie_of(answer, "__Host-hai_sign_in")
+
+
+def returned(server: ServerProcess, path: str, cookie: str, **query: str) -> httpx2.Response:
+    headers = {"Cookie": f"__Host-hai_sign_in={cookie}"}
+    return httpx2.get(f"{server.url}/sign-in/callback{path}", params=query, headers=headers)
+
+
+def giving(keys: KeyServer, issuer: Issuer, asked: dict[str, str]) -> list[dict[str, str]]:
+    """Let the provider give its token for any code; the forms that it was sent."""
+    forms: list[dict[str, str]] = []
+
+    def exchange(form: dict[str, str]) -> tuple[int, dict[str, Any]]:
+        forms.append(form)
+        return 200, {"id_token": issuer.token(nonce=asked["nonce"])}
+
+    keys.exchange = exchange
+    return forms
+
+
+def test_of_several_providers_one_is_chosen_on_a_page(choosing: ServerProcess, evil: KeyServer) -> None:
+    page = httpx2.get(f"{choosing.url}/sign-in", params={"return_to": '/"><script>'})
+    assert page.status_code == 200
+    assert [name for name in ("corp", "other") if f'value="{name}"' in page.text] == ["corp", "other"]
+    assert "<script>" not in page.text
+    assert said(httpx2.get(f"{choosing.url}/sign-in", params={"issuer": "x"})) == (404, "sign_in_none")
+    asked, cookie = asked_at(choosing, "other")
+    assert asked["redirect_uri"] == f"{PUBLIC}/sign-in/callback/other"
+    giving(evil, EVIL, asked)
+    done = returned(choosing, "/other", cookie, code="c", state=asked["state"], iss=EVIL.url)
+    assert (done.status_code, done.headers["location"]) == (303, "/docs")
+    told = httpx2.get(f"{choosing.url}/v1/session", headers={"Cookie": f"{COOKIE}={cookie_of(done)}"}).json()
+    assert told["principal"] == "user:other-ann"
+
+
+@pytest.mark.parametrize("path", ["", "/other"])
+def test_a_code_of_one_provider_is_not_taken_to_another(
+    choosing: ServerProcess, provider: KeyServer, evil: KeyServer, path: str
+) -> None:
+    """The mix-up attack: a browser that was sent to one comes back with what the other gave."""
+    began, came = ("other", ISSUER) if path == "" else ("corp", EVIL)
+    asked, cookie = asked_at(choosing, began)
+    forms = [giving(keys, issuer, asked) for keys, issuer in ((provider, ISSUER), (evil, EVIL))]
+    for iss in ({}, {"iss": came.url}, {"iss": ISSUER.url}, {"iss": EVIL.url}, {"iss": ""}):
+        refused = returned(choosing, path, cookie, code="c", state=asked["state"], **iss)
+        assert said(refused) == (401, "auth.invalid"), iss
+    own = "" if began == "corp" else "/other"
+    assert said(returned(choosing, own, cookie, code="c", state=asked["state"], iss=came.url)) == (401, "auth.invalid")
+    assert forms == [[], []], "nobody was sent a code"

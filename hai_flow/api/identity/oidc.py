@@ -47,12 +47,13 @@ class _Remembered(msgspec.Struct, frozen=True):
     nonce: str
     verifier: str
     return_to: str
+    issuer: str = ""  # its name; "": of a release that had one
 
 
 def begin(issuer: Issuer, redirect_uri: str, return_to: str) -> SignIn:
     """Send a browser to the issuer."""
     assert issuer.client is not None, "only such issuers are asked"
-    kept = _Remembered(*(secrets.token_urlsafe(32) for _ in range(3)), return_to=return_to)
+    kept = _Remembered(*(secrets.token_urlsafe(32) for _ in range(3)), return_to=return_to, issuer=issuer.name)
     challenge = base64.urlsafe_b64encode(sha256(kept.verifier.encode()).digest()).rstrip(b"=").decode()
     query = {
         "response_type": "code",
@@ -69,14 +70,20 @@ def begin(issuer: Issuer, redirect_uri: str, return_to: str) -> SignIn:
 
 
 async def finish(
-    tokens: Tokens, issuer: Issuer, redirect_uri: str, *, code: str, state: str, remembered: str
+    tokens: Tokens, issuer: Issuer, redirect_uri: str, *, code: str, state: str, remembered: str, iss: str | None = None
 ) -> tuple[Principal, str]:
-    """The principal who comes back from the issuer, and where they wanted to go. Raises Rejected 401, and 503 where the
-    issuer does not answer."""
+    """The principal who comes back from the issuer, and where they wanted to go. `iss` is who says to have sent the
+    browser back (RFC 9207). Raises Rejected 401, and 503 where the issuer does not answer.
+
+    A code goes to no other issuer than the one that was asked: another one, to which this browser also goes, could have
+    had it sent here, or would get it.
+    """
     try:
         kept = msgspec.json.decode(base64.urlsafe_b64decode(remembered), type=_Remembered)
     except (ValueError, msgspec.MsgspecError):
         raise _refused() from None
+    if kept.issuer not in ("", issuer.name) or iss not in (None, issuer.issuer):
+        raise _refused()
     if not code or not state or not hmac.compare_digest(state.encode(), kept.state.encode()):
         raise _refused()
     token = await _exchanged(issuer, redirect_uri, code, kept.verifier)
