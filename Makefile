@@ -1,6 +1,6 @@
 # The same words everywhere: here, in CI and in the documentation. Everything but `help` makes .venv first if needed.
 
-.PHONY: help check quick test test-browsers test-model mutants bench bench-peers bench-scale soak docs generate console test-console site lock
+.PHONY: help check quick test test-browsers test-model mutants bench bench-peers bench-scale bench-prune soak docs generate console test-console site lock
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/'
@@ -39,6 +39,10 @@ bench-scale: ## What a million waiting runs cost an idle worker; fails where a s
 	python3 cli.py install
 	.venv/bin/python -m bench.scale
 	TEST_OPEN_PENDINGS=1000000 .venv/bin/python -m pytest -n0 tests/store/test_inbox.py -k very_many
+
+bench-prune: ## What runs notice of it that old ones are removed beside them (ROWS=10000000: the whole of it)
+	python3 cli.py install
+	.venv/bin/python -m bench.prune $(if $(ROWS),--rows $(ROWS))
 
 soak: ## 100,000 short runs in one process, which must not keep anything of them
 	python3 cli.py install

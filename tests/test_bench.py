@@ -9,7 +9,20 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from bench import fanout, language, memory, neighbours, resume, scale, streams, telemetry, throughput, walls, world
+from bench import (
+    fanout,
+    language,
+    memory,
+    neighbours,
+    prune,
+    resume,
+    scale,
+    streams,
+    telemetry,
+    throughput,
+    walls,
+    world,
+)
 from bench.__main__ import KEYS, reported, table
 from bench.against import checked_out, comparison, numbers
 from tests.support.postgres import Server
@@ -113,3 +126,12 @@ def test_a_comparison_names_the_medians_and_the_ratio_of_what_both_have_measured
     _, first, second = comparison([*map(numbers, here)], [*map(numbers, there)], "f" * 40).splitlines()
     assert first.split() == ["a", "2.000", "4.000", "0.500"]
     assert second.split() == ["b.c", "4.000", "4.000", "1.000"]
+
+
+@pytest.mark.timeout(120)
+async def test_the_bench_of_pruning_removes_what_is_old_while_runs_go_on(postgres_server: Server) -> None:
+    with postgres_server.database() as dsn:
+        report = await prune.measure(dsn, rows=2 * prune.ROWS_EACH, seconds=0.2)
+    assert report["rows"] == 2 * prune.ROWS_EACH
+    assert all(report[key] > 0 for key in prune.KEYS)
+    assert all(key in prune.table(report) for key in prune.KEYS)
