@@ -116,7 +116,6 @@ class Access:
     publishing: bool  # whether this server takes workflows over the network
     development: bool  # whether it is a development server that listens on loopback alone
     _seen: dict[UUID, _Seen] = field(default_factory=dict)  # the runs that were looked for
-    _personal: dict[UUID, Personal | None] = field(default_factory=dict)  # the same, of rows of lists
 
     @property
     def tenant(self) -> UUID:
@@ -152,7 +151,7 @@ class Access:
     def acting(self, who: c.Principal) -> Access:
         """The access of the principal as `who`, whose delegate they are."""
         asked = msgspec.structs.replace(self.asked, who=who)
-        return replace(self, principal=replace(self.principal, who=who), asked=asked, _seen={}, _personal={})
+        return replace(self, principal=replace(self.principal, who=who), asked=asked, _seen={})
 
     # --- runs, as far as the principal may see them
 
@@ -222,9 +221,7 @@ class Access:
         """What is personal in a run, and kept from the principal; None: nothing is."""
         if self.principal.is_anybody:
             return None
-        if run.id not in self._personal:
-            self._personal[run.id] = None if await self._is_own(run) else await self._personal_in(run)
-        return self._personal[run.id]
+        return None if await self._is_own(run) else await self._personal_in(run)
 
     async def shown_rows(self, runs: Iterable[RunRow]) -> list[RunRow]:
         """Rows of a list of runs that the principal may see, without what is personal and kept from them."""

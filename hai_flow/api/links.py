@@ -117,7 +117,7 @@ async def _find(access: Access, token: str) -> tuple[Link, Access] | None:
         who, link.tenant, way="link", credential=credential, expires_at=int(link.expires_at.timestamp() * 1000)
     )
     asked = msgspec.structs.replace(access.asked, who=who, way="link", credential=credential)
-    return link, replace(access, principal=principal, asked=asked, _seen={}, _personal={})
+    return link, replace(access, principal=principal, asked=asked, _seen={})
 
 
 async def _form(request: Request) -> dict[str, list[str]]:
