@@ -67,7 +67,7 @@ def main() -> None:
     if command == "test" and not of_workflows(arguments[1:]):
         become([python, "-m", "pytest", *parallel(arguments[1:], 2), *map(from_root, arguments[1:])], ROOT)
     if command == "test-browsers":
-        tests = ["tests/browsers", "tests/clients/test_page.py", "tests/clients/test_examples.py"]
+        tests = ["tests/browsers", *(f"tests/clients/test_{name}.py" for name in ("page", "examples", "visits"))]
         become([python, "-m", "pytest", *tests, *map(from_root, arguments[1:])], ROOT)
     # -P: what lies in the current directory must not stand in for a module of ours or of Python's.
     become([python, "-P", "-m", "hai_flow.cli", *arguments], None)

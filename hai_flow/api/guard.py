@@ -17,11 +17,12 @@ _LOOPBACK_NAMES: Final = ("localhost", "127.0.0.1", "[::1]")
 _EVERY_ADDRESS: Final = frozenset({"0.0.0.0", "::", "[::]"})
 _EVERY_RESPONSE: Final = (
     (b"x-content-type-options", b"nosniff"),
-    (b"referrer-policy", b"no-referrer"),
     (b"x-frame-options", b"DENY"),
 )
 # Of a response that has none of its own: nothing of it may run or be framed, should a browser take it for a page.
 _POLICY: Final = (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'; base-uri 'none'")
+# Of a response that has none of its own: a page with a form has, since without a referrer its Origin would be `null`.
+_NO_REFERRER: Final = (b"referrer-policy", b"no-referrer")
 # Of a response that does not say itself how long it may be kept.
 _KEEP_NOTHING: Final = (b"cache-control", b"no-store")
 _HTTPS_ONLY: Final = (b"strict-transport-security", b"max-age=31536000")
@@ -129,7 +130,7 @@ def _with_headers(send: Send, more: Iterable[tuple[bytes, bytes]]) -> Send:
         if message["type"] == "http.response.start":
             given = [*message.get("headers", ()), *more]
             named = {name.lower() for name, _ in given}
-            given += [each for each in (_POLICY, _KEEP_NOTHING) if each[0] not in named]
+            given += [each for each in (_POLICY, _NO_REFERRER, _KEEP_NOTHING) if each[0] not in named]
             message = {**message, "headers": given}
         await send(message)
 

@@ -37,6 +37,7 @@ FIELDS_MAX: Final = 500
 _WHOLE: Final = ("approve", "accept", None)  # what goes with all of a form; other options go with what is filled in
 _HEADERS: Final = {
     "Content-Security-Policy": "default-src 'none'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "Referrer-Policy": "same-origin",  # without one the browser would post the form with the Origin `null`
     "X-Robots-Tag": "noindex",
 }
 _GONE: Final = (

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import html
 import re
+from collections.abc import Callable, Coroutine
 from typing import Annotated, Any, Final
 from urllib.parse import quote
 
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
+from fastapi.routing import APIRoute
 
 from hai_flow import values
 from hai_flow.api import console, shapes
@@ -24,13 +26,56 @@ from hai_flow.api.rights import Right
 from hai_flow.errors import Rejected
 from hai_flow.store import tickets
 
-router = APIRouter(tags=["identity"])
+
+class _PageRoute(APIRoute):
+    """A route that a person visits: a refusal is a page for their browser, which says how to go on."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+
+        async def handle_visit(request: Request) -> Response:
+            try:
+                return await handle(request)
+            except Rejected as rejected:
+                visits = self.path.startswith("/sign-in") and "text/html" in request.headers.get("accept", "")
+                if not visits or rejected.status == 429:  # whose Retry-After is for programs, too
+                    raise
+                return _refused(rejected)
+
+        return handle_visit
+
+
+router = APIRouter(tags=["identity"], route_class=_PageRoute)
 
 LINK_PATH: Final = "/sign-in/link/"
 _LOCAL: Final = re.compile(r"/(?![/\\])[!-\[\]-~]{0,500}", re.ASCII)
-_POLICY: Final = (
-    "default-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; style-src 'unsafe-inline'"
-)
+_HEADERS: Final = {
+    "Content-Security-Policy": "default-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
+    "Referrer-Policy": "same-origin",  # without one the browser would post the form with the Origin `null`
+}
+_NEXT: Final = {
+    "identity_none": "Go on without it.",
+    "sign_in_none": "Ask who runs this server for a link; if that is you: <code>hai-flow dev</code> prints one when it "
+    "starts. Programs use an API key (<code>hai-flow keys create</code>).",
+}
+_LINK_NEXT: Final = "<code>hai-flow dev</code> prints a link whenever it starts; it is good once, for ten minutes."
+_AGAIN: Final = '<a href="/sign-in">Sign in again</a>.'
+
+
+def _page(title: str, body: str, status: int = 200) -> Response:
+    page = (
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>HAI Flow: {html.escape(title)}</title>'
+        f'<meta name="viewport" content="width=device-width"></head><body><h1>{html.escape(title)}</h1>{body}'
+        '<p><a href="/">Back to the start</a></p></body></html>\n'
+    )
+    return HTMLResponse(page, status, _HEADERS)
+
+
+def _refused(rejected: Rejected) -> Response:
+    """What a visitor reads in place of a problem for programs."""
+    detail = rejected.detail[:1].upper() + rejected.detail[1:]
+    following = _NEXT.get(rejected.code, _LINK_NEXT if "link" in detail else _AGAIN)
+    return _page("Not signed in", f"<p>{html.escape(detail)}</p><p>{following}</p>", rejected.status)
 
 
 def _known(request: Request) -> KnownIdentity:
@@ -82,13 +127,11 @@ def _choice(issuers: list[Issuer], return_to: str) -> Response:
         f'<p><button name="issuer" value="{html.escape(each.name)}">{html.escape(each.name)}</button></p>'
         for each in issuers
     )
-    page = (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>HAI Flow: sign in</title></head><body>'
-        f'<h1>Sign in with</h1><form action="/sign-in"><input type="hidden" name="return_to" '
-        f'value="{html.escape(return_to)}">{buttons}</form></body></html>'
-    )
+    hidden = f'<input type="hidden" name="return_to" value="{html.escape(return_to)}">'
+    page = _page("Sign in with", f'<form action="/sign-in">{hidden}{buttons}</form>')
     # A form leads to the issuer by a redirect, which `form-action` would be asked about, too.
-    return HTMLResponse(page, headers={"Content-Security-Policy": _POLICY.replace("form-action 'self'; ", "")})
+    page.headers["Content-Security-Policy"] = _HEADERS["Content-Security-Policy"].replace("form-action 'self'; ", "")
+    return page
 
 
 @router.get("/sign-in/callback", dependencies=[open_to_everybody()], include_in_schema=False)
@@ -117,12 +160,9 @@ async def finish_sign_in(
 @router.get(LINK_PATH + "{link}", dependencies=[open_to_everybody()], include_in_schema=False)
 async def show_link(link: str) -> Response:
     """A page with a button. To open a link signs nobody in: programs that look at links do that, too."""
-    action = html.escape(LINK_PATH + link)
-    page = (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>HAI Flow: sign in</title></head><body>'
-        f'<form method="post" action="{action}"><button>Sign in</button></form></body></html>'
-    )
-    return HTMLResponse(page, headers={"Content-Security-Policy": _POLICY})
+    action = html.escape(LINK_PATH + quote(link, safe=""))
+    said = "<p>This link signs this browser in, once.</p>"
+    return _page("Sign in", f'{said}<form method="post" action="{action}"><button>Sign in</button></form>')
 
 
 @router.post(LINK_PATH + "{link}", dependencies=[open_to_everybody()], include_in_schema=False)

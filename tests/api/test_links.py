@@ -142,7 +142,7 @@ def test_the_page_shows_hostile_words_as_text_and_loads_nothing(mailed: Mailed) 
     assert "<script" not in page.text
     assert "<a " not in page.text
     assert page.headers["content-security-policy"].startswith("default-src 'none'; form-action 'self'")
-    assert page.headers["referrer-policy"] == "no-referrer"
+    assert page.headers["referrer-policy"] == "same-origin"
     assert page.headers["cache-control"] == "no-store"
 
 
