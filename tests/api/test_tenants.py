@@ -13,11 +13,14 @@ from typing import Any, Final
 
 import httpx2
 import pytest
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
 
 from docs import rights_page
 from docs.rights_page import Route
 from hai_flow.api.rights import ROLES
 from tests.support.agui_client import AguiClient
+from tests.support.aui_client import AuiClient
 from tests.support.hai_client import unique, user
 from tests.support.identities import KEYS, People
 from tests.support.postgres import Server
@@ -37,15 +40,25 @@ steps:
   - id: gate
     approve: {title: Go?, from: [role:boss], evidence: {of: NAME}}
 """
-ROUTES: Final = [
-    route
-    for route in dict.fromkeys(rights_page.routes_of(rights_page.application()))
-    if route.path not in rights_page.OPEN
-    and route.method != "WS"
-    and route.path != "/an-alias"
-    # What is open to everybody asks for a proof of its own, and knows no tenant; of webhooks the address names it.
-    and (route.rights or route.path.startswith("/v1/hooks"))
+ALL: Final = [
+    route for route in dict.fromkeys(rights_page.routes_of(rights_page.application())) if route.path != "/an-alias"
 ]
+OPEN: Final = {
+    **dict.fromkeys(("/", "/console", "/docs", "/docs/assets", "/docs/start.js", "/openapi.json"), "a page of all"),
+    **dict.fromkeys(("/healthz", "/readyz", "/api/aui/ping", "/api/aui/ws/ping"), "says whether this process works"),
+    "/callbacks/{token}": "the address is the proof, and belongs to one run (tests/api/test_callbacks.py)",
+    "/links/{token}": "the same, to one person and question (tests/api/test_links.py)",
+    "/sign-in": "who signs in has no tenant yet (tests/api/test_sessions.py)",
+    "/sign-in/callback": "the same",
+    "/sign-in/link/{link}": "the same",
+    "/v1/hooks/{path:path}": "the address names the tenant, and the request proves its sender",
+}
+"""The routes that ask for no credential, with the reason."""
+HOOKS: Final = "/v1/hooks/{path:path}"
+SOCKETS: Final = [route for route in ALL if route.method == "WS"]
+ROUTES: Final = [route for route in ALL if route not in SOCKETS and (route.path not in OPEN or route.path == HOOKS)]
+ENDS: Final = ("/stop", "/terminate", "/stop/{thread_id:path}")
+"""The ends of the paths that end a run: in one's own tenant each is asked for with a run of its own."""
 
 
 @pytest.fixture(scope="module")
@@ -119,14 +132,14 @@ def absent(world: World) -> World:
 
     return replace(
         world,
-        workflow="quux",
+        workflow="quuxquuxq",  # as long as the other one: the lengths of answers tell nothing, either
         run_id=changed(world.run_id),
         pending_id=changed(world.pending_id),
-        thread_id="thread-quux",
-        message_id="message-quux",
+        thread_id="thread-quuxquuxq",
+        message_id="message-quuxquuxq",
         schedule_id=changed(world.schedule_id),
         file=changed(world.file),
-        hook="@nobody/quux",
+        hook="@nobody/quuxquuxq",
         tenant="nobody",
     )
 
@@ -170,8 +183,16 @@ BODIES: Final[dict[str, Callable[[World], Any]]] = {
 
 
 def asked(client: httpx2.Client, route: Route, world: World, headers: dict[str, str]) -> tuple[int, str]:
-    """The status of the answer to a sensible request, and its text unless that goes on for ever. The names of the world
-    are replaced in it."""
+    """As `answered`, without the headers."""
+    status, text, _ = answered(client, route, world, headers)
+    return status, text
+
+
+def answered(
+    client: httpx2.Client, route: Route, world: World, headers: dict[str, str]
+) -> tuple[int, str, dict[str, str]]:
+    """The status of the answer to a sensible request, its text unless that goes on for ever, and its headers, but for
+    the time. The names of the world are replaced in them."""
     path = re.sub(r":path\}", "}", route.path).format(**world.parameters())
     path += "?from=1&to=1" if path.endswith("/diff") else ""
     content: bytes | None = None
@@ -189,9 +210,14 @@ def asked(client: httpx2.Client, route: Route, world: World, headers: dict[str, 
     with client.stream(route.method, path, content=content, headers=given) as response:
         endless = route.method == "GET" and response.headers.get("content-type", "").startswith("text/event-stream")
         text = "" if endless else response.read().decode()
-        for name in world.names():
-            text = text.replace(name, "NAME")
-        return response.status_code, _timeless(text)
+        told = {name: _nameless(value, world) for name, value in response.headers.items() if name.lower() != "date"}
+        return response.status_code, _nameless(text, world), told
+
+
+def _nameless(text: str, world: World) -> str:
+    for name in world.names():
+        text = text.replace(name, "NAME")
+    return _timeless(text)
 
 
 def _timeless(text: str) -> str:
@@ -214,6 +240,12 @@ def test_every_parameter_of_a_path_has_something_in_the_worlds() -> None:
     assert names == set(World("", "", "", "", "", "", "", "").parameters())
 
 
+def test_no_route_is_left_out_but_for_a_reason() -> None:
+    assert {route.path for route in ALL if not route.rights} == set(OPEN)
+    assert [route for route in ALL if route.path not in OPEN and route not in (*ROUTES, *SOCKETS)] == []
+    assert [route.path for route in SOCKETS] == ["/api/aui/ws/{stream_type}"]
+
+
 @pytest.mark.timeout(600)  # some thousand requests
 def test_what_another_tenant_has_is_to_every_role_on_every_route_as_if_it_were_not_there(
     strict: ServerProcess, dsn: str, worlds: tuple[World, World, World]
@@ -224,15 +256,15 @@ def test_what_another_tenant_has_is_to_every_role_on_every_route_as_if_it_were_n
     with httpx2.Client(base_url=strict.url, timeout=30) as client:
         for role, headers in callers(dsn, "acme").items():
             for route in ROUTES:
-                found = asked(client, route, other, headers)
+                *found, told = answered(client, route, other, headers)
                 if route.path.startswith("/v1/hooks"):  # it asks for the proof of the hook alone, which was given
                     assert found[0] == 202, found
                     continue
                 if "{" in route.path or route.path in BODIES:  # else it names nothing
-                    assert found == asked(client, route, none, headers), (role, route)
-                assert not any(name in found[1] for name in other.names()), (role, route)
+                    assert (*found, told) == answered(client, route, none, headers), (role, route)
+                assert not any(name in f"{found[1]}{told}" for name in other.names()), (role, route)
                 assert found[0] not in (401, 500), (role, route, found)
-                cells[role, route.method, route.path] = found[0]
+                cells[role, route.method, route.path] = int(found[0])
     hooks = sum(route.path.startswith("/v1/hooks") for route in ROUTES)
     assert len(cells) == (len(ROLES) + 1) * (len(ROUTES) - hooks)
     assert _everything(strict.url, dsn, "globex") == before
@@ -267,17 +299,52 @@ def test_every_role_comes_as_far_as_its_rights_on_every_route_with_what_its_own_
     with httpx2.Client(base_url=strict.url, timeout=30) as client:
         for role, headers in callers(dsn, "acme").items():
             for route in sorted(ROUTES, key=lambda route: route.method != "GET"):
-                if route.path.endswith(("/stop", "/terminate", "/stop/{thread_id:path}")):
-                    continue  # what comes behind them would find a run that is over
-                status, text = asked(client, route, worlds[0], headers)
+                ends = route.path.endswith(ENDS)  # what comes behind them would find a run that is over
+                world = another_run(strict.url, dsn, worlds[0]) if ends else worlds[0]
+                status, text = asked(client, route, world, headers)
                 cells[role, route.method, route.path] = status
                 may = route.opens_to(role if role != "nobody" else "requester")
                 assert may or (status == 403 and "right_missing" in text), (role, route, text)
                 assert status not in (401, 500), (role, route, text)
                 if may and role in READS_ALL and route.method == "GET":
                     assert status == 200 or is_of_its_maker(text), (role, route, text)
-    left_out = 3
-    assert len(cells) == (len(ROLES) + 1) * (len(ROUTES) - left_out)
+                if may and role == "operator" and route.path.endswith(ENDS[:2]):
+                    assert status == 200, (role, route, text)
+    assert len(cells) == (len(ROLES) + 1) * len(ROUTES)
+
+
+def another_run(url: str, dsn: str, world: World) -> World:
+    """The world with another run of its requester's, in a thread of its own."""
+    ann = People(dsn).person("user:requester", roles=["requester"], tenant=world.tenant)
+    body = {"workflow": world.workflow, "thread_id": unique("thread")}
+    begun = httpx2.post(f"{url}/v1/runs", json=body, headers=ann).json()
+    return replace(world, run_id=begun["id"], thread_id=body["thread_id"])
+
+
+def test_over_a_socket_every_role_finds_its_own_tenant_s_session_and_another_s_as_if_it_were_not_there(
+    strict: ServerProcess, dsn: str, worlds: tuple[World, World, World]
+) -> None:
+    own, other, none = worlds
+    address = strict.url.replace("http", "ws", 1) + SOCKETS[0].path.replace("{stream_type}", "interactive")
+    for role, headers in callers(dsn, "acme").items():
+        if not SOCKETS[0].opens_to(role if role != "nobody" else "requester"):
+            for _ in worlds:
+                with pytest.raises(InvalidStatus) as refusal, connect(address, additional_headers=headers, proxy=None):
+                    pass
+                assert refusal.value.response.status_code == 403, role
+            continue
+        found = [first_events(strict.url, headers, world) for world in (own, other, none)]
+        assert found[1] == found[2], role
+        assert (found[0] != found[2]) is (role in ("requester", "viewer", "operator", "decider")), (role, found)
+
+
+def first_events(url: str, headers: dict[str, str], world: World) -> str:
+    """What the socket first says of the world's session, where an answer to its question is tried."""
+    client = AuiClient(url, headers=headers, session_id=world.thread_id)
+    client.send(type="input", interrupt_id=world.pending_id, action="maybe")
+    events = [{**client.next(), "id": ""} for _ in range(2)]
+    client.close()
+    return _nameless(json.dumps(events), world)
 
 
 # --- the same script as two tenants -----------------------------------------------------------------------------------
