@@ -49,7 +49,7 @@ OPEN: Final = {
     "/callbacks/{token}": "the address is the proof, and belongs to one run (tests/api/test_callbacks.py)",
     "/links/{token}": "the same, to one person and question (tests/api/test_links.py)",
     "/sign-in": "who signs in has no tenant yet (tests/api/test_sessions.py)",
-    "/sign-in/callback": "the same",
+    **dict.fromkeys(("/sign-in/callback", "/sign-in/callback/{issuer_name}"), "the same"),
     "/sign-in/link/{link}": "the same",
     "/v1/hooks/{path:path}": "the address names the tenant, and the request proves its sender",
 }
