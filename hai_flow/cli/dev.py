@@ -117,7 +117,10 @@ class Dev:
             await asyncio.to_thread(webbrowser.open, page)
         for line in beginnings(self._settings.workflows_dir, set(shelf.names)):
             say(line, "yellow")
-        for line in suggestions(url, set(shelf.names), shelf.samples, default_url=self._settings.url):
+        keyed = self._settings.identity is not None
+        for line in making_a_key(self._settings.data_dir) if keyed else ():
+            say(line)
+        for line in suggestions(url, set(shelf.names), shelf.samples, default_url=self._settings.url, keyed=keyed):
             say(line)
         if not self._demo:
             return
@@ -129,7 +132,7 @@ class Dev:
         except TimeoutError:
             say(f"The demo did not ask anything within {DEMO_SECONDS_MAX:.0f} s.", "yellow")
         else:
-            for line in demo_lines(url, run_id, pending_id, default_url=self._settings.url):
+            for line in demo_lines(url, run_id, pending_id, default_url=self._settings.url, keyed=keyed):
                 say(line)
 
     async def _end_greeting(self) -> None:
@@ -163,34 +166,44 @@ def beginnings(folder: Path, loaded: set[str]) -> Iterator[str]:
     yield f"  {program()} new NAME{place}"
 
 
+def making_a_key(data_dir: Path) -> Iterator[str]:
+    """The command that makes a key, where callers prove who they are."""
+    place = "" if data_dir == Path(".hai-flow") else f" --data-dir {shlex.quote(str(data_dir))}"
+    made = f"{program()} keys create user:local --role operator --role decider{place}"
+    yield ""
+    yield "Commands call with a key. Make one first, in another terminal, in this folder:"
+    yield f"  export {variable('key')}=$({made})"
+
+
 def suggestions(
-    url: str, names: set[str], samples: Mapping[str, dict[str, Json]], *, default_url: str
+    url: str, names: set[str], samples: Mapping[str, dict[str, Json]], *, default_url: str, keyed: bool = False
 ) -> Iterator[str]:
     """Commands that work as they stand, for workflows that are loaded; `samples` has an input for those that a request
-    may start."""
+    may start. `keyed`: callers prove who they are, with the key of `making_a_key`."""
     yield ""
     if url != default_url:
         yield f"For commands in another terminal: export {variable('url')}={url}"
     yield "Try, in another terminal:"
     token = secrets.token_hex(4)
     if "chat" in names:
-        yield f"  {_post(f'{url}/awp', _user_says(f'thread-{token}', f'run-{token}', 'Hello!'), stream=True)}"
+        said = _user_says(f"thread-{token}", f"run-{token}", "Hello!")
+        yield f"  {_post(f'{url}/awp', said, stream=True, keyed=keyed)}"
     for name in (DEMO_WORKFLOW, *sorted(names - {"chat"})):
         if name in samples:
-            yield f"  {_post(f'{url}/v1/runs', {'workflow': name, 'input': samples[name]})}"
+            yield f"  {_post(f'{url}/v1/runs', {'workflow': name, 'input': samples[name]}, keyed=keyed)}"
             break
-    yield f"  curl {url}/v1/runs"
+    yield f"  curl {url}/v1/runs{_credential(keyed)}"
     yield f"  {program()} pendings"
     yield ""
 
 
-def demo_lines(url: str, run_id: str, pending_id: str, *, default_url: str) -> Iterator[str]:
+def demo_lines(url: str, run_id: str, pending_id: str, *, default_url: str, keyed: bool = False) -> Iterator[str]:
     """How to answer the demo: by the command line, and by curl."""
     at = "" if url == default_url else f" --server {url}"
     yield f"The demo, {DEMO_WORKFLOW}, waits for you: run {run_id}, pending {pending_id}."
     yield "Approve, by the command line or by curl:"
     yield f"  {program()} decide {pending_id} approve{at}"
-    yield f"  {_post(f'{url}/v1/pendings/{pending_id}/decide', {'decision': 'approve'})}"
+    yield f"  {_post(f'{url}/v1/pendings/{pending_id}/decide', {'decision': 'approve'}, keyed=keyed)}"
     yield "Then see what it did:"
     yield f"  {program()} show {run_id}{at}"
     yield ""
@@ -204,10 +217,14 @@ def _user_says(thread_id: str, run_id: str, text: str) -> Json:
     }
 
 
-def _post(url: str, body: Json, *, stream: bool = False) -> str:
+def _post(url: str, body: Json, *, stream: bool = False, keyed: bool = False) -> str:
     """The curl that posts `body`."""
     text = shlex.quote(json.dumps(body, ensure_ascii=False))
-    return f"curl -s{'N' if stream else ''} {url} -H 'Content-Type: application/json' -d {text}"
+    return f"curl -s{'N' if stream else ''} {url}{_credential(keyed)} -H 'Content-Type: application/json' -d {text}"
+
+
+def _credential(keyed: bool) -> str:
+    return f' -H "Authorization: Bearer ${variable("key")}"' if keyed else ""
 
 
 async def start_demo(backend: Backend) -> tuple[str, str]:

@@ -9,6 +9,7 @@ import re
 import select
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -136,6 +137,13 @@ def test_dev_with_identity_prints_a_link_that_signs_one_browser_in(tmp_path: Pat
             url = process.wait_for(r"Serving (http://\S+)")[1]
             assert httpx2.get(f"{url}/v1/runs").status_code == 401
             assert [httpx2.post(link).status_code for _ in range(2)] == [303, 401]
+            making = process.wait_for(r"(export HAI_FLOW_KEY=.*)")[1]
+            assert re.search(r'curl http\S+/v1/runs -H "Authorization: Bearer \$HAI_FLOW_KEY"', process.output)
+            path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+            shell = ["bash", "-c", f"{making}; printf %s $HAI_FLOW_KEY"]
+            key = subprocess.run(shell, cwd=tmp_path, env={**os.environ, "PATH": path}, capture_output=True, text=True)
+            found = httpx2.get(f"{url}/v1/runs", headers={"Authorization": f"Bearer {key.stdout}"})
+            assert found.status_code == 200, key.stderr
             process.end(signal.SIGTERM)
 
 
