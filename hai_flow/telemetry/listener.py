@@ -16,8 +16,6 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Any, Final, Protocol, TypeAlias
 
-import uvicorn
-
 from hai_flow.errors import HaiFlowError, Rejected
 from hai_flow.telemetry.exposition import CONTENT_TYPE, written
 from hai_flow.telemetry.instruments import Family
@@ -97,6 +95,8 @@ async def listening(place: tuple[str, int], token: str | None, shown: Shown) -> 
     be opened."""
     host, port = place
     opened = _open(host, port)
+    import uvicorn  # only where a port is asked for: else a worker has no web server
+
     config = uvicorn.Config(
         Page(shown, token),
         log_config=None,

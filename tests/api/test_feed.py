@@ -23,7 +23,7 @@ hai: flow/v1
 name: NAME
 version: 1
 steps:
-  - {id: gate, approve: {title: Spend, from: ["user:ann"]}}
+  - {id: gate, approve: {title: Spend, from: ["user:ann"], deadline: 5m}}
 """
 
 
@@ -66,7 +66,7 @@ ANN = {"HAI-Act-As": "user:ann"}
 def test_a_feed_begins_with_all_topics_and_goes_on_with_what_changes(http: Checked) -> None:
     name = unique("fed").replace("-", "_")
     assert http.post("/v1/workflows", content=ASKING.replace("NAME", name), headers=YAML).status_code == 201
-    with following(http, ANN) as feed:
+    with following(http, ANN, limit=200) as feed:  # other tests ask, too
         assert {feed.next()[0] for _ in range(4)} == {"runs", "inbox", "workflows", "schedules"}
         run = start(http, name)
         _, item = feed.until("runs", "changed", run["id"])
