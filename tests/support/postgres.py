@@ -21,7 +21,7 @@ import tempfile
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
@@ -217,6 +217,9 @@ def run_apart(work: Coroutine[Any, Any, T]) -> T:
         return thread.submit(asyncio.run, work).result()
 
 
+END_SECONDS_MAX: Final = 1200
+
+
 @contextmanager
 def serve(session: str, prefix: str, dsn: str | None = None) -> Iterator[Server]:
     """The server of the test run `session`, as the pytest process `prefix` uses it; `dsn` names one that runs
@@ -243,7 +246,7 @@ def serve(session: str, prefix: str, dsn: str | None = None) -> Iterator[Server]
     finally:
         os.close(users)
         with keeper:
-            keeper.wait(120)
+            keeper.wait(END_SECONDS_MAX)  # it ends with the last process that uses it
 
 
 def _serve_foreign(server: Server, directory: Path, users: int) -> Iterator[Server]:
