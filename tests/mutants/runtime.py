@@ -746,6 +746,12 @@ worker.bug(
     by=f"{_WORKER}::test_what_could_not_begin_while_the_lease_was_doubtful_begins_after_the_next_heartbeat",
 )
 worker.bug(
+    "a worker that drains keeps what it has not begun until its grace is over",
+    ("        self.committer.claims.served = NOTHING  # no", "        # no"),
+    ("        if self._stage.closing:\n            self._hand_on(held)\n            return\n", ""),
+    by="tests/runtime/test_queues.py::test_what_nothing_is_in_hand_of_is_handed_on_at_once_when_a_worker_drains",
+)
+worker.bug(
     "an attempt that waited for its place begins with a doubtful lease",
     (
         "            if not self._may_begin:\n                self._forget(performance)",
@@ -860,7 +866,10 @@ worker.bug(
 )
 worker.bug(
     "a stop hands nothing back",
-    ("            await claims.release_runs(connection, worker, held, self.committer.now())\n", ""),
+    (
+        "            await claims.release_runs(connection, worker, [run.id for run in held], self.committer.now())\n",
+        "",
+    ),
     by="tests/runtime/test_service.py::test_a_graceful_stop_declares_its_attempts_lost_and_another_goes_on_at_once",
 )
 

@@ -109,9 +109,14 @@ statement.bug(
 statement.bug(
     "a commit takes the claim that another worker holds",
     (
-        "WHEN entries.busy THEN coalesce(r.worker, (SELECT id FROM claimant)) END",
-        "WHEN entries.busy THEN (SELECT id FROM claimant) END",
+        "WHEN entries.busy THEN coalesce(r.worker, {claimant}) END",
+        "WHEN entries.busy THEN {claimant} END",
     ),
+)
+statement.bug(
+    "a commit takes the claim of a run whose queue its process does not serve",
+    ('if "elsewhere" in parts else me', "if False else me"),
+    by="tests/store/test_queues.py::test_a_process_takes_no_claim_of_a_run_whose_queue_it_does_not_serve",
 )
 statement.bug(
     "a run that rests keeps its claim",
@@ -141,11 +146,11 @@ statement.bug(
 )
 statement.bug(
     "a decision that nobody can perform is not due",
-    ("\n                   WHEN coalesce(r.worker, (SELECT id FROM claimant)) IS NULL THEN {at} END", " END"),
+    ("\n                   WHEN coalesce(r.worker, {claimant}) IS NULL THEN {at} END", " END"),
 )
 statement.bug(
     "a birth that nobody can perform is not due",
-    ("THEN wake_at WHEN (SELECT id FROM claimant) IS NULL THEN {at} END", "THEN wake_at END"),
+    ("THEN wake_at WHEN {claimant} IS NULL THEN {at} END", "THEN wake_at END"),
 )
 statement.bug(
     "a repeated command is carried out again",
@@ -214,7 +219,7 @@ statement.bug(
 )
 statement.bug(
     "a run that is opened again needs no slot",
-    ('seated = "entries.slot IS NULL OR entries.id = ANY', 'seated = "true OR entries.id = ANY'),
+    ('seated += " OR entries.id = ANY', 'seated += " OR true OR entries.id = ANY'),
     by=f"{_COMMIT}::test_a_reopened_run_takes_its_slot_again_or_loses",
 )
 statement.bug(
@@ -325,6 +330,11 @@ claims.bug(
     ("alive_until < now() - interval '{DEAD_AFTER}'", "alive_until < now() + interval '1 hour'"),
 )
 claims.bug(
+    "a dead worker's runs are taken whatever their queue is",
+    ('_OF_NAMED: Final = " AND r.queue = ANY ($3::text[])"', '_OF_NAMED: Final = ""'),
+    by="tests/store/test_queues.py::test_a_dead_workers_runs_are_taken_by_those_that_serve_their_queue",
+)
+claims.bug(
     "a dead worker's run is claimed as if nothing of it had begun",
     ("SELECT id, true AS lost, NULL", "SELECT id, false AS lost, NULL"),
     by=f"{_COMMIT}::test_a_zombie_reports_what_it_began_but_does_not_get_the_claim_back",
@@ -341,17 +351,17 @@ claims.bug(
 )
 claims.bug(
     "a claim raises no fence",
-    ("wake_at = NULL, fence = fence + 1, unreadable = NULL\nFROM", "wake_at = NULL, unreadable = NULL\nFROM"),
+    ("wake_at = NULL, fence = fence + 1, unreadable = NULL\n  FROM", "wake_at = NULL, unreadable = NULL\n  FROM"),
     by=f"{_COMMIT}::test_a_zombie_reports_what_it_began_but_does_not_get_the_claim_back",
 )
 claims.bug(
     "a worker whose lease is over claims",
-    ("\n  AND EXISTS (SELECT 1 FROM workers WHERE id = $1 AND alive_until > now())", ""),
+    ("\n    AND EXISTS (SELECT 1 FROM workers WHERE id = $1 AND alive_until > now())", ""),
     by=f"{_COMMIT}::test_a_lease_that_is_over_is_not_renewed_even_when_nothing_is_held",
 )
 claims.bug(
     "a claim waits for runs that others are committing to",
-    ("ORDER BY wake_at LIMIT $2 FOR NO KEY UPDATE SKIP LOCKED) d", "ORDER BY wake_at LIMIT $2 FOR NO KEY UPDATE) d"),
+    ("LIMIT q.most FOR NO KEY UPDATE SKIP LOCKED) d", "LIMIT q.most FOR NO KEY UPDATE) d"),
 )
 claims.bug(
     "a lease that is over is renewed",
@@ -361,8 +371,8 @@ claims.bug(
 claims.bug(
     "a heartbeat renews nothing",
     (
-        "(UPDATE workers SET alive_until = now() + $2 WHERE",
-        "(UPDATE workers SET alive_until = greatest(alive_until, now() - $2) WHERE",
+        "(UPDATE workers SET alive_until = now() + $2, beat_at",
+        "(UPDATE workers SET alive_until = greatest(alive_until, now() - $2), beat_at",
     ),
 )
 claims.bug(
@@ -431,7 +441,10 @@ slots_read.bug(
 )
 statement.bug(
     "a run is born with a slot that is another's by now",
-    ("""(_held("entries", "births"), f" AND ({_holds('births')})")""", '(_held("entries", "births"), "")'),
+    (
+        """(_held(parts, "entries", "births"), f" AND ({_holds('births')})")""",
+        '(_held(parts, "entries", "births"), "")',
+    ),
     by=f"{_COMMIT}::test_a_birth_that_comes_too_late_loses_its_promised_slot_to_another",
 )
 statement.bug(
@@ -675,8 +688,8 @@ slots = Room("hai_flow/store/slots.py", "tests/store/test_slots.py", _OF_SLOTS)
 slots.bug(
     "who starts passes those that wait",
     (
-        "\n  AND NOT EXISTS (SELECT FROM slot_waiters w WHERE w.tenant = $1 AND w.key = $2)",
-        "\n  AND $2::text IS NOT NULL",
+        "\n    AND NOT EXISTS (SELECT FROM slot_waiters w WHERE w.tenant = $1 AND w.key = $2)",
+        "\n    AND $2::text IS NOT NULL",
     ),
 )
 slots.bug(
@@ -695,7 +708,7 @@ slots.bug(
     by="tests/store/test_slots.py",
 )
 slots.bug(
-    "a start of a run that is there takes a slot", ("\n  AND NOT EXISTS (SELECT FROM runs r WHERE r.id = $4)", "")
+    "a start of a run that is there takes a slot", ("\n    AND NOT EXISTS (SELECT FROM runs r WHERE r.id = $4)", "")
 )
 slots.bug(
     "a key has one seat more than its limit",
@@ -951,7 +964,7 @@ files.bug("a file that a run refers to is swept", ("AND NOT {_OF_A_RUN}", ""))
 files.bug(
     "a file that was uploaded just now is swept", ("touched_at < now() - $4::interval", "$4::interval IS NOT NULL")
 )
-files.bug("what is being cleared away becomes a file", (" AND l.due_at > now()", ""))
+files.bug("what is being cleared away becomes a file", (" AND due_at > now()", ""))
 
 # --- schedules and event triggers -------------------------------------------------------------------------------------
 

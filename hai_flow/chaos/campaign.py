@@ -1,0 +1,238 @@
+"""A campaign from beginning to end: a deployment is made, used and broken, comes to rest, and is judged."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from hai_flow.chaos import oracle
+from hai_flow.chaos.clients import Clients
+from hai_flow.chaos.effects import World
+from hai_flow.chaos.faults import Faults
+from hai_flow.chaos.history import Broken, History
+from hai_flow.chaos.plan import Campaign, Fault, planned
+from hai_flow.chaos.stage import Stage, staged
+from hai_flow.chaos.tools import PAID
+from hai_flow.engine import events as e
+from hai_flow.engine.state import TERMINAL_STATUSES
+from hai_flow.runtime.verifying import Verified, Verifying, verify
+from hai_flow.runtime.world import bounds_of
+from hai_flow.settings import Settings
+from hai_flow.store import evidence
+from hai_flow.store.database import FAILURES
+from hai_flow.values import Json, loads
+from hai_flow.wire.dialect import dump
+from hai_flow.wire.log import event_json
+
+if TYPE_CHECKING:
+    from asyncpg import Connection
+
+LOOK_SECONDS: Final = 0.3
+VERIFY_SECONDS: Final = 5.0
+_AWAY: Final = (*FAILURES, TimeoutError)
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of a campaign. `quiet_after`: seconds from the last fault until every run had ended and every
+    follower knew; None: that was not so in the time that it had. `statuses`: how many runs ended how. `logs`: the
+    events of the runs of which something is broken."""
+
+    campaign: Campaign
+    plan: Sequence[Fault]
+    history: History
+    lacking: Mapping[str, str]
+    faults_from: float = 0.0
+    faults_until: float = 0.0
+    quiet_after: float | None = None
+    statuses: dict[str, int] = field(default_factory=dict)
+    verified: Verified = field(default_factory=Verified)
+    broken: list[Broken] = field(default_factory=list)
+    logs: dict[str, Sequence[e.Event]] = field(default_factory=dict)
+
+    @property
+    def holds(self) -> bool:
+        return not self.broken
+
+    def as_json(self) -> dict[str, Any]:
+        """The report as JSON."""
+        return {
+            "campaign": asdict(self.campaign),
+            "repeat": self.campaign.command,
+            "holds": self.holds,
+            "violations": [each._asdict() for each in self.broken],
+            "quiet_after_seconds": None if self.quiet_after is None else round(self.quiet_after, 1),
+            "runs": {"statuses": self.statuses, "verified": self.verified.runs, "events": self.verified.events},
+            "numbers": self.history.numbers(),
+            "left_out": dict(self.lacking),
+            "verify_reached": dict(sorted(self.verified.reached.items())),
+            "plan": [asdict(fault) for fault in self.plan],
+            "timeline": [mark._asdict() for mark in sorted(self.history.marks)],
+            "faults_from": round(self.faults_from, 2),
+            "faults_until": round(self.faults_until, 2),
+        }
+
+
+async def run(
+    campaign: Campaign,
+    report: Path,
+    *,
+    keep: bool = False,
+    first: bool = False,
+    extra: Mapping[str, str] | None = None,
+    cluster: Path | None = None,
+    tell: Callable[[str], None] = lambda text: None,
+) -> Outcome:
+    """Run the campaign; the processes' logs go into `report`, which exists. `keep`: leave its database. `first`: end at
+    the first violation that is seen while it runs. `extra`: variables of the environment for its processes. `cluster`:
+    see `staged`. Raises StoreError where the deployment can't be made."""
+    history, plan = History(), planned(campaign)
+    async with (
+        World(history) as world,
+        staged(campaign, history, report, world.url, extra or {}, keep=keep, cluster=cluster) as stage,
+    ):
+        outcome = Outcome(campaign, plan, history, stage.lacking)
+        for kind, why in stage.lacking.items():
+            tell(f"Left out: {kind}, because {why}.")
+        clients = Clients(campaign, stage, history, world.url)
+        await clients.publish()
+        outcome.faults_from = history.now()
+        tell(f"{len(stage.seats)} processes are up after {outcome.faults_from:.0f} s. Breaking them.")
+        working = asyncio.create_task(clients.work())
+        looking = asyncio.create_task(_look_meanwhile(stage, history)) if first else None
+        try:
+            await _until_done(
+                Faults(stage, history, campaign.seed).do(plan, outcome.faults_from), working, history, first
+            )
+            outcome.faults_until = history.now()
+            tell(f"The last fault is over after {outcome.faults_until:.0f} s. Waiting for rest.")
+            if not (first and history.broken):
+                outcome.quiet_after = await _rest(campaign, stage, clients, history, working, first=first)
+        finally:
+            for task in (working, *([looking] if looking else ())):
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
+        await stage.end()
+        await _judge(outcome, stage)
+        if keep:
+            tell(f"The database is kept in {stage.directory}.")
+    return outcome
+
+
+async def _look_meanwhile(stage: Stage, history: History) -> None:
+    """Verify what is there again and again, and say at once what does not hold."""
+    told: set[tuple[str, str]] = set()
+    while True:
+        await asyncio.sleep(VERIFY_SECONDS)
+        with contextlib.suppress(*_AWAY):
+            connection = await stage.connect()
+            try:
+                for violation in (await _verified(stage, connection)).violations:
+                    if (violation.rule, str(violation.run_id)) not in told:
+                        told.add((violation.rule, str(violation.run_id)))
+                        history.breaks(f"verify: {violation.rule}", str(violation.run_id), violation.message)
+            finally:
+                connection.terminate()
+
+
+async def _verified(stage: Stage, connection: Connection[Any]) -> Verified:
+    verified, limits = Verified(), bounds_of(Settings.from_environment(stage.settings))
+    async for found in verify(connection, Verifying(limits=limits)):
+        verified = found
+    return verified
+
+
+async def _until_done(doing: Awaitable[None], working: asyncio.Task[None], history: History, first: bool) -> None:
+    """Until the faults are done; sooner at the first violation, if that is asked for."""
+    faults = asyncio.ensure_future(doing)
+    try:
+        while not faults.done() and not (first and history.broken):
+            await asyncio.wait({faults, working}, timeout=LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+            if working.done():
+                working.result()
+    finally:
+        if not faults.done():
+            faults.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await faults
+
+
+async def _rest(
+    campaign: Campaign, stage: Stage, clients: Clients, history: History, working: asyncio.Task[None], *, first: bool
+) -> float | None:
+    """How long it took until all was quiet; None: it was not within `settle`."""
+    began = history.now()
+    while history.now() - began < campaign.settle:
+        if working.done():
+            working.result()
+        if first and history.broken:
+            return None
+        if clients.started.is_set() and all(stream.ended for stream in history.streams) and await _ended(stage):
+            return history.now() - began
+        await asyncio.sleep(LOOK_SECONDS)
+    return None
+
+
+async def _ended(stage: Stage) -> bool:
+    try:
+        connection = await stage.connect()
+        try:
+            return not set(await evidence.statuses(connection)) - TERMINAL_STATUSES
+        finally:
+            await connection.close(timeout=2)
+    except _AWAY:
+        return False
+
+
+async def _judge(outcome: Outcome, stage: Stage) -> None:
+    """The database as it is now against everything."""
+    async with asyncio.timeout(300):
+        await stage.until_up()
+        connection = await stage.connect()
+        try:
+            outcome.statuses = await evidence.statuses(connection)
+            outcome.verified = await _verified(stage, connection)
+            runs = {each.id: each async for each in _runs(connection)}
+            payments = [(row[0], row[1]) for row in await connection.fetch(PAID)]
+        finally:
+            await connection.close(timeout=2)
+    outcome.broken = oracle.judged(oracle.Known(outcome.history, runs, payments))
+    for violation in outcome.verified.violations:
+        at = "" if violation.seq is None else f"event {violation.seq}: "
+        outcome.broken.append(Broken(f"verify: {violation.rule}", str(violation.run_id), at + violation.message))
+    outcome.logs = {id: each.events for id, each in runs.items() if any(id in broken.whom for broken in outcome.broken)}
+    if outcome.quiet_after is None and not outcome.broken:
+        seconds = outcome.campaign.settle
+        outcome.broken.append(Broken("all is quiet in time", "all", f"it was not, {seconds:g} s after the last fault"))
+
+
+async def _runs(connection: Connection[Any]) -> Any:
+    async for page in evidence.run_pages(connection):
+        async with evidence.snapshot(connection):
+            for each in await evidence.evidence_of(connection, page):
+                events: list[e.Event] = []
+                async for row in evidence.log_rows(connection, each.run["id"]):
+                    events += e.decode_events(row["events"])
+                yield oracle.Run(str(each.run["id"]), each.run["status"], _output(each.run["result"]), events)
+
+
+def _output(result: bytes | None) -> Json:
+    found: Any = None if result is None else loads(result)
+    return found.get("output") if isinstance(found, dict) else None
+
+
+def written(outcome: Outcome, report: Path) -> None:
+    """The report's files."""
+    from hai_flow.chaos.report import page
+
+    (report / "chaos.json").write_text(json.dumps(outcome.as_json(), indent=1, default=str) + "\n")
+    (report / "chaos.html").write_text(page(outcome))
+    for id, events in outcome.logs.items():
+        lines = [dump(event_json(seq, event)) + b"\n" for seq, event in enumerate(events, 1)]
+        (report / f"run-{id}.jsonl").write_bytes(b"".join(lines))

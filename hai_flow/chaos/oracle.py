@@ -1,0 +1,336 @@
+"""What clients were told and what the world saw, held against the log. `hai-flow verify` holds the log against itself.
+
+Each rule is a function of `Known`, which yields what it finds broken. All are pure.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+from uuid import UUID
+
+from hai_flow.chaos.history import Answered, Broken, Effect, History, Started
+from hai_flow.client.sse import Parser
+from hai_flow.engine import events as e
+from hai_flow.engine.state import TERMINAL_STATUSES, RunState
+from hai_flow.runtime.fanout import numbered
+from hai_flow.values import Json
+from hai_flow.wire import DIALECTS
+from hai_flow.wire.dialect import Profile, dump
+from hai_flow.wire.log import event_json
+
+
+@dataclass(slots=True)
+class Run:
+    """A run as the database has it in the end."""
+
+    id: str
+    status: str
+    output: Json
+    events: Sequence[e.Event]
+
+    def attempts(self) -> dict[str, set[int]]:
+        """The numbers of the attempts that its log begins, by path."""
+        found: dict[str, set[int]] = defaultdict(set)
+        for event in self.events:
+            if isinstance(event, e.StepStarted | e.AttemptStarted) and event.attempt:
+                found[event.path].add(event.attempt)
+        return found
+
+    def finished(self) -> Counter[str]:
+        """How often each step has finished."""
+        return Counter(event.path for event in self.events if isinstance(event, e.StepFinished))
+
+
+@dataclass(slots=True)
+class Known:
+    """All that is compared. `payments`: the rows that tools have written in their transactions, as (run, path)."""
+
+    history: History
+    runs: Mapping[str, Run]
+    payments: Sequence[tuple[str, str]] = ()
+    decided: dict[str, e.PendingDecided] = field(default_factory=dict)
+    votes: dict[str, list[e.VoteCast]] = field(default_factory=lambda: defaultdict(list))
+    effects: dict[str, list[Effect]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.effects = self.history.effects_by_key()
+        for run in self.runs.values():
+            for event in run.events:
+                if isinstance(event, e.PendingDecided):
+                    self.decided[event.id] = event
+                elif isinstance(event, e.VoteCast):
+                    self.votes[event.id].append(event)
+
+
+def started_runs_are_there(known: Known) -> Iterator[Broken]:
+    """Nothing acknowledged is lost: starts."""
+    for told in known.history.started:
+        run = known.runs.get(told.run_id)
+        if run is None:
+            yield Broken("nothing acknowledged is lost", told.run_id, f"start {told.number} was acknowledged", told.at)
+        elif isinstance(run.events[0], e.RunStarted) and run.events[0].input != dict(told.input):
+            yield Broken("nothing acknowledged is lost", told.run_id, f"its input is {run.events[0].input}", told.at)
+
+
+def controls_are_in_the_log(known: Known) -> Iterator[Broken]:
+    """Nothing acknowledged is lost: what operators did, and signals of which a run that finished has heard."""
+    kinds: dict[str, type[e.Event]] = {"stop": e.RunStopping, "pause": e.RunPaused}
+    for told in known.history.controlled:
+        kind, run = kinds.get(told.what), known.runs.get(told.run_id)
+        if kind is None or run is None:
+            continue
+        ended_so = told.what == "stop" and run.status == "stopped"
+        if not ended_so and not any(isinstance(event, kind) for event in run.events):
+            yield Broken("nothing acknowledged is lost", told.run_id, f"{told.what} was acknowledged", told.at)
+
+
+def signals_are_heard_once(known: Known) -> Iterator[Broken]:
+    """However often an event is sent under one id, a run hears it once."""
+    for run in known.runs.values():
+        heard = Counter(event.id for event in run.events if isinstance(event, e.SignalReceived))
+        for id, times in heard.items():
+            if times > 1:
+                yield Broken("a signal is heard once", run.id, f"{id!r} was heard {times} times")
+
+
+def questions_have_one_winner(known: Known) -> Iterator[Broken]:
+    """The first valid answer wins; nobody else is told that theirs did."""
+    told: dict[str, list[Answered]] = defaultdict(list)
+    for answer in known.history.answered:
+        if answer.status == 200 and "values" in answer.said:
+            told[answer.pending_id].append(answer)
+    for pending, answers in told.items():
+        winners = {repr(answer.said["values"]) for answer in answers}
+        decided = known.decided.get(pending)
+        if len(winners) > 1:
+            yield Broken("one answer wins", pending, f"these were accepted: {', '.join(sorted(winners))}")
+        elif decided is None:
+            yield Broken("nothing acknowledged is lost", pending, "an answer was accepted", answers[0].at)
+        elif repr(decided.value) not in winners:
+            yield Broken("one answer wins", pending, f"{winners} was accepted, the log has {decided.value!r}")
+
+
+def votes_are_in_the_log(known: Known) -> Iterator[Broken]:
+    """A vote that was taken is there once, as it was given. Who is told that it was said already may have said what was
+    decided by then, and has no vote; or they have asked twice, and have one."""
+    for answer in known.history.answered:
+        if answer.status != 200 or "decision" not in answer.said or answer.by == "operator":
+            continue
+        cast = [vote for vote in known.votes.get(answer.pending_id, ()) if vote.by == f"user:{answer.by}"]
+        if len(cast) > 1 or not (cast or answer.already):
+            message = f"{answer.by} voted, and the log has {len(cast)} of their votes"
+            yield Broken("a vote counts once", answer.pending_id, message, answer.at)
+        elif cast and cast[0].decision != answer.said["decision"]:
+            yield Broken("a vote counts once", answer.pending_id, f"{answer.by} said {answer.said}, the log {cast[0]}")
+
+
+def effects_have_attempts(known: Known) -> Iterator[Broken]:
+    """The world was not acted on more often than attempts are logged; by one attempt once at most."""
+    for key, effects in known.effects.items():
+        run_id, _, path = key.partition("/")
+        run = known.runs.get(run_id)
+        if run is None:
+            yield Broken("an effect has an attempt", key, "no run of this key is there", effects[0].at)
+            continue
+        logged = run.attempts().get(path, set())
+        by_attempt = Counter(effect.attempt for effect in effects if effect.attempt)
+        for attempt, times in by_attempt.items():
+            if attempt not in logged:
+                yield Broken("an effect has an attempt", key, f"attempt {attempt} acted, logged are {sorted(logged)}")
+            if times > 1:
+                yield Broken("an attempt is performed once", key, f"attempt {attempt} acted {times} times")
+        if len(effects) > len(logged):
+            message = f"it happened {len(effects)} times, by {len(logged)} logged attempts"
+            yield Broken("an effect has an attempt", key, message, effects[-1].at)
+
+
+def finished_steps_had_their_effect(known: Known) -> Iterator[Broken]:
+    """A step of a tool that acts on the world has finished only if it did."""
+    seen = {key for key, effects in known.effects.items() if any(not each.refused for each in effects)}
+    acted = {"act", "tick", "last", "one", "gated", "first", "second", "caught", "cleaned", "enter", "leave", "each"}
+    for run in known.runs.values():
+        doubted = {event.path for event in run.events if isinstance(event, e.PendingOpened) and event.kind == "doubt"}
+        for path in run.finished():
+            if path.rpartition("/")[2] in acted and path not in doubted and f"{run.id}/{path}" not in seen:
+                yield Broken("a finished step had its effect", run.id, f"{path} has finished, and nothing was seen")
+
+
+def effects_of_one_chance_happen_once(known: Known) -> Iterator[Broken]:
+    """`delivery: at_most_once` is never repeated."""
+    for told in known.history.started:
+        if told.flow == "once":
+            seen = known.effects.get(f"{told.run_id}/once", [])
+            if len(seen) > 1:
+                yield Broken("at most once", told.run_id, f"it happened {len(seen)} times")
+
+
+def payments_are_exact(known: Known) -> Iterator[Broken]:
+    """What a tool writes in its transaction is there exactly where its step has finished."""
+    rows = Counter(known.payments)
+    for run in known.runs.values():
+        for path, times in run.finished().items():
+            if path.rpartition("/")[2] == "paid" and rows.pop((run.id, path), 0) != times:
+                yield Broken("a transaction is committed with its step", run.id, f"{path} has finished without its row")
+    for (run_id, path), times in rows.items():
+        yield Broken(
+            "a transaction is committed with its step", run_id, f"{path} has {times} rows and has not finished"
+        )
+
+
+def rejected_gates_let_nothing_through(known: Known) -> Iterator[Broken]:
+    """A gated effect happens only if people approved it."""
+    effects = known.effects
+    for told in known.history.started:
+        run = known.runs.get(told.run_id)
+        if told.flow != "approval" or run is None:
+            continue
+        outcomes = [event.outcome for event in run.events if isinstance(event, e.PendingDecided)]
+        if "approve" not in outcomes and f"{run.id}/gated" in effects:
+            yield Broken("what you approve is what runs", run.id, f"it acted, and was decided so: {outcomes}")
+
+
+def lanes_are_one_at_a_time(known: Known) -> Iterator[Broken]:
+    """A run of a queue enters when the one before it has left."""
+    holder: dict[str, str] = {}
+    left: set[str] = set()
+    for effect in known.history.effects:
+        run_id = effect.key.partition("/")[0]
+        if effect.what == "leave":
+            left.add(run_id)
+        elif effect.what == "enter":
+            before = holder.get(effect.detail)
+            if before not in (None, run_id) and before not in left and run_id not in left:
+                message = f"it entered {effect.detail}, which {before} has not left"
+                yield Broken("a queue lets in as many as it says", run_id, message, effect.at)
+            if run_id not in left:
+                holder[effect.detail] = run_id
+
+
+def outcomes_are_as_written(known: Known) -> Iterator[Broken]:
+    """A run that has ended has ended as its workflow says."""
+    for told in known.history.started:
+        run = known.runs.get(told.run_id)
+        if run is None or run.status not in TERMINAL_STATUSES:
+            continue
+        if run.status == "stopped" and any(
+            each.run_id == run.id and each.what == "stop" for each in known.history.controlled
+        ):
+            continue
+        wrong = _wrong(told, run, known)
+        if run.status != "finished":
+            last = run.events[-1]
+            yield Broken("a run ends as it is written", run.id, f"{told.flow} is {run.status}: {str(last)[:300]}")
+        elif wrong:
+            yield Broken("a run ends as it is written", run.id, f"{told.flow}: {wrong}; its output is {run.output}")
+
+
+def _wrong(told: Started, run: Run, known: Known) -> str:
+    out: Any = run.output
+    if not isinstance(out, dict) or out.get("n") != told.number:
+        return "it is of another run"
+    effects = known.effects
+
+    def happened(*steps: str) -> bool:
+        return all(f"{run.id}/{step}" in effects for step in steps)
+
+    match told.flow:
+        case "mixed":
+            return "" if sorted(out["done"]) == [1, 2, 3] else "not every item is done, once"
+        case "form":
+            decided = [event.value for event in run.events if isinstance(event, e.PendingDecided)]
+            return "" if out["then"] == "late" and {"pick": out["pick"]} in decided else "it picked what nobody said"
+        case "timers":
+            return "" if out["rounds"] == ["finished"] * 2 else "it did not go round twice"
+        case "parent":
+            apart = known.runs.get(out["apart"])
+            if apart is None or apart.status != "finished":
+                return "the run that it left alone has not finished"
+            return "" if (out["left"], out["right"]) == (1, 2) else "the runs below gave something else"
+        case "retries":
+            return "" if out["done"] == "stubborn" else "the world did not say so"
+        case "undo":
+            steps = [event.path for event in run.events if isinstance(event, e.StepUndone)]
+            undone = {effect.what for each in effects.values() for effect in each if effect.key.startswith(run.id)}
+            if not {"undo_first", "undo_second", "caught", "cleaned"} <= undone:
+                return f"the world saw {sorted(undone)}"
+            return "" if len(steps) == 2 and "second" in steps[0] else f"undone were {steps}"
+        case "signal":
+            return "" if out["heard"] == out["again"] == told.number else "it heard what was for another run"
+        case "agent":
+            return "" if out["same"] else "the model's two answers differ"
+        case "long":
+            return "" if out["pages"] == 48 else "it has not written every page once"
+        case "queue":
+            return "" if happened("enter", "leave") else "it has not entered and left"
+        case _:
+            return ""
+
+
+def streams_are_the_log(known: Known) -> Iterator[Broken]:
+    """Every follower was shown the log: the same bytes for the same place, nothing that is not there, nothing left out
+    before the last that it saw."""
+    for stream in known.history.streams:
+        run = known.runs.get(stream.run_id)
+        if run is None:
+            continue  # another rule says so
+        shown = _in_the_logs_words(run) if not stream.dialect else _in_a_dialect(run, stream.dialect)
+        for cursor, data in stream.frames.items():
+            if cursor not in shown:
+                yield Broken("visible is committed", run.id, f"{cursor} was shown, and is not there")
+                break
+            if shown[cursor] != data:
+                yield Broken(
+                    "two readers get the same bytes", run.id, f"{cursor}: {data[:200]!r}, {shown[cursor][:200]!r}"
+                )
+                break
+        order = [cursor for cursor in shown if cursor in stream.frames]
+        if order and list(shown)[list(shown).index(order[0]) :][: len(order)] != order:
+            yield Broken("a follower misses nothing", run.id, f"{len(order)} frames with a gap among them")
+        if stream.ended and order and order[-1] != list(shown)[-1]:
+            yield Broken("a follower misses nothing", run.id, f"the end was not shown, {order[-1]} was the last")
+
+
+def _in_the_logs_words(run: Run) -> dict[str, bytes]:
+    return {str(seq): dump(event_json(seq, event)) for seq, event in enumerate(run.events, 1)}
+
+
+def _in_a_dialect(run: Run, name: str) -> dict[str, bytes]:
+    dialect, parser = DIALECTS[name], Parser()
+    encoder = dialect.encoder(Profile(dialect=name), RunState(run.id))
+    shown: dict[str, bytes] = {}
+    for seq, event in enumerate(run.events, 1):
+        for frame in parser.feed(numbered(dialect, encoder.encode(event), seq, UUID(run.id)).data):
+            shown[frame.id] = frame.data
+    return shown
+
+
+def everything_has_ended(known: Known) -> Iterator[Broken]:
+    """All is quiet."""
+    for run in known.runs.values():
+        if run.status not in TERMINAL_STATUSES:
+            last = run.events[-1] if run.events else None
+            yield Broken("everything comes to an end", run.id, f"it is {run.status}, behind {str(last)[:200]}")
+
+
+def followers_saw_the_end(known: Known) -> Iterator[Broken]:
+    """Who follows a run learns that it has ended."""
+    for stream in known.history.streams:
+        run = known.runs.get(stream.run_id)
+        if run is not None and run.status in TERMINAL_STATUSES and not stream.ended:
+            yield Broken("followers learn of the end", run.id, f"{len(stream.frames)} frames were shown, and no end")
+
+
+RULES: Final[tuple[Callable[[Known], Iterator[Broken]], ...]] = (
+    started_runs_are_there, controls_are_in_the_log, signals_are_heard_once, questions_have_one_winner,
+    votes_are_in_the_log, effects_have_attempts, finished_steps_had_their_effect, effects_of_one_chance_happen_once,
+    payments_are_exact, rejected_gates_let_nothing_through, lanes_are_one_at_a_time, outcomes_are_as_written,
+    streams_are_the_log, everything_has_ended, followers_saw_the_end,
+)  # fmt: skip
+
+
+def judged(known: Known) -> list[Broken]:
+    """Everything that is broken, by any rule, and what was seen broken while it happened."""
+    return [*known.history.broken, *(broken for rule in RULES for broken in rule(known))]

@@ -1,0 +1,162 @@
+"""Which faults come when. The same campaign gives the same plan, whatever the machine does with it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+Kind: TypeAlias = Literal[
+    "kill_worker",  # kill -9; it is begun again
+    "kill_server",
+    "crash_postgres",  # kill -9 of all of its processes at once
+    "cut",  # connections between a process and PostgreSQL end, by a reset or in order
+    "silence",  # they stay up, and lose what is sent
+    "cut_clients",  # the same between clients and a server
+    "silence_clients",
+    "stall",  # SIGSTOP for longer than the lease, then SIGCONT
+    "deafen",  # no notification arrives in any process
+    "step_clock",  # the wall clock of a process, or of PostgreSQL, is wrong
+    "fill_disk",  # no room left for PostgreSQL
+    "slow_disk",  # each commit takes longer
+    "crowd",  # PostgreSQL has no connection left
+    "forget",  # some of the snapshots are gone, which are there to save time alone
+]
+
+# How many of a kind come in a minute, and how many at least where there is any time at all.
+RATES: Final[dict[Kind, tuple[float, int]]] = {
+    "kill_worker": (5.5, 2),
+    "kill_server": (3.5, 1),
+    "crash_postgres": (0.34, 1),
+    "cut": (9.0, 3),
+    "silence": (1.5, 1),
+    "cut_clients": (4.0, 2),
+    "silence_clients": (1.0, 1),
+    "stall": (2.0, 1),
+    "step_clock": (1.0, 1),
+    "fill_disk": (0.2, 1),
+    "slow_disk": (0.4, 1),
+    "crowd": (0.25, 1),
+    "forget": (3.0, 2),
+}
+DEAF_SECONDS: Final = 60.0
+DEAF_SHARE: Final = 0.4  # of a short campaign
+PROCESS_CLOCK_SECONDS: Final = 3600.0
+FIRST_SHARE, LAST_SHARE = 0.04, 0.97
+
+
+@dataclass(frozen=True, slots=True)
+class Campaign:
+    """What is asked for. `minutes`: how long there are faults. `lease`: the processes' lease, in seconds. `settle`:
+    within how many seconds after the last fault every run has ended."""
+
+    seed: int
+    minutes: float = 1.0
+    servers: int = 3
+    workers: int = 4
+    runs: int = 200
+    lease: float = 5.0
+    settle: float = 60.0
+
+    @property
+    def seconds(self) -> float:
+        return self.minutes * 60
+
+    @property
+    def command(self) -> str:
+        """How to repeat it."""
+        return (
+            f"hai-flow chaos --seed {self.seed} --minutes {self.minutes:g} --servers {self.servers} "
+            f"--workers {self.workers} --runs {self.runs} --settle {self.settle:g}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """At `at` seconds something of `kind` happens to `whom` (a seat, "postgres" or "all"), for `seconds` (0: at once).
+    `amount` says how much: the share of the connections, or the seconds by which a clock is wrong."""
+
+    at: float
+    kind: Kind
+    whom: str
+    seconds: float = 0.0
+    amount: float = 0.0
+
+    @property
+    def ends(self) -> float:
+        return self.at + self.seconds
+
+    def __str__(self) -> str:
+        lasting = f" for {self.seconds:.1f} s" if self.seconds else ""
+        amount = f" ({self.amount:+.2f})" if self.amount else ""
+        return f"{self.at:7.1f} s  {self.kind:16} {self.whom}{lasting}{amount}"
+
+
+def names(campaign: Campaign) -> tuple[list[str], list[str]]:
+    """The seats of the servers and of the workers."""
+    return (
+        [f"server {number}" for number in range(1, campaign.servers + 1)],
+        [f"worker {number}" for number in range(1, campaign.workers + 1)],
+    )
+
+
+def planned(campaign: Campaign) -> list[Fault]:
+    """The faults of a campaign in their order. Each ends before the campaign's time is over."""
+    chance = random.Random(campaign.seed)
+    faults = [fault for kind in RATES for fault in _of_kind(campaign, kind, chance)]
+    faults.append(_deafening(campaign, chance))
+    return sorted(faults, key=lambda fault: (fault.at, fault.kind, fault.whom))
+
+
+def _of_kind(campaign: Campaign, kind: Kind, chance: random.Random) -> Iterator[Fault]:
+    rate, least = RATES[kind]
+    count = max(least, round(rate * campaign.minutes))
+    first, last = FIRST_SHARE * campaign.seconds, LAST_SHARE * campaign.seconds
+    for number in range(count):  # spread, and each by chance within its share of the time
+        at = first + (last - first) * (number + chance.random()) / count
+        yield _drawn(campaign, kind, round(at, 2), chance)
+
+
+def _drawn(campaign: Campaign, kind: Kind, at: float, chance: random.Random) -> Fault:
+    servers, workers = names(campaign)
+    anybody = [*servers, *workers]
+    left = max(0.5, LAST_SHARE * campaign.seconds - at)
+
+    def lasting(low: float, high: float) -> float:
+        return round(min(left, chance.uniform(low, high)), 2)
+
+    match kind:
+        case "kill_worker":
+            return Fault(at, kind, chance.choice(workers))
+        case "kill_server":
+            return Fault(at, kind, chance.choice(servers))
+        case "cut" | "silence":
+            return Fault(at, kind, chance.choice(anybody), amount=round(chance.uniform(0.2, 1.0), 2))
+        case "cut_clients" | "silence_clients":
+            return Fault(at, kind, chance.choice(servers), amount=round(chance.uniform(0.2, 1.0), 2))
+        case "stall":
+            return Fault(at, kind, chance.choice(anybody), lasting(1.2 * campaign.lease, 2.0 * campaign.lease))
+        case "step_clock":
+            whom = chance.choice(["postgres", *anybody])
+            most = 2 * campaign.lease if whom == "postgres" else PROCESS_CLOCK_SECONDS
+            return Fault(at, kind, whom, lasting(3.0, 15.0), round(chance.uniform(-most, most), 2))
+        case "crash_postgres":
+            return Fault(at, kind, "postgres", lasting(0.2, 3.0))
+        case "fill_disk":
+            return Fault(at, kind, "postgres", lasting(1.0, 4.0))
+        case "slow_disk":
+            return Fault(at, kind, "postgres", lasting(3.0, 10.0))
+        case "forget":
+            return Fault(at, kind, "postgres", amount=round(chance.uniform(0.2, 1.0), 2))
+        case "crowd":
+            return Fault(at, kind, "postgres", lasting(1.0, 5.0))
+        case _:
+            raise ValueError(f"expected a kind of fault that is drawn by its rate, found {kind}")
+
+
+def _deafening(campaign: Campaign, chance: random.Random) -> Fault:
+    """Once, for a minute where there is time for it."""
+    seconds = min(DEAF_SECONDS, DEAF_SHARE * campaign.seconds)
+    at = chance.uniform(FIRST_SHARE * campaign.seconds, LAST_SHARE * campaign.seconds - seconds)
+    return Fault(round(at, 2), "deafen", "all", round(seconds, 2))

@@ -1,0 +1,146 @@
+"""What can happen to a line, done to real connections: a TCP proxy.
+
+A swallowed line stays up and loses what is sent, as when the other machine is gone or a device on the way has forgotten
+the connection. A cut one ends, in order (FIN) or at once (RST).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import struct
+from collections.abc import Callable
+from typing import Final, Generic, Literal, Self, TypeAlias, TypeVar
+
+Direction: TypeAlias = Literal["to server", "to client"]
+Address: TypeAlias = str | tuple[str, int]
+"""Where a server listens: the path of a Unix socket, or a host and a port."""
+
+BOTH: Final[tuple[Direction, ...]] = ("to server", "to client")
+_PIECE: Final = 65536
+
+
+class Line:
+    """One connection through a proxy."""
+
+    def __init__(self, client: asyncio.StreamWriter) -> None:
+        self._writers: dict[Direction, asyncio.StreamWriter] = {"to client": client}
+        self._swallows: set[Direction] = set()
+
+    def swallow(self, *directions: Direction) -> None:
+        """Lose everything from now on, in these directions or in both."""
+        self._swallows.update(directions or BOTH)
+
+    def cut(self, *, reset: bool = False) -> None:
+        """End it for both sides, in order or by a reset."""
+        for writer in self._writers.values():
+            line = writer.get_extra_info("socket")
+            if reset and line is not None and line.family != socket.AF_UNIX and line.fileno() >= 0:
+                line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                writer.transport.abort()
+            else:
+                writer.close()
+
+    async def carry(self, client: asyncio.StreamReader, upstream: Address) -> None:
+        """Everything in both directions, until one side ends it."""
+        if isinstance(upstream, str):
+            server, self._writers["to server"] = await asyncio.open_unix_connection(upstream)
+        else:
+            server, self._writers["to server"] = await asyncio.open_connection(*upstream)
+        pumps = [
+            asyncio.create_task(self._pump(client, "to server")),
+            asyncio.create_task(self._pump(server, "to client")),
+        ]
+        try:
+            await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for pump in pumps:
+                pump.cancel()
+            for writer in self._writers.values():
+                writer.close()
+            await asyncio.wait(pumps)
+
+    async def _pump(self, reader: asyncio.StreamReader, direction: Direction) -> None:
+        with contextlib.suppress(OSError):
+            while data := await reader.read(_PIECE):
+                if not await self.passes(data, direction):
+                    return
+                if direction not in self._swallows:
+                    self._writers[direction].write(data)
+                    await self._writers[direction].drain()
+        if direction in self._swallows:  # the end is lost as well
+            await asyncio.Event().wait()
+
+    async def passes(self, data: bytes, direction: Direction) -> bool:
+        """Called before each piece goes on, which it does as late as this returns. False: the connection ends here."""
+        return True
+
+    def say(self, data: bytes, direction: Direction) -> None:
+        """Write to one side what the other has not said."""
+        self._writers[direction].write(data)
+
+
+AnyLine = TypeVar("AnyLine", bound=Line)
+
+
+class Proxy(Generic[AnyLine]):
+    """A port of this machine that leads to where `upstream` says, anew for each connection; None: nowhere. While it is
+    `silent`, new connections are taken and nothing is said. `line` makes a connection's line for its client."""
+
+    def __init__(self, upstream: Callable[[], Address | None], line: Callable[[asyncio.StreamWriter], AnyLine]) -> None:
+        self._upstream = upstream
+        self._line = line
+        self._carrying: dict[asyncio.Task[None], AnyLine] = {}
+        self.silent = False
+        self.port = 0
+
+    async def __aenter__(self) -> Self:
+        await self.listen()
+        return self
+
+    async def listen(self) -> None:
+        """Take connections: at any free port, or at the one that it had before."""
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def __aexit__(self, *error: object) -> None:
+        self._server.close()
+        for task in list(self._carrying):
+            task.cancel()
+        if self._carrying:
+            await asyncio.wait(list(self._carrying))
+        await self._server.wait_closed()
+
+    def lines(self) -> list[AnyLine]:
+        """The connections that are up."""
+        return list(self._carrying.values())
+
+    def swallow(self) -> None:
+        """Everything goes silent: what is up, and what is still to come."""
+        self.silent = True
+        for line in self.lines():
+            line.swallow()
+
+    def speak(self, *, reset: bool = False) -> None:
+        """New connections are carried again; those that were swallowed end."""
+        self.silent = False
+        for line in self.lines():
+            line.cut(reset=reset)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        upstream = self._upstream()
+        if upstream is None:
+            writer.close()
+            return
+        line = self._carrying[task] = self._line(writer)
+        if self.silent:
+            line.swallow()
+        try:
+            with contextlib.suppress(asyncio.CancelledError, OSError):
+                await line.carry(reader, upstream)
+        finally:
+            del self._carrying[task]
+            writer.close()

@@ -1,0 +1,1 @@
+"""`hai-flow chaos`: its plan, its oracle, its report, and a campaign of half a minute."""

@@ -1,0 +1,75 @@
+"""Bugs of masking: something personal is shown to who is not meant to see it, or to who reads the log of a process."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutants.mutant import Room
+
+_WHOLE: Final = "tests/wire/test_personal.py::test_of_a_run_that_is_personal_as_a_whole_no_value_is_sent"
+
+# --- which values they are --------------------------------------------------------------------------------------------
+
+marks = Room("hai_flow/definition/marks.py", "tests/definition/test_personal.py")
+marks.bug(
+    "a mark inside of a list is not followed",
+    ("return [masked(item, part(mark, 0)) for item in value]", "return list(value)"),
+)
+marks.bug(
+    "where something else stands than the mark is for it is shown",
+    (
+        "        return [masked(item, part(mark, 0)) for item in value]\n    return MASK",
+        "        return [masked(item, part(mark, 0)) for item in value]\n    return value",
+    ),
+)
+marks.bug("a schema's references are not followed", ("if isinstance(reference, str):", "if reference == ():"))
+
+# --- states and events ------------------------------------------------------------------------------------------------
+
+wire = Room("hai_flow/wire/personal.py", _WHOLE)
+wire.bug(
+    "the input of a run's start is shown",
+    (
+        "            event,\n            input=masked_object(event.input, personal.input),\n            state=",
+        "            event,\n            state=",
+    ),
+)
+wire.bug(
+    "the output of a run's end is shown",
+    ("return replace(event, output=masked(event.output, personal.output))", "return event"),
+)
+wire.bug(
+    "the error of a run's end is shown",
+    ("return replace(event, error=error_without_personal(event.error, personal))", "return event"),
+)
+wire.bug(
+    "a patch of the state shows what it changes",
+    (
+        "        if not any(at(personal.state, (name,)) for name in names):\n            return event\n",
+        "        return event\n",
+    ),
+)
+wire.bug(
+    "a run that went on with another version is masked by the marks of the first",
+    (
+        'return self.personal if whole.sha256 in (self.personal.sha256, "") or self.personal is WHOLE else WHOLE',
+        "return self.personal",
+    ),
+    by="tests/wire/test_personal.py::test_a_run_that_goes_on_with_another_version_is_masked_as_a_whole",
+)
+
+# --- logs of processes ------------------------------------------------------------------------------------------------
+
+logs = Room("hai_flow/runtime/personal.py", "tests/runtime/test_personal_logs.py")
+logs.bug("an exception is quoted whatever it quotes", ("if plan is not None and not touches(plan, path):", "if True:"))
+logs.bug(
+    "a plan that is not known has nothing personal",
+    ("if plan is not None and not touches(plan, path):", "if plan is None or not touches(plan, path):"),
+)
+refusals = Room("hai_flow/runtime/batches.py", "tests/runtime/test_personal_logs.py")
+refusals.bug(
+    "a refusal is quoted in the log",
+    ("detail = MASK if self.run.plan is None or touches(self.run.plan) else answer.detail", "detail = answer.detail"),
+)
+
+ROOMS: Final = (marks, wire, logs, refusals)
