@@ -117,6 +117,28 @@ WHERE u.tenant = done.tenant AND u.id = done.id
 """
 
 
+_QUEUES: Final = """
+SELECT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = to_regclass('audit') AND tgname = 'audit_queued')
+"""
+_QUEUE: Final = """
+INSERT INTO audit_unsealed (tenant, id)
+SELECT found.tenant, found.id FROM tenants t CROSS JOIN LATERAL (
+  SELECT a.tenant, a.id FROM audit a LEFT JOIN audit_seals s ON s.tenant = a.tenant AND s.id = a.id
+  WHERE a.tenant = t.id AND a.id >= $1 AND s.id IS NULL) found
+ON CONFLICT DO NOTHING
+"""
+
+
+async def queues_itself(pool: Pool) -> bool:
+    """Whether a record queues itself to be sealed. Not where Citus keeps the schema: it has no triggers."""
+    return bool(await pool.fetchval(_QUEUES))
+
+
+async def queue(pool: Pool, since_ms: int) -> None:
+    """Queue the records from then on that have no seal. Records of before are behind their tenant's chain already."""
+    await pool.execute(_QUEUE, values.uuid7(max(0, since_ms), 0))
+
+
 async def seal(pool: Pool) -> int | None:
     """Chain up to `SEALED_AT_ONCE` records that are committed and have no seal, each behind the end of its tenant's
     chain; returns how many there were. None: another process is sealing."""

@@ -17,6 +17,7 @@ import msgspec
 
 from hai_flow.engine.state import TERMINAL_STATUSES, Status
 from hai_flow.store import sweeps
+from hai_flow.store.claims import SERVES, WAITING_QUEUES
 
 if TYPE_CHECKING:
     from hai_flow.store.database import Connection
@@ -28,6 +29,8 @@ COUNTED_MAX: Final = 10_000
 OVERDUE: Final = timedelta(seconds=10)
 WORKFLOWS_MAX: Final = 200
 OTHER: Final = "(other)"
+QUEUES_MAX: Final = 50
+QUEUE_COUNTED_MAX: Final = 1000
 _OPEN: Final = sorted(set(get_args(Status)) - TERMINAL_STATUSES)
 
 
@@ -60,12 +63,24 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True):
     workers: int = 0
 
 
+class InQueue(msgspec.Struct, frozen=True):
+    """What is due in one queue: how many runs, up to `QUEUE_COUNTED_MAX`, for how long the first of them has been due,
+    and how many workers serve the queue."""
+
+    name: str
+    due: int
+    age: float
+    workers: int
+
+
 class Found(msgspec.Struct, kw_only=True):
-    """What is known. `runs`: how many a workflow has in a status, as (workflow, status, number), of the last round that
-    was finished; None: none has been. `counting` are those of the round that goes on, behind `place`."""
+    """What is known. `queues`: the `QUEUES_MAX` queues whose first run has been due for longest. `runs`: how many a
+    workflow has in a status, as (workflow, status, number), of the last round that was finished; None: none has been.
+    `counting` are those of the round that goes on, behind `place`."""
 
     at: float = 0.0
     waiting: Waiting = Waiting()
+    queues: list[InQueue] = []
     runs: list[tuple[str, str, int]] | None = None
     counting: list[tuple[str, str, int]] = []
     place: Place | None = None
@@ -84,6 +99,7 @@ async def look(connection: Connection, every: timedelta) -> bool:
         return False
     found = msgspec.json.decode(taken, type=Found | None) or Found()
     found.at, found.waiting = await _waiting(connection)
+    found.queues = [InQueue(*row) for row in await connection.fetch(_QUEUES, QUEUE_COUNTED_MAX, QUEUES_MAX)]
     await _count(connection, found)
     await sweeps.leave(connection, NAME, found)
     return True
@@ -142,39 +158,58 @@ FROM page p CROSS JOIN last l GROUP BY p.workflow_name, p.status, l.n, l.created
 """
 
 
+async def waiting(connection: Connection) -> Waiting:
+    """What waits now, looked at by whoever asks."""
+    return (await _waiting(connection))[1]
+
+
 async def _waiting(connection: Connection) -> tuple[float, Waiting]:
-    row = await connection.fetchrow(_WAITING, ["default"], COUNTED_MAX, OVERDUE, PAGE_GROUPS)
+    row = await connection.fetchrow(_WAITING, COUNTED_MAX, OVERDUE, PAGE_GROUPS)
     assert row is not None, "it counts"
     names = Waiting.__struct_fields__
     return row[0], Waiting(**{name: value or 0 for name, value in zip(names, row[1:], strict=True)})
 
 
 # The first of each group by the order of its index: of the pendings of a tenant the oldest.
-_WAITING: Final = """
-WITH RECURSIVE oldest AS (
+_WAITING: Final = f"""
+WITH RECURSIVE {WAITING_QUEUES}, oldest AS (
   (SELECT tenant, opened_at, 1 AS n FROM pendings WHERE status = 'open' ORDER BY tenant, opened_at LIMIT 1)
   UNION ALL
   SELECT next.tenant, next.opened_at, n + 1 FROM oldest o CROSS JOIN LATERAL (
     SELECT tenant, opened_at FROM pendings WHERE status = 'open' AND tenant > o.tenant
     ORDER BY tenant, opened_at LIMIT 1) next
-  WHERE n < $4
+  WHERE n < $3
 ), due AS MATERIALIZED (
-  SELECT d.wake_at FROM unnest($1::text[]) q(name) CROSS JOIN LATERAL (
-    SELECT wake_at FROM runs WHERE queue = q.name AND worker IS NULL AND wake_at <= now() ORDER BY wake_at LIMIT $2) d
-  LIMIT $2
+  SELECT d.wake_at FROM waiting_queues q CROSS JOIN LATERAL (
+    SELECT wake_at FROM runs WHERE queue = q.name AND worker IS NULL AND wake_at <= now() ORDER BY wake_at LIMIT $1) d
+  LIMIT $1
 ), lost AS MATERIALIZED (
-  SELECT FROM workers w CROSS JOIN LATERAL (SELECT FROM runs r WHERE r.worker = w.id LIMIT $2) held
-  WHERE w.alive_until < now() AND w.name NOT LIKE 'nobody:%' LIMIT $2
+  SELECT FROM workers w CROSS JOIN LATERAL (SELECT FROM runs r WHERE r.worker = w.id LIMIT $1) held
+  WHERE w.alive_until < now() AND w.name NOT LIKE 'nobody:%' LIMIT $1
 )
 SELECT extract(epoch FROM now())::float8,
   (SELECT count(*) FROM due)::int,
   (SELECT extract(epoch FROM now() - min(wake_at)) FROM due)::float8,
-  ((SELECT count(*) FROM due WHERE wake_at < now() - $3::interval) + (SELECT count(*) FROM lost))::int,
-  (SELECT count(*) FROM (SELECT FROM pendings WHERE status = 'open' LIMIT $2) p)::int,
+  ((SELECT count(*) FROM due WHERE wake_at < now() - $2::interval) + (SELECT count(*) FROM lost))::int,
+  (SELECT count(*) FROM (SELECT FROM pendings WHERE status = 'open' LIMIT $1) p)::int,
   (SELECT extract(epoch FROM now() - min(opened_at)) FROM oldest)::float8,
-  (SELECT count(*) FROM (SELECT FROM outbox WHERE due_at <= now() LIMIT $2) o)::int,
+  (SELECT count(*) FROM (SELECT FROM outbox WHERE due_at <= now() LIMIT $1) o)::int,
   (SELECT greatest(0, extract(epoch FROM now() - (SELECT due_at FROM outbox ORDER BY due_at LIMIT 1))))::float8,
-  (SELECT extract(epoch FROM now() - min(a.at)) FROM (SELECT tenant, id FROM audit_unsealed LIMIT $2) u
+  (SELECT extract(epoch FROM now() - min(a.at)) FROM (SELECT tenant, id FROM audit_unsealed LIMIT $1) u
     JOIN audit a ON a.tenant = u.tenant AND a.id = u.id)::float8,
   (SELECT count(*) FROM workers WHERE alive_until > now() AND name NOT LIKE 'nobody:%')::int
+"""
+
+_QUEUES: Final = f"""
+WITH RECURSIVE {WAITING_QUEUES}, late AS MATERIALIZED (
+  SELECT q.name, d.wake_at FROM waiting_queues q CROSS JOIN LATERAL (
+    SELECT wake_at FROM runs WHERE queue = q.name AND worker IS NULL AND wake_at <= now() ORDER BY wake_at LIMIT 1) d
+  ORDER BY d.wake_at LIMIT $2
+)
+SELECT q.name,
+  (SELECT count(*) FROM (
+    SELECT FROM runs WHERE queue = q.name AND worker IS NULL AND wake_at <= now() LIMIT $1) d)::int,
+  extract(epoch FROM now() - q.wake_at)::float8,
+  (SELECT count(*) FROM workers s WHERE {SERVES})::int
+FROM late q ORDER BY q.wake_at, q.name
 """

@@ -29,30 +29,68 @@ class Claimed:
     lost: bool
     db_now: datetime
     due_at: datetime | None = None
+    queue: str = "default"
 
 
-_CLAIM: Final = f"""
-WITH dead AS MATERIALIZED (
+# The names of all queues in which a run waits or will, one look into the index each, however many runs there are.
+_FREE: Final = "worker IS NULL AND wake_at IS NOT NULL"
+WAITING_QUEUES: Final = f"""waiting_queues(name) AS (
+  (SELECT queue FROM runs WHERE {_FREE} ORDER BY queue LIMIT 1)
+  UNION ALL
+  SELECT (SELECT queue FROM runs WHERE {_FREE} AND queue > w.name ORDER BY queue LIMIT 1)
+  FROM waiting_queues w WHERE w.name IS NOT NULL
+)"""
+_NAMED_QUEUES: Final = "unnest($3::text[], $4::int[]) q(name, most)"
+_EVERY_QUEUE: Final = """(
+    SELECT w.name, coalesce(given.most, $2) AS most
+    FROM waiting_queues w LEFT JOIN unnest($3::text[], $4::int[]) given(name, most) ON given.name = w.name
+    WHERE w.name IS NOT NULL ORDER BY w.name <= $5::text, w.name) q"""
+
+
+def _claim(*, every: bool) -> str:
+    """A run of a dead worker is found by worker and queue, a due one by queue and time: what waits in other queues is
+    not looked at."""
+    return f"""
+WITH{f" RECURSIVE {WAITING_QUEUES}," if every else ""} dead AS MATERIALIZED (
   SELECT id FROM workers WHERE alive_until < now() - interval '{DEAD_AFTER}'
 ), lost AS MATERIALIZED (
-  SELECT r.id FROM dead JOIN runs r ON r.worker = dead.id AND r.abi <= {ABI}
+  SELECT r.id FROM dead JOIN runs r ON r.worker = dead.id AND r.abi <= {ABI}{"" if every else _OF_NAMED}
   LIMIT $2 FOR NO KEY UPDATE OF r SKIP LOCKED
 ), due AS MATERIALIZED (
-  SELECT d.id, d.wake_at FROM unnest($3::text[]) q(name) CROSS JOIN LATERAL (
+  SELECT d.id, d.wake_at FROM {_EVERY_QUEUE if every else _NAMED_QUEUES} CROSS JOIN LATERAL (
     SELECT id, wake_at FROM runs WHERE queue = q.name AND worker IS NULL AND wake_at <= now() AND abi <= {ABI}
-    ORDER BY wake_at LIMIT $2 FOR NO KEY UPDATE SKIP LOCKED) d LIMIT $2
+    ORDER BY wake_at LIMIT q.most FOR NO KEY UPDATE SKIP LOCKED) d LIMIT $2
+), claimed AS (
+  UPDATE runs r SET worker = $1, wake_at = NULL, fence = fence + 1, unreadable = NULL
+  FROM (SELECT id, true AS lost, NULL::timestamptz AS due_at FROM lost UNION ALL SELECT id, false, wake_at FROM due) x
+  WHERE r.id = x.id
+    AND EXISTS (SELECT 1 FROM workers WHERE id = $1 AND alive_until > now())
+  RETURNING r.id, r.version, r.fence, x.lost, x.due_at, r.queue
 )
-UPDATE runs r SET worker = $1, wake_at = NULL, fence = fence + 1, unreadable = NULL
-FROM (SELECT id, true AS lost, NULL::timestamptz AS due_at FROM lost UNION ALL SELECT id, false, wake_at FROM due) x
-WHERE r.id = x.id
-  AND EXISTS (SELECT 1 FROM workers WHERE id = $1 AND alive_until > now())
-RETURNING r.id, r.version, r.fence, x.lost, clock_timestamp() AS db_now, x.due_at
+SELECT id, version, fence, lost, clock_timestamp() AS db_now, due_at, queue FROM claimed
 """
 
 
-async def claim_runs(connection: Connection, worker_id: int, limit: int, queues: Sequence[str]) -> list[Claimed]:
-    """Take up to `limit` runs that are due in `queues`, and up to as many of dead workers (of any queue)
+_OF_NAMED: Final = " AND r.queue = ANY ($3::text[])"
+_CLAIM: Final = _claim(every=False)
+_CLAIM_ANY: Final = _claim(every=True)
+
+
+async def claim_runs(
+    connection: Connection,
+    worker_id: int,
+    limit: int,
+    queues: Sequence[str],
+    most: Sequence[int] | None = None,
+    *,
+    behind: str | None = None,
+) -> list[Claimed]:
+    """Take up to `limit` runs that are due in `queues`, and up to as many of dead workers, of the same queues
     (docs/design/store.md#claims).
+
+    Those of the first queue come first, and of each no more than `most` says, which has a number for each queue. The
+    caller turns the queues, so that none of them waits for ever behind a full one. `behind` not None: of every queue,
+    in the order of their names, first those behind this one; `queues` and `most` only bound some of them.
 
     Runs that a newer release has written to are passed over: this one could not read them.
     Runs that somebody else is committing to are skipped, not waited for. A worker whose lease is over gets none.
@@ -60,14 +98,38 @@ async def claim_runs(connection: Connection, worker_id: int, limit: int, queues:
     `refence_runs`.
     """
     with outcome_known():
-        rows = await connection.fetch(_CLAIM, worker_id, limit, queues)
+        given = [worker_id, limit, queues, [limit] * len(queues) if most is None else most]
+        if behind is None:
+            rows = await connection.fetch(_CLAIM, *given)
+        else:
+            rows = await connection.fetch(_CLAIM_ANY, *given, behind)
     return [Claimed(*row) for row in rows]
 
 
-async def register_worker(connection: Connection | Pool, name: str, lease: timedelta) -> int:
-    """A new worker id, alive for `lease`. A process takes a new one at each start and after it could not renew."""
-    query = "INSERT INTO workers (name, alive_until) VALUES ($1, now() + $2) RETURNING id"
-    return cast(int, await connection.fetchval(query, name, lease))
+async def register_worker(
+    connection: Connection | Pool,
+    name: str,
+    lease: timedelta,
+    *,
+    queues: Sequence[str] = ("default",),
+    release: str | None = None,
+    places: int | None = None,
+) -> int:
+    """A new worker id, alive for `lease`. A process takes a new one at each start and after it could not renew.
+
+    What else it tells is for people to see: the queues that it serves (`*`: all), its release, how many attempts it
+    performs at once.
+    """
+    query = """
+    INSERT INTO workers (name, alive_until, queues, release, places, started_at, beat_at)
+    VALUES ($1, now() + $2, $3, $4, $5, now(), now()) RETURNING id
+    """
+    return cast(int, await connection.fetchval(query, name, lease, list(queues), release, places))
+
+
+async def begin_draining(connection: Connection | Pool, worker_id: int) -> None:
+    """The worker takes no more runs, and ends when it has none."""
+    await connection.execute("UPDATE workers SET draining_since = now() WHERE id = $1", worker_id)
 
 
 async def retire_worker(connection: Connection | Pool, worker_id: int) -> None:
@@ -85,28 +147,40 @@ async def living_workers(connection: Connection | Pool) -> list[tuple[int, str, 
 
 
 class Attendance(NamedTuple):
-    """How many workers give signs of life, and how many runs wait for one: due, and held by no worker that is alive."""
+    """How many workers give signs of life, and how many runs wait for one: due, and held by no worker that is alive.
+    `unserved`: the queues in which runs are due and that no worker serves."""
 
     alive: int
     waiting: int
+    unserved: Sequence[str] = ()
 
 
 WAITING_COUNTED_MAX: Final = 1000
-_ATTENDANCE: Final = """
+# A queue is served by a living worker that names it, or serves all. One of a release that knew no queues has no names.
+SERVES: Final = """s.alive_until > now() AND s.name NOT LIKE 'nobody:%'
+      AND s.draining_since IS NULL AND coalesce(s.queues, '{default}') && ARRAY['*', q.name]"""
+UNSERVED_MAX: Final = 20
+_ATTENDANCE: Final = f"""
+WITH RECURSIVE {WAITING_QUEUES}
 SELECT (SELECT count(*) FROM workers WHERE alive_until > now() AND name NOT LIKE 'nobody:%'),
   (SELECT count(*) FROM (
-    SELECT FROM unnest($1::text[]) q(name) CROSS JOIN LATERAL (
-      SELECT FROM runs WHERE queue = q.name AND worker IS NULL AND wake_at <= now() LIMIT $2) due
+    SELECT FROM waiting_queues q CROSS JOIN LATERAL (
+      SELECT FROM runs WHERE queue = q.name AND worker IS NULL AND wake_at <= now() LIMIT $1) due
     UNION ALL
-    SELECT FROM workers w CROSS JOIN LATERAL (SELECT FROM runs r WHERE r.worker = w.id LIMIT $2) held
+    SELECT FROM workers w CROSS JOIN LATERAL (SELECT FROM runs r WHERE r.worker = w.id LIMIT $1) held
     WHERE w.alive_until <= now()
-    LIMIT $2) waiting)
+    LIMIT $1) waiting),
+  ARRAY(SELECT q.name FROM waiting_queues q WHERE EXISTS (
+      SELECT FROM runs WHERE queue = q.name AND worker IS NULL AND wake_at <= now())
+    AND NOT EXISTS (SELECT FROM workers s WHERE {SERVES})
+    LIMIT $2)
 """
 
 
-async def attendance(connection: Connection | Pool, queues: Sequence[str] = ("default",)) -> Attendance:
-    """The workers that perform runs now, of all tenants. No more than `WAITING_COUNTED_MAX` runs are counted."""
-    row = await connection.fetchrow(_ATTENDANCE, queues, WAITING_COUNTED_MAX)
+async def attendance(connection: Connection | Pool) -> Attendance:
+    """The workers that perform runs now, of all tenants. No more than `WAITING_COUNTED_MAX` runs are counted, and no
+    more than `UNSERVED_MAX` queues named."""
+    row = await connection.fetchrow(_ATTENDANCE, WAITING_COUNTED_MAX, UNSERVED_MAX)
     assert row is not None, "it counts"
     return Attendance(*row)
 
@@ -141,17 +215,29 @@ class Heartbeat:
     db_now: datetime
 
 
+class Load(NamedTuple):
+    """What a worker does: the runs that it holds, the attempts that it performs, and those that wait for a place."""
+
+    held: int = 0
+    attempts: int = 0
+    waiting: int = 0
+
+
+_NO_LOAD: Final = Load()
 _HEARTBEAT: Final = """
-WITH me AS (UPDATE workers SET alive_until = now() + $2 WHERE id = $1 AND alive_until > now() RETURNING id)
+WITH me AS (UPDATE workers SET alive_until = now() + $2, beat_at = now(), held = $3, attempts = $4, waiting = $5
+  WHERE id = $1 AND alive_until > now() RETURNING id)
 SELECT (SELECT count(*) FROM me) > 0, array_agg(r.id), array_agg(r.version), array_agg(r.fence), clock_timestamp()
 FROM runs r WHERE r.worker = $1
 """
 
 
-async def heartbeat(connection: Connection | Pool, worker_id: int, lease: timedelta) -> Heartbeat:
-    """Renew the lease and poll the held runs (docs/design/store.md#held-runs). An aggregate, so that `alive` is known
-    when nothing is held."""
-    row = await connection.fetchrow(_HEARTBEAT, worker_id, lease)
+async def heartbeat(
+    connection: Connection | Pool, worker_id: int, lease: timedelta, load: Load = _NO_LOAD
+) -> Heartbeat:
+    """Renew the lease, say what the worker does, and poll the held runs (docs/design/store.md#held-runs). An aggregate,
+    so that `alive` is known when nothing is held."""
+    row = await connection.fetchrow(_HEARTBEAT, worker_id, lease, *load)
     assert row is not None, "aggregates return one row"
     alive, ids, versions, fences, db_now = row
     return Heartbeat(alive, list(map(Held, ids or (), versions or (), fences or ())), db_now)
@@ -222,27 +308,33 @@ async def give_back(
 
 
 _NAME_NEWER: Final = f"""
+WITH RECURSIVE {WAITING_QUEUES}
 UPDATE runs SET unreadable = 'a newer release wrote it, under ABI ' || abi || ', and none of its workers takes it'
-WHERE id IN (SELECT id FROM runs
-  WHERE queue = ANY($1::text[]) AND worker IS NULL AND wake_at < now() - $2::interval AND abi > {ABI}
-    AND unreadable IS NULL
-  LIMIT 1000 FOR NO KEY UPDATE SKIP LOCKED)
+WHERE id IN (SELECT r.id FROM waiting_queues q CROSS JOIN LATERAL (SELECT id FROM runs
+    WHERE queue = q.name AND worker IS NULL AND wake_at < now() - $1::interval AND abi > {ABI} AND unreadable IS NULL
+    LIMIT 1000 FOR NO KEY UPDATE SKIP LOCKED) r
+  LIMIT 1000)
 """
 
 
-async def name_newer(connection: Connection | Pool, queues: Sequence[str], overdue_by: timedelta) -> int:
+async def name_newer(connection: Connection | Pool, overdue_by: timedelta) -> int:
     """Mark runs as unreadable that this release passes over, and that have been due for so long; returns how many. A
     claim by a release that can read them removes the mark."""
-    return int((await connection.execute(_NAME_NEWER, queues, overdue_by)).rpartition(" ")[2])
+    return int((await connection.execute(_NAME_NEWER, overdue_by)).rpartition(" ")[2])
 
 
-_NEXT_WAKE: Final = f"""
-SELECT min(d.wake_at) FROM unnest($1::text[]) q(name) CROSS JOIN LATERAL (
+_WAKE_OF: Final = f"""
+SELECT min(d.wake_at) FROM q CROSS JOIN LATERAL (
   SELECT wake_at FROM runs WHERE queue = q.name AND worker IS NULL AND wake_at IS NOT NULL AND abi <= {ABI}
   ORDER BY wake_at LIMIT 1) d
 """
+_NEXT_WAKE: Final = f"WITH q(name) AS (SELECT unnest($1::text[])) {_WAKE_OF}"
+_NEXT_WAKE_BUT: Final = f"""
+WITH RECURSIVE {WAITING_QUEUES}, q(name) AS (SELECT name FROM waiting_queues WHERE name <> ALL ($1::text[])) {_WAKE_OF}
+"""
 
 
-async def next_wake(connection: Connection | Pool, queues: Sequence[str]) -> datetime | None:
-    """When the next free run of `queues` that this release can read is due; None when none ever will by itself."""
-    return await connection.fetchval(_NEXT_WAKE, queues)
+async def next_wake(connection: Connection | Pool, queues: Sequence[str], *, but: bool = False) -> datetime | None:
+    """When the next free run of `queues` (`but`: of all but these) that this release can read is due; None when none
+    ever will by itself."""
+    return await connection.fetchval(_NEXT_WAKE_BUT if but else _NEXT_WAKE, queues)

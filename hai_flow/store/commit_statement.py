@@ -21,10 +21,11 @@ from typing import Final
 
 from hai_flow.engine.events import ABI
 
-# The parts that entries may have beside their events; `births`: some start a run, or want a slot again; `moves`: some
-# go on with another version of their workflow; `branches`: some of those born leave their thread's line; `seats`: some
-# begin with a slot that they were promised; `audit`: people asked for something. All so seldom that no other commit
-# carries the columns.
+# The parts that entries may have beside their events; `births`: some start a run; `again`, only with births: some want
+# a slot again, which locks their runs; `locked`: the rows that a commit locks before it writes are locked already;
+# `moves`: some go on with another version of their workflow; `branches`: some of those born leave their thread's line;
+# `seats`: some begin with a slot that they were promised; `elsewhere`: some are of a queue that this process does not
+# serve; `audit`: people asked for something. All so seldom that no other commit carries the columns.
 CHILDREN: Final = ("commands", "pendings", "votes", "outbox", "turns", "messages")
 _ENDED: Final = "('finished', 'failed', 'stopped')"
 
@@ -76,13 +77,16 @@ def commit_statement(parts: frozenset[str]) -> str:
     """
     parameters = _Parameters()
     me, at = parameters.one("bigint"), parameters.one("timestamptz")
-    moves = {"workflow": "bytea", "workflow_version": "int", "dev": "bool"} if "moves" in parts else {}
+    moves = {"workflow": "bytea", "workflow_version": "int", "dev": "bool", "queue": "text"} if "moves" in parts else {}
     seats = {"seat": "text"} if "seats" in parts else {}
+    elsewhere = {"elsewhere": "bool"} if "elsewhere" in parts else {}
     entries, arrays = parameters.arrays(
         "entry", ordinality="i", id="uuid", tenant="uuid", n="int", events="bytea", version="bigint", fence="int",
         status="text", busy="bool", wake_at="timestamptz", cut="bool", slot="text", result="bytea", **moves, **seats,
+        **elsewhere,
     )  # fmt: skip
-    read = "".join(f", {column}" for column in (*moves, *seats))
+    read = "".join(f", {column}" for column in (*moves, *seats, *elsewhere))
+    claimant = _claimant("entries", parts)
     set_ = "".join(f"\n    {column} = coalesce(entries.{column}, r.{column})," for column in moves)
     repeated, unrepeated = "", "true"
     if "commands" in parts:
@@ -105,7 +109,7 @@ def commit_statement(parts: frozenset[str]) -> str:
     if "births" in parts:
         born, seated, born_won = _births(parameters, at, unrepeated, parts)
     elif seats:
-        born = _held("entries")
+        born = _held(parts, "entries")
     if seats:
         seated = f"({seated}) AND ({_holds('entries')})"
         children += _KEEP_SEATS
@@ -126,9 +130,9 @@ WITH entries AS MATERIALIZED (     -- of runs that exist, one per run, sorted by
     result = CASE WHEN entries.status IS NULL THEN r.result
                   WHEN entries.status IN {_ENDED} THEN coalesce(entries.result, r.result) END,
     worker = CASE WHEN entries.busy IS NULL THEN r.worker
-                  WHEN entries.busy THEN coalesce(r.worker, (SELECT id FROM claimant)) END,
+                  WHEN entries.busy THEN coalesce(r.worker, {claimant}) END,
     wake_at = CASE WHEN entries.busy IS NULL THEN r.wake_at WHEN NOT entries.busy THEN entries.wake_at
-                   WHEN coalesce(r.worker, (SELECT id FROM claimant)) IS NULL THEN {at} END,
+                   WHEN coalesce(r.worker, {claimant}) IS NULL THEN {at} END,
     fence = r.fence + (coalesce(entries.cut, false) OR (entries.busy IS FALSE AND r.worker IS NOT NULL)
                        OR (entries.busy IS TRUE AND r.worker IS NULL))::int
   FROM entries
@@ -156,14 +160,20 @@ SELECT i, seq, version, fence, worker, clock_timestamp() AS db_now FROM winners
 """
 
 
-def _held(*entries: str) -> str:
+def _claimant(entries: str, parts: frozenset[str]) -> str:
+    """Who takes the claim of a run that nobody holds: this process, unless it does not serve the run's queue."""
+    me = "(SELECT id FROM claimant)"
+    return f"CASE WHEN {entries}.elsewhere IS NOT TRUE THEN {me} END" if "elsewhere" in parts else me
+
+
+def _held(parts: frozenset[str], *entries: str) -> str:
     """The promised slots that are still those of the entries' runs. Locked: a transaction that wants to take one back
     waits, and then finds that its run has begun."""
     asked = " UNION ALL ".join(f"SELECT id, tenant, seat FROM {name} WHERE seat IS NOT NULL" for name in entries)
+    lock = "" if "locked" in parts else "\n  FOR NO KEY UPDATE OF slots"
     return f""", held AS MATERIALIZED (
   SELECT slots.tenant, slots.slot, slots.run_id FROM ({asked}) asked
-  JOIN slots ON slots.tenant = asked.tenant AND slots.slot = asked.seat AND slots.run_id = asked.id
-  FOR NO KEY UPDATE OF slots
+  JOIN slots ON slots.tenant = asked.tenant AND slots.slot = asked.seat AND slots.run_id = asked.id{lock}
 )"""
 
 
@@ -303,26 +313,32 @@ def _births(parameters: _Parameters, at: str, unrepeated: str, parts: frozenset[
     names = "".join(f", {column}" for column in branch)
     values = ", branch_of, follows, coalesce(copied, 0)" if branch else ""
     seats = {"seat": "text"} if "seats" in parts else {}
+    elsewhere = {"elsewhere": "bool"} if "elsewhere" in parts else {}
+    claimant = _claimant("births", parts)
     head = ", head" if "audit" in parts else ""
-    held, holds = (_held("entries", "births"), f" AND ({_holds('births')})") if seats else ("", "")
+    held, holds = (_held(parts, "entries", "births"), f" AND ({_holds('births')})") if seats else ("", "")
+    again = wanted_again = ""
+    if "again" in parts:
+        lock = "" if "locked" in parts else "\n  ORDER BY r.id FOR NO KEY UPDATE OF r"
+        again = f""", again AS MATERIALIZED (  -- runs that want a slot again: locked first, so that to get it is to win
+  SELECT r.id, r.tenant, entries.slot, entries.status FROM entries JOIN runs r ON r.id = entries.id
+  WHERE entries.slot IS NOT NULL AND (r.tenant = entries.tenant) IS TRUE AND r.version = entries.version
+    AND {unrepeated}{lock}
+)"""
+        wanted_again = f"""
+  UNION ALL SELECT id, tenant, slot, coalesce(status IN {_ENDED}, false) FROM again"""
     born, arrays = parameters.arrays(
         "birth", i="int", id="uuid", tenant="uuid", n="int", events="bytea", status="text", busy="bool",
         wake_at="timestamptz", result="bytea", workflow="bytea", workflow_name="text", workflow_version="int",
         dev="bool", thread_id="text", parent_id="uuid", parent_path="text", queue="text", slot="text",
-        started_by="text", input="bytea", **branch, **seats,
+        started_by="text", input="bytea", **branch, **seats, **elsewhere,
     )  # fmt: skip
     before = f""", births AS MATERIALIZED (  -- entries that are the first of their run, by id; i goes on counting
   SELECT * FROM {born}
-){held}, again AS MATERIALIZED (         -- runs that want a slot again: locked first, so that to get it is to win
-  SELECT r.id, r.tenant, entries.slot, entries.status FROM entries JOIN runs r ON r.id = entries.id
-  WHERE entries.slot IS NOT NULL AND (r.tenant = entries.tenant) IS TRUE AND r.version = entries.version
-    AND {unrepeated}
-  ORDER BY r.id FOR NO KEY UPDATE OF r
-), wanted AS MATERIALIZED (        -- slots, for runs that do not exist yet and for those of "again"
+){held}{again}, wanted AS MATERIALIZED (        -- slots, for runs that do not exist yet and for those of "again"
   SELECT births.id, births.tenant, births.slot, births.status IN {_ENDED} AS ended FROM births
   WHERE births.slot IS NOT NULL
-    AND NOT (births.id IN (SELECT r.id FROM runs r WHERE r.id = ANY({arrays["id"]}))){holds}
-  UNION ALL SELECT id, tenant, slot, coalesce(status IN {_ENDED}, false) FROM again
+    AND NOT (births.id IN (SELECT r.id FROM runs r WHERE r.id = ANY({arrays["id"]}))){holds}{wanted_again}
 ), taken AS (                      -- in one order for all, else two batches that swap slots deadlock
   INSERT INTO slots (tenant, slot, run_id, promised_until)
   SELECT tenant, slot, id, NULL FROM wanted WHERE NOT ended ORDER BY tenant, slot
@@ -339,14 +355,16 @@ def _births(parameters: _Parameters, at: str, unrepeated: str, parts: frozenset[
     ended_at{names})
   SELECT id, tenant, workflow, workflow_name, workflow_version, dev, thread_id, parent_id, parent_path,
     queue, slot, status, n, 1, {ABI}, sha256(events), octet_length(events),
-    CASE WHEN busy THEN (SELECT id FROM claimant) END,
-    CASE WHEN NOT busy THEN wake_at WHEN (SELECT id FROM claimant) IS NULL THEN {at} END,
+    CASE WHEN busy THEN {claimant} END,
+    CASE WHEN NOT busy THEN wake_at WHEN {claimant} IS NULL THEN {at} END,
     started_by, input, CASE WHEN status IN {_ENDED} THEN result END, CASE WHEN status IN {_ENDED} THEN {at} END{values}
   FROM births WHERE (slot IS NULL OR id = ANY ((SELECT array_agg(run_id) FROM seated)::uuid[])){holds}
   ON CONFLICT DO NOTHING           -- the same Start again: it loses
   RETURNING id, tenant, thread_id, seq, version, fence, worker, status{head}
 )"""
-    seated = "entries.slot IS NULL OR entries.id = ANY ((SELECT array_agg(run_id) FROM seated)::uuid[])"
+    seated = "entries.slot IS NULL"
+    if again:
+        seated += " OR entries.id = ANY ((SELECT array_agg(run_id) FROM seated)::uuid[])"
     after = f"""
   UNION ALL
   SELECT ({arrays["i"]})[place] AS i, ({arrays["n"]})[place] AS n, ({arrays["events"]})[place] AS events,

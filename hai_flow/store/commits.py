@@ -4,17 +4,19 @@
   (docs/design/store.md#one-entry-per-run), sorted by run id, so that row locks are always taken in one order.
 * A commit never takes a claim that another worker holds, nor for a worker that is dead (docs/design/store.md#claims).
   Perform a job only after a statement returned you as its `worker`.
+* Behind a transaction pooler that transaction also pins the plan, which a session of our own has from its start.
 * Columns that no entry has are not sent: one array element costs the driver 0.7 us.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import contextlib
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from hai_flow.store.commit_statement import CHILDREN, commit_statement
-from hai_flow.store.database import outcome_known
+from hai_flow.store.database import PIN, outcome_known
 from hai_flow.store.entries import Committed, Entry, Won
 
 if TYPE_CHECKING:
@@ -49,9 +51,17 @@ async def commit(connection: Connection, entries: Sequence[Entry], worker_id: in
     born = [number for number in numbers if entries[number].born is not None] if len(moved) < len(numbers) else []
     numbers = moved + born
     parts = _parts_of(entries)
+    if lock_first := getattr(connection, "sharded", False) and not parts.isdisjoint(_LOCKING):
+        parts |= {"locked"}
     arguments = _arguments([entries[i] for i in moved], [entries[i] for i in born], parts)
     with outcome_known():
-        row = await connection.fetchrow(commit_statement(parts), worker_id, at, *arguments)
+        if lock_first:
+            row = await _locked_first(connection, entries, commit_statement(parts), worker_id, at, *arguments)
+        elif connection.is_in_transaction() or getattr(connection, "pinned", True):
+            row = await connection.fetchrow(commit_statement(parts), worker_id, at, *arguments)
+        else:
+            async with _transaction(connection, PIN):
+                row = await connection.fetchrow(commit_statement(parts), worker_id, at, *arguments)
     assert row is not None, "aggregates return one row"
     places, seq, version, fence, worker, db_now = row
     if places is None:
@@ -60,11 +70,50 @@ async def commit(connection: Connection, entries: Sequence[Entry], worker_id: in
     return Committed({numbers[place - 1]: each for place, each in zip(places, won, strict=True)}, db_now)
 
 
+@contextlib.asynccontextmanager
+async def _transaction(connection: Connection, settings: str = "") -> AsyncGenerator[None]:
+    """A transaction of the commit's own. Behind a pooler its settings say how the commit is to be planned: its rows are
+    locked in the order of run ids only by nested loops, and the session that it gets is nobody's in particular."""
+    await connection.execute(f"BEGIN; {settings}")
+    try:
+        yield
+    except Exception:
+        if not connection.is_closed():
+            await connection.execute("ROLLBACK")
+        raise
+    await connection.execute("COMMIT")
+
+
+# What a statement locks before it writes. Citus cuts a commit into a statement for each subquery, and mistakes the rows
+# of one that locks: so they are locked by statements of their own.
+_LOCKING: Final = frozenset({"again", "seats"})
+_LOCK_RUNS: Final = "SELECT id FROM runs WHERE id = ANY ($1::uuid[]) ORDER BY id FOR NO KEY UPDATE"
+_LOCK_SLOTS: Final = "SELECT slot FROM slots WHERE run_id = ANY ($1::uuid[]) ORDER BY tenant, slot FOR NO KEY UPDATE"
+
+
+async def _locked_first(connection: Connection, entries: Sequence[Entry], query: str, *given: Any) -> Any:
+    """The commit on Citus, behind the locks that it needs, in one transaction."""
+    again = [entry.run_id for entry in entries if entry.take_slot is not None]
+    seated = [entry.run_id for entry in entries if entry.seat is not None]
+    own = contextlib.nullcontext() if connection.is_in_transaction() else _transaction(connection)
+    async with own:
+        if seated:
+            await connection.fetch(_LOCK_SLOTS, seated)
+        if again:
+            await connection.fetch(_LOCK_RUNS, again)
+        return await connection.fetchrow(query, *given)
+
+
 def _parts_of(entries: Sequence[Entry]) -> frozenset[str]:
-    births = any(entry.born is not None or entry.take_slot is not None for entry in entries)
+    again = any(entry.take_slot is not None for entry in entries)
+    births = again or any(entry.born is not None for entry in entries)
     seldom = {"moves"} if any(entry.moved is not None for entry in entries) else _NONE
+    if again:
+        seldom = seldom | {"again"}
     if any(entry.seat is not None for entry in entries):
         seldom = seldom | {"seats"}
+    if any(entry.elsewhere for entry in entries):
+        seldom = seldom | {"elsewhere"}
     if any(entry.audit for entry in entries):
         seldom = seldom | {"audit"}
     if births and any(entry.born is not None and entry.born.branch is not None for entry in entries):
@@ -99,8 +148,11 @@ def _arguments(moved: Sequence[Entry], born: Sequence[Entry], parts: frozenset[s
         yield [None if entry.moved is None else entry.moved.workflow for entry in moved]
         yield [None if entry.moved is None else entry.moved.workflow_version for entry in moved]
         yield [None if entry.moved is None else entry.moved.dev for entry in moved]
+        yield [None if entry.moved is None else entry.moved.queue for entry in moved]
     if "seats" in parts:
         yield [entry.seat for entry in moved]
+    if "elsewhere" in parts:
+        yield [entry.elsewhere for entry in moved]
     rows = list(enumerate((*moved, *born), 1))
     for part in CHILDREN:
         if part in parts:
@@ -116,6 +168,8 @@ def _arguments(moved: Sequence[Entry], born: Sequence[Entry], parts: frozenset[s
         yield [0 if branch is None else branch.copied for branch in branches]
     if "seats" in parts and "births" in parts:
         yield [entry.seat for entry in born]
+    if "elsewhere" in parts and "births" in parts:
+        yield [entry.elsewhere for entry in born]
 
 
 def _command_arrays(rows: _Rows) -> _Arrays:

@@ -72,6 +72,11 @@ ENGINE_SETTINGS: Final[Mapping[str, str]] = {
     # Planning the commit anew takes 6 ms, running it 1: never look for a better plan than the pinned one.
     "plan_cache_mode": "force_generic_plan",
 }
+PIN: Final = "; ".join(
+    f"SET LOCAL {name} = '{ENGINE_SETTINGS[name]}'"
+    for name in ("enable_seqscan", "enable_hashjoin", "enable_mergejoin", "plan_cache_mode")
+)
+"""The same for one transaction, where the session is nobody's own."""
 FAREWELL_SECONDS: Final = 1.0
 RECONNECT_SECONDS_MIN: Final = 0.1
 RECONNECT_SECONDS_MAX: Final = 2.0
@@ -214,13 +219,15 @@ class Session(_Connection):
     deadline raises `CommitUnknown`.
     """
 
-    __slots__ = ("_line", "overdue", "statement_seconds")
+    __slots__ = ("_line", "overdue", "pinned", "sharded", "statement_seconds")
 
     def __init__(self, protocol: Any, transport: asyncio.Transport, *given: Any) -> None:
         super().__init__(protocol, transport, *given)
         self._line = transport
         self.statement_seconds: float | None = None
         self.overdue = False
+        self.pinned = True  # the session has the settings that were asked for: no pooler stands between
+        self.sharded = False  # Citus keeps the schema
 
     execute = _ends(asyncpg.Connection.execute)
     executemany = _ends(asyncpg.Connection.executemany)
@@ -270,6 +277,11 @@ class Session(_Connection):
                 line.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
 
 
+# Citus asks of each row that a session reads of pg_class whether it is a shard, to hide it. The driver's question for
+# the types of arrays, once a connection, takes 4 seconds of a processor then, and 10 ms without.
+_ON_CITUS: Final[Mapping[str, str]] = {"citus.override_table_visibility": "off"}
+
+
 async def connect(
     dsn: str,
     deadlines: Deadlines,
@@ -279,6 +291,7 @@ async def connect(
     **options: Any,
 ) -> Session:
     """A connection of one's own. Raises asyncpg's errors, and `TimeoutError` where no answer comes."""
+    sharded = settings.keys() >= _ON_CITUS.keys()
     if behind_pooler:  # it refuses settings from its clients, and gives the next statement to another session
         settings = {"application_name": settings["application_name"]}
         options["statement_cache_size"] = 0
@@ -289,6 +302,8 @@ async def connect(
         settings = {name: value for name, value in settings.items() if name not in _OF_THE_LINE}
         connection = await _connect(dsn, deadlines, settings, options)
     connection.statement_seconds = deadlines.statement_seconds
+    connection.pinned = not behind_pooler
+    connection.sharded = sharded
     return connection
 
 
@@ -373,6 +388,22 @@ async def _take_on(pool: Pool) -> Mapping[str, str]:
     return _OWN_ROLE
 
 
+_PLANS_ANEW: Final[Mapping[str, str]] = {"plan_cache_mode": "auto", **_ON_CITUS}
+
+
+async def _plan_anew(pool: Pool) -> Mapping[str, str]:
+    """The settings of the pool's connections, all opened after this, where Citus keeps the schema: each statement is
+    planned anew, because it finds no node for a pinned plan with arrays. None on a PostgreSQL alone."""
+    async with pool.acquire() as connection:
+        if not await connection.fetchval("SELECT to_regclass('pg_catalog.pg_dist_schema') IS NOT NULL"):
+            return {}
+        query = "SELECT EXISTS (SELECT FROM pg_dist_schema WHERE schemaid = current_schema()::regnamespace)"
+        if not await connection.fetchval(query):
+            return {}
+    await pool.expire_connections()  # this one was opened before it was known
+    return _PLANS_ANEW
+
+
 class Database:
     """The pools of one process. `engine` for commits, claims and loads; `api` for the reads of requests; `tools`, which
     opens when the first tool wants a transaction; `walled`, which opens when the first caller with a key reads."""
@@ -388,9 +419,11 @@ class Database:
         listen_dsn: str | None,
         tool_connections: int = 8,
         role: Mapping[str, str] = _OWN_ROLE,
+        sharded: bool = False,
     ) -> None:
         self.dsn = dsn
-        self._role = role
+        self.sharded = sharded  # Citus keeps the schema on one of its nodes
+        self._role = role  # the role to work as, and what else all connections are told
         self._tool_connections = tool_connections
         self._tools: Pool | None = None
         self._walled: Pool | None = None
@@ -426,8 +459,10 @@ class Database:
             settings = dict(ENGINE_SETTINGS)
             engine = await _pool(dsn, engine_connections, settings, behind_pooler, deadlines)
             try:
-                role = {} if behind_pooler else await _take_on(engine)
-                settings.update(role)  # of the connections that are opened later
+                sharded = await _plan_anew(engine)
+                settings.update(sharded)  # of the connections that are opened later
+                role = _OWN_ROLE if behind_pooler else _ON_CITUS if sharded else await _take_on(engine)
+                settings.update(role)
                 api = await _pool(dsn, api_connections, {**SETTINGS, **role}, behind_pooler, deadlines)
             except BaseException:
                 engine.terminate()
@@ -444,6 +479,7 @@ class Database:
             listen_dsn=listen_dsn,
             tool_connections=tool_connections,
             role=role,
+            sharded=bool(sharded),
         )
 
     async def tools(self) -> Pool:
@@ -470,6 +506,8 @@ class Database:
     async def _open_walled(self) -> Pool:
         if self.behind_pooler:  # it refuses a role from its clients, and would keep one of ours for others
             fault = "a pooler stands between this server and the database; see docs/pooler.md"
+        elif self.sharded:
+            fault = "Citus asks its nodes as the role of the session, and hai_api can't log in there; see docs/scale.md"
         else:
             fault = await walls.faults(self.api)
         if fault is not None:

@@ -128,11 +128,12 @@ class Born(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Moved(msgspec.Struct, frozen=True, gc=False):
-    """The version of its workflow that a run goes on with from this commit on."""
+    """The version of its workflow that a run goes on with from this commit on, and in whose queue it waits then."""
 
     workflow: bytes
     workflow_version: int
     dev: bool = False
+    queue: str = "default"
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -143,7 +144,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     `events` is the JSON text of `n` events. `status` None: unchanged. `busy` None: chunks only; True: jobs are open or
     attempts in flight (takes the claim if it is free); False: nothing is in flight (gives the claim back, the run is
-    due at `wake_at`, None = never by itself). `cut`: the decision closes an open attempt or message of the holder,
+    due at `wake_at`, None = never by itself). `elsewhere`: this process does not perform runs of its queue, so it takes
+    no claim. `cut`: the decision closes an open attempt or message of the holder,
     whose late chunks must lose. `result` is written by the commit that ends the run; reopening clears it. `take_slot`:
     a run that ended needs this slot again, and loses without it. `seat`: the slot of its concurrency key that the run
     was promised and begins with; it loses if the slot is not its own any more. `moved`: the run's workflow has another
@@ -160,6 +162,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     status: str | None = None
     busy: bool | None = None
     wake_at: datetime | None = None
+    elsewhere: bool = False
     cut: bool = False
     take_slot: str | None = None
     seat: str | None = None

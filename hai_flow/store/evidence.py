@@ -90,6 +90,12 @@ async def run_pages(connection: Connection, tenant: UUID | None = None) -> Async
         yield page
 
 
+async def statuses(connection: Connection) -> dict[str, int]:
+    """How many runs have each status. It reads all of them."""
+    rows = await connection.fetch("SELECT status, count(*) FROM runs GROUP BY status")
+    return {row[0]: row[1] for row in rows}
+
+
 async def evidence_of(connection: Connection, run_ids: Sequence[UUID]) -> list[Evidence]:
     """What there is of these runs; those that are not there any more are left out. Call it inside a `snapshot`."""
     query = "SELECT * FROM runs WHERE id = ANY($1::uuid[]) ORDER BY id"

@@ -80,18 +80,22 @@ async def forget_leftover(connection: Connection | Pool, place: str) -> None:
 # --- files --------------------------------------------------------------------------------------------------------
 
 # A leftover that is due is being cleared away: it can become no file's any more.
+# Read first, then written: Citus, which may keep a cell, takes no INSERT ... ON CONFLICT from a table.
 _KEEP: Final = """
-WITH kept AS (
-  INSERT INTO files AS f (tenant, sha256, place, size)
-  SELECT $1, $2, l.place, $4 FROM file_leftovers l WHERE l.place = $3 AND l.due_at > now()
-  ON CONFLICT (tenant, sha256) DO UPDATE SET touched_at = now()
+WITH there AS MATERIALIZED (
+  SELECT place FROM file_leftovers WHERE place = $3 AND due_at > now()
+), kept AS (
+  INSERT INTO files AS f (tenant, sha256, place, size, touched_at)
+  SELECT $1, $2, there.place, $4, now() FROM there
+  ON CONFLICT (tenant, sha256) DO UPDATE SET touched_at = excluded.touched_at
   RETURNING f.place
 ), settled AS (
   DELETE FROM file_leftovers l USING kept k WHERE l.place = k.place
 ), uploaded AS (
-  INSERT INTO uploads (tenant, sha256, principal, name, media_type) SELECT $1, $2, $5, $6, $7 FROM kept
+  INSERT INTO uploads (tenant, sha256, principal, name, media_type, created_at)
+  SELECT $1, $2, $5, $6, $7, now() FROM kept
   ON CONFLICT (tenant, sha256, principal) DO UPDATE SET
-    name = excluded.name, media_type = excluded.media_type, created_at = now()
+    name = excluded.name, media_type = excluded.media_type, created_at = excluded.created_at
 ), used AS (
   INSERT INTO file_uses (tenant, sha256, run_id) SELECT $1, $2, $8 FROM kept WHERE $8::uuid IS NOT NULL
   ON CONFLICT DO NOTHING
@@ -268,14 +272,16 @@ _OF_AN_ARCHIVE: Final = """
 EXISTS (SELECT FROM file_uses u JOIN retired_runs r ON r.run_id = u.run_id AND r.tenant = u.tenant
   WHERE u.tenant = f.tenant AND u.sha256 = f.sha256 AND r.place IS NOT NULL)
 """
-# Whoever refers to a file meanwhile gives its row another ctid, and the row stays.
+# A row that somebody writes meanwhile, because a run refers to the file again, has another xmin, and stays. (Citus,
+# which may keep a cell, finds no rows by ctid here.)
 _FORGET: Final = f"""
 WITH page AS MATERIALIZED (
-  SELECT ctid AS row, tenant, sha256, touched_at FROM files
+  SELECT xmin AS version, tenant, sha256, touched_at FROM files
   WHERE (tenant, sha256) > ($1, $2) ORDER BY tenant, sha256 LIMIT $3
 ), gone AS (
-  DELETE FROM files f WHERE f.ctid = ANY (ARRAY(SELECT row FROM page WHERE touched_at < now() - $4::interval))
-    AND NOT {_OF_A_RUN} AND NOT {_OF_AN_ARCHIVE}
+  DELETE FROM files f USING page
+  WHERE f.tenant = page.tenant AND f.sha256 = page.sha256 AND f.xmin = page.version
+    AND page.touched_at < now() - $4::interval AND NOT {_OF_A_RUN} AND NOT {_OF_AN_ARCHIVE}
   RETURNING f.tenant, f.sha256, f.place
 ), uploaded AS (
   DELETE FROM uploads o USING gone g WHERE o.tenant = g.tenant AND o.sha256 = g.sha256

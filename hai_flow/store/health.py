@@ -7,10 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from hai_flow.store import roles, walls
+import asyncpg
+
+from hai_flow.store import claims, roles, walls
 
 if TYPE_CHECKING:
-    from hai_flow.store.database import Connection
+    from hai_flow.store.database import Connection, Pool
 
 _SETTINGS: Final = ("fsync", "synchronous_commit", "full_page_writes", "max_connections", "server_version")
 AUDIT_TRIGGERS: Final = frozenset(
@@ -36,7 +38,8 @@ class Facts:
     `role` is who connects, `works_as` the role that a process takes on then; `no_role`: why it works with more rights
     than it needs. `tables`: how many tables have rows of tenants. `no_wall`: why requests can't read behind the second
     wall. `audit_triggers` are there and enabled. `may_change_audit`: who works may update, delete or truncate what is
-    recorded. `unsealed_seconds`: for how long the oldest record waits for its seal.
+    recorded. `unsealed_seconds`: for how long the oldest record waits for its seal. `unserved`: queues in which runs
+    wait and that no worker serves.
     """
 
     settings: Mapping[str, str]
@@ -55,6 +58,7 @@ class Facts:
     unsealed_seconds: float = 0.0
     keys: int = 0
     workers: int = 0
+    unserved: Sequence[str] = ()
 
 
 async def read_facts(connection: Connection, *, pooled: bool = False) -> Facts:
@@ -91,10 +95,18 @@ async def read_facts(connection: Connection, *, pooled: bool = False) -> Facts:
         may_change_audit=await connection.fetchval(_MAY_CHANGE),
         unsealed_seconds=await connection.fetchval(_UNSEALED) or 0.0,
         keys=await connection.fetchval("SELECT count(*) FROM keys WHERE revoked_at IS NULL"),
+        unserved=await _unserved(connection),
         workers=await connection.fetchval(
             "SELECT count(*) FROM workers WHERE alive_until > now() AND name NOT LIKE 'nobody:%'"
         ),
     )
+
+
+async def _unserved(connection: Connection) -> Sequence[str]:
+    query = "SELECT FROM pg_attribute WHERE attrelid = 'workers'::regclass AND attname = 'queues'"
+    if await connection.fetchrow(query) is None:  # of a schema that is behind
+        return ()
+    return (await claims.attendance(connection)).unserved
 
 
 async def _clock(connection: Connection) -> tuple[float, float]:
@@ -110,10 +122,28 @@ async def _clock(connection: Connection) -> tuple[float, float]:
     return best
 
 
+_ASKED: Final = "2718281ms"
+
+
+async def is_pooler(dsn: str) -> bool:
+    """Whether something at `dsn` stands between us and the server that does not keep a session for each client, as
+    PgBouncer does in its transaction mode: it refuses what a client sets when it connects, or forgets it. Raises
+    asyncpg's errors, and `TimeoutError`."""
+    asked = {"application_name": "hai-flow doctor", "lock_timeout": _ASKED}
+    try:
+        connection = await asyncpg.connect(dsn, timeout=10, statement_cache_size=0, server_settings=asked)
+    except asyncpg.ProtocolViolationError:
+        return True
+    try:
+        return await connection.fetchval("SELECT current_setting('lock_timeout') <> $1", _ASKED)
+    finally:
+        await connection.close()
+
+
 _TABLES: Final = """
 SELECT count(*) FROM pg_class c
 JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'tenant' AND NOT a.attisdropped
-WHERE c.relkind = 'r' AND c.relnamespace = 'public'::regnamespace
+WHERE c.relkind = 'r' AND c.relnamespace = current_schema()::regnamespace
 """
 
 
@@ -133,3 +163,22 @@ _UNSEALED: Final = """
 SELECT extract(epoch FROM clock_timestamp() - min(a.at))::float8 FROM audit_unsealed u
 JOIN audit a ON a.tenant = u.tenant AND a.id = u.id
 """
+
+
+_EXTENT: Final = """
+SELECT coalesce(max(c.reltuples::bigint) FILTER (WHERE c.relname = 'runs'), 0),
+  coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint
+FROM pg_class c WHERE c.relkind = 'r' AND c.relnamespace = current_schema()::regnamespace
+"""
+
+
+async def extent(connection: Connection) -> tuple[int, int]:
+    """How many runs the schema has, as the planner estimates, and how many bytes all of it takes."""
+    row = await connection.fetchrow(_EXTENT)
+    assert row is not None, "it counts"
+    return max(0, row[0]), row[1]
+
+
+async def answers(connection: Connection | Pool) -> None:
+    """Ask for a row of the schema: where Citus keeps it, its node has to answer, too. Raises asyncpg's errors."""
+    await connection.fetchval("SELECT version_num FROM alembic_version")

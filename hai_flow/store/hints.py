@@ -1,9 +1,12 @@
-"""Hints that runs have something new: NOTIFY, and the payloads (docs/design/store.md#hints)."""
+"""Hints that runs have something new: NOTIFY, the payloads, and the seal of those that go another way
+(docs/design/store.md#hints)."""
 
 from __future__ import annotations
 
+import hmac
+import secrets
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
 if TYPE_CHECKING:
@@ -23,6 +26,41 @@ async def notify(connection: Connection | Pool, run_ids: Collection[UUID | str])
     await connection.execute("SELECT pg_notify($1, p) FROM unnest($2::text[]) AS p", HINT_CHANNEL, payloads)
 
 
-async def notify_due(connection: Connection | Pool) -> None:
-    """Hint that a run without a holder has something to perform: workers look for due runs."""
-    await connection.execute("SELECT pg_notify($1, $2)", HINT_CHANNEL, DUE)
+def due(queue: str) -> str:
+    """The payload that says so. That of the default queue is the one that releases before there were queues know."""
+    return DUE if queue == "default" else f"{DUE}:{queue}"
+
+
+def due_queue(payload: str) -> str | None:
+    """The queue in which a run is due by this payload; None: it says something else."""
+    if payload == DUE:
+        return "default"
+    word, _, queue = payload.partition(":")
+    return queue if word == DUE and queue else None
+
+
+async def notify_word(connection: Connection | Pool, word: str) -> None:
+    """A hint that names no run. DUE: a run without a holder has something to perform, so workers look for due runs."""
+    await connection.execute("SELECT pg_notify($1, $2)", HINT_CHANNEL, word)
+
+
+class Seal(NamedTuple):
+    """What processes over one database have in common, and nobody else: the `place` at which they leave hints for each
+    other outside of it, and the `key` by which they know their own."""
+
+    place: str
+    key: bytes
+
+
+async def seal_of(connection: Connection | Pool) -> Seal:
+    """The database's own. It is made of a secret row and of what tells this database (and schema) from others, so a
+    copy of it on another server, or beside it, has another one."""
+    await connection.execute("INSERT INTO hint_keys (key) VALUES ($1) ON CONFLICT DO NOTHING", secrets.token_bytes(32))
+    row = await connection.fetchrow("""
+    SELECT key, concat_ws(' ', (SELECT system_identifier FROM pg_control_system()), d.oid, current_schema()) AS which
+    FROM hint_keys, pg_database d WHERE d.datname = current_database()
+    """)
+    assert row is not None, "the row was made, or was there"
+    which = str(row["which"]).encode()
+    place, key = (hmac.digest(row["key"], what + which, "sha256") for what in (b"place ", b"key "))
+    return Seal(place.hex()[:16], key)

@@ -83,6 +83,14 @@ def known() -> frozenset[str]:
     return frozenset(script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions())
 
 
+def is_sharded(connection: sa.Connection | None) -> bool:
+    """Whether Citus keeps the tables of the session's schema, whole, on some node: it does not take every statement."""
+    assert connection is not None, "revisions are carried out, not written down"
+    known = connection.exec_driver_sql("SELECT to_regclass('pg_catalog.pg_dist_schema') IS NOT NULL").scalar_one()
+    query = "SELECT EXISTS (SELECT FROM pg_dist_schema WHERE schemaid = current_schema()::regnamespace)"
+    return bool(known and connection.exec_driver_sql(query).scalar_one())
+
+
 def directory() -> Path:
     """Where the revisions are: at the top of a checkout, inside the package when installed from a wheel."""
     package = Path(__file__).resolve().parents[1]

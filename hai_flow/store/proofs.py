@@ -1,5 +1,5 @@
-"""Whether the credentials that open streams rest on are still good: the key was not revoked, the session not ended, the
-person not forgotten, their tenant not removed.
+"""Whether the credentials that open streams rest on are still good: the key was not revoked, the session not ended or
+that of somebody with other roles, the person not forgotten, their tenant not removed.
 
 A person who is forgotten may hold what no row of ours can end: a token that a key has signed for them, or one of their
 issuer. So for a while it is kept, as a digest, that they were forgotten, and what was made before then is refused.
@@ -20,31 +20,36 @@ FORGOTTEN_FOR: Final = "25 hours"  # a token lasts a day at most
 SKEW: Final = timedelta(seconds=5)  # by which clocks may differ
 
 _ENDED: Final = f"""
-SELECT n FROM unnest($1::uuid[], $2::bytea[], $3::text[], $4::bytea[], $5::timestamptz[])
-  WITH ORDINALITY AS given(tenant, person, key, session, since, n)
+SELECT n FROM unnest($1::uuid[], $2::bytea[], $3::text[], $4::bytea[], $5::int[], $6::timestamptz[])
+  WITH ORDINALITY AS given(tenant, person, key, session, version, since, n)
 WHERE NOT EXISTS (SELECT FROM tenants t WHERE t.id = given.tenant)
   OR (key IS NOT NULL AND NOT EXISTS (SELECT FROM keys k WHERE k.id = key AND k.revoked_at IS NULL))
   OR (session IS NOT NULL AND NOT EXISTS (
-    SELECT FROM sessions s WHERE s.sha256 = session AND s.expires_at > now()))
+    SELECT FROM sessions s WHERE s.sha256 = session AND s.version = given.version AND s.expires_at > now()
+      AND (s.good_until IS NULL OR s.good_until > now())))
   OR EXISTS (SELECT FROM forgotten f
     WHERE f.sha256 = person AND f.at >= since AND f.at > now() - interval '{FORGOTTEN_FOR}')
 """
 
 
 class Proof(NamedTuple):
-    """What shows that `person` calls: an API key, by its id; or a browser's session, by its digest; or neither, where
-    it is something that an issuer has signed."""
+    """What shows that `person` calls: an API key, by its id; or a browser's session, by its digest, as it was in this
+    version of it; or neither, where it is something that an issuer has signed."""
 
     tenant: UUID
     person: str
     key: str | None = None
     session: bytes | None = None
+    session_version: int = 0
 
 
 async def ended(pool: Pool, proofs: Sequence[tuple[Proof, datetime]]) -> list[Proof]:
     """Those that are not good any more. Each comes with the time since when it is used."""
     columns = zip(
-        *((each.tenant, person_digest(each.tenant, each.person), each.key, each.session, at) for each, at in proofs),
+        *(
+            (each.tenant, person_digest(each.tenant, each.person), each.key, each.session, each.session_version, at)
+            for each, at in proofs
+        ),
         strict=True,
     )
     rows = await pool.fetch(_ENDED, *map(list, columns)) if proofs else []

@@ -21,6 +21,7 @@ from uuid import UUID
 
 from hai_flow.store import audit
 from hai_flow.store.audit_chain import new_row
+from hai_flow.store.database import PIN
 from hai_flow.store.log_chain import REMOVED
 from hai_flow.store.slots import thread_slot
 
@@ -143,12 +144,16 @@ async def archive_of(connection: Connection, unit: Sequence[Member]) -> Archived
 
 # --- archived and removed ---------------------------------------------------------------------------------------------
 
+# Read first, then written: Citus, which may keep a cell, takes no INSERT ... ON CONFLICT from a table.
 _RETIRE: Final = """
+WITH r AS MATERIALIZED (
+  SELECT id, tenant, thread_id, workflow_name, seq, head, ended_at FROM runs WHERE id = ANY($1::uuid[])
+)
 INSERT INTO retired_runs AS x (run_id, tenant, thread_id, workflow_name, seq, head, ended_at, place, sha256,
   archived_at, removed_at)
 SELECT r.id, r.tenant, r.thread_id, r.workflow_name, r.seq, r.head, r.ended_at, $2, $3,
   CASE WHEN $2::text IS NOT NULL THEN now() END, CASE WHEN $4::bool THEN now() END
-FROM runs r WHERE r.id = ANY($1::uuid[])
+FROM r
 ON CONFLICT (run_id) DO UPDATE SET seq = excluded.seq, head = excluded.head, ended_at = excluded.ended_at,
   place = excluded.place, sha256 = excluded.sha256, archived_at = coalesce(x.archived_at, excluded.archived_at),
   removed_at = excluded.removed_at
@@ -215,7 +220,16 @@ async def uncleared(connection: Connection, limit: int = 100) -> list[UUID]:
 
 
 async def clear(connection: Connection, run_ids: Sequence[UUID], rows_max: int) -> int:
-    """Remove at most so many rows of removed runs; returns how many there were. 0: nothing is left of them."""
+    """Remove at most so many rows of removed runs; returns how many there were. 0: nothing is left of them.
+
+    The planner does not know how few rows a run has: to find the first thousand it would read the whole log.
+    """
+    async with connection.transaction():
+        await connection.execute(PIN)
+        return await _clear(connection, run_ids, rows_max)
+
+
+async def _clear(connection: Connection, run_ids: Sequence[UUID], rows_max: int) -> int:
     for table, condition in _CLEARED.items():
         query = f"""
         DELETE FROM {table} WHERE ctid = ANY (ARRAY(

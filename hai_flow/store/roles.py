@@ -27,7 +27,7 @@ API: Final = "hai_api"
 READ: Final = (
     "runs", "log", "snapshots", "pendings", "votes", "turns", "messages", "workflows", "schedules", "signals",
     "feedback", "files", "uploads", "file_uses", "blobs", "inbox", "delegations", "notifications", "event_triggers",
-    "keys", "tenants", "audit", "audit_details", "audit_seals",
+    "fires", "keys", "tenants", "audit", "audit_details", "audit_seals", "queued_messages",
 )  # fmt: skip
 """The tables that requests read, and the only ones that `hai_api` may."""
 
@@ -39,7 +39,7 @@ OF_TENANTS: Final[Mapping[str, str]] = {
             "runs", "log", "commands", "pendings", "votes", "delegations", "inbox", "notifications", "links", "outbox",
             "turns", "messages", "snapshots", "slots", "slot_waiters", "schedules", "fires", "event_triggers",
             "signals", "subscriptions", "callbacks", "feedback", "workflows", "blobs", "files", "uploads", "file_uses",
-            "file_leftovers", "tool_pins", "keys", "tickets", "sessions",
+            "file_leftovers", "tool_pins", "keys", "tickets", "sessions", "queued_messages",
         ),
         _ALL,
     ),
@@ -54,11 +54,15 @@ OF_TENANTS: Final[Mapping[str, str]] = {
 OF_ALL: Final[Mapping[str, str]] = {
     "sweeps": _ALL,
     "workers": _ALL,
+    "hint_keys": _KEPT,
+    "servers": _ALL,
+    "eras": "SELECT, INSERT, UPDATE",
+    "beats": "SELECT, INSERT, DELETE",
     "forgotten": "SELECT, DELETE",  # to forget somebody is for the owner, too
     "alembic_version": "SELECT",
 }
-"""Those without: how far sweeps have come, which processes are alive, hashes of who was forgotten lately, and the
-revision of the schema."""
+"""Those without: how far sweeps have come, which processes are alive, what they seal hints with, in which history
+the database is, hashes of who was forgotten lately, and the revision of the schema."""
 _SEQUENCES: Final = ("runs_place", "signals_place")
 
 # What the second argument asks for is called otherwise since a member may be one without taking the role on.

@@ -8,6 +8,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
+from hai_flow.definition.plan import DEFAULT_QUEUE
+
 if TYPE_CHECKING:
     from hai_flow.store.database import Connection, Pool
 
@@ -94,6 +96,8 @@ def readable(rows: str, first: int) -> str:
     """
 
 
+ENDED: Final = frozenset({"finished", "failed", "stopped"})
+"""The statuses of runs that have ended."""
 SUMMARY_COLUMNS: Final = (
     "id, tenant, workflow, workflow_name, workflow_version, dev, thread_id, parent_id, parent_path, queue, slot, "
     "status, seq, version, started_by, created_at, ended_at, branch_of, follows, copied, unreadable"
@@ -123,6 +127,7 @@ class Filter:
     workflow: str | None = None
     version: int | None = None
     thread_id: str | None = None
+    queue: str | None = None
     started_by: str | None = None
     since: datetime | None = None
     until: datetime | None = None
@@ -134,10 +139,13 @@ class Filter:
             ("r.workflow_name = {}", self.workflow),
             ("r.workflow_version = {}", self.version),
             ("r.thread_id = {}", self.thread_id),
+            ("r.queue = {}", self.queue),
             ("r.started_by = {}", self.started_by),
             ("r.created_at >= {}", self.since),
             ("r.created_at < {}", self.until),
         ]
+        if self.queue not in (None, DEFAULT_QUEUE):  # by its index, which has few rows: it knows no other
+            found.append((f"(r.queue <> '{DEFAULT_QUEUE}' AND {{}}::bool)", True))
         if self.error is not None:  # its code comes first in what the committer writes
             begins = f'{{"error":{{"code":"{self.error}",'.encode()
             found.append((f"substring(r.result FROM 1 FOR {len(begins)}) = {{}}", begins))
@@ -174,6 +182,38 @@ async def find_runs(
 
     Of the status `needs_attention` are also runs that nobody can read, whatever their own status is.
     """
+    pages, arguments = _pages(tenant, wanted, limit, before, viewer)
+    query = f"""
+    SELECT {_OF_RUN}, r.input, r.result FROM ({pages}) r ORDER BY r.created_at DESC, r.id DESC LIMIT $2
+    """
+    return [RunRow(*row) for row in await connection.fetch(query, *arguments)]
+
+
+async def count_runs(
+    connection: Connection | Pool, tenant: UUID, wanted: Filter, *, limit: int, viewer: Viewer | None = None
+) -> dict[str, int]:
+    """How many runs have each of the filter's statuses, counted up to `limit`. Under `needs_attention` are also those
+    that nobody can read."""
+    pages, arguments = _pages(tenant, wanted, limit, None, viewer)
+    query = f"""
+    SELECT r.status, count(*), count(*) FILTER (WHERE r.unreadable IS NOT NULL) FROM ({pages}) r
+    GROUP BY r.status
+    """
+    counts = dict.fromkeys(wanted.statuses or (), 0)
+    unreadable = 0
+    for status, count, lost in await connection.fetch(query, *arguments):
+        if status in counts:
+            counts[status] = min(limit, count)
+        unreadable += 0 if status == "needs_attention" else lost
+    if "needs_attention" in counts:
+        counts["needs_attention"] = min(limit, counts["needs_attention"] + unreadable)
+    return counts
+
+
+def _pages(
+    tenant: UUID, wanted: Filter, limit: int, before: tuple[datetime, UUID] | None, viewer: Viewer | None
+) -> tuple[str, list[Any]]:
+    """A query of the newest rows `r` of each of the filter's statuses, and its arguments; `limit` is its `$2`."""
     statuses = wanted.statuses
     if wanted.error is not None:  # whatever else has been asked for: the few that failed are found by their status
         statuses = ["failed"] if statuses is None else [each for each in statuses if each == "failed"]
@@ -199,18 +239,14 @@ async def find_runs(
     if viewer is not None:
         arguments.extend(viewer.parameters())
     if statuses is None:
-        pages = page("$3::text[] IS NULL")
-    else:
-        # A page of each status, of which the newest are taken: looked for together, a page of few runs among many
-        # others is a walk through all of those, and one of many among few a sort of them.
-        of_each = page("r.status = wanted.status")
-        pages = f"(SELECT r.* FROM unnest($3::text[]) AS wanted(status) CROSS JOIN LATERAL {of_each} r)"
-        if "needs_attention" in statuses:
-            pages += f" UNION ALL {page('r.unreadable IS NOT NULL', 'r.status <> ALL ($3)')}"
-    query = f"""
-    SELECT {_OF_RUN}, r.input, r.result FROM ({pages}) r ORDER BY r.created_at DESC, r.id DESC LIMIT $2
-    """
-    return [RunRow(*row) for row in await connection.fetch(query, *arguments)]
+        return page("$3::text[] IS NULL"), arguments
+    # A page of each status, of which the newest are taken: looked for together, a page of few runs among many
+    # others is a walk through all of those, and one of many among few a sort of them.
+    of_each = page("r.status = wanted.status")
+    pages = f"(SELECT r.* FROM unnest($3::text[]) AS wanted(status) CROSS JOIN LATERAL {of_each} r)"
+    if "needs_attention" in statuses:
+        pages += f" UNION ALL {page('r.unreadable IS NOT NULL', 'r.status <> ALL ($3)')}"
+    return pages, arguments
 
 
 def _page(*conditions: str) -> str:

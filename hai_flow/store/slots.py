@@ -58,17 +58,22 @@ async def _locked(pool: Pool, tenant: UUID, key: str) -> AsyncGenerator[Connecti
         yield connection
 
 
+# The first element, or none (NULL) where the slot is held for good. Not a CASE: Citus, which may keep a cell, takes no
+# clock in one.
 _TAKEN: Final = """
-UPDATE slots SET promised_until = CASE WHEN promised_until IS NOT NULL THEN now() + $4::interval END
+UPDATE slots SET promised_until = (ARRAY[now() + $4::interval])[(promised_until IS NOT NULL)::int]
 WHERE tenant = $1 AND slot = ANY ($2::text[]) AND run_id = $3 RETURNING slot
 """
+# Read first, then written: Citus takes no INSERT ... ON CONFLICT from a table either.
 _TAKE: Final = """
-INSERT INTO slots (tenant, slot, run_id, promised_until)
-SELECT $1, k.slot, $4, now() + $5::interval FROM unnest($3::text[]) WITH ORDINALITY AS k(slot, n)
-WHERE NOT EXISTS (SELECT FROM slots s WHERE s.tenant = $1 AND s.slot = k.slot)
-  AND NOT EXISTS (SELECT FROM slot_waiters w WHERE w.tenant = $1 AND w.key = $2)
-  AND NOT EXISTS (SELECT FROM runs r WHERE r.id = $4)
-ORDER BY k.n LIMIT 1
+WITH free AS MATERIALIZED (
+  SELECT k.slot FROM unnest($3::text[]) WITH ORDINALITY AS k(slot, n)
+  WHERE NOT EXISTS (SELECT FROM slots s WHERE s.tenant = $1 AND s.slot = k.slot)
+    AND NOT EXISTS (SELECT FROM slot_waiters w WHERE w.tenant = $1 AND w.key = $2)
+    AND NOT EXISTS (SELECT FROM runs r WHERE r.id = $4)
+  ORDER BY k.n LIMIT 1
+)
+INSERT INTO slots (tenant, slot, run_id, promised_until) SELECT $1, slot, $4, now() + $5::interval FROM free
 ON CONFLICT DO NOTHING
 RETURNING slot
 """

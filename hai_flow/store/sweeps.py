@@ -32,8 +32,14 @@ class Page:
 
 
 _TAKE: Final = """
-INSERT INTO sweeps AS s (name, due_at) VALUES ($1, now() + $2::interval)
-ON CONFLICT (name) DO UPDATE SET due_at = excluded.due_at WHERE s.due_at <= now() RETURNING coalesce(position, 'null')
+WITH first AS (
+  INSERT INTO sweeps (name, due_at) VALUES ($1::text, now() + $2::interval)
+  ON CONFLICT DO NOTHING RETURNING 'null' AS position
+), again AS (
+  UPDATE sweeps SET due_at = now() + $2::interval WHERE name = $1::text AND due_at <= now()
+  RETURNING coalesce(position, 'null') AS position
+)
+SELECT position FROM first UNION ALL SELECT position FROM again
 """
 
 

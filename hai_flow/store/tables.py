@@ -102,7 +102,15 @@ sa.Index(
     runs.c.id,
     postgresql_where=sa.text("unreadable IS NOT NULL"),
 )
-sa.Index("runs_held", runs.c.worker, postgresql_where=sa.text("worker IS NOT NULL"))
+sa.Index("runs_held_by_queue", runs.c.worker, runs.c.queue, postgresql_where=sa.text("worker IS NOT NULL"))
+sa.Index(
+    "runs_by_queue",
+    runs.c.tenant,
+    runs.c.queue,
+    runs.c.created_at,
+    runs.c.id,
+    postgresql_where=sa.text("queue <> 'default'"),
+)
 sa.Index("runs_newest", runs.c.tenant, runs.c.created_at, runs.c.id)
 sa.Index("runs_by_status", runs.c.tenant, runs.c.status, runs.c.created_at, runs.c.id)
 sa.Index("runs_by_workflow", runs.c.tenant, runs.c.workflow_name, runs.c.created_at, runs.c.id)
@@ -394,6 +402,31 @@ sa.Index(
     "slot_waiters_in_order", slot_waiters.c.tenant, slot_waiters.c.key, slot_waiters.c.queued_at, slot_waiters.c.run_id
 )
 
+queued_messages: Final = sa.Table(
+    "queued_messages",
+    metadata,
+    _uuid("tenant"),
+    _uuid("run_id"),  # that it will start
+    _text("thread_id"),
+    sa.Column("place", sa.BigInteger, sa.Identity(always=True), nullable=False),
+    _bytes("workflow"),
+    _text("principal"),
+    _bytes("start"),
+    _bytes("asked"),
+    _text("command_id"),
+    _bytes("body_sha"),
+    _time("queued_at", now=True),
+    _bytes("refused", null=True),  # why its run was not started; null: it waits
+    _time("refused_at", null=True),
+    _key("queued_messages", "tenant", "run_id"),
+)
+sa.Index(
+    "queued_messages_in_order",
+    queued_messages.c.tenant,
+    queued_messages.c.thread_id,
+    queued_messages.c.place,
+)
+
 sweeps: Final = sa.Table(
     "sweeps",
     metadata,
@@ -672,6 +705,7 @@ tenants: Final = sa.Table(
     sa.Column("open_runs", sa.Integer),
     sa.Column("followers", sa.Integer),
     _bigint("log_bytes", null=True),
+    sa.Column("cells", ARRAY(sa.Integer)),  # where its runs live, by number; null: at home
     _key("tenants", "id"),
     sa.UniqueConstraint("name", name="tenants_name"),
 )
@@ -714,7 +748,12 @@ sessions: Final = sa.Table(
     _bytes("sha256"),  # of the cookie
     _uuid("tenant"),
     _text("principal"),  # as JSON: whose browser it is
-    _time("expires_at"),
+    _time("expires_at"),  # unless it is used
+    _int("version", default="0"),  # how often its principal has changed
+    _time("ends_at", null=True),  # in any case
+    _bytes("sealed", null=True),  # with what it is renewed; readable with the cookie's text
+    _time("renew_at", null=True),
+    _time("good_until", null=True),  # without a renewal
     _key("sessions", "sha256"),
     sa.ForeignKeyConstraint(["tenant"], ["tenants.id"], name="sessions_tenant"),
 )
@@ -790,5 +829,63 @@ workers: Final = sa.Table(
     sa.Column("id", sa.BigInteger, sa.Identity(always=True), nullable=False),
     _text("name"),
     _time("alive_until"),
+    sa.Column("queues", ARRAY(sa.Text)),  # `*`: all; null: of a release that knew no queues, hence the default one
+    # For people to see: the release, and as of the last heartbeat what the worker did.
+    _text("release", null=True),
+    _time("started_at", null=True),
+    _time("beat_at", null=True),
+    _time("draining_since", null=True),
+    sa.Column("places", sa.Integer),
+    sa.Column("held", sa.Integer),
+    sa.Column("attempts", sa.Integer),
+    sa.Column("waiting", sa.Integer),
     _key("workers", "id"),
+)
+
+hint_keys: Final = sa.Table(
+    "hint_keys",
+    metadata,
+    sa.Column("one", sa.Boolean, nullable=False, server_default=sa.true()),
+    _bytes("key"),
+    _key("hint_keys", "one"),
+    sa.CheckConstraint("one", name="hint_keys_one"),
+)
+
+# In which history the database is (`store/eras`). A restore to an earlier time begins another era, by a person.
+eras: Final = sa.Table(
+    "eras",
+    metadata,
+    sa.Column("n", sa.Integer, nullable=False, autoincrement=False),
+    _uuid("database"),  # its name for ever; what is noted outside of it is noted under that
+    _bigint("system", null=True),  # where it was when the row was written: the server,
+    _bigint("base", null=True),  # the database there,
+    sa.Column("timeline", sa.Integer),  # and that server's timeline
+    _bigint("written"),  # the transaction that wrote the row: another one has written a copy of it
+    _time("began_at", now=True),
+    _text("note"),
+    _time("held_at", null=True),  # since then nobody performs anything
+    _text("held_why", null=True),
+    _key("eras", "n"),
+)
+
+beats: Final = sa.Table(
+    "beats",
+    metadata,
+    sa.Column("n", sa.BigInteger, sa.Identity(always=True), nullable=False),
+    _int("era"),
+    sa.Column("token", UUID(as_uuid=True), nullable=False, server_default=sa.text("gen_random_uuid()")),
+    _time("at", now=True),
+    _key("beats", "n"),
+)
+
+# Which servers there are (`store/servers`); a worker has its lease.
+servers: Final = sa.Table(
+    "servers",
+    metadata,
+    _uuid("id"),
+    _text("name"),
+    _text("release"),
+    _time("started_at", now=True),
+    _time("seen_at", now=True),
+    _key("servers", "id"),
 )

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 import structlog
 
 from hai_flow.errors import StepError
-from hai_flow.store.database import ENGINE_SETTINGS, FAILURES, Fault, classify, outcome_known, sqlstate_of
+from hai_flow.store.database import FAILURES, PIN, Fault, classify, outcome_known, sqlstate_of
 
 if TYPE_CHECKING:
     from hai_flow.store.database import Connection, Database
@@ -29,12 +29,10 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 ACQUIRE_SECONDS: Final = 60.0  # for a connection; the step's own time-out may end it before
-_PINNED: Final = ("enable_seqscan", "enable_hashjoin", "enable_mergejoin", "plan_cache_mode")
 _SEALED: Final = {
     "lock_timeout": "2s",
     "statement_timeout": "30s",
     "idle_in_transaction_session_timeout": "10s",
-    **{name: ENGINE_SETTINGS[name] for name in _PINNED},
 }
 _BEGUN: Final = "SAVEPOINT hai_flow_tool"  # it is gone if the tool ends the transaction by itself
 _SEAL: Final = "; ".join((
@@ -43,6 +41,7 @@ _SEAL: Final = "; ".join((
     "SET LOCAL ROLE NONE",
     "SET LOCAL search_path TO DEFAULT",
     *(f"SET LOCAL {name} = '{value}'" for name, value in _SEALED.items()),
+    PIN,
     "SAVEPOINT hai_flow_result",
 ))  # fmt: skip
 _TAKE_BACK: Final = "ROLLBACK TO SAVEPOINT hai_flow_result"

@@ -59,6 +59,15 @@ class ScheduleRow:
 
 
 @dataclass(frozen=True, slots=True)
+class Fire:
+    """A time at which a schedule fired. `outcome` None: nobody has dealt with it yet."""
+
+    at: datetime
+    outcome: Outcome | None
+    run_id: UUID | None
+
+
+@dataclass(frozen=True, slots=True)
 class EventTriggerRow:
     """The `position`-th trigger of a workflow, of the version `workflow`. `type` is that of the events that it wants;
     of the kind `run` it is the workflow of whose runs it wants the ends, of the kind `webhook` a path."""
@@ -173,7 +182,7 @@ _TAKE: Final = f"""
 WITH due AS MATERIALIZED (
   SELECT id FROM schedules WHERE wake_at <= now() ORDER BY wake_at LIMIT $1 FOR NO KEY UPDATE SKIP LOCKED
 )
-UPDATE schedules s SET wake_at = clock_timestamp() + $2 FROM due WHERE s.id = due.id RETURNING {_OF_SCHEDULE}
+UPDATE schedules s SET wake_at = statement_timestamp() + $2 FROM due WHERE s.id = due.id RETURNING {_OF_SCHEDULE}
 """
 
 
@@ -215,7 +224,7 @@ async def open_fires(pool: Pool, schedule: ScheduleRow) -> list[datetime]:
 
 
 _CLAIM: Final = """
-UPDATE schedules SET last_run_id = $3, claimed_until = clock_timestamp() + $5
+UPDATE schedules SET last_run_id = $3, claimed_until = statement_timestamp() + $5
 WHERE id = $1 AND last_run_id IS NOT DISTINCT FROM $2 AND (NOT paused OR $4) RETURNING true
 """
 
@@ -310,6 +319,14 @@ async def get_schedule(pool: Pool, tenant: UUID, id: UUID) -> ScheduleRow | None
     """The schedule, if it is the tenant's."""
     row = await pool.fetchrow(f"SELECT {_COLUMNS} FROM schedules WHERE tenant = $1 AND id = $2", tenant, id)
     return None if row is None else ScheduleRow(*row)
+
+
+async def last_fires(pool: Pool, schedule: ScheduleRow, limit: int) -> list[Fire]:
+    """The last times at which the schedule fired, the newest first."""
+    query = """
+    SELECT fire_at, outcome, run_id FROM fires WHERE tenant = $1 AND schedule_id = $2 ORDER BY fire_at DESC LIMIT $3
+    """
+    return [Fire(*row) for row in await pool.fetch(query, schedule.tenant, schedule.id, limit)]
 
 
 async def pause_schedule(pool: Connection | Pool, schedule: ScheduleRow) -> None:

@@ -19,8 +19,12 @@ def upgrade() -> None:
 ALTER TABLE runs
   ADD COLUMN IF NOT EXISTS branch_of uuid,
   ADD COLUMN IF NOT EXISTS follows uuid,
-  ADD COLUMN IF NOT EXISTS copied bigint NOT NULL DEFAULT 0,
-  DROP CONSTRAINT IF EXISTS runs_branch,
+  ADD COLUMN IF NOT EXISTS copied bigint NOT NULL DEFAULT 0
+""")
+    # Each a statement of its own: Citus, which may keep a cell, takes no constraint along with other changes.
+    op.execute("ALTER TABLE runs DROP CONSTRAINT IF EXISTS runs_branch")
+    op.execute("""
+ALTER TABLE runs
   ADD CONSTRAINT runs_branch CHECK (branch_of IS NOT NULL OR (follows IS NULL AND copied = 0)) NOT VALID
 """)
     with op.get_context().autocommit_block():

@@ -2,6 +2,8 @@
 
 What was stored before gets the places below `FIRST`, by its time, without holding the table.
 
+The sequence gets its owner before it is used: Citus, which may keep a cell, changes none that is.
+
 Revision ID: 0007
 Revises: 0006
 """
@@ -23,8 +25,8 @@ ALTER TABLE signals
   ADD COLUMN IF NOT EXISTS place bigint,
   ADD COLUMN IF NOT EXISTS tries integer NOT NULL DEFAULT 0,
   ADD COLUMN IF NOT EXISTS undelivered text[];
-ALTER TABLE signals ALTER COLUMN place SET DEFAULT nextval('signals_place');
 ALTER SEQUENCE signals_place OWNED BY signals.place;
+ALTER TABLE signals ALTER COLUMN place SET DEFAULT nextval('signals_place');
 ALTER TABLE subscriptions ADD COLUMN IF NOT EXISTS offered bytea
 """
 PLACES = f"""

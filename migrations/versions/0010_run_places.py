@@ -18,8 +18,8 @@ depends_on = None
 COLUMNS = """
 CREATE SEQUENCE IF NOT EXISTS runs_place;
 ALTER TABLE runs ADD COLUMN IF NOT EXISTS place bigint NOT NULL DEFAULT 0;
-ALTER TABLE runs ALTER COLUMN place SET DEFAULT nextval('runs_place');
-ALTER SEQUENCE runs_place OWNED BY runs.place
+ALTER SEQUENCE runs_place OWNED BY runs.place;
+ALTER TABLE runs ALTER COLUMN place SET DEFAULT nextval('runs_place')
 """
 INDEXES = """
 DROP INDEX CONCURRENTLY IF EXISTS runs_in_thread;

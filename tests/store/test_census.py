@@ -136,7 +136,7 @@ async def test_no_look_goes_through_a_table(db: Database) -> None:
         connection.add_query_logger(lambda query: asked.append((query.query, query.args)))
         await census.look(connection, AT_ONCE)
         looked = [(query, args) for query, args in asked if "sweeps" not in query]
-        assert len(looked) == 3
+        assert len(looked) == 4
         for query, args in looked:
             (answer,) = json.loads(await connection.fetchval(f"EXPLAIN (FORMAT JSON) {query}", *args))
             through = [table for kind, table in scans(answer["Plan"]) if kind == "Seq Scan" and table != "workers"]

@@ -127,18 +127,18 @@ async def test_the_next_wake_is_of_the_queues_asked_for_and_of_what_nobody_holds
 
 
 async def test_attendance_counts_who_is_alive_and_the_runs_that_nobody_alive_holds(db: Database) -> None:
-    assert await claims.attendance(db.api) == (0, 0)
+    assert await claims.attendance(db.api) == (0, 0, [])
     due, later, held_by_dead = birth(), birth(busy=False, status="waiting", wake_at=now() + timedelta(hours=1)), birth()
     await commit(db, due, later)
-    assert await claims.attendance(db.api) == (0, 1)
+    assert await claims.attendance(db.api) == (0, 1, ["default"])
     dies, lives = await worker(db), await worker(db)
     await commit(db, held_by_dead, worker=dies)
-    assert await claims.attendance(db.api) == (2, 1)
+    assert await claims.attendance(db.api) == (2, 1, [])
     await claims.retire_worker(db.api, dies)
-    assert await claims.attendance(db.api) == (1, 2)
+    assert await claims.attendance(db.api) == (1, 2, [])
     await claimed_by(db, lives)
-    assert await claims.attendance(db.api) == (1, 0)
+    assert await claims.attendance(db.api) == (1, 0, [])
     await claims.retire_worker(db.api, lives)
-    assert await claims.attendance(db.api) == (0, 2)
+    assert await claims.attendance(db.api) == (0, 2, []), "held by dead workers, not waiting in a queue"
     await commit(db, decision(due.run_id, 1, busy=False, status="finished"))
-    assert await claims.attendance(db.api) == (0, 1)
+    assert await claims.attendance(db.api) == (0, 1, [])

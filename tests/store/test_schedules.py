@@ -154,3 +154,19 @@ async def test_events_find_what_wants_their_type_in_their_tenant(db: Database) -
     mine = await taken(db)
     assert await triggers.get_schedule(db.api, STRANGER, mine.id) is None
     assert await triggers.list_schedules(db.api, STRANGER) == []
+
+
+async def test_the_last_times_of_a_schedule_are_told_newest_first_and_to_its_tenant_alone(db: Database) -> None:
+    await publish(db, schedule(at=now() - 3 * MINUTE))
+    mine = await taken(db)
+    assert mine.next_fire_at is not None
+    instants = [mine.next_fire_at, mine.next_fire_at + MINUTE, mine.next_fire_at + 2 * MINUTE]
+    await triggers.fire(db.api, mine, instants, now() + MINUTE)
+    run_id = uuid4()
+    await triggers.settle_fire(db.api, mine, instants[0], "started", run_id)
+    assert await triggers.last_fires(db.api, mine, 2) == [
+        triggers.Fire(instants[2], None, None),
+        triggers.Fire(instants[1], None, None),
+    ]
+    assert (await triggers.last_fires(db.api, mine, 9))[-1] == triggers.Fire(instants[0], "started", run_id)
+    assert await triggers.last_fires(db.api, replace(mine, tenant=STRANGER), 9) == []

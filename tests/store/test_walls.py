@@ -126,7 +126,11 @@ FROM pg_class c WHERE c.relkind IN ('r', 'p') AND c.relnamespace = 'public'::reg
 """
 WITHOUT_TENANT = {
     "alembic_version": "the revision of the schema",
+    "beats": "the times at which this database was seen",
+    "eras": "in which history this database is",
     "forgotten": "hashes of a tenant and a person, for those who have a credential of theirs",
+    "hint_keys": "what this server's processes know each other's hints by",
+    "servers": "the processes that serve, for all tenants",
     "sweeps": "how far this server's processes have looked through all rows",
     "workers": "the processes, which work for all tenants",
 }
