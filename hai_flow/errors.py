@@ -15,9 +15,10 @@ Any other exception that escapes is a bug of ours: assert it, do not handle it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 
 class HaiFlowError(Exception):
@@ -71,7 +72,20 @@ class Finding:
             "end_line": self.end_line or self.line,
             "end_column": self.end_column or self.column,
             "fix": [asdict(edit) for edit in self.fix],
+            "params": particulars(self.message),
         }
+
+
+_QUOTED: Final = re.compile(r"`([^`]+)`|(?<!\w)'([^']+)'(?!\w)|\"([^\"]+)\"")
+_PARAMS_MAX: Final = 6
+_PARAM_CHARACTERS_MAX: Final = 120
+
+
+def particulars(message: str) -> list[str]:
+    """What a sentence names in quotes, each once: keys, values, people. They are the same in every language, so that a
+    reader of another one is told them beside the sentence of the code."""
+    found = (next(filter(None, groups)) for groups in _QUOTED.findall(message))
+    return [each[:_PARAM_CHARACTERS_MAX] for each in dict.fromkeys(found)][:_PARAMS_MAX]
 
 
 class DefinitionError(HaiFlowError):

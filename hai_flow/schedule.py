@@ -6,6 +6,7 @@ that the spring skips fires at the end of that hour; one in the hour that the au
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final, Literal, TypeAlias
@@ -14,9 +15,22 @@ from zoneinfo import ZoneInfo
 from cronsim import CronSim, CronSimError
 
 Missed: TypeAlias = Literal["skip", "once", "all"]
+Clause: TypeAlias = Literal[
+    "schedule.interval", "schedule.times", "schedule.minute", "schedule.hour", "schedule.day", "schedule.weekday",
+    "schedule.day_or_weekday", "schedule.month", "schedule.zone",
+]  # fmt: skip
 
 GRACE: Final = timedelta(seconds=30)
 FIRES_MAX: Final = 100
+TIMES_MAX: Final = 6  # of a day, that `explained` names one by one
+ANY: Final = ("*",)
+_MONTHS: Final = ["JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"]
+_WEEKDAYS: Final = ["SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"]
+_NUMBERS: Final = {
+    **{name: str(number) for number, name in enumerate(_MONTHS, 1)},
+    **{name: str(number) for number, name in enumerate(_WEEKDAYS)},
+}
+_NAME: Final = re.compile("[A-Z]{3}")
 _MICROSECOND: Final = timedelta(microseconds=1)
 
 
@@ -53,6 +67,38 @@ def explain(timing: Timing) -> str:
     if timing.cron is None:
         return f"Every {(timing.every_ms or 0) / 1000:g} s"
     return f"{CronSim(timing.cron, datetime(2000, 1, 1, tzinfo=UTC)).explain()} ({timing.timezone})"
+
+
+def explained(timing: Timing) -> list[tuple[Clause, tuple[str, ...]]]:
+    """The schedule as clauses, for sentences in any language: each a code, and what it is about as texts.
+
+    `schedule.times` has times ("09:00"), `schedule.interval` seconds, `schedule.zone` the timezone. The others have the
+    items of a field: "5", "1-5", "*/15", "10-30/5"; of days also "L" (the last) and "LW" (the last from Monday to
+    Friday), of weekdays (0 and 7: Sunday) also "2#1" (the first Tuesday) and "5L" (the last Friday).
+    `schedule.day_or_weekday` says that one of both is enough. Raises CronSimError for no cron expression.
+    """
+    if timing.cron is None:
+        return [("schedule.interval", (f"{(timing.every_ms or 0) / 1000:g}",))]
+    CronSim(timing.cron, datetime(2000, 1, 1, tzinfo=UTC))
+    minute, hour, day, month, weekday = map(_items, timing.cron.upper().split())
+    if all(map(str.isdigit, (*minute, *hour))) and len(minute) * len(hour) <= TIMES_MAX:
+        times = sorted(f"{int(h):02}:{int(m):02}" for h in hour for m in minute)
+        clauses: list[tuple[Clause, tuple[str, ...]]] = [("schedule.times", tuple(times))]
+    else:
+        clauses = [("schedule.minute", minute), ("schedule.hour", hour)]
+    clauses.append(("schedule.day", day))
+    clauses.append(("schedule.weekday", weekday))
+    if ANY not in (day, weekday) and not (day[0].startswith("*") or weekday[0].startswith("*")):
+        clauses.append(("schedule.day_or_weekday", ()))
+    clauses.append(("schedule.month", month))
+    said = [each for each in clauses if each[1] != ANY or each[0] == "schedule.minute"]
+    return [*said, ("schedule.zone", (timing.timezone,))]
+
+
+def _items(field: str) -> tuple[str, ...]:
+    """The items of a field, with numbers for names."""
+    field = _NAME.sub(lambda name: _NUMBERS[name[0]], field)
+    return ANY if field in ("*", "*/1") else tuple(field.split(","))
 
 
 def next_after(timing: Timing, after: datetime) -> datetime | None:

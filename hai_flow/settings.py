@@ -1,8 +1,8 @@
 """The settings: the only place that reads the environment.
 
-Every field of `Settings` is set by the variable `HAI_FLOW_<FIELD>`. Its documentation gives its meaning, its
-unit and its special values. All fields are checked once, at the same time. Code that needs a setting gets the
-value as an argument.
+Every field of `Settings` is set by the variable `HAI_FLOW_<FIELD>`, and one that may hold a secret also by a file,
+which `HAI_FLOW_<FIELD>_FILE` names. Its documentation gives its meaning, its unit and its special values. All fields
+are checked once, at the same time. Code that needs a setting gets the value as an argument.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Final, Literal
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from hai_flow.errors import HaiFlowError
 
 PREFIX = "HAI_FLOW_"
 SECRET = "HAI_FLOW_SECRET_"
+FILE: Final = "_FILE"
 DEV_WORKFLOW = "chat"
 KEYS: Final = "keys"  # the identity of those who have API keys
 
@@ -121,6 +122,35 @@ class Settings:
         "database_pooled there are no notifications then, and news is found every poll_seconds.",
         secret=True,
     )
+    cells: Path | None = _path(  # noqa: RUF009
+        "Further cells, schemas that each hold everything of their tenants, beside home, which is database_url: a YAML "
+        "file (docs/scale.md). Unset: there is none."
+    )
+    database_replica_url: str | None = _text(
+        "A streaming replica of the database, from which the logs of runs that have ended are read, and of others what "
+        "they were before; also lists of ended runs, of the audit and of what you have decided. For what it lacks, or "
+        "while it is away, the database is asked. Unset: always.",
+        secret=True,
+    )
+    replica_lag_seconds: float = _seconds(
+        "How late the replica may be to be asked at all. What it answers is never late: it is checked against the "
+        "database.",
+        10.0,
+        0.1,
+        3600.0,
+    )
+    hints: str | None = _text(
+        "How processes tell each other of commits, beside the database: redis://user:password@host:6379/0, or with TLS "
+        "rediss://; install hai-flow[redis]. ?prefix=NAME names what its keys begin with (hai-flow). The same for all "
+        'processes of a database (docs/operations.md, "Hints"). Unset: the database\'s own NOTIFY.',
+        secret=True,
+    )
+    witness: str | None = _text(
+        "Where processes note, outside of the database, how far it has come: a directory, or a URL that fsspec knows "
+        "(s3://bucket/witness; install hai-flow[files]). A database that was restored to an earlier time is then "
+        "noticed even where no process remembers (docs/backups.md). Unset: nowhere.",
+        secret=True,
+    )
     data_dir: Path = _path("The directory of the embedded PostgreSQL. Unused with database_url.", ".hai-flow")  # noqa: RUF009
     pg_bin: Path | None = _path(  # noqa: RUF009 (it is dataclasses.field)
         "The directory with the programs of the embedded PostgreSQL (postgres, initdb, psql). Unset: looked for in the "
@@ -156,6 +186,21 @@ class Settings:
     identity: str | None = _text(
         "How callers prove who they are: `keys` asks each for an API key; a YAML file says whose tokens count beside "
         '(docs/security.md, "Who calls"). Unset: nobody is asked, and everybody is `user:local`.'
+    )
+
+    session_seconds: float = _seconds("The longest that a browser's session lasts.", 8 * 3600.0, 1.0, 30 * 86400.0)
+    session_idle_seconds: float = _seconds(
+        "After how long without a request a browser's session ends.", 2 * 3600.0, 1.0, 30 * 86400.0
+    )
+    session_renew_seconds: float = _seconds(
+        "How often the issuer at which a browser has signed in is asked for its person's roles, groups and tenant. A "
+        "refusal ends the session.",
+        900.0,
+        0.05,
+        86400.0,
+    )
+    session_grace_seconds: float = _seconds(
+        "For how long a session goes on whose issuer should have been asked and does not answer.", 3600.0, 0.0, 86400.0
     )
 
     # -- workflows and dialects
@@ -237,6 +282,10 @@ class Settings:
 
     # -- performing runs
 
+    queues: tuple[str, ...] = _names(
+        "The queues whose runs a worker performs, separated by commas; NAME=N for at most N attempts at once, * for "
+        'every queue (docs/operations.md, "Queues"). Unset: `default`; in dev and run, every queue.'
+    )
     concurrency: int = _whole("The most attempts that one worker performs at a time.", 512, 1, 10_000)
     lease_seconds: float = _seconds(
         "For how long a worker's claims hold without a sign of life; then others take its runs over.", 30.0, 1.0, 3600.0
@@ -431,14 +480,18 @@ class Settings:
     def from_environment(cls, environment: Mapping[str, str] | None = None, *, dev: bool = False) -> Settings:
         """The settings in `environment` (default: the process's own). `dev` is for the all-in-one process.
 
-        An empty variable counts as unset. A variable that looks like a misspelt setting is a mistake; other
-        HAI_FLOW_ variables are left alone. Raises SettingsError.
+        An empty variable counts as unset, an empty file does not. A variable that looks like a misspelt setting is a
+        mistake; other HAI_FLOW_ variables are left alone. Raises SettingsError.
         """
         given = os.environ if environment is None else environment
         values: dict[str, Any] = {}
         problems: list[str] = []
         for setting in _each():
-            text = given.get(variable(setting.name), "").strip()
+            try:
+                text = _given(setting, given)
+            except ValueError as error:
+                problems.append(str(error))
+                continue
             if not text:
                 continue
             try:
@@ -489,12 +542,14 @@ class Settings:
                 f"{variable('allow_remote')}: expected {variable('allowed_hosts')} as well, the names under which this "
                 "server is called; without them a web page of any name could call it from its visitors' browsers."
             )
-        if self.database_url is None and (self.database_pooled or self.database_direct_url is not None):
+        if self.database_url is None and (
+            self.database_pooled or self.database_direct_url is not None or self.database_replica_url is not None
+        ):
             problems.append(
-                f"{variable('database_pooled')} and {variable('database_direct_url')} say how to use "
-                f"{variable('database_url')}, which is unset."
+                f"{variable('database_pooled')}, {variable('database_direct_url')} and "
+                f"{variable('database_replica_url')} say how to use {variable('database_url')}, which is unset."
             )
-        for name in ("database_url", "database_direct_url"):
+        for name in ("database_url", "database_direct_url", "database_replica_url"):
             url = getattr(self, name)  # may hold a password: it is not repeated
             if url is not None and not url.startswith(("postgresql://", "postgres://")):
                 problems.append(f"{variable(name)}: expected postgresql://user@host/database.")
@@ -504,6 +559,7 @@ class Settings:
             problems.append(f"{variable('url')}: {fault}.")
         elif urlsplit(self.url).scheme not in ("http", "https"):
             problems.append(f"{variable('url')}: expected http://host:port or https://host, found {self.url!r}.")
+        problems += self._faults_of_hints()
         problems += self._faults_of_metrics()
         if self.otlp is not None:  # may hold a password: it is not repeated
             if fault := place_fault(self.otlp):
@@ -528,6 +584,19 @@ class Settings:
         ]
         return problems
 
+    def _faults_of_hints(self) -> list[str]:
+        if self.hints is None:
+            return []
+        if fault := place_fault(self.hints):  # may hold a password: it is not repeated
+            return [f"{variable('hints')}: {fault}."]
+        parts = urlsplit(self.hints)
+        prefix = dict(parse_qsl(parts.query)).get("prefix", "-")
+        if parts.scheme not in ("redis", "rediss") or not parts.hostname:
+            return [f"{variable('hints')}: expected redis://host:port or rediss://host:port."]
+        if not re.fullmatch(r"[A-Za-z0-9:._{}-]{1,64}", prefix):
+            return [f"{variable('hints')}: expected letters, digits and any of :._{{}}- as its prefix."]
+        return []
+
     def _faults_of_metrics(self) -> list[str]:
         name = variable("metrics")
         if self.metrics is None:
@@ -548,6 +617,28 @@ def _each() -> tuple[Any, ...]:
     return tuple(setting for setting in fields(Settings) if "parse" in setting.metadata)
 
 
+def _given(setting: Any, given: Mapping[str, str]) -> str:
+    """The text that is given for the setting; empty: none. Raises ValueError with a sentence."""
+    name = variable(setting.name)
+    text, file = given.get(name, "").strip(), given.get(name + FILE, "").strip()
+    if not _may_be_secret(setting) or not file:
+        return text
+    if text:
+        raise ValueError(f"{name + FILE}: expected either it or {name}, found both.")
+    try:
+        read = Path(file).read_text(encoding="utf-8").strip()
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise ValueError(f"{name + FILE}: {file!r:.200} can't be read: {reason}.") from None
+    if not read:
+        raise ValueError(f"{name + FILE}: {file!r:.200} is empty.")
+    return read
+
+
+def _may_be_secret(setting: Any) -> bool:
+    return not setting.repr
+
+
 _ALIAS: Final = re.compile(r"(/[A-Za-z0-9._~-]+)+(=[A-Za-z0-9_-]+)?")
 
 
@@ -559,6 +650,11 @@ def variables(names: Iterable[str]) -> dict[str, str]:
 def variable(name: str) -> str:
     """The environment variable of the setting `name`."""
     return PREFIX + name.upper()
+
+
+def variables_of_files() -> list[str]:
+    """The variables that name files with what may be secret, in the order of the settings."""
+    return [variable(setting.name) + FILE for setting in _each() if _may_be_secret(setting)]
 
 
 def describe() -> list[tuple[str, str, str]]:
@@ -616,7 +712,7 @@ def _out_of_bounds(setting: Any, value: Any) -> str | None:
 
 
 def _misspelt(given: Mapping[str, str]) -> list[str]:
-    known = [variable(setting.name) for setting in _each()]
+    known = [*(variable(setting.name) for setting in _each()), *variables_of_files()]
     problems: list[str] = []
     for name in sorted(given):
         if name.startswith(PREFIX) and not name.startswith(SECRET) and name not in known:

@@ -165,6 +165,7 @@ def _made(
         triggers=given.triggers,
         limits=given.limits,
         concurrency=given.concurrency,
+        queue=fields.get("queue", plan.DEFAULT_QUEUE),
         on_message=fields.get("on_message", "reject"),
         default_retry=given.default_retry,
         default_notify=default_notify,

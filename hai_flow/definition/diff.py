@@ -65,7 +65,7 @@ _WORDS: Final = {
 }
 _DOCUMENT: Final = (
     "title", "description", "input", "output", "catch", "visibility", "triggers", "limits", "concurrency",
-    "on_message",    "default_retry", "default_notify",
+    "queue", "on_message", "default_retry", "default_notify",
 )  # fmt: skip
 _NAMED: Final = ("state", "tools", "models", "roles")
 

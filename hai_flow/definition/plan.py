@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
@@ -68,8 +68,8 @@ class Schema(Protocol):
     @property
     def raw(self) -> Json: ...
 
-    def findings(self, value: Json) -> list[dict[str, str]]:
-        """Every fault as `{"path": JSON Pointer, "message": text}`; empty = valid."""
+    def findings(self, value: Json) -> list[dict[str, Any]]:
+        """Every fault as `{"path": JSON Pointer, "message": text, "code", "params"}`; empty = valid."""
         ...
 
     def with_defaults(self, value: Json) -> Json:
@@ -877,6 +877,9 @@ TRIGGER_KINDS: Mapping[type, str] = {
 }  # fmt: skip
 
 
+DEFAULT_QUEUE: Final = "default"
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """A compiled workflow. `sha256` is that of the document's bytes; `source` is those bytes. `from_disk`: `dev` or
@@ -905,7 +908,8 @@ class Plan:
     triggers: tuple[Trigger, ...] = (ApiTrigger(),)
     limits: Limits = Limits()
     concurrency: Concurrency | None = None
-    on_message: Literal["reject", "interrupt"] = "reject"  # that comes while a run of it is active
+    queue: str = DEFAULT_QUEUE  # in which its runs wait for a worker
+    on_message: Literal["reject", "enqueue", "interrupt"] = "reject"  # that comes while a run of it is active
     default_retry: Retry | None = None
     default_notify: tuple[Template, ...] = ()
     warnings: tuple[Any, ...] = field(default=(), compare=False)

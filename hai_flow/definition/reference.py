@@ -192,8 +192,11 @@ DOCUMENT_SHAPES: Final[dict[str, Shape]] = {shape.name: shape for shape in (
         Key("limits", shape_of("limits"), "what one run may use", example="{tokens: 400000, duration: 7d}"),
         Key("concurrency", shape_of("concurrency"), "how many runs of one key at once",
             example='{key: "deploy-${{ input.release }}", on_conflict: reject}'),
-        Key("on_message", enum("reject", "interrupt"), "what a user's message does that comes while a run is active: "
-            "it is refused (409); or the run is stopped, as by an operator, and the message starts a new one",
+        Key("queue", WORKFLOW, "the queue in which its runs wait for a worker: only workers that serve it perform them "
+            "(`hai-flow worker --queue NAME`, docs/operations.md#queues)", default="default", example="gpu"),
+        Key("on_message", enum("reject", "enqueue", "interrupt"), "what a user's message does that comes "
+            "while a run is active: it is refused (409); or it waits, and starts a new run when that one has ended; or "
+            "the run is stopped, as by an operator, and the message starts a new one",
             default="reject", example="interrupt"),
         Key("steps", STEPS, "what happens, in order", required=True, example='[{say: "Hello"}]'),
         Key("catch", list_of(shape_of("catch"), 1), "what to do when a step fails and nothing inside has caught it",

@@ -9,10 +9,11 @@ the square of the text, so the texts that such a schema takes are bounded (`LOOK
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from math import isqrt
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import jsonschema_rs
 
@@ -24,6 +25,10 @@ Report: TypeAlias = Callable[[Path, str, str], None]  # path inside the schema, 
 _TYPES: Final = ("array", "boolean", "integer", "null", "number", "object", "string")
 _FAULTS_MAX: Final = 100
 _MESSAGE_CHARS_MAX: Final = 500
+_PARAMS_MAX: Final = 20
+_PARAM_CHARS_MAX: Final = 120
+_CAPITAL: Final = re.compile(r"(?<!^)(?=[A-Z])")
+TOO_LONG_TO_MATCH: Final = "value.too_long_to_match"
 LOOKING_CHARS_MAX: Final = 4000
 """How long the one text of a value may be where the schema has one pattern that looks around or back. More texts and
 more patterns share the time that this may take."""
@@ -58,17 +63,19 @@ class JsonSchema:
         self._has_defaults = _mentions_default(raw)
         self._looking = sum(not _is_linear(pattern) for pattern in _patterns(raw))
 
-    def findings(self, value: Json) -> list[dict[str, str]]:
-        """Every fault of `value` (the first hundred) as `{"path": JSON Pointer, "message": text}`; empty = valid."""
+    def findings(self, value: Json) -> list[dict[str, Any]]:
+        """Every fault of `value` (the first hundred) as `{"path": JSON Pointer, "message": text, "code", "params"}`;
+        empty = valid. `code` names the keyword that refuses, and `params` what it wants, as texts: a sentence in
+        another language is made of them."""
         if self._looking and (fault := _too_long(value, self._looking)) is not None:
             return [fault]
         if self._validator.is_valid(value):
             return []
-        faults: list[dict[str, str]] = []
+        faults: list[dict[str, Any]] = []
         for error in self._validator.iter_errors(value):
             if len(faults) >= _FAULTS_MAX:
                 break
-            faults.append({"path": _pointer(error.instance_path), "message": _shortened(error.message)})
+            faults.append(_fault(error))
         return faults
 
     def with_defaults(self, value: Json) -> Json:
@@ -85,6 +92,27 @@ class JsonSchema:
         return hash(repr(self.raw))
 
 
+def _fault(error: jsonschema_rs.ValidationError) -> dict[str, Any]:
+    return {
+        "path": _pointer(error.instance_path),
+        "message": _shortened(error.message),
+        "code": code_of_kind(type(error.kind).__name__),
+        "params": _params(error.kind.value),
+    }
+
+
+def code_of_kind(kind: str) -> str:
+    """The code of faults of a kind that the library names: `MinLength` is `value.min_length`."""
+    return "value." + _CAPITAL.sub("_", kind).lower()
+
+
+def _params(wanted: object) -> list[str]:
+    """What a keyword wants, where that is a value or a list of values. Some kinds have the faults of others there."""
+    each = wanted if isinstance(wanted, list) else [wanted]
+    plain = [one for one in each if isinstance(one, (str, int, float)) and not isinstance(one, bool)]
+    return [str(one)[:_PARAM_CHARS_MAX] for one in plain][:_PARAMS_MAX]
+
+
 def _pointer(parts: Iterable[str | int]) -> str:
     return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in parts)
 
@@ -97,7 +125,7 @@ def _shortened(message: str) -> str:
     return f"{message[:half]} … {message[-half:]}"
 
 
-def _too_long(value: Json, patterns: int) -> dict[str, str] | None:
+def _too_long(value: Json, patterns: int) -> dict[str, Any] | None:
     """The fault of a value whose texts, its names among them, are too much for so many such patterns."""
     squares, longest, place = 0, -1, ""
     stack: list[tuple[tuple[str | int, ...], Json]] = [((), value)]
@@ -119,7 +147,7 @@ def _too_long(value: Json, patterns: int) -> dict[str, str] | None:
         f"too long, with {longest} characters, for a schema with a `pattern` that looks around or back, whose time "
         f"grows with the square of a text; there is room for one of {most}"
     )
-    return {"path": place, "message": message}
+    return {"path": place, "message": message, "code": TOO_LONG_TO_MATCH, "params": [str(most)]}
 
 
 def _patterns(raw: Json) -> Iterator[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextlib import suppress
 from functools import lru_cache
 from hashlib import sha256
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -87,7 +87,7 @@ def _demand_digest(opened: PendingOpened, digest: Json) -> None:
         )
 
 
-def refused(opened: PendingOpened, message: str, findings: list[dict[str, str]] | None = None) -> Rejected:
+def refused(opened: PendingOpened, message: str, findings: list[dict[str, Any]] | None = None) -> Rejected:
     return Rejected(
         422, "answer.invalid", f"{opened.id}: {message} The question is still open.", findings=findings or []
     )

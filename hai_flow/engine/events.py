@@ -870,6 +870,7 @@ AnyEvent: TypeAlias = (
 
 EVENT_TYPES: tuple[type[Event], ...] = AnyEvent.__args__  # type: ignore[attr-defined]
 _TYPE_NAMES: dict[type, str] = {kind: _snake(kind.__name__) for kind in EVENT_TYPES}
+TYPE_NAMES: frozenset[str] = frozenset(_TYPE_NAMES.values())
 TERMINAL = (RunFinished, RunFailed, RunStopped)
 
 _encoder = msgspec.json.Encoder()

@@ -1,7 +1,8 @@
 """Ids made from the names of things, so that a decision made twice names things alike (docs/design/engine.md#ids).
 
 These names hold keys of loops, which come from the input of a run. So an id has 128 bits of its digest (that of a
-child, a UUID, 122): no two steps of a run can be found whose questions are called the same.
+child, a UUID, 122, or 112 in another cell than home): no two steps of a run can be found whose questions are called the
+same.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
+from hai_flow import values
+from hai_flow.cells import beside
 from hai_flow.definition.paths import list_of
 
 if TYPE_CHECKING:
@@ -79,8 +82,8 @@ def run_of_pending(id: str) -> UUID | None:
 
 def child_run_id(run_id: str, path: str, attempt: int) -> str:
     """The id of the child run that attempt `attempt` of the step `path` starts: the same, however often it starts."""
-    bits = int(_digest(run_id, path, attempt)[:32], 16) & ~(0xF << 76) | 8 << 76  # version 8 (RFC 9562): our own making
-    return str(UUID(int=bits & ~(0b11 << 62) | 0b10 << 62))
+    bits = int(_digest(run_id, path, attempt)[:32], 16)
+    return str(beside(values.uuid_of(bits, version=8), UUID(run_id)))  # version 8 (RFC 9562): our own making
 
 
 def turn_id(run_id: str, turn: int) -> str:

@@ -10,6 +10,7 @@ A release may decide otherwise than the one that wrote a log, on purpose. Then t
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 from uuid import UUID
@@ -19,11 +20,13 @@ import msgspec
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
+from hai_flow.engine.answers import HAPPENED
 from hai_flow.engine.bounds import TRACE
 from hai_flow.engine.children import TIMED_OUT
 from hai_flow.engine.decide import decide
 from hai_flow.engine.draft import DEFAULT_BOUNDS, Bounds
 from hai_flow.engine.evolve import fold
+from hai_flow.engine.pendings import doubt_of
 from hai_flow.engine.state import RunState
 from hai_flow.errors import Rejected
 
@@ -57,7 +60,10 @@ def decided_again(
             given = 1  # what an effect streamed goes before what was decided
         if not given:
             return Again(tuple(names), rest[0], not any(isinstance(each, _ELSEWHERE) for each in events))
-        state, at = fold(state, rest[:given]), at + given
+        try:
+            state, at = fold(state, rest[:given]), at + given
+        except Exception:  # the log does not fold there: it says itself what breaks it
+            return Again(tuple(names), rest[0])
     return Again(tuple(names))
 
 
@@ -132,9 +138,17 @@ def _admitted(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
         yield c.Admit()
 
 
+def _attempt_of(state: RunState, path: str) -> int | None:
+    """The step's attempt whose outcome would be taken: it is open, or people are asked what became of it."""
+    if path in state.attempts or path not in state.steps:
+        return state.attempts.get(path)
+    attempt = state.steps[path].attempt
+    return None if doubt_of(state, path, attempt) is None else attempt
+
+
 def _succeeded(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
     event = events[0]
-    attempt = state.attempts.get(event.path)
+    attempt = _attempt_of(state, event.path)
     if attempt is not None and event.path not in state.children:
         yield c.StepSucceeded(path=event.path, attempt=attempt, output=event.output)
         yield c.StepSucceeded(path=event.path, attempt=attempt, output=event.output, ended_at=state.at)  # it came late
@@ -161,7 +175,7 @@ def _used(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
 
 def _failed(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
     event = events[0]
-    attempt, error = state.attempts.get(event.path), event.error
+    attempt, error = _attempt_of(state, event.path), event.error
     if attempt is None or event.path in state.children:
         return
     if getattr(event, "lost", False):
@@ -190,7 +204,8 @@ def _asked(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
 
 
 def _answered(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
-    """The answers of one POST: votes, edits with their votes, and what decides by itself, all by one person."""
+    """The answers of one POST: votes, edits with their votes, and what decides by itself, all by one person. What
+    another one said in the same commit was a command of its own; so may be what they said themselves behind that."""
     given: dict[str, c.PendingAnswer] = {}
     edits: dict[str, Any] = {}
     who: Any = None
@@ -200,6 +215,8 @@ def _answered(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
             edits[event.id] = {name: value for name, value in event.edits.items() if before.get(name) != value}
         elif isinstance(event, e.VoteCast):
             who = who or event
+            if event.by != who.by:
+                break
             fields = {"values": event.values} if event.values is not None else {}
             if event.id in edits:
                 fields["edits"] = edits[event.id]
@@ -209,6 +226,8 @@ def _answered(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
             if pending is None or pending.opened.kind in ("approve", "gate"):
                 continue
             who = who or event
+            if event.by != who.by:
+                break
             given[event.id] = _plain_answer(event, pending.opened.kind)
     if who is None:
         return
@@ -217,12 +236,14 @@ def _answered(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
     selectors = (*getattr(who, "matched", ()), *getattr(who, "barred", ()))
     roles = tuple(each.removeprefix("role:") for each in selectors if each.startswith("role:"))
     groups = tuple(each.removeprefix("group:") for each in selectors if each.startswith("group:"))
-    for by in (
+    people = (
         c.Principal(who.by, roles or ("operator", "admin"), groups, getattr(who, "on_behalf_of", None)),
         c.Principal(who.by, roles, groups, getattr(who, "on_behalf_of", None)),
-    ):
+    )
+    answers = tuple(given.values())
+    for by, count in itertools.product(people, range(len(answers), 0, -1)):
         yield c.Answer(
-            answers=tuple(given.values()),
+            answers=answers[:count],
             by=by,
             via=who.via,
             messages=posted,
@@ -236,6 +257,8 @@ def _plain_answer(event: e.PendingDecided, kind: str) -> c.PendingAnswer:
         return c.PendingAnswer(id=event.id, error=event.reason)
     if kind == "tool":
         return c.PendingAnswer(id=event.id, result=event.value)
+    if kind == "doubt" and event.outcome == HAPPENED:
+        return c.PendingAnswer(id=event.id, decision=event.outcome, reason=event.reason, result=event.value)
     if kind == "doubt" or event.outcome != "answered":
         return c.PendingAnswer(id=event.id, decision=event.outcome, reason=event.reason, values=event.value)
     return c.PendingAnswer(id=event.id, values=event.value)

@@ -7,7 +7,7 @@ not judged; the others are held against their schemas, and refused with every fa
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from hai_flow import values
 from hai_flow.definition.plan import Plan, StateVariable
@@ -69,7 +69,12 @@ def edit(draft: Draft, given: Json) -> None:
     if not isinstance(given, dict):
         raise Rejected(422, "state.invalid", f"/state: expected an object of variables, found {given!r:.60}.")
     findings = [
-        {"path": f"/state{pointer_of(name)}", "message": f"{plan.name}@{plan.version} has no variable {name!r}"}
+        {
+            "path": f"/state{pointer_of(name)}",
+            "message": f"{plan.name}@{plan.version} has no variable {name!r}",
+            "code": "value.no_variable",
+            "params": [name],
+        }
         for name in given
         if name not in plan.state
     ]
@@ -115,7 +120,7 @@ def _demand_fit(
     found = [
         *findings,
         *(
-            {"path": f"/state{pointer_of(name)}{fault['path']}", "message": fault["message"]}
+            {**fault, "path": f"/state{pointer_of(name)}{fault['path']}"}
             for name, value in changes.items()
             for fault in _faults(plan.state[name], value)
         ),
@@ -130,8 +135,8 @@ def _demand_fit(
         raise Rejected(422, "state.invalid", f"the state would be larger than {STATE_BYTES_MAX} bytes.")
 
 
-def _faults(variable: StateVariable, value: Json) -> list[Json]:
+def _faults(variable: StateVariable, value: Json) -> list[dict[str, Any]]:
     """Why the value can't be the variable's. One without a default may be null, whatever its schema says."""
     if value is None and "default" not in variable.schema.raw:
         return []
-    return list(variable.schema.findings(value))
+    return variable.schema.findings(value)

@@ -3,6 +3,8 @@
 The engine counts no slots. A run that must wait says so in the outbox, a run that ends says that its slot is free;
 the courier keeps the queue, takes slots for the runs that wait longest and admits them. A paused run holds its
 slot, and a paused run in the queue is passed over.
+
+In the same way a run whose workflow lets messages wait (`on_message: enqueue`) says at its end that its thread is free.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from hai_flow.engine.state import RunState
 
 AWAIT: Final = "await_slot"
 FREED: Final = "slot_freed"
+THREAD_FREED: Final = "thread_freed"
 
 
 def queue(draft: Draft, *, cancels: bool = False) -> None:
@@ -34,7 +37,11 @@ def wait(draft: Draft, *, cancels: bool = False) -> None:
 
 
 def tell_freed(draft: Draft, before: RunState) -> None:
-    """The end of a run frees its slot, or its place in the queue."""
+    """The end of a run frees its slot, or its place in the queue, and its thread for a message that waits."""
     state = draft.state
-    if state.key is not None and state.ended and not before.ended:
+    if not state.ended or before.ended:
+        return
+    if state.key is not None:
         draft.send(FREED, state.run_id, {"key": state.key})
+    if draft.plan.on_message == "enqueue" and state.parent is None:
+        draft.send(THREAD_FREED, state.run_id, {"thread": state.thread_id})

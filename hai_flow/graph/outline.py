@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
-from hai_flow.definition.document import parse, shorten
+from hai_flow.definition.document import Document, parse, shorten
 from hai_flow.definition.expressions import json_text
 from hai_flow.definition.language import SHAPES, VERBS
 from hai_flow.definition.uses import first_of
@@ -23,7 +23,7 @@ _METHODS: Final = SHAPES["http"].exactly_one[0]
 @dataclass(frozen=True, slots=True)
 class Node:
     """One step. `notes` are short lines below the detail; `lanes` the lists of a block; `handlers` those of a
-    decision, an error or the end. `condition` is its `if`, as written."""
+    decision, an error or the end. `condition` is its `if`, as written; `written` all of it, as the document has it."""
 
     path: str
     id: str
@@ -36,6 +36,7 @@ class Node:
     notes: tuple[str, ...] = ()
     lanes: tuple[Lane, ...] = ()
     handlers: tuple[Lane, ...] = ()
+    written: Mapping[str, Json] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def goes_on(self) -> bool:
@@ -78,7 +79,12 @@ def _flat(nodes: Sequence[Node]) -> Iterator[Node]:
 
 def chart_of(source: bytes) -> Chart:
     """The chart of a valid document."""
-    document = parse(first_of(source)).value
+    return chart_in(parse(first_of(source)))
+
+
+def chart_in(parsed: Document) -> Chart:
+    """The chart of a valid document that was read."""
+    document = parsed.value
     assert isinstance(document, Mapping), "only a valid document is drawn"
     return Chart(
         name=document["name"],
@@ -134,6 +140,7 @@ def _node(raw: Mapping[str, Json], verb: str, path: str) -> Node:
         notes=tuple(_notes(raw, verb, value)),
         lanes=tuple(_lanes(verb, value, path)),
         handlers=(*_decided(raw, path), *_endings(raw, path + "/")),
+        written=raw,
     )
 
 

@@ -1,27 +1,12 @@
-"""A chart as SVG: boxes from top to bottom, blocks around their steps, branches side by side, handlers to the right.
-
-Two passes. A `Figure` first measures itself (its size, and the x of the line that the flow runs along), then is placed.
-No font is at hand, so the width of a text is estimated, generously. Colours follow the reader's scheme, light or dark.
-"""
+"""A picture as SVG. Colours follow the reader's scheme, light or dark."""
 
 from __future__ import annotations
 
-import unicodedata
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cache
 from typing import Final
 from xml.sax.saxutils import escape, quoteattr
 
-from hai_flow.graph.outline import Chart, Lane, Node
-
-GAP: Final = 30  # between steps; room for an arrow
-SIDE: Final = 36  # between a step and its handlers
-PAD: Final = 16
-LINE: Final = 18
-BOX_MIN: Final = 150
-BOX_MAX: Final = 380
-MARGIN: Final = 24
+from hai_flow.graph.layout import SIZES, Closed, Line, Opened, Rectangle, Shape, Words, laid_out, visible
+from hai_flow.graph.outline import Chart
 
 _SANS: Final = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, 'Noto Sans CJK SC', sans-serif"
 _MONO: Final = "ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', 'Noto Sans Mono CJK SC', monospace"
@@ -37,352 +22,44 @@ _COLOURS: Final = {  # kind: (light line, light fill, dark line, dark fill)
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
-    """One line of text. `style` is its class: name verb detail cond gate note label."""
-
-    content: str
-    style: str
-    full: str = ""  # what was cut off, for a tooltip
-
-    @property
-    def width(self) -> float:
-        return sum(_char_width(character, self.style) for character in self.content)
-
-
-_SIZES: Final = {"name": 14, "verb": 11, "detail": 12, "cond": 12, "gate": 12, "note": 11, "label": 12, "title": 18}
-_MONOSPACED: Final = frozenset(("detail", "cond"))
-_NARROW: Final = frozenset("ijltfrI.,:;|!'`()[]{} ")
-_BROAD: Final = frozenset("mwMW@%")
+def svg(chart: Chart) -> str:
+    """The picture, ended by a line feed."""
+    picture = laid_out(chart)
+    width, height = _n(picture.width), _n(picture.height)
+    name = escape(visible(f"{chart.title} ({chart.name}@{chart.version})"))
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
+        f'height="{height}" role="img" aria-labelledby="title">'
+    )
+    shapes = map(_element, picture.shapes)
+    return "\n".join([head, f'<title id="title">{name}</title>', _STYLE, _TIP, *shapes, "</svg>"]) + "\n"
 
 
-@cache
-def _char_width(character: str, style: str) -> float:
-    size = _SIZES[style]
-    if unicodedata.east_asian_width(character) in "WF":
-        return size * 1.0
-    if style in _MONOSPACED:
-        return size * 0.61
-    bold = 1.18 if style in ("name", "title") else 1.0
-    if character in _NARROW:
-        return size * 0.34 * bold
-    if character in _BROAD or character.isupper():
-        return size * (0.9 if character in _BROAD else 0.7) * bold
-    return size * 0.58 * bold
-
-
-def _visible(content: str, but: str = "") -> str:
-    """The text without characters that XML forbids, or that turn the order of letters."""
-    return "".join(each if each.isprintable() or each in but else "\ufffd" for each in content)
-
-
-def _fit(content: str, style: str, width: float) -> Text:
-    """The text, cut with an ellipsis to `width` where it is longer."""
-    content = _visible(content)
-    text = Text(content, style)
-    if text.width <= width:
-        return text
-    room = width - _char_width("…", style)
-    kept = ""
-    for character in content:
-        room -= _char_width(character, style)
-        if room < 0:
-            break
-        kept += character
-    return Text(kept.rstrip() + "…", style, full=content)
-
-
-def _wrap(content: str, style: str, width: float, lines_max: int) -> list[Text]:
-    """The text in at most `lines_max` lines, broken at its dots if that is enough, else between words."""
-    for joint in (" · ", " "):
-        lines = _broken(content.split(joint), joint, style, width, lines_max)
-        if len(lines) <= lines_max and all(Text(line, style).width <= width for line in lines):
-            break
-    return [_fit(line, style, width) for line in lines]
-
-
-def _broken(pieces: Sequence[str], joint: str, style: str, width: float, lines_max: int) -> list[str]:
-    """The pieces joined to lines; the last line takes the rest."""
-    lines = [pieces[0]]
-    for number, piece in enumerate(pieces[1:], 1):
-        longer = f"{lines[-1]}{joint}{piece}"
-        if Text(longer, style).width <= width:
-            lines[-1] = longer
-        elif len(lines) < lines_max:
-            lines.append(piece)
-        else:
-            lines[-1] = joint.join([lines[-1], *pieces[number:]])
-            break
-    return lines
-
-
-class Canvas:
-    """Collects elements. Numbers are written with at most one decimal, so that the same chart is the same text."""
-
-    def __init__(self) -> None:
-        self.elements: list[str] = []
-
-    def rectangle(self, style: str, x: float, y: float, width: float, height: float, radius: float = 8) -> None:
-        place = f'x="{_n(x)}" y="{_n(y)}" width="{_n(width)}" height="{_n(height)}" rx="{_n(radius)}"'
-        self.elements.append(f'<rect class="{style}" {place}/>')
-
-    def text(self, text: Text, x: float, y: float, anchor: str = "start") -> None:
-        """`y` is the top of the line."""
-        tooltip = f"<title>{escape(text.full)}</title>" if text.full else ""
-        place = "" if anchor == "start" else f' text-anchor="{anchor}"'
-        self.elements.append(
-            f'<text class="{text.style}" x="{_n(x)}" y="{_n(y + 13)}"{place}>{escape(text.content)}{tooltip}</text>'
-        )
-
-    def line(self, points: Sequence[tuple[float, float]], style: str = "flow", end: str = "") -> None:
-        path = " ".join(f"{'M' if number == 0 else 'L'}{_n(x)} {_n(y)}" for number, (x, y) in enumerate(points))
-        self.elements.append(f'<path class="{style}" d="{path}"{end}/>')
-
-    def arrow(self, points: Sequence[tuple[float, float]], style: str = "flow") -> None:
-        self.line(points, style, ' marker-end="url(#tip)"')
-
-    def open_group(self, path: str, tooltip: str) -> None:
-        told = escape(_visible(tooltip, but="\n"))
-        self.elements.append(f"<g data-path={quoteattr(path)}><title>{told}</title>")
-
-    def close_group(self) -> None:
-        self.elements.append("</g>")
+def _element(shape: Shape) -> str:
+    match shape:
+        case Rectangle(style, x, y, width, height, radius):
+            place = f'x="{_n(x)}" y="{_n(y)}" width="{_n(width)}" height="{_n(height)}" rx="{_n(radius)}"'
+            return f'<rect class="{style}" {place}/>'
+        case Words(text, x, y, anchor):
+            tooltip = f"<title>{escape(text.full)}</title>" if text.full else ""
+            place = "" if anchor == "start" else f' text-anchor="{anchor}"'
+            return (
+                f'<text class="{text.style}" x="{_n(x)}" y="{_n(y + 13)}"{place}>{escape(text.content)}{tooltip}</text>'
+            )
+        case Line(style, points, arrow):
+            path = " ".join(f"{'M' if number == 0 else 'L'}{_n(x)} {_n(y)}" for number, (x, y) in enumerate(points))
+            end = ' marker-end="url(#tip)"' if arrow else ""
+            return f'<path class="{style}" d="{path}"{end}/>'
+        case Opened(node):
+            told = escape(visible(f"{node.verb} {node.path}", but="\n"))
+            return f"<g data-path={quoteattr(node.path)}><title>{told}</title>"
+        case Closed():
+            return "</g>"
 
 
 def _n(value: float) -> str:
+    """At most one decimal, so that the same chart is the same text."""
     return f"{value:.1f}".removesuffix(".0")
-
-
-@dataclass(slots=True)
-class Figure:
-    """Something with a size. The flow runs along `spine` (x from the left): in at its top, out at `tail`."""
-
-    width: float
-    height: float
-    spine: float
-    tail: float = -1
-
-    def __post_init__(self) -> None:
-        if self.tail < 0:
-            self.tail = self.height
-
-    def place(self, canvas: Canvas, x: float, y: float) -> None:
-        raise NotImplementedError
-
-
-class Pill(Figure):
-    """Where a run begins or ends."""
-
-    def __init__(self, word: str, content: str) -> None:
-        self.word = Text(word, "verb")
-        self.line = _fit(content, "detail", BOX_MAX)
-        width = max(self.word.width, self.line.width) + 2 * PAD + 8
-        super().__init__(width, 2 * LINE + 12 if content else LINE + 12, width / 2)
-
-    def place(self, canvas: Canvas, x: float, y: float) -> None:
-        canvas.rectangle("box end", x, y, self.width, self.height, self.height / 2)
-        canvas.text(self.word, x + self.spine, y + 6, "middle")
-        if self.line.content:
-            canvas.text(self.line, x + self.spine, y + 6 + LINE, "middle")
-
-
-class Box(Figure):
-    """A step without lanes."""
-
-    def __init__(self, node: Node) -> None:
-        self.node = node
-        self.lines = _lines(node)
-        width = min(BOX_MAX, max(BOX_MIN, *(line.width for line in self.lines))) + 2 * PAD
-        super().__init__(width, len(self.lines) * LINE + 18, width / 2)
-
-    def place(self, canvas: Canvas, x: float, y: float) -> None:
-        kind = self.node.kind
-        canvas.open_group(self.node.path, f"{self.node.verb} {self.node.path}")
-        canvas.rectangle(f"box {kind}", x, y, self.width, self.height, 20 if kind == "end" else 8)
-        if self.node.gate:  # a second outline: nothing passes without a decision
-            canvas.rectangle("gated", x - 4, y - 4, self.width + 8, self.height + 8, 11)
-        for number, line in enumerate(self.lines):
-            canvas.text(line, x + PAD, y + 9 + number * LINE)
-        canvas.close_group()
-
-
-def _lines(node: Node) -> list[Text]:
-    lines = [_fit(node.verb, "verb", BOX_MAX)]
-    if node.title:
-        lines += _wrap(node.title, "name", BOX_MAX, 2)
-    if node.condition:
-        lines[:0] = _wrap(f"if {node.condition}", "cond", BOX_MAX, 2)
-    if node.detail:
-        lines += _wrap(node.detail, "detail", BOX_MAX, 2)
-    if node.gate:
-        lines += _wrap(f"approval: {node.gate}", "gate", BOX_MAX, 2)
-    for note in node.notes:
-        lines += _wrap(note, "note", BOX_MAX, 2)
-    return lines
-
-
-class Column(Figure):
-    """Figures one below the other, joined by arrows along one spine. `joined[n]`: an arrow leads to figure n + 1."""
-
-    def __init__(self, figures: Sequence[Figure], joined: Sequence[bool]) -> None:
-        self.figures = figures
-        self.joined = joined
-        spine = max(figure.spine for figure in figures)
-        right = max(figure.width - figure.spine for figure in figures)
-        height = sum(figure.height for figure in figures) + GAP * (len(figures) - 1)
-        super().__init__(spine + right, height, spine, height - figures[-1].height + figures[-1].tail)
-
-    def place(self, canvas: Canvas, x: float, y: float) -> None:
-        center = x + self.spine
-        for number, figure in enumerate(self.figures):
-            figure.place(canvas, center - figure.spine, y)
-            following = y + figure.height + GAP
-            if number < len(self.joined) and self.joined[number]:
-                canvas.arrow([(center, y + figure.tail), (center, following - 2)])
-            y = following
-
-
-class Labelled(Figure):
-    """A labelled list of steps: a branch, a case, a handler."""
-
-    def __init__(self, lane: Lane, style: str) -> None:
-        self.inner = _sequence(lane.nodes)
-        self.style = style
-        self.label = _wrap(lane.label, "label", max(self.inner.width, 120), 2)
-        width = max(self.inner.width, *(line.width for line in self.label)) + 2 * PAD
-        self.head = len(self.label) * LINE + 18
-        spine = PAD + self.inner.spine + (width - 2 * PAD - self.inner.width) / 2
-        super().__init__(width, self.head + self.inner.height + PAD, spine)
-
-    def place(self, canvas: Canvas, x: float, y: float) -> None:
-        canvas.rectangle(self.style, x, y, self.width, self.height)
-        for number, line in enumerate(self.label):
-            canvas.text(line, x + PAD, y + 9 + number * LINE)
-        self.inner.place(canvas, x + self.spine - self.inner.spine, y + self.head)
-
-
-class Block(Figure):
-    """A step with lanes: its head, and the lanes side by side."""
-
-    def __init__(self, node: Node) -> None:
-        self.node = node
-        self.lines = _lines(node)
-        self.head = len(self.lines) * LINE + (20 if not self.loops else 42)
-        self.lanes: list[Figure] = [
-            Labelled(lane, "lane") if lane.label else _sequence(lane.nodes) for lane in node.lanes
-        ]
-        inner = sum(lane.width for lane in self.lanes) + PAD * (len(self.lanes) - 1)
-        width = max(inner, *(line.width for line in self.lines)) + 2 * PAD + (PAD if self.loops else 0)
-        height = self.head + max(lane.height for lane in self.lanes) + PAD
-        super().__init__(width, height, width / 2)
-        if len(self.lanes) == 1:
-            self.spine = PAD + (width - 2 * PAD - inner) / 2 + self.lanes[0].spine
-        self.offset = (width - inner) / 2
-
-    @property
-    def loops(self) -> bool:
-        return self.node.verb in ("for_each", "repeat")
-
-    def place(self, canvas: Canvas, x: float, y: float) -> None:
-        canvas.open_group(self.node.path, f"{self.node.verb} {self.node.path}")
-        canvas.rectangle("box block loop" if self.loops else "box block", x, y, self.width, self.height, 10)
-        for number, line in enumerate(self.lines):
-            canvas.text(line, x + PAD, y + 9 + number * LINE)
-        at = x + self.offset
-        for lane in self.lanes:
-            lane.place(canvas, at, y + self.head)
-            at += lane.width + PAD
-        if self.loops:
-            self._loop(canvas, x, y)
-        canvas.close_group()
-
-    def _loop(self, canvas: Canvas, x: float, y: float) -> None:
-        """The way in, and the way back along the right side, which joins it."""
-        body = self.lanes[0]
-        entry = y + self.head
-        foot = entry + body.height + 8
-        right, center = x + self.width - 10, x + self.offset + body.spine
-        canvas.line(
-            [(center, entry + body.tail), (center, foot), (right, foot), (right, entry - 14), (center, entry - 14)]
-        )
-        canvas.arrow([(center, entry - 22), (center, entry - 2)])
-
-
-class WithHandlers(Figure):
-    """A step, and to its right its handlers: dashed arrows lead there."""
-
-    def __init__(self, main: Figure, handlers: Sequence[Lane]) -> None:
-        self.main = main
-        self.frames = [Labelled(lane, "handler") for lane in handlers]
-        side = sum(frame.height for frame in self.frames) + PAD * (len(self.frames) - 1)
-        width = main.width + SIDE + max(frame.width for frame in self.frames)
-        super().__init__(width, max(main.height, side), main.spine, main.tail)
-
-    def place(self, canvas: Canvas, x: float, y: float) -> None:
-        self.main.place(canvas, x, y)
-        left = x + self.main.width + SIDE
-        top = y
-        for frame in self.frames:
-            frame.place(canvas, left, top)
-            start = min(top + 18, y + self.main.height - 10)
-            middle = left - SIDE / 2
-            canvas.arrow(
-                [(x + self.main.width, start), (middle, start), (middle, top + 18), (left - 2, top + 18)], "dashed"
-            )
-            top += frame.height + PAD
-
-
-def _figure(node: Node) -> Figure:
-    main: Figure = Block(node) if node.lanes else Box(node)
-    return WithHandlers(main, node.handlers) if node.handlers else main
-
-
-def _sequence(nodes: Sequence[Node]) -> Figure:
-    return Column([_figure(node) for node in nodes], [node.goes_on for node in nodes[:-1]])
-
-
-class Row(Figure):
-    """Frames side by side: the handlers of the whole document."""
-
-    def __init__(self, frames: Sequence[Figure]) -> None:
-        self.frames = frames
-        width = sum(frame.width for frame in frames) + PAD * (len(frames) - 1)
-        super().__init__(width, max(frame.height for frame in frames), width / 2)
-
-    def place(self, canvas: Canvas, x: float, y: float) -> None:
-        for frame in self.frames:
-            frame.place(canvas, x, y)
-            x += frame.width + PAD
-
-
-def _whole(chart: Chart) -> Figure:
-    figures: list[Figure] = [Pill("start", chart.start), *(_figure(node) for node in chart.nodes)]
-    joined = [True, *(node.goes_on for node in chart.nodes)]
-    figures.append(Pill("end", f"output {chart.output}" if chart.output else ""))
-    if chart.handlers:
-        figures.append(Row([Labelled(lane, "handler") for lane in chart.handlers]))
-        joined.append(False)
-    return Column(figures, joined)
-
-
-def svg(chart: Chart) -> str:
-    """The picture, ended by a line feed."""
-    whole = _whole(chart)
-    title = _fit(chart.title, "title", 900)
-    below = Text(f"{chart.name}@{chart.version}", "note")
-    width = max(whole.width, title.width, below.width) + 2 * MARGIN
-    height = whole.height + 2 * MARGIN + 52
-    canvas = Canvas()
-    canvas.rectangle("page", 0, 0, width, height, 0)
-    canvas.text(title, MARGIN, MARGIN - 4)
-    canvas.text(below, MARGIN, MARGIN + 20)
-    whole.place(canvas, (width - whole.width) / 2, MARGIN + 52)
-    name = escape(_visible(f"{chart.title} ({chart.name}@{chart.version})"))
-    head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_n(width)} {_n(height)}" width="{_n(width)}" '
-        f'height="{_n(height)}" role="img" aria-labelledby="title">'
-    )
-    return "\n".join([head, f'<title id="title">{name}</title>', _STYLE, _TIP, *canvas.elements, "</svg>"]) + "\n"
 
 
 _TIP: Final = (
@@ -411,7 +88,7 @@ def _rules(dark: bool) -> list[str]:
 _STYLE: Final = "\n".join([
     "<style>",
     f"text{{font-family:{_SANS}}}",
-    *(f".{style}{{font-size:{size}px}}" for style, size in _SIZES.items()),
+    *(f".{style}{{font-size:{size}px}}" for style, size in SIZES.items()),
     f".detail,.cond{{font-family:{_MONO}}} .name,.title{{font-weight:600}} .verb{{letter-spacing:.04em}}",
     ".box{stroke-width:1.5} .loop{stroke-dasharray:7 4} .handler{stroke-dasharray:3 3}",
     ".gated{fill:none;stroke-width:1.5}",

@@ -28,7 +28,8 @@ _SCHEME: Final = re.compile(r"(?<=[A-Za-z])(?=:)|(?<=:)(?=//)")
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What a notification is about. `what`: opened, escalated or reminded. `link`: where its one reader decides."""
+    """What a notification is about. `what`: opened, escalated or reminded. `link`: where its one reader decides.
+    `page`: the question in the console, for who signs in there."""
 
     what: str
     pending_id: str
@@ -39,6 +40,7 @@ class Told:
     message: str | None
     deadline: datetime | None
     link: str | None = None
+    page: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,7 @@ def payload(told: Told, at: datetime) -> Json:
             "message": told.message,
             "deadline": None if told.deadline is None else told.deadline.isoformat().replace("+00:00", "Z"),
             "link": told.link,
+            "page": told.page,
         },
     }
 
@@ -89,7 +92,8 @@ def _lines(told: Told) -> list[str]:
     if told.link is not None:
         lines += ["Decide on this page (for you alone, once; nothing is decided by opening it):", told.link]
     else:
-        lines.append(f"Decide it in your inbox, or with: hai-flow decide {told.pending_id}")
+        where = "in your inbox" if told.page is None else f"at {told.page}"
+        lines.append(f"Decide it {where}, or with: hai-flow decide {told.pending_id}")
     return lines
 
 

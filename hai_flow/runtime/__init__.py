@@ -4,8 +4,9 @@
 what is due or lost, `delivery` brings the messages of runs, and signals, `slots` lets runs of one concurrency key wait
 for each other, `branches` goes on with a thread from an earlier turn, `triggers` starts runs by schedules, events and
 the ends of other runs, `webhooks` by requests of other systems, `fanout` shows commits to followers, `threads` hands
-the followers of a thread on to its next run, `service` is the contract of everything that starts and stops; `catalog`
-turns stored workflows into plans; `files` takes files in and gives them out, whose bytes are among the `contents` of
+the followers of a thread on to its next run, `service` is the contract of everything that starts and stops;
+`continuity` watches whether the database has gone back in time, `restoring` looks after one that has; `catalog` turns
+stored workflows into plans; `files` takes files in and gives them out, whose bytes are among the `contents` of
 PostgreSQL or of another store; `world` makes the runners of effects.
 """
 
@@ -20,24 +21,31 @@ from uuid import UUID
 
 import structlog
 
+from hai_flow.cells import HOME
 from hai_flow.notify.channels import NotifyFile
 from hai_flow.runtime.branches import Branches
 from hai_flow.runtime.callbacks import Callbacks
 from hai_flow.runtime.catalog import Catalog
 from hai_flow.runtime.committer import Committer
 from hai_flow.runtime.contents import RemoteContents
+from hai_flow.runtime.continuity import Continuity, WentBack
 from hai_flow.runtime.delivery import Delivery, DeliveryConfig
 from hai_flow.runtime.fanout import Fanout, FanoutConfig
 from hai_flow.runtime.files import Files
+from hai_flow.runtime.hints import Carrier, Letter, Notify
 from hai_flow.runtime.inbox import Inbox
 from hai_flow.runtime.keeping import Keeping
+from hai_flow.runtime.message_queue import MessageQueue
 from hai_flow.runtime.moments import Moments
 from hai_flow.runtime.notifier import Notifier, NotifierConfig, Queueing
 from hai_flow.runtime.personal import Personals
 from hai_flow.runtime.pins import PinBook
+from hai_flow.runtime.presence import Presence
 from hai_flow.runtime.quotas import Quotas
+from hai_flow.runtime.replicas import Replicas
 from hai_flow.runtime.sealer import Sealer
 from hai_flow.runtime.service import Service
+from hai_flow.runtime.serving import Served
 from hai_flow.runtime.slots import Slots
 from hai_flow.runtime.starts import Starts
 from hai_flow.runtime.sweeper import Sweeper, SweeperConfig
@@ -47,13 +55,15 @@ from hai_flow.runtime.tracing import Asker
 from hai_flow.runtime.triggers import Triggers, TriggersConfig
 from hai_flow.runtime.watched import Watched
 from hai_flow.runtime.webhooks import Webhooks
+from hai_flow.runtime.witness import Witness
 from hai_flow.runtime.worker import Worker, WorkerConfig
-from hai_flow.runtime.world import bounds_of, channels_of, registry_of
+from hai_flow.runtime.world import bounds_of, channels_of, registry_of, served_of
 from hai_flow.settings import Settings
 from hai_flow.steps.http import HttpConfig
 from hai_flow.steps.toolbox import Toolbox
-from hai_flow.store.database import Database, Deadlines
-from hai_flow.store.hints import HINT_CHANNEL
+from hai_flow.store import hints
+from hai_flow.store.database import EVERYTHING, Database, Deadlines
+from hai_flow.store.replicas import Replica
 
 log = structlog.get_logger(__name__)
 
@@ -85,14 +95,18 @@ class Observer(Protocol):
 
 
 class Runtime(Service):
-    """Everything of one process over one database. `performs`: whether it also performs effects (a worker).
-    `observers` watch, and change nothing.
+    """Everything of one process over one cell. `performs`: whether it also performs effects (a worker).
+    `observers` watch, and change nothing. `beside`: the runtime of home, for one of another `cell`: what performs
+    effects is the process's, and tenants are known at home alone (`runtime/cells`).
 
     `project`: whether workflows that this process reads from disk may call the functions of modules in the current
-    directory (`dev` and `run`; see `steps/toolbox`).
+    directory (`dev` and `run`; see `steps/toolbox`). `went_back` is told when the database turns out to have gone back
+    in time; `restoring`: it is known to have, and a person looks after it (`runtime/restoring`).
     """
 
     database: Database
+    carrier: Carrier
+    replica: Replica | None
     tenants: Tenants
     committer: Committer
     catalog: Catalog
@@ -120,8 +134,15 @@ class Runtime(Service):
         project: bool = False,
         deadlines: Deadlines | None = None,
         observers: Sequence[Observer] = (),
+        cell: int = HOME,
+        beside: Runtime | None = None,
+        restoring: bool = False,
     ) -> None:
         super().__init__()
+        self.went_back: list[Callable[[WentBack], None]] = []
+        self._restoring = restoring
+        self.cell = cell
+        self._beside = beside
         self._observers = observers
         self.requests: list[OnRequest] = []  # told of each request that was answered
         self._closing = False
@@ -129,15 +150,21 @@ class Runtime(Service):
         self.settings = settings
         self.performs = performs
         self.deadlines = deadlines or Deadlines()
-        self.toolbox = Toolbox.of(settings.tools, Path.cwd(), project=project)
-        self.registry = registry_of(settings, self.toolbox, stands_in=project)
+        if beside is None:
+            self.toolbox = Toolbox.of(settings.tools, Path.cwd(), project=project)
+            self.registry = registry_of(settings, self.toolbox, stands_in=project)
+        else:
+            self.toolbox, self.registry = beside.toolbox, beside.registry
+        self.served = served_of(settings, every=project)
         self._channels = channels_of(settings)
         self._contents = None if settings.files is None else RemoteContents(settings.files)
+        self._witness = None if settings.witness is None else Witness(settings.witness)
 
     async def _start(self) -> None:
         settings = self.settings
         self._closing = False
-        self.toolbox.load()
+        if self._beside is None:
+            self.toolbox.load()
         self.database = await Database.open(
             self.dsn,
             engine_connections=settings.lanes + 4,  # loads, claims, a run loaded apart, one taken alone
@@ -147,13 +174,28 @@ class Runtime(Service):
             tool_connections=settings.tool_connections,
         )
         try:
-            await self._start_services(settings)
+            self.carrier = await self._carrier()
+            try:
+                await self._start_services(settings)
+            except BaseException:
+                await self.carrier.close()
+                raise
         except BaseException:
             await self.database.close()
             raise
 
+    async def _carrier(self) -> Carrier:
+        """How this process and the others tell each other of commits."""
+        if self.settings.hints is None:
+            return Notify(self.database)
+        from hai_flow.runtime.redis_hints import RedisHints  # only where it is asked for
+
+        async with self.database.engine.acquire() as connection:
+            seal = await hints.seal_of(connection)
+        return RedisHints(self.settings.hints, seal)
+
     async def _start_services(self, settings: Settings) -> None:
-        self.tenants = Tenants(self.database, limits_of(settings))
+        self.tenants = Tenants(self.database, limits_of(settings)) if self._beside is None else self._beside.tenants
         self.pins = PinBook(self.database)
         self.catalog = Catalog(self.database, self.registry, self.pins, self.tenants)
         self.files = Files(
@@ -174,6 +216,7 @@ class Runtime(Service):
             bytes_max=settings.batch_bytes_max,
             cache_bytes_max=settings.cache_bytes_max,
             limits=bounds_of(settings),
+            carrier=self.carrier,
         )
         self.fanout = Fanout(self.database, self.committer, FanoutConfig())
         self.threads = Threads(self.database, settings.poll_seconds)
@@ -182,9 +225,12 @@ class Runtime(Service):
         self.slots = Slots(self.database, self.committer)
         self.keeping = Keeping(self.database)
         quotas = Quotas(self.database, self.tenants)
-        self.starts = Starts(self.committer, self.slots, self.keeping, self.catalog.pins, quotas)
+        self.starts = Starts(self.committer, self.slots, self.keeping, self.catalog.pins, quotas, self.cell)
         config = DeliveryConfig(poll_seconds=settings.poll_seconds)
-        handlers = {**self.slots.handlers, **Queueing(self.database).handlers}
+        self.messages = MessageQueue(
+            self.database, self.catalog, self.starts, settings.poll_seconds, sweeps=self.performs
+        )
+        handlers = {**self.slots.handlers, **self.messages.handlers, **Queueing(self.database).handlers}
         self.delivery = Delivery(self.database, self.committer, self.catalog, self.starts, config, handlers=handlers)
         ticking = TriggersConfig(ticks=self.performs, poll_seconds=settings.poll_seconds)
         self.triggers = Triggers(
@@ -192,17 +238,34 @@ class Runtime(Service):
         )
         self.webhooks = Webhooks(self.triggers, settings.secrets)
         self.callbacks = Callbacks(self.database, self.fanout, self.catalog, self.delivery, self.files)
-        self._services: list[Service] = [self.committer, self.fanout, self.threads, self.delivery, self.triggers]
+        self.continuity = Continuity(self.database, self._witness, self.went_back)
+        first = [] if self._restoring else [self.continuity]
+        self._services: list[Service] = [
+            *first,
+            self.committer,
+            self.fanout,
+            self.threads,
+            self.messages,
+            self.delivery,
+            self.triggers,
+        ]
+        self.replica = None
+        if settings.database_replica_url is not None:
+            self.replica = Replica(settings.database_replica_url, self.database, lag_max=settings.replica_lag_seconds)
+            self._services.append(Replicas(self.replica))
         self.worker = None
         if self.performs:
-            config = _worker_config(settings)
+            config = _worker_config(settings, self.served)
             book = self.files, self.pins, self.tenants
             self.worker = Worker(self.database, self.committer, self.registry, config, *book)
+            self.worker.allowed = self.continuity.demand
             sweeping = SweeperConfig(poll_seconds=settings.poll_seconds)
             self._sweeper = Sweeper(self.database, self.committer, self.worker, sweeping, self.files, self.inbox)
             self._services += [self.worker, self._sweeper, Sealer(self.database)]
             if self._channels is not None:
                 self._services.append(self._notifier(self._channels))
+        elif self._beside is None and not self._restoring:
+            self._services.append(Presence(self.database))
         for observer in self._observers:
             self._services += observer.attach(self)
         started: list[Service] = []
@@ -210,7 +273,7 @@ class Runtime(Service):
             for service in self._services:
                 await service.start()
                 started.append(service)
-            await self.database.listen(HINT_CHANNEL, self._hint)
+            await self.carrier.listen(self._hear)
         except BaseException:
             await _stop_all(started)
             raise
@@ -227,7 +290,9 @@ class Runtime(Service):
         try:
             await _stop_all(self._services)
         finally:
-            await self.registry.close()
+            await self.carrier.close()
+            if self._beside is None:
+                await self.registry.close()
             await self.database.close()
 
     @property
@@ -238,9 +303,21 @@ class Runtime(Service):
     def faults(self) -> list[str]:
         """The parts of this process that do not work just now, each in a few words; empty: it can serve."""
         found = [name for service in self._services for name in service.ailing]
+        if self.continuity.fault is not None:
+            found.append("what the database holds, which went back in time")
         if time.monotonic() - self.committer.worked_at() > STUCK_SECONDS:
             found.append("commits and loads")
         return found
+
+    def _hear(self, letter: Letter) -> None:
+        """What a process, maybe this one, has told of its commits."""
+        for word in letter.words:
+            self._hint(word)
+        if letter.news and EVERYTHING not in letter.words:
+            for news in letter.news:
+                self.fanout.hear(news)
+            self.threads.hint("")
+            self.inbox.hint("")
 
     def _hint(self, payload: str) -> None:
         self.fanout.hint(payload)
@@ -259,8 +336,9 @@ async def _stop_all(services: Sequence[Service]) -> None:
             log.error("stop_failed", service=type(service).__name__, exc_info=error)
 
 
-def _worker_config(settings: Settings) -> WorkerConfig:
+def _worker_config(settings: Settings, served: Served) -> WorkerConfig:
     return WorkerConfig(
+        served=served,
         lease_seconds=settings.lease_seconds,
         heartbeat_seconds=settings.heartbeat_seconds,
         attempts_max=settings.concurrency,

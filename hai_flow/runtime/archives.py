@@ -23,6 +23,7 @@ from uuid import UUID
 
 import asyncpg
 
+from hai_flow.cells import cell_of
 from hai_flow.errors import HaiFlowError
 from hai_flow.runtime.verifying import Plans, checked
 from hai_flow.settings import SettingsError
@@ -76,6 +77,17 @@ class Archive:
             self._system.get_file(f"{self._root}/{place}", str(file))
         except FileNotFoundError:
             raise Damaged(f"{place}: there is no such archive.") from None
+
+    def cell(self, place: str) -> int | None:
+        """The cell that the archive's runs say; None where it does not begin as an archive does, which `restore` has a
+        sentence for. Raises Damaged where there is none."""
+        try:
+            with self._system.open(f"{self._root}/{place}", "rb") as file, gzip.open(file, "rb") as lines:
+                return cell_of(UUID(next(iter(json.loads(lines.readline())["runs"]))))
+        except FileNotFoundError:
+            raise Damaged(f"{place}: there is no such archive.") from None
+        except (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError, AttributeError, StopIteration):
+            return None
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------

@@ -8,11 +8,13 @@ from typing import Final
 import msgspec
 import structlog
 
+from hai_flow.definition.marks import MASK
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import events as e
 from hai_flow.engine.state import RunState
 from hai_flow.errors import Rejected
 from hai_flow.runtime.cache import CachedRun
+from hai_flow.runtime.personal import touches
 from hai_flow.runtime.submissions import Birth, Outcome, Streamed, Submission
 from hai_flow.store.entries import AuditRow, CommandRow, Entry, OutboxRow
 
@@ -68,7 +70,8 @@ class BatchEntry(msgspec.Struct, eq=False):
                 submission.leave()
             if submission.answer is None:
                 if isinstance(answer, Rejected) and answer.code not in _EXPECTED:
-                    log.info("refused", run_id=str(self.run.id), code=answer.code, detail=answer.detail)
+                    detail = MASK if self.run.plan is None or touches(self.run.plan) else answer.detail
+                    log.info("refused", run_id=str(self.run.id), code=answer.code, detail=detail)
             elif submission.answer.done():
                 continue
             elif isinstance(answer, Rejected):

@@ -23,7 +23,7 @@ from hai_flow.store.callbacks import CallbackRow
 from hai_flow.store.database import Database
 from hai_flow.values import Json
 
-_TOKEN: Final = re.compile(r"[A-Za-z0-9_-]{43}")
+_TOKEN: Final = re.compile(r"[A-Za-z0-9_-]{43}(\.[1-9][0-9]{0,3})?")
 NEWEST: Final = 2**53
 
 

@@ -37,7 +37,7 @@ from hai_flow.runtime.cache import Cache, CachedRun
 from hai_flow.runtime.claims import Claims
 from hai_flow.runtime.decider import Decider, WantsEnds
 from hai_flow.runtime.failures import Failures
-from hai_flow.runtime.hints import Hints
+from hai_flow.runtime.hints import Carrier, Hints, Notify
 from hai_flow.runtime.lanes import Lanes
 from hai_flow.runtime.listeners import Listeners
 from hai_flow.runtime.loader import FindPlan, Loader
@@ -60,7 +60,8 @@ class Committer(Service):
     """Takes commands and answers them after their commit.
 
     `find_plan` gives the plan that a run is pinned to. `wants_ends` tells whether the ends of a workflow's runs start
-    others, which then hear of them. Services that must hear of commits are among the `listeners`.
+    others, which then hear of them. Services that must hear of commits are among the `listeners`; other processes hear
+    of them by the `carrier` (None: NOTIFY).
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class Committer(Service):
         limits: Bounds = DEFAULT_BOUNDS,
         find_plan: FindPlan,
         wants_ends: WantsEnds = lambda tenant, workflow: False,
+        carrier: Carrier | None = None,
     ) -> None:
         super().__init__()
         self.database = database
@@ -84,8 +86,8 @@ class Committer(Service):
         self.queues = Queues(self.cache, lanes)
         failures = Failures(database, self.cache, self.queues, self.claims)
         snapshots = Snapshots(database, self.cache, self._spawn)
-        self._hints = Hints(database)
-        self._decider = Decider(self.queues, failures, limits, self.now_ms, wants_ends)
+        self.hints = Hints(carrier or Notify(database))
+        self._decider = Decider(self.queues, failures, limits, self.now_ms, wants_ends, self.claims.serves)
         self._loader = Loader(
             database,
             self.cache,
@@ -108,7 +110,7 @@ class Committer(Service):
             snapshots,
             self._decider,
             self._loader,
-            self._hints,
+            self.hints,
             now_ms=self.now_ms,
             read_clock=self._take_in_clock,
             entries_max=entries_max,
@@ -250,7 +252,7 @@ class Committer(Service):
         for number, queue in enumerate(self.queues.lanes):
             self._keep(functools.partial(self._lanes.run, queue), f"lane {number}")
         self._keep(self._loader.run, "loads")
-        self._keep(self._hints.run, "hints")
+        self._keep(self.hints.run, "hints")
         self._keep(self._run_clock, "clock")
 
     async def _stop(self) -> None:
@@ -274,7 +276,7 @@ class Committer(Service):
                 submission.leave()
         self.cache.clear()
         self.queues.clear()
-        self._hints.clear()
+        self.hints.clear()
 
     async def _run_clock(self) -> None:
         """Read the database's clock if no commit has for a while: it may have been set to another time."""

@@ -39,16 +39,24 @@ WantsEnds: TypeAlias = Callable[[UUID, str], bool]
 
 
 class Decider:
-    """Makes entries. `now_ms` is the database's clock, `limits` those of the engine."""
+    """Makes entries. `now_ms` is the database's clock, `limits` those of the engine; `serves` says of a queue whether
+    this process performs its runs."""
 
     def __init__(
-        self, queues: Queues, failures: Failures, limits: Bounds, now_ms: Callable[[], int], wants_ends: WantsEnds
+        self,
+        queues: Queues,
+        failures: Failures,
+        limits: Bounds,
+        now_ms: Callable[[], int],
+        wants_ends: WantsEnds,
+        serves: Callable[[str], bool],
     ) -> None:
         self.limits = limits
         self._queues = queues
         self._failures = failures
         self._now_ms = now_ms
         self._wants_ends = wants_ends
+        self._serves = serves
 
     def entry_of(self, run: CachedRun) -> BatchEntry | None:
         """The run's entry, ready to be sent. A fault in one run's decision must not stop the lane for all others."""
@@ -214,6 +222,7 @@ class Decider:
             status=state.status,
             busy=busy,
             wake_at=None if due is None else values.instant(due),
+            elsewhere=busy and not self._serves(plan.queue),
             cut=entry.cut,
             take_slot=_slot_of(run) if run.exists and run.state.ended and not ended else None,
             seat=entry.seat,
@@ -229,7 +238,7 @@ class Decider:
 def _moved(entry: BatchEntry) -> Moved:
     plan = entry.plan
     assert plan is not None, "the run moves to a version"
-    return Moved(plan.sha256, plan.version, entry.state.dev)
+    return Moved(plan.sha256, plan.version, entry.state.dev, plan.queue)
 
 
 def _outcome(run: CachedRun, decision: Decision, state: RunState, already: bool) -> Outcome:
@@ -356,7 +365,7 @@ def _born(entry: BatchEntry) -> Born:
         parent_id=None if state.parent is None else UUID(state.parent.run_id),
         parent_path=None if state.parent is None else state.parent.path,
         thread_id=state.thread_id,
-        queue=birth.queue,
+        queue=run.plan.queue,
         slot=birth.slot,
         started_by=state.requester,
         input=values.dumps(state.input),

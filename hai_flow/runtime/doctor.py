@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Final, Literal, TypeAlias
+from urllib.parse import urlsplit
 
 import msgspec
 
 from hai_flow.settings import Settings, is_loopback, variable
 from hai_flow.store.health import AUDIT_TRIGGERS, Facts
+from hai_flow.store.replicas import Standby
 
 Verdict: TypeAlias = Literal["good", "doubtful", "bad"]
 
@@ -32,13 +34,20 @@ class Check(msgspec.Struct, frozen=True):
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
     """The rest that is judged: `embedded` says that the database is one of our own; `schema` is its revision, `newest`
-    that of this release, `known` whether this release knows it; `descriptors` how many files a process may open."""
+    that of this release, `known` whether this release knows it; `descriptors` how many files a process may open.
+    `hints`: in how many seconds Redis answers, or why it does not; None: hints do not go by it. `pooler` and
+    `direct_pooler`: whether a pooler was found at the address of the database, and at the direct one. `replica`: what
+    was found at the address of the replica, or why nothing was; None: there is none."""
 
     embedded: bool
     schema: str | None
     newest: str
     known: bool
     descriptors: int
+    hints: float | str | None = None
+    pooler: bool = False
+    direct_pooler: bool = False
+    replica: Standby | str | None = None
 
 
 def examine(settings: Settings, facts: Facts, place: Place) -> list[Check]:
@@ -48,11 +57,34 @@ def examine(settings: Settings, facts: Facts, place: Place) -> list[Check]:
         *_versions(facts, place),
         *_role(facts, place),
         _clock(facts),
+        *_hints(settings, place),
         *_people(settings, facts),
         *_way_in(settings),
+        *_pooler(settings, place),
+        *_replica(settings, place),
         *_audit(facts),
-        *_limits(settings, facts, place),
+        *_files(settings, place),
+        *_limits(settings, facts),
     ]
+
+
+def examine_cell(settings: Settings, facts: Facts, place: Place) -> list[Check]:
+    """What was looked at in a cell beside home: its database. `settings`: of a process over it."""
+    return [
+        *_durability(facts, place),
+        *_versions(facts, place),
+        *_role(facts, place),
+        _clock(facts),
+        *_pooler(settings, place),
+        *_audit(facts),
+        *_limits(settings, facts),
+    ]
+
+
+def away(fault: str) -> Check:
+    """What is said of a cell that can't be looked at."""
+    remedy = "until it answers, what lives there answers 503; the other cells go on"
+    return Check("database", "bad", fault, remedy)
 
 
 def _durability(facts: Facts, place: Place) -> Iterator[Check]:
@@ -119,6 +151,20 @@ def _clock(facts: Facts) -> Check:
     return Check("clock", "good", found)
 
 
+def _hints(settings: Settings, place: Place) -> Iterator[Check]:
+    if settings.hints is None or place.hints is None:
+        return
+    if isinstance(place.hints, str):
+        remedy = f"see {variable('hints')}, or unset it; until then commits of other processes are found by polls alone"
+        yield Check("hints", "doubtful", place.hints, remedy)
+    else:
+        yield Check("hints", "good", f"Redis answers within {place.hints * 1000:.0f} ms")
+    parts = urlsplit(settings.hints)
+    if parts.scheme == "redis" and parts.password and not is_loopback(parts.hostname or ""):
+        remedy = "give it an address with rediss://: its password is read on the way (hints themselves are sealed)"
+        yield Check("hints.tls", "doubtful", f"Redis on {parts.hostname} is asked without TLS", remedy)
+
+
 def _people(settings: Settings, facts: Facts) -> Iterator[Check]:
     if settings.identity is None:
         verdict: Verdict = "doubtful" if is_loopback(settings.host) and not settings.allow_remote else "bad"
@@ -145,10 +191,46 @@ def _way_in(settings: Settings) -> Iterator[Check]:
     if settings.public_url is not None and settings.public_url.startswith("http://"):
         remedy = "give it an address with https: what services call back with is read on the way"
         yield Check("public_url", "doubtful", f"{settings.public_url} has no TLS", remedy)
-    if settings.database_pooled and settings.database_direct_url is None:
+
+
+def _pooler(settings: Settings, place: Place) -> Iterator[Check]:
+    if place.pooler and not settings.database_pooled:
+        remedy = f"set {variable('database_pooled')}=1 and {variable('database_direct_url')} (docs/pooler.md)"
+        yield Check("pooler", "bad", "a pooler answers, whose sessions are nobody's own", remedy)
+    elif settings.database_pooled and settings.database_direct_url is None:
         remedy = f"set {variable('database_direct_url')}: LISTEN does not get through a pooler"
         found = f"behind a pooler, so news is found every {settings.poll_seconds:g} s"
+        if settings.hints is not None:
+            remedy = f"set {variable('database_direct_url')}: migrate, prune and their like need a session of their own"
+            found = "behind a pooler, without a direct way to the server"
         yield Check("pooler", "doubtful", found, remedy)
+    elif settings.database_pooled and not place.pooler:
+        remedy = f"unset {variable('database_pooled')}: nothing is prepared for its sake"
+        yield Check("pooler", "doubtful", "no pooler was found where there is said to be one", remedy)
+    elif place.pooler:
+        yield Check("pooler", "good", "one stands before the database, and a direct way leads past it")
+    if place.direct_pooler:
+        remedy = f"let {variable('database_direct_url')} lead to the server: LISTEN hears nothing through a pooler"
+        yield Check("pooler.direct", "bad", "the direct way leads through a pooler, too", remedy)
+
+
+def _replica(settings: Settings, place: Place) -> Iterator[Check]:
+    found, url = place.replica, variable("database_replica_url")
+    if found is None:
+        return
+    if isinstance(found, str):
+        yield Check("replica", "doubtful", found, f"see {url}, or unset it; until then the database answers for it")
+    elif not found.same:
+        remedy = f"let {url} lead to a streaming replica of {variable('database_url')}"
+        yield Check("replica", "bad", "what answers there is another server, or another database of it", remedy)
+    elif not found.follows:
+        remedy = f"let {url} lead to a standby: this one answers for itself, and costs the database what it should save"
+        yield Check("replica", "doubtful", "it is no standby, or one that took over", remedy)
+    elif found.seconds is None:
+        remedy = "see whether it is connected (pg_stat_replication) and whether its replay is paused"
+        yield Check("replica", "doubtful", "it did not get what the database has while it was waited for", remedy)
+    else:
+        yield Check("replica", "good", f"a standby of this database, which had all of it within {found.seconds:.2f} s")
 
 
 def _audit(facts: Facts) -> Iterator[Check]:
@@ -170,13 +252,16 @@ def _audit(facts: Facts) -> Iterator[Check]:
         yield Check("audit.seals", "good", "no record waits for long")
 
 
-def _limits(settings: Settings, facts: Facts, place: Place) -> Iterator[Check]:
+def _files(settings: Settings, place: Place) -> Iterator[Check]:
     wanted = settings.connections_max + BESIDE_CONNECTIONS
     if place.descriptors < wanted:
         remedy = f"ulimit -Hn {wanted} (LimitNOFILE=), or lower {variable('connections_max')}"
         yield Check("limits.files", "doubtful", f"a process may open {place.descriptors} files", remedy)
     else:
         yield Check("limits.files", "good", f"a process may open {place.descriptors} files")
+
+
+def _limits(settings: Settings, facts: Facts) -> Iterator[Check]:
     most, each = int(facts.settings.get("max_connections", "0")), settings.lanes + 4 + 4 + 1
     found = f"the database takes {most} connections, a process of ours up to {each + settings.tool_connections}"
     if most < 2 * (each + settings.tool_connections):
@@ -187,3 +272,7 @@ def _limits(settings: Settings, facts: Facts, place: Place) -> Iterator[Check]:
         yield Check("workers", "good", f"{facts.workers} give signs of life")
     else:
         yield Check("workers", "doubtful", "no worker gives signs of life", "start one: hai-flow worker")
+    if facts.workers and facts.unserved:
+        found = f"runs wait in queues that no worker serves: {', '.join(facts.unserved)}"
+        remedy = f"start one that does: hai-flow worker --queue {facts.unserved[0]}"
+        yield Check("workers.queues", "doubtful", found, remedy)

@@ -18,6 +18,7 @@ from hai_flow.errors import StoreError, Unreadable
 from hai_flow.runtime.batches import Batch, BatchEntry
 from hai_flow.runtime.cache import Cache, CachedRun
 from hai_flow.runtime.claims import Claims
+from hai_flow.runtime.personal import told_of
 from hai_flow.runtime.queues import Queue, Queues
 from hai_flow.runtime.submissions import Submission
 from hai_flow.store import logs
@@ -106,7 +107,8 @@ class Failures:
         Without a caller, the run needs attention, else the same would be tried for ever; and its attempt counts as
         lost, so that a person's Retry performs it again.
         """
-        log.error("command_failed", run_id=str(run.id), command=type(submission.command).__name__, exc_info=error)
+        told = told_of(run.plan, error)
+        log.error("command_failed", run_id=str(run.id), command=type(submission.command).__name__, **told)
         submission.leave()
         if submission.answer is not None:
             submission.fail(StoreError(f"the command of run {run.id} could not be carried out: {error}"))

@@ -33,9 +33,11 @@ from hai_flow.engine.state import RunState
 from hai_flow.errors import Unreadable
 from hai_flow.runtime.cache import CachedRun
 from hai_flow.runtime.committer import Committer
+from hai_flow.runtime.hints import Told
 from hai_flow.runtime.service import Service, wait_at_most
 from hai_flow.store import logs
 from hai_flow.store.database import EVERYTHING, Database
+from hai_flow.store.replicas import History
 from hai_flow.wire.dialect import Dialect, Encoder, Frame, Profile
 
 if TYPE_CHECKING:
@@ -318,6 +320,10 @@ class Fanout(Service):
         self.closing = asyncio.Event()
         self.dropped = 0
         """How many followers were left behind by the ring, or took nothing for too long, since the start."""
+        self.heard = 0
+        """How many events came with hints, and were not read, since the start."""
+        self.looks = 0
+        """How many statements have looked for what others committed, since the start."""
 
     @property
     def followers(self) -> int:
@@ -362,6 +368,26 @@ class Fanout(Service):
         self._hinted &= self._feeds.keys()
         if self._hinted:
             self._wake.set()
+
+    def hear(self, news: Told) -> None:
+        """A process has committed these events of a run. They are shown where they follow at once; else the log is
+        read."""
+        feed = self._feeds.get(UUID(news.run_id)) if self._feeds else None
+        if feed is None or (feed.head is not None and news.last_seq <= feed.head):
+            return
+        if not news.events or (feed.head is not None and news.first_seq > feed.head + 1):
+            if feed.head is not None:
+                self._read_later(feed)
+            return
+        try:
+            events = e.decode_events(news.events)
+        except Unreadable:  # of a newer release, which may have known what it did: the log says the same, or more
+            if feed.head is not None:
+                self._read_later(feed)
+            return
+        if feed.head is not None:  # else a follower is reading the log just now, and finds them there
+            self.heard += news.last_seq - feed.head
+        self._accept(feed, news.first_seq, events)
 
     def _accept(self, feed: _Feed, first_seq: int, events: Sequence[e.Event]) -> None:
         if feed.head is None:
@@ -410,6 +436,7 @@ class Fanout(Service):
         try:
             while feed.head is not None:
                 feed.read_again = False
+                self.looks += 1
                 rows = await self._log_behind(feed.run_id, feed.head)
                 for row in rows:
                     self._accept(feed, row.first_seq, e.decode_events(row.events))
@@ -449,6 +476,7 @@ class Fanout(Service):
                 continue
             try:
                 async with self.database.api.acquire() as connection:
+                    self.looks += 1
                     found = await logs.poll_versions(connection, ids)
             except Exception as error:
                 log.warning("poll_failed", error=str(error))
@@ -461,9 +489,11 @@ class Fanout(Service):
 
     # --- out: followers -------------------------------------------------------------------------------------------
 
-    async def state_at(self, tenant: UUID, run_id: UUID, seq: int, reads: Pool | None = None) -> RunState | None:
+    async def state_at(
+        self, tenant: UUID, run_id: UUID, seq: int, reads: Pool | None = None, history: History | None = None
+    ) -> RunState | None:
         """The same as `state_at`."""
-        return await state_at(self.database, tenant, run_id, seq, reads)
+        return await state_at(self.database, tenant, run_id, seq, reads, history)
 
     def follow(
         self,
@@ -578,14 +608,22 @@ class Fanout(Service):
 
 
 async def state_at(
-    database: Database, tenant: UUID, run_id: UUID, seq: int, reads: Pool | None = None
+    database: Database,
+    tenant: UUID,
+    run_id: UUID,
+    seq: int,
+    reads: Pool | None = None,
+    history: History | None = None,
 ) -> RunState | None:
     """The fold of the run's first `seq` events (all of them, if it has fewer); None: the tenant has no run of that id.
-    `reads`: what a request reads with.
+    `reads`: what a request reads with; `history`: the run's own, in place of it.
 
     Raises `Unreadable`.
     """
-    loaded = await logs.load_run_at(reads or database.api, tenant, run_id, seq, ABI)
+    if history is not None:
+        loaded = await history.load_at(tenant, seq, ABI)
+    else:
+        loaded = await logs.load_run_at(reads or database.api, tenant, run_id, seq, ABI)
     if loaded is None:
         return None
     e.check_readable(loaded.abi)

@@ -14,7 +14,7 @@ from typing import Any, Final
 import structlog
 
 from hai_flow.store import claims
-from hai_flow.store.claims import Heartbeat
+from hai_flow.store.claims import Heartbeat, Load
 from hai_flow.store.database import SETTINGS, Session
 
 log = structlog.get_logger(__name__)
@@ -27,7 +27,8 @@ class Heart:
 
     A loop that is stuck performs nothing useful, nor does one whose commits or loads get no answer: so the lease should
     end, and others go on with the runs. A process that is only busy should keep it. `worked_at` says, in the loop,
-    since which monotonic time something has been waiting to be done, or that it is now if nothing has.
+    since which monotonic time something has been waiting to be done, or that it is now if nothing has; `load` what the
+    process does.
 
     It beats from its making to `stop`. `registered` is the monotonic time at which the lease was asked for.
     """
@@ -39,6 +40,7 @@ class Heart:
         registered: float,
         worked_at: Callable[[], float],
         notify: Callable[[Heart, Heartbeat | None], None],
+        load: Callable[[], Load],
         *,
         lease_seconds: float,
         heartbeat_seconds: float,
@@ -49,6 +51,7 @@ class Heart:
         self._heartbeat_seconds = heartbeat_seconds
         self._worked_at = worked_at
         self._notify = notify
+        self._load_now, self._load = load, Load()
         self._owner = asyncio.get_running_loop()
         self._ended = asyncio.Event()
         self._worked = time.monotonic()
@@ -111,7 +114,7 @@ class Heart:
                     self._connection = await self._connect()
             lease = timedelta(seconds=self._lease_seconds)
             async with asyncio.timeout(limit):
-                return await claims.heartbeat(self._connection, self._worker, lease)
+                return await claims.heartbeat(self._connection, self._worker, lease, self._load)
         except Exception as error:  # of any kind: this thread must go on, or the end of the lease is not noticed
             log.warning("heartbeat_failed", error=str(error) or repr(error))
             self._hang_up()
@@ -123,4 +126,4 @@ class Heart:
             self._connection = None
 
     def _ask(self) -> None:
-        self._worked = self._worked_at()
+        self._worked, self._load = self._worked_at(), self._load_now()

@@ -195,8 +195,9 @@ class Lanes:
         if won:
             if self._listeners.written:
                 tell(self._listeners.written, [entries[number] for number in won])
-            unclaimed = any(each.worker is None and is_busy(entries[number].state) for number, each in won.items())
-            self._hints.add((entries[number].state.run_id for number in won), unclaimed=unclaimed)
+            unheld = (entries[number] for number, each in won.items() if each.worker is None)
+            due = {entry.run.plan.queue for entry in unheld if entry.run.plan is not None and is_busy(entry.state)}
+            self._hints.add(entries, won, due=due)
 
     def _lost(self, entry: BatchEntry) -> None:
         """Another process moved the run first (or took its slot): load that, and decide again."""

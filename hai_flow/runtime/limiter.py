@@ -1,10 +1,11 @@
-"""A limit to how much is done at once."""
+"""Limits to how much is done at once."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 from collections import deque
+from collections.abc import Mapping
 
 
 class Limiter:
@@ -50,3 +51,47 @@ class Limiter:
                 waiter.set_result(None)
                 return
         self._free += 1
+
+
+class Places:
+    """The places of a process: `count` in all, and of each queue of `of_queues` no more than it says."""
+
+    def __init__(self, count: int, of_queues: Mapping[str, int]) -> None:
+        self._all = Limiter(count)
+        self._of = {queue: Limiter(most) for queue, most in of_queues.items()}
+
+    def take(self, queue: str) -> bool:
+        """Take a place that is free. If it returns False, `wait` for one."""
+        own = self._of.get(queue)
+        if own is None:
+            return self._all.take()
+        if not own.take():
+            return False
+        if self._all.take():
+            return True
+        own.leave()
+        return False
+
+    async def wait(self, queue: str) -> None:
+        """Return with a place. Who waits for one of its queue keeps none from others meanwhile."""
+        own = self._of.get(queue)
+        if own is not None and not own.take():
+            await own.wait()
+        try:
+            if not self._all.take():
+                await self._all.wait()
+        except BaseException:
+            if own is not None:
+                own.leave()
+            raise
+
+    def leave(self, queue: str) -> None:
+        """Give a place back."""
+        self._all.leave()
+        if (own := self._of.get(queue)) is not None:
+            own.leave()
+
+    @property
+    def waiting(self) -> int:
+        """How many wait for a place."""
+        return self._all.waiting + sum(own.waiting for own in self._of.values())

@@ -21,6 +21,8 @@ from uuid import UUID
 import msgspec
 import structlog
 
+from hai_flow import addresses
+from hai_flow.cells import cell_of, signed
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.notify import channels
@@ -169,7 +171,7 @@ class Notifier(Service):
             return
         now = datetime.now().astimezone()
         link = None if person is None or given.person is None else await self._link(given, given.person, person, now)
-        told = _told(given, item, await self._shown(given, item, person), link)
+        told = _told(given, item, await self._shown(given, item, person), link, self._page(given.pending_id))
         address = None if person is None else person.email
         await self._sender.send(channel, given.id, told, given.whom, address, now)
         await notifications.end(self._database.api, given.id, "sent")
@@ -193,7 +195,7 @@ class Notifier(Service):
     async def _link(self, given: Notification, id: str, person: Person, now: datetime) -> str | None:
         if self.config.link_base is None:
             return None
-        token = secrets.token_urlsafe(32)
+        token = signed(secrets.token_urlsafe(32), cell_of(given.run_id))
         link = Link(
             digest=digest_of(token),
             tenant=given.tenant,
@@ -207,6 +209,11 @@ class Notifier(Service):
         )
         await notifications.add_link(self._database.api, link)
         return f"{self.config.link_base.rstrip('/')}{LINKS}{token}"
+
+    def _page(self, pending_id: str) -> str | None:
+        """The question in the console."""
+        base = self.config.link_base
+        return None if base is None else f"{base.rstrip('/')}{addresses.pending(pending_id)}"
 
     async def _place(self, tenant: UUID) -> Place:
         if tenant not in self._names:
@@ -224,7 +231,7 @@ def _part_id(id: str, recipient: channels.Recipient) -> str:
     return f"msg_{sha256(said.encode()).hexdigest()[:32]}"
 
 
-def _told(given: Notification, item: Item, shown: e.PendingOpened, link: str | None) -> Told:
+def _told(given: Notification, item: Item, shown: e.PendingOpened, link: str | None, page: str | None) -> Told:
     return Told(
         what=given.what,
         pending_id=given.pending_id,
@@ -235,4 +242,5 @@ def _told(given: Notification, item: Item, shown: e.PendingOpened, link: str | N
         message=shown.message,
         deadline=item.asked.deadline,
         link=link,
+        page=page,
     )

@@ -6,7 +6,6 @@ import asyncio
 import math
 import secrets
 import time
-import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ import msgspec
 import structlog
 
 from hai_flow import values
+from hai_flow.cells import cell_of, signed
 from hai_flow.definition.expressions import CompiledExpression
 from hai_flow.definition.marks import MASK
 from hai_flow.definition.paths import call_key, in_cleanup, list_of
@@ -39,7 +39,7 @@ from hai_flow.errors import AsksPerson, OutcomeLost, StepError
 from hai_flow.runtime.cache import CachedRun
 from hai_flow.runtime.files import Files
 from hai_flow.runtime.memory import said_before
-from hai_flow.runtime.personal import touches
+from hai_flow.runtime.personal import told_of, touches
 from hai_flow.runtime.pins import PinBook
 from hai_flow.runtime.submissions import Chunk, Progress, Streamed, Written
 from hai_flow.runtime.tenants import Tenants
@@ -268,12 +268,8 @@ class Performance:
         return MASK if self._is_personal() else text
 
     def _told(self, error: BaseException) -> dict[str, Any]:
-        """An exception for the log of the process. It may quote what the step was given: of one that was given
-        something personal only the kind and the place are told."""
-        if not self._is_personal():
-            return {"exc_info": error}
-        frames = traceback.extract_tb(error.__traceback__)
-        return {"error": type(error).__name__, "at": [f"{each.filename}:{each.lineno}" for each in frames[-3:]]}
+        """An exception for the log of the process."""
+        return told_of(self.run.plan, error, self.path)
 
     def _trace(self) -> None:
         """Let everything that the attempt does stand below its place in the run's trace, also what libraries do."""
@@ -309,7 +305,7 @@ class Performance:
                 "nothing can call back: HAI_FLOW_PUBLIC_URL does not say under which address this server is reached"
             )
             raise StepError(message, code="http.invalid_request", retriable=False)
-        token = secrets.token_urlsafe(32)
+        token = signed(secrets.token_urlsafe(32), cell_of(run.id))
         type = callback_type(self.path, run.state.steps[self.path])
         await callbacks.add_callback(stage.database.api, token, run.tenant, run.id, self.path, type)
         return f"{stage.public_url.rstrip('/')}/callbacks/{token}"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import traceback
 from collections import OrderedDict
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 from hai_flow.definition.personal import WHOLE, Flow, Personal, declares, personal_of
@@ -26,6 +27,15 @@ def touches(plan: Plan, path: str = "") -> bool:
             _nearby.pop(next(iter(_nearby)))
         found = _nearby[plan.sha256] = Flow(plan).found() if declares(plan) else Personal()
     return found.of(path).touches
+
+
+def told_of(plan: Plan | None, error: BaseException, path: str = "") -> dict[str, Any]:
+    """An exception for the log of the process. It may quote what a run or a step was given: where that may be personal,
+    or `plan` is not known, only the kind and the place are told."""
+    if plan is not None and not touches(plan, path):
+        return {"exc_info": error}
+    frames = traceback.extract_tb(error.__traceback__)
+    return {"error": type(error).__name__, "at": [f"{each.filename}:{each.lineno}" for each in frames[-3:]]}
 
 
 _nearby: Final[dict[bytes, Personal]] = {}

@@ -43,6 +43,17 @@ class Pruned:
     def keep(self, reason: str) -> None:
         self.kept[reason] = self.kept.get(reason, 0) + 1
 
+    def join(self, other: Pruned) -> None:
+        """Count what was done in another database as well."""
+        self.threads += other.threads
+        self.archived += other.archived
+        self.removed += other.removed
+        self.runs += other.runs
+        self.merged += other.merged
+        self.rows += other.rows
+        for reason, count in other.kept.items():
+            self.kept[reason] = self.kept.get(reason, 0) + count
+
 
 @dataclass(frozen=True, slots=True)
 class Pruning:

@@ -63,6 +63,11 @@ class Readiness:
         if worker is not None and worker.id is None:
             raise Rejected(503, "impaired", "this worker has no lease, so it performs nothing; see its log.")
 
+    def hints(self) -> str:
+        """`good`, or `away` where other processes' commits are found by polls alone. A process is ready all the same:
+        it is slower. The log says why; whoever may ask this port need not know."""
+        return "good" if self._runtime.carrier.fault is None else "away"
+
     async def attendance(self) -> claims.Attendance | None:
         """How many processes perform runs, and how many runs wait. None: the database did not answer within a second;
         readiness waits no longer for it."""

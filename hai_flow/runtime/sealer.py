@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from typing import Final
 
 import structlog
@@ -18,6 +19,7 @@ from hai_flow.store.database import Database
 log = structlog.get_logger(__name__)
 
 SEAL_SECONDS: Final = 1.0
+LATE_MS: Final = 600_000  # a record is committed at most so long after its id was made
 
 
 class Sealer(Service):
@@ -32,10 +34,22 @@ class Sealer(Service):
         self._keep(self._run, "sealing")
 
     async def _run(self) -> None:
+        since: int | None = 0
         while True:
             await asyncio.sleep(self._seconds * random.uniform(0.8, 1.0))
             try:
+                since = await self._queued(since)
                 while await audit.seal(self._database.api) == audit.SEALED_AT_ONCE:
                     pass
             except Exception as error:
                 log.warning("sealing_failed", error=str(error) or repr(error))
+
+    async def _queued(self, since: int | None) -> int | None:
+        """Queue what does not queue itself: all of it the first time, then what is new. None: it does, always."""
+        if since == 0 and await audit.queues_itself(self._database.api):
+            return None
+        if since is not None:
+            now = int(time.time() * 1000)
+            await audit.queue(self._database.api, since)
+            return now - LATE_MS
+        return None

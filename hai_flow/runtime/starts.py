@@ -3,7 +3,7 @@
 A caller (a request, a protocol's POST, a trigger, another run) names the plan and the input. Everything else that a run
 needs in order to be stored is found here:
 
-* its id (`new_id`, or `derived_run_id` where the same start may come twice);
+* its id (`new_id`, or `id_of` where the same start may come twice);
 * the workflows of its children, pinned to the versions that their names mean now (a child has its parent's pins);
 * where it stands in a trace, as whoever asks for it says (`tracing`);
 * the slot of its thread, which keeps a thread at one active run. A child shares its parent's thread and needs none;
@@ -21,6 +21,7 @@ from uuid import UUID
 import msgspec
 
 from hai_flow import values
+from hai_flow.cells import HOME, placed
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
@@ -44,18 +45,30 @@ class Starts:
     """Starts runs of plans. `find_pins` gives the workflows that a run's children will be of."""
 
     def __init__(
-        self, committer: Committer, slots: Slots, keeping: Keeping, find_pins: FindPins, quotas: Quotas
+        self,
+        committer: Committer,
+        slots: Slots,
+        keeping: Keeping,
+        find_pins: FindPins,
+        quotas: Quotas,
+        cell: int = HOME,
     ) -> None:
         self._committer = committer
         self._slots = slots
         self._keeping = keeping
         self._find_pins = find_pins
         self._quotas = quotas
+        self._cell = cell
         self.begin_trace: BeginTrace = passed_on
 
     def new_id(self) -> UUID:
         """The id of a run that is started once."""
-        return new_run_id(self._committer.now_ms())
+        return placed(new_run_id(self._committer.now_ms()), self._cell)
+
+    def id_of(self, *parts: str) -> UUID:
+        """The id of a run of this cell, made from the identity of its start (tenant, principal, Idempotency-Key; or
+        tenant, thread, runId), so that the same start made twice is one run (docs/design/store.md#command-ids)."""
+        return placed(derived_id(*parts), self._cell)
 
     async def start(
         self,
@@ -136,9 +149,8 @@ def _thread_slot_of(begin: Begin) -> str | None:
     return thread_slot(first.thread_id)
 
 
-def derived_run_id(*parts: str) -> UUID:
-    """A run id made from the identity of its start (tenant, principal, Idempotency-Key; or tenant, thread, runId), so
-    that the same start made twice is one run (docs/design/store.md#command-ids)."""
+def derived_id(*parts: str) -> UUID:
+    """An id made from what it is the id of."""
     return values.uuid_of(int.from_bytes(sha256("\x00".join(parts).encode()).digest()[:16]), version=8)
 
 

@@ -78,7 +78,6 @@ class Birth:
     """The rest that a Start or a Fork needs: a run is born with it."""
 
     plan: Plan
-    queue: str = "default"
     slot: str | None = None
     branch: Branch | None = None
 

@@ -32,14 +32,12 @@ WAIT_SECONDS_MIN: Final = 0.01  # a run that is due but can't be taken (its row 
 class SweeperConfig:
     """`poll_seconds`: at least this often it is looked for due runs. `claims_max`: runs taken by one claim.
 
-    `held_max`: claim no more while this many are held. `queues`: whose runs this process performs. `tidy_seconds`: how
-    often old rows are cleared away.
+    `held_max`: claim no more while this many are held. `tidy_seconds`: how often old rows are cleared away.
     """
 
     poll_seconds: float = 1.0
     claims_max: int = 50
     held_max: int = 10_000
-    queues: tuple[str, ...] = ("default",)
     tidy_seconds: float = 60.0
 
 
@@ -63,15 +61,19 @@ class Sweeper(Service):
         self.worker = worker
         self.config = config or SweeperConfig()
         self._hinted = asyncio.Event()
+        self._behind = ""  # the queue of which runs were claimed last: the others come first next time
 
     async def _start(self) -> None:
         self._hinted.set()
+        self.worker.on_place = self._hinted.set
         self._keep(self._run_claims, "claims")
         self._keep(self._run_tidying, "tidying")
 
     def hint(self, payload: str) -> None:
         """A run was committed that no worker holds and that has something to perform."""
-        if payload in (hints.DUE, EVERYTHING):
+        queue = hints.due_queue(payload)
+        wanted = payload == EVERYTHING if queue is None else self.worker.config.served.serves(queue)
+        if wanted:
             self._hinted.set()
 
     async def _run_claims(self) -> None:
@@ -85,14 +87,36 @@ class Sweeper(Service):
             self._hinted.clear()
 
     async def _claim(self) -> float:
-        """Claim once; return after how many seconds to look again."""
-        if self.worker.id is None or self.worker.held >= self.config.held_max:
+        """Claim once; return after how many seconds to look again.
+
+        No more is claimed than there are places for: what waits for one here could be performed elsewhere. Nor is more
+        claimed before half of the last claim is here: many that are due at once leave time to those that go on. The
+        queues take turns, so that a full one keeps no other from being looked at.
+        """
+        worker, served = self.worker, self.worker.config.served
+        ahead = self.config.claims_max if worker.coming <= self.config.claims_max // 2 else 0
+        limit = min(ahead, worker.room)
+        if worker.id is None or worker.held >= self.config.held_max or not limit:
+            worker.short_of_places = not limit
             return self.config.poll_seconds
-        claimed = await self.worker.claim(self.config.claims_max, self.config.queues)
-        if len(claimed) >= self.config.claims_max:
+        names = served.places if served.every else sorted(served.names, key=lambda name: (name <= self._behind, name))
+        rooms = {name: worker.room_of(name) for name in names}
+        full = [name for name, room in rooms.items() if not room]
+        if not served.every:
+            rooms = {name: room for name, room in rooms.items() if room}
+        worker.short_of_places = bool(full)
+        behind = self._behind if served.every else None
+        claimed = await worker.claim(limit, list(rooms), list(rooms.values()), behind)
+        due = [each.queue for each in claimed if not each.lost]
+        if due:
+            self._behind = max(due, key=lambda name: (name <= self._behind, name))
+        if len(claimed) >= limit:
             return 0.0
+        return await self._pause(full if served.every else list(rooms), but=served.every)
+
+    async def _pause(self, queues: list[str], *, but: bool) -> float:
         async with self.database.engine.acquire() as connection:
-            due = await claims.next_wake(connection, self.config.queues)
+            due = await claims.next_wake(connection, queues, but=but)
         if due is None:
             return self.config.poll_seconds
         wait = (values.milliseconds(due) - self.committer.now_ms()) / 1000
@@ -119,5 +143,5 @@ class Sweeper(Service):
         await notifications.forget(pool)
         await notifications.forget_links(pool)
         await proofs.clear(pool)
-        if named := await claims.name_newer(pool, self.config.queues, every):
+        if named := await claims.name_newer(pool, every):
             log.error("runs_of_a_newer_release", runs=named, remedy="start its workers again, or upgrade")

@@ -4,6 +4,7 @@ old. So nothing is asked of the database for a run that begins or a stream that 
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from typing import Final
 from uuid import UUID
 
@@ -41,6 +42,11 @@ class Tenants:
         """What the tenant may have; each is a number. Raises asyncpg's errors."""
         found = await self._find(tenant)
         return self.defaults if found is None else found.limits.over(self.defaults)
+
+    async def cells(self, tenant: UUID) -> Sequence[int]:
+        """The cells in which the tenant's runs live, by number. Raises asyncpg's errors."""
+        found = await self._find(tenant)
+        return tenants.AT_HOME if found is None else found.cells
 
     async def name(self, tenant: UUID) -> str:
         """The tenant's name; "" of one that has no row. Raises asyncpg's errors."""

@@ -47,7 +47,7 @@ from hai_flow.runtime.committer import Committer
 from hai_flow.runtime.delivery import Delivery, Unreached
 from hai_flow.runtime.service import Service
 from hai_flow.runtime.slots import Slots
-from hai_flow.runtime.starts import Starts, derived_run_id
+from hai_flow.runtime.starts import Starts, derived_id
 from hai_flow.runtime.submissions import Outcome
 from hai_flow.runtime.watched import Watched
 from hai_flow.store import audit, files, signals, sweeps, triggers, workflows
@@ -222,7 +222,7 @@ class Triggers(Service):
         pool, last = self.database.api, schedule.last_run_id
         fires = await triggers.open_fires(pool, schedule)
         for number, instant in enumerate(fires, 1):
-            run_id = derived_run_id("schedule", str(schedule.id), str(values.milliseconds(instant)))
+            run_id = self.starts.id_of("schedule", str(schedule.id), str(values.milliseconds(instant)))
             if run_id != last:  # else a process died that was about to start it
                 if schedule.overlap == "cancel_running" and number < len(fires):
                     await triggers.settle_fire(pool, schedule, instant, "skipped")
@@ -304,7 +304,7 @@ class Triggers(Service):
 
         Raises `Rejected` 404; 409 `schedule_busy` while its last run is active, which is stopped if `overlap` says so.
         """
-        run_id = derived_run_id("schedule", str(id), "by request", key)
+        run_id = self.starts.id_of("schedule", str(id), "by request", key)
         schedule = await self._claimed(tenant, id, run_id)
         try:
             return await self.begin(schedule, run_id, values.loads(schedule.input), "schedule", asked=asked)
@@ -417,7 +417,7 @@ class Triggers(Service):
             if trigger.dedupe is not None and (key := dedupe_key(trigger.dedupe.render(used(trigger.dedupe, scope)))):
                 identity = ("dedupe", row.type, key)
             input = event["data"] if trigger.input is None else trigger.input.render(used(trigger.input, scope))
-            run_id = derived_run_id("event", str(row.tenant), row.workflow_name, *identity)
+            run_id = self.starts.id_of("event", str(row.tenant), row.workflow_name, *identity)
             named = values.files_in(values.dumps(event["data"]))
             outcome = await self.begin(row, run_id, {} if input is None else input, "event", named=named)
         except ExpressionError as error:
@@ -465,7 +465,7 @@ class Triggers(Service):
                 return None
             input = None if trigger.input is None else trigger.input.render(used(trigger.input, scope))
             identity = (str(row.tenant), row.workflow_name, str(row.position), message.command_id)
-            run_id = derived_run_id("run", *identity)
+            run_id = self.starts.id_of("run", *identity)
             named = values.files_in(values.dumps(input))
             await self.begin(row, run_id, {} if input is None else input, "run", end.origin, named=named)
         except ExpressionError as error:
@@ -549,7 +549,7 @@ def _schedule_row(
 ) -> ScheduleRow:
     timing = times.Timing(trigger.cron, trigger.timezone)
     return ScheduleRow(
-        id=derived_run_id("schedule", str(tenant), latest.name, str(position)),
+        id=derived_id("schedule", str(tenant), latest.name, str(position)),
         tenant=tenant,
         workflow_name=latest.name,
         position=position,

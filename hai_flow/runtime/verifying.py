@@ -65,6 +65,16 @@ class Verified:
         self.violations += found[: VIOLATIONS_KEPT - len(self.violations)]
         self.reached += check.reached
 
+    def join(self, other: Verified) -> None:
+        """Count what was looked at in another database as well."""
+        self.runs += other.runs
+        self.events += other.events
+        self.unread += other.unread
+        self.undecided += other.undecided
+        self.broken += other.broken
+        self.violations += other.violations[: VIOLATIONS_KEPT - len(self.violations)]
+        self.reached += other.reached
+
 
 class Plans:
     """The plans that runs are pinned to, compiled as they are wanted."""

@@ -21,7 +21,7 @@ from hai_flow.definition.plan import WebhookTrigger
 from hai_flow.engine.signals import event_value
 from hai_flow.errors import Rejected
 from hai_flow.runtime.files import unknown
-from hai_flow.runtime.starts import derived_run_id, new_run_id
+from hai_flow.runtime.starts import new_run_id
 from hai_flow.runtime.submissions import Outcome
 from hai_flow.runtime.triggers import Triggers, dedupe_key, used
 from hai_flow.store import tenants
@@ -42,6 +42,11 @@ class Webhook:
 
     row: EventTriggerRow
     trigger: WebhookTrigger
+
+
+def tenant_of(address: str) -> str:
+    """The name of the tenant whose webhook the address is."""
+    return _parts_of(address)[0]
 
 
 def _parts_of(address: str) -> tuple[str, str]:
@@ -115,5 +120,5 @@ class Webhooks:
             message = f"the webhook of {row.workflow_name}: {error.message}"
             raise Rejected(422, error.code, message) from None
         identity = ("dedupe", key) if key else ("event", id)
-        run_id = derived_run_id("webhook", str(row.tenant), row.workflow_name, trigger.path, *identity)
+        run_id = self._triggers.starts.id_of("webhook", str(row.tenant), row.workflow_name, trigger.path, *identity)
         return await self._triggers.begin(row, run_id, {} if input is None else input, "webhook")

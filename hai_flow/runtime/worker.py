@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
@@ -23,8 +23,10 @@ from uuid import UUID
 
 import structlog
 
+import hai_flow
 from hai_flow import values
 from hai_flow.definition.paths import in_cleanup
+from hai_flow.definition.plan import DEFAULT_QUEUE
 from hai_flow.engine import commands as c
 from hai_flow.engine.jobs import next_ready, performed, wake_at
 from hai_flow.errors import Rejected, StepError
@@ -32,17 +34,18 @@ from hai_flow.runtime.cache import CachedRun
 from hai_flow.runtime.committer import Committer
 from hai_flow.runtime.files import Files
 from hai_flow.runtime.heart import HEART_SETTINGS, Heart
-from hai_flow.runtime.limiter import Limiter
+from hai_flow.runtime.limiter import Places
 from hai_flow.runtime.listeners import tell
 from hai_flow.runtime.performing import CANCELLED, Performance, Stage, failure
 from hai_flow.runtime.pins import PinBook
 from hai_flow.runtime.service import Service, wait_at_most
+from hai_flow.runtime.serving import NOTHING, Served
 from hai_flow.runtime.takeover import worker_name
 from hai_flow.runtime.tenants import Tenants
 from hai_flow.runtime.wakes import Wakes
 from hai_flow.steps.runner import Registry
 from hai_flow.store import claims, hints
-from hai_flow.store.claims import Claimed, Heartbeat
+from hai_flow.store.claims import Claimed, Heartbeat, Load
 from hai_flow.store.database import Database
 
 log = structlog.get_logger(__name__)
@@ -51,6 +54,7 @@ REASON_CHARS_MAX: Final = 1000  # of why a run was given back
 HAND_BACK_SECONDS: Final = 10.0  # for the commits of a stop after the attempts have ended
 CANCEL_SECONDS: Final = 1.0  # for attempts to react to being cancelled, once they are not waited for any more
 LOOK_SECONDS: Final = 1.0
+HANDED_ON_MAX: Final = 1000  # runs that are handed on by one statement
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +64,8 @@ class WorkerConfig:
     `attempts_max`: how many effects run at once. `chunk_seconds`: streamed text of a message is written this
     often where many stream, and sooner where few do; that of a child run, which every run above it hears of, every
     `relay_seconds`. `shutdown_seconds`: how long a
-    stop waits for effects in flight before declaring them lost. `public_url`: where services call back.
+    stop waits for effects in flight before declaring them lost. `public_url`: where services call back. `served`: the
+    queues whose runs this process performs.
     """
 
     lease_seconds: float = 30.0
@@ -70,6 +75,7 @@ class WorkerConfig:
     relay_seconds: float = 1.0
     shutdown_seconds: float = 20.0
     public_url: str | None = None
+    served: Served = field(default_factory=Served)
 
     def __post_init__(self) -> None:
         if not 0 < self.heartbeat_seconds * 2 < self.lease_seconds:
@@ -123,16 +129,21 @@ class Worker(Service):
             tenants=tenants,
         )
         self._held: dict[UUID, HeldRun] = {}
-        self._claims: dict[UUID, bool] = {}  # claimed by an answered statement: whether it was a dead worker's
+        self._claims: dict[UUID, Claimed] = {}  # by an answered statement, and not here yet
         self._wakes = Wakes()
         self._woken = asyncio.Event()
-        self._limiter = Limiter(self.config.attempts_max)
+        self._places = Places(self.config.attempts_max, self.config.served.places)
+        self.short_of_places = False  # something was not claimed for want of a place
+        self.on_place: Callable[[], object] | None = None  # told then that one is free
         self._attempts: set[asyncio.Task[None]] = set()
+        self._leaving: dict[UUID, HeldRun] = {}  # of a process that stops: those that others shall go on with
+        self._handing: asyncio.Task[None] | None = None
         self._waiting: set[UUID] = set()  # held runs with attempts that could not be begun when they were opened
         self._claiming = False
         self._undecided: set[UUID] = set()
         self._heart: Heart | None = None
         self._restart: asyncio.Task[None] | None = None
+        self.allowed: Callable[[], Awaitable[None]] | None = None  # asked before it registers; raises where it must not
 
     @property
     def id(self) -> int | None:
@@ -155,12 +166,39 @@ class Worker(Service):
     @property
     def attempts_waiting(self) -> int:
         """How many of them wait for a place."""
-        return self._limiter.waiting
+        return self._places.waiting
+
+    @property
+    def load(self) -> Load:
+        """What this process does, for people to see."""
+        waiting = self.attempts_waiting
+        return Load(self.held, self.attempts - waiting, waiting)
+
+    @property
+    def room(self) -> int:
+        """So many more runs may be claimed that each finds a place for an attempt. Those that were claimed and are not
+        here yet have theirs."""
+        return max(0, self.config.attempts_max - len(self._attempts) - len(self._claims))
+
+    @property
+    def coming(self) -> int:
+        """How many runs were claimed and are not here yet: their logs are being read."""
+        return len(self._claims)
+
+    def room_of(self, queue: str) -> int:
+        """The same of one queue, whose runs may have fewer places."""
+        most = self.config.served.places.get(queue)
+        if most is None:
+            return self.room
+        held = sum(held.run.plan is not None and held.run.plan.queue == queue for held in self._held.values())
+        coming = sum(claim.queue == queue for claim in self._claims.values())
+        return max(0, min(self.room, most - held - coming))
 
     # --- life -----------------------------------------------------------------------------------------------------
 
     async def _start(self) -> None:
         self._stage.closing = False
+        self.committer.claims.served = self.config.served
         self.committer.listeners.changed.append(self.sync)
         self.committer.listeners.unusable.append(self._unusable)
         try:
@@ -171,20 +209,34 @@ class Worker(Service):
         self._keep(self._run_timers, "timers of held runs")
 
     async def _stop(self) -> None:
-        """Finish the attempts in flight or declare them lost, then hand every run back
-        (docs/design/store.md#lost-attempts)."""
+        """Hand on at once what nothing is in hand of, finish the attempts in flight or declare them lost, and hand on
+        each run whose last one is over (docs/design/store.md#lost-attempts)."""
         self._stage.closing = True
+        self.committer.claims.served = NOTHING  # no commit takes another claim, and what is held goes to others
         if self._restart is not None:
             self._restart.cancel()
             await asyncio.wait([self._restart])
         try:
             async with asyncio.timeout(self.config.shutdown_seconds + HAND_BACK_SECONDS):
+                await self._begin_draining()
                 await self._finish_attempts()
                 await self._hand_back()
         except Exception as error:  # the database is away: the lease ends by itself, and others declare it all lost
             log.warning("not_handed_back", worker=self.id, held=len(self._held), error=str(error) or repr(error))
         finally:
             await self._let_go()
+
+    async def _begin_draining(self) -> None:
+        """Everything of which no attempt has begun goes to others now."""
+        for held in list(self._held.values()):
+            for path, performance in list(held.attempts.items()):
+                if performance.task is not None and not performance.begun:
+                    performance.task.cancel()
+                    del held.attempts[path]
+            self.sync(held.run)
+        if self.id is not None:
+            async with self.database.api.acquire() as connection:
+                await claims.begin_draining(connection, self.id)
 
     async def _finish_attempts(self) -> None:
         """Until every attempt that was begun here is reported or declared lost, and that is committed."""
@@ -197,12 +249,47 @@ class Worker(Service):
         worker, self.committer.worker_id = self.id, None  # no commit takes a claim from here on
         if worker is None:
             return
-        held = [run_id for run_id, held in self._held.items() if held.run.mine]
+        held = [held.run for held in self._held.values() if held.run.mine]
         async with self.database.engine.acquire() as connection:
-            await claims.release_runs(connection, worker, held, self.committer.now())
+            await claims.release_runs(connection, worker, [run.id for run in held], self.committer.now())
             await claims.retire_worker(connection, worker)
-        async with self.database.api.acquire() as connection:
-            await hints.notify_due(connection)
+        await self._tell_due(held)
+
+    async def _tell_due(self, runs: Iterable[CachedRun]) -> None:
+        queues = {run.plan.queue for run in runs if run.plan is not None}
+        for queue in sorted(queues):
+            await self.committer.hints.tell(hints.due(queue))
+
+    def _hand_on(self, held: HeldRun) -> None:
+        """Others shall go on with the run, for this process stops. What was begun of it is finished here first."""
+        if held.attempts:
+            return
+        self._leaving[held.run.id] = held
+        if self._handing is None or self._handing.done():
+            self._handing = self._spawn(self._hand_on_all(), "hand runs on")
+
+    async def _hand_on_all(self) -> None:
+        """Release the runs that leave, many at once. What fails here is released at the end."""
+        while self._leaving:
+            leaving = [self._leaving.pop(run_id) for run_id in list(self._leaving)[:HANDED_ON_MAX]]
+            await self.committer.settled([held.run for held in leaving])
+            runs = [each.run for each in leaving if each.run.mine and not each.attempts]
+            worker = self.id
+            if worker is None or not runs:
+                continue
+            try:
+                async with self.database.engine.acquire() as connection:
+                    ids, at = [run.id for run in runs], self.committer.now()
+                    released = set(await claims.release_runs(connection, worker, ids, at))
+                await self._tell_due(runs)
+            except Exception as error:
+                log.warning("not_handed_on", runs=len(runs), error=str(error) or repr(error))
+                continue
+            for run in runs:
+                if run.id in released:
+                    self.committer.claims.released(run)
+                else:
+                    self.committer.refresh(run.id)
 
     async def _let_go(self) -> None:
         """Hold nothing any more, and let nothing go on."""
@@ -216,6 +303,7 @@ class Worker(Service):
         self._held.clear()
         self._claims.clear()
         self._waiting.clear()
+        self._leaving.clear()
         self._wakes.clear()
         for task in self._attempts:
             task.cancel()
@@ -227,9 +315,18 @@ class Worker(Service):
     async def _register(self) -> None:
         name = worker_name()
         lease = timedelta(seconds=self.config.lease_seconds)
+        if self.allowed is not None:
+            await self.allowed()
         asked = time.monotonic()
         async with self.database.api.acquire() as connection:
-            worker = await claims.register_worker(connection, name, lease)
+            worker = await claims.register_worker(
+                connection,
+                name,
+                lease,
+                queues=self.config.served.words,
+                release=hai_flow.__version__,
+                places=self.config.attempts_max,
+            )
         self.committer.worker_id = worker
         connect = partial(self.database.connect, HEART_SETTINGS)
         self._heart = Heart(
@@ -238,6 +335,7 @@ class Worker(Service):
             asked,
             self.committer.worked_at,
             self._beat,
+            lambda: self.load,
             lease_seconds=self.config.lease_seconds,
             heartbeat_seconds=self.config.heartbeat_seconds,
         )
@@ -306,8 +404,11 @@ class Worker(Service):
 
     # --- holding --------------------------------------------------------------------------------------------------
 
-    async def claim(self, limit: int, queues: Sequence[str]) -> list[Claimed]:
-        """Claim up to `limit` runs that are due, or whose worker is dead, and go on with them."""
+    async def claim(
+        self, limit: int, queues: Sequence[str], most: Sequence[int] | None = None, behind: str | None = None
+    ) -> list[Claimed]:
+        """Claim up to `limit` runs that are due, or whose worker is dead, and go on with them. `queues` and so on as in
+        `claims.claim_runs`."""
         worker = self.id
         if worker is None or self._stage.closing or not self._works:
             return []
@@ -315,7 +416,7 @@ class Worker(Service):
         try:
             async with self.database.engine.acquire() as connection:
                 sent = time.monotonic()
-                claimed = await claims.claim_runs(connection, worker, limit, queues)
+                claimed = await claims.claim_runs(connection, worker, limit, queues, most, behind=behind)
             if claimed:
                 self.committer.clock.read(values.milliseconds(claimed[0].db_now), sent, time.monotonic())
                 self.adopt(claimed)
@@ -330,7 +431,7 @@ class Worker(Service):
     def adopt(self, claimed: Iterable[Claimed]) -> None:
         """Runs that a claim of ours returned. Those of a dead worker first lose the attempts that it had begun."""
         for claim in claimed:
-            self._claims[claim.run_id] = claim.lost
+            self._claims[claim.run_id] = claim
             self.committer.refresh(claim.run_id)
 
     def sync(self, run: CachedRun) -> None:
@@ -352,9 +453,13 @@ class Worker(Service):
             self._undecided.add(run.id)  # the claim that is on its way will say whether it was a dead worker's
             return
         suspect, run.suspect = run.suspect, False
-        if self._claims:
-            suspect = self._claims.pop(run.id, suspect)
+        if self._claims and (claim := self._claims.pop(run.id, None)) is not None:
+            suspect = claim.lost
+            self._tell_of_place()
         if suspect and self._declare_lost(held):
+            return
+        if self._stage.closing:
+            self._hand_on(held)
             return
         for path, attempt in performed(state).items():
             if path not in held.attempts:
@@ -378,7 +483,7 @@ class Worker(Service):
         worker, fresh, held = self.id, run.id in self._claims, self._held.get(run.id)
         if worker is None or self._stage.closing or (self._claiming and held is None and not fresh):
             return  # a claim is on its way that says whether anything was begun; the next heartbeat names the run again
-        begun = self._claims.get(run.id, True) if held is None else bool(held.attempts) or run.suspect
+        begun = bool(held.attempts) or run.suspect if held is not None else not fresh or self._claims[run.id].lost
         self._drop(run)
         reason = (str(error) or repr(error)).replace("\0", "")[:REASON_CHARS_MAX]
         self._spawn(self._give_back(worker, run.id, fence, reason, begun=begun), "give a run back")
@@ -455,13 +560,23 @@ class Worker(Service):
         performance = held.attempts[path] = Performance(self._stage, run, path, attempt)
         task = performance.task = asyncio.create_task(self._attempt(performance), name="attempt")
         self._attempts.add(task)
-        task.add_done_callback(self._attempts.discard)
+        task.add_done_callback(self._over)
+
+    def _over(self, task: asyncio.Task[None]) -> None:
+        self._attempts.discard(task)
+        self._tell_of_place()
+
+    def _tell_of_place(self) -> None:
+        if self.short_of_places and self.on_place is not None:
+            self.short_of_places = False
+            self.on_place()
 
     async def _attempt(self, performance: Performance) -> None:
         """Run one attempt and report its outcome. One that was closed meanwhile reports nothing."""
         run = performance.run
-        if not self._limiter.take():
-            await self._limiter.wait()
+        queue = DEFAULT_QUEUE if run.plan is None else run.plan.queue
+        if not self._places.take(queue):
+            await self._places.wait(queue)
         try:
             if not self._may_begin:
                 self._forget(performance)
@@ -471,7 +586,7 @@ class Worker(Service):
             began = time.monotonic()
             report = await performance.perform()
         finally:
-            self._limiter.leave()
+            self._places.leave(queue)
             performance.cease()
         performance.flush()
         tell(self.committer.listeners.performed, performance, report, began, time.monotonic())

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from hai_flow.definition.mcp_servers import read_mcp_catalogue
+from hai_flow.definition.plan import DEFAULT_QUEUE
 from hai_flow.engine.draft import Bounds
 from hai_flow.errors import Finding
 from hai_flow.models.catalogue import Catalogue, read_catalogue
@@ -14,6 +15,7 @@ from hai_flow.models.endpoints import Providers
 from hai_flow.models.scripted import MODEL, StandIn
 from hai_flow.notify.channels import NotifyFile, read_channels
 from hai_flow.runtime.retention import Retention, read_retention
+from hai_flow.runtime.serving import EVERY, Served, served
 from hai_flow.settings import Settings, SettingsError, variable, variables
 from hai_flow.steps.guard import Guard
 from hai_flow.steps.http import HttpConfig, HttpRunner
@@ -25,6 +27,7 @@ from hai_flow.steps.runner import Registry, Runner
 from hai_flow.steps.secrets import Secrets, hidden, remember
 from hai_flow.steps.secrets_file import read_secrets
 from hai_flow.steps.toolbox import Toolbox
+from hai_flow.store.cells import Cell, places_of, read_cells
 
 Read = TypeVar("Read")
 
@@ -51,6 +54,15 @@ def registry_of(settings: Settings, toolbox: Toolbox, *, stands_in: bool = False
     return Registry(runners, hidden)
 
 
+def served_of(settings: Settings, *, every: bool = False) -> Served:
+    """The queues that the worker of this process serves. `every`: all, where the settings name none. Raises
+    SettingsError."""
+    try:
+        return served(settings.queues or ((EVERY,) if every else (DEFAULT_QUEUE,)))
+    except ValueError as error:
+        raise SettingsError([f"{variable('queues')}: {error}."]) from None
+
+
 def channels_of(settings: Settings) -> NotifyFile | None:
     """The channels by which people are told what waits. Raises SettingsError for a file with mistakes."""
     return None if settings.notify is None else _read("notify", settings.notify, read_channels)
@@ -70,6 +82,17 @@ def bounds_of(settings: Settings) -> Bounds:
 def retention_of(settings: Settings) -> Retention | None:
     """How long what has ended is kept; None: for ever. Raises SettingsError for a file with mistakes."""
     return None if settings.retention is None else _read("retention", settings.retention, read_retention)
+
+
+def cells_of(settings: Settings) -> tuple[Cell, ...]:
+    """The cells beside home. Raises SettingsError for a file with mistakes."""
+    if settings.cells is None:
+        return ()
+    file = _read("cells", settings.cells, read_cells)
+    found, faults = places_of(file, settings, variables(each.url_from for each in file.cells.values() if each.url_from))
+    if faults:
+        raise SettingsError([f"{settings.cells}: {fault}" for fault in faults])
+    return found
 
 
 def _stand_in() -> StandIn:

@@ -246,12 +246,12 @@ def _told(error: pydantic.ValidationError) -> list[dict[str, str]]:
     return [{"path": "".join(f"/{part}" for part in each["loc"]), "message": each["msg"]} for each in found]
 
 
-def _said(faults: Sequence[Mapping[str, str]]) -> str:
+def _said(faults: Sequence[Mapping[str, Any]]) -> str:
     said = "; ".join(f"{each['path'] or '/'}: {each['message']}" for each in faults[:SHOWN_FAULTS])
     more = len(faults) - SHOWN_FAULTS
     return f"{said}; and {more} more" if more > 0 else said
 
 
-def _wrong(what: str, code: str, faults: list[dict[str, str]]) -> StepError:
-    data: Json = [dict(each) for each in faults]
+def _wrong(what: str, code: str, faults: Sequence[Mapping[str, Any]]) -> StepError:
+    data: Json = [{"path": each["path"], "message": each["message"]} for each in faults]  # the log has these two
     return StepError(f"{what}: {_said(faults)}"[:2000], code=code, retriable=False, data=data)

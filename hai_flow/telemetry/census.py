@@ -36,6 +36,9 @@ class Census(Service):
         self._due_age = gauge(
             "runs_due_oldest_seconds", "For how long the first of them has been due: the queue's lag."
         )
+        self._queue_due = gauge("queue_runs_due", "Runs that are due, of the queues that lag most.", "queue")
+        self._queue_age = gauge("queue_oldest_seconds", "For how long the first of a queue has been due.", "queue")
+        self._queue_workers = gauge("queue_workers", "Workers that serve a queue in which runs are due.", "queue")
         self._overdue = gauge("runs_overdue", "Runs whose timer, deadline or work is more than 10 s late.")
         self._pendings = gauge("pendings_open", "Questions to people that are open.")
         self._pendings_age = gauge("pendings_oldest_seconds", "For how long the oldest of them has been open.")
@@ -86,6 +89,12 @@ class Census(Service):
         self._outbox_age.put(waiting.outbox_age)
         self._unsealed_age.put(waiting.unsealed_age)
         self._workers.put(waiting.workers)
+        for gauge in (self._queue_due, self._queue_age, self._queue_workers):
+            gauge.clear()
+        for queue in found.queues:
+            self._queue_due.put(queue.due, (queue.name,))
+            self._queue_age.put(queue.age, (queue.name,))
+            self._queue_workers.put(queue.workers, (queue.name,))
         if found.runs is not None:
             self._runs.clear()
             for workflow, status, number in found.runs:

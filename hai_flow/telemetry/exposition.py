@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Final
 
@@ -14,29 +14,44 @@ _ESCAPES: Final = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 
 def written(families: Iterable[Family]) -> bytes:
     """The text of all families."""
-    return "".join(f"{line}\n" for family in families for line in _lines(family)).encode()
+    return "".join(f"{line}\n" for family in families for line in _lines([("", family)])).encode()
 
 
-def _lines(family: Family) -> Iterator[str]:
+def written_by_cell(cells: Mapping[str, Iterable[Family]]) -> bytes:
+    """The text of the families of several cells, by name: each series has the label `cell`."""
+    together: dict[str, list[tuple[str, Family]]] = {}
+    for cell, families in cells.items():
+        for family in families:
+            together.setdefault(family.name, []).append((cell, family))
+    return "".join(f"{line}\n" for same in together.values() for line in _lines(same)).encode()
+
+
+def _lines(same: Sequence[tuple[str, Family]]) -> Iterator[str]:
+    """One family; of several cells, where these have names."""
+    family = same[0][1]
     meaning = family.meaning.replace("\\", r"\\").replace("\n", r"\n")
     yield f"# HELP {family.name} {meaning}"
     yield f"# TYPE {family.name} {family.kind}"
-    if isinstance(family, Distribution):
-        for labels, counts in family.series.items():
-            yield from _of_distribution(family, labels, counts)
-    else:
-        for labels, value in family.series.items():
-            yield f"{family.name}{_shown(family.names, labels)} {_number(value)}"
+    for cell, each in same:
+        said = {"cell": cell} if cell and "cell" not in each.names else {}
+        names, more = (*each.names, *said), tuple(said.values())
+        if isinstance(each, Distribution):
+            for labels, counts in each.series.items():
+                yield from _of_distribution(each, names, (*labels, *more), counts, each.sums[labels])
+        else:
+            for labels, value in each.series.items():
+                yield f"{each.name}{_shown(names, (*labels, *more))} {_number(value)}"
 
 
-def _of_distribution(family: Distribution, labels: Labels, counts: list[int]) -> Iterator[str]:
-    names = (*family.names, "le")
+def _of_distribution(
+    family: Distribution, names: Labels, labels: Labels, counts: list[int], whole: float
+) -> Iterator[str]:
     bounds = (*map(_number, family.bounds), "+Inf")
     total = 0
     for bound, total in zip(bounds, accumulate(counts), strict=True):
-        yield f"{family.name}_bucket{_shown(names, (*labels, bound))} {total}"
-    shown = _shown(family.names, labels)
-    yield f"{family.name}_sum{shown} {_number(family.sums[labels])}"
+        yield f"{family.name}_bucket{_shown((*names, 'le'), (*labels, bound))} {total}"
+    shown = _shown(names, labels)
+    yield f"{family.name}_sum{shown} {_number(whole)}"
     yield f"{family.name}_count{shown} {total}"
 
 

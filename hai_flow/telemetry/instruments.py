@@ -1,8 +1,8 @@
 """Numbers that go up, numbers that go up and down, and distributions, each by a few labels.
 
 They are plain fields without a lock: everything is counted on the event loop, where a step must not pay for being
-watched (docs/decisions/0066). What is kept is bounded: a family has at most `SERIES_MAX` series, and what would be one
-more counts under `OTHER`.
+watched (docs/decisions/0066). What is kept is bounded: a family has at most `most` series (`SERIES_MAX`), and what
+would be one more counts under `OTHER`.
 """
 
 from __future__ import annotations
@@ -25,13 +25,16 @@ SIZES: Final = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0)
 class Sum:
     """A counter or a gauge with the labels `names`. A counter's name ends in `_total`."""
 
-    __slots__ = ("kind", "meaning", "name", "names", "series")
+    __slots__ = ("kind", "meaning", "most", "name", "names", "series")
 
-    def __init__(self, kind: Literal["counter", "gauge"], name: str, meaning: str, names: Labels = ()) -> None:
+    def __init__(
+        self, kind: Literal["counter", "gauge"], name: str, meaning: str, names: Labels = (), most: int = SERIES_MAX
+    ) -> None:
         self.kind: Kind = kind
         self.name = name
         self.meaning = meaning
         self.names = names
+        self.most = most
         self.series: dict[Labels, float] = {}
         if kind == "counter" and not names:
             self.series[()] = 0.0
@@ -40,12 +43,12 @@ class Sum:
         try:
             self.series[labels] += amount
         except KeyError:
-            labels = _within(self.series, labels)
+            labels = _within(self.series, labels, self.most)
             self.series[labels] = self.series.get(labels, 0.0) + amount
 
     def put(self, value: float, labels: Labels = ()) -> None:
         """A gauge stands at `value` now. Values of series beyond the bound are added up."""
-        kept = _within(self.series, labels)
+        kept = _within(self.series, labels, self.most)
         self.series[kept] = value if kept == labels else self.series.get(kept, 0.0) + value
 
     def clear(self) -> None:
@@ -59,14 +62,22 @@ class Distribution:
     An observation is only noted; what was noted is counted when somebody looks, or when it has become much.
     """
 
-    __slots__ = ("_noted", "bounds", "kind", "meaning", "name", "names", "series", "sums")
+    __slots__ = ("_noted", "bounds", "kind", "meaning", "most", "name", "names", "series", "sums")
 
-    def __init__(self, name: str, meaning: str, names: Labels = (), bounds: Sequence[float] = SECONDS) -> None:
+    def __init__(
+        self,
+        name: str,
+        meaning: str,
+        names: Labels = (),
+        bounds: Sequence[float] = SECONDS,
+        most: int = SERIES_MAX,
+    ) -> None:
         self.kind: Kind = "histogram"
         self.name = name
         self.meaning = meaning
         self.names = names
         self.bounds = tuple(bounds)
+        self.most = most
         self.series: dict[Labels, list[int]] = {}
         self.sums: dict[Labels, float] = {}
         self._noted: dict[Labels, list[float]] = {}
@@ -77,7 +88,7 @@ class Distribution:
         try:
             noted = self._noted[labels]
         except KeyError:
-            noted = self._begin(_within(self.series, labels))
+            noted = self._begin(_within(self.series, labels, self.most))
         noted.append(value)
         if len(noted) >= NOTED_MAX:
             self.count()
@@ -107,6 +118,6 @@ class Distribution:
 Family: TypeAlias = Sum | Distribution
 
 
-def _within(known: Mapping[Labels, object], labels: Labels) -> Labels:
+def _within(known: Mapping[Labels, object], labels: Labels, most: int) -> Labels:
     """The labels under which a series counts: its own, or those of all the others."""
-    return labels if labels in known or len(known) < SERIES_MAX else (OTHER,) * len(labels)
+    return labels if labels in known or len(known) < most else (OTHER,) * len(labels)

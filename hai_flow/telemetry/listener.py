@@ -17,8 +17,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Any, Final, Protocol, TypeAlias
 
 from hai_flow.errors import HaiFlowError, Rejected
-from hai_flow.telemetry.exposition import CONTENT_TYPE, written
-from hai_flow.telemetry.instruments import Family
+from hai_flow.telemetry.exposition import CONTENT_TYPE
 
 SCRAPES_MAX: Final = 32
 HEAD_BYTES_MAX: Final = 16 * 1024
@@ -27,9 +26,9 @@ Answer: TypeAlias = tuple[int, str, bytes]
 
 
 class Shown(Protocol):
-    """What the listener tells of. `ready` raises `Rejected` with the reason."""
+    """What the listener tells of. `metrics`: as Prometheus reads them. `ready` raises `Rejected` with the reason."""
 
-    def metrics(self) -> Iterable[Family]: ...
+    def metrics(self) -> bytes: ...
 
     async def ready(self) -> dict[str, Any]: ...
 
@@ -69,7 +68,7 @@ class Page:
             case "/metrics":
                 if not self._may_scrape(scope["headers"]):
                     return _problem(401, "unauthenticated", "send the token of HAI_FLOW_METRICS_TOKEN as a Bearer.")
-                return 200, CONTENT_TYPE, written(self._shown.metrics())
+                return 200, CONTENT_TYPE, self._shown.metrics()
         return _problem(404, "not_found", "this port has /metrics, /healthz and /readyz.")
 
     def _may_scrape(self, headers: Iterable[tuple[bytes, bytes]]) -> bool:

@@ -19,7 +19,18 @@ from hai_flow.runtime.batches import BatchEntry
 from hai_flow.steps.runner import runner_kind
 from hai_flow.store.claims import Claimed
 from hai_flow.store.database import Fault
-from hai_flow.telemetry.instruments import LONG_SECONDS, OTHER, SIZES, Distribution, Family, Labels, Sum
+from hai_flow.store.replicas import Replica
+from hai_flow.telemetry.instruments import (
+    LONG_SECONDS,
+    OTHER,
+    SECONDS,
+    SERIES_MAX,
+    SIZES,
+    Distribution,
+    Family,
+    Labels,
+    Sum,
+)
 
 if TYPE_CHECKING:
     from hai_flow.runtime import Answered, Runtime
@@ -50,12 +61,15 @@ _REPORTS: Final = {
 
 
 class Metrics:
-    """The families of one process. `attach` before the runtime's services start."""
+    """The families of one process, or of one further cell in it. `attach` before the runtime's services start.
+    `series_max`: of each family."""
 
-    def __init__(self) -> None:
+    def __init__(self, series_max: int = SERIES_MAX) -> None:
+        self._series_max = series_max
         self._families: list[Family] = []
         self._runtime: Runtime | None = None
         self._readings: list[Callable[[], None]] = []
+        self._before = (0, 0)  # families and readings that are no runtime's
         self._turns: dict[UUID, int] = {}  # the turn of a run in which an attempt was begun here last
         self._commands: dict[type, Labels] = {}
         self._counting: dict[type[e.Event], Callable[[BatchEntry, Any], None]] = {
@@ -108,6 +122,7 @@ class Metrics:
             "status",
         )
         self.gauge("info", "This process: 1.", "version").put(1.0, (__version__,))
+        self.cell_up = self.gauge("cell_up", "1 where a further cell answers, else 0.", "cell")
 
     # --- making families ----------------------------------------------------------------------------------------------
 
@@ -119,7 +134,7 @@ class Metrics:
         return self._sum("gauge", name, meaning, names)
 
     def _sum(self, kind: Literal["counter", "gauge"], name: str, meaning: str, names: Labels) -> Sum:
-        made = Sum(kind, f"hai_flow_{name}", meaning, names)
+        made = Sum(kind, f"hai_flow_{name}", meaning, names, self._series_max)
         self._families.append(made)
         return made
 
@@ -127,7 +142,7 @@ class Metrics:
         self, name: str, meaning: str, *names: str, bounds: Sequence[float] | None = None
     ) -> Distribution:
         full = f"hai_flow_{name}"
-        made = Distribution(full, meaning, names) if bounds is None else Distribution(full, meaning, names, bounds)
+        made = Distribution(full, meaning, names, bounds or SECONDS, self._series_max)
         self._families.append(made)
         return made
 
@@ -142,8 +157,18 @@ class Metrics:
 
     # --- the runtime --------------------------------------------------------------------------------------------------
 
+    @property
+    def attached(self) -> bool:
+        """Whether a runtime has been listened to: until then there is nothing to show of it."""
+        return self._runtime is not None
+
     def attach(self, runtime: Runtime) -> Sequence[Service]:
-        """Listen to a runtime whose services are about to start."""
+        """Listen to a runtime whose services are about to start; also when an earlier try to start it has failed, whose
+        readings are forgotten then."""
+        if self._runtime is None:
+            self._before = len(self._families), len(self._readings)
+        families, readings = self._before
+        del self._families[families:], self._readings[readings:]
         listeners = runtime.committer.listeners
         listeners.written.append(self._written)
         listeners.sent.append(self._sent)
@@ -169,6 +194,17 @@ class Metrics:
         self.reads("cache_misses_total", "Commands for runs that had to be loaded.", lambda: cache.misses)
         self.reads("followers", "Streams that follow a run.", lambda: fanout.followers)
         self.reads("followers_dropped_total", "Followers that were too slow.", lambda: fanout.dropped)
+        carrier, hints = runtime.carrier, committer.hints
+        self.reads("hints_up", "1 where hints come and go, 0 where polls alone find news.", lambda: not carrier.fault)
+        self.reads("hints_dropped_total", "Commits that other processes were not told of.", lambda: hints.dropped)
+        self.reads("hints_refused_total", "Hints that nobody who may has sent.", lambda: carrier.refused)
+        self.reads("followed_events_heard_total", "Events for followers that came with hints.", lambda: fanout.heard)
+        self.reads("followed_looks_total", "Statements that looked for events for followers.", lambda: fanout.looks)
+        known = runtime.replica or Replica("", runtime.database, lag_max=0.0)  # one that is never asked
+        self.reads("replica_used", "1 where the replica is asked for history, else 0.", lambda: known.usable)
+        self.reads("replica_lag_seconds", "How late the replica is, at most.", lambda: known.lag or 0.0)
+        self.reads("replica_reads_total", "Readings that the replica has answered.", lambda: known.reads)
+        self.reads("replica_refused_total", "Readings that it could not answer.", lambda: known.refused)
         connections = self.gauge("database_connections", "Connections of a pool.", "pool", "state")
         pools = {"engine": runtime.database.engine, "api": runtime.database.api}
 

@@ -3,31 +3,38 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from hai_flow.runtime import Observer, Runtime
 from hai_flow.runtime.readiness import Readiness
 from hai_flow.settings import Settings, SettingsError, metrics_place, variable
+from hai_flow.store.cells import HOME_NAME, Cell
 from hai_flow.telemetry.census import Census
-from hai_flow.telemetry.instruments import Family
+from hai_flow.telemetry.exposition import written, written_by_cell
 from hai_flow.telemetry.listener import listening
 from hai_flow.telemetry.metrics import Metrics
 from hai_flow.telemetry.traces import Traces
 
 if TYPE_CHECKING:
+    from hai_flow.runtime.cells import Cells
     from hai_flow.telemetry.otel import Exporter
+
+CELLS_MAX: Final = 64
+"""Further cells of which a process shows numbers; of all others it shows whether it answers."""
+CELL_SERIES_MAX: Final = 50  # of a family of a further cell
 
 
 class Watching:
-    """`observers` are given to the runtime, which is then `shown`. Raises SettingsError where spans are to be sent and
-    what sends them is not installed."""
+    """`observers` are given to the runtime over home, those `of_cell` to the one over each further cell; both are then
+    `shown`. Raises SettingsError where spans are to be sent and what sends them is not installed."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._place = None if settings.metrics is None else metrics_place(settings.metrics)
         self.metrics: Metrics | None = None
         self.observers: list[Observer] = []
+        self._cells: dict[str, Metrics] = {}
         if self._place is None and settings.otlp is None:
             return
         self.metrics = Metrics()
@@ -36,14 +43,22 @@ class Watching:
             exporter = _exporter(settings.otlp, self.metrics)
             self.observers += [exporter, Traces(exporter.take, settings.traces_per_second)]
 
+    def of_cell(self, cell: Cell) -> Sequence[Observer]:
+        """What watches a further cell: its metrics are shown, with its name."""
+        if self._place is None or len(self._cells) >= CELLS_MAX:
+            return ()
+        metrics = self._cells[cell.name] = Metrics(CELL_SERIES_MAX)
+        return (metrics, Census(metrics))
+
     @contextlib.asynccontextmanager
-    async def shown(self, runtime: Runtime) -> AsyncIterator[str | None]:
+    async def shown(self, runtime: Runtime, cells: Cells | None = None) -> AsyncIterator[str | None]:
         """Show the runtime on the port of the settings from before it starts until after it has stopped; yields the
-        URL. Raises HaiFlowError when the port can't be opened."""
+        URL. `cells`: all of the process. Raises HaiFlowError when the port can't be opened."""
         if self._place is None or self.metrics is None:
             yield None
             return
-        async with listening(self._place, self._settings.metrics_token, _Shown(runtime, self.metrics)) as url:
+        shown = _Shown(runtime, cells, self.metrics, self._cells)
+        async with listening(self._place, self._settings.metrics_token, shown) as url:
             yield url
 
 
@@ -56,13 +71,24 @@ def _exporter(url: str, metrics: Metrics) -> Exporter:
 
 
 class _Shown:
-    def __init__(self, runtime: Runtime, metrics: Metrics) -> None:
+    def __init__(
+        self, runtime: Runtime, cells: Cells | None, metrics: Metrics, of_cells: Mapping[str, Metrics]
+    ) -> None:
         self._metrics = metrics
+        self._cells = cells
+        self._of_cells = of_cells
         self._readiness = Readiness(runtime)
 
-    def metrics(self) -> Iterable[Family]:
-        return self._metrics.collect()
+    def metrics(self) -> bytes:
+        cells = self._cells
+        if cells is None or not cells.several:
+            return written(self._metrics.collect())
+        away = cells.away
+        for name in cells.names[1:]:
+            self._metrics.cell_up.put(float(name not in away), (name,))
+        reached = {name: metrics.collect() for name, metrics in self._of_cells.items() if metrics.attached}
+        return written_by_cell({HOME_NAME: self._metrics.collect(), **reached})
 
     async def ready(self) -> dict[str, Any]:
         await self._readiness.demand_hands()
-        return {}
+        return {"hints": self._readiness.hints()}

@@ -314,3 +314,7 @@ def test_a_model_is_not_shown_what_is_no_keyword_of_json_schema() -> None:
         "properties": {"pii": {"type": "string"}, "b": {"items": {"anyOf": [{}, True]}}},
         "$defs": {"pii": {"enum": [{"pii": True}]}},
     }  # fmt: skip
+
+
+def test_where_something_else_stands_than_the_mark_is_for_all_of_it_is_masked() -> None:
+    assert [masked(value, {"name": True}) for value in ("Erika", 7, None)] == [MASK, MASK, None]

@@ -11,6 +11,7 @@ from hai_flow.engine import ids, pendings
 from tests.support.runs import Play
 
 RUN = "01900000-0000-7000-8000-000000000001"
+OTHER = "01900000-0000-7000-8000-000000000002"
 
 
 def test_ids_are_those_that_every_release_has_made() -> None:
@@ -72,7 +73,7 @@ def test_each_part_of_what_an_id_names_makes_another_id() -> None:
         for run in (RUN, "other") for path in ("a", "b") for attempt in (1, 2) for n in (0, 1)
     }  # fmt: skip
     assert len(made) == 16
-    children = {ids.child_run_id(run, path, n) for run in (RUN, "other") for path in ("a", "b") for n in (1, 2)}
+    children = {ids.child_run_id(run, path, n) for run in (RUN, OTHER) for path in ("a", "b") for n in (1, 2)}
     assert len(children) == 8
 
 

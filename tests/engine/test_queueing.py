@@ -9,6 +9,7 @@ import pytest
 from msgspec import structs
 
 from hai_flow.engine import commands as c
+from hai_flow.engine.events import Parent
 from hai_flow.engine.starting import key_of
 from hai_flow.errors import Rejected
 from tests.support.runs import NOON, RUN, Play, plan_of
@@ -62,6 +63,26 @@ def test_the_end_of_a_run_frees_its_slot_whether_it_held_or_awaited_it() -> None
     play = queued()
     play.do(c.Admit())
     assert sent(play.succeed("a")) == [("slot_freed", {"key": "demo:c1"})]
+
+
+PATIENT = "on_message: enqueue\nsteps: [{id: a, call: t.f}]"
+
+
+def test_the_end_of_a_run_frees_its_thread_where_messages_wait_for_it() -> None:
+    play = Play(PATIENT)
+    thread = play.state.thread_id
+    assert not play.pause().outbox
+    play.resume()
+    assert sent(play.fail("a")) == [("thread_freed", {"thread": thread})]
+    play.retry()
+    assert sent(play.succeed("a")) == [("thread_freed", {"thread": thread})]
+    assert not Play(PATIENT.replace("enqueue", "interrupt")).succeed("a").outbox
+
+
+def test_a_child_that_ends_frees_no_thread_of_its_parent() -> None:
+    play = Play(PATIENT, start=False)
+    play.start(parent=Parent("01900000-0000-7000-8000-000000000009", "call", 1, 1))
+    assert "thread_freed" not in [kind for kind, _ in sent(play.succeed("a"))]
 
 
 def test_a_failed_run_queues_again_before_it_is_retried() -> None:

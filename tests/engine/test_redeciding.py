@@ -4,9 +4,11 @@ hand is not."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import msgspec
+import pytest
 
 from hai_flow.definition.compiler import compile_workflow
 from hai_flow.definition.plan import Plan
@@ -16,6 +18,7 @@ from hai_flow.engine.evolve import fold
 from hai_flow.engine.redeciding import decided_again
 from hai_flow.engine.state import RunState
 from tests.corpus import kept
+from tests.support.runs import Play
 
 PEOPLES = {"Answer", "Pause", "Resume", "Retry", "Skip", "Stop", "Terminate", "Jump"}
 ALWAYS = PEOPLES | {"Start", "Admit", "Continue", "StepAsks", "StepLost", "StepSucceeded", "TimerFired"}
@@ -59,3 +62,66 @@ def test_a_consequence_that_was_changed_is_not_decided_again() -> None:
                     found[str(decided_again(plan, state, wrong, limits=limits).left is None)] += 1
     assert found["False"] > 500
     assert found["True"] == 0
+
+
+def test_what_several_people_answer_in_one_commit_are_commands_of_their_own() -> None:
+    play = Play("""\
+        steps:
+          - id: gate
+            approve: {title: Sure?, from: ["user:dan", "user:bob", "user:eve"], quorum: 2, reject_when: 2}
+    """)
+    before, said = play.state, len(play.log)
+    for who, decision in (("dan", "reject"), ("bob", "approve"), ("eve", "approve")):
+        play.answer("gate", by=f"user:{who}", decision=decision)
+    again = decided_again(play.plan, before, [event for each in play.log[said:] for event in each])
+    assert again.left is None, again
+    assert again.commands == ("Answer",) * 3
+
+
+def test_two_answers_of_one_person_in_one_commit_may_be_two_commands() -> None:
+    play = Play("""\
+        steps:
+          - parallel:
+              one: [{id: first, ask: {title: One?, from: anyone, form: {properties: {n: {type: integer}}}}}]
+              two: [{id: second, ask: {title: Two?, from: anyone, form: {properties: {n: {type: integer}}}}}]
+    """)
+    before, said = play.state, len(play.log)
+    for path in ("parallel#1/one/first", "parallel#1/two/second"):
+        play.answer(path, by="user:bob", values={"n": 1})
+    again = decided_again(play.plan, before, [event for each in play.log[said:] for event in each])
+    assert again.left is None, again
+    assert again.commands == ("Answer",) * 2
+
+
+@pytest.mark.parametrize(
+    "settled",
+    [
+        lambda play: play.answer("once", decision="happened", result={"paid": 1}),
+        lambda play: play.answer("once", decision="happened", result=None, reason="the bank says so"),
+        lambda play: play.answer("once", decision="again"),
+        lambda play: play.answer("once", decision="fail", reason="nobody knows"),
+        lambda play: play.succeed("once", {"paid": 1}, attempt=1),
+        lambda play: play.fail("once", attempt=1),
+    ],
+)
+def test_what_became_of_a_call_in_doubt_is_decided_again(settled: Callable[[Play], Any]) -> None:
+    play = Play("""\
+        tools: {bank: {python: bank, effect: write}}
+        steps: [{id: once, call: bank.pay, delivery: at_most_once}]
+    """)
+    play.lose("once")
+    before, said = play.state, len(play.log)
+    settled(play)
+    again = decided_again(play.plan, before, [event for each in play.log[said:] for event in each])
+    assert again.left is None, again
+
+
+def test_a_streamed_piece_out_of_order_is_left_to_who_folds_the_log() -> None:
+    found = 0
+    for _, plan, state, events, limits in commits():
+        if isinstance(events[0], e.MessageChunk):
+            wrong = [msgspec.structs.replace(events[0], n=events[0].n + 7), *events[1:]]
+            again = decided_again(plan, state, wrong, limits=limits)
+            assert (again.left, again.surely) == (wrong[0], False)
+            found += 1
+    assert found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hai_flow.definition.compiler import compile_workflow
-from hai_flow.graph import FORMATS, Format, draw
+from hai_flow.graph import FORMATS, Format, draw, scene
 from hai_flow.graph.outline import chart_of
 from tests.graph.stories import EVERYTHING
 
@@ -78,6 +79,32 @@ def test_boxes_are_apart_or_inside_each_other_and_on_the_page(name: str) -> None
         assert encloses((0, 0, width, height), box)
         for other in boxes[number + 1 :]:
             assert disjoint(box, other) or encloses(box, other) or encloses(other, box), (box, other)
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_the_json_has_the_shapes_of_the_svg_each_with_its_step(name: str) -> None:
+    picture: Any = scene(SOURCES[name])
+    drawn = ElementTree.fromstring(draw(SOURCES[name], "svg"))
+    shapes = picture["shapes"]
+    counts = {kind: sum(shape["shape"] == kind for shape in shapes) for kind in ("box", "text")}
+    assert counts == {"box": len(list(drawn.iter(f"{_SVG}rect"))), "text": len(list(drawn.iter(f"{_SVG}text")))}
+    steps = {step["path"]: step for step in picture["steps"]}
+    assert set(steps) == {group.get("data-path") for group in drawn.iter(f"{_SVG}g")}
+    for shape in shapes:
+        for end in ("step", "from", "to"):
+            assert shape.get(end) in (None, "", *steps), shape
+    assert {shape["step"] for shape in shapes if shape["shape"] == "box"} >= set(steps)
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_each_step_is_found_where_it_is_written(name: str) -> None:
+    lines = SOURCES[name].decode().split("\n")
+    picture: Any = scene(SOURCES[name])
+    for step in picture["steps"]:
+        written = "\n".join(lines[step["line"] - 1 : step["end_line"]])
+        assert f"{step['verb']}:" in written or f'"{step["verb"]}"' in written, step
+        if step["id"]:
+            assert step["id"] in written
 
 
 @pytest.mark.parametrize("form", FORMATS)

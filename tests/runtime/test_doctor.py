@@ -72,6 +72,7 @@ OF_FACTS: list[tuple[dict[str, Any], dict[str, str]]] = [
     ({"ahead_ms": 5000.0, "within_ms": 4000.0}, {}),
     ({"keys": 0}, {"identity.keys": "bad"}),
     ({"workers": 0}, {"workers": "doubtful"}),
+    ({"unserved": ["gpu"]}, {"workers.queues": "doubtful"}),
     ({"audit_triggers": AUDIT_TRIGGERS - {"audit_append_only"}}, {"audit.triggers": "bad"}),
     ({"may_change_audit": True}, {"audit.grants": "doubtful"}),
     ({"unsealed_seconds": 90.0}, {"audit.seals": "bad"}),
@@ -101,7 +102,28 @@ def test_settings_that_believe_everybody_or_trust_the_way_are_named() -> None:
     assert found(settings=local) == {"identity": "doubtful"}
     plain = replace(SETTINGS, allowed_origins=("http://app.example.com",), public_url="http://flow.example.com")
     assert found(settings=plain) == {"origins": "doubtful", "public_url": "doubtful"}
-    assert found(settings=replace(SETTINGS, database_pooled=True)) == {"pooler": "doubtful"}
+
+
+def test_poolers_that_are_not_known_or_are_in_the_way_are_named() -> None:
+    pooled = replace(SETTINGS, database_pooled=True)
+    direct = replace(pooled, database_direct_url="postgresql:///x")
+    there = msgspec.structs.replace(PLACE, pooler=True)
+    assert found(settings=pooled) == {"pooler": "doubtful"}
+    assert found(settings=replace(pooled, hints="redis://h:1")) == {"pooler": "doubtful"}
+    assert found(place=there) == {"pooler": "bad"}
+    assert found(place=there, settings=direct) == {}
+    assert found(settings=direct) == {"pooler": "doubtful"}
+    twice = msgspec.structs.replace(there, direct_pooler=True)
+    assert found(place=twice, settings=direct) == {"pooler.direct": "bad"}
+
+
+def test_redis_that_does_not_answer_or_is_asked_in_clear_is_named() -> None:
+    settings = replace(SETTINGS, hints="redis://:password@redis.example.com:6379/0")
+    away = msgspec.structs.replace(PLACE, hints="Redis does not answer: refused")
+    assert found(place=away, settings=settings) == {"hints": "doubtful", "hints.tls": "doubtful"}
+    well = msgspec.structs.replace(PLACE, hints=0.001)
+    assert found(place=well, settings=settings) == {"hints.tls": "doubtful"}
+    assert found(place=well, settings=replace(settings, hints="rediss://:p@redis.example.com:1")) == {}
 
 
 def test_an_embedded_database_is_for_trying_out() -> None:

@@ -311,6 +311,17 @@ async def test_what_a_process_that_died_has_left_is_removed_by_the_next(make: Ma
     assert await eye.fetchval("SELECT cleared_at FROM retired_runs") is not None
 
 
+async def test_no_table_is_read_through_for_the_rows_of_a_removed_run(make: Make, eye: Connection) -> None:
+    runtime = await make(performs=True)
+    run_id = (await start(runtime, TEXT)).run_id
+    await until(lambda: is_now(runtime, run_id, "finished"))
+    async with eye.transaction():
+        while await retiring.clear(eye, [run_id], 1):
+            pass
+        through = "SELECT relname FROM pg_stat_xact_user_tables WHERE seq_scan > 0 AND schemaname = current_schema()"
+        assert {row[0] for row in await eye.fetch(through)} == set()
+
+
 async def test_nobody_is_removed_who_went_on_since_it_was_looked_at(make: Make, eye: Connection) -> None:
     runtime = await make(performs=True)
     run_id = (await start(runtime, FAILING)).run_id

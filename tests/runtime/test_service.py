@@ -132,7 +132,7 @@ async def test_a_start_that_fails_or_is_cancelled_leaves_nothing(
     service = build(database)
     if isinstance(service, Runtime | Worker):
 
-        async def refuse(*given: object) -> int:
+        async def refuse(*given: object, **more: object) -> int:
             raise StoreError("no worker is wanted")
 
         with monkeypatch.context() as patch:

@@ -18,7 +18,7 @@ from hai_flow.engine import commands as c
 from hai_flow.errors import DefinitionError, Rejected, StoreError
 from hai_flow.runtime import LOCAL_TENANT, Runtime
 from hai_flow.runtime.catalog import Catalog
-from hai_flow.runtime.starts import derived_run_id
+from hai_flow.runtime.starts import derived_id
 from hai_flow.runtime.triggers import EVENT_LEASE, Started
 from hai_flow.store import signals, triggers, workflows
 from hai_flow.store.triggers import ScheduleRow
@@ -554,7 +554,7 @@ async def test_fifty_schedules_at_one_hertz_over_four_processes_of_which_one_die
 
 
 def run_of(schedule_id: UUID, instant: datetime) -> UUID:
-    return derived_run_id("schedule", str(schedule_id), str(values.milliseconds(instant)))
+    return derived_id("schedule", str(schedule_id), str(values.milliseconds(instant)))
 
 
 async def all_registered(eye: Connection) -> bool:

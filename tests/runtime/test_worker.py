@@ -180,8 +180,8 @@ async def test_a_dead_workers_run_claimed_by_a_lost_answer_is_declared_lost_befo
     await until(lambda: effects.begun)
     real, lost = claims.claim_runs, asyncio.Event()
 
-    async def lose_the_answer(*given: Any) -> list[Claimed]:
-        claimed = await real(*given)
+    async def lose_the_answer(*given: Any, **more: Any) -> list[Claimed]:
+        claimed = await real(*given, **more)
         if claimed and not lost.is_set():
             lost.set()
             raise CommitUnknown("the connection broke")

@@ -4,8 +4,12 @@ folded from anywhere are those that were decided on."""
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from random import Random
 from typing import Final
+from uuid import UUID
+
+import pytest
 
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
@@ -15,6 +19,10 @@ from hai_flow.engine.jobs import Continue, open_jobs
 from hai_flow.engine.snapshot import decode_state, encode_state
 from hai_flow.engine.state import RunState
 from hai_flow.errors import Rejected
+from hai_flow.runtime.fanout import numbered
+from hai_flow.wire import DIALECTS
+from hai_flow.wire.dialect import Dialect, Profile
+from hai_flow.wire.log import LOG
 from tests.sim.world import Simulation
 from tests.support.runs import Play
 
@@ -111,3 +119,23 @@ def test_a_fold_that_begins_at_any_snapshot_is_the_fold_of_the_whole_log() -> No
             if choice.random() < 0.2:
                 kept = decode_state(encode_state(state))
                 assert fold(kept, play.events[seq:]) == play.state, f"seed {seed}, snapshot behind event {seq}"
+
+
+@pytest.mark.parametrize("name", ["log", "agui"])
+def test_two_readers_of_a_range_get_the_same_bytes_wherever_they_came_in(name: str) -> None:
+    dialect = {"log": LOG, **DIALECTS}[name]
+    for seed in range(RUNS):
+        play, choice = played(seed).play, Random(f"readers {seed}")
+        whole = shown(dialect, RunState(str(play.run_id)), play.events)
+        for seq in choice.sample(range(1, len(play.events)), min(6, len(play.events) - 1)):
+            rest = shown(dialect, play.state_at(seq), play.events[seq:])
+            assert rest == whole[seq:], f"seed {seed}: from behind event {seq}"
+
+
+def shown(dialect: Dialect, start: RunState, events: Sequence[e.Event]) -> list[bytes]:
+    """The bytes of each event for a reader who comes in at `start`."""
+    encoder = dialect.encoder(Profile(dialect=dialect.name), start)
+    run_id = UUID(start.run_id)
+    return [
+        numbered(dialect, encoder.encode(event), seq, run_id).data for seq, event in enumerate(events, start.seq + 1)
+    ]

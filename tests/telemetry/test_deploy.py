@@ -32,7 +32,14 @@ EXPRESSIONS: Final = [
     *(alert["expr"] for alert in ALERTS),
 ]
 # Series of these families begin with the first thing of their kind.
-SELDOM: Final = {"commit_failures_total", "llm_tokens_total", "llm_cost_usd_total", "llm_answers_total"}
+SELDOM: Final = {
+    "commit_failures_total",
+    "llm_tokens_total",
+    "llm_cost_usd_total",
+    "llm_answers_total",
+    "queue_workers",
+    "cell_up",
+}
 
 
 async def families(make: Make) -> list[Family]:

@@ -25,7 +25,8 @@ def begin(draft: Draft, step: Step) -> Consequence | None:
     findings = draft.plan.state_schema.findings(after)
     if findings:
         faults = "; ".join(f"{f['path'] or '/'}: {f['message']}" for f in findings)
-        raise Raised("state.invalid", f"The state would not fit its types: {faults}.", findings)
+        data: Json = [{"path": f["path"], "message": f["message"]} for f in findings]  # the log has these two
+        raise Raised("state.invalid", f"The state would not fit its types: {faults}.", data)
     if len(values.dumps(after)) > STATE_BYTES_MAX:
         raise Raised("state.invalid", f"The state would be larger than {STATE_BYTES_MAX} bytes.")
     draft.started(step)

@@ -1,0 +1,61 @@
+"""Where the console shows a thing: the one place that knows its pages' addresses, for commands, refusals and letters.
+
+An address begins with `/console`. Put what reaches the server in front of it: `url + run(id)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import quote
+
+CONSOLE: Final = "/console"
+
+# The page on which one sees what a refusal is about, by how its code begins.
+_HELPS: Final = (
+    ("pending_", "inbox"), ("answer.", "inbox"), ("vote_", "inbox"), ("delegation", "settings"),
+    ("run_", "runs"), ("migration_", "runs"), ("step", "runs"), ("skip.", "runs"),
+    ("definition.", "workflows"), ("workflow_", "workflows"), ("input.", "workflows"),
+    ("schedule_", "schedules"), ("key_", "settings"), ("tenant", "settings"),
+)  # fmt: skip
+
+# The page that shows what a request was about, by how its route begins.
+_OF_ROUTES: Final = (
+    ("/v1/runs/{", "runs"), ("/v1/pendings/{", "inbox"), ("/v1/inbox/{", "inbox"), ("/v1/workflows/{", "workflows"),
+)  # fmt: skip
+
+
+def page(*path: str) -> str:
+    """The address of a page: `page("runs")`. Each part stays one, whatever is in it."""
+    return "/".join([CONSOLE, *(quote(each, safe="@+:") for each in path)])
+
+
+def run(run_id: str) -> str:
+    """A run, with its log."""
+    return page("runs", run_id)
+
+
+def pending(pending_id: str) -> str:
+    """A question, beside those that wait for the reader."""
+    return page("inbox", pending_id)
+
+
+def workflow(name: str) -> str:
+    """A workflow, with its versions."""
+    return page("workflows", name)
+
+
+def helping(code: str) -> str:
+    """The page on which one sees what a refusal is about; "" where none does."""
+    found = next((name for begins, name in _HELPS if code.startswith(begins)), None)
+    return "" if found is None else page(found)
+
+
+def refused(code: str, route: str, named: Mapping[str, object]) -> str:
+    """The page that helps with a refusal of `route`, whose parameters are `named` in their order: of the thing itself,
+    unless there is none (`..._unknown`); else that of its kind."""
+    of = next((name for begins, name in _OF_ROUTES if route.startswith(begins)), None)
+    if of is None or code.endswith("_unknown"):
+        return helping(code)
+    thing = str(next(iter(named.values())))
+    return page(of, thing.partition("@")[0] if of == "workflows" else thing)  # a workflow's page has all its versions

@@ -1,0 +1,187 @@
+"""The cells of one process: a runtime for each, over its own schema, and which of them a request is for.
+
+Everything of a tenant lives in its cells, with all rooms of the runtime over each; so nothing below knows of cells, and
+who has one pays nothing. What there is once is home's: the process's tools and connections to servers, and of the
+database the tenants (with the cells that each lives in), their credentials, and what keeps those.
+
+A cell that is away, refused or silent, is one for which this process answers 503 at once. The others go on: no task and
+no connection is shared between two cells. It comes back by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+from uuid import UUID
+
+import structlog
+
+from hai_flow.cells import HOME, cell_of, cell_of_thread
+from hai_flow.errors import Rejected, StoreError
+from hai_flow.runtime import Observer, Runtime
+from hai_flow.runtime.service import Service
+from hai_flow.settings import Settings
+from hai_flow.store import health, migrations
+from hai_flow.store.cells import HOME_NAME, Cell
+from hai_flow.store.database import FAILURES, Deadlines
+
+log = structlog.get_logger(__name__)
+
+LOOK_SECONDS: Final = 1.0
+ANSWER_SECONDS: Final = 5.0  # a cell that answers no question within this time is away
+_HOME_ALONE: Final = (HOME,)
+
+
+class Cells(Service):
+    """`home` is started with it, and must be there; each of `others` as soon as it can be reached.
+
+    `performs`: whether the others perform effects; None: as home does. `observers`: what watches a further cell, made
+    for each.
+    """
+
+    def __init__(
+        self,
+        home: Runtime,
+        others: Sequence[Cell] = (),
+        *,
+        performs: bool | None = None,
+        observers: Callable[[Cell], Sequence[Observer]] = lambda _: (),
+        deadlines: Deadlines | None = None,
+    ) -> None:
+        super().__init__()
+        self.home = home
+
+        def beside(cell: Cell) -> Runtime:
+            return Runtime(
+                cell.dsn,
+                settings_of(cell, home.settings, len(others)),
+                performs=home.performs if performs is None else performs,
+                deadlines=deadlines or home.deadlines,
+                observers=observers(cell),
+                cell=cell.number,
+                beside=home,
+            )
+
+        self._cells: Mapping[int, tuple[Cell, Runtime]] = {cell.number: (cell, beside(cell)) for cell in others}
+        self._away: dict[int, str] = dict.fromkeys(self._cells, "it was not reached yet")
+
+    @property
+    def several(self) -> bool:
+        """Whether there are cells beside home."""
+        return bool(self._cells)
+
+    @property
+    def numbers(self) -> Sequence[int]:
+        """The numbers of all cells of the process."""
+        return (HOME, *self._cells)
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The names of all cells of the process, home first."""
+        return [self.name(number) for number in self.numbers]
+
+    @property
+    def away(self) -> Mapping[str, str]:
+        """The cells that can't be used now, by name, each with the reason."""
+        return {self._cells[number][0].name: reason for number, reason in self._away.items()}
+
+    def runtimes(self) -> list[Runtime]:
+        """Those of the cells that are there."""
+        there = [runtime for number, (_, runtime) in self._cells.items() if number not in self._away]
+        return [self.home, *there]
+
+    def name(self, number: int) -> str:
+        """What the cell is called; its number, where this process does not know it."""
+        if number == HOME:
+            return HOME_NAME
+        found = self._cells.get(number)
+        return str(number) if found is None else found[0].name
+
+    def at(self, number: int) -> Runtime:
+        """The runtime over the cell. Raises Rejected 503 where it is away, or unknown to this process."""
+        if number == HOME:
+            return self.home
+        found = self._cells.get(number)
+        if found is None:
+            log.error("cell_unknown", cell=number, remedy="name it in HAI_FLOW_CELLS")
+        if found is None or number in self._away:
+            raise Rejected(
+                503,
+                "cell_away",
+                f"what you ask for lives in the cell {self.name(number)!r}, which can't be reached now; nothing was "
+                "stored. Try again later.",
+            )
+        return found[1]
+
+    async def of_tenant(self, tenant: UUID) -> Sequence[int]:
+        """The numbers of the cells that the tenant lives in. Raises asyncpg's errors."""
+        return await self.home.tenants.cells(tenant) if self._cells else _HOME_ALONE
+
+    @staticmethod
+    def of_run(run_id: UUID, lives_in: Sequence[int]) -> int:
+        """The cell of a run of a tenant that lives in these. An id that says another one is not of a run of theirs:
+        there is none, which their own cell says."""
+        said = cell_of(run_id)
+        return said if said in lives_in else lives_in[0]
+
+    @staticmethod
+    def of_thread(thread_id: str, lives_in: Sequence[int]) -> int:
+        """The cell of a thread of a tenant that lives in these."""
+        return cell_of_thread(thread_id, lives_in)
+
+    # --- life
+
+    async def _start(self) -> None:
+        await self.home.start()
+        for number in self._cells:
+            self._keep(lambda number=number: self._live(number), f"cell {self.name(number)}")
+
+    async def _stop(self) -> None:
+        await self._end_tasks()
+        await asyncio.gather(*(runtime.stop() for _, runtime in self._cells.values()), return_exceptions=True)
+        await self.home.stop()
+
+    async def _live(self, number: int) -> None:
+        """Start the cell's runtime, and look from then on whether it answers."""
+        cell, runtime = self._cells[number]
+        while True:
+            fault = await (self._fault(runtime) if runtime.running else self._begun(cell, runtime))
+            if fault is None and self._away.pop(number, None) is not None:
+                log.info("cell_there", cell=cell.name)
+            elif fault is not None:
+                if self._away.get(number) != fault:
+                    log.error("cell_away", cell=cell.name, place=cell.shown, reason=fault)
+                self._away[number] = fault
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def _begun(self, cell: Cell, runtime: Runtime) -> str | None:
+        try:
+            if await migrations.is_behind(cell.dsn, runtime.deadlines):
+                return "its schema is older than this release: run hai-flow migrate"
+            await runtime.start()
+        except (StoreError, *FAILURES) as error:
+            return str(error) or type(error).__name__
+        return None
+
+    @staticmethod
+    async def _fault(runtime: Runtime) -> str | None:
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                await health.answers(runtime.database.api)
+        except (StoreError, *FAILURES) as error:
+            return str(error) or "it does not answer"
+        return None
+
+
+def settings_of(cell: Cell, settings: Settings, cells: int) -> Settings:
+    """The settings of a process's runtime over the cell: those beside home keep as much in memory as home does."""
+    return replace(
+        settings,
+        database_replica_url=None,  # the setting is home's: a replica of another database has other runs
+        database_url=cell.dsn,
+        database_direct_url=cell.direct,
+        database_pooled=cell.pooled,
+        cache_bytes_max=settings.cache_bytes_max // cells,
+    )

@@ -1,0 +1,64 @@
+"""Whose runs a worker performs: those of its queues, and at most so many of each at a time (docs/operations.md#queues).
+
+What is given is a list of `NAME`, `NAME=N` (at most N attempts at once, in this process) and `*` (every queue).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from hai_flow.definition.names import WORKFLOW
+from hai_flow.definition.plan import DEFAULT_QUEUE
+
+EVERY: Final = "*"
+QUEUES_MAX: Final = 1000
+PLACES_MAX: Final = 10_000
+_GIVEN: Final = re.compile(rf"(?P<name>{WORKFLOW}|\*)(=(?P<places>[0-9]{{1,5}}))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """The queues that a process serves. `every`: also all that are not among `names`. `places`: the most attempts at
+    once of a queue; those without one share the process's."""
+
+    names: tuple[str, ...] = (DEFAULT_QUEUE,)
+    every: bool = False
+    places: dict[str, int] = field(default_factory=dict)
+
+    def serves(self, queue: str) -> bool:
+        return self.every or queue in self.names
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """As it is stored, and shown to people."""
+        return (EVERY,) if self.every else self.names
+
+
+NOTHING: Final = Served(())
+
+
+def served(given: Iterable[str]) -> Served:
+    """The queues that a process was told to serve. Raises ValueError with a sentence for each mistake."""
+    names: dict[str, None] = {}
+    places: dict[str, int] = {}
+    faults: list[str] = []
+    for text in given:
+        found = _GIVEN.fullmatch(text)
+        count = None if found is None or found["places"] is None else int(found["places"])
+        if found is None or (count is not None and (found["name"] == EVERY or not 0 < count <= PLACES_MAX)):
+            faults.append(
+                f"expected the name of a queue (a lower-case letter, then letters, digits, _ or -), NAME=N for at most "
+                f"N (1 to {PLACES_MAX:,}) attempts at once, or * for every queue, found {text!r:.80}"
+            )
+            continue
+        names[found["name"]] = None
+        if count is not None:
+            places[found["name"]] = count
+    if len(names) > QUEUES_MAX:
+        faults.append(f"expected at most {QUEUES_MAX:,} queues, found {len(names):,}; serve every queue with *")
+    if faults:
+        raise ValueError("; ".join(faults))
+    return Served(tuple(name for name in names if name != EVERY), EVERY in names, places)

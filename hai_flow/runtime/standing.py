@@ -1,0 +1,56 @@
+"""What `hai-flow status` makes of how a deployment stands: what wants a person, each as a sentence. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from hai_flow.store.status import Standing
+
+SILENT_SECONDS: Final = 30.0  # a server that has said nothing for so long counts as gone
+LAG_SECONDS_MAX: Final = 30.0  # as the alert HaiFlowQueueLag
+OUTBOX_SECONDS_MAX: Final = 60.0
+UNSEALED_SECONDS_MAX: Final = 60.0
+
+
+class Schema(msgspec.Struct, frozen=True, kw_only=True):
+    """`revision` is the database's, `newest` that of this release, `known` whether this release knows it; `held`: why
+    nothing may be performed over the database."""
+
+    revision: str | None
+    newest: str
+    known: bool
+    held: str | None = None
+
+
+def faults(schema: Schema, standing: Standing | None) -> list[str]:
+    """What wants a person, the worst first. `standing` is None where the schema is not there."""
+    return [*_of_schema(schema), *(() if standing is None else _of_standing(standing))]
+
+
+def _of_schema(schema: Schema) -> Iterator[str]:
+    if schema.revision is None:
+        yield "the database is empty: run hai-flow migrate"
+    elif schema.revision != schema.newest and schema.known:
+        yield f"its schema is older than this release ({schema.revision}, not {schema.newest}): run hai-flow migrate"
+    if schema.held is not None:
+        yield f"nothing is performed, because it may have gone back in time: see hai-flow restored ({schema.held})"
+
+
+def _of_standing(standing: Standing) -> Iterator[str]:
+    waiting, alive = standing.waiting, [each for each in standing.workers if each.lease > 0]
+    dead = [each for each in standing.workers if each.lease <= 0]
+    if not alive and (waiting.due or dead):
+        yield "runs wait, and no worker is alive: start hai-flow worker"
+    elif waiting.due_age > LAG_SECONDS_MAX:
+        yield f"a run has been due for {waiting.due_age:.0f} s: add workers"
+    if waiting.overdue:
+        yield f"{waiting.overdue} timers, deadlines or runs of dead workers are overdue"
+    if attention := standing.runs.get("needs_attention", 0):
+        yield f"{attention} runs need attention: hai-flow runs --status needs_attention"
+    if waiting.outbox_age > OUTBOX_SECONDS_MAX:
+        yield f"a message between runs has been due for {waiting.outbox_age:.0f} s: is its workflow there?"
+    if waiting.unsealed_age > UNSEALED_SECONDS_MAX:
+        yield f"a record of the audit has waited {waiting.unsealed_age:.0f} s for its seal: workers seal"

@@ -1,0 +1,62 @@
+"""What a process logs of a command quotes nothing personal."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+from uuid import UUID
+
+import pytest
+from structlog.testing import capture_logs
+
+from hai_flow.definition.plan import Plan
+from hai_flow.engine import commands as c
+from hai_flow.engine.state import RunState
+from hai_flow.errors import Rejected, StoreError
+from hai_flow.runtime.batches import BatchEntry
+from hai_flow.runtime.cache import Cache, CachedRun
+from hai_flow.runtime.failures import Failures
+from hai_flow.runtime.submissions import Submission
+from tests.support.runs import RUN, plan_of
+
+IBAN = "DE89-7715"
+PLAIN = plan_of("steps:\n  - say: hello\n")
+PERSONAL = plan_of(
+    "input: {type: object, properties: {iban: {type: string, pii: true}}}\nsteps:\n  - say: 'To ${{ input.iban }}'\n"
+)
+
+
+def run_of(plan: Plan | None) -> CachedRun:
+    return CachedRun(RUN, UUID(int=0), RunState(str(RUN)), plan)
+
+
+@pytest.mark.parametrize(("plan", "quotes"), [(PLAIN, True), (PERSONAL, False), (None, False)])
+def test_a_refusal_that_nobody_waits_for_is_logged_without_what_it_quotes(plan: Plan | None, quotes: bool) -> None:
+    submission = Submission(c.Pause(by="user:ann"), 0.0)
+    refused = Rejected(422, "answer.invalid", f"iban: expected another account, found {IBAN!r}.")
+    with capture_logs() as logs:
+        BatchEntry(run_of(plan), RunState(str(RUN)), answers=[(submission, refused)]).settle()
+    (entry,) = logs
+    assert (entry["event"], entry["code"]) == ("refused", "answer.invalid")
+    assert (IBAN in str(entry)) is quotes
+
+
+@pytest.mark.parametrize(("plan", "quotes"), [(PLAIN, True), (PERSONAL, False), (None, False)])
+async def test_a_command_that_fails_is_logged_without_what_the_fault_quotes(plan: Plan | None, quotes: bool) -> None:
+    answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    nothing: Any = None  # of what the others need, nothing is asked here
+    failures = Failures(nothing, Cache(1), nothing, nothing)
+    with capture_logs() as logs:
+        failures.undecidable(run_of(plan), Submission(c.Pause(by="user:ann"), 0.0, answer=answer), fault())
+    (entry,) = logs
+    assert (entry["event"], entry["command"]) == ("command_failed", "Pause")
+    assert (IBAN in str(entry)) is quotes
+    assert quotes or (entry["error"], entry["at"]) != ("", [])
+    assert isinstance(answer.exception(), StoreError)
+
+
+def fault() -> Exception:
+    try:
+        raise ValueError(f"invalid byte sequence in {IBAN!r}")
+    except ValueError as error:
+        return error
