@@ -43,6 +43,7 @@ from hai_flow.api import (
     triggers,
     versions,
     welcome,
+    workers,
     workflows,
 )
 from hai_flow.api.admission import Admission
@@ -56,6 +57,7 @@ from hai_flow.api.rates import Decisions
 from hai_flow.api.sign_ins import SignIns
 from hai_flow.api.terms import Terms
 from hai_flow.runtime import Runtime
+from hai_flow.runtime.cells import Cells
 from hai_flow.runtime.readiness import Readiness
 from hai_flow.settings import KEYS, Settings
 
@@ -72,11 +74,11 @@ class _Application(FastAPI):
         return document
 
 
-def create_app(settings: Settings, runtime: Runtime, *, act_as: bool = False) -> FastAPI:
+def create_app(settings: Settings, runtime: Runtime, *, act_as: bool = False, cells: Cells | None = None) -> FastAPI:
     """The ASGI application over a runtime, which the caller starts before and stops after it.
 
     `act_as`: this is a development server. On loopback only, callers may name the principal that they act as, publish,
-    and let time pass.
+    and let time pass. `cells`: those of the process, whose home the runtime is; None: there is no other.
     """
     app = _Application(
         title="HAI Flow",
@@ -90,6 +92,7 @@ def create_app(settings: Settings, runtime: Runtime, *, act_as: bool = False) ->
         telemetry=_NO_TELEMETRY,
     )
     app.state.runtime = runtime
+    app.state.cells = cells or Cells(runtime)
     app.state.settings = settings
     app.state.admission = Admission.of(settings)
     app.state.sign_ins = SignIns(settings, runtime)
@@ -125,9 +128,11 @@ def create_app(settings: Settings, runtime: Runtime, *, act_as: bool = False) ->
         keys,
         tenants,
         tokens,
+        workers,
     ):
         app.include_router(module.router)
     app.include_router(workflows.router)
+    app.include_router(workflows.language)
     for module in (hai, agui, copilotkit, social, aui, agent_api):
         app.include_router(module.router)
     app.include_router(hai.alias_routes(settings.hai_aliases))
@@ -177,7 +182,8 @@ async def readyz(access: OpenAccess, request: Request) -> dict[str, Any]:
     """The process can serve: the database answers, its schema is ours, and all that must run does. 503 otherwise.
 
     `workers` is 0 while no process performs runs. The process is ready all the same: requests are taken, and kept until
-    a worker comes.
+    a worker comes; those of an `unserved` queue until one comes that serves it. `hints` is `good`, or `away` while
+    commits of other processes are found by polls alone.
     """
     readiness: Readiness = request.app.state.readiness
     await readiness.demand()
@@ -187,4 +193,6 @@ async def readyz(access: OpenAccess, request: Request) -> dict[str, Any]:
         "worker": worker is not None and worker.id is not None,
         "workers": None if found is None else found.alive,
         "waiting": None if found is None else found.waiting,
+        "unserved": None if found is None else list(found.unserved),
+        "hints": readiness.hints(),
     }

@@ -63,7 +63,7 @@ async def list_audit(
         before=None if place is None else UUID(place[1]),
     )
     await _note(access, filters=_shown(wanted), limit=limit)
-    found = await audit.list_records(access.reads, access.tenant, wanted, limit=limit + 1)
+    found = await access.past(lambda pool: audit.list_records(pool, access.tenant, wanted, limit=limit + 1))
     rows, following = cut(found, limit, lambda row: encode_place(0, str(row.record.id)))
     return {"items": [audit_view(row) for row in rows], "next_cursor": following}
 

@@ -129,7 +129,7 @@ class _Session:
     """A thread as AUI sees it. `workflow` is the stream's; None if the stream names none."""
 
     def __init__(self, access: Access, session_id: str, workflow: str | None) -> None:
-        self.access = access
+        self.access = access.at_thread(session_id)
         self.id = session_id
         self._workflow = workflow
 
@@ -355,6 +355,7 @@ class _Connection:
 
     async def refuse(self, rejected: Rejected, close: int, code: str | None = None) -> None:
         """Send the reason, and close."""
+        await self._record(rejected)
         await self._tell("aui_error", error_code=code or rejected.code, message=rejected.detail)
         await self._close(close)
 
@@ -444,9 +445,15 @@ class _Connection:
 
     async def _acknowledge(self, session: _Session, action: str | None, refused: Rejected | None, **of: Json) -> None:
         """Whether an action is accepted; `of` names the interrupt or the message that it was."""
+        if refused is not None:
+            await self._record(refused)
         said = of if refused is None else {"error_code": refused.code, "message": refused.detail}
         status = "accepted" if refused is None else "refused"
         await self._tell("aui_action_ack", session_id=session.id, action=action, status=status, **said)
+
+    async def _record(self, rejected: Rejected) -> None:
+        """A refusal that is no answer to a request is in the audit all the same, where such refusals are."""
+        await self._socket.app.state.sign_ins.denied(self._socket, self.access.principal, rejected)
 
     def _read(self, text: str | bytes) -> Object:
         """The frame as an object. Raises Rejected."""

@@ -21,7 +21,7 @@ from hai_flow.api.deps import Access, CommandKey, CurrentAccess
 from hai_flow.api.principals import requires
 from hai_flow.api.problems import WITH_BODY, documented
 from hai_flow.api.rights import Right
-from hai_flow.api.runs import ERROR_CODE
+from hai_flow.api.runs import ERROR_CODE, QUEUE
 from hai_flow.engine import commands as c
 from hai_flow.errors import Rejected, Unreadable
 from hai_flow.store import run_lists
@@ -40,6 +40,7 @@ class Where(Body):
     workflow: str | None = Field(default=None, max_length=200, pattern=NO_CONTROL_CHARACTERS)
     version: int | None = Field(default=None, ge=1, le=999_999_999)
     thread_id: str | None = Field(default=None, max_length=200, pattern=NO_CONTROL_CHARACTERS)
+    queue: str | None = Field(default=None, pattern=QUEUE)
     started_by: str | None = Field(default=None, max_length=300, pattern=NO_CONTROL_CHARACTERS)
     created_after: AwareDatetime | None = None
     created_before: AwareDatetime | None = None
@@ -51,6 +52,7 @@ class Where(Body):
             workflow=self.workflow,
             version=self.version,
             thread_id=self.thread_id,
+            queue=self.queue,
             started_by=self.started_by,
             since=self.created_after,
             until=self.created_before,

@@ -14,6 +14,7 @@ from hai_flow.api.bodies import limits_of, read_body
 from hai_flow.api.deps import OpenAccess
 from hai_flow.api.principals import open_to_everybody
 from hai_flow.api.problems import WITH_BODY, documented
+from hai_flow.cells import cell_of_address
 from hai_flow.engine.draft import EVENT_BYTES_MAX
 from hai_flow.wire import webhook
 
@@ -35,7 +36,7 @@ _BODY: Final[dict[str, Any]] = {
 async def receive_callback(token: str, request: Request, access: OpenAccess) -> dict[str, Any]:
     """Take the callback that a step waits for (`await_callback`); its run goes on. The same one again changes nothing,
     another one is refused."""
-    callbacks = access.runtime.callbacks
+    callbacks = access.cells.at(cell_of_address(token)).callbacks
     row = await callbacks.find(token)
     limits = limits_of(request.app.state.settings)
     body = await read_body(request, min(limits.body_bytes_max, EVENT_BYTES_MAX))

@@ -21,14 +21,16 @@ from fastapi import FastAPI, Request
 from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Response
 from starlette.types import Receive, Scope, Send
 
+from hai_flow import addresses
 from hai_flow.api.principals import open_to_everybody
 from hai_flow.api.problems import problem
 
 log = structlog.get_logger(__name__)
 
-PATH: Final = "/console"
+PATH: Final = addresses.CONSOLE
 POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; font-src 'self'; "
+    "media-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; "
     "trusted-types 'none'"
 )
@@ -50,6 +52,11 @@ class Console:
         self._folders = folders
         self._sources = sources
         self._building: asyncio.Task[str] | None = None
+
+    @property
+    def is_served(self) -> bool:
+        """Whether there are pages, or will be as soon as somebody looks."""
+        return self._sources is not None or self._file("index.html") is not None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope)
@@ -98,7 +105,8 @@ class Console:
 def install(app: FastAPI, *, build: bool) -> None:
     """Serve the pages. `build`: this is a development server, which builds those of its checkout."""
     sources = _CHECKOUT if build and (_CHECKOUT / "package.json").is_file() else None
-    app.mount(PATH, Console((_CHECKOUT / "dist", _PACKAGE / "_console"), sources), name="console")
+    app.state.console = Console((_CHECKOUT / "dist", _PACKAGE / "_console"), sources)
+    app.mount(PATH, app.state.console, name="console")
     app.add_api_route(
         PATH, enter, methods=["GET"], include_in_schema=False, dependencies=[open_to_everybody()], response_model=None
     )

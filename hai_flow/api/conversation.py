@@ -8,6 +8,7 @@ answer to an open pending of that very thread counts.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,9 +23,10 @@ from fastapi.responses import Response
 from hai_flow import values
 from hai_flow.api.bodies import limits_of
 from hai_flow.api.deps import Access, Pieces
-from hai_flow.api.following import earlier_entries, farewell, one, preceded, read_by, with_wishes
+from hai_flow.api.following import earlier_entries, farewell, last_words, one, preceded, read_by, with_wishes
 from hai_flow.api.problems import WITH_BODY, documented
 from hai_flow.api.sight import Sight
+from hai_flow.api.terms import Ending
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine.events import UserMessage
@@ -35,7 +37,6 @@ from hai_flow.engine.state import TERMINAL_STATUSES, PendingState, RunState
 from hai_flow.errors import Rejected
 from hai_flow.runtime.catalog import named_version
 from hai_flow.runtime.fanout import Piece, numbered, unnumbered
-from hai_flow.runtime.starts import derived_run_id
 from hai_flow.runtime.submissions import Begin, Outcome
 from hai_flow.store import posts, run_lists, threads
 from hai_flow.store.entries import Branch
@@ -45,6 +46,8 @@ from hai_flow.wire.dialect import Dialect, Entry, Posted, Profile, ResumeEntry, 
 from hai_flow.wire.transcript import result_id
 
 log = structlog.get_logger(__name__)
+
+_BUSY: Final = ("thread_busy", "thread_waiting")
 
 RUN_AGENT_INPUT: Final[dict[str, Any]] = {
     "requestBody": {
@@ -91,6 +94,7 @@ async def converse(body: bytes, access: Access, dialect: Dialect, workflow: str 
 
 async def respond(posted: Posted, access: Access, dialect: Dialect, workflow: str | None = None) -> Response:
     """The same for a POST that is decoded already."""
+    access = access.at_thread(posted.thread_id)
     conversation = Conversation(access, dialect, posted, workflow)
     return await access.stream(conversation.pieces, dialect, farewell(access, dialect), follows=False)
 
@@ -98,6 +102,7 @@ async def respond(posted: Posted, access: Access, dialect: Dialect, workflow: st
 async def attach(posted: Posted, access: Access, dialect: Dialect, workflow: str | None = None) -> Response:
     """The thread as it is now, then live if a turn is open. The POST's messages and answers are ignored. Raises
     Rejected."""
+    access = access.at_thread(posted.thread_id)
     conversation = Conversation(access, dialect, posted, workflow)
     return await access.stream(conversation.attached, dialect, farewell(access, dialect))
 
@@ -139,7 +144,9 @@ class Conversation:
             self.access.place.only_follows()
             return await self._attach(last)
         if active is not None:
-            await self._interrupt(active, known, messages)
+            return await self._while_active(active, known, messages)
+        if last is not None and await self._has_queue(last):
+            return await self._enqueue(known, messages)
         return await self._start(known, messages)
 
     async def attached(self) -> Pieces:
@@ -413,12 +420,19 @@ class Conversation:
 
     # --- the outcome ----------------------------------------------------------------------------------------------
 
-    async def _interrupt(self, active: RunSummary, known: posts.Known, messages: tuple[UserMessage, ...]) -> None:
-        """A message comes while a run is active: the run is stopped, if its workflow has it so (`on_message`), and
-        nothing keeps a new one from starting. Returns when it has ended. Raises Rejected 409 otherwise."""
-        catalog, tenant = self.access.runtime.catalog, self.access.tenant
-        if (await catalog.plan(tenant, active.workflow)).on_message != "interrupt":
+    async def _while_active(self, active: RunSummary, known: posts.Known, messages: tuple[UserMessage, ...]) -> Pieces:
+        """A message comes while a run is active: what it does is for the workflow of that run to say (`on_message`).
+        Raises Rejected 409 where it is refused."""
+        policy = await self._on_message(active)
+        if policy == "enqueue":
+            return await self._enqueue(known, messages)
+        if policy != "interrupt":
             raise await self._busy(active)
+        await self._interrupt(active, known, messages)
+        return await self._start(known, messages)
+
+    async def _interrupt(self, active: RunSummary, known: posts.Known, messages: tuple[UserMessage, ...]) -> None:
+        """Stop the active run, so that nothing keeps a new one from starting. Returns when it has ended."""
         start, plan = await self._beginning(known.last, messages, known.workflow)
         self.access.runtime.starts.rehearse(plan, start)
         stop = c.Stop(by=self.access.principal.id, reason="a further message came")
@@ -427,10 +441,53 @@ class Conversation:
             active, stop, command_id=command_id, body_sha=body_sha, asked=self.access.asked
         )
 
+    async def _on_message(self, run: RunSummary) -> str:
+        """What the workflow of a run says of messages that come meanwhile."""
+        return (await self.access.runtime.catalog.plan(self.access.tenant, run.workflow)).on_message
+
+    async def _may_wait(self) -> bool:
+        """Whether a run that began a moment ago lets messages wait."""
+        winner = await self._last_run()
+        if winner is None or not self.access.speaks_in(winner):
+            return False
+        return await self._on_message(winner) == "enqueue"
+
+    async def _has_queue(self, last: RunSummary) -> bool:
+        """Whether messages of the thread wait, so that a further one must not pass them."""
+        if await self._on_message(last) != "enqueue":
+            return False
+        return await self.access.runtime.messages.has_any(self.access.tenant, last.thread_id)
+
+    async def _enqueue(self, known: posts.Known, messages: tuple[UserMessage, ...]) -> Pieces:
+        """The turn that the message opens when the runs before it have ended: until then the stream is silent. The
+        message waits also when its client goes; the same POST again waits for it, too."""
+        start, plan = await self._beginning(known.last, messages, known.workflow)
+        self.access.runtime.starts.rehearse(plan, start)
+        command_id, body_sha = f"wire:{self.posted.wire_run_id}", bytes.fromhex(self.posted.body_sha)
+        await self.access.enqueue(plan, start, command_id=command_id, body_sha=body_sha)
+        return self._when_settled(start.run_id)
+
+    async def _when_settled(self, run_id: UUID) -> Pieces:
+        refused = await self.access.runtime.messages.settled(self.access.tenant, run_id)
+        if refused is not None:
+            ending = Ending(refused.code, refused.detail)
+            now_ms = self.access.runtime.committer.now_ms()
+            yield [unnumbered(self.dialect, last_words(now_ms, self.dialect, ending, self.posted.thread_id))]
+            return
+        await self.access.run(run_id)
+        async with contextlib.aclosing(self._follow(RunState(str(run_id)))) as rest:
+            async for pieces in rest:
+                yield pieces
+
     async def _start(self, known: posts.Known, messages: tuple[UserMessage, ...]) -> Pieces:
         start, plan = await self._beginning(known.last, messages, known.workflow)
         differs = await self._differs(known.last, messages)
-        outcome = await self._bear(plan, start, is_new=known.last is None)
+        try:
+            outcome = await self._bear(plan, start, is_new=known.last is None)
+        except Rejected as rejected:
+            if rejected.code not in _BUSY or not await self._may_wait():
+                raise
+            return await self._enqueue(known, messages)
         if outcome.already:
             await self.access.run(start.run_id)  # it may be somebody else's, who was faster
         if differs:
@@ -474,7 +531,8 @@ class Conversation:
     @property
     def _run_id(self) -> UUID:
         """The id of the run that this POST starts, however often it comes."""
-        return derived_run_id("wire", str(self.access.tenant), self.posted.thread_id, self.posted.wire_run_id)
+        posted = self.posted
+        return self.access.runtime.starts.id_of("wire", str(self.access.tenant), posted.thread_id, posted.wire_run_id)
 
     async def _submit(self, run_id: UUID, command: c.Command, *, command_id: str) -> Outcome:
         body_sha = bytes.fromhex(self.posted.body_sha)

@@ -8,8 +8,8 @@ import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeAlias, cast
-from uuid import UUID
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeAlias, TypeVar, cast
+from uuid import UUID, uuid4
 
 import msgspec
 from fastapi import Depends, Header, Path, Request
@@ -28,18 +28,21 @@ from hai_flow.api.rights import Right
 from hai_flow.api.sight import Sight, ids_of, reader_in, sight_by_questions, sight_of, viewer_for
 from hai_flow.api.stream import EventStream, Pieces
 from hai_flow.api.terms import Ending, Term, Terms
+from hai_flow.cells import HOME
 from hai_flow.definition.document import suggestion
 from hai_flow.definition.personal import WHOLE, Personal
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine.decide import as_of
 from hai_flow.engine.events import PendingOpened
+from hai_flow.engine.ids import run_of_pending
 from hai_flow.engine.jobs import next_due
 from hai_flow.engine.state import PendingState, RunState
 from hai_flow.errors import DefinitionError, Rejected
 from hai_flow.runtime import Runtime
 from hai_flow.runtime.auditing import Asked
 from hai_flow.runtime.catalog import Catalog
+from hai_flow.runtime.cells import Cells
 from hai_flow.runtime.fanout import Following, Piece
 from hai_flow.runtime.files import Files
 from hai_flow.runtime.inbox import Inbox
@@ -48,7 +51,9 @@ from hai_flow.settings import Settings, is_loopback, variable
 from hai_flow.store import audit, run_lists, threads, workflows
 from hai_flow.store.entries import Branch
 from hai_flow.store.projection import thread_entry
+from hai_flow.store.replicas import History
 from hai_flow.store.run_lists import RunRow, RunSummary, Viewer
+from hai_flow.store.tenants import AT_HOME
 from hai_flow.store.threads import Message
 from hai_flow.store.walls import Reads
 from hai_flow.wire.dialect import Dialect, Entry, Profile
@@ -57,6 +62,8 @@ from hai_flow.wire.withheld import concerns, state_without_conversation
 
 if TYPE_CHECKING:
     from hai_flow.store.database import Connection, Pool
+
+Answer = TypeVar("Answer")
 
 HEAD: Final = 2**53  # beyond every seq: all events
 _BEGINS_SECONDS: Final = 0.02
@@ -105,7 +112,9 @@ class Access:
     """The access that one request has, as its principal: a route's only way to a run, a command or a stream."""
 
     principal: Principal
-    runtime: Runtime
+    cells: Cells
+    cell: int  # in which what is asked for lives
+    lives_in: Sequence[int]  # all cells of the tenant
     settings: Settings
     admission: Admission
     place: StreamPlace  # of the stream that answers it, if one does
@@ -120,6 +129,42 @@ class Access:
     @property
     def tenant(self) -> UUID:
         return self.principal.tenant
+
+    # --- the cell
+
+    @property
+    def runtime(self) -> Runtime:
+        """The runtime over the cell. Raises Rejected 503 while it is away."""
+        return self.cells.at(self.cell)
+
+    @property
+    def at_home(self) -> Access:
+        """The access to what home keeps: tenants and credentials."""
+        return self.at(HOME)
+
+    @property
+    def everywhere(self) -> Sequence[Access]:
+        """The access to each of the tenant's cells."""
+        return (self,) if len(self.lives_in) == 1 else [self.at(cell) for cell in self.lives_in]
+
+    def at(self, cell: int) -> Access:
+        """The access to what lives in the cell."""
+        return self if cell == self.cell else replace(self, cell=cell, _seen={})
+
+    def at_thread(self, thread_id: str) -> Access:
+        """The access to what lives in the cell of a thread of the tenant."""
+        return self.at(self.cells.of_thread(thread_id, self.lives_in))
+
+    def at_run(self, run_id: UUID) -> Access:
+        """The access to what lives in the cell of a run of the tenant."""
+        return self.at(self.cells.of_run(run_id, self.lives_in))
+
+    def at_start(self, key: str | None) -> Access:
+        """The access to the cell where a run begins that has a thread of its own: any of the tenant's, the same one for
+        the same command id."""
+        if len(self.lives_in) == 1:
+            return self
+        return self.at(self.cells.of_thread(key or uuid4().hex, self.lives_in))
 
     @property
     def pool(self) -> Pool:
@@ -187,9 +232,28 @@ class Access:
             self._seen[run_id] = await self._look(Found.of(state), state)
         return None if self._seen[run_id].sight is Sight.NOTHING else state
 
-    async def state(self, run_id: UUID, seq: int = HEAD) -> RunState:
+    def history(self, row: RunRow, upto: int | None = None) -> History:
+        """The log of a run that was found before, up to the event `upto` (None: to its end). Where nothing can come to
+        that any more, a replica may answer."""
+        end = row.seq if upto is None else min(upto, row.seq)
+        replica = self.runtime.replica if row.ended_at is not None or end < row.seq else None
+        tenant = None if self.principal.is_anybody else self.tenant
+        return History(replica, self.reads, tenant, row.id, row.created_at, end)
+
+    async def past(self, ask: Callable[[Pool], Awaitable[Answer]]) -> Answer:
+        """What `ask` finds of what is over: a list that a replica may answer, where that has all that the database has
+        now. Who may see the runs of it is asked of the database, as ever."""
+        replica, walled = self.runtime.replica, not self.principal.is_anybody
+        found = None if replica is None else await replica.answered_now(self.tenant, walled, ask)
+        return await ask(self.reads) if found is None else found
+
+    async def state_of(self, row: RunRow, seq: int | None = None) -> RunState:
+        """As `state`, of a run whose row is there; None: as of that row, or later."""
+        return await self.state(row.id, HEAD if seq is None else seq, self.history(row, seq))
+
+    async def state(self, run_id: UUID, seq: int = HEAD, history: History | None = None) -> RunState:
         """The fold of the first `seq` events of a run that was found before, whatever the principal sees of it."""
-        state = await self.runtime.fanout.state_at(self.tenant, run_id, seq, self.reads)
+        state = await self.runtime.fanout.state_at(self.tenant, run_id, seq, self.reads, history)
         assert state is not None
         if run_id not in self._seen and state.sha256:
             self._seen[run_id] = await self._look(Found.of(state), state)
@@ -399,10 +463,7 @@ class Access:
     ) -> Outcome:
         """Start a run of the plan. `is_new`: its thread was nobody's a moment ago. Raises Rejected as `submit` does,
         and as `demand_speaks` where somebody else was faster."""
-        self.require(Right.SPEAK, Right.START_RUNS, *((Right.CONTROL_RUNS,) if isinstance(begin, c.Fork) else ()))
-        if isinstance(begin, c.Start) and not self.principal.is_for(begin.thread_id, plan.name):
-            limits = f"your credential is not for a thread {begin.thread_id[:100]!r} of {plan.name}."
-            raise Rejected(403, "credential_limited", limits)
+        self._demand_starts(plan, begin)
         with self.admission.command():
             if isinstance(begin, c.Fork) and begin.answer.answers:
                 self.decisions.take(self.tenant, self.principal.id, self.peer)
@@ -426,6 +487,27 @@ class Access:
                 if isinstance(begin, c.Start):  # of a fork it depends on what it was forked from
                     self._seen[begin.run_id] = _Seen(Sight.CONVERSATION, self.principal.who)
             return outcome
+
+    async def enqueue(self, plan: Plan, start: c.Start, *, command_id: str, body_sha: bytes) -> None:
+        """Let the start wait until its thread is free. Raises Rejected as `start` and `MessageQueue.add` do."""
+        self._demand_starts(plan, start)
+        with self.admission.command():
+            await self._use_files(start.run_id, start)
+            await self.runtime.messages.add(
+                self.tenant,
+                plan.sha256,
+                start,
+                self._asked(start),
+                command_id=command_id,
+                body_sha=body_sha,
+            )
+
+    def _demand_starts(self, plan: Plan, begin: Begin) -> None:
+        """Raises Rejected 403 where the caller may not start this run."""
+        self.require(Right.SPEAK, Right.START_RUNS, *((Right.CONTROL_RUNS,) if isinstance(begin, c.Fork) else ()))
+        if isinstance(begin, c.Start) and not self.principal.is_for(begin.thread_id, plan.name):
+            limits = f"your credential is not for a thread {begin.thread_id[:100]!r} of {plan.name}."
+            raise Rejected(403, "credential_limited", limits)
 
     async def _start_first(self, thread_id: str, starting: Callable[..., Awaitable[Outcome]]) -> Outcome:
         """Begin the thread, which is then the principal's. Of several who do so at once it is one's; the others are
@@ -484,7 +566,7 @@ class Access:
     async def take_place(self, *, follows: bool) -> None:
         """Take the place of the stream that answers the request; `follows`: it changes nothing. Raises Rejected 429,
         also where the tenant has as many followers as it may."""
-        self.place.followers_max = (await self.runtime.tenants.limits(self.tenant)).followers or 0
+        self.place.followers_max = (await self.cells.home.tenants.limits(self.tenant)).followers or 0
         self.place.take(follows=follows)
 
     async def stream(
@@ -521,21 +603,37 @@ def _leave(place: StreamPlace, term: Term) -> None:
     term.leave()
 
 
-def get_access(request: HTTPConnection, principal: Annotated[Principal, Depends(get_principal)]) -> Access:
-    return _access(request, principal)
+async def get_access(request: HTTPConnection, principal: Annotated[Principal, Depends(get_principal)]) -> Access:
+    cells: Cells = request.app.state.cells
+    lives_in = await cells.of_tenant(principal.tenant)
+    access = _access(request, principal, lives_in)
+    return access if len(lives_in) == 1 else _where_asked(access, request)
+
+
+def _where_asked(access: Access, request: HTTPConnection) -> Access:
+    """The access to the cell of what the path names: a run, a question or a thread; else to the tenant's first."""
+    named = request.path_params
+    if (thread_id := named.get("thread_id")) is not None:
+        return access.at_thread(thread_id)
+    if (run_id := named.get("run_id")) is not None:
+        return access.at_run(UUID(run_id)) if is_run_id(run_id) else access
+    of = run_of_pending(named.get("pending_id", ""))
+    return access if of is None else access.at_run(of)
 
 
 def get_open_access(request: HTTPConnection) -> Access:
-    return _access(request, NOBODY)
+    return _access(request, NOBODY, AT_HOME)
 
 
-def _access(request: HTTPConnection, principal: Principal) -> Access:
+def _access(request: HTTPConnection, principal: Principal, lives_in: Sequence[int]) -> Access:
     state = request.app.state
     peer = peers.peer_of(request.scope)
     place = state.admission.place(peer, principal.tenant)
     return Access(
         principal,
-        state.runtime,
+        state.cells,
+        lives_in[0],
+        lives_in,
         state.settings,
         state.admission,
         place,
@@ -583,7 +681,12 @@ async def known_parameters(request: HTTPConnection) -> None:
         return
     known = sorted(_query_names(request.scope["route"]))
     found = [
-        {"path": f"/query/{name}", "message": f"there is no such parameter{suggestion(name, known)}"}
+        {
+            "path": f"/query/{name}",
+            "message": f"there is no such parameter{suggestion(name, known)}",
+            "code": "request.unknown_parameter",
+            "params": [name],
+        }
         for name in request.query_params
         if name not in (*known, PARAMETER)
     ]

@@ -27,6 +27,7 @@ from hai_flow.api.principals import requires
 from hai_flow.api.problems import documented
 from hai_flow.api.rights import Right
 from hai_flow.api.sight import Sight
+from hai_flow.definition.document import suggestion
 from hai_flow.engine import events as e
 from hai_flow.engine.state import RunState
 from hai_flow.errors import Rejected
@@ -42,6 +43,8 @@ from hai_flow.wire.withheld import EVIDENCE
 router = APIRouter(prefix="/v1/runs", tags=["runs"])
 
 RESET: Final = "cursor_reset"
+LOOKED_AT_MAX: Final = 20_000  # events, for one page of those that are wanted
+_COMMITS_AT_ONCE: Final = 500
 _SEQ: Final = re.compile(r"0|[1-9][0-9]{0,14}")
 
 _STREAM: Final[dict[str, Any]] = {
@@ -61,6 +64,12 @@ async def get_events(
     run_id: str,
     access: CurrentAccess,
     after: Annotated[str | None, Query(description="a seq; with `dialect`, a cursor")] = None,
+    before: Annotated[int | None, Query(ge=1, le=2**53, description="a seq; of a page")] = None,
+    type: Annotated[list[str] | None, Query(description="only these; of a page")] = None,
+    path: Annotated[
+        str | None, Query(min_length=1, max_length=600, description="only of this step and those inside it; of a page")
+    ] = None,
+    order: Annotated[Literal["asc", "desc"], Query(description="`desc`: the newest first; of a page")] = "asc",
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
     dialect: Literal["hai", "agui", "social", "aui", "agent-api"] | None = None,
     accept: Annotated[str, Header()] = "",
@@ -68,9 +77,13 @@ async def get_events(
 ) -> Response:
     """The run's events after a seq: as `text/event-stream` (Accept) until the run ends, else as a page.
 
+    A page has those between `after` and `before`; `next_cursor` stands for `after`, of the newest first for `before`.
+    It may be short, or empty, where few of many events are wanted.
+
     With `dialect`, that protocol's frames: of the newest turn, or all that come after a cursor; in another framing of
     it, if Accept asks for one. A cursor of no place in the run gets `cursor_reset` and the run as it is now.
     """
+    wanted = _Wanted(before, None if type is None else _types(type), path, backwards=order == "desc")
     row = await access.run(run_id, Sight.QUESTIONS)
     given = (last_event_id if last_event_id is not None else after) or None
     if dialect is not None:
@@ -78,7 +91,7 @@ async def get_events(
         return await access.stream(lambda: shown.after(given), shown.dialect, farewell(access, shown.dialect))
     seq = _seq(given)
     if sse.CONTENT_TYPE not in accept:
-        return await _page(access, row, seq, limit)
+        return await _page(access, row, seq, limit, wanted)
     return await access.stream(lambda: _log(access, row, seq), LOG, farewell(access, LOG))
 
 
@@ -93,17 +106,88 @@ def _seq(text: str | None) -> int:
     return int(text)
 
 
-async def _page(access: Access, row: RunRow, after: int, limit: int) -> Response:
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """Which events of a log a page has."""
+
+    before: int | None
+    types: frozenset[str] | None
+    path: str | None
+    backwards: bool
+
+    def has(self, event: e.Event) -> bool:
+        if self.types is not None and event.type not in self.types:
+            return False
+        if self.path is None:
+            return True
+        path: str | None = getattr(event, "path", None)
+        return path is not None and (path == self.path or path.startswith((f"{self.path}/", f"{self.path}[")))
+
+
+def _types(given: list[str]) -> frozenset[str]:
+    """Raises Rejected 422 where one is no event's."""
+    for name in given:
+        if name not in e.TYPE_NAMES:
+            hint = suggestion(name[:60], e.TYPE_NAMES)
+            raise Rejected(422, "request.invalid", f"type: there is no event {name[:60]!r}{hint or '.'}")
+    return frozenset(given)
+
+
+async def _page(access: Access, row: RunRow, after: int, limit: int, wanted: _Wanted) -> Response:
     if after > row.seq:
         return JSONResponse({"items": [], "next_cursor": None, RESET: {"seq": row.seq}})
+    last = row.seq if wanted.before is None else min(wanted.before - 1, row.seq)
+    if wanted.backwards:
+        items, more = await _backwards(access, row, after, last, limit, wanted)
+    else:
+        items, more = await _forwards(access, row, after, last, limit, wanted)
+    return JSONResponse({"items": items, "next_cursor": None if more is None else str(more)})
+
+
+async def _forwards(
+    access: Access, row: RunRow, after: int, last: int, limit: int, wanted: _Wanted
+) -> tuple[list[dict[str, Any]], int | None]:
+    """Up to `limit` events, and the seq behind which there are more."""
     items: list[dict[str, Any]] = []
-    last, seen = after, await seen_by(access, row, after)
-    for stored in await logs.read_log(access.reads, row.id, after, limit):
-        for seq, event in enumerate(e.decode_events(stored.events), stored.first_seq):
-            if seq > after and seq - after <= limit:
-                last, shown = seq, seen(event)
-                items += [] if shown is None else [event_json(seq, shown)]
-    return JSONResponse({"items": items, "next_cursor": str(last) if after < last < row.seq else None})
+    seen, place = await seen_by(access, row, after), after
+    most = limit if wanted.types is None and wanted.path is None else LOOKED_AT_MAX
+    while place < last:
+        commits = await access.history(row, last).read_log(place, min(most, _COMMITS_AT_ONCE))
+        if not commits:
+            break
+        for stored in commits:
+            for seq, event in enumerate(e.decode_events(stored.events), stored.first_seq):
+                if not place < seq <= last:
+                    continue
+                if len(items) == limit or seq - after > most:
+                    return items, place
+                place, shown = seq, seen(event)
+                if shown is not None and wanted.has(shown):
+                    items.append(event_json(seq, shown))
+    return items, None
+
+
+async def _backwards(
+    access: Access, row: RunRow, after: int, last: int, limit: int, wanted: _Wanted
+) -> tuple[list[dict[str, Any]], int | None]:
+    """Up to `limit` events, the newest first, and the seq before which there are more."""
+    items: list[dict[str, Any]] = []
+    place = last + 1
+    while place > after + 1 and last - place < LOOKED_AT_MAX:
+        start = max(after, place - 1 - _COMMITS_AT_ONCE)  # each commit has an event
+        seen = await seen_by(access, row, start)
+        found: list[tuple[int, e.Event]] = []
+        for stored in await access.history(row, last).read_log(start, _COMMITS_AT_ONCE):
+            for seq, event in enumerate(e.decode_events(stored.events), stored.first_seq):
+                shown = seen(event) if start < seq < place else None
+                if shown is not None and wanted.has(shown):
+                    found.append((seq, shown))
+        for seq, shown in reversed(found):
+            if len(items) == limit:
+                return items, items[-1]["seq"]
+            items.append(event_json(seq, shown))
+        place = start + 1
+    return items, place if place > after + 1 else None
 
 
 def log_profile(access: Access, row: RunRow, dialect: Dialect, start: RunState) -> Profile:
@@ -127,7 +211,7 @@ async def seen_by(access: Access, row: RunRow, after: int) -> Callable[[e.Event]
     """How the caller sees each of the events after `after`; None: not at all."""
     profile = _log_profile(access, row)
     kept = profile.redaction or profile.personal is not None
-    return seeing(profile, await access.state(row.id, after) if kept else RunState(str(row.id)))
+    return seeing(profile, await access.state_of(row, after) if kept else RunState(str(row.id)))
 
 
 async def _log(access: Access, row: RunRow, seq: int) -> Pieces:

@@ -12,9 +12,13 @@ from fastapi import APIRouter, Request
 
 from hai_flow.api import shapes
 from hai_flow.api.bodies import limits_of, read_body
-from hai_flow.api.deps import OpenAccess
+from hai_flow.api.deps import Access, OpenAccess
 from hai_flow.api.principals import open_to_everybody
 from hai_flow.api.problems import WITH_BODY, documented
+from hai_flow.cells import HOME
+from hai_flow.runtime import Runtime
+from hai_flow.runtime.webhooks import tenant_of
+from hai_flow.store import tenants
 from hai_flow.wire import webhook
 
 router = APIRouter(prefix="/v1/hooks", tags=["events"])
@@ -38,7 +42,7 @@ async def receive_webhook(path: str, request: Request, access: OpenAccess) -> di
     the webhook's trigger. The same request again, or another one with its dedupe key, starts no run and gets the same
     answer.
     """
-    webhooks = access.runtime.webhooks
+    webhooks = (await _runtime_for(path, access)).webhooks
     hook = await webhooks.find(path)
     limits = limits_of(request.app.state.settings)
     body = await read_body(request, limits.body_bytes_max)
@@ -48,3 +52,13 @@ async def receive_webhook(path: str, request: Request, access: OpenAccess) -> di
     with access.admission.command():
         outcome = await webhooks.receive(hook, call, content)
     return {"run_id": outcome and str(outcome.run_id), "already": outcome is not None and outcome.already}
+
+
+async def _runtime_for(path: str, access: Access) -> Runtime:
+    """The runtime over the cell where the runs of the webhook's tenant are started by triggers: its first."""
+    if not access.cells.several:
+        return access.runtime
+    name, found = tenant_of(path), None
+    if tenants.NAME.fullmatch(name):
+        found = await tenants.find_tenant(access.pool, name)
+    return access.cells.at(HOME if found is None else found.cells[0])

@@ -5,15 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from datetime import datetime, timedelta
-from hashlib import sha256
 from typing import Annotated, Any, Final, Literal, TypeAlias
 from uuid import UUID, uuid4
 
 from fastapi import APIRouter, Header, Query, Request, Response
 from pydantic import AwareDatetime, Field
 
-from hai_flow import values
-from hai_flow.api import shapes
+from hai_flow.api import live, shapes
 from hai_flow.api.bodies import NO_CONTROL_CHARACTERS, Body, CheckedRoute
 from hai_flow.api.deciding import PERSON, DecideBody, decide
 from hai_flow.api.deps import Access, CommandKey, CurrentAccess, Found, Pieces, is_run_id
@@ -29,12 +27,9 @@ from hai_flow.engine.state import PendingState
 from hai_flow.errors import Rejected
 from hai_flow.runtime.fanout import Piece
 from hai_flow.runtime.inbox import Item
-from hai_flow.runtime.service import wait_at_most
 from hai_flow.store import delegations, inbox
 from hai_flow.store.delegations import Delegation
 from hai_flow.store.inbox import Filters, Place
-from hai_flow.wire import sse
-from hai_flow.wire.dialect import Frame, dump
 from hai_flow.wire.log import LOG
 from hai_flow.wire.personal import Mask
 
@@ -134,15 +129,8 @@ async def count_inbox(access: CurrentAccess) -> dict[str, Any]:
 
 # --- live -------------------------------------------------------------------------------------------------------------
 
-_POLL_SECONDS: Final = 5.0  # in case no hint came: claims and delegations end without one
-_SETTLE_SECONDS: Final = 0.5  # hints come by the thousand
-_STREAM: Final[dict[str, Any]] = {
-    "description": "a stream",
-    "content": {sse.CONTENT_TYPE: {"schema": {"type": "string"}}},
-}
 
-
-@router.get("/events", response_model=None, responses={**documented(), 200: _STREAM})
+@router.get("/events", response_model=None, responses={**documented(), 200: live.STREAM})
 async def follow_inbox(
     access: CurrentAccess,
     limit: PageLimit = 50,
@@ -159,37 +147,25 @@ async def follow_inbox(
 
 
 async def _begin(access: Access, filters: Filters, limit: int, known: str | None) -> Pieces:
-    return _news(access, filters, limit, known)
+    before: live.Items | None = None
+
+    async def news() -> AsyncGenerator[Piece, None]:
+        nonlocal before, known
+        now = await _first_page(access, filters, limit)
+        id = live.print_of(now)
+        if before is None and id != known:
+            yield live.piece("inbox", id, {"items": list(now.values())})
+        elif before is not None and id != known:
+            changed, gone = live.changes(before, now)
+            yield live.piece("changed", id, {"items": changed, "gone": gone})
+        known, before = id, now
+
+    return live.repeated(access, news)
 
 
-async def _news(access: Access, filters: Filters, limit: int, known: str | None) -> AsyncGenerator[list[Piece], None]:
-    """What is shown is a function of the inbox as it is, and so is the id: there is no place to lose."""
-    before: dict[str, dict[str, Any]] | None = None
-    with access.inbox.watched() as hinted:
-        while not access.runtime.fanout.closing.is_set():
-            hinted.clear()
-            page = await _first_page(access, filters, limit)
-            now: dict[str, dict[str, Any]] = {each["id"]: each for each in page}
-            id = sha256(values.dumps(page)).hexdigest()[:32]
-            if id != known:
-                yield [_piece(id, before, now)]
-            known, before = id, now
-            await asyncio.sleep(_SETTLE_SECONDS)
-            await wait_at_most(hinted, _POLL_SECONDS)
-
-
-async def _first_page(access: Access, filters: Filters, limit: int) -> list[dict[str, Any]]:
+async def _first_page(access: Access, filters: Filters, limit: int) -> live.Items:
     found, _ = await access.inbox.page(access.tenant, access.principal.who, filters, limit=limit)
-    return [await _view(access, each) for each in found if await _is_found(access, each, filters)]
-
-
-def _piece(id: str, before: dict[str, dict[str, Any]] | None, now: dict[str, dict[str, Any]]) -> Piece:
-    name, data = "inbox", {"items": list(now.values())}
-    if before is not None:
-        changed = [each for pending_id, each in now.items() if before.get(pending_id) != each]
-        name, data = "changed", {"items": changed, "gone": [each for each in before if each not in now]}
-    shown = dump(data)
-    return Piece(0, (Frame(name, shown),), LOG.framing.render(shown, name, id))
+    return {each.asked.id: await _view(access, each) for each in found if await _is_found(access, each, filters)}
 
 
 # --- deciding ---------------------------------------------------------------------------------------------------------
@@ -237,9 +213,8 @@ async def decide_several(body: BulkBody, access: CurrentAccess, key: CommandKey)
 @router.get("/decided", response_model=None, responses={**documented(), 200: {"model": shapes.DecidedPage}})
 async def read_decided(access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None) -> dict[str, Any]:
     """What you have decided, and your delegates in your name, the newest first."""
-    found = await inbox.decided_by(
-        access.reads, access.tenant, access.principal.id, limit=limit + 1, before=_decode(cursor)
-    )
+    before, who = _decode(cursor), access.principal.id
+    found = await access.past(lambda pool: inbox.decided_by(pool, access.tenant, who, limit=limit + 1, before=before))
     rows, following = cut(found, limit, lambda row: encode_cursor(row.at, row.pending_id))
     return {"items": [decided_view(each) for each in rows], "next_cursor": following}
 

@@ -48,7 +48,8 @@ class KeyBody(Body):
 async def create_key(body: KeyBody, access: CurrentAccess) -> dict[str, Any]:
     """Make a key. `key` is shown this once: it is what `Authorization: Bearer` carries."""
     lasts = None if body.expires_in is None else timedelta(seconds=body.expires_in)
-    async with access.act() as connection:
+    home = access.at_home
+    async with home.act() as connection:
         made, text = await keys.create_key(
             connection,
             access.tenant,
@@ -59,7 +60,7 @@ async def create_key(body: KeyBody, access: CurrentAccess) -> dict[str, Any]:
             created_by=access.principal.id,
             expires_at=None if lasts is None else datetime.now(UTC) + lasts,
         )
-        await access.record(
+        await home.record(
             connection, "key.created", subject=f"key:{made.id}", principal=made.principal, given_roles=made.roles
         )
     return {**key_view(made), "key": text}
@@ -73,7 +74,7 @@ async def create_key(body: KeyBody, access: CurrentAccess) -> dict[str, Any]:
 )
 async def list_keys(access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None) -> dict[str, Any]:
     """All keys, newest first; also those that were revoked or have expired."""
-    found = await keys.list_keys(access.reads, access.tenant, limit=limit + 1, before=decode_cursor(cursor))
+    found = await keys.list_keys(access.at_home.reads, access.tenant, limit=limit + 1, before=decode_cursor(cursor))
     rows, following = cut(found, limit, lambda row: encode_cursor(row.created_at, row.id))
     return {"items": [key_view(each) for each in rows], "next_cursor": following}
 
@@ -86,10 +87,11 @@ async def list_keys(access: CurrentAccess, limit: PageLimit = 50, cursor: PageCu
 )
 async def revoke_key(key_id: str, access: CurrentAccess, request: Request) -> dict[str, Any]:
     """Revoke a key: who sends it is refused, within a second by other processes. Twice is harmless."""
-    async with access.act() as connection:
+    home = access.at_home
+    async with home.act() as connection:
         revoked = await keys.revoke_key(connection, access.tenant, key_id) if keys.ID.fullmatch(key_id) else None
         if revoked is not None:
-            await access.record(connection, "key.revoked", subject=f"key:{key_id}", principal=revoked.principal)
+            await home.record(connection, "key.revoked", subject=f"key:{key_id}", principal=revoked.principal)
     if revoked is None:
         raise Rejected(404, "key_unknown", f"there is no key {key_id[:60]!r}.")
     request.app.state.identity.forget(key_id)

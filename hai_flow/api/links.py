@@ -22,6 +22,7 @@ from hai_flow.api.bodies import read_body
 from hai_flow.api.deciding import DecideBody, decide, find_pending
 from hai_flow.api.deps import Access, OpenAccess
 from hai_flow.api.principals import Principal, open_to_everybody
+from hai_flow.cells import cell_of_address
 from hai_flow.engine import commands as c
 from hai_flow.engine.events import PendingOpened
 from hai_flow.engine.state import PendingState
@@ -75,7 +76,7 @@ async def use_link(token: str, request: Request, access: OpenAccess) -> Response
         await decide(theirs, link.pending_id, _answer(pending, given), f"link:{link.digest.hex()}", "link")
     except Rejected as rejected:
         return await _again(theirs, link, given, rejected)
-    await notifications.use_link(access.pool, link.digest)
+    await notifications.use_link(theirs.pool, link.digest)
     return _page("Decided", f"<p>{_DECIDED}</p>")
 
 
@@ -109,6 +110,7 @@ async def _again(theirs: Access, link: Link, given: forms.Given, rejected: Rejec
 
 async def _find(access: Access, token: str) -> tuple[Link, Access] | None:
     """The link, and the access of the person whom it is for."""
+    access = access.at(cell_of_address(token))
     link = await notifications.find_link(access.pool, digest_of(token))
     if link is None or link.used_at is not None:
         return None
@@ -118,7 +120,8 @@ async def _find(access: Access, token: str) -> tuple[Link, Access] | None:
         who, link.tenant, way="link", credential=credential, expires_at=int(link.expires_at.timestamp() * 1000)
     )
     asked = msgspec.structs.replace(access.asked, who=who, way="link", credential=credential)
-    return link, replace(access, principal=principal, asked=asked, _seen={})
+    lives_in = await access.cells.of_tenant(link.tenant)
+    return link, replace(access, principal=principal, lives_in=lives_in, asked=asked, _seen={})
 
 
 async def _form(request: Request) -> dict[str, list[str]]:
@@ -181,7 +184,7 @@ def _button(option: str) -> str:
     return f'<p><button name="decision" value="{shown}">{shown}</button></p>'
 
 
-def _findings(refused: Rejected | None) -> list[dict[str, str]]:
+def _findings(refused: Rejected | None) -> list[dict[str, Any]]:
     return [] if refused is None else list(refused.findings)
 
 

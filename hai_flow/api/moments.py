@@ -39,4 +39,5 @@ async def moment_of(access: Access, row: RunRow, text: str, name: str = "at") ->
 
 def _no_moment(name: str, found: str) -> Rejected:
     detail = f"{name}: {found}"
-    return Rejected(422, "request.invalid", detail, findings=[{"path": f"/query/{name}", "message": detail}])
+    finding = {"path": f"/query/{name}", "message": detail, "code": "request.moment", "params": [name]}
+    return Rejected(422, "request.invalid", detail, findings=[finding])

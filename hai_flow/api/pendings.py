@@ -8,6 +8,7 @@ from uuid import UUID
 from fastapi import APIRouter, Query
 
 from hai_flow.api import shapes
+from hai_flow.api.arguments import arguments_of
 from hai_flow.api.bodies import NO_CONTROL_CHARACTERS, CheckedRoute
 from hai_flow.api.deciding import DecideBody, check, decide, find_pending, view_for
 from hai_flow.api.deps import Access, CommandKey, CurrentAccess, Found, is_run_id
@@ -124,6 +125,17 @@ async def check_answer(pending_id: str, body: DecideBody, access: CurrentAccess)
     """What an answer would do if it were given now: nothing is stored. It is refused as the answer itself would be, so
     a form learns what is wrong with it, and an approver which votes an edit voids."""
     return await check(access, pending_id, body)
+
+
+@router.get(
+    "/{pending_id}/arguments",
+    dependencies=[requires(Right.SEE_OWN, Right.SEE_INBOX)],
+    response_model=None,
+    responses={**documented(404), 200: {"model": shapes.PendingArguments}},
+)
+async def get_arguments(pending_id: str, access: CurrentAccess) -> dict[str, Any]:
+    """Which arguments the call that it is about may have: for a form in which an approver changes them."""
+    return await arguments_of(access, *await find_pending(access, pending_id))
 
 
 @router.get(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, Literal, Protocol, TypeAlias
 from uuid import UUID
 
@@ -38,7 +38,9 @@ class Principal:
     may do everything; `nobody` is the caller of a route that asks for no credential. `credential` is the id of the key
     or token that proved it, never a secret. `expires_at` (ms since 1970) is when the proof ends, and a stream with it.
     `threads` and `workflows`: the only ones that the credential is for; None: no such limit. The proof rests on the API
-    key `key` (its id), or on the browser's session `session` (its digest), if on either, and ends when that is ended.
+    key `key` (its id), or on the browser's session `session` (its digest), if on either, and ends when that is ended;
+    or when the session's person has other roles than in this version of it (`session_version`). `keep` is called now
+    and then while a stream of theirs is open.
     """
 
     who: c.Principal
@@ -50,6 +52,8 @@ class Principal:
     workflows: frozenset[str] | None = None
     key: str | None = None
     session: bytes | None = None
+    session_version: int = 0
+    keep: Callable[[], None] | None = field(default=None, compare=False, repr=False)
 
     @property
     def id(self) -> str:

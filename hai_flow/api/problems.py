@@ -15,11 +15,11 @@ from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from hai_flow import values
+from hai_flow import addresses, values
 from hai_flow.api.bodies import NO_CONTROL_CHARACTERS
 from hai_flow.api.principals import caller_of
 from hai_flow.engine.patch import pointer_of
-from hai_flow.errors import DefinitionError, Rejected, StoreError, Unreadable
+from hai_flow.errors import DefinitionError, Rejected, StoreError, Unreadable, particulars
 from hai_flow.runtime.readiness import MORE_FILES, TOO_MANY_FILES, out_of_files
 from hai_flow.store.database import Fault, classify
 
@@ -37,12 +37,31 @@ SCHEMA: Final[dict[str, Any]] = {
         "status": {"type": "integer"},
         "code": {"type": "string"},
         "detail": {"type": "string"},
+        "params": {
+            "type": "array",
+            "description": "what `detail` names in quotes, for sentences in other languages by `code`",
+            "items": {"type": "string"},
+        },
         "findings": {
             "type": "array",
             "description": "every mistake at once",
-            "items": {"type": "object", "required": ["message"], "properties": {"message": {"type": "string"}}},
+            "items": {
+                "type": "object",
+                "required": ["message"],
+                "properties": {
+                    "message": {"type": "string"},
+                    "path": {"type": "string", "description": "where, as a JSON Pointer"},
+                    "code": {"type": "string", "description": "of what kind: `value.minimum`, `request.missing`"},
+                    "params": {
+                        "type": "array",
+                        "description": "what was expected, for sentences in other languages by `code`",
+                        "items": {"type": "string"},
+                    },
+                },
+            },
         },
         "winner": {"description": "what stands instead: the first answer, the run that is active"},
+        "see": {"type": "string", "description": "the page of this server's console that helps, like /console/runs"},
     },
 }
 
@@ -63,6 +82,7 @@ _MEANINGS: Final = {
     500: "a fault of the server",
     503: "not now; where a command was sent, its outcome is unknown: repeat it with the same id",
 }
+_SEEN: Final = (403, 404, 409, 410, 422)  # about what there is; the others are about the request or the server
 ALWAYS: Final = (400, 401, 403, 421, 422, 429, 500, 503)
 WITH_BODY: Final = (408, 413, 415)
 
@@ -80,10 +100,14 @@ def problem(
     *,
     findings: Sequence[Any] = (),
     winner: Any = None,
+    see: str = "",
     headers: dict[str, str] | None = None,
 ) -> Response:
-    """A problem response. `findings` and `winner` are left out where there are none."""
-    return Response(values.dumps(_body(status, code, detail, findings, winner)), status, headers, MEDIA_TYPE)
+    """A problem response. `findings`, `winner` and `see` are left out where there are none."""
+    body = _body(status, code, detail, findings, winner)
+    if see:
+        body["see"] = see
+    return Response(values.dumps(body), status, headers, MEDIA_TYPE)
 
 
 def problem_of(rejected: Rejected) -> dict[str, Any]:
@@ -99,6 +123,8 @@ def _body(status: int, code: str, detail: str, findings: Sequence[Any], winner: 
         "code": code,
         "detail": detail,
     }
+    if params := particulars(detail):
+        body["params"] = params
     if findings:
         body["findings"] = list(findings)
     if winner is not None:
@@ -112,8 +138,22 @@ async def _rejected(request: Request, error: Exception) -> Response:
     if caller is not None:
         await request.app.state.sign_ins.denied(request, caller, error)
     return problem(
-        error.status, error.code, error.detail, findings=error.findings, winner=error.winner, headers=headers_of(error)
+        error.status,
+        error.code,
+        error.detail,
+        findings=error.findings,
+        winner=error.winner,
+        see=_page(request, error),
+        headers=headers_of(error),
     )
+
+
+def _page(request: Request, error: Rejected) -> str:
+    """The page of the console that helps; "" where none does, or none is served here."""
+    if error.status not in _SEEN or not request.app.state.console.is_served:
+        return ""
+    route = getattr(request.scope.get("route"), "path", "")
+    return addresses.refused(error.code, route, request.path_params)
 
 
 def headers_of(error: Rejected) -> dict[str, str] | None:
@@ -136,10 +176,12 @@ async def _wrong_definition(request: Request, error: Exception) -> Response:
 
 async def _wrong_request(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    found = [{"path": _pointer(each["loc"]), "message": _expected(each)} for each in error.errors()]
+    found = [_finding(each) for each in error.errors()]
     detail = "; ".join(f"{each['path'] or 'the body'}: {each['message']}" for each in found)
     return problem(422, "request.invalid", detail, findings=found)
 
+
+REQUEST: Final = "request."
 
 # The expected value in the words of JSON, by pydantic's name of the fault. Braces are filled in from its context.
 _EXPECTED: Final = {
@@ -161,6 +203,23 @@ _EXPECTED: Final = {
     "enum": "expected {expected}",
     "literal_error": "expected {expected}",
 }
+
+
+def _finding(fault: Mapping[str, Any]) -> dict[str, Any]:
+    """A fault of a request, for people by `message`, and by `code` and `params` in every language."""
+    known = fault["type"] in _EXPECTED
+    wanted = [str(each)[:200] for each in fault.get("ctx", {}).values() if isinstance(each, (str, int, float))]
+    return {
+        "path": _pointer(fault["loc"]),
+        "message": _expected(fault),
+        "code": f"{REQUEST}{fault['type']}" if known else f"{REQUEST}invalid",
+        "params": wanted if known else [],
+    }
+
+
+def codes_of_faults() -> set[str]:
+    """Every code that a finding of a request may have."""
+    return {f"{REQUEST}invalid", *(f"{REQUEST}{kind}" for kind in _EXPECTED)}
 
 
 def _expected(fault: Mapping[str, Any]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from hashlib import sha256
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, get_args
 from uuid import UUID
 
 from fastapi import APIRouter, Query, Response
@@ -22,17 +22,21 @@ from hai_flow.api.problems import WITH_BODY, documented
 from hai_flow.api.rights import Right
 from hai_flow.api.sight import Sight
 from hai_flow.api.views import run_view, snapshot_view
+from hai_flow.definition import names
 from hai_flow.definition.durations import NotADuration, milliseconds
 from hai_flow.engine import commands as c
 from hai_flow.errors import Rejected
-from hai_flow.runtime.starts import derived_run_id
 from hai_flow.store import run_lists, threads
 from hai_flow.store.run_lists import RunRow
+
+if TYPE_CHECKING:
+    from hai_flow.store.database import Pool
 
 router = APIRouter(prefix="/v1/runs", tags=["runs"], route_class=CheckedRoute)
 
 
 ERROR_CODE: Final = r"^[a-zA-Z0-9_.-]{1,200}$"
+QUEUE: Final = rf"^{names.WORKFLOW}$"
 
 
 class StartBody(Body):
@@ -65,10 +69,11 @@ class ReasonBody(Body):
 )
 async def start_run(body: StartBody, access: CurrentAccess, key: CommandKey, response: Response) -> dict[str, Any]:
     """Start a run. The same Idempotency-Key again gives the same run; with another body it is 409."""
+    access = access.at_thread(body.thread_id) if body.thread_id is not None else access.at_start(key)
     stored, plan = await access.catalog.resolve_startable(access.tenant, body.workflow)
     run_id = access.runtime.starts.new_id()
     if key is not None:
-        run_id = derived_run_id("rest", str(access.tenant), access.principal.id, key)
+        run_id = access.runtime.starts.id_of("rest", str(access.tenant), access.principal.id, key)
     thread_id = body.thread_id or str(run_id)
     last = None
     if body.thread_id is not None and not access.principal.is_anybody:
@@ -124,6 +129,7 @@ async def list_runs(
     workflow: Annotated[str | None, Query(pattern=NO_CONTROL_CHARACTERS)] = None,
     version: Annotated[int | None, Query(ge=1, le=999_999_999)] = None,
     thread_id: Annotated[str | None, Query(pattern=NO_CONTROL_CHARACTERS)] = None,
+    queue: Annotated[str | None, Query(pattern=QUEUE, description="in which they wait for a worker")] = None,
     started_by: Annotated[str | None, Query(max_length=300, pattern=NO_CONTROL_CHARACTERS)] = None,
     created_after: Annotated[AwareDatetime | None, Query(description="at that time or later")] = None,
     created_before: Annotated[AwareDatetime | None, Query()] = None,
@@ -138,24 +144,59 @@ async def list_runs(
         workflow=workflow,
         version=version,
         thread_id=thread_id,
+        queue=queue,
         started_by=started_by,
         since=created_after,
         until=created_before,
         error=error,
     )
-    found = await run_lists.find_runs(
-        access.reads,
-        access.tenant,
-        wanted,
-        limit=limit + 1,
-        before=None if place is None else (place[0], UUID(place[1])),
-        viewer=access.viewer,
-    )
+
+    async def find(pool: Pool) -> list[RunRow]:
+        before = None if place is None else (place[0], UUID(place[1]))
+        return await run_lists.find_runs(
+            pool, access.tenant, wanted, limit=limit + 1, before=before, viewer=access.viewer
+        )
+
+    over = status and run_lists.ENDED.issuperset(status)
+    found = await (access.past(find) if over else find(access.reads))
     rows, following = cut(found, limit, lambda row: encode_cursor(row.created_at, str(row.id)))
     return {
         "items": [run_view(run) for run in await access.shown_rows(rows)],
         "next_cursor": following,
     }
+
+
+COUNTED_MAX: Final = 1000
+_STATUSES: Final[tuple[str, ...]] = get_args(shapes.RunStatus)
+
+
+@router.get(
+    "/counts",
+    dependencies=[requires(Right.SEE_OWN)],
+    response_model=None,
+    responses={**documented(), 200: {"model": shapes.RunCounts}},
+)
+async def count_runs(
+    access: CurrentAccess,
+    workflow: Annotated[str | None, Query(pattern=NO_CONTROL_CHARACTERS)] = None,
+    version: Annotated[int | None, Query(ge=1, le=999_999_999)] = None,
+    thread_id: Annotated[str | None, Query(pattern=NO_CONTROL_CHARACTERS)] = None,
+    started_by: Annotated[str | None, Query(max_length=300, pattern=NO_CONTROL_CHARACTERS)] = None,
+    created_after: Annotated[AwareDatetime | None, Query(description="at that time or later")] = None,
+    created_before: Annotated[AwareDatetime | None, Query()] = None,
+) -> dict[str, Any]:
+    """How many of the runs that you see have each status, counted up to 1,000 of each."""
+    wanted = run_lists.Filter(
+        statuses=_STATUSES,
+        workflow=workflow,
+        version=version,
+        thread_id=thread_id,
+        started_by=started_by,
+        since=created_after,
+        until=created_before,
+    )
+    counts = await run_lists.count_runs(access.reads, access.tenant, wanted, limit=COUNTED_MAX, viewer=access.viewer)
+    return {"counts": counts, "max": COUNTED_MAX}
 
 
 @router.get(
@@ -186,7 +227,7 @@ async def get_snapshot(
 ) -> JSONResponse:
     """The run as it was at a moment (default: now), as far as you may see it."""
     row = await access.run(run_id, Sight.QUESTIONS)
-    state = await access.state(row.id, row.seq if at is None else await moment_of(access, row, at))
+    state = await access.state_of(row, row.seq if at is None else await moment_of(access, row, at))
     return JSONResponse(snapshot_view(access.seen(state), lambda pending: access.sees_evidence(state, pending)))
 
 
@@ -260,9 +301,8 @@ async def jump_run(run_id: str, body: JumpBody, access: CurrentAccess, key: Comm
     try:
         ms = milliseconds(body.for_, shortest=1)
     except NotADuration as error:
-        raise Rejected(
-            422, "request.invalid", f"for: {error}.", findings=[{"path": "/for", "message": str(error)}]
-        ) from None
+        finding = {"path": "/for", "message": str(error), "code": "request.duration", "params": [body.for_[:120]]}
+        raise Rejected(422, "request.invalid", f"for: {error}.", findings=[finding]) from None
     row = await access.run(run_id)
     command = c.Jump(by=access.principal.id, ms=ms)
     outcome = await access.submit(row.id, command, command_id=key, body_sha=sha256(values.dumps(["Jump", ms])).digest())

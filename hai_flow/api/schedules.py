@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+import asyncio
+from typing import Annotated, Any, Final
 from uuid import UUID
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Query, Response
 
 from hai_flow.api import shapes
 from hai_flow.api.deps import Access, CommandKey, CurrentAccess, is_run_id
@@ -13,13 +14,15 @@ from hai_flow.api.pages import PageCursor, PageLimit, bad_cursor, cut, decode_pl
 from hai_flow.api.principals import requires
 from hai_flow.api.problems import documented
 from hai_flow.api.rights import Right
-from hai_flow.api.views import run_view, schedule_view
+from hai_flow.api.views import fire_view, run_view, schedule_view, time_of
 from hai_flow.errors import Rejected
+from hai_flow.schedule import next_times
 from hai_flow.store import triggers
 from hai_flow.store.triggers import ScheduleRow
 
 router = APIRouter(prefix="/v1/schedules", tags=["schedules"])
 
+FIRES_SHOWN_MAX: Final = 50
 POSITION_MAX: Final = 2**31 - 1  # of a trigger in its workflow, as the database counts
 
 _ONE: Final[dict[int | str, dict[str, Any]]] = {**documented(404), 200: {"model": shapes.Schedule}}
@@ -49,6 +52,22 @@ async def list_schedules(access: CurrentAccess, limit: PageLimit = 50, cursor: P
 async def get_schedule(schedule_id: str, access: CurrentAccess) -> dict[str, Any]:
     """One schedule."""
     return await _view(access, await access.runtime.triggers.schedule(access.tenant, _id(schedule_id), access.reads))
+
+
+@router.get(
+    "/{schedule_id}/fires",
+    dependencies=[requires(Right.SEE_RUNS)],
+    response_model=None,
+    responses={**documented(404), 200: {"model": shapes.Fires}},
+)
+async def get_fires(
+    schedule_id: str, access: CurrentAccess, limit: Annotated[int, Query(ge=1, le=FIRES_SHOWN_MAX)] = 10
+) -> dict[str, Any]:
+    """When it fires next, and what became of the times at which it fired: `limit` of each."""
+    row = await access.runtime.triggers.schedule(access.tenant, _id(schedule_id), access.reads)
+    past = await triggers.last_fires(access.reads, row, limit)
+    coming = await asyncio.to_thread(next_times, row.timing, row.next_fire_at, limit)
+    return {"next": [time_of(each) for each in coming], "past": [fire_view(each) for each in past]}
 
 
 @router.post("/{schedule_id}/pause", dependencies=[requires(Right.CONTROL_RUNS)], response_model=None, responses=_ONE)

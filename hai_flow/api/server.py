@@ -249,6 +249,9 @@ class _Server(uvicorn.Server):
             self._started(f"http://{shown}:{port}")
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if self.signal is not None:  # the second one: nothing is waited for
+            signal.signal(sig, signal.SIG_DFL)
+            signal.raise_signal(sig)
         self.signal = sig
         self._runtime.fanout.close_streams()
         super().handle_exit(sig, frame)

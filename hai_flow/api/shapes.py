@@ -6,6 +6,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from hai_flow.schedule import Clause
+
 RunStatus = Literal[
     "queued", "running", "waiting", "paused", "stopping", "needs_attention", "finished", "failed", "stopped"
 ]
@@ -25,11 +27,18 @@ class Version(Shape):
     dev: bool
 
 
+class RunParent(Shape):
+    run_id: str
+    path: str
+
+
 class Run(Shape):
     """A run. `input` has its defaults filled in; `output` and `error` are null until the run has ended.
 
     `branch_of`: the run with the turn that this run branches off from; null: it follows the thread's newest turn.
+    `parent`: the run whose step waits for this one.
     `unreadable`: why workers could not read it and none goes on with it (`needs_attention` lists it); else null.
+    `queue`: only workers that serve it perform the run.
     """
 
     id: str
@@ -45,7 +54,9 @@ class Run(Shape):
     output: Any
     error: dict[str, Any] | None
     branch_of: str | None
+    parent: RunParent | None
     unreadable: str | None
+    queue: str
 
 
 class File(Shape):
@@ -73,6 +84,14 @@ class JumpedRun(Run):
     passed_ms: int
     left_ms: int
     children: list[str]
+
+
+class RunCounts(Shape):
+    """How many runs have each status; `max` of them means that many or more. Under `needs_attention` are also those
+    that workers can't read, whatever their own status is."""
+
+    counts: dict[str, int]
+    max: int
 
 
 class RunPage(Shape):
@@ -132,6 +151,15 @@ class DecidedPending(Pending):
     """`already`: the same answer had been given before."""
 
     already: bool
+
+
+class PendingArguments(Shape):
+    """The function that an approved call calls. `parameters`: the JSON Schema of its arguments; null: there is no call,
+    or this server knows no schema of it."""
+
+    tool: str | None
+    description: str | None
+    parameters: dict[str, Any] | None
 
 
 class CheckedAnswer(Shape):
@@ -310,6 +338,77 @@ class StepWait(Shape):
     until: str | None
     due: str | None
     pending_id: str | None
+
+
+class GraphStep(Shape):
+    """One step as it is written. `path` is that of the plan; `within`: the step that it is inside of, and `lane` the
+    list of that step (a branch, a case, a handler); `line` to `end_line`: where it stands in the source."""
+
+    path: str
+    id: str | None
+    verb: str
+    kind: Literal["effect", "model", "people", "message", "state", "time", "end", "block"]
+    title: str
+    detail: str
+    condition: str | None
+    gate: str | None
+    notes: list[str]
+    within: str | None
+    lane: str | None
+    line: int | None
+    column: int | None
+    end_line: int | None
+
+
+class GraphBox(Shape):
+    """`step`: the innermost step that it belongs to. `style`: what it stands for: a kind of step, or `lane`, `handler`,
+    `gated` (a second outline), `page`."""
+
+    shape: Literal["box"]
+    style: str
+    step: str | None
+    x: float
+    y: float
+    width: float
+    height: float
+    radius: float
+
+
+class GraphText(Shape):
+    """`y` is the line on which the letters stand. `full`: all of a text that was cut."""
+
+    shape: Literal["text"]
+    style: str
+    step: str | None
+    x: float
+    y: float
+    text: str
+    full: str | None
+    anchor: Literal["start", "middle"]
+
+
+class GraphLine(Shape):
+    """From the step `from` to the step `to`; "" is where a run begins or ends. `dashed` lines lead to handlers."""
+
+    shape: Literal["line"]
+    style: Literal["flow", "dashed"]
+    step: str | None
+    points: list[list[float]]
+    arrow: bool
+    from_: str | None = Field(alias="from")
+    to: str | None
+
+
+class Graph(Shape):
+    """A workflow's picture: its steps in document order, and the shapes in the order in which they are painted."""
+
+    name: str
+    version: int
+    title: str
+    width: float
+    height: float
+    steps: list[GraphStep]
+    shapes: list[GraphBox | GraphText | GraphLine]
 
 
 class RunStep(Shape):
@@ -518,6 +617,23 @@ class ThreadWithRuns(Thread):
     runs: list[Run]
 
 
+class QueuedMessage(Shape):
+    """A user's message that waits until its thread's run has ended, and then starts the run `run_id`. `message`: its
+    text, null for who does not see the conversation; `refused`: why its run could not be started (RFC 9457)."""
+
+    run_id: str
+    by: str
+    message: str | None
+    queued_at: str
+    refused: dict[str, Any] | None
+
+
+class QueuedMessages(Shape):
+    """The messages of a thread that wait, the next one first."""
+
+    items: list[QueuedMessage]
+
+
 class Call(Shape):
     """A call of a tool: `arguments` are JSON text."""
 
@@ -592,6 +708,14 @@ class Finding(Shape):
     end_line: int
     end_column: int
     fix: list[Edit]
+    params: list[str]
+
+
+class Formatted(Shape):
+    """`changed`: it was written otherwise."""
+
+    source: str
+    changed: bool
 
 
 class PublishedWorkflow(WorkflowSummary):
@@ -674,9 +798,17 @@ class Validation(Shape):
     findings: list[Finding]
 
 
+class ScheduleClause(Shape):
+    """A part of what a schedule says, by its code; `params`: times, seconds, a timezone, or items of a cron field."""
+
+    code: Clause
+    params: list[str]
+
+
 class Schedule(Shape):
-    """`explanation`: `cron` and `timezone` in English. `next`: when it fires (null while it is paused); `last`: when it
-    did; `last_run_id`: the last run that it started, by the clock or by request."""
+    """`explanation`: `cron` and `timezone` in English; `explained`: the same in parts, for other languages. `next`:
+    when it fires (null while it is paused); `last`: when it did; `last_run_id`: the last run that it started, by the
+    clock or by request."""
 
     id: str
     workflow: str
@@ -684,6 +816,7 @@ class Schedule(Shape):
     cron: str | None
     timezone: str
     explanation: str
+    explained: list[ScheduleClause]
     missed: Literal["skip", "once", "all"]
     overlap: Literal["queue", "skip", "cancel_running"]
     input: dict[str, Any]
@@ -691,6 +824,23 @@ class Schedule(Shape):
     next: str | None
     last: str | None
     last_run_id: str | None
+
+
+class Fire(Shape):
+    """A time at which a schedule fired. `outcome` is null while its run is not started yet; `skipped`: its last run was
+    active; `refused`: it could not be started."""
+
+    at: str
+    outcome: Literal["started", "skipped", "refused"] | None
+    run_id: str | None
+
+
+class Fires(Shape):
+    """`next`: the next times, soonest first (none while it is paused). `past`: the last ones, newest first; those of
+    which the runs are long started are kept for a week."""
+
+    next: list[str]
+    past: list[Fire]
 
 
 class SchedulePage(Shape):
@@ -784,6 +934,35 @@ class Tenants(Shape):
     items: list[Tenant]
 
 
+class Worker(Shape):
+    """A process that performs runs. `queues`: `*` is every one. `state`: `ended`, after it handed everything back;
+    `dead`, when it gave no sign of life in time. `holds`: the runs that it has now (counted to 10,000), of one that is
+    dead those that nobody has taken over yet.
+
+    As of its last sign of life (`beat_at`): it `held` so many runs, performed `attempts` of at most `places` at once,
+    and `waiting` ones had no place. Null is what a worker of an older release does not tell.
+    """
+
+    id: int
+    name: str
+    cell: str
+    state: Literal["alive", "draining", "ended", "dead"]
+    queues: list[str]
+    release: str | None
+    started_at: str | None
+    beat_at: str | None
+    draining_since: str | None
+    holds: int
+    held: int | None
+    attempts: int | None
+    waiting: int | None
+    places: int | None
+
+
+class Workers(Shape):
+    items: list[Worker]
+
+
 class Token(Shape):
     """`token` is what a page sends as `Authorization: Bearer`, until `expires_at`."""
 
@@ -828,12 +1007,14 @@ class Health(Shape):
 
 class Readiness(Shape):
     """`worker`: whether this process performs runs now. `workers`: how many do over this database; `waiting`: how many
-    runs wait for one (counted to 1,000). Both are null where the database had no time to say so."""
+    runs wait for one (counted to 1,000); `unserved`: the queues in which some wait and that no worker serves (20 at
+    most). They are null where the database had no time to say so."""
 
     status: Literal["ready"]
     worker: bool
     workers: int | None
     waiting: int | None
+    unserved: list[str] | None
 
 
 class AuditRecord(Shape):

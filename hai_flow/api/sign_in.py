@@ -3,6 +3,7 @@ have then."""
 
 from __future__ import annotations
 
+import contextlib
 import html
 import re
 from collections.abc import Callable, Coroutine
@@ -147,14 +148,14 @@ async def finish_sign_in(
     identity, issuer, redirect_uri = _issuer(request, issuer_name)
     remembered = request.cookies.get(oidc.COOKIE, "")
     try:
-        principal, return_to = await oidc.finish(
+        done = await oidc.finish(
             identity.tokens, issuer, redirect_uri, code=code, state=state, remembered=remembered, iss=iss
         )
     except Rejected as refusal:
         if isinstance(refusal, Unproven):
             refusal.of(await identity.tokens.tenant_of(issuer), issuer.name)
         raise await request.app.state.sign_ins.refused(request, refusal) from None
-    return await _begun(request, identity, principal, return_to)
+    return await _begun(request, identity, done.principal, done.return_to, done.grant)
 
 
 @router.get(LINK_PATH + "{link}", dependencies=[open_to_everybody()], include_in_schema=False)
@@ -178,9 +179,15 @@ async def use_link(link: str, request: Request) -> Response:
     return await _begun(request, identity, loaded(*used, way="link"), f"{console.PATH}/")
 
 
-async def _begun(request: Request, identity: KnownIdentity, principal: Principal, return_to: str) -> Response:
+async def _begun(
+    request: Request, identity: KnownIdentity, principal: Principal, return_to: str, grant: oidc.Grant | None = None
+) -> Response:
+    """The browser's session begins. One that it had ends: nobody goes on with it who has seen its cookie."""
     response = RedirectResponse(return_to if _LOCAL.fullmatch(return_to) else "/", 303)
-    set_cookie(response, await identity.sessions.begin(principal, asked_of(request, principal)))
+    with contextlib.suppress(Rejected):
+        if (before := session_of(request)) is not None:
+            await identity.sessions.replaced(before)
+    set_cookie(response, *await identity.sessions.begin(principal, asked_of(request, principal), grant))
     response.delete_cookie(oidc.COOKIE, path="/", secure=True, httponly=True, samesite="lax")
     return response
 

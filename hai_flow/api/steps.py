@@ -17,7 +17,6 @@ from hai_flow.api.rights import Right
 from hai_flow.api.views import error_view
 from hai_flow.engine import events as e
 from hai_flow.errors import Rejected
-from hai_flow.store import logs
 from hai_flow.values import Json
 from hai_flow.wire.spans import Span, Spans
 
@@ -46,8 +45,9 @@ async def list_steps(
         raise Rejected(422, "request.invalid", f"at: the run has {row.seq} events so far, found {at}.")
     seen, spans, last = await seen_by(access, row, 0), Spans(), 0
     end = row.seq if at is None else at
+    log = access.history(row, end)
     while last < end:
-        for stored in await logs.read_log(access.reads, row.id, last, COMMITS_AT_ONCE):
+        for stored in await log.read_log(last, COMMITS_AT_ONCE):
             for seq, event in enumerate(e.decode_events(stored.events), stored.first_seq):
                 shown = seen(event) if seq <= end else None
                 if shown is not None:

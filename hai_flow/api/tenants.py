@@ -40,7 +40,8 @@ class LimitsBody(Body):
 @router.get("", response_model=None, responses={**documented(), 200: {"model": shapes.Tenants}})
 async def list_tenants(access: CurrentAccess) -> dict[str, Any]:
     """The tenants, by name, each with its limits: all, or your own."""
-    found = await tenants.list_tenants(access.pool if _is_of_the_deployment(access) else access.reads)
+    home = access.at_home
+    found = await tenants.list_tenants(home.pool if _is_of_the_deployment(access) else home.reads)
     return {"items": [_view(access, each) for each in found if _is_seen(access, each)]}
 
 
@@ -61,13 +62,13 @@ async def limit_tenant(tenant: Name, body: LimitsBody, access: CurrentAccess) ->
             f"what {found.name} may have is said by the admins of the tenant {tenants.DEFAULT}; ask one of them.",
         )
     changed = body.model_dump(exclude_unset=True)
-    async with access.act() as connection:
+    async with access.at_home.act() as connection:
         limited = await tenants.set_limits(connection, found.name, changed)
         assert limited is not None, "tenants stay"
         row = access.asked.row("tenant.limited", subject=f"tenant:{found.name}", limits=changed)
         for of in {found.id, access.tenant}:  # both can read who did it
             await audit.write(connection, of, [row])
-    access.runtime.tenants.forget(found.id)
+    access.cells.home.tenants.forget(found.id)
     return _view(access, limited)
 
 
@@ -80,11 +81,12 @@ def _is_seen(access: Access, tenant: Tenant) -> bool:
 
 
 async def _tenant(access: Access, name: str) -> Tenant:
-    found = await tenants.find_tenant(access.pool if _is_of_the_deployment(access) else access.reads, name)
+    home = access.at_home
+    found = await tenants.find_tenant(home.pool if _is_of_the_deployment(access) else home.reads, name)
     if found is None or not _is_seen(access, found):
         raise Rejected(404, "tenant_unknown", f"there is no tenant {name[:63]!r}.")
     return found
 
 
 def _view(access: Access, tenant: Tenant) -> dict[str, Any]:
-    return tenant_view(tenant, access.runtime.tenants.defaults)
+    return tenant_view(tenant, access.cells.home.tenants.defaults)

@@ -1,8 +1,9 @@
 """For how long streams may go on: until the credential of who reads them ends.
 
 A credential has a time at which it ends, and may end before: its key is revoked, its browser signs out, its person is
-forgotten, its tenant is removed. So the credentials of all open streams are looked at together, every `SECONDS`, with
-one statement, and at once when this process itself has ended one. Nobody looks while no such stream is open.
+forgotten or has other roles, its tenant is removed. So the credentials of all open streams are looked at together,
+every `SECONDS`, with one statement, and at once when this process itself has ended one. Nobody looks while no such
+stream is open.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ class Ending(NamedTuple):
 
 
 EXPIRED: Final = Ending(dialect.EXPIRED, "Your sign-in has ended; sign in again, and reconnect to go on.")
-REVOKED: Final = Ending(dialect.EXPIRED, "Your sign-in was ended; sign in again, and reconnect to go on.")
+REVOKED: Final = Ending(
+    dialect.EXPIRED, "Your sign-in was ended, or what you may has changed; sign in again if need be, and reconnect."
+)
 
 
 class Term:
@@ -105,7 +108,7 @@ class Terms:
         term = Term(principal.seconds_left(), lambda term: self._leave(proof, term))
         streams = self._open.get(proof)
         if streams is None:
-            streams = self._open[proof] = _Streams(datetime.now(UTC) - proofs.SKEW, set())
+            streams = self._open[proof] = _Streams(datetime.now(UTC) - proofs.SKEW, set(), principal.keep)
         streams.terms.add(term)
         if self._timer is None and self._looking is None:
             self._timer = asyncio.get_running_loop().call_later(SECONDS, self.look)
@@ -127,6 +130,9 @@ class Terms:
 
     async def _look(self) -> None:
         try:
+            for streams in self._open.values():
+                if streams.keep is not None:
+                    streams.keep()
             given = [(proof, streams.since) for proof, streams in self._open.items()]
             for proof in await proofs.ended(self._runtime.database.api, given):
                 found = self._open.get(proof)
@@ -153,15 +159,16 @@ class Terms:
 
 
 class _Streams(NamedTuple):
-    """The terms of those that rest on one credential, and since when there are any."""
+    """The terms of those that rest on one credential, and since when there are any; `keep` is called at each look."""
 
     since: datetime
     terms: set[Term]
+    keep: Callable[[], None] | None
 
 
 def proof_of(principal: Principal) -> Proof:
     """What shows that the principal calls."""
-    return Proof(principal.tenant, principal.id, principal.key, principal.session)
+    return Proof(principal.tenant, principal.id, principal.key, principal.session, principal.session_version)
 
 
 def _nothing() -> None:

@@ -23,9 +23,10 @@ from hai_flow.api.pages import (
 from hai_flow.api.principals import requires
 from hai_flow.api.problems import documented
 from hai_flow.api.rights import Right
-from hai_flow.api.views import run_view, thread_message_view, thread_view
+from hai_flow.api.views import queued_message_view, run_view, thread_message_view, thread_view
 from hai_flow.errors import Rejected
-from hai_flow.store import run_lists, thread_lists, threads
+from hai_flow.runtime.message_queue import WITHDRAWN
+from hai_flow.store import message_queue, run_lists, thread_lists, threads
 from hai_flow.store.thread_lists import ThreadSummary
 
 router = APIRouter(prefix="/v1/threads", tags=["threads"], route_class=CheckedRoute)
@@ -114,6 +115,49 @@ async def list_messages(
         "items": [thread_message_view(*each) for each in await access.shown_entries(found)],
         "next_cursor": encode_place(found[-1].n, str(found[-1].run_id)) if more else None,
     }
+
+
+@router.get(
+    "/{thread_id}/queue",
+    dependencies=[requires(Right.SEE_OWN)],
+    response_model=None,
+    responses={**documented(404), 200: {"model": shapes.QueuedMessages}},
+)
+async def list_queued_messages(thread_id: ThreadId, access: CurrentAccess) -> dict[str, Any]:
+    """The messages that wait until the thread's run has ended (`on_message: enqueue`), the next one first, and those of
+    the last day that could start no run. Who does not see the conversation sees no words."""
+    run = await access.run((await find_thread(access, thread_id)).run_id)
+    found = await message_queue.of_thread(access.reads, access.tenant, thread_id)
+    return {"items": [queued_message_view(each, says=access.sees_conversation(run.id)) for each in found]}
+
+
+@router.delete(
+    "/{thread_id}/queue/{run_id}",
+    dependencies=[requires(Right.SPEAK, Right.CONTROL_RUNS)],
+    status_code=204,
+    response_model=None,
+    responses=documented(403, 404, 409),
+)
+async def withdraw_queued_message(thread_id: ThreadId, run_id: UUID, access: CurrentAccess) -> None:
+    """Take back a message that waits: it starts no run. 409 if its run is there already."""
+    last = await access.last_run(thread_id)
+    if last is None:
+        raise thread_unknown(thread_id)
+    if not access.principal.may(Right.CONTROL_RUNS):
+        await access.demand_speaks(thread_id, last)
+    message = await message_queue.find(access.reads, access.tenant, run_id)
+    if message is not None and message.thread_id == thread_id:
+        async with access.act() as connection:
+            withdrawn = await message_queue.refuse(connection, access.tenant, run_id, WITHDRAWN)
+            if withdrawn:
+                await access.record(connection, "message.withdrawn", subject=f"run:{run_id}")
+        if withdrawn or message.refused is not None:
+            return
+    elif (
+        begun := await run_lists.get_run(access.reads, access.tenant, run_id)
+    ) is None or begun.thread_id != thread_id:
+        raise Rejected(404, "message_unknown", f"no message of thread {thread_id[:100]!r} waits to start run {run_id}.")
+    raise Rejected(409, "message_begun", f"the message has started run {run_id}; stop that if you want it undone.")
 
 
 def _behind(place: tuple[int, str], transcript: list[threads.Message]) -> int:

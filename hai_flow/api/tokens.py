@@ -64,8 +64,9 @@ async def create_token(body: TokenBody, access: CurrentAccess, request: Request)
     token = issue(access.principal, credential, new_claims(parts, exp, body.principal, **limits))
     if len(token) > CHARS_MAX:
         raise Rejected(422, "token.too_large", f"a token has at most {CHARS_MAX} characters; name fewer things in it.")
-    async with access.act() as connection:
-        await access.record(
+    home = access.at_home
+    async with home.act() as connection:
+        await home.record(
             connection,
             "token.issued",
             subject=f"key:{parts.id}",
@@ -90,5 +91,5 @@ async def create_ticket(access: CurrentAccess) -> dict[str, Any]:
     that can't send a header there. The stream ends when your own credential does."""
     expires_at = datetime.now(UTC) + timedelta(seconds=SECONDS)
     with access.admission.command():
-        ticket = await create(access.pool, access.principal, expires_at)
+        ticket = await create(access.at_home.pool, access.principal, expires_at)
     return {"ticket": ticket, "expires_at": values.rfc3339(int(expires_at.timestamp() * 1000))}

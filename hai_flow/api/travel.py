@@ -31,7 +31,6 @@ from hai_flow.engine.state import TERMINAL_STATUSES, RunState
 from hai_flow.errors import Rejected
 from hai_flow.runtime.fanout import numbered
 from hai_flow.runtime.moments import Mark, nearest
-from hai_flow.runtime.starts import derived_run_id
 from hai_flow.store import run_lists, threads
 from hai_flow.store.entries import Branch
 from hai_flow.store.run_lists import RunRow, RunSummary
@@ -119,7 +118,7 @@ async def get_difference(
     row = await access.run(run_id, Sight.QUESTIONS)
     first = await moment_of(access, row, from_, "from")
     second = row.seq if to is None else await moment_of(access, row, to, "to")
-    before, after = [access.seen(await access.state(row.id, seq)) for seq in (first, second)]
+    before, after = [access.seen(await access.state_of(row, seq)) for seq in (first, second)]
     return difference_view(before, after)
 
 
@@ -150,7 +149,7 @@ async def replay_run(
     first = 0 if from_ is None else await moment_of(access, row, from_, "from")
     last = row.seq if to is None else await moment_of(access, row, to, "to")
     shown = LOG if dialect is None else DIALECTS[dialect]
-    start = await access.state(row.id, first)
+    start = await access.state_of(row, first)
     profile = log_profile(access, row, shown, start)
 
     async def begin() -> Pieces:
@@ -237,7 +236,7 @@ class _Forking:
         run_id = access.runtime.starts.new_id()
         known = False
         if key is not None:
-            run_id = derived_run_id("fork", str(access.tenant), str(base.id), access.principal.id, key)
+            run_id = access.runtime.starts.id_of("fork", str(access.tenant), str(base.id), access.principal.id, key)
             known = await run_lists.get_run(access.reads, access.tenant, run_id) is not None
         seq = await _seq_of(access, base, body)
         there, now = await access.state(base.id, seq), await access.state(base.id)

@@ -9,13 +9,14 @@ from uuid import UUID
 import msgspec
 
 from hai_flow import values
+from hai_flow.api.problems import problem_of
 from hai_flow.engine.events import PendingOpened, decode_pending
 from hai_flow.engine.patch import difference
 from hai_flow.engine.pendings import needed
 from hai_flow.engine.state import MessageState, PendingState, RunState, ToolCallState
 from hai_flow.runtime.inbox import Item
 from hai_flow.runtime.triggers import Received, Started
-from hai_flow.schedule import explain
+from hai_flow.schedule import explain, explained
 from hai_flow.store import audit_chain, notifications
 from hai_flow.store.audit import Found
 from hai_flow.store.audit_chain import Anchor, Link
@@ -23,12 +24,14 @@ from hai_flow.store.delegations import Delegation
 from hai_flow.store.feedback import Feedback
 from hai_flow.store.inbox import Decided
 from hai_flow.store.keys import Key
+from hai_flow.store.message_queue import QueuedMessage
 from hai_flow.store.pendings import Listed
 from hai_flow.store.run_lists import RunRow
 from hai_flow.store.tenants import Limits, Tenant
 from hai_flow.store.thread_lists import ThreadSummary
 from hai_flow.store.threads import Message
-from hai_flow.store.triggers import ScheduleRow
+from hai_flow.store.triggers import Fire, ScheduleRow
+from hai_flow.store.workers import WorkerRow
 from hai_flow.store.workflows import WorkflowSummary
 from hai_flow.values import Json
 from hai_flow.wire.dialect import Entry
@@ -64,7 +67,9 @@ def run_view(run: RunRow) -> dict[str, Json]:
         "output": result.get("output"),
         "error": error_view(result.get("error")),
         "branch_of": None if run.branch_of is None else str(run.branch_of),
+        "parent": None if run.parent_id is None else {"run_id": str(run.parent_id), "path": run.parent_path},
         "unreadable": run.unreadable,
+        "queue": run.queue,
     }
 
 
@@ -96,6 +101,7 @@ def schedule_view(schedule: ScheduleRow, version: int) -> dict[str, Json]:
         "cron": schedule.cron,
         "timezone": schedule.timezone,
         "explanation": explain(schedule.timing),
+        "explained": [{"code": code, "params": list(params)} for code, params in explained(schedule.timing)],
         "missed": schedule.missed,
         "overlap": schedule.overlap,
         "input": values.loads(schedule.input),
@@ -104,6 +110,12 @@ def schedule_view(schedule: ScheduleRow, version: int) -> dict[str, Json]:
         "last": time_of(schedule.last_fire_at),
         "last_run_id": None if schedule.last_run_id is None else str(schedule.last_run_id),
     }
+
+
+def fire_view(fired: Fire) -> dict[str, Json]:
+    """What became of a time at which a schedule fired."""
+    run_id = None if fired.run_id is None else str(fired.run_id)
+    return {"at": time_of(fired.at), "outcome": fired.outcome, "run_id": run_id}
 
 
 def received_view(received: Received) -> dict[str, Json]:
@@ -337,6 +349,18 @@ def thread_view(thread: ThreadSummary) -> dict[str, Json]:
     }
 
 
+def queued_message_view(queued: QueuedMessage, *, says: bool) -> dict[str, Json]:
+    """A message that waits for its turn, or was refused. `says`: whether its words are shown."""
+    refusal = queued.refusal
+    return {
+        "run_id": str(queued.run_id),
+        "by": queued.principal,
+        "message": values.loads(queued.start)["message"] if says else None,
+        "queued_at": time_of(queued.queued_at),
+        "refused": None if refusal is None else problem_of(refusal),
+    }
+
+
 def thread_message_view(message: Message, entry: Entry) -> dict[str, Json]:
     """An entry of a thread's transcript: a message, or a call with its result, as the caller sees it."""
     shown = {"id": message.id, "run_id": str(message.run_id), "seq": message.seq, "role": message.role}
@@ -370,6 +394,26 @@ def tenant_view(tenant: Tenant, defaults: Limits) -> dict[str, Json]:
         "created_at": time_of(tenant.created_at),
         "limits": tenant.limits.as_dict(),
         "in_force": tenant.limits.over(defaults).as_dict(),
+    }
+
+
+def worker_view(worker: WorkerRow, cell: str) -> dict[str, Json]:
+    """A worker of a cell, and what it does."""
+    return {
+        "id": worker.id,
+        "name": worker.name,
+        "cell": cell,
+        "state": worker.state,
+        "queues": list(worker.queues),
+        "release": worker.release,
+        "started_at": time_of(worker.started_at),
+        "beat_at": time_of(worker.beat_at),
+        "draining_since": time_of(worker.draining_since),
+        "holds": worker.holds,
+        "held": worker.held,
+        "attempts": worker.attempts,
+        "waiting": worker.waiting,
+        "places": worker.places,
     }
 
 

@@ -1,12 +1,14 @@
-"""`/v1/workflows`: publish, validate, list and get."""
+"""`/v1/workflows`: publish, validate, format, draw, list and get. `/v1/language`: what they are written in."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated, Any, Final
+from functools import cache
+from typing import Annotated, Any, Final, TypeAlias
 
 from fastapi import APIRouter, Query, Response
 
+from hai_flow import values
 from hai_flow.api import shapes
 from hai_flow.api.deps import CurrentAccess, WorkflowBody
 from hai_flow.api.pages import PageCursor, PageLimit, cut, decode_place, encode_place
@@ -14,11 +16,15 @@ from hai_flow.api.principals import requires
 from hai_flow.api.problems import WITH_BODY, documented
 from hai_flow.api.rights import Right
 from hai_flow.api.views import workflow_view
+from hai_flow.authoring.formatting import format_source
+from hai_flow.authoring.json_schema import workflow_schema
 from hai_flow.definition.compiler import check_workflow
+from hai_flow.errors import DefinitionError
 from hai_flow.graph import Format, draw
 from hai_flow.store import workflows
 
 router = APIRouter(prefix="/v1/workflows", tags=["workflows"])
+language = APIRouter(prefix="/v1/language", tags=["workflows"])
 
 YAML_BODY: dict[str, Any] = {
     "requestBody": {"required": True, "content": {"application/yaml": {"schema": {"type": "string"}}}}
@@ -58,6 +64,20 @@ async def validate_workflow(source: WorkflowBody) -> dict[str, Any]:
     """Check the YAML document in the body without storing it: every finding at once."""
     findings = [finding.as_dict() for finding in check_workflow(source, "<workflow>")]
     return {"valid": all(finding["severity"] != "error" for finding in findings), "findings": findings}
+
+
+@router.post(
+    "/format",
+    dependencies=[requires(Right.CHECK_WORKFLOWS)],
+    response_model=None,
+    openapi_extra=YAML_BODY,
+    responses={**documented(*WITH_BODY), 200: {"model": shapes.Formatted}},
+)
+async def format_workflow(source: WorkflowBody) -> dict[str, Any]:
+    """The YAML document in the body in its one form (`hai-flow fmt`), with its meaning and its comments. 422 where YAML
+    can't read it."""
+    text = await asyncio.to_thread(format_source, source)
+    return {"source": text, "changed": text.encode() != source}
 
 
 @router.get(
@@ -110,26 +130,66 @@ async def get_source(reference: str, access: CurrentAccess) -> Response:
     return Response(stored.source, media_type="application/yaml")
 
 
-_MEDIA_TYPES: Final[dict[Format, str]] = {"mermaid": "text/vnd.mermaid", "svg": "image/svg+xml"}
+_MEDIA_TYPES: Final[dict[Format, str]] = {
+    "mermaid": "text/vnd.mermaid",
+    "svg": "image/svg+xml",
+    "json": "application/json",
+}
 # A picture opened as a page of its own may style itself, and nothing else.
 _PICTURE_HEADERS: Final = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"}
+
+
+_DRAWN: Final[dict[str, Any]] = {
+    "model": shapes.Graph,
+    "content": {each: {"schema": {"type": "string"}} for each in _MEDIA_TYPES.values() if "json" not in each},
+}
+_Form: TypeAlias = Annotated[Format, Query(alias="format", description="text for Mermaid, a picture, or what is in it")]
+
+
+async def _picture(source: bytes, form: Format) -> Response:
+    picture = await asyncio.to_thread(draw, source, form)
+    return Response(picture, media_type=_MEDIA_TYPES[form], headers=_PICTURE_HEADERS)
+
+
+@router.post(
+    "/graph",
+    dependencies=[requires(Right.CHECK_WORKFLOWS)],
+    response_class=Response,
+    openapi_extra=YAML_BODY,
+    responses={**documented(*WITH_BODY), 200: _DRAWN},
+)
+async def draw_text(source: WorkflowBody, form: _Form = "mermaid") -> Response:
+    """The picture of the YAML document in the body, which is not stored. 422 with every finding where it is none."""
+    findings = await asyncio.to_thread(check_workflow, source, "<workflow>")
+    if any(finding.severity == "error" for finding in findings):
+        raise DefinitionError(findings)
+    return await _picture(source, form)
 
 
 @router.get(
     "/{reference}/graph",
     dependencies=[requires(Right.READ_WORKFLOWS)],
     response_class=Response,
-    responses={
-        **documented(404),
-        200: {"content": {media_type: {"schema": {"type": "string"}} for media_type in _MEDIA_TYPES.values()}},
-    },
+    responses={**documented(404), 200: _DRAWN},
 )
-async def get_graph(
-    reference: str,
-    access: CurrentAccess,
-    form: Annotated[Format, Query(alias="format", description="text for Mermaid, or a picture")] = "mermaid",
-) -> Response:
-    """The workflow as a picture: its steps, branches, loops, handlers, and the deciders of each question."""
+async def get_graph(reference: str, access: CurrentAccess, form: _Form = "mermaid") -> Response:
+    """The workflow as a picture: its steps, branches, loops, handlers, and the deciders of each question. As `json`:
+    what each step is and where it is written, and each shape with the step that it belongs to."""
     stored, _ = await access.catalog.resolve(access.tenant, reference)
-    picture = await asyncio.to_thread(draw, stored.source, form)
-    return Response(picture, media_type=_MEDIA_TYPES[form], headers=_PICTURE_HEADERS)
+    return await _picture(stored.source, form)
+
+
+@cache
+def _schema() -> bytes:
+    return values.dumps(workflow_schema())
+
+
+@language.get(
+    "/schema",
+    dependencies=[requires(Right.READ_WORKFLOWS)],
+    response_class=Response,
+    responses={**documented(), 200: {"content": {"application/json": {"schema": {"type": "object"}}}}},
+)
+async def get_language_schema() -> Response:
+    """The JSON Schema (2020-12) of workflow documents, for editors: the keys of each place, and what they do."""
+    return Response(_schema(), media_type="application/json")

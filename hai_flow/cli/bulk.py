@@ -27,6 +27,7 @@ def bulk(
         str | None, typer.Option("--workflow", help="Only this one's.", autocompletion=completion.workflows)
     ] = None,
     version: Annotated[int | None, typer.Option("--version", min=1, help="Only of this version.")] = None,
+    queue: Annotated[str | None, typer.Option("--queue", metavar="NAME", help="Only of this queue.")] = None,
     started_by: Annotated[str | None, typer.Option("--started-by", metavar="WHO", help="Only theirs.")] = None,
     created_after: Annotated[str | None, typer.Option("--created-after", metavar="TIME", help="Since then.")] = None,
     created_before: Annotated[str | None, typer.Option("--created-before", metavar="TIME", help="Before.")] = None,
@@ -46,7 +47,7 @@ def bulk(
     if action not in ACTIONS:
         raise UsageError(f"expected one of {', '.join(ACTIONS)}, found {action!r}.")
     given: dict[str, Json] = {
-        "status": status, "workflow": workflow, "version": version, "started_by": started_by,
+        "status": status, "workflow": workflow, "version": version, "queue": queue, "started_by": started_by,
         "created_after": created_after, "created_before": created_before, "error": error,
     }  # fmt: skip
     where = {name: value for name, value in given.items() if value is not None}

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 import msgspec
 
+from hai_flow import addresses
 from hai_flow.cli.terminal import Problem, Unreachable, UsageError, note, program
 from hai_flow.settings import Settings
 from hai_flow.values import Json, NotJson
@@ -27,6 +28,11 @@ PAGE: Final = 200
 _FULL_ID_CHARS: Final = 36
 
 
+def server_url(given: str | None) -> str:
+    """The server that a command means: `--server`, else HAI_FLOW_URL."""
+    return (given or Settings.from_environment().url).rstrip("/")
+
+
 class Server:
     """A HAI Flow server at `url` (default: HAI_FLOW_URL). Used inside `async with`.
 
@@ -35,7 +41,7 @@ class Server:
 
     def __init__(self, url: str | None = None, *, act_as: str | None = None) -> None:
         self.act_as = act_as
-        self.url = (url or Settings.from_environment().url).rstrip("/")
+        self.url = server_url(url)
         self._client: AsyncClient | None = None
 
     async def __aenter__(self) -> Self:
@@ -147,7 +153,9 @@ class Server:
             raise UsageError(f"{error}.") from None
         except HaiFlowError as error:
             if error.problem.type:
-                raise Problem(msgspec.to_builtins(error.problem)) from None
+                body = msgspec.to_builtins(error.problem)
+                see = str(body.get("see") or addresses.helping(str(body["code"])))
+                raise Problem(body, f"{self.url}{see}" if see.startswith(addresses.CONSOLE) else "") from None
             if error.code == "unreachable":
                 raise self._unreachable(error.problem.title) from None
             raise Unreachable(str(error)) from None

@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from hai_flow import addresses
 from hai_flow.cli import processes
 from hai_flow.cli.author import SUFFIXES, TESTS
 from hai_flow.cli.backend import Backend, Local
-from hai_flow.cli.processes import Database, DataDirOption, HostOption, PortOption
+from hai_flow.cli.processes import Database, DataDirOption, HostOption, PortOption, QueuesOption
 from hai_flow.cli.terminal import UsageError, explain, program, say
 from hai_flow.errors import HaiFlowError
 from hai_flow.settings import Settings, variable
@@ -40,6 +41,7 @@ def dev(
     host: HostOption = None,
     port: PortOption = None,
     data_dir: DataDirOption = None,
+    queue: QueuesOption = None,
     workflows: Annotated[
         Path | None,
         typer.Option("--workflows", help="The folder to load and watch. Default: ./workflows, else the examples."),
@@ -48,7 +50,14 @@ def dev(
     no_open: Annotated[bool, typer.Option("--no-open", help="Open nothing in a browser.")] = False,
 ) -> None:
     """Everything in one process: PostgreSQL, the API and a worker; workflows are loaded again when you save them."""
-    settings = processes.load_settings(dev=True, host=host, port=port, data_dir=data_dir, workflows_dir=workflows)
+    settings = processes.load_settings(
+        dev=True,
+        host=host,
+        port=port,
+        data_dir=data_dir,
+        workflows_dir=workflows,
+        queues=tuple(queue) if queue else None,
+    )
     folders = workflow_folders(settings, named=workflows is not None)
     processes.configure_logs("warning", settings.logs)
     with processes.open_database(settings) as database:
@@ -111,7 +120,7 @@ class Dev:
             page = await sign_in_link(url, local)
             say(f"Sign in once, within ten minutes: {page}", "yellow")
         else:
-            page = f"{url}/console/"
+            page = f"{url}{addresses.CONSOLE}/"
             say(f"Decide and watch in a browser: {page}")
         if self._opens:
             await asyncio.to_thread(webbrowser.open, page)
@@ -201,7 +210,7 @@ def demo_lines(url: str, run_id: str, pending_id: str, *, default_url: str, keye
     """How to answer the demo: by the command line, and by curl."""
     at = "" if url == default_url else f" --server {url}"
     yield f"The demo, {DEMO_WORKFLOW}, waits for you: run {run_id}, pending {pending_id}."
-    yield "Approve, by the command line or by curl:"
+    yield f"Approve in a browser, {url}{addresses.pending(pending_id)}, by the command line or by curl:"
     yield f"  {program()} decide {pending_id} approve{at}"
     yield f"  {_post(f'{url}/v1/pendings/{pending_id}/decide', {'decision': 'approve'}, keyed=keyed)}"
     yield "Then see what it did:"

@@ -18,7 +18,7 @@ from hai_flow.cli.operate import ServerOption, ask
 from hai_flow.cli.terminal import FAILED, UsageError, err, plural, print_findings, print_json, program, say
 from hai_flow.errors import DefinitionError, Finding
 
-Format: TypeAlias = Literal["mermaid", "svg"]  # hai_flow.graph's, which is imported only to draw
+Format: TypeAlias = Literal["mermaid", "svg", "json"]  # hai_flow.graph's, which is imported only to draw
 _SUFFIXES: Final[dict[str, Format]] = {".svg": "svg", ".mmd": "mermaid", ".mermaid": "mermaid", ".md": "mermaid"}
 
 OutOption = Annotated[Path | None, typer.Option("-o", "--out", metavar="FILE", help="Write here, not to the terminal.")]

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from hai_flow.cli.client import Server
+from hai_flow import addresses
+from hai_flow.cli.client import Server, server_url
 from hai_flow.cli.operate import ActAsOption, JsonOption, LimitOption, ServerOption, ask, show_question
 from hai_flow.cli.terminal import UsageError, moment, print_json, say
 from hai_flow.values import Json
@@ -37,6 +38,8 @@ def inbox(
         return
     if not found:
         say("You have decided nothing yet." if decided else "Nothing waits for you.")
+    if found and not decided:
+        say(f"In a browser: {server_url(server)}{addresses.page('inbox')}", "dim")
     for item in found:
         _show_decided(item) if decided else _show_asked(item)
 

@@ -12,9 +12,10 @@ from urllib.parse import quote
 
 import typer
 
+from hai_flow import addresses
 from hai_flow.cli import completion
 from hai_flow.cli.answers import fields_of
-from hai_flow.cli.client import Server
+from hai_flow.cli.client import Server, server_url
 from hai_flow.cli.console import Cell, Styled, json_text
 from hai_flow.cli.follow import TRACE, Narrator, question_of
 from hai_flow.cli.history import asked_below
@@ -127,6 +128,7 @@ def runs(
         for run in found
     ]
     out().table(rows, heads=("run", "workflow", "status", "created", "ended"))
+    say(f"In a browser: {server_url(server)}{addresses.page('runs')}", "dim")
     if unattended:
         note(unattended)
 
@@ -185,6 +187,7 @@ def show(run: RunArgument, server: ServerOption = None, as_json: JsonOption = Fa
         say(f"not told over {whom}, after {each['tries']} tries: {each['error']}", "yellow")
     for line in next_commands(found, waiting, _awaited(events, found["snapshot"])):
         say(line)
+    say(f"In a browser: {server_url(server)}{addresses.run(found['id'])}", "dim")
     if unattended:
         note(unattended)
 
@@ -386,6 +389,8 @@ def pendings(limit: LimitOption = 50, server: ServerOption = None, as_json: Json
         return
     if not found:
         say("Nothing waits for people.")
+    if found:
+        say(f"In a browser: {server_url(server)}{addresses.page('inbox')}", "dim")
     for pending in found:
         show_question(pending, pending.get("started_by"))
         deadline = f", until {moment(pending['deadline'])}" if pending["deadline"] else ""

@@ -8,9 +8,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import io
+import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Iterator, MutableMapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
@@ -19,16 +20,19 @@ from urllib.parse import urlsplit
 
 import typer
 
+from hai_flow import addresses
 from hai_flow.cli.console import clean, one_line
-from hai_flow.cli.terminal import OK, TERMINATED, note, program, say
+from hai_flow.cli.terminal import FAILED, OK, TERMINATED, UsageError, note, program, say
 from hai_flow.errors import StoreError
-from hai_flow.settings import Settings
+from hai_flow.settings import Settings, variable
 
 if TYPE_CHECKING:
     from asyncpg import Connection
 
     from hai_flow.embedded import EmbeddedPostgres
     from hai_flow.runtime import Runtime
+    from hai_flow.runtime.cells import Cells
+    from hai_flow.runtime.serving import Served
 
 Result = TypeVar("Result")
 
@@ -36,6 +40,18 @@ WATCH_SECONDS: Final = 2.0
 
 PortOption = Annotated[int | None, typer.Option("--port", min=0, max=65535, help="The TCP port; 0 takes a free one.")]
 HostOption = Annotated[str | None, typer.Option("--host", help="The address to listen on.")]
+QueuesOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--queue",
+        metavar="NAME[=N]",
+        help="A queue whose runs are performed here (again for each); N: at most so many attempts at once; *: all.",
+        show_default=False,
+    ),
+]
+ConcurrencyOption = Annotated[
+    int | None, typer.Option("--concurrency", min=1, max=10_000, help="The most attempts performed at a time.")
+]
 DataDirOption = Annotated[
     Path | None, typer.Option("--data-dir", help="The directory of the embedded PostgreSQL.", show_default=False)
 ]
@@ -53,16 +69,22 @@ def serve(host: HostOption = None, port: PortOption = None, data_dir: DataDirOpt
     raise typer.Exit(code)
 
 
+def _tell_address(url: str, *, pages: bool) -> None:
+    say(f"Serving {url} (no worker: see {program()} worker).")
+    if pages:
+        say(f"Decide and watch in a browser: {url}{addresses.CONSOLE}/")
+
+
 async def _serve(database: Database, settings: Settings) -> int:
     from hai_flow.api import server
     from hai_flow.api.app import create_app
 
-    async with running_runtime(database, settings, performs=False) as runtime:
-        app = create_app(settings, runtime)
+    async with running_cells(database, settings, performs=False) as cells:
+        runtime = cells.home
+        app = create_app(settings, runtime, cells=cells)
         tell_identity(settings)
-        ended_by = await server.serve(
-            app, runtime, settings, started=lambda url: say(f"Serving {url} (no worker: see {program()} worker).")
-        )
+        pages = app.state.console.is_served
+        ended_by = await server.serve(app, runtime, settings, started=lambda url: _tell_address(url, pages=pages))
         say("Stopping.")
     return exit_code_for(ended_by)
 
@@ -77,31 +99,94 @@ def tell_identity(settings: Settings) -> None:
         structlog.get_logger(__name__).warning("no_identity", meaning=NO_IDENTITY, remedy="HAI_FLOW_IDENTITY=keys")
 
 
-def worker(data_dir: DataDirOption = None) -> None:
-    """Perform runs: claim the runs that are due, and call tools. Start as many workers as you want."""
-    settings = load_settings(data_dir=data_dir)
+def worker(
+    queue: QueuesOption = None,
+    concurrency: ConcurrencyOption = None,
+    cells: Annotated[
+        str | None,
+        typer.Option("--cells", metavar="NAMES", help="Only the runs of these cells, by commas. Default: of all."),
+    ] = None,
+    status: Annotated[
+        bool, typer.Option("--status", help="Perform nothing: show the workers that there are, as a server tells.")
+    ] = False,
+    server: Annotated[str | None, typer.Option("--server", help="Of --status: the server's URL.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Of --status: write JSON.")] = False,
+    data_dir: DataDirOption = None,
+) -> None:
+    """Perform runs: claim the runs that are due, and call tools. Start as many workers as you want.
+
+    Without --queue (and HAI_FLOW_QUEUES) those of the queue `default`: a run of a workflow with another `queue` waits
+    for a worker that serves it.
+    """
+    if status:
+        from hai_flow.cli.workers import show_workers
+
+        show_workers(server, as_json=as_json)
+        return
+    settings = load_settings(data_dir=data_dir, queues=tuple(queue) if queue else None, concurrency=concurrency)
     configure_logs("info", settings.logs)
+    wanted = None if cells is None else _named(cells, settings)
     with open_database(settings) as database:
-        code = live(lambda: _work(database, settings))
+        code = live(lambda: _work(database, settings, wanted))
     raise typer.Exit(code)
 
 
-async def _work(database: Database, settings: Settings) -> int:
-    async with running_runtime(database, settings, performs=True) as runtime:
-        assert runtime.worker is not None
-        say(f"Worker {runtime.worker.id} performs the runs of {database.shown}.")
+def _named(names: str, settings: Settings) -> frozenset[str]:
+    """The names of cells in a list. Raises UsageError for one that there is not."""
+    from hai_flow.runtime.world import cells_of
+    from hai_flow.store.cells import HOME_NAME
+
+    known = [HOME_NAME, *(cell.name for cell in cells_of(settings))]
+    given = frozenset(name.strip() for name in names.split(","))
+    for name in sorted(given):
+        if name not in known:
+            raise UsageError(f"--cells: there is no cell {name!r:.60}; there are {', '.join(known)}.")
+    return given
+
+
+async def _work(database: Database, settings: Settings, wanted: Collection[str] | None) -> int:
+    async with running_cells(database, settings, performs=True, wanted=wanted) as cells:
+        beside = "".join(f", {name}" for name in cells.names[1:])
+        queues = _queues_in_words(cells.home.served)
+        if cells.home.worker is None:
+            say(f"A worker performs the runs of the cells {beside[2:]}, {queues}.")
+        else:
+            say(f"Worker {cells.home.worker.id} performs the runs of {database.shown}{beside}, {queues}.")
         await asyncio.Event().wait()
     return OK
+
+
+def _queues_in_words(served: Served) -> str:
+    if served.every:
+        return "every queue"
+    return f"queue{'s' if len(served.names) > 1 else ''} {', '.join(served.names)}"
 
 
 def migrate_schema(data_dir: Path | None = None) -> None:
     """Bring the database to the schema of this release. Safe to repeat, and while older processes run."""
     settings = load_settings(data_dir=data_dir)
     with open_database(settings) as database:
-        code = live(lambda: migrated(database))
-        if code == OK:
-            say(f"{_upper(database.shown)} has the schema of this release.")
+        code = live(lambda: _migrate_all(database, settings))
     raise typer.Exit(code)
+
+
+async def _migrate_all(database: Database, settings: Settings) -> int:
+    """Home first: it says where tenants live. A cell that is away keeps none of the others waiting."""
+    from hai_flow.runtime.world import cells_of
+
+    places = [database, *(Database(cell.dsn, f"the cell {cell.name} ({cell.shown})") for cell in cells_of(settings))]
+    code = OK
+    for place in places:
+        try:
+            await migrated(place)
+        except StoreError as error:
+            if place is database:
+                raise
+            note(str(error))
+            code = FAILED
+        else:
+            say(f"{_upper(place.shown)} has the schema of this release.")
+    return code
 
 
 # --- settings and logs --------------------------------------------------------------------------------------------
@@ -197,12 +282,14 @@ def _plain_traceback(file: TextIO, raised: Any) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Database:
-    """Where the runs are. `postgres` is the embedded server, if it is one; `direct` a way past a pooler."""
+    """Where the runs are. `postgres` is the embedded server, if it is one; `direct` a way past a pooler; `said_in` the
+    setting that names it."""
 
     dsn: str
     shown: str
     postgres: EmbeddedPostgres | None = None
     direct: str | None = None
+    said_in: str = "HAI_FLOW_DATABASE_URL"
 
 
 @contextlib.contextmanager
@@ -262,9 +349,8 @@ async def reachable(database: Database) -> AsyncIterator[None]:
     try:
         yield
     except (OSError, asyncpg.PostgresConnectionError, asyncpg.InvalidAuthorizationSpecificationError) as error:
-        raise StoreError(
-            f"{_upper(database.shown)} does not answer: {error}. Look at HAI_FLOW_DATABASE_URL."
-        ) from error
+        why = str(error) or type(error).__name__  # a timeout says nothing
+        raise StoreError(f"{_upper(database.shown)} does not answer: {why}. Look at {database.said_in}.") from error
     except asyncpg.InsufficientPrivilegeError as error:
         raise StoreError(f"{_upper(database.shown)} refuses its role: {error}. Grant it what it needs.") from error
     except asyncpg.InvalidCatalogNameError as error:
@@ -278,6 +364,11 @@ def _upper(text: str) -> str:
 def over_database(data_dir: Path | None, work: Callable[[Connection], Awaitable[Result]]) -> Result:
     """The result of `work` over the database of the settings, which has to be there. Raises StoreError."""
     settings = load_settings(data_dir=data_dir)
+    if settings.database_pooled and settings.database_direct_url is None:
+        raise StoreError(
+            "this command needs a session of its own, and a pooler keeps none: set "
+            f"{variable('database_direct_url')} to the address of the server itself."
+        )
 
     async def connected() -> Result:
         import asyncpg
@@ -306,10 +397,28 @@ async def demand_schema(database: Database) -> None:
 async def running_runtime(
     database: Database, settings: Settings, *, performs: bool, project: bool = False
 ) -> AsyncIterator[Runtime]:
-    """A runtime over a database whose schema is this release's, with its embedded server kept alive. `project`: see
-    `Runtime`."""
+    """The runtime over home of `running_cells`."""
+    async with running_cells(database, settings, performs=performs, project=project) as cells:
+        yield cells.home
+
+
+@contextlib.asynccontextmanager
+async def running_cells(
+    database: Database,
+    settings: Settings,
+    *,
+    performs: bool,
+    project: bool = False,
+    wanted: Collection[str] | None = None,
+) -> AsyncIterator[Cells]:
+    """A runtime over a database whose schema is this release's, with its embedded server kept alive, and those over the
+    further cells of the settings, as soon as they can be reached. `project`: see `Runtime`. `wanted`: the cells whose
+    runs are performed; None: all."""
     from hai_flow.runtime import Runtime
+    from hai_flow.runtime.cells import Cells
     from hai_flow.runtime.service import relax_collector
+    from hai_flow.runtime.world import cells_of
+    from hai_flow.store.cells import HOME_NAME
     from hai_flow.telemetry.watching import Watching
 
     import_from_here()
@@ -317,13 +426,23 @@ async def running_runtime(
         await demand_schema(database)
     if performs:
         await taken_over(database)
+    others = [cell for cell in cells_of(settings) if wanted is None or cell.name in wanted]
     relax_collector()
     watching = Watching(settings)
-    runtime = Runtime(database.dsn, settings, performs=performs, project=project, observers=watching.observers)
-    async with watching.shown(runtime) as place, runtime.lifespan(), alongside(keep_running(database)):
+    here = performs and (wanted is None or HOME_NAME in wanted)
+    runtime = Runtime(database.dsn, settings, performs=here, project=project, observers=watching.observers)
+    runtime.went_back.append(_end_this_process)
+    cells = Cells(runtime, others, performs=performs, observers=watching.of_cell)
+    async with watching.shown(runtime, cells) as place, cells.lifespan(), alongside(keep_running(database)):
         if place is not None:
             note(f"Metrics are at {place}/metrics.")
-        yield runtime
+        yield cells
+
+
+def _end_this_process(error: Exception) -> None:
+    """As a supervisor would: it is told to end, hands back what it can, and who starts it again is told why not."""
+    note(str(error))
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 async def taken_over(database: Database) -> None:
@@ -390,7 +509,7 @@ def live(work: Callable[[], Awaitable[int | None]], *, interrupted: int = OK) ->
     """Run `work` until it ends or a signal cancels it; the exit code that says which.
 
     Ctrl-C gives `interrupted`, SIGTERM 143. `work` may take both signals over for a while, as the web server does.
-    A second Ctrl-C does not wait for anything.
+    A second signal does not wait for anything.
     """
     received: list[int] = []
 
@@ -400,7 +519,8 @@ def live(work: Callable[[], Awaitable[int | None]], *, interrupted: int = OK) ->
 
         def end(number: int, frame: FrameType | None) -> None:
             received.append(number)
-            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            for each in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(each, signal.SIG_DFL)
             loop.call_soon_threadsafe(task.cancel)
 
         with _handling(end):

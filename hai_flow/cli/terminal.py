@@ -31,11 +31,12 @@ EPILOG: Final = (
 
 
 class Problem(HaiFlowError):
-    """A server's refusal (problem+json): `body` as it came."""
+    """A server's refusal (problem+json): `body` as it came. `page`: the page of its console that helps, or nothing."""
 
-    def __init__(self, body: dict[str, Json]) -> None:
+    def __init__(self, body: dict[str, Json], page: str = "") -> None:
         super().__init__(str(body.get("detail") or body.get("title") or "The server refused without saying why."))
         self.body = body
+        self.page = page
 
     @property
     def code(self) -> str:
@@ -105,6 +106,8 @@ def explain(error: HaiFlowError) -> None:
         return
     if isinstance(error, Problem):
         _explain_problem(console, str(error), error.body.get("findings") or (), error.body.get("winner"))
+        if error.page:
+            console.print(f"  In a browser: {error.page}", style="dim")
     elif isinstance(error, Rejected):
         _explain_problem(console, error.detail, error.findings, error.winner)
     else:

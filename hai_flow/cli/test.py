@@ -225,7 +225,7 @@ async def _read_published(reference: str, database: Database) -> bytes:
 
     name, _, version = reference.partition("@")
     async with processes.reachable(database):
-        connection = await asyncpg.connect(database.dsn)
+        connection = await asyncpg.connect(database.direct or database.dsn, statement_cache_size=0)
         try:
             stored = await workflows.workflow_version(connection, LOCAL_TENANT, name, int(version.partition("+")[0]))
         finally:

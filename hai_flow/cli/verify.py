@@ -1,19 +1,24 @@
-"""`hai-flow verify`: whether what must hold of runs holds of those in the database. It changes nothing."""
+"""`hai-flow verify`: whether what must hold of runs holds of those in the databases. It changes nothing."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any, Final
 from uuid import UUID
 
 import typer
 
+from hai_flow.cells import cell_of
 from hai_flow.cli.operate import JsonOption
-from hai_flow.cli.processes import DataDirOption, load_settings, over_database
+from hai_flow.cli.processes import DataDirOption
 from hai_flow.cli.terminal import FAILED, UsageError, note, plural, print_json, say
+from hai_flow.cli.visiting import CellOption, Place, shown_cells, tell_faults, visit
 
 if TYPE_CHECKING:
+    from asyncpg import Connection
+
     from hai_flow.runtime.verifying import Verified, Verifying
 
 NOTE_SECONDS: Final = 5.0  # between two words on how far it has got
@@ -30,41 +35,72 @@ def verify(
         str | None, typer.Option("--pace", metavar="RUNS", help="Look at no more runs than this in a second.")
     ] = None,
     no_decide: Annotated[bool, typer.Option("--no-decide", help="Do not make decisions again: quicker.")] = False,
+    cell: CellOption = None,
     data_dir: DataDirOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Hold every run against its own log: the chain, the order, the fold and every row made from it, votes and gates,
-    timers, slots, the runs above and below. Says which run, which event and which rule. Exits with 1 if any is broken.
+    timers, slots, the runs above and below. Says which run, which event and which rule. Exits with 1 if any is broken,
+    or a cell could not be looked at.
 
-    It reads the database itself, a page of runs at a time, and changes nothing; runs go on meanwhile.
+    It reads the databases themselves, a page of runs at a time, and changes nothing; runs go on meanwhile.
     """
     seconds, runs_a_second, run_id = _number(late, "--late"), _number(pace, "--pace"), _id(run)
 
-    async def work(connection: Any) -> Verified:
+    async def work(place: Place, connection: Connection) -> Verified | None:
         from hai_flow.runtime.verifying import Verifying
         from hai_flow.runtime.world import bounds_of
 
+        named = None if tenant is None else await _tenant(connection, tenant)
+        if tenant is not None and named is None:
+            return None
         asked = Verifying(
-            tenant=await _tenant(connection, tenant),
+            tenant=named,
             run_id=run_id,
             late=None if seconds is None else timedelta(seconds=seconds),
             pace=runs_a_second,
-            limits=None if no_decide else bounds_of(load_settings(data_dir=data_dir)),
+            limits=None if no_decide else bounds_of(place.settings),
         )
         return await _verified(connection, asked, as_json)
 
-    found = over_database(data_dir, work)
-    if run_id is not None and not found.runs and not found.unread:
+    visits = visit(data_dir, cell, work, chosen=lambda cells: _with_run(cells, run_id))
+    away = any(each.fault is not None for each in visits)
+    there = [each.found for each in visits if each.found is not None]
+    found = _all(there)
+    if not there and not away:
+        raise UsageError(f"there is no tenant {tenant!r}.")
+    if run_id is not None and not found.runs and not found.unread and not away:
         raise UsageError(f"there is no run {run_id}.")
     if as_json:
-        print_json(_shown(found))
+        print_json({**_shown(found), **shown_cells(visits, _shown)})
     else:
-        _tell_end(found)
-    if found.broken:
+        for each in visits if len(visits) > 1 else ():
+            if each.found is not None:
+                _tell_end(each.found, f"cell {each.cell}: ")
+        tell_faults(visits)
+        if len(there) == len(visits) == 1:
+            _tell_end(found)
+    if found.broken or away:
         raise typer.Exit(FAILED)
 
 
-async def _verified(connection: Any, asked: Verifying, as_json: bool) -> Verified:
+def _with_run(cells: Sequence[Place], run_id: UUID | None) -> Sequence[Place]:
+    """The cell that the run's id says, where it is one of these."""
+    said = [] if run_id is None else [place for place in cells if place.number == cell_of(run_id)]
+    return said or cells
+
+
+def _all(there: Sequence[Verified]) -> Verified:
+    """What was found in several cells as one."""
+    from hai_flow.runtime.verifying import Verified
+
+    whole = Verified()
+    for each in there:
+        whole.join(each)
+    return whole
+
+
+async def _verified(connection: Connection, asked: Verifying, as_json: bool) -> Verified:
     """Tells each violation as soon as it is found."""
     from hai_flow.runtime.verifying import Verified
     from hai_flow.runtime.verifying import verify as verify_runs
@@ -93,26 +129,22 @@ def _shown(found: Verified) -> dict[str, Any]:
     }
 
 
-def _tell_end(found: Verified) -> None:
-    seen = f"{plural(found.runs, 'run')} with {plural(found.events, 'event')}"
+def _tell_end(found: Verified, of: str = "") -> None:
+    seen = f"{of}{plural(found.runs, 'run')} with {plural(found.events, 'event')}"
     if found.broken:
         runs = len({each.run_id for each in found.violations})
         say(f"{seen}: {plural(found.broken, 'violation')} in {plural(runs, 'run')}.", "red")
     else:
         say(f"{seen}: everything holds.")
     if found.unread:
-        say(f"{plural(found.unread, 'run')} of a newer release: not looked at.", "yellow")
+        say(f"{of}{plural(found.unread, 'run')} of a newer release: not looked at.", "yellow")
 
 
-async def _tenant(connection: Any, name: str | None) -> UUID | None:
+async def _tenant(connection: Connection, name: str) -> UUID | None:
     from hai_flow.store import tenants
 
-    if name is None:
-        return None
     found = await tenants.find_tenant(connection, name)
-    if found is None:
-        raise UsageError(f"there is no tenant {name!r}.")
-    return found.id
+    return None if found is None else found.id
 
 
 def _number(text: str | None, option: str) -> float | None:

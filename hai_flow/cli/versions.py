@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -60,8 +61,12 @@ def _explain_refusal(name: str, source: bytes, problem: Problem) -> None:
     found: list[dict[str, Any]] = problem.body.get("findings", [])
     from hai_flow.definition.uses import label
 
+    known = {each.name for each in fields(Finding)}  # a newer server says more of a finding
     findings = [
-        Finding(**(each | {"file": name if each["file"] == "<workflow>" else label(name, each["file"])}))
+        Finding(
+            **{key: value for key, value in each.items() if key in known}
+            | {"file": name if each["file"] == "<workflow>" else label(name, each["file"])}
+        )
         for each in found
     ]
     print_definition_error(findings, name, source)

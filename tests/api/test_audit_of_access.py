@@ -13,6 +13,7 @@ import pytest
 
 from hai_flow.api.sign_ins import DENIED, RECORDS_MAX, REFUSED
 from tests.api.test_audit import House, guarded, house, opened
+from tests.support.aui_client import AuiClient
 from tests.support.hai_client import unique
 from tests.support.identities import carried
 
@@ -88,6 +89,23 @@ def test_a_refused_key_is_recorded_where_it_belongs(house: House, forger: httpx2
     assert (record["by"], record["details"]["credential"]) == ("unknown", key.id)
     assert record["details"]["code"] == ("auth.expired" if kind == "expired" else "auth.invalid")
     assert text[20:] not in str(record)
+
+
+def test_who_tries_over_a_socket_what_their_key_does_not_allow_is_recorded_too(house: House) -> None:
+    opened(house)
+    viewer = house.people.person("user:vic", roles=["viewer"], tenant=house.tenant)
+    client = AuiClient(house.server.url, "ask", viewer, session_id=unique("t"))
+    try:
+        client.send(type="input", payload={"message": "Begin!"})
+        said = client.until("aui_action_ack")
+    finally:
+        client.close()
+    assert (said["status"], said["error_code"]) == ("refused", "right_missing")
+    while not (found := records(house, DENIED)):  # it is told first, and written down then
+        pass
+    (record,) = found
+    assert (record["by"], record["details"]["code"]) == ("user:vic", "right_missing")
+    assert record["details"]["via"] == "/api/aui/ws/{stream_type}"
 
 
 def test_a_flood_from_many_addresses_leaves_a_bounded_number_of_records(house: House) -> None:

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from hai_flow.api.problems import codes_of_faults
 from tests.support.hai_client import unique, user
 from tests.support.server import YAML, ServerProcess, serving
 
@@ -231,7 +232,9 @@ def test_a_finding_says_in_the_words_of_json_what_was_expected(
 ) -> None:
     refused = http.post(path, json=body)
     assert refused.status_code == 422
-    assert refused.json()["findings"] == [finding]
+    (found,) = refused.json()["findings"]
+    assert {**found, **finding} == found
+    assert found["code"] in codes_of_faults()
 
 
 def test_other_methods_and_paths_are_refused_as_problems(http: httpx2.Client, run_id: str, pending_id: str) -> None:

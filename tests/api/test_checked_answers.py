@@ -175,3 +175,26 @@ def test_other_questions_of_the_run_are_not_in_a_history(http: Checked) -> None:
 def client(server: ServerProcess) -> Iterator[Client]:
     with Client(server.url) as client:
         yield client
+
+
+def test_the_arguments_of_an_approved_call_are_told_as_its_function_has_them(http: Checked) -> None:
+    found = http.get(f"/v1/pendings/{ask(http, GATED)}/arguments", headers={"HAI-Act-As": "user:ann"}).json()
+    assert found["tool"] == "files.delete_files"
+    assert found["parameters"]["properties"]["count"]["type"] == "integer"
+    assert set(found["parameters"]["properties"]) == {"folder", "count"}
+
+
+def test_a_question_without_a_call_has_no_arguments(http: Checked) -> None:
+    found = http.get(f"/v1/pendings/{ask(http, FORM)}/arguments").json()
+    assert found == {"tool": None, "description": None, "parameters": None}
+
+
+def test_the_arguments_of_a_question_that_is_not_there_are_not_told(http: Checked) -> None:
+    assert code(http.get("/v1/pendings/p-nobody/arguments")) == (404, "pending_unknown")
+
+
+def test_a_client_reads_the_arguments_of_a_question(http: Checked, server: ServerProcess) -> None:
+    with Client(server.url) as client:
+        found = client.pendings.arguments(ask(http, GATED))
+    assert found.parameters is not None
+    assert found.parameters["type"] == "object"

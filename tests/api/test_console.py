@@ -36,6 +36,12 @@ def client(*folders: Path, sources: Path | None = None) -> httpx2.AsyncClient:
     return httpx2.AsyncClient(transport=transport, base_url="http://localhost", headers={"Accept-Encoding": "identity"})
 
 
+def test_it_is_known_whether_there_are_pages(folder: Path, tmp_path: Path) -> None:
+    assert Console((tmp_path / "nothing", folder)).is_served
+    assert Console((tmp_path / "nothing",), sources=tmp_path).is_served, "they are built as soon as somebody looks"
+    assert not Console((tmp_path / "nothing",)).is_served
+
+
 async def test_any_place_is_the_page_that_finds_it_and_a_decision_has_one_of_its_own(folder: Path) -> None:
     async with client(folder) as http:
         for path, title in (

@@ -24,6 +24,14 @@ def test_a_workflow_is_drawn(http: httpx2.Client, reference: str) -> None:
     assert ElementTree.fromstring(picture.text).tag == "{http://www.w3.org/2000/svg}svg"
 
 
+def test_what_is_in_a_picture_is_had_as_json(http: httpx2.Client) -> None:
+    answer = http.get("/v1/workflows/release/graph", params={"format": "json"})
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "application/json")
+    assert answer.text == draw(RELEASE, "json")
+    steps = {step["path"] for step in answer.json()["steps"]}
+    assert steps == {step["path"] for step in http.get("/v1/workflows/release").json()["steps"]}
+
+
 def test_a_picture_opened_as_a_page_runs_nothing(http: httpx2.Client) -> None:
     policy = http.get("/v1/workflows/release/graph", params={"format": "svg"}).headers["content-security-policy"]
     assert policy.startswith("default-src 'none'")

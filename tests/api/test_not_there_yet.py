@@ -5,33 +5,18 @@ Who builds one of these makes its test fail, and takes the row out of the table.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Final
 
 import httpx2
 import pytest
 
-from hai_flow.settings import describe
 from tests.support.commands import ROOT
 
 
-def no_pages_that_edit(http: httpx2.Client) -> None:
-    pages = {page.name for page in (ROOT / "console" / "src" / "pages").iterdir()}
-    assert "inbox" in pages
-    assert not {"workflows", "schedules", "audit"} & pages
-
-
-def no_cells_and_queues(http: httpx2.Client) -> None:
-    names = [name for name, _, _ in describe()]
-    assert "HAI_FLOW_DATABASE_URL" in names
-    assert [name for name in names if re.search("CELL|QUEUE", name)] == []
-
-
-def no_images(http: httpx2.Client) -> None:
-    kept = {each.name for each in (*ROOT.iterdir(), *(ROOT / "deploy").iterdir())}
-    assert "grafana" in kept
-    assert not {"Dockerfile", "compose.yaml", "helm", "chart"} & kept
+def no_mcp_server(http: httpx2.Client) -> None:
+    assert http.get("/mcp").status_code == 404
+    assert http.post("/mcp", json={}).status_code == 404
 
 
 def no_a2a(http: httpx2.Client) -> None:
@@ -40,9 +25,7 @@ def no_a2a(http: httpx2.Client) -> None:
 
 
 LOOKED_FOR: Final[dict[str, Callable[[httpx2.Client], None]]] = {
-    "pages of the console": no_pages_that_edit,
-    "several PostgreSQL": no_cells_and_queues,
-    "images": no_images,
+    "an MCP server": no_mcp_server,
     "A2A": no_a2a,
 }
 

@@ -284,8 +284,9 @@ def _everything(url: str, dsn: str, tenant: str) -> dict[str, Any]:
 
 def is_of_its_maker(problem: str) -> bool:
     """Whether it says that what was asked for is not there, of what only the one has who made it: an opinion, a file
-    that no run refers to; or of a link, that it was given to nobody."""
-    return any(said in problem for said in ("feedback_unknown", "file_unknown", "This link is not good any more"))
+    that no run refers to; of a link, that it was given to nobody; or of workers, that they are the deployment's."""
+    said = ("feedback_unknown", "file_unknown", "This link is not good any more", "tenant_forbidden")
+    return any(each in problem for each in said)
 
 
 READS_ALL: Final = ("viewer", "operator", "requester")

@@ -182,3 +182,21 @@ def test_the_command_line_sends_events(http: Checked, server: ServerProcess) -> 
     assert again.stdout.splitlines() == [f"{id} has been sent before.", f"{second} (was there)"]
     wrong = hai_flow(server, "send", kind, "--data", '{"repo": 7}')
     assert f"{name} refused it: the input does not fit" in wrong.stdout
+
+
+def test_a_schedule_tells_when_it_fires_next_and_what_became_of_the_last_times(http: Checked) -> None:
+    schedule = schedule_of(http, publish(http, CLOCK + STEPS))
+    path = f"/v1/schedules/{schedule['id']}"
+    fires = http.get(f"{path}/fires", params={"limit": 3}).json()
+    assert fires["past"] == []
+    assert fires["next"][0] == schedule["next"]
+    assert len(fires["next"]) == 3
+    assert fires["next"] == sorted(set(fires["next"]))
+    http.post(f"{path}/pause")
+    assert http.get(f"{path}/fires").json() == {"next": [], "past": []}
+
+
+def test_the_times_of_a_schedule_that_is_not_there_are_refused(http: Checked) -> None:
+    assert http.get(f"/v1/schedules/{unique('no')}/fires").status_code == 404
+    schedule = schedule_of(http, publish(http, CLOCK + STEPS))
+    assert http.get(f"/v1/schedules/{schedule['id']}/fires", params={"limit": 1000}).status_code == 422

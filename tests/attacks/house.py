@@ -115,6 +115,7 @@ class House:
 
     def facts(self) -> dict[str, int]:
         """How much has happened, once nothing is under way: events in logs, runs, votes, and effects."""
+        assert self.waiting, "it is there before anything is counted, whichever test comes first"
         under_way = """
         SELECT (SELECT count(*) FROM outbox WHERE due_at <= now()) + (
           SELECT count(*) FROM runs WHERE status NOT IN ('waiting', 'finished', 'failed', 'stopped'))

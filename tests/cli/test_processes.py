@@ -256,7 +256,8 @@ def test_runs_that_wait_for_a_worker_while_none_is_alive_are_told(database_url: 
         with Client(url) as client:
             begun = client.runs.start("weather", {"city": "Berlin"}).id
             ready = client.request("GET", "/readyz").read()
-            assert ready == {"status": "ready", "worker": False, "workers": 0, "waiting": 1}
+            told = {"worker": False, "workers": 0, "waiting": 1, "unserved": ["default"], "hints": "good"}
+            assert ready == {"status": "ready", **told}
             for arguments in (["runs"], ["show", begun]):
                 told = run(*arguments, HAI_FLOW_URL=url)
                 assert re.search(

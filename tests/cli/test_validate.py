@@ -70,7 +70,7 @@ def test_a_warning_is_no_failure(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["validate", str(path), "--json"])
     assert result.exit_code == 0
     (finding,) = json.loads(result.output)["findings"]
-    keys = {"file", "line", "column", "severity", "code", "message", "end_line", "end_column", "fix"}
+    keys = {"file", "line", "column", "severity", "code", "message", "end_line", "end_column", "fix", "params"}
     assert set(finding) == keys
     assert (finding["severity"], finding["line"]) == ("warning", 6)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from hai_flow.api.identity.file import read_identity
 from hai_flow.api.identity.known import KnownIdentity
 from hai_flow.api.identity.local import LocalIdentity
+from hai_flow.api.identity.sessions import Limits
 from hai_flow.api.principals import Identity
 from hai_flow.runtime import Runtime
 from hai_flow.settings import KEYS, Settings
@@ -22,5 +23,5 @@ def identity_of(settings: Settings, runtime: Runtime, *, development: bool) -> I
     if settings.identity is None:
         return LocalIdentity(runtime, development=development)
     if settings.identity == KEYS:
-        return KnownIdentity(runtime)
-    return KnownIdentity(runtime, *read_identity(Path(settings.identity)))
+        return KnownIdentity(runtime, Limits.of(settings))
+    return KnownIdentity(runtime, Limits.of(settings), *read_identity(Path(settings.identity)))

@@ -56,7 +56,9 @@ CLIENT: Final = Shape("client", "What this server is to an issuer", (
     Key("secret", LITERAL, "the variable of the environment with its secret", example="OIDC_SECRET"),
     Key("authorize", LITERAL, "where browsers are sent", required=True, example="https://login.example.com/authorize"),
     Key("token", LITERAL, "where codes are exchanged", required=True, example="https://login.example.com/token"),
-    Key("scope", LITERAL, "what is asked for", default="openid", example="openid profile"),
+    Key("scope", LITERAL, "what is asked for", default="openid", example="openid offline_access"),
+    Key("userinfo", LITERAL, "where its people are described, in place of their id_tokens",
+        example="https://login.example.com/userinfo"),
 ))  # fmt: skip
 CLAIMS: Final = Shape("claims", "Claims of a token; a dot leads into an object", (
     Key("id", LITERAL, "who it is", default="sub", example="preferred_username"),
@@ -136,8 +138,8 @@ def _client(reader: Reader, at: tuple[str, ...], issuer: Mapping[str, Json]) -> 
     fields: Mapping[str, Json] = reader.fields(CLIENT, issuer["client"], at, "its client")
     if not {"id", "authorize", "token"} <= fields.keys():
         return None
-    for name in ("authorize", "token"):
-        if not _is_safe(fields[name]):
+    for name in ("authorize", "token", "userinfo"):
+        if name in fields and not _is_safe(fields[name]):
             reader.error((*at, name), "issuer.client", "expected https://..., or http:// on this machine")
     audience = issuer["audience"]
     if fields["id"] not in ([audience] if isinstance(audience, str) else audience):
@@ -153,6 +155,7 @@ def _client(reader: Reader, at: tuple[str, ...], issuer: Mapping[str, Json]) -> 
         authorize=fields["authorize"],
         token=fields["token"],
         scope=fields.get("scope", "openid"),
+        userinfo=fields.get("userinfo"),
     )
 
 

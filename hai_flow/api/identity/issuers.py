@@ -47,6 +47,7 @@ class Client:
     authorize: str = ""
     token: str = ""
     scope: str = "openid"
+    userinfo: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,6 +20,7 @@ class _Kept(msgspec.Struct, frozen=True):
     workflows: tuple[str, ...] | None
     key: str | None = None
     session: bytes | None = None
+    session_version: int = 0
 
 
 def dumped(principal: Principal) -> str:
@@ -32,6 +33,7 @@ def dumped(principal: Principal) -> str:
         None if principal.workflows is None else tuple(principal.workflows),
         principal.key,
         principal.session,
+        principal.session_version,
     )
     return msgspec.json.encode(kept).decode()
 
@@ -49,4 +51,5 @@ def loaded(tenant: UUID, text: str, way: Way) -> Principal:
         workflows=None if kept.workflows is None else frozenset(kept.workflows),
         key=kept.key,
         session=kept.session,
+        session_version=kept.session_version,
     )

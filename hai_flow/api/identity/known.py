@@ -18,7 +18,7 @@ from hai_flow.api.identity.frontend import FrontendTokens
 from hai_flow.api.identity.issuers import Issuer, Tokens
 from hai_flow.api.identity.keys import Keys
 from hai_flow.api.identity.local import acting_forbidden, acting_header
-from hai_flow.api.identity.sessions import Sessions, session_of
+from hai_flow.api.identity.sessions import Limits, Sessions, session_of
 from hai_flow.api.principals import Principal, now_ms
 from hai_flow.errors import Rejected
 from hai_flow.runtime import Runtime
@@ -28,19 +28,20 @@ CREDENTIAL_CHARS_MAX: Final = 8192
 
 
 class KnownIdentity:
-    """Asks every caller for a credential. `people`: the one id of each further id of a person."""
+    """Asks every caller for a credential. `limits`: those of sessions. `people`: the one id of each further id of a
+    person."""
 
     def __init__(
-        self, runtime: Runtime, issuers: Sequence[Issuer] = (), people: Mapping[str, str] | None = None
+        self, runtime: Runtime, limits: Limits, issuers: Sequence[Issuer] = (), people: Mapping[str, str] | None = None
     ) -> None:
         self._runtime = runtime
         self._people = people or {}
         self.keys = Keys(runtime, self._people)
         forgotten = Forgotten(runtime)
         self._frontend = FrontendTokens(self.keys, forgotten, self._people)
-        self.sessions = Sessions(runtime)
         self.issuers = tuple(issuers)
         self.tokens = Tokens(runtime, forgotten, issuers, self._people)
+        self.sessions = Sessions(runtime, self.tokens, self.issuers, limits)
 
     async def principal(self, connection: HTTPConnection) -> Principal:
         """Raises Rejected 400, 401, 403, and 503 where an issuer's keys can't be had."""

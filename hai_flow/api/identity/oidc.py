@@ -11,9 +11,11 @@ import base64
 import contextlib
 import hmac
 import secrets
+import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Final
+from typing import Any, Final, NamedTuple, TypeAlias
 from urllib.parse import urlencode
 
 import httpx2
@@ -32,6 +34,13 @@ COOKIE: Final = "__Host-hai_sign_in"
 SECONDS: Final = 600
 FETCH_SECONDS: Final = 10.0
 BYTES_MAX: Final = 64 * 1024
+# Errors of a renewal that say nothing of the person: it is ours to mend, or the issuer's.
+_NOT_THEIRS: Final = frozenset(("invalid_client", "temporarily_unavailable", "server_error", "slow_down"))
+# Claims of an id_token that its issuer's userinfo does not change.
+_OF_TOKENS: Final = ("iss", "aud", "exp", "nbf", "iat", "sub", "jti", "sid", "nonce")
+
+Told: TypeAlias = Mapping[str, Any]  # the object that an issuer answers with
+Claims: TypeAlias = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +49,28 @@ class SignIn:
 
     location: str
     remembered: str
+
+
+class SignedIn(NamedTuple):
+    """A sign-in that is finished: of whom, where they wanted to go, and how the issuer is asked for them again, if it
+    may be."""
+
+    principal: Principal
+    return_to: str
+    grant: Grant | None
+
+
+class Grant(msgspec.Struct, frozen=True):
+    """With what an issuer is asked anew for whom it has signed in. `sub` is what it calls them, `until` (seconds since
+    1970) the end of what it said of them first."""
+
+    issuer: str
+    sub: str
+    refresh_token: str
+    until: int = 0
+
+    def __repr__(self) -> str:
+        return f"Grant({self.issuer!r}, {self.sub!r})"
 
 
 class _Remembered(msgspec.Struct, frozen=True):
@@ -71,9 +102,9 @@ def begin(issuer: Issuer, redirect_uri: str, return_to: str) -> SignIn:
 
 async def finish(
     tokens: Tokens, issuer: Issuer, redirect_uri: str, *, code: str, state: str, remembered: str, iss: str | None = None
-) -> tuple[Principal, str]:
-    """The principal who comes back from the issuer, and where they wanted to go. `iss` is who says to have sent the
-    browser back (RFC 9207). Raises Rejected 401, and 503 where the issuer does not answer.
+) -> SignedIn:
+    """Who comes back from the issuer. `iss` is who says to have sent the browser back (RFC 9207). Raises Rejected 401,
+    and 503 where the issuer does not answer.
 
     A code goes to no other issuer than the one that was asked: another one, to which this browser also goes, could have
     had it sent here, or would get it.
@@ -86,33 +117,101 @@ async def finish(
         raise _refused()
     if not code or not state or not hmac.compare_digest(state.encode(), kept.state.encode()):
         raise _refused()
-    token = await _exchanged(issuer, redirect_uri, code, kept.verifier)
+    form = {
+        "grant_type": "authorization_code",
+        "code": code,
+        "redirect_uri": redirect_uri,
+        "code_verifier": kept.verifier,
+    }
+    status, told = await _asked(issuer, form)
+    token = told.get("id_token")
+    if status != 200 or not isinstance(token, str):
+        log.warning("sign_in_refused", issuer=issuer.name, status=status)
+        raise _refused()
     signer, claims = await tokens.claims(token)
     nonce = claims.get("nonce")
     asked = isinstance(nonce, str) and hmac.compare_digest(nonce.encode(), kept.nonce.encode())
     if signer is not issuer or not asked:
         raise _refused()
-    return await tokens.person(issuer, claims), kept.return_to
+    principal = await tokens.person(issuer, await _described(issuer, claims, told))
+    refresh_token = told.get("refresh_token")
+    grant = None
+    if isinstance(refresh_token, str) and refresh_token:
+        grant = Grant(issuer.name, str(claims["sub"]), refresh_token, int(claims["exp"]))
+    return SignedIn(principal, kept.return_to, grant)
 
 
-async def _exchanged(issuer: Issuer, redirect_uri: str, code: str, verifier: str) -> str:
-    """The issuer's id_token for the code."""
+async def refreshed(issuer: Issuer, grant: Grant) -> tuple[Grant, Told]:
+    """What the issuer tells now of whom it has signed in, and with what it is asked the next time. Raises Rejected 401
+    where it refuses, and 503 where it does not answer, or not as an issuer does."""
+    status, told = await _asked(issuer, {"grant_type": "refresh_token", "refresh_token": grant.refresh_token})
+    error = told.get("error")
+    if 400 <= status <= 403 and isinstance(error, str) and error not in _NOT_THEIRS:
+        raise _refused()
+    if status != 200:
+        log.warning("renewal_unavailable", issuer=issuer.name, status=status, error=error)
+        raise _unavailable()
+    token = told.get("refresh_token")
+    return (msgspec.structs.replace(grant, refresh_token=token) if isinstance(token, str) and token else grant), told
+
+
+async def renewed(tokens: Tokens, issuer: Issuer, grant: Grant, told: Told) -> Principal | None:
+    """Whom the issuer describes in its answer to a renewal. None: it says nothing of them. Raises Rejected 401, also
+    where it is somebody else, and 503, also where its id_token can't be believed: it comes from the issuer, so that
+    says nothing of the person."""
+    token = told.get("id_token")
+    if not isinstance(token, str) and (issuer.client is None or issuer.client.userinfo is None):
+        return None
+    claims: Claims = {"sub": grant.sub, "exp": grant.until, "iat": int(time.time())}
+    if isinstance(token, str):
+        try:
+            signer, claims = await tokens.claims(token)
+        except Unproven as doubt:
+            log.warning("renewal_not_believed", issuer=issuer.name, code=doubt.code)
+            raise _unavailable() from None
+        if signer is not issuer or claims.get("sub") != grant.sub:
+            raise _refused()
+    return await tokens.person(issuer, await _described(issuer, claims, told))
+
+
+async def _described(issuer: Issuer, claims: Claims, told: Told) -> Claims:
+    """The claims of the id_token; or of the issuer's userinfo, where that is to be asked, but for what makes a token a
+    token."""
+    client, access = issuer.client, told.get("access_token")
+    if client is None or client.userinfo is None:
+        return claims
+    if not isinstance(access, str) or not access.isprintable():
+        raise _refused()
+    headers = {"Accept": "application/json", "Authorization": f"Bearer {access}"}
+    status, said = await _sent(issuer, "GET", client.userinfo, headers)
+    if status in (401, 403):
+        raise _refused()
+    if status != 200:
+        raise _unavailable()
+    if said.get("sub") != claims.get("sub"):
+        raise _refused()
+    return {**said, **{name: claims[name] for name in _OF_TOKENS if name in claims}}
+
+
+async def _asked(issuer: Issuer, form: dict[str, str]) -> tuple[int, Told]:
+    """What the issuer's server of tokens answers."""
     client = issuer.client
-    assert client is not None
-    form = {
-        "grant_type": "authorization_code",
-        "code": code,
-        "redirect_uri": redirect_uri,
-        "client_id": client.id,
-        "code_verifier": verifier,
-        **({"client_secret": client.secret} if client.secret else {}),
-    }
+    assert client is not None, "only such issuers are asked"
+    secret = {"client_secret": client.secret} if client.secret else {}
+    whole = {**form, "client_id": client.id, **secret}
+    return await _sent(issuer, "POST", client.token, {"Accept": "application/json"}, whole)
+
+
+async def _sent(
+    issuer: Issuer, method: str, url: str, headers: dict[str, str], form: dict[str, str] | None = None
+) -> tuple[int, Told]:
+    """The status, and the object of the body; an empty one if it is none. Raises Rejected 503."""
     body = b""
     try:
         async with (
             asyncio.timeout(FETCH_SECONDS),
             httpx2.AsyncClient(timeout=FETCH_SECONDS, follow_redirects=False) as http,
-            http.stream("POST", client.token, data=form, headers={"Accept": "application/json"}) as response,
+            http.stream(method, url, data=form, headers=headers) as response,
         ):
             async with contextlib.aclosing(response.aiter_bytes()) as pieces:
                 async for piece in pieces:
@@ -122,16 +221,16 @@ async def _exchanged(issuer: Issuer, redirect_uri: str, code: str, verifier: str
             status = response.status_code
     except (httpx2.HTTPError, httpx2.InvalidURL, TimeoutError, ValueError, OSError) as error:
         log.warning("sign_in_unavailable", issuer=issuer.name, error=str(error) or type(error).__name__)
-        raise Rejected(503, "auth.unavailable", "who signs you in does not answer now; try again.") from None
+        raise _unavailable() from None
     try:
         told = values.loads(body)
     except NotJson:
         told = None
-    token = told.get("id_token") if isinstance(told, dict) else None
-    if status != 200 or not isinstance(token, str):
-        log.warning("sign_in_refused", issuer=issuer.name, status=status)
-        raise _refused()
-    return token
+    return status, told if isinstance(told, dict) else {}
+
+
+def _unavailable() -> Rejected:
+    return Rejected(503, "auth.unavailable", "who signs you in does not answer now; try again.")
 
 
 def _refused() -> Unproven:

@@ -3,31 +3,44 @@
 The cookie goes with whatever the browser is made to send, so it proves nothing alone. What changes anything, and a
 WebSocket, has to come from a page of this very origin; and what changes anything has to name the session's own word,
 which only such a page could read.
+
+A session that an identity provider has begun follows its person: every quarter of an hour (a setting) the provider is
+asked for them anew. What it is asked with is sealed for the cookie, so that the database alone can't ask. A provider
+that refuses ends the session, one that is silent does not, for a while.
 """
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hmac
 import re
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import urlsplit
 from uuid import UUID
 
+import msgspec
+import structlog
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
+from hai_flow.api.identity import oidc
 from hai_flow.api.identity.book import Book
+from hai_flow.api.identity.issuers import Issuer, Tokens
 from hai_flow.api.identity.kept import dumped, loaded
 from hai_flow.api.identity.keys import invalid
+from hai_flow.api.identity.oidc import Grant
+from hai_flow.api.identity.sealing import seal, unseal
 from hai_flow.api.principals import Principal, now_ms
 from hai_flow.api.rights import ROLES
 from hai_flow.engine.commands import Principal as Who
 from hai_flow.errors import Rejected
 from hai_flow.runtime import Runtime
 from hai_flow.runtime.auditing import Asked
+from hai_flow.settings import Settings
 from hai_flow.store import audit, sessions, tickets
 
 if TYPE_CHECKING:
@@ -36,38 +49,86 @@ if TYPE_CHECKING:
 COOKIE: Final = "__Host-hai_session"
 CSRF: Final = "HAI-CSRF"
 SECONDS: Final = 1.0  # a session that was ended elsewhere is believed for no longer
-LASTS_SECONDS: Final = 8 * 3600
+USE_SECONDS: Final = 60.0  # how exactly it is known when a session was used
+WAIT_SECONDS: Final = 2.0  # a request waits for a renewal no longer; it goes on as the session was
+RENEWAL_SECONDS: Final = 10.0
+CLAIM: Final = timedelta(seconds=20)  # of a process that is gone; longer than a renewal takes
+AGAIN: Final = timedelta(seconds=30)
+LINK: Final = "link"  # the credential of who has signed in by a link
 LINK_LASTS: Final = timedelta(minutes=10)
 _TEXT: Final = re.compile(r"[A-Za-z0-9_-]{43}", re.ASCII)
 _SAFE: Final = frozenset(("GET", "HEAD", "OPTIONS"))
 
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long a session `lasts` at most, and `idle`; after how long it is `renewed`, and for how much longer it is
+    used while that can't be done (`grace`)."""
+
+    lasts: timedelta
+    idle: timedelta
+    renewed: timedelta
+    grace: timedelta
+
+    @classmethod
+    def of(cls, settings: Settings) -> Limits:
+        """Those of the settings."""
+        given = (
+            settings.session_seconds,
+            settings.session_idle_seconds,
+            settings.session_renew_seconds,
+            settings.session_grace_seconds,
+        )
+        return cls(*(timedelta(seconds=seconds) for seconds in given))
+
 
 class Sessions:
-    """The sessions of the database."""
+    """The sessions of the database. Those that an issuer has begun are renewed there: each request, and each look at
+    the streams that are open, begins a renewal that is due, one for all who wait for it."""
 
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, runtime: Runtime, tokens: Tokens, issuers: Sequence[Issuer], limits: Limits) -> None:
         self._runtime = runtime
-        self._known: Book[Principal | None] = Book(self._find, SECONDS)
+        self._tokens = tokens
+        self._issuers = {issuer.name: issuer for issuer in issuers}
+        self._limits = limits
+        self._known: Book[_Session | None] = Book(self._find, SECONDS)
+        self._used: Book[None] = Book(self._note_use, min(USE_SECONDS, limits.idle.total_seconds() / 4))
+        self._renewing: dict[bytes, asyncio.Task[None]] = {}
 
     async def principal(self, connection: HTTPConnection, text: str) -> Principal:
-        """The caller of the session. Raises Rejected 401 and 403."""
+        """The caller of the session. Raises Rejected 401 and 403, and 503 where its issuer has not answered for too
+        long."""
         if not _TEXT.fullmatch(text):
             raise invalid()
-        principal = await self._known.get(sessions.digest(text).hex())
-        if principal is None or (principal.expires_at is not None and principal.expires_at <= now_ms()):
+        digest = sessions.digest(text)
+        found = await self._known.get(digest.hex())
+        if found is not None and _is_past(found.renew_at):
+            await asyncio.wait({self._renewal(text, digest)}, timeout=WAIT_SECONDS)
+            found = await self._known.get(digest.hex())
+        if found is None or _is_past(found.principal.expires_at):
             raise Rejected(401, "auth.expired", "your session has ended; sign in again.")
         _demand_own_page(connection, text)
-        return principal
+        if _is_past(found.good_until):
+            raise Rejected(503, "auth.unavailable", "who signed you in does not say whether you still are; try again.")
+        await self._used.get(digest.hex())
+        return replace(found.principal, keep=_Keeper(self, text, digest, found.renew_at))
 
-    async def begin(self, principal: Principal, asked: Asked) -> str:
-        """Begin a session of the principal, whose proof was good now, and record it. Returns its text."""
-        end = now_ms() + LASTS_SECONDS * 1000
-        kept = dumped(Principal(principal.who, principal.tenant, credential=principal.credential, expires_at=end))
-        expires_at = datetime.fromtimestamp(end / 1000, UTC)
+    async def begin(self, principal: Principal, asked: Asked, grant: Grant | None = None) -> tuple[str, int]:
+        """Begin a session of the principal, whose proof was good now, and record it. Returns its text, and the seconds
+        that it lasts at most. Without a `grant` it can't be renewed, so it ends with what proved who it is."""
+        text, ends_at = sessions.new_text(), datetime.now(UTC) + self._limits.lasts
+        if grant is None and principal.expires_at is not None:
+            ends_at = min(ends_at, datetime.fromtimestamp(principal.expires_at / 1000, UTC))
+        renewal = None if grant is None else self._sealed(text, grant)
+        kept = dumped(Principal(principal.who, principal.tenant, credential=principal.credential))
         async with self._runtime.database.api.acquire() as connection, connection.transaction():
-            text = await sessions.create_session(connection, principal.tenant, kept, expires_at)
+            await sessions.create_session(
+                connection, text, principal.tenant, kept, ends_at=ends_at, idle=self._limits.idle, renewal=renewal
+            )
             await audit.write(connection, principal.tenant, [asked.row("session.begun")])
-        return text
+        return text, max(1, int((ends_at - datetime.now(UTC)).total_seconds()))
 
     async def end(self, text: str, tenant: UUID, asked: Asked) -> None:
         """End the session, and record it."""
@@ -77,14 +138,163 @@ class Sessions:
             await audit.write(connection, tenant, [asked.row("session.ended")])
         self._known.forget(digest.hex())
 
-    async def _find(self, digest: str) -> Principal | None:
+    async def replaced(self, text: str) -> None:
+        """End the session, if there is one: its browser signs in anew."""
+        digest = sessions.digest(text)
+        found = await self._find(digest.hex())
+        if found is not None:
+            await self.end(text, found.principal.tenant, _asked(found.principal))
+
+    async def renewed(self, text: str, digest: bytes) -> int | None:
+        """Renew the session, if it is due; a stream of it is open. Returns when it is due again (ms), if ever."""
+        found = await self._known.get(digest.hex())
+        if found is not None and _is_past(found.renew_at):
+            await asyncio.wait({self._renewal(text, digest)})
+            found = await self._known.get(digest.hex())
+        return None if found is None else found.renew_at
+
+    def _renewal(self, text: str, digest: bytes) -> asyncio.Task[None]:
+        """The renewal of the session that is under way; if there is none, one begins."""
+        task = self._renewing.get(digest)
+        if task is None:
+            task = self._renewing[digest] = asyncio.create_task(self._renew(text, digest), name="renew a session")
+            task.add_done_callback(lambda _: self._renewing.pop(digest, None))
+        return task
+
+    async def _renew(self, text: str, digest: bytes) -> None:
+        """Ask who signed the browser in for its person anew, unless another process does."""
+        pool = self._runtime.database.api
+        try:
+            claim = await sessions.claim_renewal(pool, digest, CLAIM)
+            found = None if claim is None else await self._find(digest.hex())
+            if claim is not None and found is not None:
+                await self._claimed(text, digest, claim, found.principal)
+        except Exception as error:  # the next request finds it due again
+            log.warning("session_not_renewed", error=str(error) or type(error).__name__)
+        finally:
+            self._known.forget(digest.hex())
+
+    async def _claimed(self, text: str, digest: bytes, claim: sessions.Claim, was: Principal) -> None:
+        pool = self._runtime.database.api
+        grant = _grant_in(text, digest, claim.sealed)
+        issuer = None if grant is None else self._issuers.get(grant.issuer)
+        if grant is None or issuer is None or issuer.client is None:
+            await self._give_up(digest, claim, was, "its issuer is not known any more")
+            return
+        try:
+            async with asyncio.timeout(RENEWAL_SECONDS):
+                grant, told = await oidc.refreshed(issuer, grant)
+                now = await oidc.renewed(self._tokens, issuer, grant, told)
+        except (Rejected, TimeoutError) as refusal:
+            if isinstance(refusal, Rejected) and refusal.status == 401:
+                await self._give_up(digest, claim, was, "its issuer refuses to renew it")
+            else:
+                await sessions.put_off(pool, digest, claim, self._sealed(text, grant).sealed, AGAIN)
+        else:
+            if now is None:
+                log.warning("renewal_says_nothing", issuer=issuer.name, hint="name its userinfo in the client")
+                await sessions.forgo(pool, digest, claim, datetime.fromtimestamp(grant.until, UTC))
+            elif now.id != was.id:
+                await self._give_up(digest, claim, was, "its issuer names another person")
+            else:
+                await self._renewed(digest, claim, was, now, self._sealed(text, grant))
+
+    async def _renewed(
+        self, digest: bytes, claim: sessions.Claim, was: Principal, now: Principal, renewal: sessions.Renewal
+    ) -> None:
+        kept = dumped(Principal(now.who, now.tenant, credential=was.credential))
+        changed = (now.who, now.tenant) != (was.who, was.tenant)
+        async with self._runtime.database.api.acquire() as connection, connection.transaction():
+            done = await sessions.renew(connection, digest, claim, now.tenant, kept, renewal)
+            if done and changed:
+                row = _asked(now).row("session.changed", was=list(was.who.roles), groups=list(now.who.groups) or None)
+                await audit.write(connection, now.tenant, [row])
+
+    async def _give_up(self, digest: bytes, claim: sessions.Claim, was: Principal, reason: str) -> None:
+        async with self._runtime.database.api.acquire() as connection, connection.transaction():
+            if await sessions.give_up(connection, digest, claim):
+                await audit.write(connection, was.tenant, [_asked(was).row("session.ended", reason=reason)])
+
+    def _sealed(self, text: str, grant: Grant) -> sessions.Renewal:
+        sealed = seal(text, sessions.digest(text), msgspec.json.encode(grant))
+        return sessions.Renewal(sealed, self._limits.renewed, self._limits.renewed + self._limits.grace)
+
+    async def _find(self, digest: str) -> _Session | None:
         found = await sessions.find_session(self._runtime.database.api, bytes.fromhex(digest))
-        return None if found is None else replace(loaded(*found, way="session"), session=bytes.fromhex(digest))
+        if found is None:
+            return None
+        principal = loaded(found.tenant, found.principal, way="session")
+        if principal.credential == LINK:
+            principal = replace(principal, who=Who(principal.id, tuple(ROLES)))
+        return _Session(
+            replace(
+                principal,
+                expires_at=_ms(found.ends_at),
+                session=bytes.fromhex(digest),
+                session_version=found.version,
+            ),
+            _ms(found.renew_at),
+            _ms(found.good_until),
+        )
+
+    async def _note_use(self, digest: str) -> None:
+        await sessions.note_use(self._runtime.database.api, bytes.fromhex(digest), self._limits.idle)
+
+
+class _Keeper:
+    """Called now and then while a stream of the session is open, which no request may follow: it renews the session
+    when that is due. It holds the cookie's text for so long."""
+
+    def __init__(self, of: Sessions, text: str, digest: bytes, due_at: int | None) -> None:
+        self._of = of
+        self._text = text
+        self._digest = digest
+        self._due_at = due_at
+        self._looking: asyncio.Task[None] | None = None
+
+    def __call__(self) -> None:
+        if self._looking is None and _is_past(self._due_at):
+            self._looking = asyncio.create_task(self._look(), name="look at a session")
+
+    async def _look(self) -> None:
+        try:
+            self._due_at = await self._of.renewed(self._text, self._digest)
+        except Exception as error:  # the next call looks again
+            log.warning("session_not_renewed", error=str(error) or type(error).__name__)
+        finally:
+            self._looking = None
+
+
+class _Session(NamedTuple):
+    """A session as it was a moment ago; the times in ms since 1970."""
+
+    principal: Principal
+    renew_at: int | None
+    good_until: int | None
+
+
+def _ms(at: datetime | None) -> int | None:
+    return None if at is None else int(at.timestamp() * 1000)
+
+
+def _is_past(at: int | None) -> bool:
+    return at is not None and at <= now_ms()
+
+
+def _grant_in(text: str, digest: bytes, sealed: bytes) -> Grant | None:
+    secret = unseal(text, digest, sealed)
+    return None if secret is None else msgspec.json.decode(secret, type=Grant)
+
+
+def _asked(principal: Principal) -> Asked:
+    """The person, as whom nobody but their issuer asks."""
+    return Asked(who=principal.who, way="session", credential=principal.credential, via="/sign-in")
 
 
 async def link_token(pool: Pool, tenant: UUID, id: str) -> str:
-    """What a link ends in that signs a browser in as `id`, with every built-in role: once, within ten minutes."""
-    whole = dumped(Principal(Who(id, tuple(ROLES)), tenant, credential="link"))
+    """What a link ends in that signs a browser in as `id`, with every built-in role that there is: once, within ten
+    minutes."""
+    whole = dumped(Principal(Who(id, tuple(ROLES)), tenant, credential=LINK))
     return await tickets.create_ticket(pool, tenant, whole, datetime.now(UTC) + LINK_LASTS, tickets.LINK)
 
 
@@ -125,9 +335,9 @@ def _netloc(origin: str) -> str | None:
         return None
 
 
-def set_cookie(response: Response, text: str) -> None:
-    """Give the browser its session."""
-    response.set_cookie(COOKIE, text, max_age=LASTS_SECONDS, path="/", secure=True, httponly=True, samesite="lax")
+def set_cookie(response: Response, text: str, seconds: int) -> None:
+    """Give the browser its session, which lasts so long at most."""
+    response.set_cookie(COOKIE, text, max_age=seconds, path="/", secure=True, httponly=True, samesite="lax")
 
 
 def forget_cookie(response: Response) -> None:

@@ -51,7 +51,7 @@ async def principal_of(pool: Pool, ticket: str) -> Principal:
     principal = loaded(*used, way="ticket")
     if principal.expires_at is not None and principal.expires_at <= now_ms():
         raise Rejected(401, "auth.expired", "the sign-in that this ticket was made with has ended; sign in again.")
-    proof = Proof(principal.tenant, principal.id, principal.key, principal.session)
+    proof = Proof(principal.tenant, principal.id, principal.key, principal.session, principal.session_version)
     if await proofs.ended(pool, [(proof, datetime.now(UTC))]):
         raise invalid()
     return principal

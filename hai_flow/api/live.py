@@ -1,0 +1,59 @@
+"""Lists that are sent again as they change: `/v1/feed` and the inbox.
+
+What a client is told is a function of the list as it is now, and so is the event's id: a client that comes back is told
+of what is otherwise than it knew, and there is no place in a history to lose.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from hashlib import sha256
+from typing import Any, Final, TypeAlias
+
+from hai_flow import values
+from hai_flow.api.deps import Access
+from hai_flow.runtime.fanout import Piece
+from hai_flow.runtime.service import wait_at_most
+from hai_flow.wire import sse
+from hai_flow.wire.dialect import Frame, dump
+from hai_flow.wire.log import LOG
+
+Items: TypeAlias = dict[str, dict[str, Any]]
+"""The items of a list as they are shown, by their ids."""
+
+STREAM: Final[dict[str, Any]] = {
+    "description": "a stream",
+    "content": {sse.CONTENT_TYPE: {"schema": {"type": "string"}}},
+}
+"""How such a route is described in OpenAPI."""
+
+_POLL_SECONDS: Final = 5.0  # some changes come without a hint: claims and delegations end by themselves
+_SETTLE_SECONDS: Final = 0.5  # hints come by the thousand
+
+
+async def repeated(access: Access, news: Callable[[], AsyncIterator[Piece]]) -> AsyncGenerator[list[Piece], None]:
+    """What `news` yields, now and after each change that may concern it, until the server closes."""
+    with access.inbox.watched() as hinted:
+        while not access.runtime.fanout.closing.is_set():
+            hinted.clear()
+            async for each in news():
+                yield [each]
+            await asyncio.sleep(_SETTLE_SECONDS)
+            await wait_at_most(hinted, _POLL_SECONDS)
+
+
+def print_of(items: Items) -> str:
+    """The same for the same items in the same order, and hardly ever for others."""
+    return sha256(values.dumps(list(items.values()))).hexdigest()[:16]
+
+
+def changes(before: Items, now: Items) -> tuple[list[dict[str, Any]], list[str]]:
+    """The items that are new or otherwise, and the ids of those that are gone."""
+    return [each for id, each in now.items() if before.get(id) != each], [id for id in before if id not in now]
+
+
+def piece(name: str, id: str, data: dict[str, Any]) -> Piece:
+    """An event of such a stream."""
+    shown = dump(data)
+    return Piece(0, (Frame(name, shown),), LOG.framing.render(shown, name, id))

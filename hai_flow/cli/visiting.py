@@ -1,0 +1,161 @@
+"""Going through the cells, one after the other, for commands that look at the databases themselves.
+
+Where there is one, it is as if there were no cells: what is wrong ends the command. Of several, one that is away, or
+that refuses, is named and keeps none of the others waiting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, TypeVar
+
+import typer
+
+from hai_flow.cells import HOME
+from hai_flow.cli.processes import Database, demand_schema, load_settings, open_database, reachable
+from hai_flow.cli.terminal import UsageError, say
+from hai_flow.errors import HaiFlowError, StoreError
+from hai_flow.settings import Settings, variable
+
+if TYPE_CHECKING:
+    from asyncpg import Connection
+
+Result = TypeVar("Result")
+
+CONNECT_SECONDS: Final = 10.0
+
+CellOption = Annotated[
+    str | None, typer.Option("--cell", metavar="NAME", help="Only this cell, also `home`. Default: all.")
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where one cell is, and the settings of a process over it alone."""
+
+    name: str
+    number: int
+    database: Database
+    settings: Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Visit(Generic[Result]):
+    """What was found in a cell; `fault`: why nothing was."""
+
+    cell: str
+    found: Result | None
+    fault: str | None = None
+
+
+@contextlib.contextmanager
+def places(settings: Settings, wanted: str | None) -> Iterator[list[Place]]:
+    """The cell of this name; None: all, home first. Raises UsageError where there is none."""
+    from hai_flow.runtime.cells import settings_of
+    from hai_flow.runtime.world import cells_of
+    from hai_flow.store.cells import HOME_NAME
+
+    others = cells_of(settings)
+    known = [HOME_NAME, *(cell.name for cell in others)]
+    if wanted is not None and wanted not in known:
+        raise UsageError(f"--cell: expected one of {', '.join(known)}, found {wanted!r:.60}.")
+    found = [
+        Place(
+            name=cell.name,
+            number=cell.number,
+            database=Database(
+                cell.dsn, f"the cell {cell.name} ({cell.shown})", direct=cell.direct, said_in=variable("cells")
+            ),
+            settings=settings_of(cell, settings, len(others)),
+        )
+        for cell in others
+        if wanted in (None, cell.name)
+    ]
+    if wanted not in (None, HOME_NAME):
+        yield found
+        return
+    with open_database(settings, make=False) as database:
+        yield [Place(name=HOME_NAME, number=HOME, database=database, settings=settings), *found]
+
+
+async def through(
+    cells: Sequence[Place], work: Callable[[Place], Awaitable[Result]], *, alone: bool
+) -> list[Visit[Result]]:
+    """What `work` finds in each. `alone`: there is no other cell, so its errors are raised."""
+    from hai_flow.store.database import FAILURES
+
+    visits: list[Visit[Result]] = []
+    for place in cells:
+        try:
+            async with reachable(place.database):
+                visits.append(Visit(place.name, await work(place)))
+        except (HaiFlowError, *FAILURES) as error:
+            if alone:
+                raise
+            visits.append(Visit(place.name, None, str(error).rstrip(".") or type(error).__name__))
+    return visits
+
+
+def visit(
+    data_dir: Path | None,
+    wanted: str | None,
+    work: Callable[[Place, Connection], Awaitable[Result]],
+    *,
+    chosen: Callable[[Sequence[Place]], Sequence[Place]] = lambda found: found,
+) -> list[Visit[Result]]:
+    """What `work` finds over a session of its own in the cell, or in all that are `chosen`. Raises StoreError where one
+    alone is looked at, and it does not answer."""
+
+    async def over(place: Place) -> Result:
+        async with session(place) as connection:
+            return await work(place, connection)
+
+    with places(load_settings(data_dir=data_dir), wanted) as found:
+        cells = chosen(found)
+        return asyncio.run(through(cells, over, alone=len(cells) == 1))
+
+
+@contextlib.asynccontextmanager
+async def session(place: Place) -> Any:
+    """A session of the cell's database, which has to have this release's schema. Raises StoreError."""
+    import asyncpg
+
+    database = place.database
+    if place.settings.database_pooled and database.direct is None:
+        at_home = place.number == HOME
+        where = variable("database_direct_url") if at_home else f"the cell's `direct_url` in {variable('cells')}"
+        raise StoreError(
+            f"this command needs a session of its own, and a pooler keeps none: set {where} to the address of the "
+            "server itself."
+        )
+    connection = await asyncpg.connect(database.direct or database.dsn, timeout=CONNECT_SECONDS)
+    try:
+        await demand_schema(database)
+        yield connection
+    finally:
+        await connection.close()
+
+
+def tell_faults(visits: Sequence[Visit[Any]]) -> bool:
+    """Say which cells could not be looked at; whether there are any."""
+    faults = [each for each in visits if each.fault is not None]
+    for each in faults:
+        say(f"cell {each.cell}: {each.fault}.", "red")
+    return bool(faults)
+
+
+def shown_cells(visits: Sequence[Visit[Any]], shown: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
+    """`{"cells": {...}}` for JSON: what was found in each, or its fault; nothing where there is one cell."""
+    if len(visits) == 1:
+        return {}
+    return {
+        "cells": {
+            each.cell: {"fault": each.fault} if each.found is None else shown(each.found)
+            for each in visits
+            if each.found is not None or each.fault is not None
+        }
+    }

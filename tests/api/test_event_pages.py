@@ -1,0 +1,120 @@
+"""Pages of a run's log: by type, by step, backwards; and how many runs there are of each status."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from hai_flow.client import Client
+from tests.api.test_rest import Checked, http, start, wait_for_end
+from tests.support.hai_client import unique
+from tests.support.server import YAML, ServerProcess
+
+__all__ = ["http"]
+
+SOURCE = """
+hai: flow/v1
+name: NAME
+version: 1
+input:
+  type: object
+  properties:
+    items: {type: array, items: {type: integer}}
+steps:
+  - id: each
+    for_each:
+      items: "${{ input.items }}"
+      steps:
+        - {id: said, say: "Line ${{ item }}"}
+  - {id: each_more, say: Done.}
+"""
+
+
+@pytest.fixture
+def client(server: ServerProcess) -> Iterator[Client]:
+    with Client(server.url) as client:
+        yield client
+
+
+@pytest.fixture
+def run(http: Checked) -> dict[str, Any]:
+    """A run with some hundred events, which has ended."""
+    name = unique("paged").replace("-", "_")
+    published = http.post("/v1/workflows", content=SOURCE.replace("NAME", name), headers=YAML)
+    assert published.status_code == 201, published.text
+    return wait_for_end(http, start(http, name, input={"items": list(range(120))})["id"])
+
+
+def page(http: Checked, run: dict[str, Any], **query: Any) -> dict[str, Any]:
+    return http.get(f"/v1/runs/{run['id']}/events", params=query).raise_for_status().json()
+
+
+def pages(http: Checked, run: dict[str, Any], cursor: str, **query: Any) -> list[dict[str, Any]]:
+    """All of it, page by page."""
+    found: list[dict[str, Any]] = []
+    while True:
+        answer = page(http, run, **query)
+        assert len(answer["items"]) <= query.get("limit", 100)
+        found += answer["items"]
+        if answer["next_cursor"] is None:
+            return found
+        query[cursor] = answer["next_cursor"]
+
+
+def test_pages_backwards_are_the_pages_forwards_in_the_other_order(http: Checked, run: dict[str, Any]) -> None:
+    whole = pages(http, run, "after", limit=1000)
+    assert [each["seq"] for each in whole] == list(range(1, run["seq"] + 1))
+    for limit in (1, 7, 100, 1000):
+        if limit > 1 or run["seq"] < 50:
+            assert pages(http, run, "before", order="desc", limit=limit) == whole[::-1]
+            assert pages(http, run, "after", limit=limit) == whole
+    newest = page(http, run, order="desc", limit=1)
+    assert newest == {"items": whole[-1:], "next_cursor": str(run["seq"])}
+    assert page(http, run, order="desc", before=2) == {"items": whole[:1], "next_cursor": None}
+
+
+@pytest.mark.parametrize("query", [
+    {"type": "message_chunk"},
+    {"type": ["step_started", "run_finished"]},
+    {"path": "each"},
+    {"path": "each[7]"},
+    {"path": "each[7]/said", "type": "step_finished"},
+    {"path": "nowhere"},
+    {"after": 50, "before": 90, "type": "step_finished"},
+])  # fmt: skip
+def test_a_page_has_only_what_is_wanted_in_either_order(
+    http: Checked, client: Client, run: dict[str, Any], query: dict[str, Any]
+) -> None:
+    types, path = query.get("type"), query.get("path")
+    wanted = [
+        each
+        for each in pages(http, run, "after", limit=1000)
+        if (types is None or each["type"] in ([types] if isinstance(types, str) else types))
+        and (path is None or f"{each.get('path')}/".startswith((f"{path}/", f"{path}[")))
+        and query.get("after", 0) < each["seq"] < query.get("before", 10**9)
+    ]
+    assert bool(wanted) == (path != "nowhere")
+    assert pages(http, run, "after", **query, limit=9) == wanted
+    assert pages(http, run, "before", **query, limit=9, order="desc") == wanted[::-1]
+    more: dict[str, Any] = {"types": [types] if isinstance(types, str) else types, "path": path}
+    more |= {name: query[name] for name in ("after", "before") if name in query}
+    assert list(client.runs.events_json(run["id"], **more)) == wanted
+    assert [each.seq for each in client.runs.events(run["id"], **more, backwards=True, limit=3)] == [
+        each["seq"] for each in wanted[::-1][:3]
+    ]
+
+
+def test_a_type_that_no_event_has_is_refused_with_the_nearest_one(http: Checked, run: dict[str, Any]) -> None:
+    refused = http.get(f"/v1/runs/{run['id']}/events", params={"type": "step_start"})
+    assert refused.status_code == 422
+    assert "did you mean `step_started`?" in refused.json()["detail"]
+
+
+def test_runs_are_counted_by_their_status(http: Checked, client: Client, run: dict[str, Any]) -> None:
+    counted = http.get("/v1/runs/counts", params={"workflow": run["workflow"]}).json()
+    assert counted["counts"] == dict.fromkeys(counted["counts"], 0) | {"finished": 1}
+    assert client.runs.counts(workflow=run["workflow"]).counts["finished"] == 1
+    assert client.runs.counts(thread_id="nobody's").counts["finished"] == 0
+    assert client.runs.counts().counts["finished"] >= 1
