@@ -29,9 +29,10 @@ def generated() -> dict[Path, str]:
     """The text of each file that is written, formatted."""
     log = (PACKAGE / "engine" / "events.py").read_text()
     awaiting = (PACKAGE / "client" / "awaiting.py").read_text()
-    files = {PACKAGE / "client" / "events.py": events(log), PACKAGE / "client" / "blocking.py": blocking(awaiting)}
+    told = events(log)
+    files = {PACKAGE / "client" / "events.py": told, PACKAGE / "client" / "blocking.py": blocking(awaiting)}
     models = (PACKAGE / "client" / "models.py").read_text()
-    written = {TYPESCRIPT / "records.ts": records(models), CONSOLE / "api" / "types.gen.ts": openapi.types()}
+    written = {TYPESCRIPT / "records.ts": records(models, told), CONSOLE / "api" / "types.gen.ts": openapi.types()}
     return {path: _formatted(text) for path, text in files.items()} | written
 
 
@@ -290,11 +291,31 @@ _RECORDS: Final = (
     "Delegation",
     "Decision",
     "BulkOutcome",
+    "Key",
+    "NewKey",
+    "Limits",
+    "Tenant",
     "Token",
     "Ticket",
     "Session",
+    "Version",
+    "RunParent",
+    "Error",
+    "Run",
+    "RunCounts",
+    "Origin",
+    "Turn",
+    "StepState",
+    "Pending",
+    "Message",
+    "Timer",
+    "Snapshot",
+    "Left",
+    "Rehearsal",
 )
 """Which of the Python client's records it has."""
+_SPARSE: Final = frozenset(("Error", "Run", "Origin", "StepState", "Pending", "Snapshot"))
+"""Of these a server may leave out what has a default."""
 _TS_HEAD: Final = """\
 /** The answers of a HAI Flow server, as records. Times are texts as in RFC 3339. */
 
@@ -312,20 +333,31 @@ _TS_TYPES: Final = {
     "dict[str, Json]": "Record<string, unknown>",
     "dict[str, int]": "Record<string, number>",
     "list[str]": "string[]",
+    "Error": "RunError",
+    "Message": "RunMessage",
+    "Pending": "Question",
+    "dict[str, StepState]": "Record<string, StepState>",
+    "list[Pending]": "Question[]",
+    "list[Message]": "RunMessage[]",
+    "list[Timer]": "Timer[]",
 }
 
 
-def records(models: str) -> str:
-    """`records.ts` from the text of `client/models.py`."""
-    classes = {each.name: each for each in ast.parse(models).body if isinstance(each, ast.ClassDef)}
+def records(*sources: str) -> str:
+    """`records.ts` from the texts of `client/models.py` and of what it takes from `client/events.py`."""
+    bodies = (node for text in sources for node in ast.parse(text).body)
+    classes = {each.name: each for each in bodies if isinstance(each, ast.ClassDef)}
     return _TS_HEAD + "".join(_interface(classes, name) for name in _RECORDS)
 
 
 def _interface(classes: dict[str, ast.ClassDef], name: str) -> str:
     fields = list(_fields(classes, classes[name]))
     about = _described(ast.get_docstring(classes[name]) or "", {_wire_name(each) for each in fields})
-    lines = [f"  {_camel(_wire_name(each))}: {_ts_type(name, each)};" for each in fields]
-    return "\n".join(["", *about, f"export interface {name} {{", *lines, "}", ""])
+    lines = [
+        f"  {_camel(_wire_name(each))}{'?' * (name in _SPARSE and each.value is not None)}: {_ts_type(name, each)};"
+        for each in fields
+    ]
+    return "\n".join(["", *about, f"export interface {_TS_TYPES.get(name, name)} {{", *lines, "}", ""])
 
 
 def _fields(classes: dict[str, ast.ClassDef], node: ast.ClassDef) -> Iterator[ast.AnnAssign]:

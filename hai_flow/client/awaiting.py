@@ -85,7 +85,9 @@ class AsyncClient(_Group):
         self.threads = AsyncThreads(self)
         self.feedback = AsyncFeedback(self)
         self.audit = AsyncAudit(self)
+        self.workers = AsyncWorkers(self)
         self.keys = AsyncKeys(self)
+        self.tenants = AsyncTenants(self)
         self.tokens = AsyncTokens(self)
         self.tickets = AsyncTickets(self)
         self.session = AsyncSession(self)
@@ -229,6 +231,9 @@ class AsyncItems(AsyncIterator[T]):
 class AsyncWorkflows(_Group):
     publish = _does(o.publish_workflow)
     validate = _does(o.validate_workflow)
+    format = _does(o.format_workflow)
+    draw = _does(o.draw_text)
+    schema = _does(o.language_schema)
     list = _gives(o.list_workflows)
     get = _does(o.get_workflow)
     versions = _does(o.list_versions)
@@ -242,6 +247,7 @@ class AsyncRuns(_Group):
     start = _does(o.start_run)
     get = _does(o.get_run)
     list = _gives(o.list_runs)
+    counts = _does(o.count_runs)
     snapshot = _does(o.get_snapshot)
     steps = _gives(o.list_steps)
     events = _gives(o.list_events)
@@ -271,6 +277,7 @@ class AsyncPendings(_Group):
     answer = _does(o.answer_pending)
     give_result = _does(o.give_result)
     give_error = _does(o.give_error)
+    arguments = _does(o.get_arguments)
     check = _does(o.check_answer)
     history = _gives(o.pending_history)
 
@@ -295,6 +302,8 @@ class AsyncThreads(_Group):
     list = _gives(o.list_threads)
     get = _does(o.get_thread)
     messages = _gives(o.list_messages)
+    queued = _does(o.list_queued)
+    withdraw = _does(o.withdraw_queued)
 
 
 class AsyncFeedback(_Group):
@@ -312,12 +321,26 @@ class AsyncAudit(_Group):
     anchor = _does(o.get_audit_anchor)
 
 
+class AsyncWorkers(_Group):
+    """The processes that perform runs, for operators."""
+
+    list = _does(o.list_workers)
+
+
 class AsyncKeys(_Group):
     """API keys, for admins."""
 
     create = _does(o.create_key)
     list = _gives(o.list_keys)
     revoke = _does(o.revoke_key)
+
+
+class AsyncTenants(_Group):
+    """Tenants and what they may have, for admins."""
+
+    list = _gives(o.list_tenants)
+    get = _does(o.get_tenant)
+    limit = _does(o.limit_tenant)
 
 
 class AsyncTokens(_Group):
@@ -352,6 +375,7 @@ class AsyncEvents(_Group):
 class AsyncSchedules(_Group):
     list = _gives(o.list_schedules)
     get = _does(o.get_schedule)
+    fires = _does(o.get_fires)
     pause = _does(o.pause_schedule)
     resume = _does(o.resume_schedule)
     run = _does(o.run_schedule)

@@ -84,7 +84,9 @@ class Client(_Group):
         self.threads = Threads(self)
         self.feedback = Feedback(self)
         self.audit = Audit(self)
+        self.workers = Workers(self)
         self.keys = Keys(self)
+        self.tenants = Tenants(self)
         self.tokens = Tokens(self)
         self.tickets = Tickets(self)
         self.session = Session(self)
@@ -224,6 +226,9 @@ class Items(Iterator[T]):
 class Workflows(_Group):
     publish = _does(o.publish_workflow)
     validate = _does(o.validate_workflow)
+    format = _does(o.format_workflow)
+    draw = _does(o.draw_text)
+    schema = _does(o.language_schema)
     list = _gives(o.list_workflows)
     get = _does(o.get_workflow)
     versions = _does(o.list_versions)
@@ -237,6 +242,7 @@ class Runs(_Group):
     start = _does(o.start_run)
     get = _does(o.get_run)
     list = _gives(o.list_runs)
+    counts = _does(o.count_runs)
     snapshot = _does(o.get_snapshot)
     steps = _gives(o.list_steps)
     events = _gives(o.list_events)
@@ -266,6 +272,7 @@ class Pendings(_Group):
     answer = _does(o.answer_pending)
     give_result = _does(o.give_result)
     give_error = _does(o.give_error)
+    arguments = _does(o.get_arguments)
     check = _does(o.check_answer)
     history = _gives(o.pending_history)
 
@@ -290,6 +297,8 @@ class Threads(_Group):
     list = _gives(o.list_threads)
     get = _does(o.get_thread)
     messages = _gives(o.list_messages)
+    queued = _does(o.list_queued)
+    withdraw = _does(o.withdraw_queued)
 
 
 class Feedback(_Group):
@@ -307,12 +316,26 @@ class Audit(_Group):
     anchor = _does(o.get_audit_anchor)
 
 
+class Workers(_Group):
+    """The processes that perform runs, for operators."""
+
+    list = _does(o.list_workers)
+
+
 class Keys(_Group):
     """API keys, for admins."""
 
     create = _does(o.create_key)
     list = _gives(o.list_keys)
     revoke = _does(o.revoke_key)
+
+
+class Tenants(_Group):
+    """Tenants and what they may have, for admins."""
+
+    list = _gives(o.list_tenants)
+    get = _does(o.get_tenant)
+    limit = _does(o.limit_tenant)
 
 
 class Tokens(_Group):
@@ -347,6 +370,7 @@ class Events(_Group):
 class Schedules(_Group):
     list = _gives(o.list_schedules)
     get = _does(o.get_schedule)
+    fires = _does(o.get_fires)
     pause = _does(o.pause_schedule)
     resume = _does(o.resume_schedule)
     run = _does(o.run_schedule)

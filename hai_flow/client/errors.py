@@ -28,7 +28,8 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A refusal as the server sends it (RFC 9457). `code` is for programs, `detail` for people.
 
     `status` is None where no answer came, `type` is "" where it did not come from a HAI Flow server. `findings` are
-    every mistake at once, `winner` is the decision that stands instead.
+    every mistake at once, `winner` is the decision that stands instead, `params` what `detail` names in quotes, `see`
+    the page of the server's console that helps, like `/console/runs`.
     """
 
     type: str = ""
@@ -38,6 +39,8 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     detail: str
     findings: list[Any] = []
     winner: Any = None
+    params: list[str] = []
+    see: str = ""
 
 
 class HaiFlowError(errors.HaiFlowError):

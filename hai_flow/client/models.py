@@ -31,12 +31,27 @@ class Version(msgspec.Struct, frozen=True):
         return f"{self.version}+{self.sha256[:8]}" if self.dev else str(self.version)
 
 
+class RunParent(msgspec.Struct, frozen=True):
+    run_id: str
+    path: str
+
+
+class RunCounts(msgspec.Struct, frozen=True):
+    """How many runs have each status; `max` of them means that many or more. Under `needs_attention` are also those
+    that workers can't read."""
+
+    counts: dict[str, int]
+    max: int
+
+
 class Run(msgspec.Struct, frozen=True, kw_only=True):
     """A run. `seq` is how many events it has; `output` and `error` are None until it has ended.
 
     `status`: queued, running, waiting, paused, stopping, needs_attention, finished, failed or stopped. `in_flight`: how
     many attempts were told to end (answer to `stop`). `branch_of`: the run at one of whose turns it left its thread.
-    `unreadable`: why no worker goes on with it, where those that tried could not read it.
+    `parent`: the run whose step waits for this one.
+    `unreadable`: why no worker goes on with it, where those that tried could not read it. `queue`: only workers that
+    serve it perform the run.
     """
 
     id: str
@@ -52,7 +67,9 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     output: Json
     error: Error | None
     branch_of: str | None = None
+    parent: RunParent | None = None
     unreadable: str | None = None
+    queue: str = "default"
     in_flight: int = 0
 
     @property
@@ -178,6 +195,15 @@ class Decision(Pending, frozen=True, kw_only=True):
     already: bool
 
 
+class PendingArguments(msgspec.Struct, frozen=True, kw_only=True):
+    """The function that an approved call calls. `parameters`: the JSON Schema of its arguments; None: there is no call,
+    or the server knows no schema of it."""
+
+    tool: str | None
+    description: str | None
+    parameters: dict[str, Json] | None
+
+
 class CheckedAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """What an answer would do if it were given now. `decides`: it would close the question, with `status`; else the
     question would stay open for what is `needed`. `args` and `digest` are as its edits would leave them, `lapsing` the
@@ -217,7 +243,8 @@ class Edit(msgspec.Struct, frozen=True):
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """A mistake in a workflow (or a doubt: `severity` warning). Lines and columns count from 1. `fix` mends it."""
+    """A mistake in a workflow (or a doubt: `severity` warning). Lines and columns count from 1. `fix` mends it.
+    `params`: what `message` names in quotes."""
 
     file: str
     line: int
@@ -228,11 +255,19 @@ class Finding(msgspec.Struct, frozen=True):
     end_line: int = 0
     end_column: int = 0
     fix: list[Edit] = []
+    params: list[str] = []
 
 
 class Validation(msgspec.Struct, frozen=True):
     valid: bool
     findings: list[Finding]
+
+
+class Formatted(msgspec.Struct, frozen=True, kw_only=True):
+    """A document in its one form. `changed`: it was written otherwise."""
+
+    source: str
+    changed: bool
 
 
 class File(msgspec.Struct, frozen=True, kw_only=True):
@@ -552,6 +587,23 @@ class ThreadWithRuns(Thread, frozen=True, kw_only=True):
     runs: list[Run]
 
 
+class QueuedMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """A user's message that waits until its thread's run has ended, and then starts the run `run_id`. `message`: its
+    text, None for who does not see the conversation; `refused`: why its run could not be started (RFC 9457)."""
+
+    run_id: str
+    by: str
+    message: str | None
+    queued_at: datetime
+    refused: dict[str, Json] | None
+
+
+class QueuedMessages(msgspec.Struct, frozen=True, kw_only=True):
+    """The messages of a thread that wait, the next one first."""
+
+    items: list[QueuedMessage]
+
+
 class Call(msgspec.Struct, frozen=True):
     """A call of a tool: `arguments` are JSON text."""
 
@@ -630,6 +682,33 @@ class AuditAnchor(msgspec.Struct, frozen=True, kw_only=True):
     hash: str
 
 
+class Worker(msgspec.Struct, frozen=True, kw_only=True):
+    """A process that performs runs. `queues`: `*` is every one. `state`: alive, draining, ended (after it handed
+    everything back) or dead. `holds`: the runs that it has now. The numbers behind it are as of `beat_at`; None is what
+    a worker of an older release does not tell."""
+
+    id: int
+    name: str
+    cell: str
+    state: str
+    queues: list[str]
+    release: str | None
+    started_at: datetime | None
+    beat_at: datetime | None
+    draining_since: datetime | None
+    holds: int
+    held: int | None
+    attempts: int | None
+    waiting: int | None
+    places: int | None
+
+
+class Workers(msgspec.Struct, frozen=True, kw_only=True):
+    """The workers, those that live first."""
+
+    items: list[Worker]
+
+
 class Key(msgspec.Struct, frozen=True, kw_only=True):
     """An API key. `used_at`: when it was used last, to a minute."""
 
@@ -649,6 +728,26 @@ class NewKey(Key, frozen=True, kw_only=True):
     """`key` is the secret text that `Client(key=...)` takes. It is shown this once."""
 
     key: str
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """What a tenant may have: runs that begin in a minute, runs that have not ended, streams of one process that only
+    follow, bytes of logs. 0: no limit; None: as much as all."""
+
+    runs_per_minute: int | None
+    open_runs: int | None
+    followers: int | None
+    log_bytes: int | None
+
+
+class Tenant(msgspec.Struct, frozen=True, kw_only=True):
+    """A tenant. `limits` were set for it, `in_force` are those that it has."""
+
+    id: str
+    name: str
+    created_at: datetime
+    limits: Limits
+    in_force: Limits
 
 
 class Token(msgspec.Struct, frozen=True, kw_only=True):
@@ -715,8 +814,16 @@ class SentEvent(msgspec.Struct, frozen=True):
     runs: list[TriggeredRun]
 
 
+class ScheduleClause(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of what a schedule says, by its code; `params`: times, seconds, a timezone, or items of a cron field."""
+
+    code: str
+    params: list[str]
+
+
 class Schedule(msgspec.Struct, frozen=True, kw_only=True):
-    """A start by the clock. `explanation` has it in English; `next` is None while it is paused."""
+    """A start by the clock. `explanation` has it in English, `explained` in parts for other languages (none from an
+    older server); `next` is None while it is paused."""
 
     id: str
     workflow: str
@@ -731,6 +838,22 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     next: datetime | None
     last: datetime | None
     last_run_id: str | None
+    explained: list[ScheduleClause] = []
+
+
+class Fire(msgspec.Struct, frozen=True, kw_only=True):
+    """A time at which a schedule fired. `outcome`: started, skipped or refused; None while its run is not started."""
+
+    at: datetime
+    outcome: str | None
+    run_id: str | None
+
+
+class Fires(msgspec.Struct, frozen=True, kw_only=True):
+    """The `next` times of a schedule, soonest first, and the `past` ones, newest first."""
+
+    next: list[datetime]
+    past: list[Fire]
 
 
 class CursorReset(msgspec.Struct, frozen=True):
@@ -741,5 +864,5 @@ class Page(msgspec.Struct, Generic[Item], frozen=True):
     """One page of a list."""
 
     items: list[Item]
-    next_cursor: str | None
+    next_cursor: str | None = None  # also of a list that has no pages
     cursor_reset: CursorReset | None = None

@@ -26,6 +26,7 @@ from hai_flow.values import Json
 
 RunRef: TypeAlias = str | m.Run
 KeyRef: TypeAlias = str | m.Key
+TenantRef: TypeAlias = str | m.Tenant
 PendingRef: TypeAlias = str | m.Pending | m.InboxItem | PendingOpened
 FileRef: TypeAlias = str | m.File
 ScheduleRef: TypeAlias = str | m.Schedule
@@ -91,6 +92,23 @@ def validate_workflow(source: str | bytes) -> Script[m.Validation]:
     return _post_yaml("/v1/workflows/validate", m.Validation, source)
 
 
+def format_workflow(source: str | bytes) -> Script[m.Formatted]:
+    """A YAML document in its one form, with its meaning and its comments. Raises Invalid where YAML can't read it."""
+    return _post_yaml("/v1/workflows/format", m.Formatted, source)
+
+
+def draw_text(source: str | bytes, format: str = "mermaid") -> Script[str]:
+    """The picture of a YAML document that is not stored, as `graph` gives it. Raises Invalid with every mistake."""
+    data = source.encode() if isinstance(source, str) else source
+    request = Request("POST", "/v1/workflows/graph", parameters({"format": format}), data, {"Content-Type": YAML})
+    return (yield from exchange(request)).body.decode()
+
+
+def language_schema() -> Script[dict[str, Json]]:
+    """The JSON Schema (2020-12) of workflow documents, for editors."""
+    return _get("/v1/language/schema", dict[str, Json])
+
+
 def list_workflows() -> Feed[m.WorkflowVersion]:
     """The latest version of each workflow, by name."""
     return pages("/v1/workflows", m.WorkflowVersion)
@@ -114,7 +132,7 @@ def get_source(reference: str) -> Script[bytes]:
 
 
 def draw_workflow(reference: str, format: str = "mermaid") -> Script[str]:
-    """The workflow as a picture: text for Mermaid, or `svg`."""
+    """The workflow as a picture: text for Mermaid, `svg`, or as `json` what is in it (the text of a Graph)."""
     path = _path("workflows", reference) + "/graph"
     answer = yield from exchange(Request("GET", path, parameters({"format": format})))
     return answer.body.decode()
@@ -195,6 +213,7 @@ def list_runs(
     workflow: str | None = None,
     version: int | None = None,
     thread_id: str | None = None,
+    queue: str | None = None,
     started_by: str | None = None,
     created_after: datetime | None = None,
     created_before: datetime | None = None,
@@ -204,10 +223,26 @@ def list_runs(
     """The runs, newest first, as many as are asked for. `error`: those that failed with this code."""
     statuses = [status] if isinstance(status, str) else status
     query: dict[str, Json] = {"status": statuses, "workflow": workflow, "version": version, "thread_id": thread_id}
-    query |= {"started_by": started_by, "error": error}
+    query |= {"queue": queue, "started_by": started_by, "error": error}
     times = {"created_after": created_after, "created_before": created_before}
     query |= {name: None if time is None else time.isoformat() for name, time in times.items()}
     return pages("/v1/runs", m.Run, limit=limit, query=query)
+
+
+def count_runs(
+    *,
+    workflow: str | None = None,
+    version: int | None = None,
+    thread_id: str | None = None,
+    started_by: str | None = None,
+    created_after: datetime | None = None,
+    created_before: datetime | None = None,
+) -> Script[m.RunCounts]:
+    """How many runs have each status, counted up to `max` of each."""
+    query: dict[str, Json] = {"workflow": workflow, "version": version, "thread_id": thread_id}
+    times = {"created_after": created_after, "created_before": created_before}
+    query |= {name: None if time is None else time.isoformat() for name, time in times.items()}
+    return _get("/v1/runs/counts", m.RunCounts, query | {"started_by": started_by})
 
 
 def control_runs(
@@ -221,8 +256,9 @@ def control_runs(
     key: str | None = None,
 ) -> Script[m.BulkReport]:
     """`pause`, `resume`, `stop` or `retry` the `runs`, or those that have all of `where` (`status`, `workflow`,
-    `version`, `thread_id`, `started_by`, `created_after`, `created_before`, `error`), at most 1,000. Raises Conflict
-    where these are not as many as `expect`: nothing is done then. One that is refused keeps no other one back."""
+    `version`, `thread_id`, `queue`, `started_by`, `created_after`, `created_before`, `error`), at most 1,000. Raises
+    Conflict where these are not as many as `expect`: nothing is done then. One that is refused keeps no other one
+    back."""
     body: dict[str, Json] = {"action": action, "reason": reason, "dry_run": dry_run}
     if where is not None:
         body["where"] = {name: v.isoformat() if isinstance(v, datetime) else v for name, v in where.items()}
@@ -257,20 +293,49 @@ def list_steps(run: RunRef, *, at: int | None = None) -> Feed[m.RunStep]:
     return pages(_run(run) + "/steps", m.RunStep, query={"at": at}, cursor_name="after")
 
 
-def list_events(run: RunRef, *, after: int = 0, limit: int | None = None) -> Feed[AnyEvent]:
-    """The events that there are, after a seq."""
-    return scripts.mapped(list_events_json(run, after=after, limit=limit), _event)
+def list_events(
+    run: RunRef,
+    *,
+    after: int = 0,
+    before: int | None = None,
+    types: Sequence[str] | None = None,
+    path: str | None = None,
+    backwards: bool = False,
+    limit: int | None = None,
+) -> Feed[AnyEvent]:
+    """The events that there are, after a seq and before another one. `types`: only these; `path`: only of this step and
+    those inside it; `backwards`: the newest first."""
+    found = list_events_json(run, after=after, before=before, types=types, path=path, backwards=backwards, limit=limit)
+    return scripts.mapped(found, _event)
 
 
-def list_events_json(run: RunRef, *, after: int = 0, limit: int | None = None) -> Feed[dict[str, Json]]:
+def list_events_json(
+    run: RunRef,
+    *,
+    after: int = 0,
+    before: int | None = None,
+    types: Sequence[str] | None = None,
+    path: str | None = None,
+    backwards: bool = False,
+    limit: int | None = None,
+) -> Feed[dict[str, Json]]:
     """The same as JSON."""
+    query: dict[str, Json] = {"type": types, "path": path}
+    ends: tuple[str, int | None] = ("before", before)
+    if backwards:
+        query |= {"order": "desc", "after": after}
+    else:
+        query["before"] = before
+        ends = ("after", after)
+    name, place = ends
     return pages(
         _run(run) + "/events",
         dict[str, Json],
         limit=limit,
+        query=query,
         size_max=scripts.EVENTS_PAGE,
-        cursor=str(after),
-        cursor_name="after",
+        cursor=None if place is None else str(place),
+        cursor_name=name,
     )
 
 
@@ -428,6 +493,11 @@ def decide_pending(
     return _post(_pending(pending) + "/decide", m.Decision, body, key=key)
 
 
+def get_arguments(pending: PendingRef) -> Script[m.PendingArguments]:
+    """Which arguments the call that it is about may have."""
+    return _get(_pending(pending) + "/arguments", m.PendingArguments)
+
+
 def check_answer(
     pending: PendingRef,
     decision: str | None = None,
@@ -578,6 +648,17 @@ def list_messages(thread: ThreadRef, *, limit: int | None = None) -> Feed[m.Thre
     return pages(_thread(thread) + "/messages", m.ThreadMessage, limit=limit)
 
 
+def list_queued(thread: ThreadRef) -> Script[m.QueuedMessages]:
+    """The messages that wait until its run has ended, the next one first, and those of the last day that could start
+    no run."""
+    return _get(_thread(thread, "queue"), m.QueuedMessages)
+
+
+def withdraw_queued(thread: ThreadRef, run: str) -> Script[None]:
+    """Take back a message that waits, named by the run that it would start."""
+    yield from exchange(Request("DELETE", _thread(thread, "queue", run)))
+
+
 def list_feedback(thread: ThreadRef, *, limit: int | None = None) -> Feed[m.Feedback]:
     """All feedback on the messages and decisions of a thread, newest first."""
     return pages(_thread(thread) + "/feedback", m.Feedback, limit=limit)
@@ -655,6 +736,11 @@ def get_schedule(schedule: ScheduleRef) -> Script[m.Schedule]:
     return _get(_schedule(schedule), m.Schedule)
 
 
+def get_fires(schedule: ScheduleRef, *, limit: int = 10) -> Script[m.Fires]:
+    """When it fires next, and what became of the times at which it fired: `limit` of each."""
+    return _get(_schedule(schedule) + "/fires", m.Fires, {"limit": limit})
+
+
 def pause_schedule(schedule: ScheduleRef) -> Script[m.Schedule]:
     """Let it fire no more until it is resumed."""
     return _post(_schedule(schedule) + "/pause", m.Schedule)
@@ -702,6 +788,27 @@ def revoke_key(key: KeyRef) -> Script[m.Key]:
     return _post(_path("keys", key if isinstance(key, str) else key.id) + "/revoke", m.Key)
 
 
+def list_tenants() -> Feed[m.Tenant]:
+    """The tenants, by name: all, for admins of the tenant `default`, whose deployment it is; for others their own."""
+    yield from scripts.items("/v1/tenants", m.Tenant)
+
+
+def get_tenant(tenant: TenantRef) -> Script[m.Tenant]:
+    """One tenant, by its name."""
+    return _get(_tenant(tenant), m.Tenant)
+
+
+def limit_tenant(tenant: TenantRef, limits: Mapping[str, int | None]) -> Script[m.Tenant]:
+    """Change what a tenant may have, like `{"open_runs": 1000}`: a number; 0, no limit; None, what the settings give to
+    all. Limits that are not named stay. For admins of the tenant `default`."""
+    body: dict[str, Json] = dict(limits)
+    return (yield from exchange(_with_json("PATCH", _tenant(tenant), body))).read(m.Tenant)
+
+
+def _tenant(tenant: TenantRef) -> str:
+    return _path("tenants", tenant if isinstance(tenant, str) else tenant.name)
+
+
 def create_token(
     principal: str,
     *,
@@ -727,6 +834,15 @@ def create_ticket() -> Script[m.Ticket]:
 def get_session() -> Script[m.Session]:
     """Who you are here, what you may do, and until when."""
     return _get("/v1/session", m.Session)
+
+
+# --- workers ------------------------------------------------------------------------------------------------------
+
+
+def list_workers() -> Script[m.Workers]:
+    """The processes that perform runs, those that live first; also who has ended or died lately, and what of theirs
+    nobody has taken over. For operators of the tenant `default`."""
+    return _get("/v1/workers", m.Workers)
 
 
 # --- the audit ----------------------------------------------------------------------------------------------------

@@ -83,6 +83,12 @@ def pages(
             return
 
 
+def items(path: str, shape: type[T]) -> Feed[T]:
+    """The items of a list that has no pages."""
+    for item in (yield from exchange(Request("GET", path))).read(Page[shape]).items:
+        yield Give(item)
+
+
 def parameters(given: Mapping[str, Json]) -> tuple[tuple[str, str], ...]:
     """The parameters that are not None, as a query: a list becomes the same name several times."""
     found: list[tuple[str, str]] = []

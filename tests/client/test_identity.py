@@ -223,3 +223,16 @@ def test_what_is_no_credential_is_refused_before_it_is_sent(opened: Opened, stri
         pytest.raises(ValueError, match="visible ASCII"),
     ):
         page.session.get()
+
+
+def test_an_admin_of_the_deployment_sees_and_limits_tenants_and_others_their_own(as_: As, dsn: str) -> None:
+    name = unique("t")
+    People(dsn).tenant(name)
+    flow = as_("user:root", "admin")
+    assert {"default", name} <= {each.name for each in flow.tenants.list()}
+    limited = flow.tenants.limit(name, {"open_runs": 7, "followers": 0})
+    assert (limited.limits.open_runs, limited.limits.followers, limited.limits.log_bytes) == (7, 0, None)
+    assert flow.tenants.get(limited) == flow.tenants.get(name) == limited
+    assert flow.tenants.limit(limited, {"open_runs": None}).limits.open_runs is None
+    with pytest.raises(Forbidden):
+        as_("user:ann", "operator").tenants.get(name)

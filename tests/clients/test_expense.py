@@ -9,20 +9,14 @@ because nobody else has answered, has a key and a terminal.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
-import os
-import socket
-import subprocess
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import parse_qs, urlsplit
 
 import httpx2
 import pytest
 
-from tests.clients import rig
+from tests.clients.providers import CLIENT, Provider, providing
 from tests.support.agui_client import AguiClient
 from tests.support.commands import run
 from tests.support.identities import People, carried
@@ -34,9 +28,6 @@ from tests.support.waiting import until
 pytestmark = pytest.mark.timeout(600)  # the first test waits for the packages
 
 T = TypeVar("T")
-PROJECT = Path(__file__).resolve().parent / "oidc"
-CLIENT = "hai-flow"
-BACK = "http://localhost:9/signed-in"
 EXPENSE = {"employee": "Eve", "amount": 480.0, "currency": "EUR", "reason": "A chair"}
 VALUES = {"cost_center": "CC-1234"}
 
@@ -45,50 +36,10 @@ def wait_for(fact: Callable[[], T], seconds: float = 20.0) -> T:
     return asyncio.run(until(fact, seconds))
 
 
-class Provider:
-    """An OpenID Connect provider, as a process."""
-
-    def __init__(self, url: str) -> None:
-        self.url = url
-        self.described = httpx2.get(f"{url}/.well-known/openid-configuration").json()
-
-    def sign_in(self, sub: str) -> str:
-        """The ID token that a person gets by the authorization code flow."""
-        asked = {"client_id": CLIENT, "redirect_uri": BACK, "response_type": "code", "scope": "openid", "state": "s1"}
-        consent = httpx2.post(self.described["authorization_endpoint"], params=asked, data={"sub": sub})
-        assert consent.status_code == 302, consent.text
-        answer = parse_qs(urlsplit(consent.headers["location"]).query)
-        assert answer["state"] == ["s1"]
-        given = {"grant_type": "authorization_code", "code": answer["code"][0], "redirect_uri": BACK}
-        tokens = httpx2.post(self.described["token_endpoint"], data=given, auth=(CLIENT, "its secret"))
-        assert tokens.status_code == 200, tokens.text
-        return tokens.json()["id_token"]
-
-
 @pytest.fixture(scope="module")
 def provider() -> Iterator[Provider]:
-    program = rig.python_packages(PROJECT) / "bin" / "oidc-provider-mock"
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    environment = {**os.environ, "AUTHLIB_INSECURE_TRANSPORT": "1"}
-    process = subprocess.Popen(
-        [program, "--port", str(port)], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    url = f"http://localhost:{port}"
-
-    def answers() -> bool:
-        assert process.poll() is None, "the provider has ended"
-        with contextlib.suppress(httpx2.TransportError):
-            return httpx2.get(f"{url}/.well-known/openid-configuration").status_code == 200
-        return False
-
-    try:
-        wait_for(answers)
-        yield Provider(url)
-    finally:
-        process.terminate()
-        process.wait(20)
+    with providing() as provider:
+        yield provider
 
 
 @pytest.fixture(scope="module")

@@ -78,6 +78,22 @@ def test_what_would_be_published_is_imported_and_required_from_its_tarball(
         assert "weather" in json.loads(node(tmp_path, program))
 
 
+# --- runs ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_is_started_followed_decided_controlled_and_forked(play: Scenario) -> None:
+    told = play("runs", workflow="refund", input={"order": unique("A"), "amount": 60})
+    assert (told["status"], told["types"][-1]) == ("finished", "run_finished")
+    assert {"run_paused", "run_resumed", "pending_decided"} <= set(told["types"])
+    assert told["log"] == ["pending_opened", "run_finished"]
+    assert told["before"] == [1, 0]
+    assert told["asked"] == ["waiting", True]
+    assert told["rehearsed"][0]
+    assert told["rehearsed"][2] in told["rehearsed"][1]
+    assert (told["ended"], told["refused"]) == ("stopped", [409, "run_ended"])
+    assert set(told["ids"]) <= set(told["found"])
+
+
 # --- conversations ------------------------------------------------------------------------------------------------
 
 

@@ -14,7 +14,9 @@ export interface Problem {
   /** What went wrong, for programs: `thread_waiting`, `pending_decided`, ... */
   code?: string;
   /** Every mistake of the request: where, and what was expected. */
-  findings?: { path: string; message: string }[];
+  findings?: { path: string; message: string; code?: string; params?: string[] }[];
+  /** The page of the server's console that helps, like `/console/runs`. */
+  see?: string;
   /** What stands in the way: the active run with its open questions, the decision that was first. */
   winner?: Record<string, unknown>;
 }

@@ -1,10 +1,11 @@
 /** A HAI Flow server beside its conversations: what asks you, your answers, and the credentials that streams need. */
 
-import { HaiError } from "./errors.js";
 import { InboxView, type InboxNews } from "./news.js";
 import { recordOf, recordsOf } from "./reading.js";
-import type { BulkOutcome, Decided, Decision, Delegation, InboxCounts, InboxItem, Session, Ticket, Token } from "./records.js";
+import type { BulkOutcome, Decided, Decision, Delegation, InboxCounts, InboxItem, Key, Limits, NewKey, Session, Tenant, Ticket, Token } from "./records.js";
+import { allOf, instant, pageOf, paged, segment, type Page, type PageOptions } from "./paging.js";
 import { Rest, type Abortable, type Query, type RestConfig } from "./rest.js";
+import { Runs } from "./runs.js";
 
 export interface InboxFilters {
   workflow?: string;
@@ -14,19 +15,6 @@ export interface InboxFilters {
   openedBefore?: Date | string;
   openedAfter?: Date | string;
   deadlineBefore?: Date | string;
-}
-
-export interface PageOptions extends Abortable {
-  /** The most items of a page, up to 200 (default 50). */
-  limit?: number;
-  /** `nextCursor` of the page before. */
-  cursor?: string | undefined;
-}
-
-/** With filters a page may be short, or empty, though there is more: `nextCursor` says so. */
-export interface Page<T> {
-  items: T[];
-  nextCursor: string | null;
 }
 
 /** An answer to a question: one of its `options` as `decision`, `values` for a form, `result` or `error` of a call. */
@@ -56,6 +44,16 @@ export interface TokenRequest {
   threads?: string[];
   workflows?: string[];
   /** In seconds, up to a day (default 900). */
+  expiresIn?: number;
+}
+
+export interface KeyRequest {
+  principal: string;
+  /** For people. */
+  name?: string;
+  roles?: string[];
+  groups?: string[];
+  /** In seconds. Default: it does not expire. */
   expiresIn?: number;
 }
 
@@ -165,16 +163,86 @@ export class Pendings {
   }
 }
 
+/** API keys, for admins. Never in a page: what makes keys can do all that the keys may. */
+export class Keys {
+  readonly #rest: Rest;
+
+  constructor(rest: Rest) {
+    this.#rest = rest;
+  }
+
+  /**
+   * Makes a key, whose secret text is shown this once. It is asked for once: after a lost connection look at `list` for
+   * a key that nobody has seen, and revoke it.
+   */
+  async create(request: KeyRequest, options: Abortable = {}): Promise<NewKey> {
+    const { expiresIn: expires_in, ...rest } = request;
+    return recordOf<NewKey>(await this.#rest.postOnce("/v1/keys", { ...rest, expires_in }, options));
+  }
+
+  /** All keys, the newest first; also those that were revoked or have expired. */
+  list(options: Omit<PageOptions, "cursor"> = {}): AsyncGenerator<Key> {
+    return allOf((cursor) => this.page({ ...options, cursor }));
+  }
+
+  /** One page of them. */
+  async page(options: PageOptions = {}): Promise<Page<Key>> {
+    return pageOf<Key>(await this.#rest.get("/v1/keys", paged(options), options));
+  }
+
+  /** Revokes a key: who sends it is refused, within a second by all processes. */
+  async revoke(key: string | Key, options: Abortable = {}): Promise<Key> {
+    const id = typeof key === "string" ? key : key.id;
+    return recordOf<Key>(await this.#rest.post(`/v1/keys/${encodeURIComponent(id)}/revoke`, undefined, options));
+  }
+}
+
+/** Tenants and what they may have, for admins; those of the tenant `default` see and set those of all. */
+export class Tenants {
+  readonly #rest: Rest;
+
+  constructor(rest: Rest) {
+    this.#rest = rest;
+  }
+
+  /** The tenants, by name. */
+  async list(options: Abortable = {}): Promise<Tenant[]> {
+    return recordsOf<Tenant>(await this.#rest.get("/v1/tenants", {}, options));
+  }
+
+  /** One tenant, by its name. */
+  async get(tenant: string | Tenant, options: Abortable = {}): Promise<Tenant> {
+    return recordOf<Tenant>(await this.#rest.get(named(tenant), {}, options));
+  }
+
+  /** Changes limits: a number; 0, no limit; null, what the settings give to all. Those that are not named stay. */
+  async limit(tenant: string | Tenant, limits: Partial<Limits>, options: Abortable = {}): Promise<Tenant> {
+    const { runsPerMinute: runs_per_minute, openRuns: open_runs, followers, logBytes: log_bytes } = limits;
+    const changed = { runs_per_minute, open_runs, followers, log_bytes };
+    return recordOf<Tenant>(await this.#rest.patch(named(tenant), changed, options));
+  }
+}
+
+function named(tenant: string | Tenant): string {
+  return `/v1/tenants/${encodeURIComponent(typeof tenant === "string" ? tenant : tenant.name)}`;
+}
+
 /** A HAI Flow server, for one caller. Its agents are `HttpAgent`s. */
 export class FlowClient {
   readonly inbox: Inbox;
   readonly pendings: Pendings;
+  readonly runs: Runs;
+  readonly keys: Keys;
+  readonly tenants: Tenants;
   readonly #rest: Rest;
 
   constructor(config: RestConfig) {
     this.#rest = new Rest(config);
     this.inbox = new Inbox(this.#rest);
     this.pendings = new Pendings(this.#rest);
+    this.runs = new Runs(this.#rest);
+    this.keys = new Keys(this.#rest);
+    this.tenants = new Tenants(this.#rest);
   }
 
   /** Who you are here, what you may do, and until when. */
@@ -194,19 +262,6 @@ export class FlowClient {
   }
 }
 
-async function* allOf<T>(page: (cursor: string | undefined) => Promise<Page<T>>): AsyncGenerator<T> {
-  for (let cursor: string | undefined; ; ) {
-    const { items, nextCursor } = await page(cursor);
-    yield* items;
-    if (nextCursor === null) return;
-    cursor = nextCursor;
-  }
-}
-
-function pageOf<T extends object>(answer: unknown): Page<T> {
-  return { items: recordsOf<T>(answer), nextCursor: (answer as { next_cursor: string | null }).next_cursor };
-}
-
 function filtered({ workflow, kind, text, openedBefore, openedAfter, deadlineBefore }: InboxFilters): Query {
   return {
     workflow,
@@ -218,24 +273,10 @@ function filtered({ workflow, kind, text, openedBefore, openedAfter, deadlineBef
   };
 }
 
-function paged({ limit, cursor }: PageOptions): Query {
-  return { limit, cursor };
-}
-
-function instant(time: Date | string | undefined): string | undefined {
-  return time instanceof Date ? time.toISOString() : time;
-}
-
 function written({ onBehalfOf: on_behalf_of, ...answer }: Answer): object {
   return { ...answer, ...(on_behalf_of !== undefined && { on_behalf_of }) };
 }
 
 function asked(question: QuestionRef): string {
   return `/v1/inbox/${segment(typeof question === "string" ? question : question.id)}`;
-}
-
-/** One part of a path. `.` and `..` would lead elsewhere. */
-function segment(id: string): string {
-  if (/^\.*$/.test(id)) throw new HaiError(`expected an id, found ${JSON.stringify(id)}`);
-  return encodeURIComponent(id);
 }

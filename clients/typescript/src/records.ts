@@ -114,6 +114,55 @@ export interface BulkOutcome {
   problem: Problem | null;
 }
 
+/** An API key. `usedAt`: when it was used last, to a minute. */
+export interface Key {
+  id: string;
+  name: string;
+  principal: string;
+  roles: string[];
+  groups: string[];
+  createdBy: string;
+  createdAt: string;
+  expiresAt: string | null;
+  revokedAt: string | null;
+  usedAt: string | null;
+}
+
+/** `key` is the secret text that `Client(key=...)` takes. It is shown this once. */
+export interface NewKey {
+  id: string;
+  name: string;
+  principal: string;
+  roles: string[];
+  groups: string[];
+  createdBy: string;
+  createdAt: string;
+  expiresAt: string | null;
+  revokedAt: string | null;
+  usedAt: string | null;
+  key: string;
+}
+
+/**
+ * What a tenant may have: runs that begin in a minute, runs that have not ended, streams of one process that only
+ * follow, bytes of logs. 0: no limit; None: as much as all.
+ */
+export interface Limits {
+  runsPerMinute: number | null;
+  openRuns: number | null;
+  followers: number | null;
+  logBytes: number | null;
+}
+
+/** A tenant. `limits` were set for it, `inForce` are those that it has. */
+export interface Tenant {
+  id: string;
+  name: string;
+  createdAt: string;
+  limits: Limits;
+  inForce: Limits;
+}
+
 /** `token` is what a page sends as `Authorization: Bearer`, until `expiresAt`. */
 export interface Token {
   token: string;
@@ -136,4 +185,182 @@ export interface Session {
   way: string;
   expiresAt: string | null;
   csrf: string | null;
+}
+
+/** Which version of its workflow a run is of. `dev`: a copy that was loaded while it is edited. */
+export interface Version {
+  version: number;
+  sha256: string;
+  dev: boolean;
+}
+
+export interface RunParent {
+  runId: string;
+  path: string;
+}
+
+/** A failure, as authors see it (`error`, docs/language.md#codes). Codes are stable, messages are for people. */
+export interface RunError {
+  code: string;
+  message: string;
+  path?: string;
+  attempt?: number;
+  at?: string | null;
+  retriable?: boolean;
+  data?: unknown;
+  cause?: RunError | null;
+}
+
+/**
+ * A run. `seq` is how many events it has; `output` and `error` are None until it has ended. `status`: queued,
+ * running, waiting, paused, stopping, needs_attention, finished, failed or stopped. `inFlight`: how many attempts
+ * were told to end (answer to `stop`). `branchOf`: the run at one of whose turns it left its thread. `parent`: the
+ * run whose step waits for this one. `unreadable`: why no worker goes on with it, where those that tried could not
+ * read it. `queue`: only workers that serve it perform the run.
+ */
+export interface Run {
+  id: string;
+  threadId: string;
+  workflow: string;
+  version: Version;
+  status: string;
+  seq: number;
+  startedBy: string;
+  createdAt: string;
+  endedAt: string | null;
+  input: unknown;
+  output: unknown;
+  error: RunError | null;
+  branchOf?: string | null;
+  parent?: RunParent | null;
+  unreadable?: string | null;
+  queue?: string;
+  inFlight?: number;
+}
+
+/**
+ * How many runs have each status; `max` of them means that many or more. Under `needs_attention` are also those that
+ * workers can't read.
+ */
+export interface RunCounts {
+  counts: Record<string, number>;
+  max: number;
+}
+
+/**
+ * Which run made this one start, though it is no child of it: its step `path` (`detach`), or, without one, its end (a
+ * `run` trigger). `depth`: how many of these ends stand in a row before it.
+ */
+export interface Origin {
+  runId: string;
+  path?: string | null;
+  depth?: number;
+}
+
+export interface Turn {
+  n: number;
+  firstSeq: number;
+  open: boolean;
+  wireRunId: string | null;
+}
+
+export interface StepState {
+  status: string;
+  attempt: number;
+  output?: unknown;
+  error?: RunError | null;
+}
+
+/**
+ * A question to people. `kind`: tool, ask, approve, gate or doubt; `status`: open, or its outcome. `schema` is that
+ * of the form, or of a tool's result; `options` are the decisions there are. An answer that is given with this record
+ * is bound to its `digest`: to the content that it shows. `get` tells more than `list`: `needed` (the deciders, their
+ * votes, the missing ones), `edits`, and the decision. `workflow` and `startedBy` are the run's.
+ */
+export interface Question {
+  id: string;
+  runId: string;
+  status: string;
+  openedAt: string;
+  path: string;
+  kind: string;
+  digest: string;
+  title: string | null;
+  message: string | null;
+  tool: string | null;
+  args: unknown;
+  evidence: unknown;
+  schema: unknown;
+  options: string[];
+  policy: unknown;
+  deadline: string | null;
+  workflow?: string | null;
+  startedBy?: string | null;
+  needed?: Record<string, unknown> | null;
+  edits?: Record<string, unknown> | null;
+  decidedBy?: string | null;
+  onBehalfOf?: string | null;
+  decidedAt?: string | null;
+  value?: unknown;
+  reason?: string | null;
+}
+
+export interface RunMessage {
+  id: string;
+  role: string;
+  kind: string;
+  content: unknown;
+  open: boolean;
+  at: string;
+}
+
+export interface Timer {
+  path: string;
+  kind: string;
+  due: string;
+}
+
+/**
+ * A run after its first `seq` events. `state` are its variables, `steps` by path. `trigger`: what started it (""
+ * where an older server does not say); `origin`: the run that did.
+ */
+export interface Snapshot {
+  runId: string;
+  seq: number;
+  status: string;
+  trigger?: string;
+  origin?: Origin | null;
+  turn: Turn | null;
+  state: unknown;
+  steps: Record<string, StepState>;
+  pendings: Question[];
+  messages: RunMessage[];
+  timers: Timer[];
+  output: unknown;
+  error: RunError | null;
+}
+
+/** The run that a fork would stop: the steps `inFlight` in it, and those that it `undoes`. */
+export interface Left {
+  runId: string;
+  status: string;
+  inFlight: string[];
+  undoes: string[];
+}
+
+/**
+ * What a fork would do: the steps that begin, whose questions are open, whose child runs start anew; and the run that
+ * is stopped.
+ */
+export interface Rehearsal {
+  of: string;
+  at: number;
+  threadId: string;
+  workflow: string;
+  version: number;
+  requester: string;
+  begins: string[];
+  asks: string[];
+  restarts: string[];
+  stops: Left | null;
 }

@@ -21,8 +21,8 @@ export interface RestConfig {
   idleTimeoutMs?: number;
 }
 
-/** The parameters of a request; what is undefined is left out. */
-export type Query = Record<string, string | number | undefined>;
+/** The parameters of a request; what is undefined is left out, and a list is sent one by one. */
+export type Query = Record<string, string | number | readonly string[] | undefined>;
 
 export interface Abortable {
   signal?: AbortSignal | undefined;
@@ -52,6 +52,17 @@ export class Rest {
     if (body === undefined) return this.#asked(path, {}, { method: "POST", headers }, signal);
     const content = { headers: { ...headers, "Content-Type": "application/json" }, body: JSON.stringify(body) };
     return this.#asked(path, {}, { method: "POST", ...content }, signal);
+  }
+
+  /** What may not happen twice, and bears no key: it is sent once. */
+  async postOnce(path: string, body: unknown, { signal }: Abortable = {}): Promise<unknown> {
+    const content = { headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) };
+    return this.#asked(path, {}, { method: "POST", ...content }, signal, 0);
+  }
+
+  async patch(path: string, body: unknown, { signal }: Abortable = {}): Promise<unknown> {
+    const content = { headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) };
+    return this.#asked(path, {}, { method: "PATCH", ...content }, signal);
   }
 
   async delete(path: string, { signal }: Abortable = {}): Promise<void> {
@@ -87,7 +98,13 @@ export class Rest {
     }
   }
 
-  async #asked(path: string, query: Query, init: RequestInit, signal = new AbortController().signal): Promise<unknown> {
+  async #asked(
+    path: string,
+    query: Query,
+    init: RequestInit,
+    signal = new AbortController().signal,
+    again = this.#reconnect.attemptsMax,
+  ): Promise<unknown> {
     for (let failures = 0; ; ) {
       const connection = new Connection(signal);
       try {
@@ -95,7 +112,7 @@ export class Rest {
         return await contentOf(await accepted(fetching, connection.signal, this.#idleMs));
       } catch (error) {
         if (signal.aborted) throw error;
-        await this.#pause(error, (failures += 1), signal);
+        await this.#pause(error, (failures += 1), signal, again);
         signal.throwIfAborted();
       } finally {
         connection.close();
@@ -104,7 +121,9 @@ export class Rest {
   }
 
   async #fetched(path: string, query: Query, init: RequestInit, signal: AbortSignal): Promise<Response> {
-    const given = Object.entries(query).flatMap(([name, value]) => (value === undefined ? [] : [[name, String(value)]]));
+    const given = Object.entries(query).flatMap(([name, value]) =>
+      (Array.isArray(value) ? value : value === undefined ? [] : [value]).map((each) => [name, String(each)]),
+    );
     const url = `${this.#config.url}${path}${given.length > 0 ? `?${new URLSearchParams(given)}` : ""}`;
     const headers = { ...this.#config.headers, ...(init.headers as Record<string, string> | undefined) };
     const request = await signed({ ...init, headers, signal }, this.#key);
@@ -113,9 +132,9 @@ export class Rest {
   }
 
   /** Waits before the next attempt. Throws what can't be helped by one, or has failed as often as it may. */
-  async #pause(error: unknown, failures: number, signal: AbortSignal): Promise<void> {
+  async #pause(error: unknown, failures: number, signal: AbortSignal, again = this.#reconnect.attemptsMax): Promise<void> {
     if (!(error instanceof ConnectionBroken)) throw error;
-    if (failures > this.#reconnect.attemptsMax) {
+    if (failures > again) {
       if (error.cause instanceof HttpProblem) throw error.cause;
       throw new ConnectionLost(`${error.message}; is ${this.#config.url} the address of the server?`, { cause: error });
     }

@@ -86,6 +86,28 @@ test("several answers have an outcome each", async (context) => {
   });
 });
 
+test("keys and tenants are asked for as the server knows them, and a key is asked for once", async (context) => {
+  const answers = Array.from({ length: 6 }, () => says({ items: [], next_cursor: null, ...record("a") }));
+  const { url, requests } = await serve(context, ...answers, (response) => void response.writeHead(503).end());
+  const flow = flowAt(url);
+  await flow.keys.create({ principal: "user:bo", roles: ["viewer"], expiresIn: 60 });
+  for await (const key of flow.keys.list()) assert.fail(key.id);
+  await flow.keys.revoke("k/1");
+  await flow.tenants.list();
+  await flow.tenants.get("acme");
+  await flow.tenants.limit("acme", { openRuns: 7, followers: null });
+  await assert.rejects(flow.keys.create({ principal: "user:bo" }));
+  assert.deepEqual(requests.map(({ method, path, body }) => [`${method} ${path}`, body && JSON.parse(body)]), [
+    ["POST /v1/keys", { principal: "user:bo", roles: ["viewer"], expires_in: 60 }],
+    ["GET /v1/keys", ""],
+    ["POST /v1/keys/k%2F1/revoke", ""],
+    ["GET /v1/tenants", ""],
+    ["GET /v1/tenants/acme", ""],
+    ["PATCH /v1/tenants/acme", { open_runs: 7, followers: null }],
+    ["POST /v1/keys", { principal: "user:bo" }],
+  ]);
+});
+
 test("claims, delegations, tokens and tickets are asked for as the server knows them", async (context) => {
   const answers = Array.from({ length: 6 }, () => says({ items: [], ...record("a") }));
   const { url, requests } = await serve(context, ...answers, (response) => void response.writeHead(204).end());

@@ -67,6 +67,42 @@ const scenarios = {
     return { error, given, texts: agent.messages.map(textOf), roles: roles(agent) };
   },
 
+  /** A run, from its start to a fork of it: followed, looked at, decided, and controlled. */
+  async runs({ url, workflow, input }) {
+    const { runs, pendings } = new FlowClient({ url });
+    const { id } = await runs.start(workflow, { input });
+    const types = [];
+    let asked;
+    for await (const event of runs.follow(id)) {
+      types.push(event.type);
+      if (event.type !== "pending_opened") continue;
+      asked = await runs.snapshot(id);
+      await runs.pause(id, { reason: "look" });
+      await runs.resume(id);
+      await pendings.decide(asked.pendings[0].id, { decision: "approve" });
+    }
+    const log = await Array.fromAsync(runs.events(id, { types: ["pending_opened", "run_finished"] }));
+    const before = await runs.snapshot(id, { at: 1 });
+    const [step] = asked.pendings.map(({ path }) => path);
+    const rehearsed = await runs.rehearse(id, { at: asked.seq });
+    const again = await runs.fork(id, { at: asked.seq, reason: "once more" });
+    const ended = await runs.terminate(again);
+    const refused = await runs.pause(ended).catch((error) => error);
+    const found = await Array.fromAsync(runs.list({ workflow, status: ["finished", "stopped"] }));
+    return {
+      status: (await runs.get(id)).status,
+      types,
+      log: log.map(({ type }) => type),
+      before: [before.seq, before.pendings.length],
+      asked: [asked.status, asked.pendings[0].runId === id],
+      rehearsed: [rehearsed.of === id, rehearsed.asks, step],
+      ended: ended.status,
+      refused: [refused.status, refused.code],
+      found: found.map((each) => each.id).sort(),
+      ids: [id, again.id].sort(),
+    };
+  },
+
   /** A decider's inbox: followed, claimed, counted, decided, remembered; and the way of one who may not. */
   async inbox({ url, shop, boss, other, workflow }) {
     const backend = new FlowClient({ url, key: shop });
