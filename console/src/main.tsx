@@ -13,30 +13,40 @@ import {
   useNavigate,
   useRouter,
 } from "@tanstack/react-router";
-import { StrictMode, Suspense, lazy, useCallback, useEffect } from "react";
+import { type ReactNode, StrictMode, Suspense, lazy, useCallback, useEffect, useState } from "react";
 import { createRoot } from "react-dom/client";
 import "./look/base.css";
 import "./look/app.css";
+import "./look/pages.css";
 import "./look/theme.ts";
 import { SessionContext, useMay, useSession } from "./context.ts";
+import type { Connection } from "./api/client.ts";
 import { useInbox } from "./api/inbox.ts";
 import { useReader } from "./api/session.ts";
 import { Inbox } from "./pages/inbox/Inbox.tsx";
+import { useLast } from "./pages/last.ts";
 import { inboxSearch } from "./pages/inbox/filters.ts";
-import { runSearch } from "./pages/run/search.ts";
+import { compareSearch, runSearch } from "./pages/run/search.ts";
 import { runsSearch } from "./pages/runs/filters.ts";
-import { Settings, isOpenHouse } from "./pages/Settings.tsx";
+import { auditSearch } from "./pages/audit/search.ts";
+import { feedbackSearch } from "./pages/feedback/search.ts";
+import { isOpenHouse } from "./pages/settings/house.ts";
+import { editSearch, listSearch, workflowSearch } from "./pages/workflows/search.ts";
 import { SignIn } from "./pages/SignIn.tsx";
 import { Boundary } from "./parts/Boundary.tsx";
 import { Going } from "./parts/Go.tsx";
+import { Missing } from "./parts/Missing.tsx";
 import { ProblemNote } from "./parts/Problem.tsx";
 import { useText } from "./text/index.ts";
 
 const queries = new QueryClient({
-  defaultOptions: { queries: { retry: 1, staleTime: 2_000, refetchOnWindowFocus: true } },
+  defaultOptions: {
+    // A browser without a network may still reach a server on its own machine: only an answer that stays away tells.
+    queries: { retry: 1, staleTime: 2_000, refetchOnWindowFocus: true, refetchOnReconnect: true, networkMode: "always" },
+  },
 });
 
-const root = createRootRoute({ component: Shell, notFoundComponent: NotHere });
+const root = createRootRoute({ component: Shell, notFoundComponent: Missing });
 const home = createRoute({
   getParentRoute: () => root,
   path: "/",
@@ -55,10 +65,57 @@ const runs = createRoute({
 });
 const run = createRoute({ getParentRoute: () => root, path: "/runs/$id", validateSearch: runSearch, component: RunPage });
 const LazyRun = lazy(() => import("./pages/run/Run.tsx").then(({ Run }) => ({ default: Run })));
+const compare = createRoute({ getParentRoute: () => root, path: "/runs/$id/compare", validateSearch: compareSearch, component: ComparePage });
+const LazyCompare = lazy(() => import("./pages/run/Compare.tsx").then(({ Compare }) => ({ default: Compare })));
+const workflows = createRoute({
+  getParentRoute: () => root,
+  path: "/workflows",
+  validateSearch: listSearch,
+  component: lazyRouteComponent(() => import("./pages/workflows/Workflows.tsx"), "Workflows"),
+});
+const workflow = createRoute({
+  getParentRoute: () => root,
+  path: "/workflows/$name",
+  validateSearch: workflowSearch,
+  component: WorkflowPage,
+});
+const LazyWorkflow = lazy(() => import("./pages/workflows/Workflow.tsx").then(({ Workflow }) => ({ default: Workflow })));
+const newWorkflow = createRoute({
+  getParentRoute: () => root,
+  path: "/workflows/new",
+  validateSearch: editSearch,
+  component: NewWorkflowPage,
+});
+const editWorkflow = createRoute({
+  getParentRoute: () => root,
+  path: "/workflows/$name/edit",
+  validateSearch: editSearch,
+  component: EditWorkflowPage,
+});
+const LazyEdit = lazy(() => import("./pages/workflows/Edit.tsx").then(({ Edit }) => ({ default: Edit })));
+const schedules = createRoute({
+  getParentRoute: () => root,
+  path: "/schedules",
+  component: lazyRouteComponent(() => import("./pages/schedules/Schedules.tsx"), "Schedules"),
+});
+const audit = createRoute({
+  getParentRoute: () => root,
+  path: "/audit",
+  validateSearch: auditSearch,
+  component: lazyRouteComponent(() => import("./pages/audit/Audit.tsx"), "Audit"),
+});
+const feedback = createRoute({
+  getParentRoute: () => root,
+  path: "/feedback",
+  validateSearch: feedbackSearch,
+  component: lazyRouteComponent(() => import("./pages/feedback/Feedback.tsx"), "Feedback"),
+});
 const settings = createRoute({ getParentRoute: () => root, path: "/settings", component: SettingsPage });
+const LazySettings = lazy(() => import("./pages/settings/Settings.tsx").then(({ Settings }) => ({ default: Settings })));
 
+const later = [workflows, newWorkflow, workflow, editWorkflow, schedules, audit, feedback] as const;
 const router = createRouter({
-  routeTree: root.addChildren([home, inbox.addChildren([inboxList, inboxItem]), runs, run, settings]),
+  routeTree: root.addChildren([home, inbox.addChildren([inboxList, inboxItem]), runs, run, compare, ...later, settings]),
   basepath: "/console",
   scrollRestoration: false,
 });
@@ -83,28 +140,69 @@ function RunPage() {
   );
 }
 
-function SettingsPage() {
-  return <Settings changed={() => location.reload()} />;
+function ComparePage() {
+  const t = useText();
+  const { id } = compare.useParams();
+  return (
+    <Suspense fallback={<p role="status">{t.app.loading}</p>}>
+      <LazyCompare key={id} id={id} />
+    </Suspense>
+  );
 }
 
-function NotHere() {
+function Later({ children }: { children: ReactNode }) {
   const t = useText();
+  return <Suspense fallback={<p role="status">{t.app.loading}</p>}>{children}</Suspense>;
+}
+
+function WorkflowPage() {
+  const { name } = workflow.useParams();
   return (
-    <>
-      <h1>{t.app.unknownTitle}</h1>
-      <p>{t.app.unknown}</p>
-    </>
+    <Later>
+      <LazyWorkflow key={name} name={name} />
+    </Later>
+  );
+}
+
+function NewWorkflowPage() {
+  return (
+    <Later>
+      <LazyEdit name={null} search={newWorkflow.useSearch()} />
+    </Later>
+  );
+}
+
+function EditWorkflowPage() {
+  const { name } = editWorkflow.useParams();
+  return (
+    <Later>
+      <LazyEdit key={name} name={name} search={editWorkflow.useSearch()} />
+    </Later>
+  );
+}
+
+function SettingsPage() {
+  return (
+    <Later>
+      <LazySettings changed={() => location.reload()} />
+    </Later>
   );
 }
 
 function Shell() {
   const t = useText();
   const session = useSession();
-  const { items } = useInbox();
+  const { items, connection } = useInbox();
+  const lost = useLost(connection);
   const navigate = useNavigate();
   const { state } = useRouter();
   const mine = (items ?? []).filter((each) => each.may_decide || each.on_behalf_of.length > 0).length;
+  const inboxFilters = inboxSearch(useLast("inbox"));
+  const runsFilters = runsSearch(useLast("runs"));
   const seesRuns = useMay("see_own");
+  const readsWorkflows = useMay("read_workflows");
+  const seesSchedules = useMay("see_runs");
+  const audits = useMay("read_audit");
   const open = isOpenHouse(session.way);
   const go = useCallback(
     (href: string) => void navigate({ href: href.replace(/^\/console/, "") || "/" }),
@@ -122,12 +220,28 @@ function Shell() {
         <header className={`top ${open ? "development" : ""}`}>
           <span className="brand">HAI Flow</span>
           <nav aria-label={t.app.main}>
-            <Link to="/inbox">
+            <Link to="/inbox" search={inboxFilters} activeOptions={{ includeSearch: false }}>
               {t.app.inbox} {mine > 0 && <span className="tag accent">{mine}</span>}
             </Link>
             {seesRuns && (
-              <Link to="/runs" activeOptions={{ includeSearch: false }}>
+              <Link to="/runs" search={runsFilters} activeOptions={{ includeSearch: false }}>
                 {t.app.runs}
+              </Link>
+            )}
+            {readsWorkflows && (
+              <Link to="/workflows" activeOptions={{ includeSearch: false }}>
+                {t.app.workflows}
+              </Link>
+            )}
+            {seesSchedules && <Link to="/schedules">{t.app.schedules}</Link>}
+            {audits && (
+              <Link to="/audit" activeOptions={{ includeSearch: false }}>
+                {t.app.audit}
+              </Link>
+            )}
+            {seesRuns && (
+              <Link to="/feedback" activeOptions={{ includeSearch: false }}>
+                {t.app.feedback}
               </Link>
             )}
             <Link to="/settings">{t.app.settings}</Link>
@@ -139,6 +253,11 @@ function Shell() {
           )}
         </header>
         <main id="content" className="page" tabIndex={-1}>
+          {lost && (
+            <p className="note bad" role="status">
+              {t.connection.lost}
+            </p>
+          )}
           <Outlet />
         </main>
       </div>
@@ -146,9 +265,21 @@ function Shell() {
   );
 }
 
+/** Whether the connection was lost and is not there again: trying again is no news. */
+function useLost(connection: Connection): boolean {
+  const [lost, setLost] = useState(false);
+  useEffect(() => {
+    if (connection !== "connecting") setLost(connection === "lost");
+  }, [connection]);
+  return lost;
+}
+
 function Console() {
   const t = useText();
   const [reader, ask] = useReader();
+  useEffect(() => {
+    if (reader.state === "nobody") queries.clear(); // somebody else may sign in
+  }, [reader.state]);
   if (reader.state === "nobody") return <SignIn retry={ask} />;
   if (reader.state === "known") {
     return (

@@ -3,10 +3,14 @@ out."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import httpx2
@@ -15,6 +19,7 @@ import pytest
 from console import building
 from tests.clients import rig
 from tests.console.browser import Page
+from tests.support.models import Answer, FakeModels, spoken
 from tests.support.postgres import Server
 from tests.support.server import YAML, ServerProcess, serving
 
@@ -50,9 +55,39 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[rig.Driver]:
 
 
 @pytest.fixture(scope="session")
-def server(postgres_server: Server, built: Path, driver: rig.Driver) -> Iterator[ServerProcess]:
+def models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The catalogue of models of these tests, with one that always says the same."""
+    with running_models(Answer("A grey one.")) as url:
+        file = tmp_path_factory.mktemp("models") / "models.yaml"
+        file.write_text(f"hai: models/v1\nmodels:\n  small: {{provider: vllm, base_url: '{url}', model: small}}\n")
+        yield file
+
+
+@contextmanager
+def running_models(*answers: Answer) -> Iterator[str]:
+    """The address of a server of models, which runs in a thread of its own."""
+    address: Future[str] = Future()
+    loop, done = asyncio.new_event_loop(), asyncio.Event()
+
+    async def serve() -> None:
+        async with FakeModels(*map(spoken, answers)) as fake:
+            address.set_result(fake.url)
+            await done.wait()
+
+    thread = Thread(target=loop.run_until_complete, args=(serve(),))
+    thread.start()
+    try:
+        yield address.result(20)
+    finally:
+        loop.call_soon_threadsafe(done.set)
+        thread.join(20)
+        loop.close()
+
+
+@pytest.fixture(scope="session")
+def server(postgres_server: Server, built: Path, driver: rig.Driver, models: Path) -> Iterator[ServerProcess]:
     """A server with the workflows of these tests."""
-    with postgres_server.database() as dsn, serving(dsn) as process:
+    with postgres_server.database() as dsn, serving(dsn, environment={"HAI_FLOW_MODELS": str(models)}) as process:
         with httpx2.Client(base_url=process.url) as http:
             for flow in sorted((HERE / "flows").glob("*.flow.yaml")):
                 published = http.post("/v1/workflows", content=flow.read_bytes(), headers=YAML)
@@ -82,6 +117,19 @@ def page(driver: rig.Driver, server: ServerProcess) -> Iterator[NewPage]:
     for each in pages:
         each.close()
     assert not complaints
+
+
+@pytest.fixture
+def picture(tmp_path: Path) -> Callable[[Page, str], None]:
+    """Takes a picture of a page, for docs/console.md: into the folder that TEST_CONSOLE_PICTURES names."""
+    folder = Path(os.environ.get("TEST_CONSOLE_PICTURES") or tmp_path).resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+
+    def take(page: Page, name: str) -> None:
+        page.screenshot(str(folder / f"{name}.png"))
+        assert (folder / f"{name}.png").stat().st_size > 5_000
+
+    return take
 
 
 @pytest.fixture

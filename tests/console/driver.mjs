@@ -43,7 +43,7 @@ const operations = {
   // Asked again and again from here: the page's own policy lets nobody evaluate a text in it.
   async until({ page: name, script }) {
     const { page } = pages.get(name);
-    for (const end = Date.now() + 20_000; ; await page.waitForTimeout(50)) {
+    for (const end = Date.now() + 90_000; ; await page.waitForTimeout(50)) {
       if (await page.evaluate(script)) return {};
       if (Date.now() > end) throw new Error(`never true: ${script}\n${await page.locator("body").innerText()}`);
     }

@@ -40,7 +40,8 @@ def test_what_a_client_started_is_approved_in_the_browser(page: NewPage, asked: 
     shown.role("link", name={"/Pay 75 back for order A-77/": ""}).gone()
 
 
-def test_the_demo_is_started_and_decided_from_an_empty_inbox(page: NewPage, http: httpx2.Client) -> None:
+def test_the_demo_is_started_and_decided_from_an_empty_inbox(page: NewPage, asked: Asked, http: httpx2.Client) -> None:
+    asked("payout", who="user:clerk", supplier="Not the demo")  # the first day, with its tour, is over
     open_now = http.get("/v1/inbox?limit=200").json()["items"]
     for each in open_now:
         http.post(f"/v1/runs/{each['run_id']}/terminate")
@@ -242,6 +243,16 @@ def test_the_pages_are_chinese_and_dark_where_one_wants_it(page: NewPage, asked:
     shown.label("语言").play("selectOption", "en")
     shown.role("heading", "Settings").there()
     assert shown.axe() == []
+
+
+def test_what_the_server_finds_in_a_form_is_said_in_chinese(page: NewPage, asked: Asked) -> None:
+    pending = asked("visit")
+    shown = page(locale="zh-CN").goto(f"/console/inbox/{pending['id']}")
+    shown.label("Guests").fill("40")
+    shown.role("button", "提交").click()
+    shown.words("不能大于:“12”").there()
+    shown.locator(".field:has-text('Day') .error").there()
+    assert shown.locator(".field:has-text('Day') .error").text() == "必填:“day”"
 
 
 def test_the_pages_are_small(built: Any) -> None:

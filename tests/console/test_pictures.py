@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -13,22 +11,11 @@ import pytest
 from tests.console.browser import PHONE, Page
 from tests.console.conftest import NewPage
 from tests.console.test_deciding import acting
-from tests.console.test_runs import approved
+from tests.console.test_runs import approved, broken, ended
 
 Asked = Callable[..., dict[str, Any]]
 WIDE = {"viewport": {"width": 1200, "height": 760}}
-
-
-@pytest.fixture
-def picture(tmp_path: Path) -> Callable[[Page, str], None]:
-    folder = Path(os.environ.get("TEST_CONSOLE_PICTURES") or tmp_path).resolve()
-    folder.mkdir(parents=True, exist_ok=True)
-
-    def take(page: Page, name: str) -> None:
-        page.screenshot(str(folder / f"{name}.png"))
-        assert (folder / f"{name}.png").stat().st_size > 5_000
-
-    return take
+TALL = {"viewport": {"width": 1200, "height": 900}}
 
 
 @pytest.fixture
@@ -70,6 +57,51 @@ def test_pictures_of_deciding(
     picture(settings, "settings")
 
 
+def test_pictures_of_workflows_and_of_what_is_around_them(
+    page: NewPage, asked: Asked, http: httpx2.Client, picture: Callable[[Page, str], None]
+) -> None:
+    wide = page(**WIDE).goto("/console/workflows")
+    wide.role("link", name={"/elease/": ""}).first().there()
+    picture(wide, "workflows")
+    wide.goto("/console/workflows/release?step=canary")
+    wide.locator("svg [data-path]").first().there()
+    picture(wide, "workflow")
+    wide.goto("/console/workflows/frontend/edit")
+    wide.words("No mistakes.").there()
+    text = wide.locator(".cm-content")
+    text.play("press", "Control+End")
+    text.play("pressSequentially", "  - sya: done\n")
+    wide.locator(".findings button").first().there()
+    picture(wide, "editor")
+    wide.goto("/console/workflows/frontend?pane=chat")
+    wide.label("What is painted").fill("fence")
+    wide.role("button", "Begin").click()
+    wide.words("It asks this frontend: pick").there()
+    picture(wide, "chat")
+    dark = page(colorScheme="dark", **WIDE).goto("/console/schedules")
+    dark.locator("li.card details summary").first().click()
+    dark.locator("ol.times li").first().there()
+    picture(dark, "schedules")
+    pending = asked("refund")
+    http.post(f"/v1/pendings/{pending['id']}/decide", json={"decision": "approve"}).raise_for_status()
+    wide.goto("/console/audit")
+    wide.locator(".records li").first().there()
+    wide.role("button", "Verify the chain").click()
+    wide.words("The chain is whole").there()
+    picture(wide, "audit")
+    thread = http.get(f"/v1/runs/{pending['run_id']}").json()["thread_id"]
+    said = [each for each in http.get(f"/v1/threads/{thread}/messages").json()["items"] if each["role"] == "assistant"]
+    opinion = {"rating": "down", "comment": "It does not say why.", "labels": ["unclear"]}
+    http.put(f"/v1/threads/{thread}/feedback/messages/{said[0]['id']}", json=opinion).raise_for_status()
+    wide.goto(f"/console/feedback?thread={thread}")
+    wide.words("It does not say why.").there()
+    picture(wide, "feedback")
+    phone = page(**PHONE).goto("/console/workflows/frontend/edit")
+    phone.locator(".tag.good").there()
+    phone.locator(".cm-content").there()
+    picture(phone, "editor-phone")
+
+
 def test_pictures_of_runs(
     page: NewPage,
     asked: Asked,
@@ -88,5 +120,33 @@ def test_pictures_of_runs(
     picture(shown, "moment")
     for tab in ("waterfall", "state", "events"):
         shown.goto(f"/console/runs/{run['id']}?tab={tab}")
-        shown.locator("[role=tabpanel] h2, [role=tabpanel] table, .line.event").first().there()
+        shown.locator("[role=tabpanel] h2, [role=tabpanel] [role=table], .line.event").first().there()
         picture(shown, tab)
+
+
+def test_pictures_of_what_runs_have_done(
+    page: NewPage, http: httpx2.Client, asked: Asked, picture: Callable[[Page, str], None]
+) -> None:
+    run, failed = approved(http, asked("release")["run_id"]), broken(http)
+    kinds = ended(http, http.post("/v1/runs", json={"workflow": "kinds"}).raise_for_status().json()["id"])
+    shown = page(**TALL)
+    shown.goto(f"/console/runs/{run['id']}?tab=graph&step=approvals%2Fsecurity%2Fsecurity&at={run['seq'] // 2}")
+    shown.locator(".step .source .meant").first().there()
+    picture(shown, "graph")
+    shown.goto(f"/console/runs/{kinds['id']}?tab=models")
+    shown.role("heading", "Model calls").there()
+    picture(shown, "models")
+    shown.goto(f"/console/runs/{failed['id']}?step=check")
+    shown.role("button", "Again from here").click()
+    dialog = shown.role("dialog")
+    dialog.role("button", "With another input").click()
+    dialog.locator("textarea").first().fill('{\n  "amount": 50\n}')
+    dialog.role("button", "See what it would do").click()
+    dialog.role("heading", "It would").there()
+    picture(shown, "fork")
+    dialog.role("button", "Fork").click()
+    shown.words("50 is little enough.").there()
+    fork = http.get("/v1/runs", params={"thread_id": failed["thread_id"]}).json()["items"][0]
+    shown.goto(f"/console/runs/{failed['id']}/compare?with={fork['id']}")
+    shown.locator("ins").first().there()
+    picture(shown, "compare")

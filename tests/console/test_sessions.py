@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import httpx2
@@ -38,13 +38,14 @@ def signed_in(driver: rig.Driver, server: ServerProcess, dsn: str) -> Page:
 
 @pytest.mark.timeout(240)  # two servers have to start
 def test_who_signed_in_by_a_link_decides_also_after_the_session_has_ended_and_nothing_written_is_lost(
-    driver: rig.Driver, dsn: str
+    driver: rig.Driver, dsn: str, picture: Callable[[Page, str], None]
 ) -> None:
     with serving(dsn, environment=KEYS) as server:
         assert httpx2.get(f"{server.url}/v1/session").status_code == 401
         stranger = Page(driver, server.url, None, {"locale": "en-GB"}).goto("/console/inbox")
         stranger.role("heading", "Sign in").there()
         assert stranger.axe() == []
+        picture(stranger, "sign-in")
         shown = signed_in(driver, server, dsn)
         shown.role("button", "Start the demo").click()
         shown.role("link", name={"/Pay 180 back/": ""}).click()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -43,7 +44,9 @@ def test_a_text_that_one_language_lacks_does_not_compile(built: Path, tmp_path: 
 
 def test_locks_name_no_address_and_run_no_script() -> None:
     for folder in (CONSOLE, Path(__file__).parent):
-        lock = json.loads((folder / "package-lock.json").read_text())
+        text = (folder / "package-lock.json").read_text()
+        assert re.findall(r"\S*(?:://|\bwww\.|\bmailto:)\S*", text) == []
+        lock = json.loads(text)
         for name, package in lock["packages"].items():
             assert "resolved" not in package, name
             assert not package.get("hasInstallScript") or package.get("optional"), name

@@ -28,11 +28,21 @@ function headers(more: Record<string, string>): Record<string, string> {
 
 /** The answer to a call. Throws a Problem. */
 export async function call<T>(method: string, path: string, body?: unknown, options: CallOptions = {}): Promise<T> {
+  const text = body === undefined ? undefined : JSON.stringify(body);
+  return sent<T>(method, path, text, "application/json", options);
+}
+
+/** The answer to a document of YAML. Throws a Problem. */
+export function callWithText<T>(path: string, source: string, options: CallOptions = {}): Promise<T> {
+  return sent<T>("POST", path, source, "application/yaml", options);
+}
+
+async function sent<T>(method: string, path: string, body: string | undefined, type: string, options: CallOptions): Promise<T> {
   const given: Record<string, string> = { Accept: "application/json" };
-  if (body !== undefined) given["Content-Type"] = "application/json";
+  if (body !== undefined) given["Content-Type"] = type;
   if (options.key) given["Idempotency-Key"] = options.key;
   const request: RequestInit = { method, headers: headers(given), credentials: "same-origin" };
-  if (body !== undefined) request.body = JSON.stringify(body);
+  if (body !== undefined) request.body = body;
   if (options.signal) request.signal = options.signal;
   let response: Response;
   try {
@@ -115,7 +125,7 @@ export function follow(path: string, follower: Follower, from = ""): () => void 
     }
     if (stopped || here.signal.aborted) return;
     tries += 1;
-    timer = setTimeout(() => void connect(), Math.min(15_000, 500 * 2 ** Math.min(tries, 5)) * (0.5 + Math.random()));
+    timer = setTimeout(() => void connect(), Math.min(8_000, 500 * 2 ** Math.min(tries, 5)) * (0.5 + Math.random()));
   }
 
   async function read(body: ReadableStream<Uint8Array>): Promise<void> {
@@ -143,6 +153,7 @@ export function follow(path: string, follower: Follower, from = ""): () => void 
 
   document.addEventListener("visibilitychange", seen);
   window.addEventListener("online", seen);
+  window.addEventListener("offline", seen); // a connection that is gone may not say so for minutes
   void connect();
   return () => {
     stopped = true;
@@ -150,7 +161,28 @@ export function follow(path: string, follower: Follower, from = ""): () => void 
     abort.abort();
     document.removeEventListener("visibilitychange", seen);
     window.removeEventListener("online", seen);
+    window.removeEventListener("offline", seen);
   };
+}
+
+/** The events of the stream that a POST is answered with, in their order. Throws a Problem. */
+export async function converse(path: string, body: unknown, onEvent: (data: unknown) => void, signal: AbortSignal): Promise<void> {
+  const given = { Accept: "text/event-stream", "Content-Type": "application/json" };
+  const request: RequestInit = { method: "POST", headers: headers(given), credentials: "same-origin", body: JSON.stringify(body), signal };
+  try {
+    const response = await fetch(path, request);
+    if (!response.ok || response.body === null) throw noticed(await problemOf(response));
+    const reader = response.body.pipeThrough(new TextDecoderStream() as ReadableWritablePair<string, Uint8Array>).getReader();
+    const parser = new SseParser((_name, data) => onEvent(JSON.parse(data)));
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) return;
+      parser.push(value);
+    }
+  } catch (error) {
+    if (signal.aborted) return;
+    throw asProblem(error);
+  }
 }
 
 /** Reads `text/event-stream` in whatever pieces it comes. */

@@ -6,6 +6,7 @@ export interface FieldFinding {
   path?: string;
   message: string;
   code?: string;
+  params?: string[];
 }
 
 export class Problem extends Error {
@@ -13,13 +14,16 @@ export class Problem extends Error {
   readonly code: string;
   readonly findings: FieldFinding[];
   readonly winner: Json | undefined;
+  /** What the sentence names: the same in every language. */
+  readonly params: string[];
 
-  constructor(status: number, code: string, detail: string, findings: FieldFinding[] = [], winner?: Json) {
+  constructor(status: number, code: string, detail: string, findings: FieldFinding[] = [], winner?: Json, params: string[] = []) {
     super(detail);
     this.status = status;
     this.code = code;
     this.findings = findings;
     this.winner = winner;
+    this.params = params;
   }
 }
 
@@ -34,6 +38,7 @@ export async function problemOf(response: Response): Promise<Problem> {
       String(body["detail"] ?? response.statusText),
       findings,
       body["winner"] as Json | undefined,
+      Array.isArray(body["params"]) ? body["params"].map(String) : [],
     );
   } catch {
     return new Problem(response.status, `http_${response.status}`, response.statusText);

@@ -145,7 +145,9 @@ export interface ControlledRun {
   output: Json;
   error: Record<string, Json> | null;
   branch_of: string | null;
+  parent: RunParent | null;
   unreadable: string | null;
+  queue: string;
   in_flight?: number;
 }
 
@@ -307,6 +309,18 @@ export interface Finding {
   end_line: number;
   end_column: number;
   fix: Edit[];
+  params: string[];
+}
+
+export interface Fire {
+  at: string;
+  outcome: "started" | "skipped" | "refused" | null;
+  run_id: string | null;
+}
+
+export interface Fires {
+  next: string[];
+  past: Fire[];
 }
 
 export interface ForkBody {
@@ -318,6 +332,70 @@ export interface ForkBody {
   map?: Record<string, string>;
   reason?: string;
   dry_run?: boolean;
+}
+
+export interface Formatted {
+  source: string;
+  changed: boolean;
+}
+
+export interface Graph {
+  name: string;
+  version: number;
+  title: string;
+  width: number;
+  height: number;
+  steps: GraphStep[];
+  shapes: (GraphBox | GraphText | GraphLine)[];
+}
+
+export interface GraphBox {
+  shape: "box";
+  style: string;
+  step: string | null;
+  x: number;
+  y: number;
+  width: number;
+  height: number;
+  radius: number;
+}
+
+export interface GraphLine {
+  shape: "line";
+  style: "flow" | "dashed";
+  step: string | null;
+  points: number[][];
+  arrow: boolean;
+  from: string | null;
+  to: string | null;
+}
+
+export interface GraphStep {
+  path: string;
+  id: string | null;
+  verb: string;
+  kind: "effect" | "model" | "people" | "message" | "state" | "time" | "end" | "block";
+  title: string;
+  detail: string;
+  condition: string | null;
+  gate: string | null;
+  notes: string[];
+  within: string | null;
+  lane: string | null;
+  line: number | null;
+  column: number | null;
+  end_line: number | null;
+}
+
+export interface GraphText {
+  shape: "text";
+  style: string;
+  step: string | null;
+  x: number;
+  y: number;
+  text: string;
+  full: string | null;
+  anchor: "start" | "middle";
 }
 
 export interface Health {
@@ -390,7 +468,9 @@ export interface JumpedRun {
   output: Json;
   error: Record<string, Json> | null;
   branch_of: string | null;
+  parent: RunParent | null;
   unreadable: string | null;
+  queue: string;
   passed_ms: number;
   left_ms: number;
   children: string[];
@@ -588,6 +668,12 @@ export interface Pending {
   reason: string | null;
 }
 
+export interface PendingArguments {
+  tool: string | null;
+  description: string | null;
+  parameters: Record<string, Json> | null;
+}
+
 export interface PendingChange {
   from: Asked | null;
   to: Asked | null;
@@ -609,10 +695,15 @@ export interface Problem {
   status: number;
   code: string;
   detail: string;
+  params?: string[];
   findings?: {
     message: string;
+    path?: string;
+    code?: string;
+    params?: string[];
   }[];
   winner?: Json;
+  see?: string;
 }
 
 export interface PublishedWorkflow {
@@ -625,11 +716,24 @@ export interface PublishedWorkflow {
   warnings: Finding[];
 }
 
+export interface QueuedMessage {
+  run_id: string;
+  by: string;
+  message: string | null;
+  queued_at: string;
+  refused: Record<string, Json> | null;
+}
+
+export interface QueuedMessages {
+  items: QueuedMessage[];
+}
+
 export interface Readiness {
   status: "ready";
   worker: boolean;
   workers: number | null;
   waiting: number | null;
+  unserved: string[] | null;
 }
 
 export interface ReasonBody {
@@ -680,12 +784,24 @@ export interface Run {
   output: Json;
   error: Record<string, Json> | null;
   branch_of: string | null;
+  parent: RunParent | null;
   unreadable: string | null;
+  queue: string;
+}
+
+export interface RunCounts {
+  counts: Record<string, number>;
+  max: number;
 }
 
 export interface RunPage {
   items: Run[];
   next_cursor: string | null;
+}
+
+export interface RunParent {
+  run_id: string;
+  path: string;
 }
 
 export interface RunStep {
@@ -713,6 +829,7 @@ export interface Schedule {
   cron: string | null;
   timezone: string;
   explanation: string;
+  explained: ScheduleClause[];
   missed: "skip" | "once" | "all";
   overlap: "queue" | "skip" | "cancel_running";
   input: Record<string, Json>;
@@ -720,6 +837,11 @@ export interface Schedule {
   next: string | null;
   last: string | null;
   last_run_id: string | null;
+}
+
+export interface ScheduleClause {
+  code: "schedule.interval" | "schedule.times" | "schedule.minute" | "schedule.hour" | "schedule.day" | "schedule.weekday" | "schedule.day_or_weekday" | "schedule.month" | "schedule.zone";
+  params: string[];
 }
 
 export interface SchedulePage {
@@ -931,6 +1053,7 @@ export interface Where {
   workflow?: string | null;
   version?: number | null;
   thread_id?: string | null;
+  queue?: string | null;
   started_by?: string | null;
   created_after?: string | null;
   created_before?: string | null;
@@ -940,6 +1063,27 @@ export interface Where {
 export interface WhyNot {
   code: "excluded.requester" | "excluded" | "voted" | "not_asked" | "unreadable";
   reason: string;
+}
+
+export interface Worker {
+  id: number;
+  name: string;
+  cell: string;
+  state: "alive" | "draining" | "ended" | "dead";
+  queues: string[];
+  release: string | null;
+  started_at: string | null;
+  beat_at: string | null;
+  draining_since: string | null;
+  holds: number;
+  held: number | null;
+  attempts: number | null;
+  waiting: number | null;
+  places: number | null;
+}
+
+export interface Workers {
+  items: Worker[];
 }
 
 export interface Workflow {

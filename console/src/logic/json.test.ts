@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { changes, edits, same } from "./json.ts";
-import { beginning, fieldOf } from "./schema.ts";
+import { beginning, fieldOf, schemaOfArgs } from "./schema.ts";
 
 test("the order of keys is no difference, the order of a list is one", () => {
   assert.ok(same({ a: 1, b: [1, 2] }, { b: [1, 2], a: 1 }));
@@ -26,4 +26,14 @@ test("a form begins with the defaults of its schema, and what it can't draw is J
   assert.equal(fieldOf({ anyOf: [{ type: "string" }, { type: "number" }] }).kind, "json");
   assert.equal(fieldOf({ type: ["string", "null"] }).kind, "text");
   assert.equal(fieldOf({ enum: ["a", 1] }).kind, "choice");
+});
+
+test("a form of arguments is the function's, and goes by the values where it has none", () => {
+  const parameters = { properties: { n: { type: "integer", minimum: 1 }, kind: { $ref: "#/$defs/kind" } }, required: ["n", "kind"], $defs: { kind: { enum: ["a"] } } };
+  assert.deepEqual(schemaOfArgs({ n: 3, other: "x" }, ["n", "kind", "other"], parameters), {
+    type: "object",
+    properties: { n: { type: "integer", minimum: 1 }, kind: { enum: ["a"] }, other: { type: "string" } },
+    required: ["n", "kind"],
+  });
+  assert.deepEqual(schemaOfArgs({ n: 3 }, ["n"], null), { type: "object", properties: { n: { type: "number" } }, required: [] });
 });

@@ -28,6 +28,20 @@ export function changes(before: Json | undefined, after: Json | undefined, path 
   return keys.flatMap((key) => changes(before[key], after[key], `${path}/${escaped(key)}`));
 }
 
+/** The same, and lists are compared entry by entry. */
+export function differences(before: Json | undefined, after: Json | undefined, path = ""): Changed[] {
+  if (same(before, after)) return [];
+  const keys =
+    Array.isArray(before) && Array.isArray(after)
+      ? Array.from({ length: Math.max(before.length, after.length) }, (_, i) => String(i))
+      : isObject(before) && isObject(after)
+        ? [...new Set([...Object.keys(before), ...Object.keys(after)])]
+        : null;
+  if (keys === null) return [{ path, before, after }];
+  const [one, two] = [before, after] as [Record<string, Json>, Record<string, Json>];
+  return keys.flatMap((key) => differences(one[key], two[key], `${path}/${escaped(key)}`));
+}
+
 /** The arguments that were replaced, whole: what the server takes as `edits`. */
 export function edits(before: Record<string, Json>, after: Record<string, Json>): Record<string, Json> {
   return Object.fromEntries(Object.entries(after).filter(([key, value]) => !same(before[key], value)));

@@ -1,6 +1,7 @@
 // What a run's log says beyond its snapshot: how long steps worked and waited, and which calls of tools there were.
 
-import type { Json } from "../api/types.gen.ts";
+import type { Json, RunStep, Version } from "../api/types.gen.ts";
+import { after } from "./record.ts";
 
 export interface LogEvent {
   seq: number;
@@ -16,16 +17,15 @@ export interface Interval {
   to: number;
 }
 
-export type StepEnd = "finished" | "failed" | "skipped" | "stopped" | null;
-
 export interface StepSpan {
   path: string;
+  planPath: string;
   verb: string;
   title: string;
   from: number;
   /** When it ended; while it has not, the moment that is looked at. */
   to: number;
-  end: StepEnd;
+  status: RunStep["status"];
   attempts: number;
   waits: Interval[];
   /** Whether other steps are inside it: then they do the work. */
@@ -33,73 +33,33 @@ export interface StepSpan {
   seq: number;
 }
 
-const ENDS: Record<string, StepEnd> = {
-  step_finished: "finished",
-  step_failed: "failed",
-  step_skipped: "skipped",
-  step_stopped: "stopped",
-};
-
-/** The steps as of `now`, in the order in which they began. */
-export function spansOf(events: readonly LogEvent[], now: number): StepSpan[] {
-  const spans = new Map<string, StepSpan>();
-  const waiting = new Map<string, { path: string; from: number }>();
+/** The server's steps, as of `now`, with their times as numbers. */
+export function spansOf(steps: readonly RunStep[], now: number): StepSpan[] {
   const held = new Set<string>();
-  const close = (key: string, at: number): void => {
-    const wait = waiting.get(key);
-    if (wait === undefined) return;
-    waiting.delete(key);
-    if (at > wait.from) spans.get(wait.path)?.waits.push({ from: wait.from, to: at });
-  };
-  for (const event of events) {
-    const path = event.path ?? "";
-    if (event.type === "step_started" && path !== "") {
-      for (const parent of parents(path)) held.add(parent);
-      const before = spans.get(path);
-      if (before) Object.assign(before, { end: null, attempts: before.attempts + 1 });
-      else {
-        spans.set(path, {
-          path,
-          verb: String(event["verb"] ?? ""),
-          title: String(event["title"] ?? ""),
-          from: event.at,
-          to: now,
-          end: null,
-          attempts: 1,
-          waits: [],
-          holds: false,
-          seq: event.seq,
-        });
-      }
-    } else if (event.type === "attempt_started") {
-      close(`retry ${path}`, event.at);
-      const span = spans.get(path);
-      if (span) span.attempts = Math.max(span.attempts, Number(event["attempt"] ?? 1));
-    } else if (event.type === "pending_opened") waiting.set(`pending ${String(event["id"])}`, { path, from: event.at });
-    else if (event.type === "pending_decided" || event.type === "pending_voided") close(`pending ${String(event["id"])}`, event.at);
-    else if (event.type === "step_retried") waiting.set(`retry ${path}`, { path, from: event.at });
-    else if (event.type === "timer_set" && event["kind"] === "wait") waiting.set(`wait ${path}`, { path, from: event.at });
-    else if (event.type === "timer_fired" && event["kind"] === "wait") close(`wait ${path}`, event.at);
-    else if (event.type === "signals_awaited") waiting.set(`signal ${path}`, { path, from: event.at });
-    else if (event.type === "signal_received") close(`signal ${path}`, event.at);
-    const end = ENDS[event.type];
-    const span = end === undefined ? undefined : spans.get(path);
-    if (span && end !== undefined) {
-      for (const key of [...waiting.keys()]) if (waiting.get(key)?.path === path) close(key, event.at);
-      Object.assign(span, { end, to: event.at });
-    }
-  }
-  for (const key of [...waiting.keys()]) close(key, now);
-  for (const span of spans.values()) span.holds = held.has(span.path);
-  return [...spans.values()];
+  for (const step of steps) for (const parent of parents(step.path)) held.add(parent);
+  const time = (at: string | null): number => (at === null ? now : Math.min(now, Date.parse(at)));
+  return steps.map((step) => ({
+    path: step.path,
+    planPath: step.plan_path,
+    verb: step.verb,
+    title: step.title ?? "",
+    from: time(step.started_at),
+    to: time(step.ended_at),
+    status: step.status,
+    attempts: step.attempts.length,
+    waits: step.waits.map((wait) => ({ from: time(wait.since), to: time(wait.until) })).filter((wait) => wait.to > wait.from),
+    holds: held.has(step.path),
+    seq: step.first_seq,
+  }));
 }
 
+/** The steps around a step: `each[1]/say` is inside the iteration `each[1]` and the loop `each`. */
 function parents(path: string): string[] {
-  const parts = path.split("/");
-  return parts.slice(0, -1).flatMap((part, i) => {
-    const upTo = parts.slice(0, i + 1).join("/");
-    const bare = part.indexOf("[");
-    return bare < 0 ? [upTo] : [upTo, [...parts.slice(0, i), part.slice(0, bare)].join("/")];
+  const found: string[] = [];
+  for (let i = path.lastIndexOf("/"); i > 0; i = path.lastIndexOf("/", i - 1)) found.push(path.slice(0, i));
+  return [...found, path].flatMap((each) => {
+    const loop = each.endsWith("]") ? each.slice(0, each.lastIndexOf("[")) : null;
+    return each === path ? (loop === null ? [] : [loop]) : loop === null ? [each] : [each, loop];
   });
 }
 
@@ -168,61 +128,41 @@ function merged(intervals: Interval[]): Interval[] {
   return result;
 }
 
-export interface ToolCall {
-  id: string;
-  name: string;
-  path: string;
-  at: number;
-  args: string;
-  result: string | null;
-  error: string | null;
-}
-
-export function callsOf(events: readonly LogEvent[]): ToolCall[] {
-  const calls = new Map<string, ToolCall>();
-  for (const event of events) {
-    const id = String(event["tool_call_id"] ?? "");
-    if (event.type === "tool_call_started") {
-      calls.set(id, { id, name: String(event["name"]), path: event.path ?? "", at: event.at, args: "", result: null, error: null });
-    }
-    const call = calls.get(id);
-    if (call === undefined) continue;
-    if (event.type === "tool_call_args_chunk") call.args += String(event["content"] ?? "");
-    if (event.type === "tool_call_resolved") {
-      call.result = String(event["content"] ?? "");
-      call.error = typeof event["error"] === "string" ? event["error"] : null;
-    }
-  }
-  return [...calls.values()];
-}
-
-export interface Used {
-  calls: number;
-  tokens: number;
-  /** null: of some the cost is not known. */
-  cost: number | null;
-}
-
-export function usedOf(events: readonly LogEvent[]): Used {
-  const used: Used = { calls: 0, tokens: 0, cost: 0 };
-  for (const event of events) {
-    if (event.type !== "model_used") continue;
-    const use = event["use"] as Record<string, Json>;
-    used.calls += Number(use["calls"] ?? 1);
-    used.tokens += Number(use["input"] ?? 0) + Number(use["output"] ?? 0);
-    used.cost = used.cost === null || typeof use["cost"] !== "number" ? null : used.cost + use["cost"];
-  }
-  return used;
-}
-
 /** The events up to `seq`: they count from 1 without a gap, but one may not see all of them. */
 export function upTo(events: readonly LogEvent[], seq: number): readonly LogEvent[] {
-  let low = 0;
-  let high = events.length;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if ((events[middle]?.seq ?? 0) <= seq) low = middle + 1;
-    else high = middle;
+  const end = after(events, seq);
+  return end === events.length ? events : events.slice(0, end);
+}
+
+/** The version under which a run stood after an event, of those that gave it one; null: none of them had yet. */
+export function versionAt(changes: readonly LogEvent[], seq: number): Version | null {
+  const last = changes.findLast((each) => each.seq <= seq) ?? changes[0];
+  if (!last || typeof last["version"] !== "number" || typeof last["sha256"] !== "string") return null;
+  return { version: last["version"], sha256: last["sha256"], dev: last["dev"] === true };
+}
+
+/** What a plan's step has come to, of all passages through it. */
+export interface Passed {
+  /** What the newest passage has come to; `waiting` while it waits. */
+  tone: RunStep["status"] | "waiting";
+  count: number;
+  counts: Partial<Record<RunStep["status"], number>>;
+  newest: RunStep;
+}
+
+/** The steps of the plan through which the run has passed. */
+export function passedOf(steps: readonly RunStep[]): Map<string, Passed> {
+  const found = new Map<string, Passed>();
+  for (const step of steps) {
+    if (step.verb === "iteration") continue;
+    const waits = step.status === "running" && step.waits.some((wait) => wait.until === null);
+    const before = found.get(step.plan_path);
+    const counts = { ...before?.counts };
+    counts[step.status] = (counts[step.status] ?? 0) + 1;
+    const tone = waits ? "waiting" : step.status;
+    // One that is still going on says more than one that has ended beside it.
+    const stays = before !== undefined && ["running", "waiting"].includes(before.tone) && tone !== "running" && tone !== "waiting";
+    found.set(step.plan_path, { tone: stays ? before.tone : tone, count: (before?.count ?? 0) + 1, counts, newest: stays ? before.newest : step });
   }
-  return low === events.length ? events : events.slice(0, low);
+  return found;
 }

@@ -88,9 +88,20 @@ export function beginning(schema: Json | undefined): Json | undefined {
   return Object.fromEntries(found);
 }
 
-/** A schema for arguments of which only values are known: a field for each, by the type that it has. */
-export function guessed(args: Record<string, Json>, names: string[]): Schema {
-  return { type: "object", properties: Object.fromEntries(names.map((name) => [name, guess(args[name])])) };
+/** The schema of the arguments that may be changed: as the function has them, else by the types of their values. */
+export function schemaOfArgs(args: Record<string, Json>, names: string[], parameters: Schema | null): Schema {
+  const known = isObject(parameters?.["properties"]) ? parameters["properties"] : {};
+  const required = Array.isArray(parameters?.["required"]) ? parameters["required"].filter((each) => names.includes(String(each))) : [];
+  const properties = Object.fromEntries(names.map((name) => [name, resolved(known[name], parameters) ?? guess(args[name])]));
+  return { type: "object", properties, required };
+}
+
+/** A schema, in the place of a reference to it. */
+function resolved(schema: Json | undefined, root: Schema | null): Schema | null {
+  if (!isObject(schema) || typeof schema["$ref"] !== "string") return isObject(schema) ? schema : null;
+  const keys = schema["$ref"].replace(/^#\//, "").split("/");
+  const target = keys.reduce<Json | undefined>((at, key) => (isObject(at) ? at[key] : undefined), root ?? {});
+  return isObject(target) ? target : null;
 }
 
 function guess(value: Json | undefined): Schema {

@@ -5,7 +5,7 @@ import type { FieldFinding } from "../api/problems.ts";
 import type { Json } from "../api/types.gen.ts";
 import { isObject, pointer } from "../logic/json.ts";
 import { type Schema, fieldOf } from "../logic/schema.ts";
-import { useText } from "../text/index.ts";
+import { findingText, useText } from "../text/index.ts";
 
 interface FieldProps {
   schema: Schema;
@@ -70,15 +70,21 @@ function Properties({ field, value, onChange, findings, path }: PropertiesProps)
 }
 
 /** What was found at exactly this place. */
-function own(findings: FieldFinding[], path: string): string[] {
-  return findings.filter((each) => (each.path ?? "") === path).map((each) => each.message);
+function own(findings: FieldFinding[], path: string): FieldFinding[] {
+  return findings.filter((each) => placeOf(each) === path);
+}
+
+/** Where a finding is shown: that a value is missing at its own field, though it is found in the object around it. */
+function placeOf({ path = "", code, params }: FieldFinding): string {
+  return code === "value.required" && params?.[0] !== undefined ? path + pointer(params[0]) : path;
 }
 
 function Own({ findings, path, id }: { findings: FieldFinding[]; path: string; id?: string }) {
-  const found = own(findings, path);
-  return found.length === 0 ? null : (
+  const t = useText();
+  const found = new Set(own(findings, path).map((each) => findingText(t, each)));
+  return found.size === 0 ? null : (
     <div className="error" id={id}>
-      {found.map((each) => (
+      {[...found].map((each) => (
         <div key={each}>{each}</div>
       ))}
     </div>

@@ -1,7 +1,7 @@
 // A refusal, in the reader's language, with what else the server has found.
 
 import type { Problem } from "../api/problems.ts";
-import { sentence, useText } from "../text/index.ts";
+import { findingText, sentence, useText } from "../text/index.ts";
 
 export function ProblemNote({ problem, again }: { problem: Problem; again?: (() => void) | undefined }) {
   const t = useText();
@@ -12,7 +12,7 @@ export function ProblemNote({ problem, again }: { problem: Problem; again?: (() 
       {unplaced.length > 0 && (
         <ul>
           {unplaced.slice(0, 20).map((each) => (
-            <li key={each.message}>{each.message}</li>
+            <li key={each.message}>{findingText(t, each)}</li>
           ))}
         </ul>
       )}

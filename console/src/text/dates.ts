@@ -9,20 +9,21 @@ const UNITS: [Intl.RelativeTimeFormatUnit, number][] = [
   ["second", 1000],
 ];
 
-export function moment(at: string | number): string {
-  return new Intl.DateTimeFormat(locale(), { dateStyle: "medium", timeStyle: "short" }).format(new Date(at));
+// To make one takes longer than to use it a hundred times.
+const formats = new Map<string, Intl.DateTimeFormat>();
+
+function format(at: string | number, name: string, options: Intl.DateTimeFormatOptions): string {
+  const key = `${name} ${locale()}`;
+  const known = formats.get(key) ?? new Intl.DateTimeFormat(locale(), options);
+  formats.set(key, known);
+  return known.format(new Date(at));
 }
 
-export function exactly(at: string | number): string {
-  return new Intl.DateTimeFormat(locale(), {
-    dateStyle: "full",
-    timeStyle: "long",
-  }).format(new Date(at));
-}
+export const moment = (at: string | number): string => format(at, "moment", { dateStyle: "medium", timeStyle: "short" });
 
-export function clock(at: string | number): string {
-  return new Intl.DateTimeFormat(locale(), { timeStyle: "medium" }).format(new Date(at));
-}
+export const exactly = (at: string | number): string => format(at, "exactly", { dateStyle: "full", timeStyle: "long" });
+
+export const clock = (at: string | number): string => format(at, "clock", { timeStyle: "medium" });
 
 /** How far off it is: "in 2 days", "3 minutes ago". */
 export function relative(at: string | number, now: number): string {
@@ -48,4 +49,13 @@ export function span(ms: number): string {
   if (ms < 3_600_000) return `${format(Math.floor(ms / 60_000), "minute")} ${format(Math.floor(ms / 1000) % 60, "second")}`;
   if (ms < 86_400_000) return `${format(Math.floor(ms / 3_600_000), "hour")} ${format(Math.floor(ms / 60_000) % 60, "minute")}`;
   return `${format(Math.floor(ms / 86_400_000), "day")} ${format(Math.floor(ms / 3_600_000) % 24, "hour")}`;
+}
+
+export function ownZone(): string {
+  return Intl.DateTimeFormat().resolvedOptions().timeZone;
+}
+
+/** A moment as it is on the clocks of another zone. */
+export function momentIn(at: string | number, timeZone: string): string {
+  return new Intl.DateTimeFormat(locale(), { dateStyle: "medium", timeStyle: "short", timeZone }).format(new Date(at));
 }

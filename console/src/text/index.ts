@@ -13,6 +13,10 @@ const KEPT = "hai.language";
 const listeners = new Set<() => void>();
 
 let language: Language = chosen();
+let sentences: Record<string, string> = {};
+// Counts what changes the texts: another language, and the server's sentences once they are here.
+let revision = 0;
+load();
 document.documentElement.lang = tag(language);
 
 function chosen(): Language {
@@ -25,15 +29,27 @@ function tag(which: Language): string {
   return which === "zh" ? "zh-CN" : "en";
 }
 
-export function setLanguage(which: Language): void {
-  localStorage.setItem(KEPT, which);
-  language = which;
-  document.documentElement.lang = tag(which);
+/** The server's sentences are many, and few readers of a page need one of them. */
+function load(): void {
+  if (language === "zh") void import("./server.zh.ts").then(({ serverZh }) => changed(() => (sentences = serverZh)));
+}
+
+function changed(change: () => void): void {
+  change();
+  revision += 1;
   for (const each of listeners) each();
 }
 
+export function setLanguage(which: Language): void {
+  localStorage.setItem(KEPT, which);
+  document.documentElement.lang = tag(which);
+  changed(() => (language = which));
+  load();
+}
+
 export function useLanguage(): Language {
-  return useSyncExternalStore(subscribe, () => language);
+  useSyncExternalStore(subscribe, () => revision);
+  return language;
 }
 
 function subscribe(listener: () => void): () => void {
@@ -53,7 +69,18 @@ export function locale(): string {
 /** A refusal in the reader's language: by its code where we have words for it, else what the server says. */
 export function sentence(t: Texts, problem: Problem): string {
   const known = (t.problems as Record<string, string>)[problem.code];
-  if (known === undefined) return problem.message;
   // What the server says names the particulars; a reader of its own language gets it as it is.
-  return t === en && problem.message && problem.status !== 0 ? problem.message : known;
+  if (t === en) return problem.message && problem.status !== 0 ? problem.message : (known ?? problem.message);
+  return known ?? translated(problem.code, problem.message, problem.params);
+}
+
+/** What the server finds in a document, in the reader's language. */
+export function findingText(t: Texts, finding: { message: string; code?: string; params?: string[] }): string {
+  return t === en ? finding.message : translated(finding.code ?? "", finding.message, finding.params ?? []);
+}
+
+function translated(code: string, message: string, params: readonly string[]): string {
+  const known = sentences[code];
+  if (known === undefined) return message;
+  return params.length > 0 ? `${known.replace(/。$/, "")}:${params.map((each) => `“${each}”`).join("、")}` : known;
 }

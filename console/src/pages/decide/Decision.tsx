@@ -6,18 +6,21 @@ import { useNow } from "../../api/now.ts";
 import { type Problem, asProblem } from "../../api/problems.ts";
 import type { CheckedAnswer, DecidedPending, InboxItem, Json, Pending } from "../../api/types.gen.ts";
 import { brief, changes } from "../../logic/json.ts";
-import { beginning, guessed } from "../../logic/schema.ts";
+import { beginning } from "../../logic/schema.ts";
 import { lapsing, neededOf, plainName } from "../../logic/seats.ts";
 import { Ask } from "../../parts/Ask.tsx";
 import { Form, JsonInput } from "../../parts/Form.tsx";
 import { Go } from "../../parts/Go.tsx";
+import { Lacking } from "../../parts/Missing.tsx";
 import { ProblemNote } from "../../parts/Problem.tsx";
 import { Seats } from "../../parts/Seats.tsx";
 import { Text, Value } from "../../parts/Value.tsx";
 import { exactly, moment, relative } from "../../text/dates.ts";
 import { useText } from "../../text/index.ts";
 import { answerOf, argsOf, editable, editsOf, escalationOf, reasonsOf } from "./answer.ts";
+import { schemaOfArgs } from "../../logic/schema.ts";
 import { type Draft, dropDraft, keepDraft, keptDraft } from "./draft.ts";
+import { useParameters } from "./useParameters.ts";
 import { useQuestion } from "./useQuestion.ts";
 
 export interface DecisionProps {
@@ -26,9 +29,10 @@ export interface DecisionProps {
   after?: ReactNode;
   /** Whether its keys (a, r, e) are listened to. */
   keys?: boolean;
+  onDecided?: (() => void) | undefined;
 }
 
-export function Decision({ id, after, keys = true }: DecisionProps) {
+export function Decision({ id, after, keys = true, onDecided }: DecisionProps) {
   const t = useText();
   const question = useQuestion(id);
   const [sent, setSent] = useState<{ id: string; status: string } | null>(null);
@@ -39,13 +43,7 @@ export function Decision({ id, after, keys = true }: DecisionProps) {
 
   if (pending === null) {
     if (problem === null) return <p className="quiet" role="status">{t.decision.loading}</p>;
-    if (problem.status !== 404) return <ProblemNote problem={problem} again={question.look} />;
-    return (
-      <>
-        <h1 tabIndex={-1} ref={heading}>{t.app.unknownTitle}</h1>
-        <p>{t.app.unknown}</p>
-      </>
-    );
+    return <Lacking problem={problem} again={question.look} />;
   }
   const thanks = sent?.id === id ? sent : null;
   return (
@@ -78,6 +76,7 @@ export function Decision({ id, after, keys = true }: DecisionProps) {
           onDecided={(decided) => {
             setSent({ id, status: decided.status });
             question.take(decided);
+            onDecided?.();
           }}
         />
       ) : (
@@ -226,7 +225,9 @@ function Open({ pending, mine, keys, look, onDecided }: OpenProps) {
   const needed = neededOf(pending.needed);
   const others = mine?.on_behalf_of ?? [];
   const may = mine !== null && (mine.may_decide || others.length > 0);
-  const names = useMemo(() => editable(pending), [pending]);
+  const parameters = useParameters(pending);
+  const names = useMemo(() => editable(pending, parameters), [pending, parameters]);
+  const argsSchema = useMemo(() => schemaOfArgs(argsOf(pending), names, parameters), [pending, names, parameters]);
   const changed = editsOf(pending, draft);
   const options = pending.kind === "ask" ? ["", ...pending.options] : pending.kind === "tool" ? [""] : pending.options;
   const mustSay = reasonsOf(pending);
@@ -361,7 +362,7 @@ function Open({ pending, mine, keys, look, onDecided }: OpenProps) {
               <fieldset className="group">
                 <legend>{t.decision.edit}</legend>
                 <Form
-                  schema={guessed(argsOf(pending), names)}
+                  schema={argsSchema}
                   value={draft.args}
                   onChange={(value) => write({ args: { ...argsOf(pending), ...(value as Record<string, Json>) } })}
                   findings={problem?.findings ?? []}

@@ -2,6 +2,7 @@
 
 import type { DecideBody, Json, Pending } from "../../api/types.gen.ts";
 import { edits, isObject } from "../../logic/json.ts";
+import type { Schema } from "../../logic/schema.ts";
 import type { Draft } from "./draft.ts";
 
 type Body = Partial<DecideBody>;
@@ -11,10 +12,11 @@ export function argsOf(pending: Pending): Record<string, Json> {
 }
 
 /** The names of the arguments that an approver may replace. */
-export function editable(pending: Pending): string[] {
+export function editable(pending: Pending, parameters: Schema | null): string[] {
   if (pending.kind !== "gate" || !isObject(pending.policy)) return [];
   const edit = pending.policy["edit"];
-  if (edit === true) return Object.keys(argsOf(pending));
+  const known = isObject(parameters?.["properties"]) ? Object.keys(parameters["properties"]) : [];
+  if (edit === true) return [...new Set([...known, ...Object.keys(argsOf(pending))])];
   return Array.isArray(edit) ? edit.map(String) : [];
 }
 

@@ -1,6 +1,7 @@
-// What one has written about a question and not sent yet. It outlives a reload and a sign-in; it is this tab's alone.
+// What one has written about a question and not sent yet.
 
 import type { Json } from "../../api/types.gen.ts";
+import { dropText, keepText, kept } from "../../parts/draft.ts";
 
 export interface Draft {
   reason: string;
@@ -12,23 +13,8 @@ export interface Draft {
 
 const key = (id: string): string => `hai.draft.${id}`;
 
-export function keptDraft(id: string): Draft | null {
-  try {
-    const text = sessionStorage.getItem(key(id));
-    return text === null ? null : (JSON.parse(text) as Draft);
-  } catch {
-    return null;
-  }
-}
+export const keptDraft = (id: string): Draft | null => kept<Draft>(key(id));
 
-export function keepDraft(id: string, draft: Draft): void {
-  try {
-    sessionStorage.setItem(key(id), JSON.stringify(draft));
-  } catch {
-    // The browser keeps nothing (it is full, or told so): the form itself still has it.
-  }
-}
+export const keepDraft = (id: string, draft: Draft): void => keepText(key(id), JSON.stringify(draft));
 
-export function dropDraft(id: string): void {
-  sessionStorage.removeItem(key(id));
-}
+export const dropDraft = (id: string): void => dropText(key(id));

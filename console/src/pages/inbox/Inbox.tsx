@@ -17,6 +17,8 @@ import { Status } from "../../parts/Status.tsx";
 import { exactly, relative } from "../../text/dates.ts";
 import { sentence, useText } from "../../text/index.ts";
 import { Decision, isTyping } from "../decide/Decision.tsx";
+import { useKept } from "../last.ts";
+import { Tour, useFirstDay } from "./Tour.tsx";
 import { VIEWS, type View, shownIn } from "./filters.ts";
 
 const BULK = 100;
@@ -25,7 +27,9 @@ export function Inbox({ id }: { id: string | null }) {
   const t = useText();
   const navigate = useNavigate();
   const inbox = useInbox();
+  const day = useFirstDay();
   const search = getRouteApi("/inbox").useSearch();
+  useKept("inbox", search);
   const now = useNow();
   const all = useAll(search.view === "all", inbox.news);
   const items = search.view === "all" ? all : inbox.items;
@@ -61,87 +65,90 @@ export function Inbox({ id }: { id: string | null }) {
   const next = shown?.find((each) => each.id !== id && each.may_decide);
 
   return (
-    <div className={`split ${id === null ? "none" : "one"}`}>
-      <section className="list" aria-labelledby="inbox-title">
-        <div className="row">
-          <h1 id="inbox-title" className="grow">
-            {t.inbox.title}
-          </h1>
-          <Status connection={inbox.connection} />
-        </div>
-        {inbox.problem && inbox.connection === "lost" && inbox.problem.status > 0 && <ProblemNote problem={inbox.problem} />}
-        <p role="status" className="quiet">
-          {shown !== null && t.inbox.count(shown.filter((each) => each.may_decide || each.on_behalf_of.length > 0).length)}
-        </p>
-        <div className="filters">
-          <select aria-label={t.inbox.view} value={search.view ?? "mine"} onChange={(event) => set({ view: event.currentTarget.value as View })}>
-            {VIEWS.map((each) => (
-              <option key={each} value={each}>
-                {t.inbox.views[each]}
-              </option>
-            ))}
-          </select>
-          {workflows.length > 1 && (
-            <select
-              aria-label={t.inbox.workflow}
-              value={search.workflow ?? ""}
-              onChange={(event) => set({ workflow: event.currentTarget.value || undefined })}
-            >
-              <option value="">{t.inbox.every}</option>
-              {workflows.map((each) => (
-                <option key={each}>{each}</option>
+    <>
+      {day.on && <Tour day={day} items={inbox.items} chosen={id} />}
+      <div className={`split ${id === null ? "none" : "one"}`}>
+        <section className="list" aria-labelledby="inbox-title">
+          <div className="row">
+            <h1 id="inbox-title" className="grow">
+              {t.inbox.title}
+            </h1>
+            <Status connection={inbox.connection} />
+          </div>
+          {inbox.problem && inbox.connection === "lost" && inbox.problem.status > 0 && <ProblemNote problem={inbox.problem} />}
+          <p role="status" className="quiet">
+            {shown !== null && t.inbox.count(shown.filter((each) => each.may_decide || each.on_behalf_of.length > 0).length)}
+          </p>
+          <div className="filters">
+            <select aria-label={t.inbox.view} value={search.view ?? "mine"} onChange={(event) => set({ view: event.currentTarget.value as View })}>
+              {VIEWS.map((each) => (
+                <option key={each} value={each}>
+                  {t.inbox.views[each]}
+                </option>
               ))}
             </select>
+            {workflows.length > 1 && (
+              <select
+                aria-label={t.inbox.workflow}
+                value={search.workflow ?? ""}
+                onChange={(event) => set({ workflow: event.currentTarget.value || undefined })}
+              >
+                <option value="">{t.inbox.every}</option>
+                {workflows.map((each) => (
+                  <option key={each}>{each}</option>
+                ))}
+              </select>
+            )}
+            <input
+              type="search"
+              aria-label={t.inbox.search}
+              placeholder={t.inbox.search}
+              defaultValue={search.q ?? ""}
+              onInput={(event) => set({ q: event.currentTarget.value || undefined })}
+            />
+          </div>
+          {shown === null && inbox.connection !== "lost" && <p role="status">{t.app.loading}</p>}
+          {shown !== null && shown.length === 0 && <Empty filtered={(items ?? []).length > 0} offers={!day.on} />}
+          <ul className="items">
+            {(shown ?? []).slice(0, 500).map((each) => (
+              <Row
+                key={each.id}
+                item={each}
+                current={each.id === id}
+                href={`${base}/${encodeURIComponent(each.id)}${suffix}`}
+                picked={picked.has(each.id)}
+                now={now}
+                pick={(on) => setPicked((before) => new Set(on ? [...before, each.id] : [...before].filter((other) => other !== each.id)))}
+              />
+            ))}
+          </ul>
+          {picked.size > 0 && <Bulk items={chosen} clear={() => setPicked(new Set())} />}
+        </section>
+        <div className="card">
+          {id === null ? (
+            <p className="quiet">{t.inbox.choose}</p>
+          ) : (
+            <>
+              <p className="only-narrow">
+                <Go href={`${base}${suffix}`}>← {t.inbox.title}</Go>
+              </p>
+              <Decision
+                id={id}
+                after={
+                  next ? (
+                    <button className="main" onClick={() => goTo(next.id)}>
+                      {t.decision.next}
+                    </button>
+                  ) : (
+                    <Go href={`${base}${suffix}`}>{t.decision.toInbox}</Go>
+                  )
+                }
+              />
+            </>
           )}
-          <input
-            type="search"
-            aria-label={t.inbox.search}
-            placeholder={t.inbox.search}
-            defaultValue={search.q ?? ""}
-            onInput={(event) => set({ q: event.currentTarget.value || undefined })}
-          />
         </div>
-        {shown === null && inbox.connection !== "lost" && <p role="status">{t.app.loading}</p>}
-        {shown !== null && shown.length === 0 && <Empty filtered={(items ?? []).length > 0} />}
-        <ul className="items">
-          {(shown ?? []).slice(0, 500).map((each) => (
-            <Row
-              key={each.id}
-              item={each}
-              current={each.id === id}
-              href={`${base}/${encodeURIComponent(each.id)}${suffix}`}
-              picked={picked.has(each.id)}
-              now={now}
-              pick={(on) => setPicked((before) => new Set(on ? [...before, each.id] : [...before].filter((other) => other !== each.id)))}
-            />
-          ))}
-        </ul>
-        {picked.size > 0 && <Bulk items={chosen} clear={() => setPicked(new Set())} />}
-      </section>
-      <div className="card">
-        {id === null ? (
-          <p className="quiet">{t.inbox.choose}</p>
-        ) : (
-          <>
-            <p className="only-narrow">
-              <Go href={`${base}${suffix}`}>← {t.inbox.title}</Go>
-            </p>
-            <Decision
-              id={id}
-              after={
-                next ? (
-                  <button className="main" onClick={() => goTo(next.id)}>
-                    {t.decision.next}
-                  </button>
-                ) : (
-                  <Go href={`${base}${suffix}`}>{t.decision.toInbox}</Go>
-                )
-              }
-            />
-          </>
-        )}
       </div>
-    </div>
+    </>
   );
 }
 
@@ -212,13 +219,14 @@ function Row({ item, current, href, picked, now, pick }: RowProps) {
   );
 }
 
-function Empty({ filtered }: { filtered: boolean }) {
+/** `offers`: the demo may be started from here; else the tour above does it. */
+function Empty({ filtered, offers }: { filtered: boolean; offers: boolean }) {
   const t = useText();
   const may = useMay("start_runs");
   const demo = useQuery({
     queryKey: ["demo"],
     queryFn: ({ signal }) => get("/v1/workflows/refund", signal).then(() => true),
-    enabled: may && !filtered,
+    enabled: may && !filtered && offers,
     retry: false,
   });
   const [state, setState] = useState<"idle" | "busy" | "started">("idle");
@@ -239,7 +247,7 @@ function Empty({ filtered }: { filtered: boolean }) {
     <div className="card stack">
       <h2>{t.inbox.empty}</h2>
       <p className="quiet">{t.inbox.emptyHint}</p>
-      {demo.data === true && state !== "started" && (
+      {offers && demo.data === true && state !== "started" && (
         <p>
           <button className="main" disabled={state === "busy"} onClick={start}>
             {t.inbox.demo}
@@ -334,5 +342,6 @@ function Bulk({ items, clear }: { items: InboxItem[]; clear(): void }) {
 }
 
 function problemIn(body: Record<string, unknown>): Problem {
-  return new Problem(Number(body["status"] ?? 0), String(body["code"] ?? ""), String(body["detail"] ?? ""));
+  const params = Array.isArray(body["params"]) ? body["params"].map(String) : [];
+  return new Problem(Number(body["status"] ?? 0), String(body["code"] ?? ""), String(body["detail"] ?? ""), [], undefined, params);
 }

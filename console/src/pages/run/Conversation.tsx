@@ -1,157 +1,215 @@
-// What was said, as a frontend shows it, with the calls and questions where they came.
+// What was said, as a frontend shows it, with the calls, questions and handovers where they came.
 
-import { useMemo } from "react";
-import type { Json, Message, Pending, Snapshot } from "../../api/types.gen.ts";
-import { isObject } from "../../logic/json.ts";
-import { type LogEvent, type ToolCall, callsOf } from "../../logic/log.ts";
+import { useMemo, useState } from "react";
+import type { Message, Pending, Snapshot } from "../../api/types.gen.ts";
+import type { Handover, ToolCall } from "../../logic/record.ts";
 import { plainName } from "../../logic/seats.ts";
 import { Go } from "../../parts/Go.tsx";
-import { Text, Value } from "../../parts/Value.tsx";
-import { clock } from "../../text/dates.ts";
+import { Tree } from "../../parts/Tree.tsx";
+import { clock, exactly } from "../../text/dates.ts";
 import { useText } from "../../text/index.ts";
+import { Content, foldOf, parsed } from "./outputs.tsx";
 
 type Entry =
   | { kind: "message"; at: number; id: string; message: Message }
   | { kind: "call"; at: number; id: string; call: ToolCall }
+  | { kind: "handover"; at: number; id: string; handover: Handover }
   | { kind: "question"; at: number; id: string; pending: Pending };
 
-const SHOWN = 300;
+const SHOWN = 100;
+const FOLDS_MAX = 8;
 
-export function Conversation({ snapshot, events, past }: { snapshot: Snapshot; events: readonly LogEvent[]; past: boolean }) {
+interface ConversationProps {
+  snapshot: Snapshot;
+  calls: readonly ToolCall[];
+  handovers: readonly Handover[];
+  past: boolean;
+  onStep(path: string): void;
+}
+
+export function Conversation({ snapshot, calls, handovers, past, onStep }: ConversationProps) {
   const t = useText();
-  const entries = useMemo(() => entriesOf(snapshot, events), [snapshot, events]);
+  const [shown, setShown] = useState(SHOWN);
+  const entries = useMemo(() => entriesOf(snapshot, calls, handovers), [snapshot, calls, handovers]);
   if (entries.length === 0) return <p className="quiet">{t.run.empty}</p>;
   return (
-    <ol className="talk">
-      {entries.slice(-SHOWN).map((entry) => (
-        <Shown key={`${entry.kind} ${entry.id}`} entry={entry} past={past} />
-      ))}
-    </ol>
+    <>
+      {entries.length > shown && (
+        <button className="plain" onClick={() => setShown(shown + 5 * SHOWN)}>
+          {t.run.earlierEntries(entries.length - shown)}
+        </button>
+      )}
+      <ol className="talk">
+        {foldedOf(entries.slice(-shown)).map((each) => (
+          <Folded key={each.key} item={each} past={past} onStep={onStep} />
+        ))}
+      </ol>
+    </>
   );
 }
 
-function entriesOf(snapshot: Snapshot, events: readonly LogEvent[]): Entry[] {
+function entriesOf(snapshot: Snapshot, calls: readonly ToolCall[], handovers: readonly Handover[]): Entry[] {
   const asked = new Set(snapshot.pendings.map((each) => each.id));
   const found: Entry[] = [
-    ...snapshot.messages.map((message): Entry => ({ kind: "message", id: message.id, at: time(message.at), message })),
+    ...snapshot.messages.map((message): Entry => ({ kind: "message", id: message.id, at: Date.parse(message.at), message })),
     // A question is also a call; it is shown once.
-    ...callsOf(events).filter((call) => !asked.has(call.id)).map((call): Entry => ({ kind: "call", id: call.id, at: call.at, call })),
-    ...snapshot.pendings.map((pending): Entry => ({ kind: "question", id: pending.id, at: time(pending.opened_at), pending })),
+    ...calls.filter((call) => !asked.has(call.id)).map((call): Entry => ({ kind: "call", id: call.id, at: call.at, call })),
+    ...handovers.map((handover): Entry => ({ kind: "handover", id: String(handover.seq), at: handover.at, handover })),
+    ...snapshot.pendings.map((pending): Entry => ({ kind: "question", id: pending.id, at: Date.parse(pending.opened_at), pending })),
   ];
   return found.map((entry, i) => ({ entry, i })).sort((a, b) => a.entry.at - b.entry.at || a.i - b.i).map(({ entry }) => entry);
 }
 
-function time(at: string): number {
-  return new Date(at).getTime();
+/** An entry, or those between the beginning and the end of a part that folds. */
+type Item = { key: string; entry: Entry } | { key: string; title: string; closed: boolean; items: Item[] };
+
+function foldedOf(entries: readonly Entry[]): Item[] {
+  const top: Item[] = [];
+  const open: Item[][] = [];
+  for (const entry of entries) {
+    const key = `${entry.kind} ${entry.id}`;
+    const fold = entry.kind === "message" ? foldOf(entry.message) : null;
+    const here = open.at(-1) ?? top;
+    if (fold === null) here.push({ key, entry });
+    else if (fold.position === "end") open.pop();
+    else {
+      const items: Item[] = [];
+      here.push({ key, title: fold.title, closed: fold.closed, items });
+      if (open.length < FOLDS_MAX) open.push(items);
+    }
+  }
+  return top;
 }
 
-function Shown({ entry, past }: { entry: Entry; past: boolean }) {
+function Folded({ item, past, onStep }: { item: Item; past: boolean; onStep(path: string): void }) {
   const t = useText();
-  if (entry.kind === "question") {
-    const { pending } = entry;
-    const open = pending.status === "open";
-    return (
-      <li className="question">
-        <div className="quiet small">
-          {t.run.question} · <time>{clock(entry.at)}</time>
-        </div>
-        <b dir="auto">{(pending.title ?? pending.tool ?? t.inbox.untitled).slice(0, 500)}</b>
-        <div>
-          {open ? (
-            past ? (
-              <span className="tag warn">{t.runs.statuses.waiting}</span>
-            ) : (
-              <Go href={`/console/inbox/${encodeURIComponent(pending.id)}`}>{t.run.decide}</Go>
-            )
-          ) : (
-            <span className="tag">
-              {t.decision.decidedTitle[pending.status] ?? pending.status}
-              {pending.decided_by && `: ${plainName(pending.decided_by)}`}
-            </span>
-          )}
-        </div>
-      </li>
-    );
-  }
-  if (entry.kind === "call") {
-    const { call } = entry;
-    return (
-      <li>
-        <details>
-          <summary>
-            {t.run.toolCall}: {call.name}
-          </summary>
-          <Value value={parsed(call.args)} />
-          {call.error !== null && <p className="note bad">{call.error.slice(0, 2000)}</p>}
-          {call.result !== null && <Value value={parsed(call.result)} />}
-        </details>
-      </li>
-    );
-  }
-  const { message } = entry;
-  const mine = message.role === "user";
+  if ("entry" in item) return <Shown entry={item.entry} past={past} onStep={onStep} />;
   return (
-    <li className={mine ? "user" : ""}>
-      <div className="quiet small">
-        {mine ? t.run.you : message.role} · <time>{clock(entry.at)}</time>
-      </div>
-      <Content kind={message.kind} content={message.content} />
+    <li className="folded">
+      <details open={!item.closed}>
+        <summary>{item.title.slice(0, 300) || t.app.more}</summary>
+        <ol className="talk">
+          {item.items.map((each) => (
+            <Folded key={each.key} item={each} past={past} onStep={onStep} />
+          ))}
+        </ol>
+      </details>
     </li>
   );
 }
 
-function parsed(text: string): Json {
-  try {
-    return JSON.parse(text) as Json;
-  } catch {
-    return text;
+function Shown({ entry, past, onStep }: { entry: Entry; past: boolean; onStep(path: string): void }) {
+  switch (entry.kind) {
+    case "question":
+      return <Question pending={entry.pending} at={entry.at} past={past} onStep={onStep} />;
+    case "call":
+      return <Call call={entry.call} onStep={onStep} />;
+    case "handover":
+      return <HandedOver handover={entry.handover} onStep={onStep} />;
+    default:
+      return <Said message={entry.message} at={entry.at} />;
   }
 }
 
-/** A text, a thought, or a structured output: each as what it is, what is not known as its value. */
-function Content({ kind, content }: { kind: string; content: Json }) {
+function Time({ at }: { at: number }) {
+  return (
+    <time dateTime={new Date(at).toISOString()} title={exactly(at)}>
+      {clock(at)}
+    </time>
+  );
+}
+
+function StepLink({ path, onStep }: { path: string; onStep(path: string): void }) {
+  return path === "" ? null : (
+    <button className="plain slim" onClick={() => onStep(path)}>
+      {path.slice(0, 120)}
+    </button>
+  );
+}
+
+function Question({ pending, at, past, onStep }: { pending: Pending; at: number; past: boolean; onStep(path: string): void }) {
   const t = useText();
-  if (kind === "thinking") {
-    return (
+  const open = pending.status === "open";
+  return (
+    <li className="question">
+      <div className="quiet small">
+        {t.run.question} · <Time at={at} /> <StepLink path={pending.path} onStep={onStep} />
+      </div>
+      <b dir="auto">{(pending.title ?? pending.tool ?? t.inbox.untitled).slice(0, 500)}</b>
+      <div>
+        {open ? (
+          past ? (
+            <span className="tag warn">{t.runs.statuses.waiting}</span>
+          ) : (
+            <Go href={`/console/inbox/${encodeURIComponent(pending.id)}`}>{t.run.decide}</Go>
+          )
+        ) : (
+          <span className="tag">
+            {t.decision.decidedTitle[pending.status] ?? pending.status}
+            {pending.decided_by && `: ${plainName(pending.decided_by)}`}
+          </span>
+        )}
+      </div>
+    </li>
+  );
+}
+
+function Call({ call, onStep }: { call: ToolCall; onStep(path: string): void }) {
+  const t = useText();
+  return (
+    <li className="call">
       <details>
-        <summary>{t.run.thinking}</summary>
-        {typeof content === "string" ? <Text text={content} /> : <Value value={content} />}
+        <summary>
+          <span className="grow">
+            {t.run.toolCall}: <b>{call.name.slice(0, 200)}</b>
+          </span>
+          {call.error !== null ? (
+            <span className="tag bad">{t.runs.statuses.failed}</span>
+          ) : call.result === null ? (
+            <span className="tag accent">{t.runs.statuses.running}</span>
+          ) : null}
+        </summary>
+        <h3>{t.step.args}</h3>
+        <Tree value={parsed(call.args)} />
+        {call.error !== null && <p className="note bad">{call.error.slice(0, 2000)}</p>}
+        {call.result !== null && (
+          <>
+            <h3>{t.run.output}</h3>
+            <Tree value={parsed(call.result)} />
+          </>
+        )}
+        <StepLink path={call.path} onStep={onStep} />
       </details>
-    );
-  }
-  const value = kind === "data" && typeof content === "string" ? parsed(content) : content;
-  if (typeof value === "string") return <Text text={value} />;
-  if (Array.isArray(value)) return value.slice(0, 50).map((part, i) => <Part key={i} part={part} />);
-  return <Part part={value} />;
+    </li>
+  );
 }
 
-function Part({ part }: { part: Json }) {
+function HandedOver({ handover, onStep }: { handover: Handover; onStep(path: string): void }) {
   const t = useText();
-  if (!isObject(part)) return <Value value={part} />;
-  const inner = part["content"] ?? part["text"] ?? part["data"];
-  switch (part["type"]) {
-    case "text":
-      return typeof inner === "string" ? <Text text={inner} /> : <Value value={inner} />;
-    case "thinking":
-      return <Content kind="thinking" content={inner ?? null} />;
-    case "fold": {
-      const data = isObject(inner) ? inner : part;
-      const title = data["title"] ?? data["summary"] ?? data["name"];
-      return (
-        <details>
-          <summary>{typeof title === "string" ? title.slice(0, 300) : t.app.more}</summary>
-          <Value value={inner} />
-        </details>
-      );
-    }
-    default: {
-      const { type, ...rest } = part;
-      return (
-        <>
-          {typeof type === "string" && <span className="tag">{type.slice(0, 60)}</span>}
-          <Value value={rest} />
-        </>
-      );
-    }
-  }
+  return (
+    <li className="handover">
+      <div className="quiet small">
+        {t.outputs.handover} · <Time at={handover.at} /> <StepLink path={handover.path} onStep={onStep} />
+      </div>
+      <div>
+        <b>{handover.from.slice(0, 120)}</b> → <b>{handover.to.slice(0, 120)}</b>{" "}
+        <span className={`tag ${handover.ended ? "good" : "accent"}`}>{t.runs.statuses[handover.ended ? "finished" : "running"]}</span>
+      </div>
+      {handover.task !== null && <Tree value={handover.task} open={1} />}
+      {handover.runId !== null && <Go href={`/console/runs/${encodeURIComponent(handover.runId)}`}>{t.outputs.itsRun}</Go>}
+    </li>
+  );
+}
+
+function Said({ message, at }: { message: Message; at: number }) {
+  const t = useText();
+  const mine = message.role === "user";
+  return (
+    <li className={mine ? "user" : message.kind === "thinking" ? "thought" : ""}>
+      <div className="quiet small">
+        {mine ? t.run.you : message.role.slice(0, 60)} · <Time at={at} /> {message.open && <span className="tag accent">{t.run.speaking}</span>}
+      </div>
+      <Content kind={message.kind} content={message.content} />
+    </li>
+  );
 }

@@ -1,165 +1,301 @@
-// One run: what was said, how long its steps took, its state and its events; one slider moves all of them.
+// One run: what was said, the path it took, how long its steps took, its state and its events. One slider moves all of
+// them, and one step is chosen in all of them.
 
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { getRouteApi, useNavigate } from "@tanstack/react-router";
 import { useEffect, useId, useMemo, useRef, useState } from "react";
-import { useMay } from "../../context.ts";
-import { call, get } from "../../api/client.ts";
+import { get } from "../../api/client.ts";
 import { useNow } from "../../api/now.ts";
-import { type Problem, asProblem } from "../../api/problems.ts";
+import { asProblem } from "../../api/problems.ts";
 import type { Run as RunShape, Snapshot } from "../../api/types.gen.ts";
-import { upTo, usedOf } from "../../logic/log.ts";
+import { useMay } from "../../context.ts";
+import { type Passed, passedOf, spansOf, upTo } from "../../logic/log.ts";
+import { usedOf } from "../../logic/record.ts";
 import { plainName } from "../../logic/seats.ts";
-import { Ask } from "../../parts/Ask.tsx";
 import { Go } from "../../parts/Go.tsx";
+import { Graph } from "../../parts/Graph.tsx";
+import { Lacking } from "../../parts/Missing.tsx";
 import { ProblemNote } from "../../parts/Problem.tsx";
 import { Status } from "../../parts/Status.tsx";
-import { Value } from "../../parts/Value.tsx";
 import { exactly, moment, span } from "../../text/dates.ts";
 import { useText } from "../../text/index.ts";
 import { isTyping } from "../decide/Decision.tsx";
 import { TONES } from "../runs/filters.ts";
+import { Controls } from "./Controls.tsx";
 import { Conversation } from "./Conversation.tsx";
 import { Events } from "./Events.tsx";
-import { TABS, type Tab } from "./search.ts";
+import { Fork } from "./Fork.tsx";
+import { Models } from "./Models.tsx";
+import { planPathOf, referenceOf, runPath, useGraph, useSnapshot, useSteps, useVersion, useWorkflow } from "./moment.ts";
+import { type RunSearch, TABS, type Tab } from "./search.ts";
+import { Skip } from "./Skip.tsx";
+import { State } from "./State.tsx";
+import { Failure, StepCard } from "./StepCard.tsx";
 import { useLog } from "./useLog.ts";
+import { useSettled } from "./useSettled.ts";
 import { Waterfall } from "./Waterfall.tsx";
 
-const SETTLE_MS = 60;
+const SLIDER_MS = 60;
+const LIVE_MS_MAX = 3_000;
 
 export function Run({ id }: { id: string }) {
   const t = useText();
   const navigate = useNavigate();
   const search = getRouteApi("/runs/$id").useSearch();
+  const mayRead = useMay("read_workflows");
   const log = useLog(id);
   const now = useNow();
-  const at = search.at === undefined ? null : Math.min(search.at, log.loaded ? log.head : search.at);
-  const seq = useSettled(at ?? log.head);
-  const found = useQuery({ queryKey: ["run", id, log.head], queryFn: ({ signal }) => get<RunShape>(`/v1/runs/${encodeURIComponent(id)}`, signal), placeholderData: keepPreviousData });
-  const snapshot = useQuery({
-    queryKey: ["snapshot", id, seq],
-    queryFn: ({ signal }) => get<Snapshot>(`/v1/runs/${encodeURIComponent(id)}/snapshot?at=${seq}`, signal),
-    enabled: log.loaded,
-    staleTime: Infinity, // what has happened does not change
+  const at = search.at === undefined || (log.ready && search.at >= log.head) ? null : search.at;
+  const [took, setTook] = useState(0);
+  // A long run's snapshot takes a while: while it goes on, the page asks no more often than the server can tell.
+  const seq = useSettled(at ?? log.head, at === null ? Math.min(LIVE_MS_MAX, Math.max(SLIDER_MS, 3 * took)) : SLIDER_MS);
+  const head = useSettled(log.head, 500);
+  const found = useQuery({
+    queryKey: ["run", id, head],
+    queryFn: ({ signal }) => get<RunShape>(runPath(id), signal),
     placeholderData: keepPreviousData,
   });
-  const shown = useMemo(() => upTo(log.events, at ?? log.head), [log.events, log.head, at]);
-  const used = useMemo(() => usedOf(shown), [shown]);
+  const snapshot = useSnapshot(id, seq, log.ready);
+  useEffect(() => setTook(snapshot.took), [snapshot.took]);
   const tab: Tab = search.tab ?? "conversation";
-  const go = (more: { at?: number | undefined; tab?: Tab | undefined }): void =>
-    void navigate({ to: "/runs/$id", params: { id }, search: { ...search, ...more }, replace: true });
+  const steps = useSteps(id, seq, log.ready && (tab === "graph" || tab === "waterfall" || search.step !== undefined));
+  const run = found.data;
+  const wantsPlan = mayRead && run !== undefined && (tab === "graph" || search.step !== undefined || run.error !== null);
+  const version = useVersion(id, run, at === null ? null : seq, wantsPlan);
+  const reference = run && version ? referenceOf(run.workflow, version) : "";
+  const graph = useGraph(reference, wantsPlan && version !== undefined);
+  const place = at ?? log.head;
+  const shown = useMemo(() => upTo(log.events, place), [log.events, place]);
+  const calls = useMemo(() => log.recorded.callsAt(place), [log.recorded, log.events, log.loaded, place]);
+  const handovers = useMemo(() => log.recorded.handoversAt(place), [log.recorded, log.events, log.loaded, place]);
+  const modelCalls = useMemo(() => log.recorded.modelCallsAt(place), [log.recorded, log.events, log.loaded, place]);
+  const used = useMemo(() => usedOf(modelCalls), [modelCalls]);
+  const then = at === null ? now : (shown.at(-1)?.at ?? now);
+  // Each for the views that show it: of thousands of steps they take a while.
+  const wantsSpans = tab === "waterfall" || search.step !== undefined;
+  const spans = useMemo(() => (wantsSpans ? spansOf(steps.data ?? [], then) : []), [wantsSpans, steps.data, then]);
+  const passed = useMemo(() => (tab === "graph" ? passedOf(steps.data ?? []) : new Map<string, Passed>()), [tab, steps.data]);
+  const go = (more: RunSearch): void => void navigate({ to: "/runs/$id", params: { id }, search: { ...search, ...more }, replace: true });
+  const goTo = (to: number): void => go({ at: to >= log.head ? undefined : Math.max(0, to) });
+  const onStep = (step: string | undefined): void => go({ step });
 
   useEffect(() => {
     const pressed = (event: KeyboardEvent): void => {
       if (event.metaKey || event.ctrlKey || event.altKey || isTyping(event.target) || document.querySelector("dialog[open]")) return;
-      const step = { "[": -1, "]": 1 }[event.key];
-      if (step === undefined) return;
+      const by = { "[": -1, "]": 1 }[event.key];
+      if (by === undefined) return;
       event.preventDefault();
-      const to = Math.min(log.head, Math.max(0, (at ?? log.head) + step));
-      go({ at: to === log.head ? undefined : to });
+      goTo(place + by);
     };
     document.addEventListener("keydown", pressed);
     return () => document.removeEventListener("keydown", pressed);
   });
 
-  const run = found.data;
   if (!run) {
     if (!found.error) return <p role="status">{t.app.loading}</p>;
-    const problem = asProblem(found.error);
-    if (problem.status !== 404) return <ProblemNote problem={problem} again={() => void found.refetch()} />;
-    return (
-      <>
-        <h1>{t.app.unknownTitle}</h1>
-        <p>{t.app.unknown}</p>
-      </>
-    );
+    return <Lacking problem={asProblem(found.error)} again={() => void found.refetch()} />;
   }
-  const then = at === null ? now : (shown.at(-1)?.at ?? now);
   const state = snapshot.data;
-  const began = new Date(run.created_at).getTime();
-  const ended = run.ended_at === null ? now : new Date(run.ended_at).getTime();
+  const fault = steps.error ?? graph.error;
   return (
     <div className="stack">
-      <header>
-        <div className="row">
-          <h1 className="grow">{t.run.title(run.workflow)}</h1>
-          <span className={`tag ${TONES[run.status]}`}>{t.runs.statuses[run.status]}</span>
-          {run.ended_at === null && <Status connection={log.connection} />}
-        </div>
-        <dl className="facts small">
+      <Head run={run} used={used} snapshot={state} live={run.ended_at === null ? <Status connection={log.connection} /> : null} now={now} />
+      {log.problem && log.connection === "lost" && <ProblemNote problem={log.problem} />}
+      <Controls
+        run={run}
+        at={at}
+        done={() => void found.refetch()}
+        onCompare={() => void navigate({ to: "/runs/$id/compare", params: { id }, search: at === null ? {} : { from: at } })}
+      />
+      {run.error !== null && <RunFailure error={run.error} onStep={onStep} />}
+      <Travel at={at} head={log.head} then={then} onChange={goTo} />
+      <Tabs tab={tab} tabs={TABS.filter((each) => each !== "graph" || mayRead)} onChange={(to) => go({ tab: to === "conversation" ? undefined : to })} />
+      <div className={search.step === undefined ? "" : "beside"}>
+        <section
+          role="tabpanel"
+          aria-label={t.run.tabs[tab]}
+          aria-busy={snapshot.isPlaceholderData || steps.isPlaceholderData}
+          data-seq={state?.seq}
+          data-steps={steps.data === undefined || steps.isPlaceholderData ? undefined : seq}
+        >
+          {snapshot.error && <ProblemNote problem={asProblem(snapshot.error)} again={() => void snapshot.refetch()} />}
+          {fault && (tab === "graph" || tab === "waterfall") && <ProblemNote problem={asProblem(fault)} />}
+          {!log.loaded && !log.problem && (
+            <p role="status" className="quiet">
+              {t.run.loadingEvents(log.read, run.seq)}
+            </p>
+          )}
+          {tab === "conversation" && state && <Conversation snapshot={state} calls={calls} handovers={handovers} past={at !== null} onStep={onStep} />}
+          {tab === "graph" && graph.data && (
+            <Graph graph={graph.data} passed={passed} selected={search.step && planPathOf(search.step)} onSelect={(path) => onStep(passed.get(path)?.newest.path ?? path)} />
+          )}
+          {tab === "waterfall" && steps.data && <Waterfall spans={spans} selected={search.step} onStep={onStep} />}
+          {tab === "state" && state && <State snapshot={state} run={run} onStep={onStep} />}
+          {tab === "models" && <Models modelCalls={modelCalls} calls={calls} loaded={log.loaded} onStep={onStep} />}
+          {tab === "events" && (
+            <Events runId={id} events={shown} first={log.loaded ? (log.events[0]?.seq ?? 1) : 1} place={place} head={log.head} live={at === null} path={search.of} onMoment={goTo} onPath={(of) => go({ of })} />
+          )}
+        </section>
+        {search.step !== undefined && (
+          <Chosen
+            run={run}
+            at={at}
+            path={search.step}
+            reference={reference}
+            known={{ steps: steps.data ?? [], spans, snapshot: state, calls, modelCalls }}
+            place={graph.data?.steps.find((each) => each.path === planPathOf(search.step ?? "")) ?? null}
+            onPath={onStep}
+            onMoment={goTo}
+            onEvents={(of) => go({ tab: "events", of })}
+            done={() => void found.refetch()}
+          />
+        )}
+      </div>
+    </div>
+  );
+}
+
+interface HeadProps {
+  run: RunShape;
+  used: ReturnType<typeof usedOf>;
+  snapshot: Snapshot | undefined;
+  live: React.ReactNode;
+  now: number;
+}
+
+function Head({ run, used, snapshot, live, now }: HeadProps) {
+  const t = useText();
+  const began = Date.parse(run.created_at);
+  const ended = run.ended_at === null ? now : Date.parse(run.ended_at);
+  const origin = snapshot?.origin ?? null;
+  return (
+    <header>
+      <div className="row">
+        <h1 className="grow">{t.run.title(run.workflow)}</h1>
+        <span className={`tag ${TONES[run.status]}`}>{t.runs.statuses[run.status]}</span>
+        {live}
+      </div>
+      <dl className="inline small">
+        <div>
           <dt>{t.run.startedBy}</dt>
           <dd>
-            {plainName(run.started_by)}, <time dateTime={run.created_at} title={exactly(run.created_at)}>{moment(run.created_at)}</time>
+            {plainName(run.started_by)},{" "}
+            <time dateTime={run.created_at} title={exactly(run.created_at)}>
+              {moment(run.created_at)}
+            </time>
           </dd>
+        </div>
+        <div>
           <dt>{t.run.lasted}</dt>
           <dd>{span(Math.max(0, ended - began))}</dd>
+        </div>
+        <div>
           <dt>{t.run.version}</dt>
           <dd>
             {run.version.version}
             {run.version.dev && <span className="quiet"> ({t.app.development})</span>}
           </dd>
+        </div>
+        <div>
           <dt>{t.run.thread}</dt>
           <dd>
             <Go href={`/console/runs?thread=${encodeURIComponent(run.thread_id)}`}>{run.thread_id.slice(0, 80)}</Go>
           </dd>
-        </dl>
-        {used.calls > 0 && (
-          <p className="quiet small">
-            {t.run.models(used.calls, used.tokens)}
-            {used.cost !== null && `, ${t.run.cost(used.cost.toPrecision(3))}`}
-          </p>
-        )}
-      </header>
-      {log.problem && log.connection === "lost" && <ProblemNote problem={log.problem} />}
-      <Controls run={run} done={() => void found.refetch()} />
-      {run.error !== null && (
-        <div className="note bad">
-          <p>
-            <b>{t.run.error}</b> {typeof run.error["path"] === "string" && run.error["path"] !== "" && t.run.at(run.error["path"])}
-          </p>
-          <Value value={run.error} />
         </div>
-      )}
-      <Travel at={at} head={log.head} then={then} onChange={(to) => go({ at: to })} />
-      <Tabs tab={tab} onChange={(to) => go({ tab: to === "conversation" ? undefined : to })} />
-      <section role="tabpanel" aria-label={t.run.tabs[tab]} aria-busy={snapshot.isPlaceholderData} data-seq={state?.seq}>
-        {snapshot.error && <ProblemNote problem={asProblem(snapshot.error)} again={() => void snapshot.refetch()} />}
-        {!log.loaded && !log.problem && (
-          <p role="status" className="quiet">
-            {t.run.loadingEvents(log.events.length, run.seq)}
-          </p>
+        {run.parent !== null && <Link label={t.run.parent} id={run.parent.run_id} step={run.parent.path} />}
+        {run.branch_of !== null && <Link label={t.run.branchOf} id={run.branch_of} />}
+        {origin !== null && origin.run_id !== run.branch_of && <Link label={t.run.origin} id={origin.run_id} step={origin.path} />}
+        {used.calls > 0 && (
+          <div>
+            <dt>{t.step.models}</dt>
+            <dd>
+              {t.run.models(used.calls, used.tokens)}
+              {used.cost !== null && used.cost > 0 && `, ${t.run.cost(used.cost.toPrecision(3))}`}
+            </dd>
+          </div>
         )}
-        {tab === "conversation" && state && <Conversation snapshot={state} events={shown} past={at !== null} />}
-        {tab === "waterfall" && <Waterfall events={shown} now={then} />}
-        {tab === "state" && state && <State snapshot={state} run={run} />}
-        {tab === "events" && <Events events={shown} head={log.head} live={at === null} onMoment={(to) => go({ at: to })} />}
-      </section>
+      </dl>
+      {run.unreadable !== null && <p className="note bad">{run.unreadable.slice(0, 1000)}</p>}
+    </header>
+  );
+}
+
+function Link({ label, id, step = null }: { label: string; id: string; step?: string | null }) {
+  return (
+    <div>
+      <dt>{label}</dt>
+      <dd>
+        <Go href={`/console/runs/${encodeURIComponent(id)}${step ? `?step=${encodeURIComponent(step)}` : ""}`}>
+          {id.slice(0, 8)}… {step && step.slice(0, 80)}
+        </Go>
+      </dd>
     </div>
   );
 }
 
-/** The value, once it has stopped changing for a moment: a slider passes hundreds of places. */
-function useSettled(value: number): number {
-  const [settled, setSettled] = useState(value);
-  useEffect(() => {
-    const timer = setTimeout(() => setSettled(value), SETTLE_MS);
-    return () => clearTimeout(timer);
-  }, [value]);
-  return settled;
+function RunFailure({ error, onStep }: { error: NonNullable<RunShape["error"]>; onStep(path: string): void }) {
+  const t = useText();
+  const path = error["path"];
+  return (
+    <Failure
+      error={error}
+      title={
+        <p>
+          <b>{t.run.error}</b>{" "}
+          {typeof path === "string" && path !== "" && (
+            <button className="plain slim" onClick={() => onStep(path)}>
+              {t.run.at(path.slice(0, 200))}
+            </button>
+          )}
+        </p>
+      }
+    />
+  );
 }
 
-function Travel({ at, head, then, onChange }: { at: number | null; head: number; then: number; onChange(at: number | undefined): void }) {
+interface ChosenProps {
+  run: RunShape;
+  at: number | null;
+  path: string;
+  reference: string;
+  known: Pick<React.ComponentProps<typeof StepCard>, "steps" | "spans" | "snapshot" | "calls" | "modelCalls">;
+  place: React.ComponentProps<typeof StepCard>["place"];
+  onPath(path: string | undefined): void;
+  onMoment(seq: number): void;
+  onEvents(path: string): void;
+  done(): void;
+}
+
+function Chosen({ run, at, path, reference, known, place, onPath, onMoment, onEvents, done }: ChosenProps) {
+  const t = useText();
+  const may = useMay("control_runs");
+  const mayRead = useMay("read_workflows");
+  const workflow = useWorkflow(reference, mayRead && reference !== "");
+  const [asking, setAsking] = useState<"again" | "skip" | null>(null);
+  const step = known.steps.findLast((each) => each.path === path);
+  const stands = at === null && (run.ended_at === null || run.status === "failed") && (step?.status === "running" || step?.status === "failed");
+  const actions = may && step !== undefined && step.verb !== "iteration" && (
+    <div className="row">
+      {run.parent === null && <button onClick={() => setAsking("again")}>{t.fork.again}</button>}
+      {stands && <button onClick={() => setAsking("skip")}>{t.skip.title}</button>}
+      {asking === "again" && <Fork run={run} at={null} step={path} close={() => setAsking(null)} />}
+      {asking === "skip" && <Skip runId={run.id} path={path} close={() => setAsking(null)} done={done} />}
+    </div>
+  );
+  return <StepCard {...known} path={path} place={place} workflow={workflow.data} onPath={onPath} onMoment={onMoment} onEvents={onEvents} actions={actions} />;
+}
+
+function Travel({ at, head, then, onChange }: { at: number | null; head: number; then: number; onChange(at: number): void }) {
   const t = useText();
   const id = useId();
   const place = at ?? head;
-  const move = (to: number): void => onChange(to >= head ? undefined : Math.max(0, to));
   return (
     <div className={`travel ${at === null ? "" : "past"}`}>
       <div className="row">
         <label htmlFor={id} className="hidden">
           {t.run.slider}
         </label>
-        <button aria-label={t.run.earlier} disabled={place <= 0} onClick={() => move(place - 1)}>
+        <button aria-label={t.run.earlier} disabled={place <= 0} onClick={() => onChange(place - 1)}>
           ‹
         </button>
         <input
@@ -170,13 +306,13 @@ function Travel({ at, head, then, onChange }: { at: number | null; head: number;
           max={Math.max(1, head)}
           value={place}
           aria-valuetext={t.run.moment(place, head)}
-          onInput={(event) => move(Number(event.currentTarget.value))}
+          onInput={(event) => onChange(Number(event.currentTarget.value))}
         />
-        <button aria-label={t.run.later} disabled={at === null} onClick={() => move(place + 1)}>
+        <button aria-label={t.run.later} disabled={at === null} onClick={() => onChange(place + 1)}>
           ›
         </button>
         {at !== null && (
-          <button className="main" onClick={() => onChange(undefined)}>
+          <button className="main" onClick={() => onChange(head)}>
             {t.run.now}
           </button>
         )}
@@ -188,7 +324,7 @@ function Travel({ at, head, then, onChange }: { at: number | null; head: number;
   );
 }
 
-function Tabs({ tab, onChange }: { tab: Tab; onChange(tab: Tab): void }) {
+function Tabs({ tab, tabs, onChange }: { tab: Tab; tabs: readonly Tab[]; onChange(tab: Tab): void }) {
   const t = useText();
   const list = useRef<HTMLDivElement>(null);
   return (
@@ -200,130 +336,16 @@ function Tabs({ tab, onChange }: { tab: Tab; onChange(tab: Tab): void }) {
       onKeyDown={(event) => {
         const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
         if (step === undefined) return;
-        const to = (TABS.indexOf(tab) + step + TABS.length) % TABS.length;
-        onChange(TABS[to] ?? tab);
+        const to = (tabs.indexOf(tab) + step + tabs.length) % tabs.length;
+        onChange(tabs[to] ?? tab);
         list.current?.querySelectorAll("button")[to]?.focus();
       }}
     >
-      {TABS.map((each) => (
+      {tabs.map((each) => (
         <button key={each} role="tab" aria-selected={each === tab} tabIndex={each === tab ? 0 : -1} onClick={() => onChange(each)}>
           {t.run.tabs[each]}
         </button>
       ))}
-    </div>
-  );
-}
-
-function State({ snapshot, run }: { snapshot: Snapshot; run: RunShape }) {
-  const t = useText();
-  const steps = Object.entries(snapshot.steps);
-  return (
-    <div className="stack">
-      <section className="card">
-        <h2>{t.run.shared}</h2>
-        <Value value={snapshot.state} />
-      </section>
-      <section className="card">
-        <h2>{t.run.input}</h2>
-        <Value value={run.input} />
-      </section>
-      {snapshot.output !== null && (
-        <section className="card">
-          <h2>{t.run.output}</h2>
-          <Value value={snapshot.output} />
-        </section>
-      )}
-      <section className="card">
-        <h2>{t.run.steps}</h2>
-        {steps.length === 0 && <p className="quiet">{t.run.empty}</p>}
-        <ul className="items">
-          {steps.slice(0, 500).map(([path, step]) => (
-            <li key={path}>
-              <div className="grow">
-                <b>{path}</b> <span className="tag">{step.status}</span>{" "}
-                {step.attempt > 1 && <span className="quiet small">{t.run.attempts(step.attempt)}</span>}
-                {step.output !== undefined && step.output !== null && <Value value={step.output} />}
-                {step.error && <Value value={step.error} />}
-              </div>
-            </li>
-          ))}
-        </ul>
-      </section>
-    </div>
-  );
-}
-
-type Control = "pause" | "resume" | "stop" | "terminate" | "retry";
-
-function controlsOf(status: RunShape["status"]): Control[] {
-  switch (status) {
-    case "queued":
-    case "running":
-    case "waiting":
-      return ["pause", "stop", "terminate"];
-    case "paused":
-      return ["resume", "stop", "terminate"];
-    case "stopping":
-      return ["terminate"];
-    case "needs_attention":
-      return ["retry", "stop", "terminate"];
-    case "failed":
-      return ["retry"];
-    default:
-      return [];
-  }
-}
-
-function Controls({ run, done }: { run: RunShape; done(): void }) {
-  const t = useText();
-  const may = useMay("control_runs");
-  const [asking, setAsking] = useState<Control | null>(null);
-  const [busy, setBusy] = useState(false);
-  const [problem, setProblem] = useState<Problem | null>(null);
-  const [reason, setReason] = useState("");
-  const controls = may ? controlsOf(run.status) : [];
-  if (controls.length === 0) return null;
-  const send = async (control: Control): Promise<void> => {
-    setBusy(true);
-    setProblem(null);
-    try {
-      const body = control === "resume" || control === "retry" ? undefined : { reason };
-      await call("POST", `/v1/runs/${run.id}/${control}`, body);
-      setReason("");
-    } catch (error) {
-      setProblem(asProblem(error));
-    } finally {
-      setAsking(null);
-      setBusy(false);
-      done();
-    }
-  };
-  return (
-    <div className="row">
-      {controls.map((each) => (
-        <button key={each} className={each === "terminate" ? "bad" : ""} onClick={() => setAsking(each)}>
-          {t.run.controls[each]}
-        </button>
-      ))}
-      {problem && <ProblemNote problem={problem} />}
-      {asking && (
-        <Ask
-          title={t.decision.confirm(t.run.controls[asking])}
-          yes={t.run.controls[asking]}
-          dangerous={asking === "terminate" || asking === "stop"}
-          busy={busy}
-          onYes={() => void send(asking)}
-          onNo={() => setAsking(null)}
-        >
-          <p>{t.run.explains[asking]}</p>
-          {asking !== "resume" && asking !== "retry" && (
-            <div className="field">
-              <label htmlFor="control-reason">{t.decision.reason}</label>
-              <textarea id="control-reason" rows={2} maxLength={2000} value={reason} onInput={(event) => setReason(event.currentTarget.value)} />
-            </div>
-          )}
-        </Ask>
-      )}
     </div>
   );
 }

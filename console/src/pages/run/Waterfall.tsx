@@ -1,79 +1,103 @@
-// How long each step took. Bars are work; a long time in which nobody worked takes little room and says how long it was.
+// How long each step took, as the server says it. Bars are work; a long time in which nobody worked takes little room and
+// says how long it was.
 
-import { useMemo, useState } from "react";
-import { type LogEvent, type StepSpan, axisOf, lengthOf, spansOf, workOf } from "../../logic/log.ts";
+import { useVirtualizer } from "@tanstack/react-virtual";
+import { useMemo, useRef } from "react";
+import { type StepSpan, axisOf, lengthOf, workOf } from "../../logic/log.ts";
 import { span as spanText } from "../../text/dates.ts";
 import { useText } from "../../text/index.ts";
+import { TONES } from "../runs/filters.ts";
 
-const ROWS = 200;
 const WIDTH = 1000;
-const TONES: Record<string, string> = { finished: "good", failed: "bad", stopped: "warn", skipped: "" };
+const ROW = 58;
 
-export function Waterfall({ events, now }: { events: readonly LogEvent[]; now: number }) {
+interface WaterfallProps {
+  spans: readonly StepSpan[];
+  selected: string | undefined;
+  onStep(path: string): void;
+}
+
+export function Waterfall({ spans, selected, onStep }: WaterfallProps) {
   const t = useText();
-  const [rows, setRows] = useState(ROWS);
-  const spans = useMemo(() => spansOf(events, now), [events, now]);
   const axis = useMemo(() => axisOf(spans), [spans]);
+  const scroll = useRef<HTMLDivElement>(null);
+  const rows = useVirtualizer({ count: spans.length, getScrollElement: () => scroll.current, estimateSize: () => ROW, overscan: 10 });
   if (spans.length === 0) return <p className="quiet">{t.run.empty}</p>;
   return (
-    <div className="fall" tabIndex={0} role="region" aria-label={t.run.tabs.waterfall}>
+    <>
       {axis.folds.length > 0 && (
         <p className="quiet small">{axis.folds.slice(0, 10).map((fold) => t.run.folded(spanText(fold.ms))).join(" · ")}</p>
       )}
-      <table>
-        <thead>
-          <tr>
-            <th scope="col">{t.run.step}</th>
-            <th scope="col">{t.runs.status}</th>
-            <th scope="col">{t.runs.lasted}</th>
-          </tr>
-        </thead>
-        <tbody>
-          {spans.slice(0, rows).map((each) => (
-            <Row key={each.path} span={each} axis={axis} />
-          ))}
-        </tbody>
-      </table>
-      {spans.length > rows && <button onClick={() => setRows(rows + ROWS)}>{t.app.more}</button>}
-    </div>
+      <div className="table" role="table" aria-label={t.run.tabs.waterfall} aria-rowcount={spans.length + 1}>
+        <div className="line fall head" role="row" aria-rowindex={1}>
+          <span role="columnheader">{t.run.step}</span>
+          <span role="columnheader">{t.runs.status}</span>
+          <span role="columnheader">{t.runs.lasted}</span>
+        </div>
+        <div className="scroll short" ref={scroll} role="rowgroup" tabIndex={0} aria-label={t.run.steps}>
+          <div style={{ height: rows.getTotalSize() }} role="presentation">
+            {rows.getVirtualItems().map((row) => {
+              const span = spans[row.index];
+              return (
+                span && (
+                  <div
+                    key={span.seq}
+                    className={`placed line fall ${span.path === selected ? "current" : ""}`}
+                    style={{ height: ROW, transform: `translateY(${row.start}px)` }}
+                    role="row"
+                    aria-rowindex={row.index + 2}
+                    data-path={span.path}
+                  >
+                    <Row span={span} axis={axis} onStep={onStep} />
+                  </div>
+                )
+              );
+            })}
+          </div>
+        </div>
+      </div>
+    </>
   );
 }
 
-function Row({ span, axis }: { span: StepSpan; axis: ReturnType<typeof axisOf> }) {
+function Row({ span, axis, onStep }: { span: StepSpan; axis: ReturnType<typeof axisOf>; onStep(path: string): void }) {
   const t = useText();
   const waited = lengthOf(span.waits);
-  const worked = lengthOf(workOf(span));
+  const work = workOf(span);
+  const depth = Math.min(6, span.path.split("/").length - 1 + (span.verb === "iteration" ? 1 : 0));
   return (
-    <tr>
-      <th scope="row">
-        {span.title || span.path}
+    <>
+      <div role="rowheader" className={`depth-${depth}`}>
+        <button className="plain slim" onClick={() => onStep(span.path)}>
+          {span.title || span.path}
+        </button>
         <div className="quiet small">
           {span.title && `${span.path} · `}
           {span.verb}
           {span.attempts > 1 && ` · ${t.run.attempts(span.attempts)}`}
         </div>
-      </th>
-      <td>
-        <span className={`tag ${TONES[span.end ?? ""] ?? "accent"}`}>{t.runs.statuses[span.end ?? "running"]}</span>
-      </td>
-      <td className="bars">
+      </div>
+      <div role="cell">
+        <span className={`tag ${TONES[span.status] ?? ""}`}>{t.runs.statuses[span.status]}</span>
+      </div>
+      <div role="cell" className="bars">
         <svg viewBox={`0 0 ${WIDTH} 16`} preserveAspectRatio="none" aria-hidden="true">
-          {axis.folds.map((fold, i) => (
+          {axis.folds.slice(0, 50).map((fold, i) => (
             <line key={i} className="fold" x1={fold.x * WIDTH} x2={fold.x * WIDTH} y1={0} y2={16} />
           ))}
-          {span.waits.map((each, i) => (
+          {span.waits.slice(0, 50).map((each, i) => (
             <Bar key={i} className="wait" from={axis.x(each.from)} to={axis.x(each.to)} thin />
           ))}
-          {workOf(span).map((each, i) => (
-            <Bar key={i} className={span.end === "failed" ? "bad" : "work"} from={axis.x(each.from)} to={axis.x(each.to)} thin={span.holds} />
+          {work.slice(0, 50).map((each, i) => (
+            <Bar key={i} className={span.status === "failed" ? "bad" : "work"} from={axis.x(each.from)} to={axis.x(each.to)} thin={span.holds} />
           ))}
         </svg>
         <span className="small">
-          {span.holds ? spanText(span.to - span.from) : t.run.worked(spanText(worked))}
+          {span.holds ? spanText(span.to - span.from) : t.run.worked(spanText(lengthOf(work)))}
           {waited > 0 && `, ${t.run.waited(spanText(waited))}`}
         </span>
-      </td>
-    </tr>
+      </div>
+    </>
   );
 }
 

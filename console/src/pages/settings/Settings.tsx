@@ -1,10 +1,16 @@
-// How this browser shows the console, and who one is in development.
+// How this browser shows the console, who one is, and what is set for others: keys, tokens, tenants.
 
-import { useState } from "react";
-import { useSession } from "../context.ts";
-import { actAs, call, setActAs } from "../api/client.ts";
-import { type Theme, setTheme, theme } from "../look/theme.ts";
-import { type Language, setLanguage, useLanguage, useText } from "../text/index.ts";
+import { type ReactNode, useState } from "react";
+import { useMay, useSession } from "../../context.ts";
+import { actAs, call, setActAs } from "../../api/client.ts";
+import { type Theme, setTheme, theme } from "../../look/theme.ts";
+import { type Language, setLanguage, useLanguage, useText } from "../../text/index.ts";
+import { usePageText } from "../../text/pages.ts";
+import { Away } from "./Away.tsx";
+import { Keys, Tokens } from "./Keys.tsx";
+import { Sent } from "./Sent.tsx";
+import { Tenants } from "./Tenants.tsx";
+import { isOpenHouse } from "./house.ts";
 
 const THEMES: Theme[] = ["system", "light", "dark"];
 
@@ -14,6 +20,11 @@ export function Settings({ changed }: { changed(): void }) {
   const session = useSession();
   const [chosen, setChosen] = useState(theme);
   const [who, setWho] = useState(actAs);
+  const { sections } = usePageText().settings;
+  const decides = useMay("decide");
+  const manages = useMay("manage_keys");
+  const issues = useMay("issue_tokens");
+  const watches = useMay("see_runs");
   return (
     <div className="stack">
       <h1>{t.settings.title}</h1>
@@ -72,8 +83,33 @@ export function Settings({ changed }: { changed(): void }) {
           </form>
         )}
       </section>
+      {decides && (
+        <Section title={sections.away}>
+          <Away />
+        </Section>
+      )}
+      {manages && (
+        <Section title={sections.keys}>
+          <Keys />
+        </Section>
+      )}
+      {issues && (
+        <Section title={sections.tokens}>
+          <Tokens />
+        </Section>
+      )}
+      {manages && (
+        <Section title={sections.tenants}>
+          <Tenants />
+        </Section>
+      )}
+      {watches && (
+        <Section title={sections.sent}>
+          <Sent />
+        </Section>
+      )}
       <section className="card">
-        <h2>{t.settings.keys}</h2>
+        <h2>{t.settings.shortcuts}</h2>
         <dl className="facts">
           {Object.entries(t.keys).map(([key, does]) => (
             <div key={key}>
@@ -95,7 +131,15 @@ export function Settings({ changed }: { changed(): void }) {
   );
 }
 
-/** Whether nobody is asked here who they are. */
-export function isOpenHouse(way: string): boolean {
-  return !["session", "key", "token", "jwt", "link", "ticket"].includes(way);
+/** A part of the page that is looked at when it is opened. */
+function Section({ title, children }: { title: string; children: ReactNode }) {
+  const [open, setOpen] = useState(false);
+  return (
+    <details className="card" onToggle={(event) => setOpen(event.currentTarget.open)}>
+      <summary>
+        <h2>{title}</h2>
+      </summary>
+      {open && children}
+    </details>
+  );
 }

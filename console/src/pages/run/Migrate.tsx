@@ -1,0 +1,93 @@
+// To let a run go on with another version of its workflow, from where it stands. Whether it can is said before.
+
+import { useState } from "react";
+import { call } from "../../api/client.ts";
+import { type Problem, asProblem } from "../../api/problems.ts";
+import type { MigratedRun, Migration, Run } from "../../api/types.gen.ts";
+import { Ask } from "../../parts/Ask.tsx";
+import { ProblemNote } from "../../parts/Problem.tsx";
+import { findingText, useText } from "../../text/index.ts";
+import { useWorkflow } from "./moment.ts";
+
+const named = (version: { version: number; sha256: string; dev: boolean }): string =>
+  `${version.version}${version.dev ? `+${version.sha256.slice(0, 8)}` : ""}`;
+
+export function Migrate({ run, close, done }: { run: Run; close(): void; done(): void }) {
+  const t = useText();
+  const workflow = useWorkflow(run.workflow, true);
+  const others = (workflow.data?.versions ?? []).filter((each) => each.sha256 !== run.version.sha256);
+  const [to, setTo] = useState("");
+  const [examined, setExamined] = useState<MigratedRun | null>(null);
+  const [busy, setBusy] = useState(false);
+  const [problem, setProblem] = useState<Problem | null>(null);
+  const wanted = to || (others[0] ? named(others[0]) : "");
+  const send = async (dryRun: boolean): Promise<void> => {
+    setBusy(true);
+    setProblem(null);
+    try {
+      const body = { from: named(run.version), to: wanted, runs: [run.id], dry_run: dryRun };
+      const answer = await call<Migration>("POST", `/v1/workflows/${encodeURIComponent(run.workflow)}/migrate`, body);
+      const found = answer.runs[0] ?? null;
+      setExamined(found);
+      if (!dryRun && found?.moved) {
+        close();
+        done();
+      }
+    } catch (error) {
+      setProblem(asProblem(error));
+      setExamined(null);
+    } finally {
+      setBusy(false);
+    }
+  };
+  const ready = examined?.movable === true;
+  return (
+    <Ask
+      title={t.migrate.question}
+      yes={ready ? t.migrate.title : t.fork.rehearse}
+      busy={busy || wanted === ""}
+      onYes={() => void send(!ready)}
+      onNo={close}
+    >
+      <p>{t.migrate.explains}</p>
+      {workflow.data && others.length === 0 && <p className="note">{t.migrate.none}</p>}
+      {others.length > 0 && (
+        <div className="field">
+          <label htmlFor="migrate-to">{t.migrate.to(named(run.version))}</label>
+          <select
+            id="migrate-to"
+            value={wanted}
+            onChange={(event) => {
+              setTo(event.currentTarget.value);
+              setExamined(null);
+            }}
+          >
+            {others.slice(0, 200).map((each) => (
+              <option key={named(each)} value={named(each)}>
+                {named(each)}
+              </option>
+            ))}
+          </select>
+        </div>
+      )}
+      {problem && <ProblemNote problem={problem} />}
+      {ready && (
+        <p className="note good" role="status">
+          {t.migrate.can}
+        </p>
+      )}
+      {examined && !examined.movable && (
+        <div className="note bad" role="alert">
+          <p>{t.migrate.cannot}</p>
+          <ul>
+            {examined.obstacles.slice(0, 20).map((each) => (
+              <li key={`${each.path} ${each.code}`}>
+                <b>{each.path}</b> {findingText(t, each)}
+              </li>
+            ))}
+          </ul>
+        </div>
+      )}
+    </Ask>
+  );
+}

@@ -1,0 +1,33 @@
+"""What a browser loads first is small: the first page, and the page of one decision for a phone."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+KB = 1000
+
+
+def first_load(built: Path, entry: str) -> int:
+    """The bytes, packed by gzip, that the entry and all that it imports at once take."""
+    page = (built / entry).read_text()
+    found, open_ = set[str](), re.findall(r"assets/[\w.-]+\.(?:js|css)", page)
+    while open_:
+        name = open_.pop()
+        if name in found:
+            continue
+        found.add(name)
+        if name.endswith(".js"):
+            text = (built / name).read_text()
+            imported = re.findall(r'(?:import|from)\s*"\./([\w.-]+\.js)"', text)
+            open_ += [f"assets/{each}" for each in imported]
+    assert any(name.endswith(".js") for name in found)
+    return (built / f"{entry}.gz").stat().st_size + sum((built / f"{name}.gz").stat().st_size for name in found)
+
+
+def test_the_first_page_is_at_most_200_kb(built: Path) -> None:
+    assert first_load(built, "index.html") <= 200 * KB
+
+
+def test_a_decision_is_at_most_60_kb(built: Path) -> None:
+    assert first_load(built, "decide.html") <= 60 * KB
