@@ -1,6 +1,6 @@
 # The same words everywhere: here, in CI and in the documentation. Everything but `help` makes .venv first if needed.
 
-.PHONY: help check quick test test-browsers test-model mutants bench bench-peers bench-scale bench-prune soak docs generate console test-console site lock
+.PHONY: help check quick test test-citus test-browsers test-model mutants bench bench-peers bench-scale bench-prune soak chaos docs generate console test-console site release lock
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/'
@@ -13,6 +13,11 @@ quick: ## check, and the tests that need no database and no process of their own
 
 test: ## All tests
 	python3 cli.py test
+
+test-citus: ## The store and whole runs in cells that Citus keeps (HAI_FLOW_TEST_CITUS: the coordinator's URL)
+	python3 cli.py install
+	.venv/bin/python -m pytest -n0 tests/citus tests/store/test_commit.py tests/store/test_claims.py tests/store/test_slots.py \
+	  -k "not rows_are_locked_in_the_order and not reopened"
 
 test-browsers: ## Other people's frontends in a real browser (docs/conformance-clients.md)
 	python3 cli.py test-browsers
@@ -35,10 +40,14 @@ bench-peers: ## Measure other engines beside ours, and kill all of them (docs/pe
 	python3 cli.py install
 	.venv/bin/python -m bench peers
 
-bench-scale: ## What a million waiting runs cost an idle worker; fails where a statement looks through them
+bench-scale: ## What grows with a million waiting runs, timers, workers and a long run; fails where a statement looks through them
 	python3 cli.py install
 	.venv/bin/python -m bench.scale
 	TEST_OPEN_PENDINGS=1000000 .venv/bin/python -m pytest -n0 tests/store/test_inbox.py -k very_many
+
+bench-hints: ## What many servers ask of the database to show one run, with hints by NOTIFY and by Redis
+	python3 cli.py install
+	.venv/bin/python -m bench.hints
 
 bench-prune: ## What runs notice of it that old ones are removed beside them (ROWS=10000000: the whole of it)
 	python3 cli.py install
@@ -48,6 +57,10 @@ soak: ## 100,000 short runs in one process, which must not keep anything of them
 	python3 cli.py install
 	.venv/bin/python -m bench.soak
 
+chaos: ## Break a deployment for twelve minutes, see whether it keeps its promises (docs/chaos.md; SEED=n repeats one)
+	python3 cli.py install
+	.venv/bin/hai-flow chaos --minutes 12 --servers 3 --workers 4 --runs 2000 $(if $(SEED),--seed $(SEED))
+
 docs: ## Write the pages that are generated
 	python3 cli.py install
 	.venv/bin/python -m docs.states_page > docs/run-states.md
@@ -55,6 +68,7 @@ docs: ## Write the pages that are generated
 	.venv/bin/python -m docs.rights_page > docs/rights.md
 	.venv/bin/python -m docs.language_page
 	.venv/bin/python -m docs.attacks_page
+	.venv/bin/python -m docs.scale_page
 
 generate: ## Write what clients repeat of the server, and of each other
 	python3 cli.py install
@@ -71,8 +85,15 @@ site: ## The documentation as a searchable site, in site/ (docs/site.py)
 	python3 cli.py install
 	.venv/bin/python -m docs.site
 
+release: ## Build a release into dist/ and try it with every Python that is here (REHEARSE=1: without its section of the changelog)
+	python3 cli.py install
+	.venv/bin/python -m release $(if $(REHEARSE),--rehearse)
+
 lock: ## Resolve the locks of Python packages anew
 	uv pip compile pyproject.toml --extra dev --universal --generate-hashes --no-header --python-version 3.11 -o requirements.lock
+	uv pip compile pyproject.toml --extra otel --extra files --extra redis --universal --generate-hashes --no-header --python-version 3.11 -c requirements.lock --override deploy/image/overrides.txt -o deploy/image/requirements.lock
+	uv pip compile deploy/image/build.in --universal --generate-hashes --no-header --python-version 3.11 -c requirements.lock -o deploy/image/build.lock
+	uv pip compile tests/deploy/tools/requirements.in --universal --generate-hashes --no-header --python-version 3.11 -o tests/deploy/tools/requirements.lock
 	uv pip compile tests/clients/agentscope/requirements.in --universal --generate-hashes --no-header --python-version 3.11 -o tests/clients/agentscope/requirements.lock
 	uv pip compile tests/clients/oidc/requirements.in --universal --generate-hashes --no-header --python-version 3.11 -o tests/clients/oidc/requirements.lock
 	uv pip compile tests/clients/llmock/requirements.in --universal --generate-hashes --no-header --python-version 3.11 -o tests/clients/llmock/requirements.lock

@@ -20,7 +20,7 @@ from typing import Any
 
 import structlog
 
-from bench import fanout, language, memory, neighbours, resume, streams, telemetry, throughput, walls, world
+from bench import auditing, fanout, language, memory, neighbours, resume, streams, telemetry, throughput, walls, world
 from bench.against import against
 from bench.peers import report as peers
 from bench.profiling import profile
@@ -36,6 +36,7 @@ KEYS = {
     "agent_turn_in_commits": "a turn of an agent with one call, without its model, in raw commits of one run",
     "tool_transaction_vs_plain": "a step whose tool writes in its own transaction, to one whose tool writes nothing",
     "auth_and_rls_cost": "a request with a key, read behind row-level security, to one without either",
+    "audit_cost": "a start of a run that the audit records, to one that it does not",
     "neighbour_at_limit": "starts of a tenant beside one that is refused without end, to those alone; aim over 0.5",
     "telemetry_cost": "a step with metrics, census and traces, to one that nobody watches",
     "suspended_memory_ratio": "resident memory beside many suspended runs, to that beside few",
@@ -83,6 +84,7 @@ def main() -> None:
             ),
             "world": _run(world.measure(database("world"), database("world_reference"), 5 if arguments.quick else 20)),
             "walls": _run(walls.measure(database("walls"), 20 if arguments.quick else 100)),
+            "auditing": _run(auditing.measure(database("auditing"), 20 if arguments.quick else 100)),
             "neighbours": _run(neighbours.measure(database("neighbours"), 5 if arguments.quick else 15)),
             "telemetry": _run(telemetry.measure(database("telemetry"), *((3, 256) if arguments.quick else (7, 1024)))),
             "validation": language.validation(language.QUICK if arguments.quick else language.FULL),

@@ -29,7 +29,9 @@ async def measure(dsn: str, reference_dsn: str, samples: int) -> dict[str, Any]:
     """Medians of `samples` interleaved commits, cold and hot answers over the migrated databases."""
     async with running(dsn, QUESTION) as engine:
         cold_runs = [await engine.start_run() for _ in range(samples + 1)]
-        await _answer(engine.runtime, await engine.start_run())  # one that has ended, to take the rows' shape from
+        await answer_seconds(
+            engine.runtime, await engine.start_run()
+        )  # one that has ended, to take the rows' shape from
     reference = await Reference.open(reference_dsn, await shape_of(dsn))
     try:
         async with running(dsn, QUESTION) as engine:
@@ -37,8 +39,8 @@ async def measure(dsn: str, reference_dsn: str, samples: int) -> dict[str, Any]:
             times = [
                 (
                     await commit_seconds(reference),
-                    await _answer(engine.runtime, cold),
-                    await _answer(engine.runtime, hot),
+                    await answer_seconds(engine.runtime, cold),
+                    await answer_seconds(engine.runtime, hot),
                 )
                 for cold, hot in zip(cold_runs, hot_runs, strict=True)
             ]
@@ -60,7 +62,7 @@ async def commit_seconds(reference: Reference) -> float:
     return time.perf_counter() - began
 
 
-async def _answer(runtime: Runtime, run_id: UUID) -> float:
+async def answer_seconds(runtime: Runtime, run_id: UUID) -> float:
     """Seconds from the answer of the run's question to the next step's event at a follower."""
     state = await runtime.fanout.state_at(LOCAL_TENANT, run_id, 1_000_000)
     assert state is not None

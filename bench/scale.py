@@ -1,11 +1,12 @@
-"""What a million waiting runs cost a worker that has nothing to do, and whether any statement looks through them.
+"""What grows: beside a million waiting runs, with timers by the hundred thousand, with workers, with a run's length.
 
     python -m bench.scale [--runs N] [--seconds N]        make bench-scale
 
 Really started runs are copied until there are so many, with what else there is at that scale: subscriptions, signals,
 queues for concurrency keys, firings. A worker idles beside them in a process of its own; the processor time is that of
 the process and of its PostgreSQL backends. Every statement that it sent, and every one that is sent now and then, is
-explained there. The bench fails where one reads a big table through, or more of its rows than a page has.
+explained there. The bench fails where one reads a big table through, or more of its rows than a page has. What else
+is measured says its own module: `beside`, `timers`, `workers`, `length`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ import functools
 import json
 import logging
 import os
-import statistics
 import subprocess
 import sys
 import time
@@ -30,16 +30,16 @@ from typing import Any, Final
 import asyncpg
 import structlog
 
+from bench import beside, length, timers, workers
+from bench.beside import ASKED
 from bench.engine import running
 from bench.memory import STARTED, copy_runs
 from bench.server import durable_server
 from bench.workflows import QUESTION
-from hai_flow.engine import commands as c
 from hai_flow.engine.selectors import held
 from hai_flow.runtime import LOCAL_TENANT, Runtime
 from hai_flow.settings import Settings
 from hai_flow.store import claims, inbox, logs, pendings, run_lists, signals, slots, thread_lists, threads
-from hai_flow.store.database import Database
 from hai_flow.store.inbox import Filters
 
 LATEST: Final = Path(__file__).parent / "latest-scale.json"
@@ -47,6 +47,7 @@ RUNS: Final = 1_000_000
 FEW: Final = 1_000
 SECONDS: Final = 65.0  # longer than the longest pause of a sweep but one
 SETTLE_SECONDS: Final = 5.0
+SAMPLES: Final = 100
 FOLLOWED: Final = 200
 BIG_TABLE_ROWS: Final = 10_000
 ROWS_READ_MAX: Final = 5_000
@@ -55,7 +56,12 @@ KEYS: Final = {
     "slowest_recurring_ms": "the slowest of the statements that are sent again and again",
     "slowest_list_ms": "the slowest page of a list that a request reads",
     "claim_1m_vs_1k": "a claim of fifty runs, to the same beside a thousand runs",
+    "resume_1m_vs_1k": "from an answer to the next step's event, of a run not seen before, to that beside a thousand",
     "inbox_1m_vs_1k": "a page of the inbox of who is asked by all of them, to the same beside a thousand",
+    "timers_100k_drain_steps_ratio": "steps/s of new runs while 100,000 timers go off at once, to those before",
+    "two_workers_vs_one": "steps/s of two workers of one database, to those of one",
+    "two_writers_vs_one": "the same of two that only write: what this machine allows",
+    "step_cost_run_10000_vs_10": "a step of a run of 10,000, to a step of a run of ten",
 }
 _CLOCK_TICK: Final = os.sysconf("SC_CLK_TCK")
 _ROOT: Final = Path(__file__).resolve().parents[1]
@@ -181,15 +187,7 @@ async def idle(dsn: str, seconds: float) -> dict[str, Any]:
             share = sum(max(0.0, used - before.get(pid, 0.0)) for pid, used in after.items()) / took
             recurring = await _explained(runtime, recorder, [_now_and_then])
             lists = await _explained(runtime, recorder, [_lists])
-            claim = await _claim_seconds(runtime.database)
-            page = await _inbox_seconds(runtime)
-    return {
-        "share": share,
-        "recurring": recurring,
-        "lists": lists,
-        "claim_seconds": claim,
-        "inbox_seconds": page,
-    }
+    return {"share": share, "recurring": recurring, "lists": lists}
 
 
 async def _processor_seconds(dsn: str) -> dict[int, float]:
@@ -300,65 +298,29 @@ def faults(plan: dict[str, Any], big: set[str]) -> list[str]:
     return found
 
 
-ASKED: Final = c.Principal("user:local", ("boss", "clerk"), ("money",))
-
-
-async def _inbox_seconds(runtime: Runtime) -> float:
-    """A page of the inbox of who is asked by everything; of many times the quickest: the two that are compared are not
-    measured at the same time, and whatever else the machine does then would be compared, too."""
-    took: list[float] = []
-    for _ in range(100):
-        began = time.perf_counter()
-        items, following = await runtime.inbox.page(LOCAL_TENANT, ASKED, Filters(), limit=50)
-        took.append(time.perf_counter() - began)
-        assert len(items) == 50, following
-    return min(took)
-
-
-async def _claim_seconds(database: Database) -> float:
-    """A claim of fifty runs that are due, undone again."""
-    took: list[float] = []
-    async with database.engine.acquire() as connection:
-        worker = await claims.register_worker(connection, "bench", timedelta(minutes=1))
-        for _ in range(7):
-            transaction = connection.transaction()
-            await transaction.start()
-            await connection.execute(
-                "UPDATE runs SET wake_at = now() WHERE id IN (SELECT id FROM runs WHERE worker IS NULL LIMIT 60)"
-            )
-            began = time.perf_counter()
-            assert len(await claims.claim_runs(connection, worker, 50, ["default"])) == 50
-            took.append(time.perf_counter() - began)
-            await transaction.rollback()
-        await claims.retire_worker(connection, worker)
-    return statistics.median(took)
-
-
 # --- the report -------------------------------------------------------------------------------------------------------
 
 
 async def measure(
-    dsn: str, few_dsn: str, *, count: int = RUNS, few: int = FEW, seconds: float = SECONDS
+    dsn: str, few_dsn: str, *, count: int = RUNS, few: int = FEW, seconds: float = SECONDS, samples: int = SAMPLES
 ) -> dict[str, Any]:
-    """Build both migrated databases, idle beside them; the keys, and what they were made of."""
+    """Build both migrated databases, idle beside many, work beside both; the keys, and what they were made of."""
     await build(few_dsn, few)
     began = time.perf_counter()
     await build(dsn, count)
     built = time.perf_counter() - began
-    beside_few = _in_process(few_dsn, 1.0)
-    beside_many = _in_process(dsn, seconds)
-    found = [*beside_many["recurring"], *beside_many["lists"]]
+    idled = _in_process(dsn, seconds)
+    found = [*idled["recurring"], *idled["lists"]]
     return {
-        "idle_core_share_1m": beside_many["share"],
-        "slowest_recurring_ms": max(each["ms"] for each in beside_many["recurring"]),
-        "slowest_list_ms": max(each["ms"] for each in beside_many["lists"]),
-        "claim_1m_vs_1k": beside_many["claim_seconds"] / beside_few["claim_seconds"],
-        "inbox_1m_vs_1k": beside_many["inbox_seconds"] / beside_few["inbox_seconds"],
+        "idle_core_share_1m": idled["share"],
+        "slowest_recurring_ms": max(each["ms"] for each in idled["recurring"]),
+        "slowest_list_ms": max(each["ms"] for each in idled["lists"]),
+        **await beside.measure(dsn, few_dsn, samples),
         "runs": count,
         "built_in_seconds": built,
         "faults": [f"{fault}: {each['statement']}" for each in found for fault in each["faults"]],
-        "recurring": beside_many["recurring"],
-        "lists": beside_many["lists"],
+        "recurring": idled["recurring"],
+        "lists": idled["lists"],
     }
 
 
@@ -373,7 +335,7 @@ def _in_process(dsn: str, seconds: float) -> dict[str, Any]:
 
 def table(report: dict[str, Any]) -> str:
     """The report as people read it."""
-    lines = [f"{key:<24}{report[key]:>10.4f}   {meaning}" for key, meaning in KEYS.items()]
+    lines = [f"{key:<32}{report[key]:>10.4f}   {meaning}" for key, meaning in KEYS.items()]
     for each in (*report["recurring"][:8], *report["lists"][:4]):
         lines.append(f"  {each['ms']:8.2f} ms  {each['times']:>5} times  {each['statement'][:90]}")
     lines += [f"FAULT {fault[:200]}" for fault in report["faults"]]
@@ -392,7 +354,12 @@ def main() -> None:
         return
     with durable_server() as database:
         dsn, few_dsn = database("scale"), database("few")
-        report = asyncio.run(measure(dsn, few_dsn, count=arguments.runs, seconds=arguments.seconds))
+        report = {
+            **asyncio.run(measure(dsn, few_dsn, count=arguments.runs, seconds=arguments.seconds)),
+            **asyncio.run(timers.measure(database("timers"), arguments.runs // 10)),
+            **asyncio.run(workers.measure(database("workers"), database("writers"), rounds=5)),
+            **asyncio.run(length.measure(database("length"), rounds=5)),
+        }
     LATEST.write_text(json.dumps(report, indent=2) + "\n")
     print(table(report))
     sys.exit(1 if report["faults"] else 0)

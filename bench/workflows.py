@@ -89,6 +89,36 @@ output: ${{ size(steps.each.output) }}
 """
 
 
+TIMER: Final = b"""\
+hai: flow/v1
+name: bench_timer
+version: 1
+input: {type: object, required: [until], properties: {until: {type: string}}}
+tools: {plus_one: {python: "bench.tools:plus_one", effect: read}}
+steps:
+  - wait: {until: "${{ input.until }}"}
+  - {id: after, call: plus_one, with: {n: 1}}
+"""
+"""Waits until an instant, and then has one thing to do."""
+
+
+def going_round(most: int) -> bytes:
+    """A `repeat` of one step, as often as the input says."""
+    return f"""\
+hai: flow/v1
+name: bench_going_round
+version: 1
+input: {{type: object, properties: {{n: {{type: integer, default: 1}}}}}}
+tools: {{plus_one: {{python: "bench.tools:plus_one", effect: read}}}}
+steps:
+  - repeat:
+      max: {most}
+      until: index + 1 >= input.n
+      steps:
+        - {{id: step, call: plus_one, with: {{n: "${{{{ index }}}}"}}}}
+""".encode()
+
+
 def long_document(steps: int) -> bytes:
     """A document of `steps` steps of many kinds, as an author would write it."""
     lines = [
