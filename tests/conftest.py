@@ -18,6 +18,7 @@ import pytest
 import structlog
 from hypothesis import HealthCheck, settings
 
+from tests.support import citus
 from tests.support.examples import QUICK, QUICK_MAX
 from tests.support.postgres import Server, serve
 from tests.support.skewed import SkewedServer, compiler, skewed_server
@@ -135,8 +136,8 @@ def postgres_server(request: pytest.FixtureRequest) -> Iterator[Server]:
 
 @pytest.fixture
 def database_url(postgres_server: Server) -> Iterator[str]:
-    """The DSN of a fresh database with the current schema and no rows."""
-    with postgres_server.database() as dsn:
+    """The DSN of a fresh database with the current schema and no rows; with `HAI_FLOW_TEST_CITUS` a schema."""
+    with postgres_server.database() if citus.CITUS is None else citus.schema() as dsn:
         yield dsn
 
 

@@ -10,8 +10,11 @@ import asyncpg
 import pytest
 
 from bench import (
+    auditing,
     fanout,
+    hints,
     language,
+    length,
     memory,
     neighbours,
     prune,
@@ -20,16 +23,28 @@ from bench import (
     streams,
     telemetry,
     throughput,
+    timers,
     walls,
+    workers,
     world,
 )
 from bench.__main__ import KEYS, reported, table
 from bench.against import checked_out, comparison, numbers
 from tests.support.postgres import Server
+from tests.support.redis_server import RedisServer, needs_redis
 
 TINY = throughput.Size(rounds=1, runs=8, commits=1024, transactions=16, concurrency=4)
 TINY_LANGUAGE = language.Size(rounds=1, runs=6, documents=1, few=5, many=20)
 TINY_AUDIENCE = fanout.Size(rounds=1, followers=120, events=4, bursts=2, followers_before=10)
+
+
+@needs_redis
+async def test_servers_ask_less_of_the_database_where_hints_bring_events(postgres_server: Server) -> None:
+    with postgres_server.database() as dsn, RedisServer() as redis:
+        measured = await hints.measure(dsn, redis.url, servers=2, notes=3)
+    statements = measured["statements_per_server_and_commit"]
+    assert set(statements) == {"notify", "redis"}
+    assert measured["fanout_reads_redis_vs_notify"] == statements["redis"] / statements["notify"]
 
 
 @pytest.mark.timeout(120)
@@ -44,6 +59,8 @@ async def test_a_report_has_every_key(postgres_server: Server) -> None:
         measured["world"] = await world.measure(engine, reference, 1)
     with postgres_server.database() as dsn:
         measured["walls"] = await walls.measure(dsn, 2)
+    with postgres_server.database() as dsn:
+        measured["auditing"] = await auditing.measure(dsn, 2)
     with postgres_server.database() as dsn:
         measured["neighbours"] = await neighbours.measure(dsn, 1)
     with postgres_server.database() as dsn:
@@ -64,7 +81,13 @@ async def test_a_report_has_every_key(postgres_server: Server) -> None:
 @pytest.mark.timeout(120)
 async def test_the_bench_at_scale_explains_what_an_idle_worker_sends(postgres_server: Server) -> None:
     with postgres_server.database() as dsn, postgres_server.database() as few:
-        report = await scale.measure(dsn, few, count=400, few=100, seconds=0.5)
+        report = await scale.measure(dsn, few, count=400, few=150, seconds=0.5, samples=2)
+    with postgres_server.database() as dsn:
+        report |= await timers.measure(dsn, 40, runs=4)
+    with postgres_server.database() as dsn, postgres_server.database() as reference:
+        report |= await workers.measure(dsn, reference, rounds=1, runs=20)
+    with postgres_server.database() as dsn:
+        report |= await length.measure(dsn, 1, long=40)
     assert all(report[key] >= 0 for key in scale.KEYS), "a worker may have used no tick of the clock in so short a time"
     assert all(key in scale.table(report) for key in scale.KEYS)
     assert report["faults"] == [], "no table is big"

@@ -94,3 +94,17 @@ def test_every_example_workflow_is_without_findings(path: Path) -> None:
 
 def test_the_settings_page_is_up_to_date() -> None:
     assert (ROOT / "docs" / "settings.md").read_text() == page() + "\n"
+
+
+def test_each_threat_is_tried_by_tests_that_there_are() -> None:
+    """Names without a folder are in the folder of the one before."""
+    rows = [line.split("|")[4] for line in (ROOT / "docs/design/threats.md").read_text().splitlines() if "|" in line]
+    absent: list[str] = []
+    for row in rows:
+        folder = ""
+        for name in re.findall(r"`((?:tests/)?[\w/*]*(?:test_[\w*]+\.py)|tests/\w+(?:/\w+)*)`", row):
+            path = name if "/" in name else f"{folder}/{name}"
+            folder = path.rpartition("/")[0]
+            absent += [] if list(ROOT.glob(path)) else [path]
+    assert len(rows) > 40
+    assert absent == []

@@ -6,27 +6,24 @@ import json
 import re
 import shlex
 import subprocess
-import uuid
 from collections.abc import Iterator
-from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import asyncpg
 import httpx2
 import pytest
 
 from hai_flow.embedded import find_binaries
-from hai_flow.settings import SECRET, describe
+from hai_flow.settings import SECRET, describe, variables_of_files
 from tests.support.commands import ROOT, SECONDS_MAX, environment, run, started
+from tests.support.installations import Installation, execute, installed
 from tests.support.pages import blocks
 from tests.support.postgres import Server, run_apart
 from tests.support.waiting import until
 
 GUIDE = (ROOT / "docs" / "production.md").read_text()
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
-SETTINGS = {name for name, _, _ in describe()}
+SETTINGS = {name for name, _, _ in describe()} | set(variables_of_files())
 
 
 def source() -> str:
@@ -45,7 +42,10 @@ def table_behind(words: str) -> list[str]:
 def test_every_setting_that_a_page_names_exists(page: Path) -> None:
     named = set(re.findall(r"\bHAI_FLOW_[A-Z_]*[A-Z]\b", page.read_text()))
     secrets = {name for name in named if name.startswith(SECRET)}  # an operator gives them their names
-    assert named - SETTINGS - secrets - {"HAI_FLOW_TEST_DATABASE_URL", "HAI_FLOW_TEST_SESSION"} == set()
+    assert (
+        named - SETTINGS - secrets - {"HAI_FLOW_TEST_DATABASE_URL", "HAI_FLOW_TEST_SESSION", "HAI_FLOW_TEST_CITUS"}
+        == set()
+    )
 
 
 def test_every_event_that_wants_a_person_is_one_of_the_log() -> None:
@@ -81,53 +81,18 @@ def test_the_commands_are_commands_of_hai_flow() -> None:
         assert run(command, "--help").returncode == 0
 
 
-@dataclass
-class House:
-    """A database made as the guide says: `owner` migrates it, `role` is who works. `name` is that of both roles."""
-
-    name: str
-    owner: str
-    role: str
-
-
-def as_user(dsn: str, user: str, database: str) -> str:
-    parts = urlsplit(dsn)
-    place = parts.netloc.rpartition("@")[2]
-    there = f"{parts.scheme}://{user}@{place}/{database}"
-    return f"{there}?{parts.query}" if parts.query else there
-
-
-def execute(dsn: str, statements: str) -> None:
-    async def work() -> None:
-        connection = await asyncpg.connect(dsn)
-        try:
-            for statement in filter(None, map(str.strip, statements.split(";"))):
-                await connection.execute(statement)
-        finally:
-            await connection.close()
-
-    run_apart(work())
-
-
 @pytest.fixture
-def house(postgres_server: Server) -> Iterator[House]:
-    name = f"hai_flow_{uuid.uuid4().hex[:12]}"
+def house(postgres_server: Server) -> Iterator[Installation]:
+    """A database made as the guide says."""
     roles, create, _ = (block.text for block in blocks(GUIDE) if block.language == "sql")
-    create, admin = create.replace("hai_flow", name), postgres_server.dsn("postgres")
-    with suppress(asyncpg.DuplicateObjectError):  # roles are the whole server's
-        execute(admin, roles)
-    execute(admin, create)
-    owner = as_user(admin, f"{name}_owner", name)
-    try:
-        assert run("migrate", HAI_FLOW_DATABASE_URL=owner).returncode == 0
-        yield House(name, owner, as_user(admin, name, name))
-    finally:
-        execute(admin, f"DROP DATABASE {name} WITH (FORCE); DROP ROLE {name}; DROP ROLE {name}_owner")
+    with installed(postgres_server, roles, create) as there:
+        assert run("migrate", HAI_FLOW_DATABASE_URL=there.owner).returncode == 0
+        yield there
 
 
 @pytest.mark.timeout(300)
 def test_the_roles_of_the_guide_can_do_their_work_and_a_backup_brings_it_back(
-    house: House, postgres_server: Server, tmp_path: Path
+    house: Installation, postgres_server: Server, tmp_path: Path
 ) -> None:
     settings = {"HAI_FLOW_DATABASE_URL": house.role, "HAI_FLOW_PUBLISH": "1"}
     with (
@@ -152,6 +117,10 @@ def test_the_roles_of_the_guide_can_do_their_work_and_a_backup_brings_it_back(
         assert checks["database.row_security"]["verdict"] == checks["audit.grants"]["verdict"] == "good"
     with postgres_server.database(migrated=False) as restored:
         backup(house.owner, restored, tmp_path)
+        there = {"HAI_FLOW_DATABASE_URL": restored}
+        assert "may have gone back in time" in run("serve", **there).stderr
+        paused = json.loads(run("restored", "--confirm", "--json", **there).stdout)["paused"]
+        assert [each["id"] for each in paused] == [cleanup]
         with started(tmp_path / "again", "serve", "--port", "0", HAI_FLOW_DATABASE_URL=restored) as serve:
             url = serve.wait_for(r"Serving (http://\S+)")[1]
             assert httpx2.get(f"{url}/v1/runs/{weather}").json()["status"] == "finished"
@@ -165,7 +134,9 @@ def blocks_of_sql() -> list[str]:
 
 def backup(from_dsn: str, to_dsn: str, folder: Path) -> None:
     """Do what the guide says about backups, with PostgreSQL's own programs."""
-    (commands,) = [block.text for block in blocks(GUIDE) if "pg_dump" in block.text]
+    guide = (ROOT / "docs" / "backups.md").read_text()
+    commands = "".join(re.findall(r"^ *(pg_(?:dump|restore) .*\n)", guide, re.MULTILINE))
+    assert len(commands.splitlines()) == 2
     programs = find_binaries().directory
     if not (programs / "pg_dump").exists():
         pytest.skip("this PostgreSQL comes without pg_dump")

@@ -64,6 +64,33 @@ def test_a_schedule_explains_itself() -> None:
     assert schedule.explain(Timing(None, every_ms=1500)) == "Every 1.5 s"
 
 
+@pytest.mark.parametrize(
+    ("cron", "clauses"),
+    [
+        ("0 9 * * MON-FRI", [("schedule.times", ("09:00",)), ("schedule.weekday", ("1-5",))]),
+        ("0,30 8 1,L * *", [("schedule.times", ("08:00", "08:30")), ("schedule.day", ("1", "L"))]),
+        (
+            "*/15 8-18 * jan-MAR *",
+            [("schedule.minute", ("*/15",)), ("schedule.hour", ("8-18",)), ("schedule.month", ("1-3",))],
+        ),
+        (
+            "0 0 13 * 5",
+            [
+                ("schedule.times", ("00:00",)),
+                ("schedule.day", ("13",)),
+                ("schedule.weekday", ("5",)),
+                ("schedule.day_or_weekday", ()),
+            ],
+        ),
+        ("0 0 */2 * 5#2", [("schedule.times", ("00:00",)), ("schedule.day", ("*/2",)), ("schedule.weekday", ("5#2",))]),
+        ("* * * * *", [("schedule.minute", ("*",))]),
+    ],
+)
+def test_a_schedule_says_itself_in_clauses_for_every_language(cron: str, clauses: list[object]) -> None:
+    assert schedule.explained(Timing(cron, "Asia/Shanghai")) == [*clauses, ("schedule.zone", ("Asia/Shanghai",))]
+    assert schedule.explained(Timing(None, every_ms=1500)) == [("schedule.interval", ("1.5",))]
+
+
 def test_before_its_time_nothing_fires() -> None:
     assert schedule.due(MINUTELY, NOON, NOON - timedelta(seconds=1), "all") == Due((), NOON)
 

@@ -160,3 +160,38 @@ def test_an_address_that_is_cut_off_is_a_sentence() -> None:
 )
 def test_what_postgresql_takes_as_a_place_is_taken(url: str) -> None:
     assert Settings(database_url=url).database_url == url
+
+
+def test_what_may_be_secret_is_read_from_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "url"
+    file.write_text("postgresql://ann:secret@db/flow\n")
+    settings = Settings.from_environment({"HAI_FLOW_DATABASE_URL_FILE": str(file)})
+    assert settings.database_url == "postgresql://ann:secret@db/flow"
+
+
+def test_a_file_of_a_secret_that_is_not_there_is_a_sentence_and_not_a_setting_that_is_unset(tmp_path: Path) -> None:
+    (problem,) = problems_of(HAI_FLOW_DATABASE_URL_FILE=str(tmp_path / "url"))
+    assert problem.startswith("HAI_FLOW_DATABASE_URL_FILE: ")
+    assert problem.endswith("can't be read: No such file or directory.")
+    (tmp_path / "url").write_text("\n")
+    (problem,) = problems_of(HAI_FLOW_DATABASE_URL_FILE=str(tmp_path / "url"))
+    assert problem.endswith("is empty.")
+    (tmp_path / "url").write_bytes(b"\xff")
+    (problem,) = problems_of(HAI_FLOW_DATABASE_URL_FILE=str(tmp_path / "url"))
+    assert problem.endswith("can't be read: it is not UTF-8.")
+
+
+def test_a_secret_is_not_given_twice_and_what_its_file_says_wrong_is_not_repeated(tmp_path: Path) -> None:
+    file = tmp_path / "url"
+    file.write_text("mysql://ann:secret@db/flow")
+    (problem,) = problems_of(HAI_FLOW_DATABASE_URL_FILE=str(file))
+    assert problem == "HAI_FLOW_DATABASE_URL: expected postgresql://user@host/database."
+    (problem,) = problems_of(HAI_FLOW_DATABASE_URL_FILE=str(file), HAI_FLOW_DATABASE_URL="postgresql://ann@db/flow")
+    assert problem == "HAI_FLOW_DATABASE_URL_FILE: expected either it or HAI_FLOW_DATABASE_URL, found both."
+    (problem,) = problems_of(HAI_FLOW_DATABASE_URI_FILE=str(file))
+    assert problem == "HAI_FLOW_DATABASE_URI_FILE: unknown; did you mean HAI_FLOW_DATABASE_URL_FILE?"
+
+
+def test_what_is_no_secret_has_no_file(tmp_path: Path) -> None:
+    (tmp_path / "port").write_text("9000")
+    assert Settings.from_environment({"HAI_FLOW_PORT_FILE": str(tmp_path / "port")}).port == 8000

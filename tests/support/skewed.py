@@ -1,7 +1,7 @@
 """A PostgreSQL of a test's own whose clock the test sets: what a wrong NTP server or a restored machine does to it.
 
-No setting of PostgreSQL moves `now()`. So a few lines of C (`skewed.c`) stand between the server and the C library, and
-nothing that is tested knows of them.
+No setting of PostgreSQL moves `now()`. So a few lines of C (`hai_flow/chaos/skewed.c`) stand between the server and the
+C library, and nothing that is tested knows of them.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from unittest import mock
 
+import hai_flow.chaos
 from hai_flow.embedded import EmbeddedPostgres
 from hai_flow.store import migrations
 from tests.support.postgres import run_apart
 
-SOURCE = Path(__file__).with_name("skewed.c")
+SOURCE = Path(hai_flow.chaos.__file__).with_name("skewed.c")
 
 
 class SkewedServer:

@@ -19,12 +19,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
-from hai_flow import runtime
 from hai_flow.engine import commands as c
-from hai_flow.runtime import LOCAL_TENANT, Runtime
-from hai_flow.runtime.starts import derived_run_id
+from hai_flow.runtime import LOCAL_TENANT, Runtime, hints
+from hai_flow.runtime.starts import derived_id
 from hai_flow.settings import Settings
-from hai_flow.store.database import Deadlines
+from hai_flow.store.database import FAILURES, Deadlines
 from tests.support import effects, forking
 
 LEASE_SECONDS = 2.0
@@ -86,7 +85,15 @@ class Starter:
         await self.runtime.stop()
 
     async def start(self, number: int) -> None:
-        run_id = derived_run_id("effects", str(number))
+        """As a client that sends the same request again while the database is away."""
+        while True:
+            try:
+                return await self._start(number)
+            except FAILURES:
+                await asyncio.sleep(0.05)
+
+    async def _start(self, number: int) -> None:
+        run_id = derived_id("effects", str(number))
         start = c.Start(run_id=run_id, thread_id=str(run_id), requester="user:local", input={"n": number})
         await self.runtime.starts.start(LOCAL_TENANT, self.plan, start, command_id="start")
 
@@ -137,7 +144,7 @@ def nurse(dsn: str) -> None:
             os.close(0)
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
             if words[0] == "deaf":
-                vars(runtime)["HINT_CHANNEL"] = "a_channel_on_which_nobody_speaks"
+                vars(hints)["HINT_CHANNEL"] = "a_channel_on_which_nobody_speaks"
             starts = words[0] in ("start", "pay")
             flow = effects.PAYING if words[0] == "pay" else effects.FLOW
             deadlines = HASTY if words[0] == "hasty" else None

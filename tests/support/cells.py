@@ -1,0 +1,56 @@
+"""Cells of a test: schemas of one database, or databases of their own."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from uuid import UUID
+
+import asyncpg
+
+from hai_flow.store import migrations, tenants
+from hai_flow.store.cells import Cell, within
+
+
+def cell(number: int, dsn: str, schema: str | None = None) -> Cell:
+    """A cell at `dsn`."""
+    return Cell(number=number, name=f"cell{number}", dsn=within(dsn, schema), direct=None, pooled=False, schema=schema)
+
+
+def home(dsn: str) -> Cell:
+    """Home, as a cell that tenants are settled in."""
+    return Cell(number=0, name="home", dsn=dsn, direct=None, pooled=False, schema=None)
+
+
+@asynccontextmanager
+async def schemas(dsn: str, *numbers: int) -> AsyncIterator[list[Cell]]:
+    """A cell for each number, as schemas of the database; they are gone at the end."""
+    admin = await asyncpg.connect(dsn)
+    made = [cell(number, dsn, f"cell_{number}") for number in numbers]
+    try:
+        for each in made:
+            await admin.execute(f"CREATE SCHEMA {each.schema}")
+            await migrations.upgrade(each.dsn)
+        yield made
+    finally:
+        for each in made:
+            await admin.execute(f"DROP SCHEMA {each.schema} CASCADE")
+        await admin.close()
+
+
+async def settle(home: str, name: str, cells: Sequence[Cell]) -> UUID:
+    """The id of the tenant `name`, which lives in these cells, and is made if there is none."""
+    connection = await asyncpg.connect(home)
+    try:
+        numbers = tuple(each.number for each in cells)
+        found = await tenants.create_tenant(connection, name, numbers) or await tenants.set_cells(
+            connection, name, numbers
+        )
+        assert found is not None
+    finally:
+        await connection.close()
+    for each in cells:
+        there = await asyncpg.connect(each.dsn)
+        await tenants.copy_tenant(there, found)
+        await there.close()
+    return found.id

@@ -1,0 +1,87 @@
+"""Schemas of a Citus cluster in the place of databases, for `make test-citus` (`HAI_FLOW_TEST_CITUS`: its coordinator).
+
+Making one takes many seconds there, so one that was used is emptied and used again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Final
+from uuid import uuid4
+
+import asyncpg
+
+from hai_flow.store import migrations
+from hai_flow.store.cells import within
+
+CITUS: Final = os.environ.get("HAI_FLOW_TEST_CITUS")
+_KEPT: Final = ("alembic_version", "tenants")
+_free: list[str] = []
+
+
+@contextmanager
+def schema() -> Iterator[str]:
+    """The DSN of a schema of one's own with the current tables and no rows."""
+    name = _free.pop() if _free else asyncio.run(_made())
+    try:
+        yield within(_coordinator(), name)
+    finally:
+        asyncio.run(_emptied(name))
+        _free.append(name)
+
+
+@asynccontextmanager
+async def cells(count: int) -> AsyncIterator[list[str]]:
+    """The names of so many new schemas; they are gone at the end."""
+    names = [await _made() for _ in range(count)]
+    try:
+        yield names
+    finally:
+        for name in names:
+            await _dropped(name)
+
+
+def drop_free() -> None:
+    """Drop what nobody uses any more."""
+    while _free:
+        asyncio.run(_dropped(_free.pop()))
+
+
+def _coordinator() -> str:
+    assert CITUS is not None, "who asks has looked for it"
+    return CITUS
+
+
+async def _made() -> str:
+    name = f"test_{uuid4().hex[:12]}"
+    connection = await asyncpg.connect(_coordinator())
+    try:
+        await connection.execute(f"CREATE SCHEMA {name}")
+        database = await connection.fetchval("SELECT quote_ident(current_database())")
+        await connection.execute(f"ALTER DATABASE {database} SET citus.override_table_visibility = off")
+    finally:
+        await connection.close()
+    await migrations.upgrade(within(_coordinator(), name))
+    return name
+
+
+async def _emptied(name: str) -> None:
+    connection = await asyncpg.connect(_coordinator())
+    try:
+        rows = await connection.fetch("SELECT tablename::text FROM pg_tables WHERE schemaname = $1", name)
+        tables = ", ".join(f"{name}.{row[0]}" for row in rows if row[0] not in _KEPT)
+        await connection.execute(f"TRUNCATE {tables}")
+        await connection.execute(f"DELETE FROM {name}.tenants WHERE name <> 'default'")
+    finally:
+        await connection.close()
+
+
+async def _dropped(name: str) -> None:
+    connection = await asyncpg.connect(_coordinator())
+    try:
+        await connection.execute(f"DROP SCHEMA {name} CASCADE")
+    finally:
+        await connection.close()

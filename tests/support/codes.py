@@ -1,0 +1,77 @@
+"""Every code that the server's sentences carry, read from its sources: of refusals, and of findings in documents."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from jsonschema_rs import ValidationErrorKind
+
+from hai_flow.definition.schemas import TOO_LONG_TO_MATCH, code_of_kind
+
+SOURCES: Final = Path(__file__).resolve().parents[2] / "hai_flow"
+_CODE: Final = re.compile(r"[a-z_]+\.[a-z_]+")
+_IS_OF_VALUE: Final = re.compile(r"(value|request)\.")
+_FINDS: Final = frozenset((
+    "error", "warning", "refuse", "error_inside", "warning_inside", "find", "find_at", "report", "Fault", "Finding",
+))  # fmt: skip
+
+
+def codes_of_refusals() -> set[str]:
+    """The codes that `Rejected(...)` and `problem(...)` are given, as far as they stand there."""
+    calls = (call for call in _calls() if _name(call) in ("Rejected", "problem") and len(call.args) > 1)
+    return {text for call in calls for text in _texts(call.args[1]) if text[0].isalpha()}
+
+
+def codes_of_findings() -> set[str]:
+    """The codes of mistakes and doubts in a document."""
+    calls = (call for call in _calls("definition") if _name(call) in _FINDS)
+    texts = (text for call in calls for argument in call.args[:4] for text in _texts(argument))
+    return {text for text in texts if _CODE.fullmatch(text)}
+
+
+def codes_of_obstacles() -> set[str]:
+    """The codes of reasons why a run can't move to another version."""
+    obstacles = {
+        text
+        for call in _calls("engine")
+        if _name(call) == "Obstacle" and len(call.args) == 3
+        for text in _texts(call.args[0])
+    }
+    hindrances = {f"step.{text}" for call in _calls() if _name(call) == "Hindrance" for text in _texts(call.args[0])}
+    return {*filter(_CODE.fullmatch, obstacles), *hindrances}
+
+
+def codes_of_values() -> set[str]:
+    """The codes of faults of a value: one for each kind that the library of JSON Schema has, and those of findings that
+    are written out."""
+    kinds = {name for name, kind in vars(ValidationErrorKind).items() if isinstance(kind, type)}
+    written = (node for path in sorted(SOURCES.rglob("*.py")) for node in ast.walk(ast.parse(path.read_text())))
+    pairs = (
+        pair for node in written if isinstance(node, ast.Dict) for pair in zip(node.keys, node.values, strict=True)
+    )
+    codes = {text for key, value in pairs if key is not None and "code" in _texts(key) for text in _texts(value)}
+    return {*map(code_of_kind, kinds), TOO_LONG_TO_MATCH, *filter(_IS_OF_VALUE.match, codes)}
+
+
+def _calls(room: str = "") -> Iterator[ast.Call]:
+    for path in sorted((SOURCES / room).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call):
+                yield node
+
+
+def _name(call: ast.Call) -> str:
+    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+
+
+def _texts(argument: ast.expr) -> Iterator[str]:
+    """The texts that the argument may be: itself, or either side of a condition."""
+    if isinstance(argument, ast.IfExp):
+        yield from _texts(argument.body)
+        yield from _texts(argument.orelse)
+    elif isinstance(argument, ast.Constant) and isinstance(argument.value, str) and argument.value:
+        yield argument.value

@@ -1,0 +1,94 @@
+"""Ids say their cell, and those that other releases have made say home."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hai_flow import values
+from hai_flow.cells import CELLS_MAX, HOME, cell_of, cell_of_address, cell_of_thread, placed, signed
+from hai_flow.engine import ids
+
+NUMBERS = st.integers(min_value=1, max_value=CELLS_MAX)
+BITS = st.integers(min_value=0, max_value=2**128 - 1)
+VERSIONS = st.sampled_from([4, 7, 8])  # of tests; by time; by a digest
+
+
+@given(BITS, VERSIONS, NUMBERS)
+def test_an_id_of_any_make_says_the_cell_that_it_was_placed_in(bits: int, version: int, cell: int) -> None:
+    id = placed(values.uuid_of(bits, version), cell)
+    assert cell_of(id) == cell
+    assert cell_of(UUID(str(id))) == cell
+    assert placed(id, cell) == id
+    assert id.version == 6  # one that validators of ids know
+
+
+@given(BITS, VERSIONS)
+def test_an_id_that_another_release_made_is_homes(bits: int, version: int) -> None:
+    id = values.uuid_of(bits, version)
+    assert cell_of(id) == HOME
+    assert placed(id, HOME) == id
+
+
+@given(BITS, BITS, NUMBERS)
+def test_ids_stay_apart_where_the_bits_that_stay_do(one: int, other: int, cell: int) -> None:
+    gone = 0xF << 76 | 0b11 << 62 | CELLS_MAX << 52
+    same = placed(values.uuid_of(one, 8), cell) == placed(values.uuid_of(other, 8), cell)
+    assert same == (one & ~gone == other & ~gone)
+
+
+@given(st.integers(min_value=0, max_value=2**47), NUMBERS)
+def test_later_ids_of_a_cell_sort_later(ms: int, cell: int) -> None:
+    assert placed(values.uuid7(ms), cell) < placed(values.uuid7(ms + 1), cell)
+
+
+@given(BITS, NUMBERS, st.text(max_size=20))
+def test_children_questions_and_turns_of_a_run_say_its_cell(bits: int, cell: int, path: str) -> None:
+    run = placed(values.uuid_of(bits, 7), cell)
+    assert cell_of(UUID(ids.child_run_id(str(run), path, 1))) == cell
+    assert ids.run_of_pending(ids.pending_id(str(run), path, 0)) == run
+    turn = ids.turn_of(ids.turn_id(str(run), 1))
+    assert turn is not None
+    assert cell_of(turn[0]) == cell
+
+
+def test_a_child_of_home_has_the_id_that_it_always_had() -> None:
+    assert ids.child_run_id("00000000-0000-4000-8000-000000000001", "a", 1) == "8faf5c23-87b8-8626-8c19-56e3681ec92c"
+
+
+@given(st.text(max_size=50), st.lists(NUMBERS, min_size=1, max_size=8, unique=True))
+def test_a_thread_of_any_name_lives_in_one_of_its_tenants_cells_and_stays_there(name: str, cells: list[int]) -> None:
+    assert cell_of_thread(name, cells) in cells
+    assert cell_of_thread(name, cells) == cell_of_thread(name, list(cells))
+
+
+@given(BITS, st.lists(NUMBERS, min_size=1, max_size=8, unique=True))
+def test_a_thread_that_is_named_after_its_first_run_lives_in_its_cell(bits: int, cells: list[int]) -> None:
+    for cell in cells:
+        run = placed(values.uuid_of(bits, 7), cell)
+        assert cell_of_thread(str(run), cells) == cell
+
+
+@given(BITS)
+def test_a_thread_that_names_a_cell_which_is_not_its_tenants_gains_nothing(bits: int) -> None:
+    assert cell_of_thread(str(placed(values.uuid_of(bits, 7), 9)), [1, 2]) in (1, 2)
+
+
+def test_the_threads_of_a_tenant_spread_over_its_cells() -> None:
+    cells = [3, 5, 7, 9]
+    found = [cell_of_thread(f"thread-{number}", cells) for number in range(1000)]
+    assert all(200 < found.count(cell) < 300 for cell in cells)
+
+
+@given(NUMBERS, st.from_regex(r"[A-Za-z0-9_-]{43}", fullmatch=True))
+def test_an_address_says_its_cell_and_one_of_home_is_as_it_was(cell: int, secret: str) -> None:
+    assert signed(secret, HOME) == secret
+    assert cell_of_address(secret) == HOME
+    assert cell_of_address(signed(secret, cell)) == cell
+
+
+@given(st.text(max_size=60))
+def test_an_address_that_somebody_made_up_says_a_cell_that_there_can_be(text: str) -> None:
+    assert HOME <= cell_of_address(text) <= CELLS_MAX
