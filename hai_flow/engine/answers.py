@@ -20,7 +20,7 @@ from hai_flow.engine import votes
 from hai_flow.engine.commands import PendingAnswer
 from hai_flow.engine.events import PendingOpened
 from hai_flow.engine.patch import PatchError, apply_patch, parse_pointer, pointer_of
-from hai_flow.engine.state import PendingState
+from hai_flow.engine.state import PendingState, RunState
 from hai_flow.errors import Rejected
 from hai_flow.values import Json
 
@@ -52,6 +52,11 @@ def digest(workflow_sha256: str, run_id: str, opened: PendingOpened) -> str:
     shown = (opened.title, opened.message, opened.options, opened.schema)
     content = sha256(values.dumps([opened.path, opened.args, opened.evidence, *shown])).hexdigest()
     return sha256(values.dumps([workflow_sha256, run_id, content])).hexdigest()
+
+
+def digest_with(state: RunState, opened: PendingOpened, args: str | None) -> str:
+    """The digest that the pending of this run has with other arguments."""
+    return digest(state.sha256, state.run_id, msgspec.structs.replace(opened, args=args))
 
 
 def read_answer(pending: PendingState, tool: FrontendTool | None, answer: PendingAnswer) -> Reading:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from hai_flow.definition.paths import UNDO, in_cleanup
 from hai_flow.definition.plan import Retry, Step
-from hai_flow.engine import endings, pendings
+from hai_flow.engine import endings
 from hai_flow.engine import events as e
 from hai_flow.engine.calls import close_message, resolve_call
 from hai_flow.engine.draft import Draft, Raised
 from hai_flow.engine.open_steps import is_left_to_the_stop
+from hai_flow.engine.pendings import doubts
 from hai_flow.engine.retry_policy import UNDO_RETRY, delay
 from hai_flow.engine.stopping import stop_leaf
 
@@ -33,7 +34,7 @@ def attempt_failed(draft: Draft, step: Step, error: e.Error, retry_after: int | 
         endings.fail(draft, step, error)
         return
     if step.delivery == "asked" and error.code == "step.timeout" and not in_cleanup(step.path):
-        pendings.open_doubt(draft, step, error.message)  # it may have happened, so it is not simply tried again
+        doubts.open_doubt(draft, step, error.message)  # it may have happened, so it is not simply tried again
         return
     due = draft.now + wait
     draft.emit(e.StepRetried, path=step.path, attempt=attempt, error=error, due=due)

@@ -129,7 +129,7 @@ def finally_done(draft: Draft, owner: Step) -> Consequence | None:
     known = draft.state.steps[owner.path]
     if is_left_to_the_stop(draft, owner.path):
         return None
-    if known.outcome == "failed":
+    if known.is_failed:
         assert known.error is not None
         return Raise(owner, known.error)
     if owner.path and is_ending(draft, owner.parent):

@@ -98,7 +98,7 @@ def _handler_failed(draft: Draft, owner: Step, handler: str, error: e.Error) -> 
 
 def _finally_failed(draft: Draft, owner: Step, error: e.Error) -> Consequence | None:
     known = draft.state.steps[owner.path]
-    if known.outcome == "failed":
+    if known.is_failed:
         assert known.error is not None
         return Raise(owner, known.error)  # an earlier error stands
     return finally_done(draft, owner) if known.outcome == "stopped" else failed_behind_finally(draft, owner, error)

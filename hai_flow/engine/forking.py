@@ -23,13 +23,14 @@ import msgspec
 
 from hai_flow.definition.paths import is_undo, undone_by
 from hai_flow.definition.plan import Plan
-from hai_flow.engine import children, migration, pendings, shared, signals
+from hai_flow.engine import children, migration, shared, signals
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.draft import RUN_END, Draft
 from hai_flow.engine.ids import call_prefix
 from hai_flow.engine.instances import standing_at
 from hai_flow.engine.jobs import next_ready, performed
+from hai_flow.engine.pendings import gates, opening
 from hai_flow.engine.state import RunState
 from hai_flow.errors import Rejected
 from hai_flow.values import Json
@@ -69,7 +70,7 @@ def make_own(draft: Draft) -> None:
     """Open questions and waits are this run's from here on. To be called when the answers have been read, which may
     name digests that the other run has shown."""
     for id in sorted(draft.state.open_pendings.values()):
-        pendings.restamp(draft, draft.state.pendings[id])
+        opening.restamp(draft, draft.state.pendings[id])
     signals.subscribe_again(draft)
     children.start_anew(draft)
 
@@ -192,7 +193,7 @@ def _spent(plan: Plan, state: RunState, *, edited: bool) -> tuple[str, str]:
         if known.status not in ("running", "waiting"):
             continue
         step = standing_at(plan, path)
-        if step.approval is not None and pendings.approved_gate(state, step) is not None:
+        if step.approval is not None and gates.approved_gate(state, step) is not None:
             detail = f": {path} was approved and not finished; what people approve they approve for one run."
             return "fork_approved", detail
     return _FREE

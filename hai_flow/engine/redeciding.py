@@ -26,7 +26,7 @@ from hai_flow.engine.children import TIMED_OUT
 from hai_flow.engine.decide import decide
 from hai_flow.engine.draft import DEFAULT_BOUNDS, Bounds
 from hai_flow.engine.evolve import fold
-from hai_flow.engine.pendings import doubt_of
+from hai_flow.engine.pendings.doubts import doubt_of
 from hai_flow.engine.state import RunState
 from hai_flow.errors import Rejected
 
@@ -44,15 +44,26 @@ Read: TypeAlias = Callable[[RunState, Sequence[e.Event]], Iterator[c.Command]]
 
 
 def decided_again(
-    plan: Plan, state: RunState, events: Sequence[e.Event], log_bytes: int = 0, limits: Bounds = DEFAULT_BOUNDS
+    plan: Plan,
+    state: RunState,
+    events: Sequence[e.Event],
+    log_bytes: int = 0,
+    limits: Bounds = DEFAULT_BOUNDS,
+    known_at: int | None = None,
 ) -> Again:
-    """Decide the commands again that have led from `state` to these events, one commit of a log."""
+    """Decide the commands again that have led from `state` to these events, one commit of a log.
+
+    `known_at`: the time of the run behind its last decision. What has been streamed since decides nothing and is
+    perhaps not known to who decides, in whose state it is as early as that.
+    """
+    least = state.at if known_at is None else min(known_at, state.at)
     names: list[str] = []
-    at = 0
-    while at < len(events):
-        rest, given = events[at:], 0
+    done = 0
+    while done < len(events):
+        rest, given = events[done:], 0
         for command in _commands_of(state, rest):
-            given = _matching(plan, state, command, rest, log_bytes, limits)
+            for at in dict.fromkeys((state.at, least)):
+                given = given or _matching(plan, _as_of(state, at), command, rest, log_bytes, limits)
             if given:
                 names.append(type(command).__name__)
                 break
@@ -61,10 +72,15 @@ def decided_again(
         if not given:
             return Again(tuple(names), rest[0], not any(isinstance(each, _ELSEWHERE) for each in events))
         try:
-            state, at = fold(state, rest[:given]), at + given
+            state, done = fold(state, rest[:given]), done + given
+            least = min(state.at, max(least, *(each.at for each in rest[:given])))
         except Exception:  # the log does not fold there: it says itself what breaks it
             return Again(tuple(names), rest[0])
     return Again(tuple(names))
+
+
+def _as_of(state: RunState, at: int) -> RunState:
+    return state if at == state.at else msgspec.structs.replace(state, at=at)
 
 
 def _matching(

@@ -116,7 +116,7 @@ class _Walk:
             frontier.ready.append(step.path)
             return False
         over = known.status in ("finished", "skipped")
-        if over and not self._undone_inside(step.path):
+        if over and known.phase == "over" and not self._undone_inside(step.path):
             return True
         found = self.left_in(step, known)
         if found.ready:

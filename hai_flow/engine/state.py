@@ -174,6 +174,12 @@ class StepState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, forbi
         return self.outcome in ("finished", "skipped") or self.handled
 
     @property
+    def is_failed(self) -> bool:
+        """Whether an error goes on behind its `finally`: also that of a step which did its work before a Retry, failed
+        when it began once more, and had that work undone."""
+        return self.outcome == "failed" or (self.outcome == "undone" and self.error is not None)
+
+    @property
     def handler(self) -> str | None:
         """The handler that goes on in the step, or was the last to."""
         return self.begun[-1] if self.phase == "handling" else None

@@ -9,12 +9,13 @@ from typing import Final
 
 from hai_flow.definition.paths import UNDO
 from hai_flow.definition.plan import EFFECTS, AgentTurn, Call, FrontendTool, Http, Llm, Run, Step
-from hai_flow.engine import budget, children, pendings
+from hai_flow.engine import budget, children
 from hai_flow.engine import events as e
 from hai_flow.engine.calls import begin_growing_call, show_call, shown_name, written
 from hai_flow.engine.consequences import Consequence
 from hai_flow.engine.draft import Draft, Raised
 from hai_flow.engine.ids import tool_call_id
+from hai_flow.engine.pendings import frontend_calls, gates, inquiries
 from hai_flow.engine.state import StepState
 
 KEY_CHARS_MAX: Final = 255
@@ -27,13 +28,13 @@ def begin(draft: Draft, step: Step) -> Consequence | None:
     known = draft.state.steps.get(step.path)
     args = _arguments(draft, step, verb, known)
     if isinstance(verb, Call) and isinstance(verb.tool, FrontendTool):
-        return pendings.begin_frontend_call(draft, step, verb.tool, args)
+        return frontend_calls.begin_frontend_call(draft, step, verb.tool, args)
     gate = step.approval
-    if gate is not None and pendings.is_approved(draft.state, step, args):
+    if gate is not None and gates.is_approved(draft.state, step, args):
         gate = None
-    if gate is not None and pendings.needs_gate(draft, step, gate, args):
+    if gate is not None and gates.needs_gate(draft, step, gate, args):
         draft.started(step, timed=False, args=args, key=_idempotency_key(draft, step))
-        pendings.open_gate(draft, step, gate, args)
+        gates.open_gate(draft, step, gate, args)
         return None
     attempt = known.next_attempt if known else 1
     budget.demand(draft, step, args)
@@ -69,7 +70,7 @@ def begin_attempt(draft: Draft, step: Step, known: StepState) -> None:
     args = known.args
     assert args is not None, f"{step.path} is no effect"
     if not known.attempt:
-        args = pendings.check_gate(draft, step)
+        args = gates.check_gate(draft, step)
     budget.demand(draft, step, args)
     timeout = None if step.timeout is None else draft.milliseconds(step.timeout, step)
     draft.emit(e.AttemptStarted, path=step.path, attempt=known.next_attempt, timeout=timeout)
@@ -85,7 +86,7 @@ def _attempt_begun(draft: Draft, step: Step, args: str) -> None:
     elif step.expose and isinstance(verb, Call) and not (known.failures or known.lost or _is_answered(draft, step)):
         if written(draft.state, step.path) is not None:
             return
-        gate = pendings.approved_gate(draft.state, step)
+        gate = gates.approved_gate(draft.state, step)
         behind = None if gate is None else gate.opened.id
         id = tool_call_id(draft.state.run_id, step.path, known.asked, behind=behind)
         show_call(draft, step, id, shown_name(step), args, "server")
@@ -94,7 +95,7 @@ def _attempt_begun(draft: Draft, step: Step, args: str) -> None:
 def _is_answered(draft: Draft, step: Step) -> bool:
     """Whether the attempt goes on with a call that has asked a person."""
     known = draft.state.steps[step.path]
-    return known.asked > 0 and pendings.answered_inquiry(draft.state, step, known.attempt) is not None
+    return known.asked > 0 and inquiries.answered_inquiry(draft.state, step, known.attempt) is not None
 
 
 VERBS: Final = dict.fromkeys(EFFECTS, begin)

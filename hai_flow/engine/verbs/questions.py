@@ -1,24 +1,49 @@
-"""`ask` and `approve`: questions to people, which `pendings` opens."""
+"""`ask` and `approve` put a question to people."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
-from hai_flow.definition.plan import Approve, Ask, Step
-from hai_flow.engine import pendings
+from hai_flow.definition.plan import Approve, Ask, Step, Template
+from hai_flow.engine.bounds import demand_wait
 from hai_flow.engine.draft import Draft
+from hai_flow.engine.pendings.opening import form_of, open_pending
+from hai_flow.engine.policies import rules_for
 
 
 def begin_ask(draft: Draft, step: Step) -> None:
-    assert isinstance(step.verb, Ask)
+    """The step begins by asking. Raises `Raised`: it fails instead."""
+    verb = step.verb
+    assert isinstance(verb, Ask)
     draft.pure_steps += 1
-    pendings.begin_ask(draft, step, step.verb)
+    demand_wait(draft, step)
+    rules = rules_for(draft, step, verb.policy, {}, may_exclude=False)
+    shown = _question(draft, step, verb.title, verb.message)
+    shown["schema"] = form_of(draft, step, verb.policy.form, {})
+    draft.started(step)
+    open_pending(draft, step, "ask", rules, **shown)
 
 
 def begin_approve(draft: Draft, step: Step) -> None:
-    assert isinstance(step.verb, Approve)
+    """The step begins by asking for approval. Raises `Raised`: it fails instead."""
+    verb = step.verb
+    assert isinstance(verb, Approve)
     draft.pure_steps += 1
-    pendings.begin_approve(draft, step, step.verb)
+    demand_wait(draft, step)
+    rules = rules_for(draft, step, verb.policy, {})
+    shown = _question(draft, step, verb.title, verb.message)
+    if verb.evidence is not None:
+        shown["evidence"] = draft.json_text(draft.render(verb.evidence, step))
+    shown["schema"] = form_of(draft, step, verb.policy.form, {})
+    draft.started(step)
+    open_pending(draft, step, "approve", rules, options=verb.policy.options, **shown)
+
+
+def _question(draft: Draft, step: Step, title: Template, message: Template | None) -> dict[str, Any]:
+    return {
+        "title": draft.text(title, step),
+        "message": None if message is None else draft.text(message, step),
+    }
 
 
 VERBS: Final = {Ask: begin_ask, Approve: begin_approve}

@@ -1,0 +1,62 @@
+"""May a principal answer a pending, and why not.
+
+The principal comes authenticated, with the roles and groups that they have at that moment.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from hai_flow.definition.plan import Plan
+from hai_flow.engine import commands as c
+from hai_flow.engine import votes
+from hai_flow.engine.selectors import REQUESTER, World, barred, matched, person_of
+from hai_flow.engine.state import PendingState, RunState
+from hai_flow.engine.votes import rules_of
+
+NOT_ASKED: Final = "not_asked"  # why somebody may not decide: they are not among those who are asked
+
+
+class Obstacle(NamedTuple):
+    """Why a principal may not answer an open pending: a code, and a clause for people."""
+
+    code: str
+    reason: str
+
+
+def may_decide(plan: Plan, state: RunState, pending: PendingState, principal: c.Principal) -> bool:
+    """Whether the principal may answer the pending now: it is open, and they are eligible and have not voted."""
+    return pending.status == "open" and obstacle(pending, principal, world_of(plan, state)) is None
+
+
+def obstacle(pending: PendingState, principal: c.Principal, world: World) -> Obstacle | None:
+    """What keeps the principal from answering the open pending, or None."""
+    found = ineligible(pending, principal, world)
+    if found is not None:
+        return found
+    mine = [vote for vote in pending.votes if ids_of(principal) & {vote.by, votes.voter(vote)}]
+    if not mine:
+        return None
+    spent = ", ".join(sorted(ids_of(principal) & votes.who_voted(mine)))
+    return Obstacle("voted", f"{spent} has voted on it; a vote stands")
+
+
+def ineligible(pending: PendingState, principal: c.Principal, world: World) -> Obstacle | None:
+    """Why the principal is not among the deciders, or None."""
+    rules = rules_of(pending)
+    kept_out = barred(rules.exclude, principal, world)
+    if REQUESTER in kept_out:
+        return Obstacle("excluded.requester", f"{world.requester} started this run; somebody else must decide")
+    if kept_out:
+        return Obstacle("excluded", f"{principal.id} is excluded from it ({', '.join(kept_out)})")
+    if not matched(rules.from_, principal, world):
+        return Obstacle(NOT_ASKED, f"it asks {', '.join(rules.from_)}")
+    return None
+
+
+def ids_of(principal: c.Principal) -> set[str]:
+    return {principal.id, person_of(principal)}
+
+
+def world_of(plan: Plan, state: RunState) -> World:
+    return World(state.requester, plan.roles)

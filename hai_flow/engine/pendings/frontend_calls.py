@@ -1,0 +1,52 @@
+"""A call of a tool that a frontend performs: handed over, and answered from there."""
+
+from __future__ import annotations
+
+from hai_flow import values
+from hai_flow.definition.plan import FrontendTool, Step
+from hai_flow.engine import events as e
+from hai_flow.engine.bounds import demand_wait
+from hai_flow.engine.calls import SHOWN, foretell, show_call, written
+from hai_flow.engine.consequences import Consequence, Finish
+from hai_flow.engine.draft import Draft, Raised
+from hai_flow.engine.ids import shown_call_id
+from hai_flow.engine.pendings.gates import is_approved
+from hai_flow.engine.pendings.opening import new_pending_id, open_pending, shown_before
+from hai_flow.engine.policies import milliseconds
+from hai_flow.engine.selectors import REQUESTER
+from hai_flow.engine.votes import Rules
+
+
+def begin_frontend_call(draft: Draft, step: Step, tool: FrontendTool, args: str) -> Consequence | None:
+    """The step begins by handing a call to the client. Raises `Raised`: it fails instead."""
+    if tool.answered:
+        demand_wait(draft, step)
+    findings = tool.parameters.findings(values.loads(args)) if tool.parameters is not None else []
+    if findings:
+        faults = "; ".join(f"{f['path'] or '/'}: {f['message']}" for f in findings)
+        raise Raised("tool.invalid_arguments", f"{tool.name} was called with wrong arguments: {faults}.")
+    if not tool.answered:
+        return _only_show(draft, step, tool, args)
+    rules = Rules(from_=(REQUESTER,), deadline=milliseconds(draft, step, tool.deadline, {}))
+    if not is_approved(draft.state, step, args):  # behind a gate it has begun already
+        draft.started(step, args=args)
+    if shown_before(draft, step) is None:
+        foretell(draft, step, tool)
+        show_call(draft, step, new_pending_id(draft, step), tool.name, args, "frontend")
+    schema = tool.result.raw if tool.result is not None else None
+    open_pending(draft, step, "tool", rules, tool=tool.name, args=args, schema=schema)
+    return None
+
+
+def _only_show(draft: Draft, step: Step, tool: FrontendTool, args: str) -> Consequence:
+    """A call that the client shows, or performs, as it likes: the run goes on behind it."""
+    draft.pure_steps += 1
+    draft.started(step, args=args)
+    if (call := written(draft.state, step.path)) is not None:
+        draft.emit(e.ToolCallResolved, tool_call_id=call.id, content=SHOWN)
+        return Finish(step)
+    id = shown_call_id(draft.state.run_id, step.path, draft.state.entries)
+    foretell(draft, step, tool)
+    show_call(draft, step, id, tool.name, args, "frontend")
+    draft.emit(e.ToolCallResolved, tool_call_id=id, content=SHOWN)
+    return Finish(step)

@@ -1,0 +1,77 @@
+"""The gate of an effect: people approve its very arguments, and it starts with no others."""
+
+from __future__ import annotations
+
+from hai_flow import values
+from hai_flow.definition.plan import Approval, Step
+from hai_flow.engine import votes
+from hai_flow.engine.answers import digest_with
+from hai_flow.engine.bounds import demand_wait
+from hai_flow.engine.draft import Draft, Raised
+from hai_flow.engine.ids import pending_of
+from hai_flow.engine.pendings.opening import effect_name, form_of, open_pending
+from hai_flow.engine.policies import rules_for
+from hai_flow.engine.state import PendingState, RunState
+from hai_flow.engine.votes import rules_of
+
+
+def needs_gate(draft: Draft, step: Step, gate: Approval, args: str) -> bool:
+    """Whether people must approve a call with these arguments. Raises `Raised`: an error in `when` never skips it."""
+    return gate.when is None or draft.truth(gate.when, step, args=values.loads(args))
+
+
+def open_gate(draft: Draft, step: Step, gate: Approval, args: str) -> None:
+    """Ask for approval of these very arguments. The step has begun (attempt 0). Raises `Raised`: it fails instead."""
+    demand_wait(draft, step)
+    roots = {"args": values.loads(args)}
+    rules = rules_for(draft, step, gate.policy, roots)
+    name = effect_name(step, roots["args"])
+    known = draft.state.steps[step.path]
+    title = f"{name}?" if gate.title is None else draft.text(gate.title, step, **roots)
+    open_pending(
+        draft,
+        step,
+        "gate",
+        rules,
+        title=title,
+        message=None if gate.message is None else draft.text(gate.message, step, **roots),
+        tool=name,
+        args=known.args,
+        schema=form_of(draft, step, gate.policy.form, roots),
+        options=gate.policy.options,
+    )
+
+
+def check_gate(draft: Draft, step: Step) -> str:
+    """The text of the arguments that were approved, which the effect must start with. Raises `Raised`
+    (approval.digest) if the call about to begin is not the approved one."""
+    state = draft.state
+    approved, args = approved_gate(state, step), state.steps[step.path].args
+    fault = None
+    if approved is None:
+        fault = "nobody approved this call"
+    elif digest_with(draft.state, approved.opened, args) != approved.opened.digest:
+        fault = "its arguments, or the workflow, are not those that were shown"
+    elif approved.status == votes.APPROVE and not votes.approvals(rules_of(approved), approved):
+        fault = "no approval of these arguments is on record"
+    if fault is not None or args is None:
+        raise Raised("approval.digest", f"{step.path} was not performed: {fault}. Start the run again.")
+    return args
+
+
+def is_approved(state: RunState, step: Step, args: str) -> bool:
+    """Whether the step's gate was passed with these very arguments. (That the step has an envelope does not say so:
+    a rejection leaves one too.)"""
+    passed = approved_gate(state, step)
+    return passed is not None and passed.opened.args == args
+
+
+def approved_gate(state: RunState, step: Step) -> PendingState | None:
+    """The gate of the step that was passed last."""
+    known = state.steps.get(step.path)
+    for n in range(known.asked if known else 0, 0, -1):
+        found = pending_of(state, step.path, n - 1)
+        if found is not None and found.opened.kind == "gate":
+            passed = found.status in (votes.APPROVE, "expired") and isinstance(found.value, dict)
+            return found if passed and found.value["decision"] == votes.APPROVE else None
+    return None

@@ -1,0 +1,116 @@
+"""An operator controls the run: pause, resume, retry, skip, migrate."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hai_flow.engine import bounds, children, migration, retry, skipping, slots
+from hai_flow.engine import commands as c
+from hai_flow.engine import events as e
+from hai_flow.engine.draft import Draft
+from hai_flow.engine.going_on import go_on
+from hai_flow.engine.passing_time import pass_time
+from hai_flow.engine.pendings import opening
+from hai_flow.engine.rules.refusals import not_now, run_outcome
+from hai_flow.errors import Rejected
+from hai_flow.values import Json
+
+
+def _pause(draft: Draft, command: c.Pause) -> Json:
+    status = draft.state.status
+    if status == "paused":
+        draft.already = True
+        return run_outcome(draft)
+    if status not in ("queued", "running", "waiting"):
+        raise not_now(draft, "pause")
+    draft.emit(e.RunPaused, by=command.by, reason=command.reason)
+    children.pass_down(draft, "pause", command.by, command.reason)
+    go_on(draft)
+    return run_outcome(draft)
+
+
+def _resume(draft: Draft, command: c.Resume) -> Json:
+    if draft.state.status != "paused":
+        if draft.state.status not in ("queued", "running", "waiting"):
+            raise not_now(draft, "resume")
+        draft.already = True
+        return run_outcome(draft)
+    status = "running" if draft.state.turn_open else "queued" if draft.state.slot else "waiting"
+    draft.emit(e.RunResumed, by=command.by, status=status)
+    if status == "queued":
+        slots.wait(draft)
+    children.pass_down(draft, "resume", command.by)
+    if status != "queued":
+        pass_time(draft, draft.clock, since=draft.clock)
+        go_on(draft)
+    return run_outcome(draft)
+
+
+def _retry(draft: Draft, command: c.Retry) -> Json:
+    status = draft.state.status
+    if status not in ("failed", "needs_attention"):
+        if status in ("queued", "running", "waiting", "paused"):
+            draft.already = True
+            return run_outcome(draft)
+        raise not_now(draft, "retry")
+    _reopen(draft, command.by)
+    return _on_again(draft, was=status)
+
+
+def _reopen(draft: Draft, by: str) -> None:
+    """A run that failed, or needs attention, goes on from there. Raises `Rejected` 409 where its log is full."""
+    status = draft.state.status
+    redo: tuple[str, ...] = ()
+    if status == "failed" and bounds.used(draft.state, draft.log_bytes, draft.limits) >= 1:
+        detail = "the run's log is full; it can't go on. Start another run."
+        raise Rejected(409, "run_full", detail, winner={"status": status, "seq": draft.state.seq})
+    if status == "failed":
+        redo = retry.to_redo(draft.plan, draft.state)
+        frontier = retry.resumed(draft, redo)
+    else:
+        lost, ready = draft.state.steps, draft.state.ready
+        running = [path for path in ready if path in lost and lost[path].status == "running"]
+        frontier = retry.Frontier(running, list(ready))
+    draft.emit(e.RunRetried, by=by, redo=redo, **frontier.fields())
+
+
+def _on_again(draft: Draft, *, was: str) -> Json:
+    """A run that was reopened goes on, as soon as there is a slot for it: its end has freed the one that it had."""
+    if was == "failed" and draft.state.key is not None:
+        slots.queue(draft)
+        return run_outcome(draft)
+    if not draft.state.turn_open:
+        draft.open_turn(c.Turn())
+    pass_time(draft, draft.clock, since=draft.clock)
+    go_on(draft)
+    return run_outcome(draft)
+
+
+def _skip(draft: Draft, command: c.Skip) -> Json:
+    status = draft.state.status
+    if status not in ("running", "waiting", "paused", "failed", "needs_attention"):
+        raise not_now(draft, "skip a step of")
+    if status in ("failed", "needs_attention"):
+        _reopen(draft, command.by)
+    step = skipping.examine(draft, command)
+    if not draft.state.turn_open:
+        draft.open_turn(c.Turn())
+    skipping.skip(draft, step, command)
+    if status in ("failed", "needs_attention"):
+        return {**_on_again(draft, was=status), "path": step.path}
+    go_on(draft)
+    return {**run_outcome(draft), "path": step.path}
+
+
+def _migrate(draft: Draft, command: c.Migrate) -> Json:
+    plan, state = command.to, draft.state
+    if state.sha256 == plan.sha256.hex():
+        draft.already = True
+        return run_outcome(draft)
+    migration.move(draft, draft.plan, to=plan, by=command.by, paths=command.paths, dev=command.dev, pins=command.pins)
+    for pending in migration.bound_pendings(draft.state):
+        opening.restamp(draft, pending)
+    return run_outcome(draft)
+
+
+RULES: Final = {c.Pause: _pause, c.Resume: _resume, c.Retry: _retry, c.Skip: _skip, c.Migrate: _migrate}

@@ -1,0 +1,45 @@
+"""An operator ends the run: in order, or at once."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hai_flow.engine import children, stopping
+from hai_flow.engine import commands as c
+from hai_flow.engine import events as e
+from hai_flow.engine.cutting import cut_everything
+from hai_flow.engine.draft import Draft
+from hai_flow.engine.going_on import go_on
+from hai_flow.engine.rules.refusals import demand_active, run_outcome
+from hai_flow.values import Json
+
+
+def stop(draft: Draft, command: c.Stop) -> Json:
+    if draft.state.status in ("stopping", "stopped"):
+        draft.already = True
+        return run_outcome(draft)
+    demand_active(draft)
+    in_flight = len(draft.state.attempts)
+    draft.emit(e.RunStopping, by=command.by, reason=command.reason, in_flight=in_flight, inherited=command.inherited)
+    children.pass_down(draft, "stop", command.by, command.reason)
+    stopping.begin_stop(draft, "the run is being stopped")
+    if in_flight:
+        draft.emit(e.TimerSet, path="", kind="grace", due=draft.clock + draft.limits.stop_grace)
+    go_on(draft)
+    return {**run_outcome(draft), "in_flight": in_flight}
+
+
+def _terminate(draft: Draft, command: c.Terminate) -> Json:
+    if draft.state.status == "stopped":
+        draft.already = True
+        return run_outcome(draft)
+    demand_active(draft)
+    in_flight = len(draft.state.attempts)
+    children.pass_down(draft, "terminate", command.by, command.reason)
+    cut_everything(draft, "the run was terminated")
+    draft.end_turn("stopped")
+    draft.emit(e.RunStopped, by=command.by, reason=command.reason, terminated=True)
+    return {**run_outcome(draft), "in_flight": in_flight}
+
+
+RULES: Final = {c.Stop: stop, c.Terminate: _terminate}

@@ -1,0 +1,24 @@
+"""What a command that controls a run says of it, and how it is refused."""
+
+from __future__ import annotations
+
+from hai_flow.engine.draft import Draft
+from hai_flow.errors import Rejected
+from hai_flow.values import Json
+
+
+def run_outcome(draft: Draft) -> dict[str, Json]:
+    return {"id": draft.state.run_id, "status": draft.state.status}
+
+
+def not_now(draft: Draft, what: str) -> Rejected:
+    status = draft.state.status
+    code = "run_ended" if draft.state.ended else "run_" + status
+    return Rejected(
+        409, code, f"can't {what} a run that is {status}.", winner={"status": status, "seq": draft.state.seq}
+    )
+
+
+def demand_active(draft: Draft) -> None:
+    if draft.state.ended:
+        raise not_now(draft, "change")
