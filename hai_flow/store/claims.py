@@ -243,8 +243,15 @@ async def heartbeat(
     return Heartbeat(alive, list(map(Held, ids or (), versions or (), fences or ())), db_now)
 
 
-_REFENCE: Final = """
-UPDATE runs SET fence = fence + 1 WHERE worker = $1 AND id = ANY($2::uuid[]) RETURNING id, version, fence
+# Locked in the order of their ids, as by commits, whatever plan is made of it: on Citus, or by a session that is not
+# ours, it may well go by another index.
+_MINE: Final = """
+WITH mine AS MATERIALIZED (
+  SELECT id FROM runs WHERE worker = $1 AND id = ANY($2::uuid[]) ORDER BY id FOR NO KEY UPDATE
+)
+"""
+_REFENCE: Final = f"""{_MINE}
+UPDATE runs r SET fence = r.fence + 1 FROM mine WHERE r.id = mine.id RETURNING r.id, r.version, r.fence
 """
 
 
@@ -263,8 +270,8 @@ async def refence_runs(connection: Connection, worker_id: int, run_ids: Collecti
     return [Held(*row) for row in rows]
 
 
-_RELEASE: Final = """
-UPDATE runs SET worker = NULL, wake_at = $3, fence = fence + 1 WHERE worker = $1 AND id = ANY($2::uuid[]) RETURNING id
+_RELEASE: Final = f"""{_MINE}
+UPDATE runs r SET worker = NULL, wake_at = $3, fence = r.fence + 1 FROM mine WHERE r.id = mine.id RETURNING r.id
 """
 
 

@@ -16,18 +16,20 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Mapping
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from hai_flow.engine.events import ABI
 
 # The parts that entries may have beside their events; `births`: some start a run; `again`, only with births: some want
-# a slot again, which locks their runs; `locked`: the rows that a commit locks before it writes are locked already;
-# `moves`: some go on with another version of their workflow; `branches`: some of those born leave their thread's line;
-# `seats`: some begin with a slot that they were promised; `elsewhere`: some are of a queue that this process does not
-# serve; `audit`: people asked for something. All so seldom that no other commit carries the columns.
+# a slot again, which locks their runs; `moves`: some go on with another version of their workflow; `branches`: some of
+# those born leave their thread's line; `seats`: some begin with a slot that they were promised; `elsewhere`: some are
+# of a queue that this process does not serve; `audit`: people asked for something. All so seldom that no other commit
+# carries the columns.
 CHILDREN: Final = ("commands", "pendings", "votes", "outbox", "turns", "messages")
-_ENDED: Final = "('finished', 'failed', 'stopped')"
+_COMMAND: Final = {"i": "int", "run_id": "uuid", "command_id": "text", "body_sha": "bytea", "outcome": "bytea"}
+ENDED: Final = ("finished", "failed", "stopped")
+_ENDED: Final = str(ENDED)
 
 
 NO_DEADLINE: Final = "timestamptz '2286-11-20 17:46:39+00'"  # behind every deadline; a cursor can say it
@@ -68,14 +70,34 @@ def _of_winners(rows: str) -> str:
     )
 
 
-@functools.cache
-def commit_statement(parts: frozenset[str]) -> str:
-    """The text of a commit whose entries have these parts.
+class Write(NamedTuple):
+    """One statement for the rows of a child table: `into` are the table and the columns of an INSERT, or nothing."""
 
-    A lone commit is a person waiting, and the mere presence of a subquery costs it 30 us: it gets a statement with the
-    parts that it has. Big batches share two statements, with all children, with births and without: fewer plans.
-    """
-    parameters = _Parameters()
+    name: str
+    into: str
+    rest: str
+
+
+class Children(NamedTuple):
+    """What a commit writes of one kind of child rows. `given`: subqueries that its statements share."""
+
+    given: str
+    writes: tuple[Write, ...]
+
+
+class _Moving(NamedTuple):
+    """Of the statement that updates runs: who sends it and when, its arrays, the subqueries before the update, the
+    condition that no command is repeated, and what it sets beside what each commit sets."""
+
+    me: str
+    at: str
+    arrays: dict[str, str]
+    before: str
+    unrepeated: str
+    set_: str
+
+
+def _moving(parameters: _Parameters, parts: frozenset[str]) -> _Moving:
     me, at = parameters.one("bigint"), parameters.one("timestamptz")
     moves = {"workflow": "bytea", "workflow_version": "int", "dev": "bool", "queue": "text"} if "moves" in parts else {}
     seats = {"seat": "text"} if "seats" in parts else {}
@@ -86,13 +108,10 @@ def commit_statement(parts: frozenset[str]) -> str:
         **elsewhere,
     )  # fmt: skip
     read = "".join(f", {column}" for column in (*moves, *seats, *elsewhere))
-    claimant = _claimant("entries", parts)
     set_ = "".join(f"\n    {column} = coalesce(entries.{column}, r.{column})," for column in moves)
     repeated, unrepeated = "", "true"
     if "commands" in parts:
-        commands, _ = parameters.arrays(
-            "command", i="int", run_id="uuid", command_id="text", body_sha="bytea", outcome="bytea"
-        )
+        commands, _ = parameters.arrays("command", **_COMMAND)
         repeated = f""", given_commands AS MATERIALIZED (
   SELECT * FROM {commands}
 ), repeated AS MATERIALIZED (      -- entries with a command that was carried out before (its commit moved version)
@@ -100,26 +119,22 @@ def commit_statement(parts: frozenset[str]) -> str:
   JOIN commands known ON known.run_id = given.run_id AND known.command_id = given.command_id
 )"""
         unrepeated = "NOT (entries.i IN (SELECT i FROM repeated))"
-    children = "".join(_CHILD_STATEMENTS[part](parameters, at) for part in CHILDREN if part in parts)
-    head = head_of_winners = ""
-    if "audit" in parts:
-        children += _insert_audit(parameters)
-        head, head_of_winners = ", head", ",\n    array_agg(head) AS head"
-    born, seated, born_won = "", "entries.slot IS NULL", ""
-    if "births" in parts:
-        born, seated, born_won = _births(parameters, at, unrepeated, parts)
-    elif seats:
-        born = _held(parts, "entries")
-    if seats:
-        seated = f"({seated}) AND ({_holds('entries')})"
-        children += _KEEP_SEATS
-    return f"""
+    before = f"""
 WITH entries AS MATERIALIZED (     -- of runs that exist, one per run, sorted by id; i from 1
   SELECT id, coalesce(tenant, ({arrays["tenant"]})[1]) AS tenant, n, events, version, fence, status, busy, wake_at,
     cut, slot, result, i::int{read} FROM {entries}
 ), claimant AS MATERIALIZED (      -- a worker whose lease is over takes no claim: it may count as dead already
   SELECT id FROM workers WHERE id = {me} AND alive_until > now()
-){repeated}{born}, moved AS (
+){repeated}"""
+    return _Moving(me, at, arrays, before, unrepeated, set_)
+
+
+def _update(moving: _Moving, parts: frozenset[str], seated: str) -> str:
+    """The update of the runs of entries whose condition holds, and which are `seated`."""
+    me, at, unrepeated, set_ = moving.me, moving.at, moving.unrepeated, moving.set_
+    claimant = _claimant("entries", parts)
+    head = "head" if "audit" in parts else ""
+    return f"""
   UPDATE runs r SET
     seq = r.seq + entries.n, version = r.version + (entries.version IS NOT NULL)::int,
     status = coalesce(entries.status, r.status),
@@ -143,7 +158,34 @@ WITH entries AS MATERIALIZED (     -- of runs that exist, one per run, sorted by
     AND ({seated})
   RETURNING entries.i, entries.n, entries.events, r.id, r.tenant, r.thread_id, r.seq, r.version, r.fence, r.worker,
     coalesce(entries.status IN {_ENDED}, false) AS ended{head and ", r.head"}
-), won AS MATERIALIZED (
+"""
+
+
+@functools.cache
+def commit_statement(parts: frozenset[str]) -> str:
+    """The text of a commit whose entries have these parts.
+
+    A lone commit is a person waiting, and the mere presence of a subquery costs it 30 us: it gets a statement with the
+    parts that it has. Big batches share two statements, with all children, with births and without: fewer plans.
+    """
+    parameters = _Parameters()
+    moving = _moving(parameters, parts)
+    children = "".join(
+        _as_subqueries(make(parameters, moving.at)) for part in CHILDREN if part in parts for make in _CHILDREN[part]
+    )
+    head = head_of_winners = ""
+    if "audit" in parts:
+        children += _as_subqueries(_insert_audit(parameters, "clock_timestamp()"))
+        head, head_of_winners = ", head", ",\n    array_agg(head) AS head"
+    born, seated, born_won = "", "entries.slot IS NULL", ""
+    if "births" in parts:
+        born, seated, born_won = _births(parameters, moving, parts)
+    elif "seats" in parts:
+        born = _held("entries")
+    if "seats" in parts:
+        seated = f"({seated}) AND ({_holds('entries')})"
+        children += _KEEP_SEATS
+    return f"""{moving.before}{born}, moved AS ({_update(moving, parts, seated)}), won AS MATERIALIZED (
   SELECT i, n, events, id, tenant, thread_id, seq, version, fence, worker, ended{head} FROM moved{born_won}
 ), winners AS MATERIALIZED (       -- the same as arrays in one order
   SELECT array_agg(i) AS i, array_agg(id) AS id, array_agg(tenant) AS tenant, array_agg(thread_id) AS thread_id,
@@ -166,14 +208,14 @@ def _claimant(entries: str, parts: frozenset[str]) -> str:
     return f"CASE WHEN {entries}.elsewhere IS NOT TRUE THEN {me} END" if "elsewhere" in parts else me
 
 
-def _held(parts: frozenset[str], *entries: str) -> str:
+def _held(*entries: str) -> str:
     """The promised slots that are still those of the entries' runs. Locked: a transaction that wants to take one back
     waits, and then finds that its run has begun."""
     asked = " UNION ALL ".join(f"SELECT id, tenant, seat FROM {name} WHERE seat IS NOT NULL" for name in entries)
-    lock = "" if "locked" in parts else "\n  FOR NO KEY UPDATE OF slots"
     return f""", held AS MATERIALIZED (
   SELECT slots.tenant, slots.slot, slots.run_id FROM ({asked}) asked
-  JOIN slots ON slots.tenant = asked.tenant AND slots.slot = asked.seat AND slots.run_id = asked.id{lock}
+  JOIN slots ON slots.tenant = asked.tenant AND slots.slot = asked.seat AND slots.run_id = asked.id
+  FOR NO KEY UPDATE OF slots
 )"""
 
 
@@ -189,150 +231,213 @@ _KEEP_SEATS: Final = """, kept_seats AS (
 )"""
 
 
-def _insert_commands(parameters: _Parameters, at: str) -> str:
-    return f""", new_commands AS (
-  INSERT INTO commands (run_id, command_id, tenant, last_seq, body_sha, outcome)
+def _as_subqueries(children: Children) -> str:
+    return children.given + "".join(f", {each.name} AS (\n  {each.into}{each.rest})" for each in children.writes)
+
+
+def _insert_commands(rows: str) -> Children:
+    into = "INSERT INTO commands (run_id, command_id, tenant, last_seq, body_sha, outcome)"
+    rest = f"""
   SELECT winners.id[child.place], child.command_id, winners.tenant[child.place], winners.seq[child.place],
     child.body_sha, child.outcome
-  FROM {_of_winners("given_commands child")}
-)"""
+  FROM {_of_winners(rows)}
+"""
+    return Children("", (Write("new_commands", into, rest),))
 
 
-def _upsert_pendings(parameters: _Parameters, at: str) -> str:
+def _upsert_pendings(parameters: _Parameters, at: str) -> Children:
     rows, _ = parameters.arrays(
         "child", i="int", id="text", status="text", path="text", digest="bytea", deadline="timestamptz", body="bytea",
         asks="text", kind="text", words="text",
     )  # fmt: skip
-    return f""", given_pendings AS MATERIALIZED (
+    given = f""", given_pendings AS MATERIALIZED (
   SELECT winners.id[child.place] AS run_id, child.id, winners.tenant[child.place] AS tenant, child.status, child.path,
     child.digest, child.deadline, winners.seq[child.place] AS seq, child.body,
     child.kind, child.words, string_to_array(child.asks, ' ') AS asks, {due("child.deadline")} AS due
   FROM {_of_winners(rows)}
-), new_pendings AS (
-  INSERT INTO pendings (run_id, id, tenant, status, path, digest, deadline, opened_seq, opened_at, body, kind, words)
+)"""
+    into_pendings = (
+        "INSERT INTO pendings (run_id, id, tenant, status, path, digest, deadline, opened_seq, opened_at, body, kind, "
+        "words)"
+    )
+    pendings = f"""
   SELECT run_id, id, tenant, status, path, digest, deadline, seq, {at}, body, kind, words FROM given_pendings
   ON CONFLICT (run_id, id) DO UPDATE
     SET status = excluded.status, deadline = excluded.deadline, digest = excluded.digest, body = excluded.body,
       kind = excluded.kind, words = excluded.words
-), new_inbox AS (
-  INSERT INTO inbox (run_id, pending_id, selector, tenant, due)
+"""
+    into_inbox = "INSERT INTO inbox (run_id, pending_id, selector, tenant, due)"
+    inbox = """
   SELECT given.run_id, given.id, selector, given.tenant, given.due
   FROM given_pendings given, unnest(given.asks) selector
   ON CONFLICT (run_id, pending_id, selector) DO UPDATE SET due = excluded.due WHERE inbox.due <> excluded.due
-), old_inbox AS (                  -- never a row of new_inbox: one statement must not write a row twice
+"""
+    # Never a row of new_inbox: one statement must not write a row twice.
+    old = """
   DELETE FROM inbox USING given_pendings given
   WHERE inbox.run_id = given.run_id AND inbox.pending_id = given.id AND inbox.selector <> ALL (given.asks)
-)"""
+"""
+    writes = (
+        Write("new_pendings", into_pendings, pendings),
+        Write("new_inbox", into_inbox, inbox),
+        Write("old_inbox", "", old),
+    )
+    return Children(given, writes)
 
 
-def _insert_votes(parameters: _Parameters, at: str) -> str:
+def _insert_votes(parameters: _Parameters, at: str) -> Children:
     rows, _ = parameters.arrays(
         "child", i="int", pending_id="text", principal="text", body="bytea", decision="text", on_behalf_of="text"
     )
-    return f""", new_votes AS (
-  INSERT INTO votes (run_id, pending_id, principal, tenant, last_seq, body, decision, on_behalf_of, at)
+    into = "INSERT INTO votes (run_id, pending_id, principal, tenant, last_seq, body, decision, on_behalf_of, at)"
+    rest = f"""
   SELECT winners.id[child.place], child.pending_id, child.principal, winners.tenant[child.place],
     winners.seq[child.place], child.body, child.decision, child.on_behalf_of, {at}
   FROM {_of_winners(rows)}
-)"""
+"""
+    return Children("", (Write("new_votes", into, rest),))
 
 
-def _insert_outbox(parameters: _Parameters, at: str) -> str:
+def _insert_outbox(parameters: _Parameters, at: str, *, due: bool = False) -> Children:
     rows, _ = parameters.arrays("child", i="int", n="int", kind="text", target="text", body="bytea")
-    return f""", new_outbox AS (
-  INSERT INTO outbox (run_id, last_seq, n, tenant, kind, target, body)
+    into = f"INSERT INTO outbox (run_id, last_seq, n, tenant, kind, target, body{', due_at' if due else ''})"
+    rest = f"""
   SELECT winners.id[child.place], winners.seq[child.place], child.n, winners.tenant[child.place], child.kind,
-    child.target, child.body
+    child.target, child.body{f", {at}" if due else ""}
   FROM {_of_winners(rows)}
-)"""
+"""
+    return Children("", (Write("new_outbox", into, rest),))
 
 
-def _write_turns(parameters: _Parameters, at: str) -> str:
+_BEFORE: Final = "winners.seq[child.place] - winners.n[child.place]"
+
+
+def _open_turns(parameters: _Parameters, at: str) -> Children:
     opened, _ = parameters.arrays(
         "child", i="int", n="int", wire_run_id="text", body_sha="bytea", first="int", last="int"
     )
-    ended, _ = parameters.arrays("child", i="int", n="int", last="int")
-    before = "winners.seq[child.place] - winners.n[child.place]"
-    return f""", opened_turns AS (
-  INSERT INTO turns (run_id, n, tenant, thread_id, wire_run_id, body_sha, first_seq, last_seq)
+    before = _BEFORE
+    into = "INSERT INTO turns (run_id, n, tenant, thread_id, wire_run_id, body_sha, first_seq, last_seq)"
+    rest = f"""
   SELECT winners.id[child.place], child.n, winners.tenant[child.place], winners.thread_id[child.place],
     child.wire_run_id, child.body_sha, {before} + child.first, {before} + child.last
   FROM {_of_winners(opened)}
-), ended_turns AS (
+"""
+    return Children("", (Write("opened_turns", into, rest),))
+
+
+def _end_turns(parameters: _Parameters, at: str) -> Children:
+    ended, _ = parameters.arrays("child", i="int", n="int", last="int")
+    rest = f"""
   UPDATE turns SET last_seq = ended.last_seq
-  FROM (SELECT winners.id[child.place] AS run_id, child.n, {before} + child.last AS last_seq
+  FROM (SELECT winners.id[child.place] AS run_id, child.n, {_BEFORE} + child.last AS last_seq
         FROM {_of_winners(ended)} OFFSET 0) ended -- OFFSET 0: its run_id is there before turns is looked up
   WHERE turns.run_id = ended.run_id AND turns.n = ended.n
-)"""
+"""
+    return Children("", (Write("ended_turns", "", rest),))
 
 
-def _upsert_messages(parameters: _Parameters, at: str) -> str:
+def _upsert_messages(parameters: _Parameters, at: str) -> Children:
     rows, _ = parameters.arrays("child", i="int", n="int", id="text", role="text", body="bytea", position="int")
-    return f""", new_messages AS (
-  INSERT INTO messages (run_id, n, tenant, thread_id, id, role, body, seq)
+    into = "INSERT INTO messages (run_id, n, tenant, thread_id, id, role, body, seq)"
+    rest = f"""
   SELECT winners.id[child.place], child.n, winners.tenant[child.place], winners.thread_id[child.place], child.id,
-    child.role, child.body, winners.seq[child.place] - winners.n[child.place] + child.position
+    child.role, child.body, {_BEFORE} + child.position
   FROM {_of_winners(rows)}
   ON CONFLICT (run_id, n) DO UPDATE SET role = excluded.role, body = excluded.body
-)"""
+"""
+    return Children("", (Write("new_messages", into, rest),))
 
 
-def _insert_audit(parameters: _Parameters) -> str:
+def _insert_audit(parameters: _Parameters, clock: str) -> Children:
     rows, _ = parameters.arrays(
         "child", i="int", id="uuid", act="text", subject="text", digest="bytea", commitment="bytea", principal="text",
         salt="bytea", body="bytea",
     )  # fmt: skip
-    return f""", given_audit AS MATERIALIZED (
+    given = f""", given_audit AS MATERIALIZED (
   SELECT * FROM {rows}
-), new_audit AS (
-  INSERT INTO audit (tenant, id, at, act, run_id, seq, head, subject, digest, commitment)
-  SELECT winners.tenant[child.place], child.id, clock_timestamp(), child.act, winners.id[child.place],
+)"""
+    into_audit = "INSERT INTO audit (tenant, id, at, act, run_id, seq, head, subject, digest, commitment)"
+    records = f"""
+  SELECT winners.tenant[child.place], child.id, {clock}, child.act, winners.id[child.place],
     winners.seq[child.place], winners.head[child.place], child.subject, child.digest, child.commitment
   FROM {_of_winners("given_audit child")}
-), new_audit_details AS (
-  INSERT INTO audit_details (tenant, id, principal, salt, body)
+"""
+    into_details = "INSERT INTO audit_details (tenant, id, principal, salt, body)"
+    details = f"""
   SELECT winners.tenant[child.place], child.id, child.principal, child.salt, child.body
   FROM {_of_winners("given_audit child")}
-)"""
+"""
+    return Children(given, (Write("new_audit", into_audit, records), Write("new_audit_details", into_details, details)))
 
 
-_CHILD_STATEMENTS: Final[Mapping[str, Callable[[_Parameters, str], str]]] = {
-    "commands": _insert_commands,
-    "pendings": _upsert_pendings,
-    "votes": _insert_votes,
-    "outbox": _insert_outbox,
-    "turns": _write_turns,
-    "messages": _upsert_messages,
+_CHILDREN: Final[Mapping[str, Sequence[Callable[[_Parameters, str], Children]]]] = {
+    "commands": [lambda parameters, at: _insert_commands("given_commands child")],
+    "pendings": [_upsert_pendings],
+    "votes": [_insert_votes],
+    "outbox": [_insert_outbox],
+    "turns": [_open_turns, _end_turns],
+    "messages": [_upsert_messages],
 }
 
 
-def _births(parameters: _Parameters, at: str, unrepeated: str, parts: frozenset[str]) -> tuple[str, str, str]:
-    """The parts of a commit in which runs start and slots are taken: the subqueries before the update of runs, the
-    condition under which an entry of an existing run has its slot, and the winners among the born."""
+_BORN: Final = {
+    "i": "int", "id": "uuid", "tenant": "uuid", "n": "int", "events": "bytea", "status": "text", "busy": "bool",
+    "wake_at": "timestamptz", "result": "bytea", "workflow": "bytea", "workflow_name": "text",
+    "workflow_version": "int", "dev": "bool", "thread_id": "text", "parent_id": "uuid", "parent_path": "text",
+    "queue": "text", "slot": "text", "started_by": "text", "input": "bytea",
+}  # fmt: skip
+
+
+def _born_columns(parts: frozenset[str]) -> dict[str, str]:
+    """The columns of what entries say that are the first of their run."""
     branch = {"branch_of": "uuid", "follows": "uuid", "copied": "bigint"} if "branches" in parts else {}
-    names = "".join(f", {column}" for column in branch)
-    values = ", branch_of, follows, coalesce(copied, 0)" if branch else ""
     seats = {"seat": "text"} if "seats" in parts else {}
     elsewhere = {"elsewhere": "bool"} if "elsewhere" in parts else {}
+    return {**_BORN, **branch, **seats, **elsewhere}
+
+
+def _insert_runs(parts: frozenset[str], at: str, names: str = "", values: str = "") -> tuple[str, str, str]:
+    """The insert of runs out of `births`: the table and its columns, what they are, and what is said of those born."""
+    if "branches" in parts:
+        names += ", branch_of, follows, copied"
+        values += ", branch_of, follows, coalesce(copied, 0)"
     claimant = _claimant("births", parts)
     head = ", head" if "audit" in parts else ""
-    held, holds = (_held(parts, "entries", "births"), f" AND ({_holds('births')})") if seats else ("", "")
+    into = f"""INSERT INTO runs (id, tenant, workflow, workflow_name, workflow_version, dev, thread_id, parent_id,
+    parent_path, queue, slot, status, seq, version, abi, head, log_bytes, worker, wake_at, started_by, input, result,
+    ended_at{names})"""
+    select = f"""
+  SELECT id, tenant, workflow, workflow_name, workflow_version, dev, thread_id, parent_id, parent_path,
+    queue, slot, status, n, 1, {ABI}, sha256(events), octet_length(events),
+    CASE WHEN busy THEN {claimant} END,
+    CASE WHEN NOT busy THEN wake_at WHEN {claimant} IS NULL THEN {at} END,
+    started_by, input, CASE WHEN status IN {_ENDED} THEN result END, CASE WHEN status IN {_ENDED} THEN {at} END{values}
+"""
+    once = f"""
+  ON CONFLICT DO NOTHING           -- the same Start again: it loses
+  RETURNING id, tenant, thread_id, seq, version, fence, worker, status{head}
+"""
+    return into, select, once
+
+
+def _births(parameters: _Parameters, moving: _Moving, parts: frozenset[str]) -> tuple[str, str, str]:
+    """The parts of a commit in which runs start and slots are taken: the subqueries before the update of runs, the
+    condition under which an entry of an existing run has its slot, and the winners among the born."""
+    head = ", head" if "audit" in parts else ""
+    held, holds = (_held("entries", "births"), f" AND ({_holds('births')})") if "seats" in parts else ("", "")
     again = wanted_again = ""
     if "again" in parts:
-        lock = "" if "locked" in parts else "\n  ORDER BY r.id FOR NO KEY UPDATE OF r"
         again = f""", again AS MATERIALIZED (  -- runs that want a slot again: locked first, so that to get it is to win
   SELECT r.id, r.tenant, entries.slot, entries.status FROM entries JOIN runs r ON r.id = entries.id
   WHERE entries.slot IS NOT NULL AND (r.tenant = entries.tenant) IS TRUE AND r.version = entries.version
-    AND {unrepeated}{lock}
+    AND {moving.unrepeated}
+  ORDER BY r.id FOR NO KEY UPDATE OF r
 )"""
         wanted_again = f"""
   UNION ALL SELECT id, tenant, slot, coalesce(status IN {_ENDED}, false) FROM again"""
-    born, arrays = parameters.arrays(
-        "birth", i="int", id="uuid", tenant="uuid", n="int", events="bytea", status="text", busy="bool",
-        wake_at="timestamptz", result="bytea", workflow="bytea", workflow_name="text", workflow_version="int",
-        dev="bool", thread_id="text", parent_id="uuid", parent_path="text", queue="text", slot="text",
-        started_by="text", input="bytea", **branch, **seats, **elsewhere,
-    )  # fmt: skip
+    born, arrays = parameters.arrays("birth", **_born_columns(parts))
+    into, select, once = _insert_runs(parts, moving.at)
     before = f""", births AS MATERIALIZED (  -- entries that are the first of their run, by id; i goes on counting
   SELECT * FROM {born}
 ){held}{again}, wanted AS MATERIALIZED (        -- slots, for runs that do not exist yet and for those of "again"
@@ -350,17 +455,8 @@ def _births(parameters: _Parameters, at: str, unrepeated: str, parts: frozenset[
   SELECT wanted.id FROM wanted LEFT JOIN slots ON slots.tenant = wanted.tenant AND slots.slot = wanted.slot
   WHERE CASE WHEN slots.run_id IS NULL THEN wanted.ended ELSE slots.run_id = wanted.id END
 ), born AS (
-  INSERT INTO runs (id, tenant, workflow, workflow_name, workflow_version, dev, thread_id, parent_id, parent_path,
-    queue, slot, status, seq, version, abi, head, log_bytes, worker, wake_at, started_by, input, result,
-    ended_at{names})
-  SELECT id, tenant, workflow, workflow_name, workflow_version, dev, thread_id, parent_id, parent_path,
-    queue, slot, status, n, 1, {ABI}, sha256(events), octet_length(events),
-    CASE WHEN busy THEN {claimant} END,
-    CASE WHEN NOT busy THEN wake_at WHEN {claimant} IS NULL THEN {at} END,
-    started_by, input, CASE WHEN status IN {_ENDED} THEN result END, CASE WHEN status IN {_ENDED} THEN {at} END{values}
-  FROM births WHERE (slot IS NULL OR id = ANY ((SELECT array_agg(run_id) FROM seated)::uuid[])){holds}
-  ON CONFLICT DO NOTHING           -- the same Start again: it loses
-  RETURNING id, tenant, thread_id, seq, version, fence, worker, status{head}
+  {into}{select}
+  FROM births WHERE (slot IS NULL OR id = ANY ((SELECT array_agg(run_id) FROM seated)::uuid[])){holds}{once}
 )"""
     seated = "entries.slot IS NULL"
     if again:
@@ -371,3 +467,93 @@ def _births(parameters: _Parameters, at: str, unrepeated: str, parts: frozenset[
     id, tenant, thread_id, seq, version, fence, worker, status IN {_ENDED} AS ended{head}
   FROM (SELECT born.*, array_position({arrays["id"]}, born.id) AS place FROM born OFFSET 0) placed"""
     return before, seated, after
+
+
+# --- a commit in pieces ---------------------------------------------------------------------------------------------
+# The same for Citus, which sends a statement as it is to the node that keeps the tables only if no INSERT is in a
+# subquery of it, and an INSERT only if it reads one of them, without a sequence or a clock, also as a default (of such
+# an INSERT Citus 13.0.3 makes no SQL). So these are statements of a transaction (`commit_pieces`), and what the ones
+# before have answered is given to each.
+
+
+@functools.cache
+def move_statement(parts: frozenset[str]) -> str:
+    """The update of the runs of the entries, all of which have what they need: their rows are locked in the order of
+    their ids, whatever plan the node makes of it. What was updated comes as arrays."""
+    parameters = _Parameters()
+    moving = _moving(parameters, parts)
+    locked = f""", locked AS MATERIALIZED (
+  SELECT id FROM runs WHERE id = ANY ({moving.arrays["id"]}) ORDER BY id FOR NO KEY UPDATE
+)"""
+    seated = "r.id = ANY ((SELECT array_agg(id) FROM locked)::uuid[])"
+    return f"""{moving.before}{locked}, moved AS ({_update(moving, parts, seated)})
+SELECT array_agg(i) AS i, array_agg(seq) AS seq, array_agg(version) AS version, array_agg(fence) AS fence,
+  array_agg(worker) AS worker, array_agg(ended) AS ended, clock_timestamp() AS db_now
+FROM moved
+"""
+
+
+@functools.cache
+def birth_statement(parts: frozenset[str]) -> str:
+    """The insert of runs, by id, whose places are given, and which have the slots that they need. The parameters: who
+    sends it, and the time.
+
+    Not of runs that are there, which ON CONFLICT would wait for while somebody moves them: of two who each move the run
+    that the other one starts, none would get on.
+    """
+    parameters = _Parameters()
+    me, at = parameters.one("bigint"), parameters.one("timestamptz")
+    born, _ = parameters.arrays("births", **_born_columns(parts), place="bigint")
+    into, select, once = _insert_runs(parts, at, ", place, created_at", f", place, {at}")
+    return f"""{into}
+  WITH claimant AS MATERIALIZED (
+    SELECT id FROM workers WHERE id = {me} AND alive_until > {at}
+  ){select}
+  FROM {born} WHERE NOT EXISTS (SELECT FROM runs r WHERE r.id = births.id){once}
+"""
+
+
+@functools.cache
+def child_statements(part: str) -> tuple[str, ...]:
+    """What is written of one kind of child rows, of `PIECES`. The parameters: the time, and the winners, whose run rows
+    are read; the arrays of the part come behind them."""
+    parameters = _Parameters()
+    at = parameters.one("timestamptz")
+    won, _ = parameters.arrays("won", i="int", id="uuid", n="int")
+    winners = f"""WITH winners AS MATERIALIZED (
+    SELECT array_agg(won.i) AS i, array_agg(r.id) AS id, array_agg(r.tenant) AS tenant,
+      array_agg(r.thread_id) AS thread_id, array_agg(r.seq) AS seq, array_agg(won.n) AS n,
+      array_agg(r.version) AS version, array_agg(r.head) AS head, {at} AS at
+    FROM {won} JOIN runs r ON r.id = won.id
+  )"""
+    children = PIECES[part](parameters, at)
+    return tuple(f"{each.into}\n  {winners}{children.given}{each.rest}" for each in children.writes)
+
+
+def _log(parameters: _Parameters, at: str) -> Children:
+    rows, _ = parameters.arrays("child", i="int", events="bytea")
+    rest = f"""
+  SELECT winners.id[child.place], winners.seq[child.place], winners.seq[child.place] - winners.n[child.place] + 1,
+    winners.tenant[child.place], winners.version[child.place], {at}, child.events
+  FROM {_of_winners(rows)}
+"""
+    into = "INSERT INTO log (run_id, last_seq, first_seq, tenant, version, at, events)"
+    return Children("", (Write("logged", into, rest),))
+
+
+def _commands(parameters: _Parameters, at: str) -> Children:
+    rows, _ = parameters.arrays("child", **_COMMAND)
+    return _insert_commands(rows)
+
+
+PIECES: Final[Mapping[str, Callable[[_Parameters, str], Children]]] = {
+    "log": _log,
+    "commands": _commands,
+    "pendings": _upsert_pendings,
+    "votes": _insert_votes,
+    "outbox": functools.partial(_insert_outbox, due=True),
+    "opened_turns": _open_turns,
+    "ended_turns": _end_turns,
+    "messages": _upsert_messages,
+    "audit": _insert_audit,
+}

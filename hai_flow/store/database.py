@@ -160,6 +160,11 @@ _FAULT_OF_CLASS: Final[Mapping[str, Fault]] = {
 }
 
 
+# Citus lost the node while that committed: it may have, and the error says no more than that it is internal.
+_INTERNAL: Final = "XX000"
+_CITUS_COMMIT: Final = "could not commit transaction"
+
+
 def sqlstate_of(error: BaseException | None) -> str | None:
     """The SQLSTATE that `error` (asyncpg's, or SQLAlchemy's wrapper of it) carries; None when it carries none."""
     while error is not None:
@@ -176,6 +181,8 @@ def classify(error: BaseException) -> Fault:
     if isinstance(error, CommitUnknown):
         return Fault.UNKNOWN
     state = sqlstate_of(error)
+    if state == _INTERNAL and any(_CITUS_COMMIT in str(said) for said in error.args):
+        return Fault.UNKNOWN
     if state is not None:
         return _FAULT_OF_STATE.get(state) or _FAULT_OF_CLASS.get(state[:2], Fault.INSTALLATION)
     if isinstance(error, (asyncpg.DataError, UnicodeError, OverflowError)):
@@ -277,9 +284,14 @@ class Session(_Connection):
                 line.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
 
 
+# A session's settings stay at the coordinator. What a transaction is told goes to the node with it, if it is told to.
+ON_THE_NODE: Final = f"SET LOCAL lock_timeout = '{SETTINGS['lock_timeout']}'"
 # Citus asks of each row that a session reads of pg_class whether it is a shard, to hide it. The driver's question for
 # the types of arrays, once a connection, takes 4 seconds of a processor then, and 10 ms without.
-_ON_CITUS: Final[Mapping[str, str]] = {"citus.override_table_visibility": "off"}
+_ON_CITUS: Final[Mapping[str, str]] = {
+    "citus.override_table_visibility": "off",
+    "citus.propagate_set_commands": "local",
+}
 
 
 async def connect(
@@ -315,6 +327,21 @@ async def _connect(dsn: str, deadlines: Deadlines, settings: Mapping[str, str], 
         raise TimeoutError(f"no connection within {seconds:g} s: whoever listens there does not answer") from error
     connection.watch_the_line(deadlines.line_seconds)
     return connection
+
+
+@contextlib.asynccontextmanager
+async def transaction(connection: Connection, settings: str = "") -> AsyncGenerator[None]:
+    """A transaction, with these settings. (With BEGIN in one trip, Citus would send BEGIN to its nodes twice.)"""
+    await connection.execute("BEGIN")
+    try:
+        if settings:
+            await connection.execute(settings)
+        yield
+    except Exception:
+        if not connection.is_closed():
+            await connection.execute("ROLLBACK")
+        raise
+    await connection.execute("COMMIT")
 
 
 # --- hints --------------------------------------------------------------------------------------------------------
@@ -388,7 +415,7 @@ async def _take_on(pool: Pool) -> Mapping[str, str]:
     return _OWN_ROLE
 
 
-_PLANS_ANEW: Final[Mapping[str, str]] = {"plan_cache_mode": "auto", **_ON_CITUS}
+PLANS_ANEW: Final[Mapping[str, str]] = {"plan_cache_mode": "auto", **_ON_CITUS}
 
 
 async def _plan_anew(pool: Pool) -> Mapping[str, str]:
@@ -401,7 +428,7 @@ async def _plan_anew(pool: Pool) -> Mapping[str, str]:
         if not await connection.fetchval(query):
             return {}
     await pool.expire_connections()  # this one was opened before it was known
-    return _PLANS_ANEW
+    return PLANS_ANEW
 
 
 class Database:
@@ -488,8 +515,9 @@ class Database:
         async with self._opening:
             if self._tools is None:
                 size, deadlines = self._tool_connections, self.deadlines
+                settings = {**TOOL_SETTINGS, **(_ON_CITUS if self.sharded else {})}
                 self._tools = await _pool(
-                    self.dsn, size, TOOL_SETTINGS, self.behind_pooler, deadlines, keep_sessions=self.behind_pooler
+                    self.dsn, size, settings, self.behind_pooler, deadlines, keep_sessions=self.behind_pooler
                 )
             return self._tools
 

@@ -60,7 +60,8 @@ _COLUMNS: Final = (
 )
 _WHOSE: Final = "tenant = $1 AND thread_id = $2 AND kind = $3 AND subject_id = $4 AND principal = $5"
 
-# xmax of a row that was inserted, and not updated, is 0. The same again moves no time: it is no change.
+# xmax of a row that was inserted, and not updated, is 0. The same again moves no time: it is no change. The time is the
+# default of the column: Citus, which may keep a cell, takes no clock in DO UPDATE.
 _GIVE: Final = f"""
 INSERT INTO feedback AS f (tenant, thread_id, kind, subject_id, principal, run_id, via, rating, comment, labels)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
@@ -69,7 +70,7 @@ ON CONFLICT (tenant, thread_id, kind, subject_id, principal) DO UPDATE SET
   labels = excluded.labels,
   updated_at = CASE WHEN (f.via, f.rating, f.comment, f.labels)
       IS DISTINCT FROM (excluded.via, excluded.rating, excluded.comment, excluded.labels)
-    THEN now() ELSE f.updated_at END
+    THEN excluded.updated_at ELSE f.updated_at END
 RETURNING {_COLUMNS}, xmax = 0
 """
 

@@ -73,14 +73,19 @@ _RANGES: Final = """
   ) i
   ORDER BY i.due, i.pending_id LIMIT $6
 """
-_ASKED: Final = """
+_COLUMNS: Final = """
   p.run_id, p.id, p.deadline, p.body, r.workflow, r.workflow_name, r.thread_id, r.started_by,
-  ARRAY(SELECT v.body FROM votes v WHERE v.run_id = p.run_id AND v.pending_id = p.id ORDER BY v.last_seq, v.principal),
-  p.claimed_by, CASE WHEN p.claimed_until > now() THEN p.claimed_until END
+  p.claimed_by, p.claimed_until
+"""
+_ASKED: Final = """
+  run_id, id, deadline, body, workflow, workflow_name, thread_id, started_by,
+  ARRAY(SELECT v.body FROM votes v WHERE v.run_id = asked.run_id AND v.pending_id = asked.id
+        ORDER BY v.last_seq, v.principal),
+  claimed_by, CASE WHEN claimed_until > now() THEN claimed_until END
 """
 _PAGE: Final = f"""
-WITH found AS MATERIALIZED ({_RANGES}), fitting AS MATERIALIZED (
-  SELECT found.due, found.pending_id, found.run_id FROM found
+WITH found AS MATERIALIZED ({_RANGES}), asked AS MATERIALIZED (
+  SELECT found.due, {_COLUMNS} FROM found
   JOIN pendings p ON p.run_id = found.run_id AND p.id = found.pending_id
   JOIN runs r ON r.id = found.run_id
   WHERE p.status = 'open'
@@ -88,14 +93,13 @@ WITH found AS MATERIALIZED ({_RANGES}), fitting AS MATERIALIZED (
     AND p.opened_at < $9 AND p.opened_at >= $10 AND ($11::text IS NULL OR position($11 IN p.words) > 0)
   ORDER BY found.due, found.pending_id LIMIT $12
 )
-SELECT found.n, found.last_due, found.last_id, fitting.due, {_ASKED}
+SELECT found.n, found.last_due, found.last_id, asked.due, {_ASKED}
 FROM (
   SELECT count(*) AS n, max(due) AS last_due, (array_agg(pending_id ORDER BY due DESC, pending_id DESC))[1] AS last_id
   FROM found
 ) found
-LEFT JOIN (fitting JOIN pendings p ON p.run_id = fitting.run_id AND p.id = fitting.pending_id
-           JOIN runs r ON r.id = fitting.run_id) ON true
-ORDER BY fitting.due, fitting.pending_id
+LEFT JOIN asked ON true
+ORDER BY asked.due, asked.id
 """
 
 
@@ -144,10 +148,12 @@ async def selectors_of(connection: Connection | Pool, tenant: UUID, run_id: UUID
 
 
 async def get_asked(connection: Connection | Pool, tenant: UUID, run_id: UUID, pending_id: str) -> Asked | None:
-    """One open pending, whoever it asks."""
+    """One open pending, also of others."""
     query = f"""
-    SELECT {due("p.deadline")}, {_ASKED} FROM pendings p JOIN runs r ON r.id = p.run_id
-    WHERE p.run_id = $1 AND p.id = $2 AND p.tenant = $3 AND p.status = 'open'
+    SELECT due, {_ASKED} FROM (
+      SELECT {due("p.deadline")} AS due, {_COLUMNS} FROM pendings p JOIN runs r ON r.id = p.run_id
+      WHERE p.run_id = $1 AND p.id = $2 AND p.tenant = $3 AND p.status = 'open'
+    ) asked
     """
     row = await connection.fetchrow(query, run_id, pending_id, tenant)
     return None if row is None else Asked((row[0], row[2]), *row[1:])

@@ -11,7 +11,7 @@ from uuid import UUID
 
 import msgspec
 
-from hai_flow.store.database import outcome_known
+from hai_flow.store.database import ON_THE_NODE, outcome_known
 from hai_flow.store.entries import CommandRow
 
 if TYPE_CHECKING:
@@ -134,6 +134,8 @@ async def lock_run(connection: Connection, run_id: UUID, have_seq: int, abi: int
     """
     with outcome_known():
         async with connection.transaction():
+            if getattr(connection, "sharded", False):
+                await connection.execute(ON_THE_NODE)
             await connection.execute("SELECT FROM runs WHERE id = $1 FOR NO KEY UPDATE", run_id)
             # A statement of its own: the snapshot of the locking one is older than the lock.
             loaded = await load_runs(connection, [run_id], [have_seq], abi)

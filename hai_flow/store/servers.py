@@ -32,6 +32,17 @@ async def say(connection: Connection | Pool, id: UUID, name: str, release: str) 
     await connection.execute(_SAY, id, name, release, FORGOTTEN_AFTER)
 
 
+async def other_releases(connection: Connection | Pool, release: str) -> list[str]:
+    """The releases, but this one, of the servers and workers that were there within a minute."""
+    query = """
+    SELECT DISTINCT coalesce(release, 'before 0.2') FROM (
+      SELECT release FROM servers WHERE seen_at > now() - interval '1 minute'
+      UNION ALL SELECT release FROM workers WHERE alive_until > now()) AS there
+    WHERE release IS DISTINCT FROM $1 ORDER BY 1
+    """
+    return [row[0] for row in await connection.fetch(query, release)]
+
+
 async def leave(connection: Connection | Pool, id: UUID) -> None:
     """The server ends."""
     await connection.execute("DELETE FROM servers WHERE id = $1", id)

@@ -89,38 +89,42 @@ async def store_signal(
     *,
     due_after: timedelta = timedelta(0),
     sent: AuditRow | None = None,
+    sent_at: datetime | None = None,
 ) -> tuple[Signal, bool]:
     """Keep a signal; returns it, and whether it was there already (the same id again changes nothing).
 
     It is due at once: the process that stores it offers it, or the next one that looks. A caller that offers and
     settles it itself gives in `due_after` how long others leave that to it. Raises `Rejected` 409 `signal_exists` when
-    another signal has its id. `sent` is the record of the person who sends it.
+    another signal has its id. `sent` is the record of the person who sends it. `sent_at`: where another
+    cell had it first, when that was.
     """
+    when = f"${7 if sent is None else 15}::timestamptz"
     insert = f"""
     WITH turn AS MATERIALIZED (
       SELECT pg_advisory_xact_lock(hashtextextended(concat_ws('/', $1::uuid, $4::uuid, $3::text), {_PLACES}))
     ), new AS (
-      INSERT INTO signals (tenant, id, type, run_id, data, due_at, place)
-      SELECT $1, $2, $3, $4, $5, now() + $6, nextval('signals_place') FROM turn
+      INSERT INTO signals (tenant, id, type, run_id, data, due_at, place, sent_at)
+      SELECT $1, $2, $3, $4, $5, now() + $6, nextval('signals_place'), coalesce({when}, clock_timestamp()) FROM turn
       ON CONFLICT DO NOTHING RETURNING {_SIGNAL}
     ){"" if sent is None else _AUDITED} SELECT {_SIGNAL} FROM new
     """
     record = () if sent is None else (
         sent.id, sent.act, sent.subject, sent.digest, sent.commitment, sent.principal, sent.salt, sent.body
     )  # fmt: skip
-    row = await connection.fetchrow(insert, tenant, id, type, run_id, data, due_after, *record)
+    row = await connection.fetchrow(insert, tenant, id, type, run_id, data, due_after, *record, sent_at)
     if row is not None:
         return Signal(*row), False
     stored = await get_signal(connection, tenant, id)
     assert stored is not None, "signals are kept for longer than a request takes"
     if (stored.type, stored.run_id, stored.data) != (type, run_id, data):
-        raise Rejected(
-            409,
-            "signal_exists",
-            f"another signal has the id {id!r}; give this one an id of its own.",
-            winner={"id": id, "type": stored.type},
-        )
+        raise another_has(id, stored.type)
     return stored, True
+
+
+def another_has(id: str, type: str) -> Rejected:
+    """The refusal of a signal whose id another one has, which is of this type."""
+    detail = f"another signal has the id {id!r}; give this one an id of its own."
+    return Rejected(409, "signal_exists", detail, winner={"id": id, "type": type})
 
 
 async def get_signal(connection: Connection | Pool, tenant: UUID, id: str) -> Signal | None:

@@ -547,6 +547,21 @@ sa.Index(
     postgresql_where=sa.text("run_id IS NOT NULL"),
 )
 
+# Events to all of a tenant that lives in several cells, in its seat, until each of them has the event.
+relays: Final = sa.Table(
+    "relays",
+    metadata,
+    _uuid("tenant"),
+    _text("id"),  # of the event
+    _text("type"),
+    _bytes("data"),
+    _time("sent_at", now=True),
+    sa.Column("cells", ARRAY(sa.Integer), nullable=False),  # that do not have it yet
+    sa.Column("due_at", TIMESTAMP(timezone=True), nullable=False, server_default=_NOW),
+    _key("relays", "tenant", "id"),
+)
+sa.Index("relays_due", relays.c.due_at)
+
 subscriptions: Final = sa.Table(
     "subscriptions",
     metadata,
@@ -706,6 +721,10 @@ tenants: Final = sa.Table(
     sa.Column("followers", sa.Integer),
     _bigint("log_bytes", null=True),
     sa.Column("cells", ARRAY(sa.Integer)),  # where its runs live, by number; null: at home
+    sa.Column("anchors", ARRAY(sa.Integer)),  # of several: those that it began with; null: the first
+    sa.Column("closed", ARRAY(sa.Integer)),  # those in which nothing of it begins any more,
+    sa.Column("opening", ARRAY(sa.Integer)),  # and those in which nothing begins until all processes know of them:
+    _time("opens_at", null=True),
     _key("tenants", "id"),
     sa.UniqueConstraint("name", name="tenants_name"),
 )

@@ -4,12 +4,13 @@ from the beginning."""
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID, uuid4
 
-from hai_flow.cells import HOME
+from hai_flow.cells import HOME, Living
 
 if TYPE_CHECKING:
     from hai_flow.store.database import Connection, Pool
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}", re.ASCII)
 DEFAULT: Final = "default"
 AT_HOME: Final = (HOME,)
+_HOME_ALONE: Final = Living.in_one(HOME)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,27 +47,40 @@ MOST: Final = {"runs_per_minute": 1_000_000, "open_runs": 10_000_000, "followers
 
 @dataclass(frozen=True, slots=True)
 class Tenant:
-    """A tenant, with the limits that were set for it. `cells`: those that its runs live in, by number; of several each
-    thread lives in one (`hai_flow.cells.cell_of_thread`)."""
+    """A tenant, with the limits that were set for it, and where it lives."""
 
     id: UUID
     name: str
     created_at: datetime
     limits: Limits = Limits()
-    cells: tuple[int, ...] = AT_HOME
+    living: Living = _HOME_ALONE
+
+    @property
+    def cells(self) -> tuple[int, ...]:
+        """The cells that it lives in, by number; of several each of its threads lives in one."""
+        return self.living.cells
 
 
-_COLUMNS: Final = f"id, name, created_at, {', '.join(LIMITS)}, cells"
+_COLUMNS: Final = (
+    f"id, name, created_at, {', '.join(LIMITS)}, cells, anchors, closed, opening, coalesce(opens_at > now(), false)"
+)
 
 
 def _tenant(row: Any) -> Tenant:
-    *limits, cells = row[3:]
-    return Tenant(row[0], row[1], row[2], Limits(*limits), AT_HOME if cells is None else tuple(cells))
+    *limits, cells, anchors, closed, opening, waits = row[3:]
+    lives_in = AT_HOME if cells is None else tuple(cells)
+    waiting = tuple(opening) if waits else ()
+    shut = (*(closed or ()), *waiting)
+    if not set(lives_in) - set(shut):  # those that are to be closed stay open until the others are
+        shut = waiting
+    living = Living(lives_in, lives_in[:1] if anchors is None else tuple(anchors), shut)
+    return Tenant(row[0], row[1], row[2], Limits(*limits), living)
 
 
-async def find_tenant(connection: Connection | Pool, name: str) -> Tenant | None:
-    """The tenant of this name, if there is one."""
-    row = await connection.fetchrow(f"SELECT {_COLUMNS} FROM tenants WHERE name = $1", name)
+async def find_tenant(connection: Connection | Pool, name: str, *, locked: bool = False) -> Tenant | None:
+    """The tenant of this name, if there is one. `locked`: nobody else changes it until the transaction ends."""
+    lock = " FOR NO KEY UPDATE" if locked else ""
+    row = await connection.fetchrow(f"SELECT {_COLUMNS} FROM tenants WHERE name = $1{lock}", name)
     return None if row is None else _tenant(row)
 
 
@@ -78,9 +93,11 @@ async def get_tenant(connection: Connection | Pool, id: UUID) -> Tenant | None:
 async def create_tenant(connection: Connection | Pool, name: str, cells: tuple[int, ...] = AT_HOME) -> Tenant | None:
     """Make the tenant `name`, which lives in these cells. None: the name is taken."""
     statement = f"""
-    INSERT INTO tenants (id, name, cells) VALUES ($1, $2, $3) ON CONFLICT (name) DO NOTHING RETURNING {_COLUMNS}
+    INSERT INTO tenants (id, name, cells, anchors) VALUES ($1, $2, $3, $4) ON CONFLICT (name) DO NOTHING
+    RETURNING {_COLUMNS}
     """
-    row = await connection.fetchrow(statement, uuid4(), name, None if cells == AT_HOME else cells)
+    stored = None if cells == AT_HOME else cells
+    row = await connection.fetchrow(statement, uuid4(), name, stored, cells if len(cells) > 1 else None)
     return None if row is None else _tenant(row)
 
 
@@ -98,12 +115,31 @@ async def set_limits(connection: Connection | Pool, name: str, changed: dict[str
     return None if row is None else _tenant(row)
 
 
-async def set_cells(connection: Connection | Pool, name: str, cells: tuple[int, ...]) -> Tenant | None:
-    """Let the tenant live in these cells, by number. Who asks has seen that nothing of it lives elsewhere
-    (`lives_here`). None: there is no such tenant."""
-    statement = f"UPDATE tenants SET cells = $2 WHERE name = $1 RETURNING {_COLUMNS}"
-    row = await connection.fetchrow(statement, name, None if cells == AT_HOME else cells)
+async def set_living(
+    connection: Connection | Pool,
+    name: str,
+    living: Living,
+    opening: Sequence[int] = (),
+    after: timedelta = timedelta(0),
+) -> Tenant | None:
+    """Let the tenant live there. Of a tenant that has something, anchors and seat stay, and no cell goes: who asks has
+    seen to that (`lives_here`). Nothing begins in the cells `opening` before that time has passed. None: there is no
+    such tenant."""
+    statement = f"""
+    UPDATE tenants SET cells = $2, anchors = $3, closed = $4, opening = $5, opens_at = now() + $6 WHERE name = $1
+    RETURNING {_COLUMNS}
+    """
+    stored = None if living == _HOME_ALONE else living.cells
+    anchors = living.anchors if living.is_large else None
+    waits = (list(opening), after) if opening else (None, None)
+    row = await connection.fetchrow(statement, name, stored, anchors, living.closed or None, *waits)
     return None if row is None else _tenant(row)
+
+
+async def large_tenants(connection: Connection | Pool) -> list[Tenant]:
+    """The tenants that live in several cells."""
+    rows = await connection.fetch(f"SELECT {_COLUMNS} FROM tenants WHERE cardinality(cells) > 1 ORDER BY name")
+    return [_tenant(row) for row in rows]
 
 
 async def copy_tenant(connection: Connection | Pool, tenant: Tenant) -> None:
