@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
 
 from hai_flow.chaos import oracle
 from hai_flow.chaos.clients import Clients
@@ -20,7 +21,7 @@ from hai_flow.chaos.stage import Stage, staged
 from hai_flow.chaos.tools import PAID
 from hai_flow.engine import events as e
 from hai_flow.engine.state import TERMINAL_STATUSES
-from hai_flow.runtime.verifying import Verified, Verifying, verify
+from hai_flow.runtime.verifying import Plans, Verified, Verifying, checked, verify
 from hai_flow.runtime.world import bounds_of
 from hai_flow.settings import Settings
 from hai_flow.store import evidence
@@ -84,12 +85,14 @@ async def run(
     *,
     keep: bool = False,
     first: bool = False,
+    patient: bool = False,
     extra: Mapping[str, str] | None = None,
     cluster: Path | None = None,
     tell: Callable[[str], None] = lambda text: None,
 ) -> Outcome:
     """Run the campaign; the processes' logs go into `report`, which exists. `keep`: leave its database. `first`: end at
-    the first violation that is seen while it runs. `extra`: variables of the environment for its processes. `cluster`:
+    the first violation that is seen while it runs. `patient`: on a machine with too much to do, wait for rest as long
+    as anything comes to an end within `settle`. `extra`: variables of the environment for its processes. `cluster`:
     see `staged`. Raises StoreError where the deployment can't be made."""
     history, plan = History(), planned(campaign)
     async with (
@@ -101,44 +104,110 @@ async def run(
             tell(f"Left out: {kind}, because {why}.")
         clients = Clients(campaign, stage, history, world.url)
         await clients.publish()
-        outcome.faults_from = history.now()
-        tell(f"{len(stage.seats)} processes are up after {outcome.faults_from:.0f} s. Breaking them.")
+        tell(f"{len(stage.seats)} processes are up after {history.now():.0f} s. Using them.")
         working = asyncio.create_task(clients.work())
-        looking = asyncio.create_task(_look_meanwhile(stage, history)) if first else None
+        looking = asyncio.create_task(_look_meanwhile(stage, history, report)) if first else None
         try:
+            await _until_done(clients.calmed.wait(), working, history, first)
+            if any(said(report, "lease_lost")):
+                tell("A process has lost its lease before anything was broken: this machine is too busy for a calm.")
+                history.calm.clear()
+            outcome.faults_from = history.now()
+            tell(f"{len(history.calm)} runs are over after {outcome.faults_from:.0f} s. Breaking the processes.")
             await _until_done(
                 Faults(stage, history, campaign.seed).do(plan, outcome.faults_from), working, history, first
             )
             outcome.faults_until = history.now()
             tell(f"The last fault is over after {outcome.faults_until:.0f} s. Waiting for rest.")
             if not (first and history.broken):
-                outcome.quiet_after = await _rest(campaign, stage, clients, history, working, first=first)
+                outcome.quiet_after = await _rest(
+                    campaign, stage, clients, history, working, first=first, patient=patient
+                )
         finally:
             for task in (working, *([looking] if looking else ())):
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     await task
         await stage.end()
-        await _judge(outcome, stage)
+        await _judge(outcome, stage, report)
         if keep:
             tell(f"The database is kept in {stage.directory}.")
     return outcome
 
 
-async def _look_meanwhile(stage: Stage, history: History) -> None:
-    """Verify what is there again and again, and say at once what does not hold."""
+async def _look_meanwhile(stage: Stage, history: History, report: Path) -> None:
+    """Look at what is there again and again, and say at once what does not hold. In a thread: this loop carries the
+    connections of all processes."""
     told: set[tuple[str, str]] = set()
+    looked = _Looked()
     while True:
         await asyncio.sleep(VERIFY_SECONDS)
+        found, known = [*_faults_said(report)], history.copy()
         with contextlib.suppress(*_AWAY):
-            connection = await stage.connect()
-            try:
-                for violation in (await _verified(stage, connection)).violations:
-                    if (violation.rule, str(violation.run_id)) not in told:
-                        told.add((violation.rule, str(violation.run_id)))
-                        history.breaks(f"verify: {violation.rule}", str(violation.run_id), violation.message)
-            finally:
-                connection.terminate()
+            found += await asyncio.to_thread(asyncio.run, _look(stage, looked))
+            found += await asyncio.to_thread(list, oracle.judged_meanwhile(known, history.copy(), looked.runs))
+        for each in found:
+            if (each.rule, each.whom) not in told:
+                told.add((each.rule, each.whom))
+                history.breaks(each.rule, each.whom, each.message)
+
+
+@dataclass(slots=True)
+class _Looked:
+    """What was seen while runs go on. `over`: those that have ended and are right are not looked at again."""
+
+    runs: dict[str, oracle.Run] = field(default_factory=dict)
+    over: set[UUID] = field(default_factory=set)
+
+
+async def _look(stage: Stage, looked: _Looked) -> list[Broken]:
+    """Verify what goes on, and keep it for the oracle. What was told and seen before is in it."""
+    found, limits = Verified(), bounds_of(Settings.from_environment(stage.settings))
+    connection = await stage.connect()
+    try:
+        plans = Plans(connection)
+        async for page in evidence.run_pages(connection):
+            async with evidence.snapshot(connection):
+                for each in await evidence.evidence_of(connection, [id for id in page if id not in looked.over]):
+                    check = await checked(connection, each, plans, limits=limits)
+                    violations = check.end()
+                    found.add(check, violations)
+                    run = await _run(connection, each)
+                    looked.runs[run.id] = run
+                    if run.status in TERMINAL_STATUSES and not violations:
+                        looked.over.add(each.run["id"])
+    finally:
+        connection.terminate()
+    return [*_broken_by(found)]
+
+
+# Of a database that is away or has no room, and of a transaction that is lost with it.
+_OF_THE_DATABASE: Final = frozenset({"store_failed", "cell_away"})
+
+
+def said(report: Path, event: str | None = None) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The lines in the logs of the processes, with the names of these: of one event, or all errors."""
+    for log in sorted(report.glob("*.log")):
+        for line in log.read_text(errors="replace").splitlines():
+            if not line.startswith("{") or ('"error"' if event is None else event) not in line:
+                continue
+            with contextlib.suppress(ValueError):
+                entry = loads(line)
+                if isinstance(entry, dict) and (event or "error") in (entry.get("event"), entry.get("level")):
+                    yield log.stem, entry
+
+
+def _faults_said(report: Path) -> Iterator[Broken]:
+    """A process that is killed, cut off or short of everything says so, and has no fault of its own."""
+    for name, entry in said(report):
+        if entry.get("level") == "error" and entry.get("event") not in _OF_THE_DATABASE:
+            yield Broken("no process has a fault of its own", name, str(entry)[:600])
+
+
+def _broken_by(verified: Verified) -> Iterator[Broken]:
+    for violation in verified.violations:
+        at = "" if violation.seq is None else f"event {violation.seq}: "
+        yield Broken(f"verify: {violation.rule}", str(violation.run_id), at + violation.message)
 
 
 async def _verified(stage: Stage, connection: Connection[Any]) -> Verified:
@@ -148,53 +217,68 @@ async def _verified(stage: Stage, connection: Connection[Any]) -> Verified:
     return verified
 
 
-async def _until_done(doing: Awaitable[None], working: asyncio.Task[None], history: History, first: bool) -> None:
-    """Until the faults are done; sooner at the first violation, if that is asked for."""
-    faults = asyncio.ensure_future(doing)
+async def _until_done(doing: Awaitable[object], working: asyncio.Task[None], history: History, first: bool) -> None:
+    """Until that is done; sooner at the first violation, if that is asked for."""
+    task = asyncio.ensure_future(doing)
     try:
-        while not faults.done() and not (first and history.broken):
-            await asyncio.wait({faults, working}, timeout=LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        while not task.done() and not (first and history.broken):
+            await asyncio.wait({task, working}, timeout=LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
             if working.done():
                 working.result()
     finally:
-        if not faults.done():
-            faults.cancel()
+        if not task.done():
+            task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
-            await faults
+            await task
 
 
 async def _rest(
-    campaign: Campaign, stage: Stage, clients: Clients, history: History, working: asyncio.Task[None], *, first: bool
+    campaign: Campaign,
+    stage: Stage,
+    clients: Clients,
+    history: History,
+    working: asyncio.Task[None],
+    *,
+    first: bool,
+    patient: bool,
 ) -> float | None:
-    """How long it took until all was quiet; None: it was not within `settle`."""
-    began = history.now()
-    while history.now() - began < campaign.settle:
+    """How long it took until all was quiet; None: it was not within `settle`, of the last end of anything if that is
+    asked for."""
+    began = since = history.now()
+    over = 0
+    while history.now() - since < campaign.settle:
         if working.done():
             working.result()
         if first and history.broken:
             return None
-        if clients.started.is_set() and all(stream.ended for stream in history.streams) and await _ended(stage):
+        ended, going_on = await _ends(stage)
+        followed = sum(stream.ended for stream in history.streams)
+        if clients.started.is_set() and followed == len(history.streams) and going_on == 0:
             return history.now() - began
+        if patient and ended + followed > over:
+            over, since = ended + followed, history.now()
         await asyncio.sleep(LOOK_SECONDS)
     return None
 
 
-async def _ended(stage: Stage) -> bool:
+async def _ends(stage: Stage) -> tuple[int, int | None]:
+    """How many runs have ended, and how many go on; None: the database is away."""
     try:
         connection = await stage.connect()
         try:
-            return not set(await evidence.statuses(connection)) - TERMINAL_STATUSES
+            statuses = await evidence.statuses(connection)
         finally:
             await connection.close(timeout=2)
     except _AWAY:
-        return False
+        return 0, None
+    ended = sum(count for status, count in statuses.items() if status in TERMINAL_STATUSES)
+    return ended, sum(statuses.values()) - ended
 
 
-async def _judge(outcome: Outcome, stage: Stage) -> None:
+async def _judge(outcome: Outcome, stage: Stage, report: Path) -> None:
     """The database as it is now against everything."""
     async with asyncio.timeout(300):
-        await stage.until_up()
-        connection = await stage.connect()
+        connection = await _connected(stage)
         try:
             outcome.statuses = await evidence.statuses(connection)
             outcome.verified = await _verified(stage, connection)
@@ -203,23 +287,35 @@ async def _judge(outcome: Outcome, stage: Stage) -> None:
         finally:
             await connection.close(timeout=2)
     outcome.broken = oracle.judged(oracle.Known(outcome.history, runs, payments))
-    for violation in outcome.verified.violations:
-        at = "" if violation.seq is None else f"event {violation.seq}: "
-        outcome.broken.append(Broken(f"verify: {violation.rule}", str(violation.run_id), at + violation.message))
+    outcome.broken += [*_broken_by(outcome.verified), *_faults_said(report)]
     outcome.logs = {id: each.events for id, each in runs.items() if any(id in broken.whom for broken in outcome.broken)}
     if outcome.quiet_after is None and not outcome.broken:
         seconds = outcome.campaign.settle
         outcome.broken.append(Broken("all is quiet in time", "all", f"it was not, {seconds:g} s after the last fault"))
 
 
+async def _connected(stage: Stage) -> Connection[Any]:
+    """A connection, as soon as there is one: where the faults were broken off, a disk is perhaps full for a moment."""
+    while True:
+        await stage.until_up()
+        try:
+            return await stage.connect()
+        except _AWAY:
+            await asyncio.sleep(LOOK_SECONDS)
+
+
 async def _runs(connection: Connection[Any]) -> Any:
     async for page in evidence.run_pages(connection):
         async with evidence.snapshot(connection):
             for each in await evidence.evidence_of(connection, page):
-                events: list[e.Event] = []
-                async for row in evidence.log_rows(connection, each.run["id"]):
-                    events += e.decode_events(row["events"])
-                yield oracle.Run(str(each.run["id"]), each.run["status"], _output(each.run["result"]), events)
+                yield await _run(connection, each)
+
+
+async def _run(connection: Connection[Any], found: evidence.Evidence) -> oracle.Run:
+    events: list[e.Event] = []
+    async for row in evidence.log_rows(connection, found.run["id"]):
+        events += e.decode_events(row["events"])
+    return oracle.Run(str(found.run["id"]), found.run["status"], _output(found.run["result"]), events)
 
 
 def _output(result: bytes | None) -> Json:

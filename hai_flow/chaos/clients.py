@@ -7,6 +7,7 @@ clients know of faults. What they see at once of a broken promise (an event twic
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -29,8 +30,15 @@ from hai_flow.wire.social import SOCIAL
 
 FLOWS: Final = Path(__file__).with_name("flows")
 CHOSEN: Final = (
-    "mixed", "approval", "form", "timers", "parent", "retries", "undo", "signal", "queue", "once", "agent", "long",
+    "mixed", "approval", "approval", "form", "form", "timers", "parent", "parent", "retries", "undo", "signal",
+    "signal", "queue", "talk", "once", "agent", "long", "stream", "stream", "late", "deaf",
 )  # fmt: skip
+WATCHED: Final = ("form", "long", "stream")  # each is followed: they are moved by a worker and by servers in turns
+PAUSED: Final = ("long", "stream")
+CROWD: Final = 3  # so many runs of a queue, or of a thread, are started at once
+TICKS: Final = (1, 2, 3)
+CALM_SECONDS: Final = 40.0
+"""How long at most the runs have that are started before anything is broken, one of each workflow."""
 LANES: Final = 3
 TEXT: Final = "a page of a long run " * 130  # of which 48 make two snapshots
 ANSWER_SECONDS: Final = 8.0
@@ -128,6 +136,8 @@ class Clients:
         self._chance = random.Random(f"clients of {campaign.seed}")
         self._call = Caller(stage, history, self._chance)
         self._asked: set[str] = set()  # questions that somebody is answering
+        self._numbers = itertools.count(campaign.runs)  # of the runs that come beside those of the campaign
+        self.calmed = asyncio.Event()  # what was started before anything is broken is over
         self.started = asyncio.Event()  # every run has been acknowledged
 
     async def publish(self) -> None:
@@ -144,6 +154,7 @@ class Clients:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._people(group))
             group.create_task(self._operator())
+            await self._calm(group)
             began, spread = self._history.now(), STARTED_SHARE * self._campaign.seconds
             waiting: list[asyncio.Event] = []
             for number, flow, draw in chosen:
@@ -155,16 +166,42 @@ class Clients:
                 await acknowledged.wait()
             self.started.set()
 
+    async def _calm(self, group: asyncio.TaskGroup) -> None:
+        """A run of each workflow, as long as nothing is broken: they have no excuse."""
+        over: dict[asyncio.Task[None], int] = {}
+        for flow in dict.fromkeys(CHOSEN):
+            number = next(self._numbers)
+            over[group.create_task(self._life(number, flow, 0.0, asyncio.Event()))] = number
+        done, _ = await asyncio.wait(over, timeout=CALM_SECONDS)
+        numbers = {over[task] for task in done}
+        self._history.calm = {each.run_id for each in self._history.started if each.number in numbers}
+        self.calmed.set()
+
     # --- one run ------------------------------------------------------------------------------------------------------
 
     async def _life(self, number: int, flow: str, draw: float, acknowledged: asyncio.Event) -> None:
+        """One run from its start to its end; of a queue, or of a thread, several that are started at once."""
+        if flow not in ("queue", "talk"):
+            await self._one(number, flow, draw, acknowledged)
+            return
+        lane = f"lane {number % LANES}" if flow == "queue" else f"thread {self._campaign.seed}-{number}"
+        numbers = [number, *(next(self._numbers) for _ in range(CROWD - 1))]
+        async with asyncio.TaskGroup() as group:
+            for each in numbers:
+                group.create_task(self._one(each, flow, draw, acknowledged, lane=lane))
+
+    async def _one(
+        self, number: int, flow: str, draw: float, acknowledged: asyncio.Event, *, lane: str | None = None
+    ) -> None:
         given: dict[str, Json] = {"world": self._world, "n": number}
-        if flow == "queue":
-            given["lane"] = f"lane {number % LANES}"
+        if lane is not None:
+            given["lane"] = lane
         elif flow == "long":
             given["text"] = TEXT
         body: dict[str, Json] = {"workflow": f"chaos_{flow}", "input": given}
-        answer = await self._call.ask("operator", "POST", "/v1/runs", body, key=f"start-{number}")
+        if flow == "talk":
+            body["thread_id"] = lane
+        answer = await self._start(number, body)
         acknowledged.set()
         if not answer.ok:
             self._history.breaks("a good request is taken", f"start-{number}", f"{answer.status}: {answer.body}")
@@ -172,17 +209,32 @@ class Clients:
         run_id = str(answer.body["id"])
         self._history.started.append(Started(self._history.now(), number, flow, run_id, given))
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._watch(run_id, draw))
+            group.create_task(self._watch(run_id, flow, draw))
             if number % 4 == 0:
                 group.create_task(self._start_again(number, body, run_id))
+            if flow in PAUSED:
+                group.create_task(self._pause_often(run_id))
+            if flow == "deaf":
+                group.create_task(self._stop_in_the_middle(run_id))
             if flow == "signal":
                 group.create_task(self._signal(number, run_id, to_all=draw >= 0.5))
             if flow == "timers" and draw < 0.5:
                 group.create_task(self._pause(run_id) if draw < 0.35 else self._stop(run_id))
 
-    async def _watch(self, run_id: str, draw: float) -> None:
+    async def _start(self, number: int, body: dict[str, Json]) -> Answer:
+        """Start a run; behind the others of its thread, one of which is active at a time."""
+        while True:
+            answer = await self._call.ask("operator", "POST", "/v1/runs", body, key=f"start-{number}")
+            if answer.code != "thread_busy":
+                return answer
+            self._history.tallies["starts_behind_others"] += 1
+            await asyncio.sleep(self._chance.uniform(0.1, 0.3))
+
+    async def _watch(self, run_id: str, flow: str, draw: float) -> None:
         """Follow it in some words, or ask for it again and again."""
         followed = next((dialects for below, dialects in FOLLOWED if draw < below), ())
+        if flow in WATCHED:
+            followed = (*followed, LOG.name)
         follows = [
             self._follow_log(run_id) if dialect == LOG.name else self._follow_dialect(run_id, dialect)
             for dialect in followed
@@ -213,10 +265,12 @@ class Clients:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def _signal(self, number: int, run_id: str, *, to_all: bool) -> None:
-        """Two events, each sent twice at once; and one to everybody, which is for none of them. `to_all`: the first of
-        them is sent to everybody, too, until the run has heard it, which has to be listening then."""
-        for what in ("on",) if to_all else ("go", "on"):
-            sent = [self._tell(f"/v1/runs/{run_id}/signals", what, number) for _ in range(2)]
+        """Several events, each sent twice at once; and one to everybody, which is for none of them. `to_all`: the first
+        of them is sent to everybody, too, until the run has heard it, which has to be listening then."""
+        path = f"/v1/runs/{run_id}/signals"
+        sending = [("tick", tick, number) for tick in TICKS]
+        for what, value, again in ((("go", number, 0),) if not to_all else ()) + (("on", number, 0), *sending):
+            sent = [self._tell(path, what, value, again=again) for _ in range(2)]
             for answer in await asyncio.gather(*sent):
                 if answer.ok:
                     self._history.controlled.append(Controlled(self._history.now(), run_id, "signal", what))
@@ -242,7 +296,32 @@ class Clients:
                 return  # it had ended before
             await asyncio.sleep(LOOK_SECONDS)
 
+    async def _pause_often(self, run_id: str) -> None:
+        """Pause and resume it, whichever server hears of that, until it has ended. A run that is paused can be resumed,
+        and one that can't be paused has ended."""
+        for number in itertools.count():
+            for what in ("pause", "resume"):
+                await asyncio.sleep(self._chance.uniform(0.1, 0.4))
+                path, key = f"/v1/runs/{run_id}/{what}", f"{what}-{number}-{run_id}"
+                answer = await self._call.ask("operator", "POST", path, key=key)
+                if answer.ok:
+                    self._history.controlled.append(Controlled(self._history.now(), run_id, what))
+                    continue
+                if answer.code == "run_needs_attention":
+                    break
+                status = await self._status(run_id, 0)
+                if what == "resume" or answer.code != "run_ended" or status not in TERMINAL_STATUSES:
+                    message = f"{what} was refused: {answer.status} {answer.code}; it is {status}"
+                    self._history.breaks("a refusal is true", run_id, message)
+                return
+
+    async def _stop_in_the_middle(self, run_id: str) -> None:
+        """Stop it while an effect is under way."""
+        await self._history.seen(run_id)
+        await self._stop(run_id)
+
     async def _stop(self, run_id: str) -> None:
+        self._history.stopping.add(run_id)
         answer = await self._call.ask("operator", "POST", f"/v1/runs/{run_id}/stop", key=f"stop-{run_id}")
         if answer.ok:
             self._history.controlled.append(Controlled(self._history.now(), run_id, "stop"))
@@ -380,6 +459,9 @@ class Clients:
     async def _say(self, pending_id: str, who: str, said: dict[str, Json]) -> None:
         path = f"/v1/pendings/{pending_id}/decide"
         answer = await self._call.ask(who, "POST", path, said, key=f"{who}-{pending_id}")
+        if answer.status == 404:
+            message = f"it was listed, and an answer is told: {answer.code}"
+            self._history.breaks("nothing that was seen disappears", pending_id, message)
         already = bool(answer.ok and answer.body.get("already"))
         told = Answered(self._history.now(), pending_id, who, said, answer.status, already, answer.code)
         self._history.answered.append(told)

@@ -1,13 +1,15 @@
 """The world that workflows act on: a server that keeps a record of each effect under its idempotency key, and a model.
 
 It is never broken: what it has seen is what the campaign is judged by. A request that says `fail: n` is refused as
-often. What it is asked for a second time under one key happens a second time, and is recorded so.
+often; one that says `hang` is never answered, and some are answered late. What it is asked for a second time under one
+key happens a second time, and is recorded so.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import zlib
 from collections import Counter
 from typing import Any, Final, Self
 
@@ -16,6 +18,8 @@ from hai_flow.chaos.history import Effect, History
 WORDS: Final = ("what", "was", "committed", "stays", "and", "what", "was", "seen", "was", "committed")
 ANSWER_SECONDS: Final = 0.1
 """How long after an effect it says so: who asked for it may be killed, cut off or stopped in between."""
+SLOW_SHARE: Final = 5  # of so many keys one is slow: at each moment some effects are known to the world alone
+SLOW_SECONDS: Final = 1.5
 
 _REASONS: Final = {200: "OK", 404: "Not Found", 503: "Service Unavailable"}
 
@@ -66,8 +70,11 @@ class World:
         if path.endswith("/chat/completions"):
             await self._speak(writer, body)
         elif path.startswith("/do/"):
-            status, answer = self._do(path.removeprefix("/do/"), headers.get("idempotency-key", ""), body or {})
-            await asyncio.sleep(ANSWER_SECONDS)
+            key = headers.get("idempotency-key", "")
+            status, answer = self._do(path.removeprefix("/do/"), key, body or {})
+            if body and body.get("hang"):
+                await asyncio.Event().wait()
+            await asyncio.sleep(SLOW_SECONDS if zlib.crc32(key.encode()) % SLOW_SHARE == 0 else ANSWER_SECONDS)
             _respond(writer, status, answer)
         else:
             _respond(writer, 404, {"error": "there is nothing here"})
@@ -78,7 +85,7 @@ class World:
         refused = self._refused[key] < int(body.get("fail", 0))
         self._refused[key] += refused
         attempt, detail = int(body.get("attempt", 0)), str(body.get("detail", ""))
-        self._history.effects.append(Effect(self._history.now(), key, what, attempt, refused, detail))
+        self._history.acted(Effect(self._history.now(), key, what, attempt, refused, detail))
         return (503, {"error": "not now"}) if refused else (200, {"done": what, "detail": detail})
 
     async def _speak(self, writer: asyncio.StreamWriter, asked: dict[str, Any]) -> None:

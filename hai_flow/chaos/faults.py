@@ -23,6 +23,7 @@ SLOW_DISK: Final = ("ALTER SYSTEM SET commit_delay = 60000", "ALTER SYSTEM SET c
 RIGHT_DISK: Final = ("ALTER SYSTEM RESET commit_delay", "ALTER SYSTEM RESET commit_siblings")
 CROWD_MAX: Final = 400
 STALL_WAITS_SECONDS: Final = 10.0
+LOOK_SECONDS: Final = 0.2  # for connections that are new
 _SWALLOWED: Final[tuple[tuple[Direction, ...], ...]] = ((), ("to server",), ("to client",))
 _MIB: Final = 1024 * 1024
 _NO_CONNECTION: Final = (*FAILURES, TimeoutError)
@@ -111,6 +112,19 @@ class Faults:
         self._history.tallies["connections_silenced"] += len(chosen)
         return f"{len(chosen)} connections"
 
+    async def _lose_answers(self, fault: Fault) -> str:
+        """What is asked for meanwhile happens, and each connection ends when PostgreSQL says so."""
+        seat, end, lost = self._stage.seat(fault.whom), self._history.now() + fault.seconds, set[Line]()
+        while self._history.now() < end:
+            fresh = [line for line in seat.database.lines() if line not in lost]
+            for line in fresh:
+                lost.add(line)
+                if self._chance.random() < fault.amount:
+                    line.cut_at("to client")
+                    self._history.tallies["answers_lost"] += 1
+            await asyncio.sleep(LOOK_SECONDS)
+        return f"of {len(lost)} connections"
+
     async def _deafen(self, fault: Fault) -> str:
         for seat in self._stage.seats:
             seat.hints.swallow()
@@ -129,8 +143,8 @@ class Faults:
         return ""
 
     async def _fill_disk(self, fault: Fault) -> str:
-        filled = await asyncio.to_thread(self._fill)
         try:
+            filled = await asyncio.to_thread(self._fill)
             await asyncio.sleep(fault.seconds)
         finally:
             self._stage.ballast.unlink(missing_ok=True)
@@ -207,6 +221,7 @@ _DOINGS: Final[dict[Kind, Callable[[Faults, Fault], Awaitable[str]]]] = {
     "crash_postgres": Faults._crash,
     "cut": Faults._cut,
     "silence": Faults._silence,
+    "lose_answers": Faults._lose_answers,
     "cut_clients": Faults._cut_clients,
     "silence_clients": Faults._silence_clients,
     "stall": Faults._stall,

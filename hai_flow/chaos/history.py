@@ -5,10 +5,11 @@ Everything has the second of the campaign's own clock at which it was known. Not
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import Counter, defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from hai_flow.values import Json
@@ -104,6 +105,11 @@ class History:
     broken: list[Broken] = field(default_factory=list)
     marks: list[Mark] = field(default_factory=list)
     tallies: Counter[str] = field(default_factory=Counter)
+    stopping: set[str] = field(default_factory=set)
+    """Runs of which a client has asked that they are stopped, whether it was told so or not."""
+    calm: set[str] = field(default_factory=set)
+    """Runs that were over before anything was broken."""
+    _awaited: dict[str, asyncio.Event] = field(default_factory=dict)
 
     def now(self) -> float:
         """Seconds since the campaign began."""
@@ -112,6 +118,32 @@ class History:
     def breaks(self, rule: str, whom: str, message: str) -> None:
         """A promise was seen broken, while it happened."""
         self.broken.append(Broken(rule, whom, message, self.now()))
+
+    def copy(self) -> History:
+        """It as it is at this moment."""
+        streams = [replace(stream, frames=dict(stream.frames)) for stream in self.streams]
+        return History(
+            self.began,
+            [*self.started],
+            [*self.answered],
+            [*self.controlled],
+            [*self.effects],
+            streams,
+            stopping=set(self.stopping),
+            calm=set(self.calm),
+        )
+
+    def acted(self, effect: Effect) -> None:
+        """The world was acted on."""
+        self.effects.append(effect)
+        run_id = effect.key.partition("/")[0]
+        if run_id in self._awaited:
+            self._awaited.pop(run_id).set()
+
+    async def seen(self, run_id: str) -> None:
+        """Return when the run has acted on the world."""
+        if not any(effect.key.startswith(run_id) for effect in self.effects):
+            await self._awaited.setdefault(run_id, asyncio.Event()).wait()
 
     def effects_by_key(self) -> dict[str, list[Effect]]:
         """What the world saw under each idempotency key, in its order."""

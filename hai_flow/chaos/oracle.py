@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 from uuid import UUID
 
+from hai_flow.chaos.clients import TICKS
 from hai_flow.chaos.history import Answered, Broken, Effect, History, Started
 from hai_flow.client.sse import Parser
 from hai_flow.engine import events as e
@@ -52,6 +53,7 @@ class Known:
     runs: Mapping[str, Run]
     payments: Sequence[tuple[str, str]] = ()
     decided: dict[str, e.PendingDecided] = field(default_factory=dict)
+    voided: set[str] = field(default_factory=set)
     votes: dict[str, list[e.VoteCast]] = field(default_factory=lambda: defaultdict(list))
     effects: dict[str, list[Effect]] = field(default_factory=dict)
 
@@ -61,6 +63,8 @@ class Known:
             for event in run.events:
                 if isinstance(event, e.PendingDecided):
                     self.decided[event.id] = event
+                elif isinstance(event, e.PendingVoided):
+                    self.voided.add(event.id)
                 elif isinstance(event, e.VoteCast):
                     self.votes[event.id].append(event)
 
@@ -127,6 +131,20 @@ def votes_are_in_the_log(known: Known) -> Iterator[Broken]:
             yield Broken("a vote counts once", answer.pending_id, f"{answer.by} said {answer.said}, the log {cast[0]}")
 
 
+def refusals_are_true(known: Known) -> Iterator[Broken]:
+    """Who is told that an answer comes too late, or was given before, is told the truth."""
+    for answer in known.history.answered:
+        true = {
+            "pending_decided": answer.pending_id in known.decided,
+            "pending_voided": answer.pending_id in known.voided,
+            "command_id_reused": True,  # people were asked anew, and have changed their mind under the same key
+            "vote_final": any(vote.by == f"user:{answer.by}" for vote in known.votes.get(answer.pending_id, ())),
+        }
+        if answer.status >= 400 and not true.get(answer.code):
+            message = f"{answer.by} is told {answer.status} {answer.code or 'without a code'}"
+            yield Broken("a refusal is true", answer.pending_id, message, answer.at)
+
+
 def effects_have_attempts(known: Known) -> Iterator[Broken]:
     """The world was not acted on more often than attempts are logged; by one attempt once at most."""
     for key, effects in known.effects.items():
@@ -150,12 +168,84 @@ def effects_have_attempts(known: Known) -> Iterator[Broken]:
 def finished_steps_had_their_effect(known: Known) -> Iterator[Broken]:
     """A step of a tool that acts on the world has finished only if it did."""
     seen = {key for key, effects in known.effects.items() if any(not each.refused for each in effects)}
-    acted = {"act", "tick", "last", "one", "gated", "first", "second", "caught", "cleaned", "enter", "leave", "each"}
+    acted = {
+        "act", "tick", "last", "one", "gated", "first", "second", "tidied", "caught", "cleaned", "enter", "leave",
+        "each",
+    }  # fmt: skip
     for run in known.runs.values():
         doubted = {event.path for event in run.events if isinstance(event, e.PendingOpened) and event.kind == "doubt"}
         for path in run.finished():
             if path.rpartition("/")[2] in acted and path not in doubted and f"{run.id}/{path}" not in seen:
                 yield Broken("a finished step had its effect", run.id, f"{path} has finished, and nothing was seen")
+
+
+def results_are_of_open_attempts(known: Known) -> Iterator[Broken]:
+    """A step finishes with the result of the attempt that was begun last: those before it are over."""
+    for run in known.runs.values():
+        begun: dict[str, int] = {}
+        for event in run.events:
+            if isinstance(event, e.StepStarted | e.AttemptStarted) and event.attempt:
+                begun[event.path] = event.attempt
+            elif isinstance(event, e.StepFinished) and isinstance(event.output, dict):
+                of, last = event.output.get("attempt"), begun.get(event.path)
+                if of is not None and of != last:
+                    message = f"{event.path} finished with what attempt {of} gave, and attempt {last} was open"
+                    yield Broken("a result is that of the open attempt", run.id, message)
+
+
+def texts_are_whole(known: Known) -> Iterator[Broken]:
+    """What a step has streamed is what it gave: nothing of it is missing, or there twice."""
+    for run in known.runs.values():
+        texts: dict[str, str] = {}
+        of: dict[str, str] = {}
+        last: dict[str, str] = {}
+        for event in run.events:
+            if isinstance(event, e.MessageStarted) and event.kind == "text":
+                of[event.message_id] = event.path
+                texts[event.message_id] = ""
+            elif isinstance(event, e.MessageChunk) and event.message_id in texts:
+                texts[event.message_id] += event.content
+            elif isinstance(event, e.MessageEnded) and event.message_id in of and not event.aborted:
+                last[of[event.message_id]] = texts[event.message_id]
+            elif isinstance(event, e.StepFinished) and isinstance(event.output, str):
+                shown = last.get(event.path, event.output)
+                if shown != event.output:
+                    message = f"{event.path} showed {shown[-80:]!r} and gave {event.output[-80:]!r}"
+                    yield Broken("what is streamed is what was given", run.id, message)
+
+
+def runs_below_are_heard_once(known: Known) -> Iterator[Broken]:
+    """A run is told once of each thing that becomes of a question below it."""
+    for run in known.runs.values():
+        told = Counter(
+            (event.opened.id, event.status, event.by, event.opened.digest, len(event.votes))
+            for event in run.events
+            if isinstance(event, e.ChildAsked)
+        )
+        for what, times in told.items():
+            if times > 1:
+                message = f"it heard {times} times that {what[0]} is {what[1]}"
+                yield Broken("a message between runs is heard once", run.id, message)
+
+
+def nothing_is_wrong_with_a_run(known: Known) -> Iterator[Broken]:
+    """A run needs attention where its attempts are lost one after the other, and for nothing else that happens here."""
+    for run in known.runs.values():
+        for event in run.events:
+            if isinstance(event, e.RunNeedsAttention) and not event.path:
+                yield Broken("what happens to a run can be stored", run.id, event.reason)
+
+
+def a_calm_is_calm(known: Known) -> Iterator[Broken]:
+    """As long as nothing is broken, no attempt is lost or in doubt, and each effect happens once."""
+    for id in known.history.calm:
+        run = known.runs.get(id)
+        for event in () if run is None else run.events:
+            if (isinstance(event, e.StepRetried) and event.lost) or (
+                isinstance(event, e.PendingOpened) and event.kind == "doubt"
+            ):
+                message = f"{event.path} was lost, and no process had been ended, cut off or stopped"
+                yield Broken("a calm is calm", id, message)
 
 
 def effects_of_one_chance_happen_once(known: Known) -> Iterator[Broken]:
@@ -215,9 +305,7 @@ def outcomes_are_as_written(known: Known) -> Iterator[Broken]:
         run = known.runs.get(told.run_id)
         if run is None or run.status not in TERMINAL_STATUSES:
             continue
-        if run.status == "stopped" and any(
-            each.run_id == run.id and each.what == "stop" for each in known.history.controlled
-        ):
+        if run.status == "stopped" and run.id in known.history.stopping:
             continue
         wrong = _wrong(told, run, known)
         if run.status != "finished":
@@ -241,12 +329,13 @@ def _wrong(told: Started, run: Run, known: Known) -> str:
             return "" if sorted(out["done"]) == [1, 2, 3] else "not every item is done, once"
         case "form":
             decided = [event.value for event in run.events if isinstance(event, e.PendingDecided)]
-            return "" if out["then"] == "late" and {"pick": out["pick"]} in decided else "it picked what nobody said"
+            picked = [each["pick"] for each in decided if isinstance(each, dict)]
+            return "" if out["then"] == "late" and out["picks"] == picked[:3] else "it picked what nobody said"
         case "timers":
             return "" if out["rounds"] == ["finished"] * 2 else "it did not go round twice"
         case "parent":
             apart = known.runs.get(out["apart"])
-            if apart is None or apart.status != "finished":
+            if apart is None or apart.status in TERMINAL_STATUSES - {"finished"}:
                 return "the run that it left alone has not finished"
             return "" if (out["left"], out["right"]) == (1, 2) else "the runs below gave something else"
         case "retries":
@@ -254,16 +343,22 @@ def _wrong(told: Started, run: Run, known: Known) -> str:
         case "undo":
             steps = [event.path for event in run.events if isinstance(event, e.StepUndone)]
             undone = {effect.what for each in effects.values() for effect in each if effect.key.startswith(run.id)}
-            if not {"undo_first", "undo_second", "caught", "cleaned"} <= undone:
+            if not {"undo_first", "undo_second", "tidied", "caught", "cleaned"} <= undone:
                 return f"the world saw {sorted(undone)}"
             return "" if len(steps) == 2 and "second" in steps[0] else f"undone were {steps}"
         case "signal":
-            return "" if out["heard"] == out["again"] == told.number else "it heard what was for another run"
+            heard = out["heard"] == out["again"] == told.number and sorted(out["ticks"]) == list(TICKS)
+            return "" if heard else "it heard what was for another run, or one thing twice"
         case "agent":
             return "" if out["same"] else "the model's two answers differ"
+        case "stream":
+            counts = (len(out[name].split("word ")) - 1 for name in ("text", "more"))
+            return "" if tuple(counts) == (60, 30) else "its texts are not whole"
+        case "late":
+            return "" if happened("hung/~catch/0/caught") else "it waits for what never comes"
         case "long":
             return "" if out["pages"] == 48 else "it has not written every page once"
-        case "queue":
+        case "queue" | "talk":
             return "" if happened("enter", "leave") else "it has not entered and left"
         case _:
             return ""
@@ -323,14 +418,27 @@ def followers_saw_the_end(known: Known) -> Iterator[Broken]:
             yield Broken("followers learn of the end", run.id, f"{len(stream.frames)} frames were shown, and no end")
 
 
-RULES: Final[tuple[Callable[[Known], Iterator[Broken]], ...]] = (
+Rule: TypeAlias = Callable[[Known], Iterator[Broken]]
+
+TOLD: Final[tuple[Rule, ...]] = (
     started_runs_are_there, controls_are_in_the_log, signals_are_heard_once, questions_have_one_winner,
-    votes_are_in_the_log, effects_have_attempts, finished_steps_had_their_effect, effects_of_one_chance_happen_once,
-    payments_are_exact, rejected_gates_let_nothing_through, lanes_are_one_at_a_time, outcomes_are_as_written,
-    streams_are_the_log, everything_has_ended, followers_saw_the_end,
+    votes_are_in_the_log, refusals_are_true, effects_have_attempts, results_are_of_open_attempts, texts_are_whole,
+    runs_below_are_heard_once, nothing_is_wrong_with_a_run, a_calm_is_calm, effects_of_one_chance_happen_once,
+    rejected_gates_let_nothing_through, lanes_are_one_at_a_time, streams_are_the_log,
 )  # fmt: skip
+"""They hold at each moment, of what was told and seen before the database was read."""
+HAPPENED: Final[tuple[Rule, ...]] = (finished_steps_had_their_effect, outcomes_are_as_written)
+"""They hold at each moment, of what was told and seen by the time that the database was read."""
+RULES: Final[tuple[Rule, ...]] = (*TOLD, *HAPPENED, payments_are_exact, everything_has_ended, followers_saw_the_end)
 
 
 def judged(known: Known) -> list[Broken]:
     """Everything that is broken, by any rule, and what was seen broken while it happened."""
     return [*known.history.broken, *(broken for rule in RULES for broken in rule(known))]
+
+
+def judged_meanwhile(before: History, now: History, runs: Mapping[str, Run]) -> Iterator[Broken]:
+    """What is broken already. `before`: what was known before the runs were read."""
+    for history, rules in ((before, TOLD), (now, HAPPENED)):
+        known = Known(history, runs)
+        yield from (broken for rule in rules for broken in rule(known))

@@ -13,6 +13,7 @@ Kind: TypeAlias = Literal[
     "crash_postgres",  # kill -9 of all of its processes at once
     "cut",  # connections between a process and PostgreSQL end, by a reset or in order
     "silence",  # they stay up, and lose what is sent
+    "lose_answers",  # PostgreSQL does what it is asked, and the connections end when it says so
     "cut_clients",  # the same between clients and a server
     "silence_clients",
     "stall",  # SIGSTOP for longer than the lease, then SIGCONT
@@ -28,12 +29,13 @@ Kind: TypeAlias = Literal[
 RATES: Final[dict[Kind, tuple[float, int]]] = {
     "kill_worker": (5.5, 2),
     "kill_server": (3.5, 1),
-    "crash_postgres": (0.34, 1),
+    "crash_postgres": (0.34, 2),
     "cut": (9.0, 3),
     "silence": (1.5, 1),
+    "lose_answers": (4.0, 3),
     "cut_clients": (4.0, 2),
     "silence_clients": (1.0, 1),
-    "stall": (2.0, 1),
+    "stall": (2.0, 2),
     "step_clock": (1.0, 1),
     "fill_disk": (0.2, 1),
     "slow_disk": (0.4, 1),
@@ -42,6 +44,8 @@ RATES: Final[dict[Kind, tuple[float, int]]] = {
 }
 DEAF_SECONDS: Final = 60.0
 DEAF_SHARE: Final = 0.4  # of a short campaign
+TAKEN_OVER_SECONDS: Final = 2.0
+TAKEN_OVER_SHARE: Final = 0.6  # of the connections: the others go on
 PROCESS_CLOCK_SECONDS: Final = 3600.0
 FIRST_SHARE, LAST_SHARE = 0.04, 0.97
 
@@ -106,6 +110,7 @@ def planned(campaign: Campaign) -> list[Fault]:
     chance = random.Random(campaign.seed)
     faults = [fault for kind in RATES for fault in _of_kind(campaign, kind, chance)]
     faults.append(_deafening(campaign, chance))
+    faults += [fault for before in list(faults) for fault in _while_taken_over(campaign, before)]
     return sorted(faults, key=lambda fault: (fault.at, fault.kind, fault.whom))
 
 
@@ -121,7 +126,8 @@ def _of_kind(campaign: Campaign, kind: Kind, chance: random.Random) -> Iterator[
 def _drawn(campaign: Campaign, kind: Kind, at: float, chance: random.Random) -> Fault:
     servers, workers = names(campaign)
     anybody = [*servers, *workers]
-    left = max(0.5, LAST_SHARE * campaign.seconds - at)
+    first, last = FIRST_SHARE * campaign.seconds, LAST_SHARE * campaign.seconds
+    left = max(0.5, last - at)
 
     def lasting(low: float, high: float) -> float:
         return round(min(left, chance.uniform(low, high)), 2)
@@ -133,10 +139,17 @@ def _drawn(campaign: Campaign, kind: Kind, at: float, chance: random.Random) -> 
             return Fault(at, kind, chance.choice(servers))
         case "cut" | "silence":
             return Fault(at, kind, chance.choice(anybody), amount=round(chance.uniform(0.2, 1.0), 2))
+        case "lose_answers":
+            whom = chance.choice([*workers, *anybody])  # of what a worker asks for, more happens
+            return Fault(at, kind, whom, lasting(0.5, 2.0), amount=round(chance.uniform(0.5, 1.0), 2))
         case "cut_clients" | "silence_clients":
             return Fault(at, kind, chance.choice(servers), amount=round(chance.uniform(0.2, 1.0), 2))
         case "stall":
-            return Fault(at, kind, chance.choice(anybody), lasting(1.2 * campaign.lease, 2.0 * campaign.lease))
+            at = min(
+                at, max(first, round(last - 1.2 * campaign.lease, 2))
+            )  # else its lease is not over when it goes on
+            seconds = min(last - at, chance.uniform(1.2 * campaign.lease, 2.0 * campaign.lease))
+            return Fault(at, kind, chance.choice(anybody), max(0.5, round(seconds, 2)))
         case "step_clock":
             whom = chance.choice(["postgres", *anybody])
             most = 2 * campaign.lease if whom == "postgres" else PROCESS_CLOCK_SECONDS
@@ -153,6 +166,20 @@ def _drawn(campaign: Campaign, kind: Kind, at: float, chance: random.Random) -> 
             return Fault(at, kind, "postgres", lasting(1.0, 5.0))
         case _:
             raise ValueError(f"expected a kind of fault that is drawn by its rate, found {kind}")
+
+
+def _while_taken_over(campaign: Campaign, before: Fault) -> Iterator[Fault]:
+    """Faults seldom come alone: when the lease of a worker that was killed or stalled is over, the others lose the
+    answers to their first claims of its runs."""
+    _, workers = names(campaign)
+    at = round(before.at + campaign.lease - TAKEN_OVER_SECONDS / 2, 2)
+    if before.kind not in ("kill_worker", "stall") or before.whom not in workers:
+        return
+    if at + TAKEN_OVER_SECONDS > LAST_SHARE * campaign.seconds:
+        return
+    for other in workers:
+        if other != before.whom:
+            yield Fault(at, "lose_answers", other, TAKEN_OVER_SECONDS, amount=TAKEN_OVER_SHARE)
 
 
 def _deafening(campaign: Campaign, chance: random.Random) -> Fault:

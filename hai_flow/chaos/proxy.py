@@ -1,7 +1,8 @@
 """What can happen to a line, done to real connections: a TCP proxy.
 
 A swallowed line stays up and loses what is sent, as when the other machine is gone or a device on the way has forgotten
-the connection. A cut one ends, in order (FIN) or at once (RST).
+the connection. A cut one ends, in order (FIN) or at once (RST); one that is `cut_at` a direction ends when something
+comes that way, and that is lost: what was asked for has happened then, and who has asked never hears of it.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ class Line:
     def __init__(self, client: asyncio.StreamWriter) -> None:
         self._writers: dict[Direction, asyncio.StreamWriter] = {"to client": client}
         self._swallows: set[Direction] = set()
+        self._ends_at: Direction | None = None
 
     def swallow(self, *directions: Direction) -> None:
         """Lose everything from now on, in these directions or in both."""
@@ -41,6 +43,10 @@ class Line:
                 writer.transport.abort()
             else:
                 writer.close()
+
+    def cut_at(self, direction: Direction) -> None:
+        """End it when the next piece comes in this direction, and lose that."""
+        self._ends_at = direction
 
     async def carry(self, client: asyncio.StreamReader, upstream: Address) -> None:
         """Everything in both directions, until one side ends it."""
@@ -64,6 +70,9 @@ class Line:
     async def _pump(self, reader: asyncio.StreamReader, direction: Direction) -> None:
         with contextlib.suppress(OSError):
             while data := await reader.read(_PIECE):
+                if direction == self._ends_at:
+                    self.cut(reset=True)
+                    return
                 if not await self.passes(data, direction):
                     return
                 if direction not in self._swallows:

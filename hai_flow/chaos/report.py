@@ -30,7 +30,7 @@ svg text { font: 11px system-ui, sans-serif; fill: currentColor }
 .axis { stroke: currentColor; opacity: .25 }
 """
 _PROCESS: Final = frozenset({"kill_worker", "kill_server", "stall", "step_clock"})
-_LINE: Final = frozenset({"cut", "silence", "cut_clients", "silence_clients", "deafen"})
+_LINE: Final = frozenset({"cut", "silence", "cut_clients", "silence_clients", "deafen", "lose_answers"})
 
 
 def page(outcome: Outcome) -> str:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol, TypeAlias
 from uuid import UUID
@@ -94,6 +95,18 @@ class Observer(Protocol):
         ...
 
 
+class Others(Protocol):
+    """The cells of a process, for a runtime that is one of several."""
+
+    def at(self, number: int) -> Runtime:
+        """The runtime over a cell. Raises Rejected 503 where it is away."""
+        ...
+
+    async def databases(self, but: int, tenant: UUID) -> Sequence[Database]:
+        """Those of the tenant's cells that are there, without the cell `but`."""
+        ...
+
+
 class Runtime(Service):
     """Everything of one process over one cell. `performs`: whether it also performs effects (a worker).
     `observers` watch, and change nothing. `beside`: the runtime of home, for one of another `cell`: what performs
@@ -141,6 +154,7 @@ class Runtime(Service):
         super().__init__()
         self.went_back: list[Callable[[WentBack], None]] = []
         self._restoring = restoring
+        self.others: Others | None = None
         self.cell = cell
         self._beside = beside
         self._observers = observers
@@ -225,7 +239,11 @@ class Runtime(Service):
         self.slots = Slots(self.database, self.committer)
         self.keeping = Keeping(self.database)
         quotas = Quotas(self.database, self.tenants)
-        self.starts = Starts(self.committer, self.slots, self.keeping, self.catalog.pins, quotas, self.cell)
+        if self.others is not None:
+            quotas.others = partial(self.others.databases, self.cell)
+        self.starts = Starts(
+            self.committer, self.slots, self.keeping, self.catalog.pins, quotas, self.tenants, self.cell
+        )
         config = DeliveryConfig(poll_seconds=settings.poll_seconds)
         self.messages = MessageQueue(
             self.database, self.catalog, self.starts, settings.poll_seconds, sweeps=self.performs
@@ -236,6 +254,8 @@ class Runtime(Service):
         self.triggers = Triggers(
             self.database, self.committer, self.catalog, self.delivery, self.starts, self.slots, watched, ticking
         )
+        if (others := self.others) is not None:
+            self.triggers.of_cell = lambda cell: others.at(cell).triggers
         self.webhooks = Webhooks(self.triggers, settings.secrets)
         self.callbacks = Callbacks(self.database, self.fanout, self.catalog, self.delivery, self.files)
         self.continuity = Continuity(self.database, self._witness, self.went_back)

@@ -234,6 +234,22 @@ class Catalog:
                 left.extend(self.runs_of(child))
         return found
 
+    async def counts(self, tenant: UUID, plan: Plan) -> bool:
+        """Whether runs of the plan, or runs below them, count with others of a concurrency key."""
+        seen: set[str] = set()
+        left = [plan]
+        while left:
+            looked = left.pop()
+            if looked.concurrency is not None:
+                return True
+            for run in self.runs_of(looked):
+                reference = reference_of(run)
+                if reference not in seen:
+                    seen.add(reference)
+                    with suppress(Rejected):  # it is refused where the run starts
+                        left.append((await self.resolve(tenant, reference))[1])
+        return False
+
     async def plan_of_child(self, tenant: UUID, reference: str, digest: str | None) -> Plan:
         """The plan of a child run: the one that its parent pinned, else the one that the reference means now."""
         if digest is not None:

@@ -11,27 +11,29 @@ no connection is shared between two cells. It comes back by itself.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 from uuid import UUID
 
 import structlog
 
-from hai_flow.cells import HOME, cell_of, cell_of_thread
+from hai_flow.cells import HOME, Living
 from hai_flow.errors import Rejected, StoreError
 from hai_flow.runtime import Observer, Runtime
+from hai_flow.runtime.placing import Places
 from hai_flow.runtime.service import Service
+from hai_flow.runtime.spreading import Spreading
 from hai_flow.settings import Settings
 from hai_flow.store import health, migrations
 from hai_flow.store.cells import HOME_NAME, Cell
-from hai_flow.store.database import FAILURES, Deadlines
+from hai_flow.store.database import FAILURES, Database, Deadlines
 
 log = structlog.get_logger(__name__)
 
 LOOK_SECONDS: Final = 1.0
 ANSWER_SECONDS: Final = 5.0  # a cell that answers no question within this time is away
-_HOME_ALONE: Final = (HOME,)
+_HOME_ALONE: Final = Living.in_one(HOME)
 
 
 class Cells(Service):
@@ -66,6 +68,10 @@ class Cells(Service):
 
         self._cells: Mapping[int, tuple[Cell, Runtime]] = {cell.number: (cell, beside(cell)) for cell in others}
         self._away: dict[int, str] = dict.fromkeys(self._cells, "it was not reached yet")
+        self.spreading = Spreading(home, self.at, self.runtimes)
+        self.places = Places(
+            lambda: home.tenants, lambda number: self.at(number).database, self._databases, self.numbers
+        )
 
     @property
     def several(self) -> bool:
@@ -87,10 +93,18 @@ class Cells(Service):
         """The cells that can't be used now, by name, each with the reason."""
         return {self._cells[number][0].name: reason for number, reason in self._away.items()}
 
+    @property
+    def away_numbers(self) -> Collection[int]:
+        """The cells that can't be used now, by number."""
+        return self._away.keys()
+
     def runtimes(self) -> list[Runtime]:
         """Those of the cells that are there."""
         there = [runtime for number, (_, runtime) in self._cells.items() if number not in self._away]
         return [self.home, *there]
+
+    def _databases(self) -> Mapping[int, Database]:
+        return {runtime.cell: runtime.database for runtime in self.runtimes()}
 
     def name(self, number: int) -> str:
         """What the cell is called; its number, where this process does not know it."""
@@ -115,26 +129,25 @@ class Cells(Service):
             )
         return found[1]
 
-    async def of_tenant(self, tenant: UUID) -> Sequence[int]:
-        """The numbers of the cells that the tenant lives in. Raises asyncpg's errors."""
-        return await self.home.tenants.cells(tenant) if self._cells else _HOME_ALONE
+    async def living(self, tenant: UUID) -> Living:
+        """Where the tenant lives. Raises asyncpg's errors."""
+        return await self.home.tenants.living(tenant) if self._cells else _HOME_ALONE
 
-    @staticmethod
-    def of_run(run_id: UUID, lives_in: Sequence[int]) -> int:
-        """The cell of a run of a tenant that lives in these. An id that says another one is not of a run of theirs:
-        there is none, which their own cell says."""
-        said = cell_of(run_id)
-        return said if said in lives_in else lives_in[0]
-
-    @staticmethod
-    def of_thread(thread_id: str, lives_in: Sequence[int]) -> int:
-        """The cell of a thread of a tenant that lives in these."""
-        return cell_of_thread(thread_id, lives_in)
+    async def databases(self, but: int, tenant: UUID) -> Sequence[Database]:
+        """Those of the tenant's cells that are there, without the cell `but`."""
+        living = await self.living(tenant)
+        return [base for cell, base in self._databases().items() if cell in living.cells and cell != but]
 
     # --- life
 
     async def _start(self) -> None:
+        for runtime in [self.home, *(runtime for _, runtime in self._cells.values())] if self._cells else ():
+            runtime.others = self
         await self.home.start()
+        if self._cells:
+            seconds, spreading = self.home.settings.poll_seconds, self.spreading
+            self._keep(lambda: spreading.run(spreading.relay_due, seconds), "events to all of a tenant")
+            self._keep(lambda: spreading.run(spreading.repeat_due, seconds), "what a seat has once")
         for number in self._cells:
             self._keep(lambda number=number: self._live(number), f"cell {self.name(number)}")
 

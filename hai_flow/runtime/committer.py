@@ -21,6 +21,7 @@ import functools
 import time
 from collections.abc import Iterable
 from datetime import datetime
+from itertools import takewhile
 from typing import Final
 from uuid import UUID
 
@@ -32,6 +33,7 @@ from hai_flow.engine import commands as c
 from hai_flow.engine.decide import DEFAULT_BOUNDS, Bounds, Decision, decide
 from hai_flow.engine.state import RunState
 from hai_flow.errors import Rejected, StoreError
+from hai_flow.runtime import failures
 from hai_flow.runtime.auditing import Asked
 from hai_flow.runtime.cache import Cache, CachedRun
 from hai_flow.runtime.claims import Claims
@@ -53,6 +55,7 @@ from hai_flow.store.transactions import Transaction
 log = structlog.get_logger(__name__)
 
 STOP_SECONDS: Final = 20.0
+LATE_LOOK_SECONDS: Final = 1.0  # between two looks for callers that have waited for too long
 CLOCK_SECONDS: Final = 5.0  # the database's clock is read at least so often
 
 
@@ -84,17 +87,17 @@ class Committer(Service):
         self.claims = Claims(self.listeners)
         self.cache = Cache(cache_bytes_max)
         self.queues = Queues(self.cache, lanes)
-        failures = Failures(database, self.cache, self.queues, self.claims)
+        faults = Failures(database, self.cache, self.queues, self.claims)
         snapshots = Snapshots(database, self.cache, self._spawn)
         self.hints = Hints(carrier or Notify(database))
-        self._decider = Decider(self.queues, failures, limits, self.now_ms, wants_ends, self.claims.serves)
+        self._decider = Decider(self.queues, faults, limits, self.now_ms, wants_ends, self.claims.serves)
         self._loader = Loader(
             database,
             self.cache,
             self.queues,
             self.claims,
             self.listeners,
-            failures,
+            faults,
             snapshots,
             find_plan=find_plan,
             batch_max=entries_max,
@@ -106,7 +109,7 @@ class Committer(Service):
             self.queues,
             self.claims,
             self.listeners,
-            failures,
+            faults,
             snapshots,
             self._decider,
             self._loader,
@@ -118,7 +121,7 @@ class Committer(Service):
             spawn=self._spawn,
         )
         self._closing = False
-        self._answers: set[asyncio.Future[Outcome]] = set()
+        self._answers: dict[asyncio.Future[Outcome], float] = {}  # the oldest first, each with when it was asked for
 
     # --- the door -------------------------------------------------------------------------------------------------
 
@@ -166,8 +169,8 @@ class Committer(Service):
                 run.plan, run.exists, run.loaded_at = birth.plan, False, time.monotonic()
         run.submissions.append(submission)
         self.queues.add(run)
-        self._answers.add(answer)
-        answer.add_done_callback(self._answers.discard)
+        self._answers[answer] = submission.arrived
+        answer.add_done_callback(self._answers.pop)
         return await answer
 
     def report(self, run: CachedRun, command: c.Command, carrier: Transaction | None = None) -> None:
@@ -254,6 +257,7 @@ class Committer(Service):
         self._keep(self._loader.run, "loads")
         self._keep(self.hints.run, "hints")
         self._keep(self._run_clock, "clock")
+        self._keep(self._run_late, "late answers")
 
     async def _stop(self) -> None:
         """Commit the commands that came before the stop; refuse those that come after, and those that take too long."""
@@ -277,6 +281,19 @@ class Committer(Service):
         self.cache.clear()
         self.queues.clear()
         self.hints.clear()
+
+    async def _run_late(self) -> None:
+        """Answer callers that have waited for too long, though the commit that they wait for may be under way yet: a
+        line that has gone silent is cut only when a statement over it could not be slow any more."""
+        while True:
+            await asyncio.sleep(LATE_LOOK_SECONDS)
+            self._answer_late()
+
+    def _answer_late(self) -> None:
+        now = time.monotonic()
+        late = takewhile(lambda each: now - each[1] > failures.ANSWER_SECONDS, list(self._answers.items()))
+        for waiting in [answer for answer, _ in late if not answer.done()]:
+            waiting.set_exception(failures.unanswered())
 
     async def _run_clock(self) -> None:
         """Read the database's clock if no commit has for a while: it may have been set to another time."""

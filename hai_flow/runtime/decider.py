@@ -104,6 +104,10 @@ class Decider:
             entry.answers.append((submission, answer))
             if submission.carrier is not None:
                 break
+        if entry.chunks and not (run.mine or entry.decides):
+            _take_back_chunks(entry)
+            if run.chunks:
+                return self._load_first(entry)
         if not entry.events:
             entry.settle()
             self._queues.release(run)
@@ -172,11 +176,12 @@ class Decider:
         entry.decides = True
 
     def _append_chunks(self, entry: BatchEntry) -> None:
-        """Turn the holder's chunks into events, as far as its attempt is still open and still its own."""
+        """Turn the holder's chunks into events, as far as its attempt is still open and still its own. Who has lost its
+        claim may still report what it had begun (docs/design/promises.md#fencing), and then the text goes with that."""
         run = entry.run
         while run.chunks:
             chunk = run.chunks.popleft()
-            if not run.mine or entry.state.attempts.get(chunk.path) != chunk.attempt:
+            if entry.state.attempts.get(chunk.path) != chunk.attempt or not (run.mine or _is_reported(run, chunk)):
                 continue
             events = _events_of(chunk, entry.state, max(self._now_ms(), entry.state.at))
             if not events:
@@ -233,6 +238,20 @@ class Decider:
             audit=entry.audit,
             **rows,
         )
+
+
+def _is_reported(run: CachedRun, chunk: Streamed) -> bool:
+    """Whether the result of the attempt that has streamed it waits to be committed."""
+    reports = (each.command for each in run.submissions if isinstance(each.command, c.StepSucceeded | c.StepFailed))
+    return any((report.path, report.attempt) == (chunk.path, chunk.attempt) for report in reports)
+
+
+def _take_back_chunks(entry: BatchEntry) -> None:
+    """Without a decision, what this process has streamed can't be committed: it does not hold the run. It waits with
+    the result that it belongs to; where that was refused, it is dropped."""
+    run = entry.run
+    run.chunks.extendleft(chunk for chunk in reversed(entry.chunks) if _is_reported(run, chunk))
+    entry.chunks, entry.events, entry.state = [], [], run.state
 
 
 def _moved(entry: BatchEntry) -> Moved:

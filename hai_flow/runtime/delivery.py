@@ -17,7 +17,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from hashlib import sha256
 from typing import Final, TypeAlias
@@ -290,11 +290,14 @@ class Delivery(Service):
         run_id: UUID | None = None,
         *,
         sent: AuditRow | None = None,
+        sent_at: datetime | None = None,
     ) -> tuple[Signal, bool]:
         """Store a signal and see to it that it is offered to the runs that wait for it; returns it, and whether it was
-        there already. `sent` is the record of the person who sends it. Raises `Rejected` 409 if another one has its
-        id."""
-        kept = await signals.store_signal(self.database.api, tenant, id, type, values.dumps(data), run_id, sent=sent)
+        there already. `sent` is the record of the person who sends it; `sent_at`: when another cell had it. Raises
+        `Rejected` 409 if another one has its id."""
+        kept = await signals.store_signal(
+            self.database.api, tenant, id, type, values.dumps(data), run_id, sent=sent, sent_at=sent_at
+        )
         self._signals.set()
         return kept
 

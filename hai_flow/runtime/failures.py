@@ -30,7 +30,7 @@ log = structlog.get_logger(__name__)
 LOSSES_BEFORE_ALONE: Final = 3
 LOCKED: Final = "55P03"  # a statement has waited too long for a row
 RETRIES_MAX: Final = 3  # of one batch, before it is halved: one locked row must not stop the others for ever
-ANSWER_SECONDS: Final = 30.0  # a caller hears after this, at the next failure, that the database is away
+ANSWER_SECONDS: Final = 10.0  # a caller hears after this that the database does not answer
 
 
 class Failures:
@@ -166,12 +166,17 @@ class Failures:
     def answer_late(self, waiting: Iterable[CachedRun]) -> None:
         """The database is away. Callers may ask again; commands of the process itself wait for it."""
         now = time.monotonic()
-        failure = StoreError("the database has not answered for a while; the outcome is unknown: send it again.")
+        failure = unanswered()
         for run in waiting:
             late = [each for each in run.submissions if each.answer is not None and now - each.arrived > ANSWER_SECONDS]
             for submission in late:
                 run.submissions.remove(submission)
                 submission.fail(failure)
+
+
+def unanswered() -> StoreError:
+    """What a caller is told who has waited for too long."""
+    return StoreError("the database has not answered for a while; the outcome is unknown: send it again.")
 
 
 def passing(error: Exception) -> bool:

@@ -19,7 +19,7 @@ import msgspec
 
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.engine.pendings import NOT_ASKED, Obstacle, obstacle
+from hai_flow.engine.pendings.deciders import NOT_ASKED, Obstacle, obstacle
 from hai_flow.engine.selectors import World, held
 from hai_flow.engine.state import PendingState
 from hai_flow.errors import Rejected, Unreadable
@@ -84,9 +84,8 @@ class Inbox:
             hinted.set()
 
     @contextlib.contextmanager
-    def watched(self) -> Iterator[asyncio.Event]:
-        """An event that is set whenever inboxes may have changed."""
-        hinted = asyncio.Event()
+    def watched(self, hinted: asyncio.Event) -> Iterator[asyncio.Event]:
+        """Let `hinted` be set whenever inboxes may have changed."""
         self._watching.add(hinted)
         try:
             yield hinted

@@ -31,7 +31,7 @@ from hai_flow.engine.events import ModelUse
 from hai_flow.engine.growing import grown_before, grown_piece
 from hai_flow.engine.ids import message_id, shown_call_id, written_call_id
 from hai_flow.engine.instances import standing_at
-from hai_flow.engine.pendings import answered_inquiry
+from hai_flow.engine.pendings.inquiries import answered_inquiry
 from hai_flow.engine.signals import callback_type
 from hai_flow.engine.state import PendingState, RunState
 from hai_flow.engine.tracing import Place, attempt_place, place_of

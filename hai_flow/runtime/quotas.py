@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from typing import Final
 from uuid import UUID
@@ -18,6 +19,7 @@ from hai_flow.errors import Rejected
 from hai_flow.runtime.tenants import Tenants
 from hai_flow.store import quotas
 from hai_flow.store.database import Database
+from hai_flow.store.tenants import Limits
 
 MINUTE: Final = timedelta(minutes=1)
 BYTES_SECONDS: Final = 60.0  # for how long it is believed how large a tenant's logs are
@@ -32,6 +34,8 @@ class Quotas:
     def __init__(self, database: Database, tenants: Tenants) -> None:
         self._database = database
         self._tenants = tenants
+        self.others: Callable[[UUID], Awaitable[Sequence[Database]]] | None = None
+        """The other cells of a tenant that are there; None: there are none."""
         self._bytes: dict[UUID, tuple[float, int]] = {}
         self._refused: dict[UUID, tuple[float, int, int]] = {}  # until when, by which limit, and when to come again
 
@@ -41,7 +45,10 @@ class Quotas:
         until, limit, seconds_left = self._refused.get(tenant, (0.0, 0, 0))
         if time.monotonic() < until and limit == quota.runs_per_minute:
             return _many(limit, seconds_left)
-        if quota.runs_per_minute or quota.open_runs:
+        others = [] if self.others is None else await self.others(tenant)
+        if others and (excess := await self._excess_in_all(tenant, quota, others)) is not None:
+            return excess
+        if not others and (quota.runs_per_minute or quota.open_runs):
             wanted = quota.runs_per_minute or 0, quota.open_runs or 0
             used = await quotas.used(self._database.api, tenant, *wanted)
             if used.earliest is not None:
@@ -52,22 +59,38 @@ class Quotas:
                 self._refused[tenant] = until, wanted[0], again
                 return _many(wanted[0], again)
             if quota.open_runs and used.open_runs >= quota.open_runs:
-                detail = f"your tenant has {used.open_runs} runs that have not ended, the most that it may have."
-                return Rejected(429, "tenant_open_runs", detail, retry_after=FULL_SECONDS)
-        if quota.log_bytes and (held := await self._log_bytes(tenant)) >= quota.log_bytes:
+                return _full(used.open_runs)
+        if quota.log_bytes and (held := await self._log_bytes(tenant, others)) >= quota.log_bytes:
             detail = f"the logs of your tenant's runs have {held} bytes, and may have {quota.log_bytes}."
             return Rejected(429, "tenant_log_bytes", detail, retry_after=FULL_SECONDS)
         return None
 
-    async def _log_bytes(self, tenant: UUID) -> int:
+    async def _excess_in_all(self, tenant: UUID, quota: Limits, others: Sequence[Database]) -> Rejected | None:
+        """The same for one that lives in several cells: what those have together that are there. While one is away the
+        tenant may have as much more as is in it."""
+        wanted = quota.runs_per_minute or 0, quota.open_runs or 0
+        if not any(wanted):
+            return None
+        found = [await quotas.used_in_cell(each.api, tenant, *wanted) for each in (self._database, *others)]
+        begun, open_runs = sum(each.begun for each in found), sum(each.open_runs for each in found)
+        if wanted[0] and begun >= wanted[0]:
+            return _many(wanted[0], math.ceil(max(1.0, min(each.seconds for each in found if each.begun))))
+        return _full(open_runs) if wanted[1] and open_runs >= wanted[1] else None
+
+    async def _log_bytes(self, tenant: UUID, others: Sequence[Database]) -> int:
         known = self._bytes.get(tenant)
         if known is not None and time.monotonic() - known[0] < BYTES_SECONDS:
             return known[1]
         if len(self._bytes) >= TENANTS_MAX:
             self._bytes.clear()
-        held = await quotas.log_bytes(self._database.api, tenant)
+        held = sum([await quotas.log_bytes(each.api, tenant) for each in (self._database, *others)])
         self._bytes[tenant] = time.monotonic(), held
         return held
+
+
+def _full(open_runs: int) -> Rejected:
+    detail = f"your tenant has {open_runs} runs that have not ended, the most that it may have."
+    return Rejected(429, "tenant_open_runs", detail, retry_after=FULL_SECONDS)
 
 
 def _many(limit: int, seconds: int) -> Rejected:

@@ -16,6 +16,7 @@ import asyncio
 import contextlib
 import hmac
 import secrets
+import ssl
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -296,7 +297,7 @@ class RedisHints:
 
     def _fails(self, what: str, error: Exception) -> None:
         first = not self._faults
-        self._faults[what] = f"Redis: {error or type(error).__name__}"
+        self._faults[what] = f"Redis: {reason_of(error)}"
         if first:
             log.warning("hints_away", reason=self._faults[what], until="hints_back")
 
@@ -336,9 +337,22 @@ async def probe(url: str) -> float:
             await _ping(client)
             return loop.time() - asked
     except Exception as error:
-        raise StoreError(f"Redis does not answer: {error or type(error).__name__}") from error
+        raise StoreError(f"Redis does not answer: {reason_of(error)}") from error
     finally:
         await _hang_up(client)
+
+
+def reason_of(error: BaseException) -> str:
+    """Why Redis can't be spoken with, in words that say what to do where TLS is what fails."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return (
+                f"its certificate is not trusted ({cause.verify_message}): give its authority as ?ssl_ca_certs=FILE in "
+                f"{variable('hints')}, and name Redis there as its certificate does"
+            )
+        cause = cause.__cause__ or cause.__context__
+    return str(error) or type(error).__name__
 
 
 async def _ping(client: Redis) -> None:

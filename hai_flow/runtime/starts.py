@@ -30,9 +30,11 @@ from hai_flow.errors import Rejected
 from hai_flow.runtime.auditing import Asked
 from hai_flow.runtime.committer import Committer
 from hai_flow.runtime.keeping import Keeping
+from hai_flow.runtime.placing import demand_seat
 from hai_flow.runtime.quotas import Quotas
 from hai_flow.runtime.slots import Slots
 from hai_flow.runtime.submissions import SEAT_LOST, Begin, Birth, Outcome
+from hai_flow.runtime.tenants import Tenants
 from hai_flow.runtime.tracing import ASKER, BeginTrace, passed_on
 from hai_flow.store.entries import Branch
 from hai_flow.store.slots import thread_slot
@@ -51,6 +53,7 @@ class Starts:
         keeping: Keeping,
         find_pins: FindPins,
         quotas: Quotas,
+        tenants: Tenants,
         cell: int = HOME,
     ) -> None:
         self._committer = committer
@@ -58,17 +61,22 @@ class Starts:
         self._keeping = keeping
         self._find_pins = find_pins
         self._quotas = quotas
-        self._cell = cell
+        self._tenants = tenants
+        self.cell = cell
         self.begin_trace: BeginTrace = passed_on
 
     def new_id(self) -> UUID:
         """The id of a run that is started once."""
-        return placed(new_run_id(self._committer.now_ms()), self._cell)
+        return placed(new_run_id(self._committer.now_ms()), self.cell)
+
+    async def seat(self, tenant: UUID) -> int:
+        """The tenant's first cell."""
+        return await self._tenants.seat(tenant)
 
     def id_of(self, *parts: str) -> UUID:
         """The id of a run of this cell, made from the identity of its start (tenant, principal, Idempotency-Key; or
         tenant, thread, runId), so that the same start made twice is one run (docs/design/store.md#command-ids)."""
-        return placed(derived_id(*parts), self._cell)
+        return placed(derived_id(*parts), self.cell)
 
     async def start(
         self,
@@ -89,9 +97,11 @@ class Starts:
         thread, if somebody else does so just now; None: it is known whose it is.
 
         Raises `Rejected`: 429 where the tenant has too many runs, 404 where a child's workflow does not exist, 409
-        `thread_busy` where the thread has an active run, 409 `concurrency_busy` where the workflow queues no run, and
-        the engine's refusals.
+        `thread_busy` where the thread has an active run, 409 `concurrency_busy` where the workflow queues no run, 422
+        `concurrency_elsewhere` where runs of its key are counted in another cell, and the engine's refusals.
         """
+        if plan.concurrency is not None:
+            demand_seat(self.cell, await self.seat(tenant), plan.name)
         if not isinstance(begin, c.Start) or begin.parent is None:
             excess = await self._quotas.excess(tenant)
             if excess is not None and not await self._keeping.has_begun(tenant, begin.run_id):

@@ -4,14 +4,15 @@ old. So nothing is asked of the database for a run that begins or a stream that 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
 from typing import Final
 from uuid import UUID
 
+from hai_flow.cells import HOME, Living
+from hai_flow.errors import StoreError
 from hai_flow.runtime.recent import Recent
 from hai_flow.settings import Settings
 from hai_flow.store import tenants
-from hai_flow.store.database import Database
+from hai_flow.store.database import FAILURES, Database
 from hai_flow.store.tenants import Limits, Tenant
 
 SECONDS: Final = 5.0  # for how long other processes go by limits that were changed
@@ -37,16 +38,28 @@ class Tenants:
         self.defaults = defaults
         self._known: OrderedDict[UUID, Recent[Tenant | None]] = OrderedDict()
         self._names: dict[UUID, str] = {}
+        self._seats: dict[UUID, int] = {}
 
     async def limits(self, tenant: UUID) -> Limits:
         """What the tenant may have; each is a number. Raises asyncpg's errors."""
         found = await self._find(tenant)
         return self.defaults if found is None else found.limits.over(self.defaults)
 
-    async def cells(self, tenant: UUID) -> Sequence[int]:
-        """The cells in which the tenant's runs live, by number. Raises asyncpg's errors."""
+    async def living(self, tenant: UUID) -> Living:
+        """Where the tenant lives. Raises asyncpg's errors."""
         found = await self._find(tenant)
-        return tenants.AT_HOME if found is None else found.cells
+        return Living.in_one(HOME) if found is None else found.living
+
+    async def seat(self, tenant: UUID) -> int:
+        """The tenant's first cell, which stays once it has something: so what was known is told while home is away."""
+        try:
+            self._seats[tenant] = (await self.living(tenant)).seat
+        except (StoreError, *FAILURES):
+            if tenant not in self._seats:
+                raise
+        if len(self._seats) > TENANTS_MAX:
+            self._seats.pop(next(iter(self._seats)))
+        return self._seats[tenant]
 
     async def name(self, tenant: UUID) -> str:
         """The tenant's name; "" of one that has no row. Raises asyncpg's errors."""

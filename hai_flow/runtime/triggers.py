@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -34,7 +34,7 @@ from apscheduler.triggers.interval import IntervalTrigger
 from hai_flow import schedule as times
 from hai_flow import values
 from hai_flow.definition.cel import ExpressionError
-from hai_flow.definition.plan import EventTrigger, RunTrigger, ScheduleTrigger, Trigger, WebhookTrigger
+from hai_flow.definition.plan import EventTrigger, Plan, RunTrigger, ScheduleTrigger, Trigger, WebhookTrigger
 from hai_flow.engine import chains
 from hai_flow.engine import commands as c
 from hai_flow.engine.events import Origin
@@ -133,6 +133,8 @@ class Triggers(Service):
         delivery.listeners.append(self._hear)
         delivery.handlers[chains.ENDED] = self._run_ended
         self._due = asyncio.Event()
+        self.of_cell: Callable[[int], Triggers] | None = None
+        """The triggers of another cell of this process; None: there is none. Raises Rejected 503 where it is away."""
 
     # --- the ticker -----------------------------------------------------------------------------------------------
 
@@ -276,9 +278,13 @@ class Triggers(Service):
         """Start a run by a trigger, in a thread of its own. The same id again is the same run. `named`: the files that
         it is given; by the end of a run those of them that this run refers to. `asked`: the person who wants it, if one
         does."""
+        plan = await self.catalog.plan(of.tenant, of.workflow)
+        seat = await self._other_seat(of.tenant, plan) if origin is not None else None
+        if seat is not None:  # files don't go there: who needs them finds none
+            id = seat.starts.id_of("behind", str(run_id))
+            return await seat.begin(of, id, input, trigger, origin, asked=asked)
         ended = UUID(origin.run_id) if origin is not None else None
         await files.hand_files(self.database.api, of.tenant, named, run_id, of=ended)
-        plan = await self.catalog.plan(of.tenant, of.workflow)
         start = c.Start(
             run_id=run_id,
             thread_id=str(run_id),
@@ -289,6 +295,13 @@ class Triggers(Service):
             origin=origin,
         )
         return await self.starts.start(of.tenant, plan, start, asked=asked)
+
+    async def _other_seat(self, tenant: UUID, plan: Plan) -> Triggers | None:
+        """The triggers of the tenant's first cell, if that is another one, where runs of the plan are counted. Only
+        ends of runs come in other cells."""
+        if self.of_cell is None or (seat := await self.starts.seat(tenant)) == self.starts.cell:
+            return None
+        return self.of_cell(seat) if await self.catalog.counts(tenant, plan) else None
 
     # --- schedules, by request ------------------------------------------------------------------------------------
 
