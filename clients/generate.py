@@ -1,8 +1,8 @@
 """Writes what clients repeat of the server, anew from where it is said first: `make generate`. A test holds it fresh.
 
-The Python client imports nothing of the server, so it repeats the vocabulary of the log; and it is there twice, for
-asyncio and for threads. The TypeScript client repeats the records of the Python client. This module is beside the
-clients and not in the package, since nobody who installs that needs it.
+The Python client imports nothing of the server, so it repeats the vocabulary of the log and the shapes of answers
+(`models`); and it is there twice, for asyncio and for threads. The TypeScript client repeats the records of the Python
+client. This module is beside the clients and not in the package, since nobody who installs that needs it.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Final
 
 from clients import openapi
+from clients.docstrings import retold
+from clients.models import models
 
 ROOT: Final = Path(__file__).parents[1]
 PACKAGE: Final = ROOT / "hai_flow"
@@ -30,9 +32,13 @@ def generated() -> dict[Path, str]:
     log = (PACKAGE / "engine" / "events.py").read_text()
     awaiting = (PACKAGE / "client" / "awaiting.py").read_text()
     told = events(log)
-    files = {PACKAGE / "client" / "events.py": told, PACKAGE / "client" / "blocking.py": blocking(awaiting)}
-    models = (PACKAGE / "client" / "models.py").read_text()
-    written = {TYPESCRIPT / "records.ts": records(models, told), CONSOLE / "api" / "types.gen.ts": openapi.types()}
+    answers = models((PACKAGE / "api" / "shapes.py").read_text(), _NOTE.format(source="api/shapes.py"))
+    files = {
+        PACKAGE / "client" / "events.py": told,
+        PACKAGE / "client" / "models.py": answers,
+        PACKAGE / "client" / "blocking.py": blocking(awaiting),
+    }
+    written = {TYPESCRIPT / "records.ts": records(answers, told), CONSOLE / "api" / "types.gen.ts": openapi.types()}
     return {path: _formatted(text) for path, text in files.items()} | written
 
 
@@ -169,7 +175,7 @@ def _record(node: ast.ClassDef, words: dict[str, str], kinds: set[str]) -> str:
     closed = {name: ast.literal_eval(annotation.removeprefix("Literal"))
               for name, annotation in written.items() if annotation.startswith("Literal[")}  # fmt: skip
     lines = [_field(each, written[ast.unparse(each.target)], kinds) for each in fields]
-    about = _about(ast.get_docstring(node) or "", closed)
+    about = retold(ast.get_docstring(node) or "", closed, _PHRASES)
     body = "\n".join([*([f'"""{about}"""', ""] if about else []), *lines])
     return head + "\n" + textwrap.indent(body, "    ") + "\n"
 
@@ -187,22 +193,6 @@ def _field(field: ast.AnnAssign, annotation: str, kinds: set[str]) -> str:
     for kind in kinds:
         annotation = re.sub(rf"\b{kind}\b", "dict[str, Json]", annotation)
     return f"{name}: {annotation}{default}"
-
-
-def _about(docstring: str, closed: dict[str, list[str]]) -> str:
-    """The docstring as REST has it, with the words of closed lists that it does not say itself."""
-    paragraphs = [re.sub(r"\s+", " ", each) for each in docstring.split("\n\n") if each]
-    for phrase, other in _PHRASES:
-        paragraphs = [each.replace(phrase, other) for each in paragraphs]
-    untold = {name: known for name, known in closed.items() if not all(word in docstring for word in known)}
-    lists = [f"`{name}`: {', '.join(known[:-1])} or {known[-1]}." for name, known in untold.items()]
-    if lists:
-        paragraphs.append(" ".join(lists))
-    marks = ('"""', *[""] * len(paragraphs))
-    text = "\n\n".join(textwrap.fill(mark + each, 116) for mark, each in zip(marks, paragraphs, strict=False))
-    text = text.removeprefix('"""')
-    last = text.splitlines()[-1] if text else ""
-    return text + "\n" if "\n\n" in text else text if len(last) <= 110 else textwrap.fill(text, 110)
 
 
 def _tail(tree: ast.Module) -> str:
@@ -294,6 +284,7 @@ _RECORDS: Final = (
     "Key",
     "NewKey",
     "Limits",
+    "TenantCell",
     "Tenant",
     "Token",
     "Ticket",
@@ -314,12 +305,14 @@ _RECORDS: Final = (
     "Rehearsal",
 )
 """Which of the Python client's records it has."""
-_SPARSE: Final = frozenset(("Error", "Run", "Origin", "StepState", "Pending", "Snapshot"))
+_SPARSE: Final = frozenset(
+    ("Error", "InboxCounts", "Run", "RunCounts", "Tenant", "Origin", "StepState", "Pending", "Snapshot")
+)
 """Of these a server may leave out what has a default."""
 _TS_HEAD: Final = """\
 /** The answers of a HAI Flow server, as records. Times are texts as in RFC 3339. */
 
-// Written by `make generate` from hai_flow/client/models.py: change that, or clients/generate.py.
+// Written by `make generate` from hai_flow/api/shapes.py: change that, or clients/generate.py.
 
 import type { Problem } from "./errors.js";
 """
@@ -340,6 +333,7 @@ _TS_TYPES: Final = {
     "list[Pending]": "Question[]",
     "list[Message]": "RunMessage[]",
     "list[Timer]": "Timer[]",
+    "list[TenantCell]": "TenantCell[]",
 }
 
 

@@ -1,4 +1,4 @@
-"""Cells: which one an id says, and in which one a thread of a tenant lives. Pure.
+"""Cells: which one an id says, and in which ones a tenant lives. Pure.
 
 A cell is a schema of PostgreSQL that holds everything of its tenants. They are numbered; 0 is home, where a deployment
 begins. An id made in another cell is a UUID that says its number, so that any process finds the run without a look-up
@@ -13,6 +13,7 @@ have never been of this one, in no release.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final
 from uuid import UUID
@@ -49,28 +50,59 @@ def beside(id: UUID, other: UUID) -> UUID:
     return placed(id, cell_of(other))
 
 
-def cell_of_thread(thread_id: str, cells: Sequence[int]) -> int:
-    """Of the cells of a tenant, the one in which the thread lives: by its id alone, which a client may have chosen. One
-    that says a cell of these lives there, as do threads that are named after their first run; else its hash decides.
-
-    So another list of cells is another place for a thread: a tenant's cells are not changed once it has threads.
-    """
-    if len(cells) == 1:
-        return cells[0]
-    said = _said(thread_id)
-    if said in cells and said != HOME:
-        return said
-    return cells[int.from_bytes(sha256(thread_id.encode()).digest()[:8]) % len(cells)]
+def drawn(name: str, cells: Sequence[int]) -> int:
+    """One of the cells, by the name alone: each gets as many names as the others, and a further one takes its share of
+    each, so that of any two sets the most names are in the same one (rendezvous hashing)."""
+    return max(cells, key=lambda cell: sha256(f"{cell}\x00{name}".encode()).digest())
 
 
-def _said(text: str) -> int:
-    if len(text) != 36:
+@dataclass(frozen=True, slots=True)
+class Living:
+    """Where a tenant lives. `cells`: all that have something of it; the first one, its *seat*, has what there is once:
+    published workflows, schedules, webhooks, delegations. `anchors`: those that it began with; they decide where a name
+    lives that a client made up, so they stay as they are. `closed`: those in which nothing begins any more."""
+
+    cells: tuple[int, ...]
+    anchors: tuple[int, ...]
+    closed: tuple[int, ...] = ()
+
+    @classmethod
+    def in_one(cls, cell: int) -> Living:
+        return cls((cell,), (cell,))
+
+    @property
+    def seat(self) -> int:
+        return self.cells[0]
+
+    @property
+    def is_large(self) -> bool:
+        """Whether it lives in several cells."""
+        return len(self.cells) > 1
+
+    @property
+    def open(self) -> tuple[int, ...]:
+        """The cells in which threads begin."""
+        return tuple(cell for cell in self.cells if cell not in self.closed)
+
+    def anchor(self, name: str) -> int:
+        """The cell that knows where the name lives: there, unless it says otherwise."""
+        return drawn(name, self.anchors)
+
+    def place(self, name: str) -> int:
+        """The cell in which the name is to live if it lives nowhere yet."""
+        return drawn(name, self.open)
+
+
+def said_by(thread_id: str) -> int:
+    """The cell that a thread says which is named after its first run; home where it says none. A client may have made
+    up an id like that, so it says where to look, not where it is."""
+    if len(thread_id) != 36:
         return HOME
     try:
-        id = UUID(text)
+        id = UUID(thread_id)
     except ValueError:
         return HOME
-    return cell_of(id) if str(id) == text else HOME
+    return cell_of(id) if str(id) == thread_id else HOME
 
 
 def signed(secret: str, cell: int) -> str:

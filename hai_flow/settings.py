@@ -141,8 +141,9 @@ class Settings:
     )
     hints: str | None = _text(
         "How processes tell each other of commits, beside the database: redis://user:password@host:6379/0, or with TLS "
-        "rediss://; install hai-flow[redis]. ?prefix=NAME names what its keys begin with (hai-flow). The same for all "
-        'processes of a database (docs/operations.md, "Hints"). Unset: the database\'s own NOTIFY.',
+        "rediss://, whose certificate is checked (?ssl_ca_certs=FILE names its authority); install hai-flow[redis]. "
+        "?prefix=NAME names what its keys begin with (hai-flow). The same for all processes of a database "
+        '(docs/operations.md, "Hints"). Unset: the database\'s own NOTIFY.',
         secret=True,
     )
     witness: str | None = _text(

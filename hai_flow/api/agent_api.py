@@ -85,7 +85,7 @@ async def post_workflow_process(name: str, body: JsonBody, access: CurrentAccess
 
 async def _process(body: bytes, access: Access, request: Request, workflow: str | None) -> Response:
     asked = agent_api.read(body, limits_of(access.settings), uuid4().hex)
-    access = access.at_thread(asked.posted.thread_id)
+    access = await access.at_thread(asked.posted.thread_id)
     conversation = Conversation(access, AGENT_API, asked.posted, workflow)
     if not asked.stream:
         return await _whole(request, conversation)

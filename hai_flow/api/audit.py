@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Any, Final, TypeAlias
 from uuid import UUID
@@ -9,7 +10,7 @@ from uuid import UUID
 from fastapi import APIRouter, Query
 from pydantic import AwareDatetime
 
-from hai_flow.api import shapes
+from hai_flow.api import gathering, shapes
 from hai_flow.api.bodies import NO_CONTROL_CHARACTERS
 from hai_flow.api.deps import Access, CurrentAccess, is_run_id
 from hai_flow.api.pages import PageCursor, PageLimit, bad_cursor, cut, decode_place, encode_place
@@ -25,6 +26,10 @@ router = APIRouter(prefix="/v1/audit", tags=["audit"], dependencies=[requires(Ri
 
 READ: Final = "audit.read"
 _Word: TypeAlias = Annotated[str | None, Query(min_length=1, max_length=400, pattern=NO_CONTROL_CHARACTERS)]
+_Cell: TypeAlias = Annotated[
+    str | None,
+    Query(max_length=32, pattern=NO_CONTROL_CHARACTERS, description="each has a chain of its own; default: the first"),
+]
 _Time: TypeAlias = Annotated[AwareDatetime | None, Query()]
 
 
@@ -63,15 +68,27 @@ async def list_audit(
         before=None if place is None else UUID(place[1]),
     )
     await _note(access, filters=_shown(wanted), limit=limit)
-    found = await access.past(lambda pool: audit.list_records(pool, access.tenant, wanted, limit=limit + 1))
-    rows, following = cut(found, limit, lambda row: encode_place(0, str(row.record.id)))
-    return {"items": [audit_view(row) for row in rows], "next_cursor": following}
+
+    async def ask(cell: Access) -> tuple[Sequence[audit.Found], UUID | None]:
+        found = await cell.past(lambda pool: audit.list_records(pool, cell.tenant, wanted, limit=limit + 1))
+        return gathering.whole(found, limit, _id)
+
+    found = await gathering.page(access, ask, _id, limit)
+    following = None if found.following is None else encode_place(0, str(found.following))
+    return {"items": [audit_view(row) for _, row in found.rows], "next_cursor": following, "missing": found.missing}
+
+
+def _id(row: audit.Found) -> UUID:
+    return row.record.id
 
 
 @router.get("/chain", response_model=None, responses={**documented(), 200: {"model": shapes.AuditChainPage}})
-async def read_chain(access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None) -> dict[str, Any]:
+async def read_chain(
+    access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None, cell: _Cell = None
+) -> dict[str, Any]:
     """The sealed records in the order of the chain, each with what it takes to verify it, as `hai-flow audit verify
     --file` does with a file of them. That this was read is recorded."""
+    access = _in_cell(access, cell)
     place = decode_place(cursor)
     after = 0 if place is None else place[0]
     await _note(access, chain_after=after, limit=limit)
@@ -81,11 +98,22 @@ async def read_chain(access: CurrentAccess, limit: PageLimit = 50, cursor: PageC
 
 
 @router.get("/anchor", response_model=None, responses={**documented(), 200: {"model": shapes.AuditAnchor}})
-async def get_anchor(access: CurrentAccess) -> dict[str, Any]:
+async def get_anchor(access: CurrentAccess, cell: _Cell = None) -> dict[str, Any]:
     """The end of the chain now. Keep it where nobody can change it together with the database: it proves later that the
     chain up to there is the same, and that its end was not cut off."""
+    access = _in_cell(access, cell)
     ends = await audit.anchors(access.reads, [access.tenant])
     return anchor_view(ends[0] if ends else Anchor(access.tenant, 0, genesis(access.tenant).hex()))
+
+
+def _in_cell(access: Access, name: str | None) -> Access:
+    """The access to the cell. Raises Rejected 422 where the tenant lives in none of this name."""
+    if name is None:
+        return access
+    named = {access.cells.name(each.cell): each for each in access.everywhere}
+    if name not in named:
+        raise Rejected(422, "request.invalid", f"cell: expected one of {', '.join(named)}, found {name[:60]!r}.")
+    return named[name]
 
 
 def _shown(wanted: audit.Wanted) -> dict[str, str]:

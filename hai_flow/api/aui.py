@@ -26,12 +26,12 @@ from hai_flow.api.principals import open_to_everybody, requires
 from hai_flow.api.problems import WITH_BODY, documented
 from hai_flow.api.rights import Right
 from hai_flow.api.sight import Sight
+from hai_flow.api.stream import note_broken_off
 from hai_flow.api.terms import REVOKED, Term
 from hai_flow.engine.events import UserMessage
 from hai_flow.engine.ids import run_of_pending
 from hai_flow.engine.state import RunState
 from hai_flow.errors import Rejected
-from hai_flow.runtime.fanout import Lagging
 from hai_flow.store import threads
 from hai_flow.store.run_lists import RunSummary
 from hai_flow.store.threads import Position
@@ -85,7 +85,7 @@ async def ping() -> Response:
 @router.post("/input", dependencies=[requires(Right.SPEAK, Right.ANSWER)], response_model=None, responses=_TAKEN)
 async def post_input(body: InputBody, access: CurrentAccess) -> Response:
     """An input without a socket: any client of the session may post one. The response comes when it is committed."""
-    taken = await _Session(access, body.session_id, None).take(body.model_dump())
+    taken = await _Session(await access.at_thread(body.session_id), body.session_id, None).take(body.model_dump())
     return JSONResponse({"accepted": True, **taken})
 
 
@@ -129,7 +129,7 @@ class _Session:
     """A thread as AUI sees it. `workflow` is the stream's; None if the stream names none."""
 
     def __init__(self, access: Access, session_id: str, workflow: str | None) -> None:
-        self.access = access.at_thread(session_id)
+        self.access = access
         self.id = session_id
         self._workflow = workflow
 
@@ -233,7 +233,8 @@ class _Connection:
                 await self.access.catalog.resolve(self.access.tenant, workflow)
             params: Object | None = await self._params()
             while params is not None:
-                session = _Session(self.access, self._session_id(params), workflow)
+                id = self._session_id(params)
+                session = _Session(await self.access.at_thread(id), id, workflow)
                 await self._tell("aui_stream_start", session_id=session.id)
                 params = await self._both_ways(session, params)
         except Rejected as rejected:
@@ -266,8 +267,7 @@ class _Connection:
         except (WebSocketDisconnect, _Stalled):
             raise
         except Exception as error:
-            if not isinstance(error, Lagging):  # a slow client reconnects and gets snapshots; that is no fault
-                log.error("stream_failed", exc_info=error)
+            note_broken_off(error)
             await self._break_off("stream_failed", "The stream broke off; reconnect to go on.")
         finally:
             for task in (down, up, closing, over):

@@ -17,7 +17,7 @@ from pydantic import AwareDatetime, Field
 from hai_flow import values
 from hai_flow.api import shapes
 from hai_flow.api.bodies import NO_CONTROL_CHARACTERS, Body, CheckedRoute
-from hai_flow.api.deps import Access, CommandKey, CurrentAccess
+from hai_flow.api.deps import Access, CommandKey, CurrentAccess, is_run_id
 from hai_flow.api.principals import requires
 from hai_flow.api.problems import WITH_BODY, documented
 from hai_flow.api.rights import Right
@@ -107,23 +107,36 @@ async def control_runs(body: BulkBody, access: CurrentAccess, key: CommandKey) -
 
 async def _named(access: Access, ids: list[str]) -> list[tuple[UUID, str]]:
     """The runs, each once. Raises Rejected 404, before anything is done."""
-    rows = [await access.run(id) for id in dict.fromkeys(ids)]
+    rows = [await (await _at(access, id)).run(id) for id in dict.fromkeys(ids)]
     return [(row.id, row.status) for row in rows]
 
 
+async def _at(access: Access, id: str) -> Access:
+    return await access.at_run(UUID(id)) if is_run_id(id) else access
+
+
 async def _found(access: Access, where: Where) -> list[tuple[UUID, str]]:
-    wanted, found = where.filter(), list[tuple[UUID, str]]()
-    before = None
-    while True:
-        page = await run_lists.find_runs(
-            access.reads, access.tenant, wanted, limit=_PAGE, before=before, viewer=access.viewer
-        )
-        found += [(row.id, row.status) for row in page]
+    """The runs that the filter finds in all cells. Raises Rejected 422 for more than there may be, 503 where a cell is
+    away: who asks for all does not mean some."""
+    found = list[run_lists.RunRow]()
+    for cell in access.everywhere:
+        found += await _found_in(cell, where.filter())
         if len(found) > RUNS_MAX:
             raise Rejected(
                 422, "bulk.too_many", f"expected a filter that finds at most {RUNS_MAX} runs; narrow it by time."
             )
-        if len(page) < _PAGE:
+    found.sort(key=lambda row: (row.created_at, row.id), reverse=True)
+    return [(row.id, row.status) for row in found]
+
+
+async def _found_in(access: Access, wanted: run_lists.Filter) -> list[run_lists.RunRow]:
+    found, before = list[run_lists.RunRow](), None
+    while True:
+        page = await run_lists.find_runs(
+            access.reads, access.tenant, wanted, limit=_PAGE, before=before, viewer=access.viewer
+        )
+        found += page
+        if len(found) > RUNS_MAX or len(page) < _PAGE:
             return found
         before = (page[-1].created_at, page[-1].id)
 
@@ -138,7 +151,8 @@ async def _performed(
         command_id = None if key is None else f"bulk:{key}"
         async with some:
             try:
-                outcome = await access.submit(id, _command(access, body), command_id=command_id, body_sha=sha)
+                there = await access.at_run(id)
+                outcome = await there.submit(id, _command(access, body), command_id=command_id, body_sha=sha)
             except Rejected as rejected:
                 return _item(id, status, "refused", {"code": rejected.code, "detail": rejected.detail})
             except Unreadable as unreadable:

@@ -9,6 +9,7 @@ answer to an open pending of that very thread counts.
 from __future__ import annotations
 
 import contextlib
+import copy
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -94,7 +95,7 @@ async def converse(body: bytes, access: Access, dialect: Dialect, workflow: str 
 
 async def respond(posted: Posted, access: Access, dialect: Dialect, workflow: str | None = None) -> Response:
     """The same for a POST that is decoded already."""
-    access = access.at_thread(posted.thread_id)
+    access = await access.at_thread(posted.thread_id)
     conversation = Conversation(access, dialect, posted, workflow)
     return await access.stream(conversation.pieces, dialect, farewell(access, dialect), follows=False)
 
@@ -102,7 +103,7 @@ async def respond(posted: Posted, access: Access, dialect: Dialect, workflow: st
 async def attach(posted: Posted, access: Access, dialect: Dialect, workflow: str | None = None) -> Response:
     """The thread as it is now, then live if a turn is open. The POST's messages and answers are ignored. Raises
     Rejected."""
-    access = access.at_thread(posted.thread_id)
+    access = await access.at_thread(posted.thread_id)
     conversation = Conversation(access, dialect, posted, workflow)
     return await access.stream(conversation.attached, dialect, farewell(access, dialect))
 
@@ -481,6 +482,9 @@ class Conversation:
 
     async def _start(self, known: posts.Known, messages: tuple[UserMessage, ...]) -> Pieces:
         start, plan = await self._beginning(known.last, messages, known.workflow)
+        there = await self.access.beginning(plan, start)
+        if there is not self.access:
+            return await self._at(there)._start(known, messages)
         differs = await self._differs(known.last, messages)
         try:
             outcome = await self._bear(plan, start, is_new=known.last is None)
@@ -493,6 +497,12 @@ class Conversation:
         if differs:
             return await self._attach(await self.access.run(start.run_id))
         return self._follow(RunState(str(start.run_id)))
+
+    def _at(self, access: Access) -> Conversation:
+        """The same POST where its thread begins."""
+        moved = copy.copy(self)
+        object.__setattr__(moved, "access", access)
+        return moved
 
     async def _beginning(
         self, last: RunSummary | None, messages: tuple[UserMessage, ...], found: WorkflowSummary | None = None

@@ -158,7 +158,7 @@ async def _connect(agent: str, body: bytes, access: Access) -> Response:
 async def _stop(agent: str, thread_id: str, given: Any, access: Access) -> JSONResponse:
     if not isinstance(given, dict):
         raise _invalid("", "expected an object {runId}")
-    access = access.at_thread(thread_id)
+    access = await access.at_thread(thread_id)
     workflow = await _workflow(agent, access)
     last = await access.last_run(thread_id)
     stoppable = last is not None and last.status not in TERMINAL_STATUSES

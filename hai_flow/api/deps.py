@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mappi
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeAlias, TypeVar, cast
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import msgspec
 from fastapi import Depends, Header, Path, Request
@@ -28,7 +28,7 @@ from hai_flow.api.rights import Right
 from hai_flow.api.sight import Sight, ids_of, reader_in, sight_by_questions, sight_of, viewer_for
 from hai_flow.api.stream import EventStream, Pieces
 from hai_flow.api.terms import Ending, Term, Terms
-from hai_flow.cells import HOME
+from hai_flow.cells import HOME, Living
 from hai_flow.definition.document import suggestion
 from hai_flow.definition.personal import WHOLE, Personal
 from hai_flow.definition.plan import Plan
@@ -46,6 +46,7 @@ from hai_flow.runtime.cells import Cells
 from hai_flow.runtime.fanout import Following, Piece
 from hai_flow.runtime.files import Files
 from hai_flow.runtime.inbox import Inbox
+from hai_flow.runtime.placing import demand_seat
 from hai_flow.runtime.submissions import Begin, Outcome
 from hai_flow.settings import Settings, is_loopback, variable
 from hai_flow.store import audit, run_lists, threads, workflows
@@ -53,7 +54,6 @@ from hai_flow.store.entries import Branch
 from hai_flow.store.projection import thread_entry
 from hai_flow.store.replicas import History
 from hai_flow.store.run_lists import RunRow, RunSummary, Viewer
-from hai_flow.store.tenants import AT_HOME
 from hai_flow.store.threads import Message
 from hai_flow.store.walls import Reads
 from hai_flow.wire.dialect import Dialect, Entry, Profile
@@ -114,7 +114,7 @@ class Access:
     principal: Principal
     cells: Cells
     cell: int  # in which what is asked for lives
-    lives_in: Sequence[int]  # all cells of the tenant
+    living: Living  # all cells of the tenant
     settings: Settings
     admission: Admission
     place: StreamPlace  # of the stream that answers it, if one does
@@ -145,26 +145,65 @@ class Access:
     @property
     def everywhere(self) -> Sequence[Access]:
         """The access to each of the tenant's cells."""
-        return (self,) if len(self.lives_in) == 1 else [self.at(cell) for cell in self.lives_in]
+        return [self.at(cell) for cell in self.living.cells] if self.living.is_large else (self,)
 
     def at(self, cell: int) -> Access:
         """The access to what lives in the cell."""
         return self if cell == self.cell else replace(self, cell=cell, _seen={})
 
-    def at_thread(self, thread_id: str) -> Access:
-        """The access to what lives in the cell of a thread of the tenant."""
-        return self.at(self.cells.of_thread(thread_id, self.lives_in))
+    @property
+    def at_seat(self) -> Access:
+        """The access to what the tenant has once: workflows, schedules, delegations, events to all."""
+        return self.at(self.living.seat)
 
-    def at_run(self, run_id: UUID) -> Access:
-        """The access to what lives in the cell of a run of the tenant."""
-        return self.at(self.cells.of_run(run_id, self.lives_in))
-
-    def at_start(self, key: str | None) -> Access:
-        """The access to the cell where a run begins that has a thread of its own: any of the tenant's, the same one for
-        the same command id."""
-        if len(self.lives_in) == 1:
+    async def at_thread(self, thread_id: str) -> Access:
+        """The access to the cell of a thread of the tenant; of one that is not there, to where it would begin."""
+        if not self.cells.several:
             return self
-        return self.at(self.cells.of_thread(key or uuid4().hex, self.lives_in))
+        found = await self.cells.places.of_thread(self.tenant, thread_id)
+        return self.at(self.living.place(thread_id) if found is None else found)
+
+    async def at_run(self, run_id: UUID) -> Access:
+        """The access to the cell of a run of the tenant."""
+        return self.at(await self.cells.places.of_run(self.tenant, run_id)) if self.cells.several else self
+
+    async def beginning(self, plan: Plan, start: c.Start) -> Access:
+        """The access to the cell where the run begins in the thread that it names. Raises Rejected as the engine does;
+        503 where a cell is away that has to know, 422 where the run would have to be in another one than its thread."""
+        if not self.living.is_large:
+            return self
+        self.runtime.starts.rehearse(plan, start)  # what is refused in any case leaves nothing behind
+        at_seat = await self.catalog.counts(self.tenant, plan)
+        cell = await self.cells.places.begin(self.tenant, start.thread_id, at_seat=at_seat)
+        if at_seat:
+            demand_seat(cell, self.living.seat, plan.name)
+        return self.at(cell)
+
+    async def beginning_anew(self, plan: Plan, start: c.Start, id: UUID | None) -> Access:
+        """The access to the cell where the run begins in a thread of its own. `id`: made of the key under which it is
+        started once. Raises as `beginning`."""
+        if not self.living.is_large:
+            return self
+        self.runtime.starts.rehearse(plan, start)
+        places, at_seat = self.cells.places, await self.catalog.counts(self.tenant, plan)
+        if id is not None:
+            cell = await places.begin_once(self.tenant, id, at_seat=at_seat)
+        else:
+            cell = self.living.seat if at_seat else await places.anywhere(self.tenant)
+        if at_seat:
+            demand_seat(cell, self.living.seat, plan.name)
+        return self.at(cell)
+
+    @property
+    def somewhere(self) -> Access:
+        """The access to a cell of the tenant that is there; to its seat, where none is."""
+        away = self.cells.away_numbers
+        return self.at(next((cell for cell in self.living.cells if cell not in away), self.living.seat))
+
+    async def repeat(self) -> None:
+        """Let the tenant's other cells have what was changed in its seat: those that are there, before it is
+        answered."""
+        await self.cells.spreading.repeat(self.tenant, self.living)
 
     @property
     def pool(self) -> Pool:
@@ -605,35 +644,34 @@ def _leave(place: StreamPlace, term: Term) -> None:
 
 async def get_access(request: HTTPConnection, principal: Annotated[Principal, Depends(get_principal)]) -> Access:
     cells: Cells = request.app.state.cells
-    lives_in = await cells.of_tenant(principal.tenant)
-    access = _access(request, principal, lives_in)
-    return access if len(lives_in) == 1 else _where_asked(access, request)
+    access = _access(request, principal, await cells.living(principal.tenant))
+    return await _where_asked(access, request) if cells.several else access
 
 
-def _where_asked(access: Access, request: HTTPConnection) -> Access:
+async def _where_asked(access: Access, request: HTTPConnection) -> Access:
     """The access to the cell of what the path names: a run, a question or a thread; else to the tenant's first."""
     named = request.path_params
     if (thread_id := named.get("thread_id")) is not None:
-        return access.at_thread(thread_id)
+        return await access.at_thread(thread_id)
     if (run_id := named.get("run_id")) is not None:
-        return access.at_run(UUID(run_id)) if is_run_id(run_id) else access
+        return await access.at_run(UUID(run_id)) if is_run_id(run_id) else access
     of = run_of_pending(named.get("pending_id", ""))
-    return access if of is None else access.at_run(of)
+    return access if of is None else await access.at_run(of)
 
 
 def get_open_access(request: HTTPConnection) -> Access:
-    return _access(request, NOBODY, AT_HOME)
+    return _access(request, NOBODY, Living.in_one(HOME))
 
 
-def _access(request: HTTPConnection, principal: Principal, lives_in: Sequence[int]) -> Access:
+def _access(request: HTTPConnection, principal: Principal, living: Living) -> Access:
     state = request.app.state
     peer = peers.peer_of(request.scope)
     place = state.admission.place(peer, principal.tenant)
     return Access(
         principal,
         state.cells,
-        lives_in[0],
-        lives_in,
+        living.seat,
+        living,
         state.settings,
         state.admission,
         place,

@@ -13,16 +13,7 @@ from fastapi.responses import JSONResponse
 
 from hai_flow.api import shapes
 from hai_flow.api.deps import Access, CurrentAccess, Pieces
-from hai_flow.api.following import (
-    earlier_entries,
-    farewell,
-    nothing,
-    preceded,
-    profile_of,
-    read_by,
-    up_to,
-    with_wishes,
-)
+from hai_flow.api.following import earlier_entries, farewell, nothing, preceded, profile_of, read_by, up_to, with_wishes
 from hai_flow.api.principals import requires
 from hai_flow.api.problems import documented
 from hai_flow.api.rights import Right

@@ -22,6 +22,7 @@ from starlette.types import Receive, Scope, Send
 from hai_flow.api import shapes
 from hai_flow.api.bodies import NO_CONTROL_CHARACTERS, arriving, declared_bytes
 from hai_flow.api.deps import Access, CurrentAccess
+from hai_flow.api.gathering import gathered
 from hai_flow.api.peers import peer_of
 from hai_flow.api.principals import requires
 from hai_flow.api.problems import WITH_BODY, documented
@@ -30,6 +31,7 @@ from hai_flow.api.stream import CONNECTION, Connection
 from hai_flow.errors import Rejected
 from hai_flow.runtime.contents import MissingContent
 from hai_flow.runtime.files import BYTES, MEDIA_TYPE, part_of, too_large, unknown
+from hai_flow.store.database import FAILURES
 from hai_flow.store.files import File, runs_with_file
 from hai_flow.values import Json, file_id, files_in, sha256_of_file
 
@@ -79,6 +81,7 @@ async def upload_file(
 ) -> dict[str, Any]:
     """Upload the body as a file of yours. It is stored whole or not at all: 413 where it is too large, 422 where the
     bytes are not those of Content-Digest. The same bytes again are the same file."""
+    access = access.somewhere
     files = access.files
     media_type, wanted = _media_type(request), _wanted(content_digest)
     if declared_bytes(request) > files.bytes_max:
@@ -88,6 +91,7 @@ async def upload_file(
         file = await files.take(
             access.tenant, access.principal.id, pieces, name=name, media_type=media_type, wanted=wanted
         )
+        await _repeat(access, file)
     response.headers["Location"] = f"/v1/files/{file_id(file.sha256)}"
     return file_view(file)
 
@@ -108,9 +112,10 @@ async def download_file(file: str, request: Request, access: CurrentAccess) -> R
     404 unless you have uploaded it, or may see a run that refers to it.
     """
     digest = sha256_of_file(file if file.startswith("file_") else f"file_{file}")
-    found = await access.files.find(access.tenant, access.principal.id, digest, access.viewer)
-    if found is None and digest is not None and access.viewer is not None:
-        found = await _shown_to(access, digest)
+    answer = await gathered(access, lambda cell: _find(cell, digest))
+    access, found = next(((cell, file) for cell, file in answer.found if file is not None), (access, None))
+    if found is None and answer.missing:
+        raise Rejected(503, "cell_away", f"no file {file[:80]!r} where it could be looked; away: {answer.missing}.")
     if found is None:
         raise unknown(file)
     span = _span(request, found)
@@ -121,6 +126,31 @@ async def download_file(file: str, request: Request, access: CurrentAccess) -> R
         log.error("file_content_missing", file=file, error=str(error))
         raise Rejected(503, "file_unavailable", "what the file holds is not where it should be; see the log.") from None
     return _Download(found, span, first, pieces, access.settings.follower_stall_seconds)
+
+
+async def _repeat(access: Access, file: File) -> None:
+    """Let the tenant's other cells have the file, too: it is not known yet whose run will refer to it. One that is away
+    goes without, and its runs refuse the file until it is uploaded again."""
+    for cell in access.everywhere:
+        if cell.cell != access.cell and cell.cell not in access.cells.away_numbers:
+            try:
+                await cell.runtime.files.take(
+                    cell.tenant,
+                    cell.principal.id,
+                    access.runtime.files.read(file),
+                    name=file.name,
+                    media_type=file.media_type,
+                    wanted=file.sha256,
+                )
+            except FAILURES as error:
+                log.warning("file_not_repeated", cell=access.cells.name(cell.cell), error=str(error) or repr(error))
+
+
+async def _find(access: Access, digest: bytes | None) -> File | None:
+    found = await access.files.find(access.tenant, access.principal.id, digest, access.viewer)
+    if found is None and digest is not None and access.viewer is not None:
+        found = await _shown_to(access, digest)
+    return found
 
 
 async def _shown_to(access: Access, digest: bytes) -> File | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Final, Literal, TypeAlias
 from uuid import UUID, uuid4
@@ -11,12 +11,12 @@ from uuid import UUID, uuid4
 from fastapi import APIRouter, Header, Query, Request, Response
 from pydantic import AwareDatetime, Field
 
-from hai_flow.api import live, shapes
+from hai_flow.api import gathering, live, shapes
 from hai_flow.api.bodies import NO_CONTROL_CHARACTERS, Body, CheckedRoute
 from hai_flow.api.deciding import PERSON, DecideBody, decide
 from hai_flow.api.deps import Access, CommandKey, CurrentAccess, Found, Pieces, is_run_id
 from hai_flow.api.following import farewell
-from hai_flow.api.pages import PageCursor, PageLimit, bad_cursor, cut, decode_cursor, encode_cursor
+from hai_flow.api.pages import PageCursor, PageLimit, bad_cursor, decode_cursor, encode_cursor
 from hai_flow.api.principals import requires
 from hai_flow.api.problems import WITH_BODY, documented, problem_of
 from hai_flow.api.rights import Right
@@ -109,22 +109,33 @@ async def read_inbox(
     """The open questions that ask you, the next deadline first. One that you may not decide says why. `text` is looked
     for in titles, messages and names of tools."""
     filters = _filters(workflow, kind, opened_before, opened_after, deadline_before, text)
-    found, following = await access.inbox.page(
-        access.tenant, access.principal.who, filters, limit=limit + 1, after=_decode(cursor)
-    )
-    if len(found) > limit:
-        found, following = found[:limit], found[limit - 1].asked.place
+    found = await _page(access, filters, limit, _decode(cursor))
     return {
-        "items": [await _view(access, each) for each in found if await _is_found(access, each, filters)],
-        "next_cursor": None if following is None else encode_cursor(*following),
+        "items": [await _view(cell, each) for cell, each in found.rows if await _is_found(cell, each, filters)],
+        "next_cursor": None if found.following is None else encode_cursor(*found.following),
+        "missing": found.missing,
     }
+
+
+async def _page(access: Access, filters: Filters, limit: int, after: Place | None) -> gathering.Page[Item]:
+    async def ask(cell: Access) -> tuple[Sequence[Item], Place | None]:
+        found, following = await cell.inbox.page(cell.tenant, cell.principal.who, filters, limit=limit + 1, after=after)
+        return (found[:limit], found[limit - 1].asked.place) if len(found) > limit else (found, following)
+
+    return await gathering.page(access, ask, lambda item: item.asked.place, limit, newest_first=False)
 
 
 @router.get("/counts", response_model=None, responses={**documented(), 200: {"model": shapes.InboxCounts}})
 async def count_inbox(access: CurrentAccess) -> dict[str, Any]:
     """How many open questions of each workflow ask you."""
-    counts, complete = await access.inbox.counts(access.tenant, access.principal.who)
-    return {"workflows": counts, "complete": complete}
+
+    async def ask(cell: Access) -> tuple[dict[str, int], bool]:
+        return await cell.inbox.counts(cell.tenant, cell.principal.who)
+
+    answer = await gathering.gathered(access, ask)
+    counts = gathering.summed([counts for _, (counts, _) in answer.found])
+    complete = all(complete for _, (_, complete) in answer.found) and not answer.missing
+    return {"workflows": counts, "complete": complete, "missing": answer.missing}
 
 
 # --- live -------------------------------------------------------------------------------------------------------------
@@ -164,8 +175,8 @@ async def _begin(access: Access, filters: Filters, limit: int, known: str | None
 
 
 async def _first_page(access: Access, filters: Filters, limit: int) -> live.Items:
-    found, _ = await access.inbox.page(access.tenant, access.principal.who, filters, limit=limit)
-    return {each.asked.id: await _view(access, each) for each in found if await _is_found(access, each, filters)}
+    found = await _page(access, filters, limit, None)
+    return {each.asked.id: await _view(cell, each) for cell, each in found.rows if await _is_found(cell, each, filters)}
 
 
 # --- deciding ---------------------------------------------------------------------------------------------------------
@@ -202,7 +213,9 @@ async def decide_several(body: BulkBody, access: CurrentAccess, key: CommandKey)
         async with room:
             try:
                 given = DecideBody(**item.model_dump(exclude_unset=True, exclude={"id"}))
-                shown = await decide(access, item.id, given, key and f"{key}/{item.id}")
+                of = run_of_pending(item.id)
+                there = access if of is None else await access.at_run(of)
+                shown = await decide(there, item.id, given, key and f"{key}/{item.id}")
             except Rejected as rejected:
                 return {"id": item.id, "status": rejected.status, "pending": None, "problem": problem_of(rejected)}
         return {"id": item.id, "status": 200, "pending": shown, "problem": None}
@@ -214,9 +227,17 @@ async def decide_several(body: BulkBody, access: CurrentAccess, key: CommandKey)
 async def read_decided(access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None) -> dict[str, Any]:
     """What you have decided, and your delegates in your name, the newest first."""
     before, who = _decode(cursor), access.principal.id
-    found = await access.past(lambda pool: inbox.decided_by(pool, access.tenant, who, limit=limit + 1, before=before))
-    rows, following = cut(found, limit, lambda row: encode_cursor(row.at, row.pending_id))
-    return {"items": [decided_view(each) for each in rows], "next_cursor": following}
+
+    def place(row: inbox.Decided) -> Place:
+        return row.at, row.pending_id
+
+    async def ask(cell: Access) -> tuple[Sequence[inbox.Decided], Place | None]:
+        found = await cell.past(lambda pool: inbox.decided_by(pool, cell.tenant, who, limit=limit + 1, before=before))
+        return gathering.whole(found, limit, place)
+
+    found = await gathering.page(access, ask, place, limit)
+    following = None if found.following is None else encode_cursor(*found.following)
+    return {"items": [decided_view(row) for _, row in found.rows], "next_cursor": following, "missing": found.missing}
 
 
 # --- delegations ------------------------------------------------------------------------------------------------------
@@ -271,6 +292,7 @@ async def delegate(body: DelegationBody, request: Request, access: CurrentAccess
             to=made.to_id,
             until=body.until.isoformat(),
         )
+    await access.repeat()
     return delegation_view(made)
 
 
@@ -288,6 +310,7 @@ async def end_delegation(delegation_id: str, access: CurrentAccess) -> None:
         if id is None or not await delegations.remove(connection, access.tenant, id, access.principal.id):
             raise Rejected(404, "delegation_unknown", f"there is no delegation {delegation_id[:60]!r} of yours.")
         await access.record(connection, "delegation.ended", subject=f"delegation:{id}")
+    await access.repeat()
 
 
 # --- one question -----------------------------------------------------------------------------------------------------

@@ -120,8 +120,8 @@ async def _find(access: Access, token: str) -> tuple[Link, Access] | None:
         who, link.tenant, way="link", credential=credential, expires_at=int(link.expires_at.timestamp() * 1000)
     )
     asked = msgspec.structs.replace(access.asked, who=who, way="link", credential=credential)
-    lives_in = await access.cells.of_tenant(link.tenant)
-    return link, replace(access, principal=principal, lives_in=lives_in, asked=asked, _seen={})
+    living = await access.cells.living(link.tenant)
+    return link, replace(access, principal=principal, living=living, asked=asked, _seen={})
 
 
 async def _form(request: Request) -> dict[str, list[str]]:

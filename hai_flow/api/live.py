@@ -7,6 +7,7 @@ of what is otherwise than it knew, and there is no place in a history to lose.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from hashlib import sha256
 from typing import Any, Final, TypeAlias
@@ -34,8 +35,12 @@ _SETTLE_SECONDS: Final = 0.5  # hints come by the thousand
 
 async def repeated(access: Access, news: Callable[[], AsyncIterator[Piece]]) -> AsyncGenerator[list[Piece], None]:
     """What `news` yields, now and after each change that may concern it, until the server closes."""
-    with access.inbox.watched() as hinted:
-        while not access.runtime.fanout.closing.is_set():
+    hinted = asyncio.Event()
+    with contextlib.ExitStack() as watching:
+        for cell in access.everywhere:
+            if cell.cell not in access.cells.away_numbers:  # one that comes back is found by the poll
+                watching.enter_context(cell.inbox.watched(hinted))
+        while not access.cells.home.fanout.closing.is_set():
             hinted.clear()
             async for each in news():
                 yield [each]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import datetime
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
@@ -9,8 +11,9 @@ from fastapi import APIRouter, Query
 
 from hai_flow.api import shapes
 from hai_flow.api.bodies import CheckedRoute
-from hai_flow.api.deps import CurrentAccess, is_run_id
-from hai_flow.api.pages import PageCursor, PageLimit, cut, decode_cursor, encode_cursor
+from hai_flow.api.deps import Access, CurrentAccess, is_run_id
+from hai_flow.api.gathering import page, whole
+from hai_flow.api.pages import PageCursor, PageLimit, decode_cursor, encode_cursor
 from hai_flow.api.principals import requires
 from hai_flow.api.problems import documented
 from hai_flow.api.rights import Right
@@ -37,13 +40,27 @@ async def list_notifications(
     """The newest first. `dead`: given up; `dropped`: nobody needed it any more."""
     if run_id is not None and not is_run_id(run_id):
         raise Rejected(404, "run_unknown", f"there is no run {run_id!r}.")
-    found = await notifications.list_notifications(
-        access.reads,
-        access.tenant,
-        limit=limit + 1,
-        status=status,
-        run_id=None if run_id is None else UUID(run_id),
-        before=decode_cursor(cursor),
-    )
-    rows, following = cut(found, limit, lambda row: encode_cursor(row.created_at, row.cursor_id))
-    return {"items": [notification_view(each) for each in rows], "next_cursor": following}
+    before = decode_cursor(cursor)
+
+    async def ask(cell: Access) -> tuple[Sequence[notifications.Listed], Any]:
+        found = await notifications.list_notifications(
+            cell.reads,
+            cell.tenant,
+            limit=limit + 1,
+            status=status,
+            run_id=None if run_id is None else UUID(run_id),
+            before=before,
+        )
+        return whole(found, limit, _place)
+
+    found = await page(access, ask, _place, limit)
+    following = None if found.following is None else encode_cursor(*found.following)
+    return {
+        "items": [notification_view(row) for _, row in found.rows],
+        "next_cursor": following,
+        "missing": found.missing,
+    }
+
+
+def _place(row: notifications.Listed) -> tuple[datetime, str]:
+    return row.created_at, row.cursor_id

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Final
 from uuid import UUID
 
 from fastapi import APIRouter, Query
 
-from hai_flow.api import shapes
+from hai_flow.api import gathering, shapes
 from hai_flow.api.arguments import arguments_of
 from hai_flow.api.bodies import NO_CONTROL_CHARACTERS, CheckedRoute
 from hai_flow.api.deciding import DecideBody, check, decide, find_pending, view_for
@@ -77,20 +78,25 @@ async def list_pendings(
     if place is not None and run_of_pending(place[1]) is None:
         raise bad_cursor()
     if run_id is not None and not is_run_id(run_id):
-        return {"items": [], "next_cursor": None}
-    page = await pendings.open_pendings(
-        access.reads,
-        access.tenant,
-        limit=limit,
-        before=place,
-        viewer=access.viewer,
-        selectors=held(access.principal.who),
-        workflow=workflow,
-        run_id=None if run_id is None else UUID(run_id),
-    )
-    shown = [await _shown(access, row) for row in page.rows]
-    following = None if page.following is None else encode_cursor(*page.following)
-    return {"items": [each for each in shown if each is not None], "next_cursor": following}
+        return {"items": [], "next_cursor": None, "missing": []}
+
+    async def ask(cell: Access) -> tuple[Sequence[pendings.Listed], Any]:
+        page = await pendings.open_pendings(
+            cell.reads,
+            cell.tenant,
+            limit=limit,
+            before=place,
+            viewer=cell.viewer,
+            selectors=held(cell.principal.who),
+            workflow=workflow,
+            run_id=None if run_id is None else UUID(run_id),
+        )
+        return page.rows, page.following
+
+    found = await gathering.page(access, ask, lambda row: (row.opened_at, row.id), limit)
+    shown = [await _shown(cell, row) for cell, row in found.rows]
+    following = None if found.following is None else encode_cursor(*found.following)
+    return {"items": [each for each in shown if each is not None], "next_cursor": following, "missing": found.missing}
 
 
 @router.get(

@@ -14,6 +14,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hai_flow import addresses, values
 from hai_flow.api.bodies import NO_CONTROL_CHARACTERS
@@ -272,6 +273,33 @@ async def _bug(request: Request, error: Exception) -> Response:
     return problem(500, "internal", "this is a fault of the server; its log says more.")
 
 
+class Faults:
+    """Answers what no handler has answered. It stands inside of the guard, so that a page of an allowed origin may read
+    this answer, too, and is measured as others are. An error behind the head of a response breaks the connection."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        begun = False
+
+        async def noting(message: Message) -> None:
+            nonlocal begun
+            begun = True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, noting)
+        except Exception as error:
+            if begun:
+                raise
+            response = await _bug(Request(scope), error)
+            await response(scope, receive, send)
+
+
 def install(app: FastAPI) -> None:
     """Answer every kind of refusal and failure as a problem."""
     app.add_exception_handler(Rejected, _rejected)
@@ -285,4 +313,4 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(asyncpg.InterfaceError, _bug)
     app.add_exception_handler(asyncpg.InternalClientError, _bug)
     app.add_exception_handler(ClientDisconnect, _gone)
-    app.add_exception_handler(Exception, _bug)
+    app.add_exception_handler(Exception, _bug)  # of what stands around `Faults`

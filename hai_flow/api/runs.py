@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime
 from hashlib import sha256
 from typing import TYPE_CHECKING, Annotated, Any, Final, get_args
 from uuid import UUID
@@ -15,17 +17,21 @@ from hai_flow import values
 from hai_flow.api import shapes
 from hai_flow.api.bodies import NO_CONTROL_CHARACTERS, Body, CheckedRoute
 from hai_flow.api.deps import Access, CommandKey, CurrentAccess, is_run_id
+from hai_flow.api.gathering import gathered, page, shown_rows, summed, whole
 from hai_flow.api.moments import MOMENT_CHARS_MAX, MOMENTS, moment_of
-from hai_flow.api.pages import PageCursor, PageLimit, bad_cursor, cut, decode_cursor, encode_cursor
+from hai_flow.api.pages import PageCursor, PageLimit, bad_cursor, decode_cursor, encode_cursor
 from hai_flow.api.principals import requires
 from hai_flow.api.problems import WITH_BODY, documented
 from hai_flow.api.rights import Right
 from hai_flow.api.sight import Sight
 from hai_flow.api.views import run_view, snapshot_view
+from hai_flow.cells import placed
 from hai_flow.definition import names
 from hai_flow.definition.durations import NotADuration, milliseconds
+from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.errors import Rejected
+from hai_flow.runtime.starts import derived_id
 from hai_flow.store import run_lists, threads
 from hai_flow.store.run_lists import RunRow
 
@@ -69,11 +75,13 @@ class ReasonBody(Body):
 )
 async def start_run(body: StartBody, access: CurrentAccess, key: CommandKey, response: Response) -> dict[str, Any]:
     """Start a run. The same Idempotency-Key again gives the same run; with another body it is 409."""
-    access = access.at_thread(body.thread_id) if body.thread_id is not None else access.at_start(key)
+    access = await access.at_thread(body.thread_id) if body.thread_id is not None else access.somewhere
+    parts = None if key is None else ("rest", str(access.tenant), access.principal.id, key)
     stored, plan = await access.catalog.resolve_startable(access.tenant, body.workflow)
-    run_id = access.runtime.starts.new_id()
-    if key is not None:
-        run_id = access.runtime.starts.id_of("rest", str(access.tenant), access.principal.id, key)
+    if access.living.is_large:
+        access = await _where_it_begins(access, plan, body, parts)
+        stored, plan = await access.catalog.resolve_startable(access.tenant, body.workflow)
+    run_id = access.runtime.starts.new_id() if parts is None else access.runtime.starts.id_of(*parts)
     thread_id = body.thread_id or str(run_id)
     last = None
     if body.thread_id is not None and not access.principal.is_anybody:
@@ -100,6 +108,25 @@ async def start_run(body: StartBody, access: CurrentAccess, key: CommandKey, res
         response.status_code = 200
     response.headers["Location"] = f"/v1/runs/{run_id}"
     return await _shown(access, await access.run(run_id))
+
+
+async def _where_it_begins(access: Access, plan: Plan, body: StartBody, parts: tuple[str, ...] | None) -> Access:
+    """The access to the cell in which the run begins. Raises Rejected 409 where the key of its start was used for a run
+    in another one."""
+    id = None if parts is None else derived_id(*parts)
+    name = id or access.runtime.starts.new_id()
+    tried = c.Start(run_id=name, thread_id=body.thread_id or str(name), requester=access.principal.id, input=body.input)
+    if body.thread_id is None:
+        return await access.beginning_anew(plan, tried, id)
+    there = await access.beginning(plan, tried)
+    if id is None:
+        return there
+    away = access.cells.away_numbers
+    for other in [each for each in access.everywhere if each.cell != there.cell and each.cell not in away]:
+        if await run_lists.get_run(other.reads, access.tenant, placed(id, other.cell)) is not None:
+            detail = "this Idempotency-Key was used before with another body."
+            raise Rejected(409, "command_id_reused", detail)
+    return there
 
 
 async def _shown(access: Access, run: RunRow) -> dict[str, Any]:
@@ -151,19 +178,26 @@ async def list_runs(
         error=error,
     )
 
-    async def find(pool: Pool) -> list[RunRow]:
-        before = None if place is None else (place[0], UUID(place[1]))
-        return await run_lists.find_runs(
-            pool, access.tenant, wanted, limit=limit + 1, before=before, viewer=access.viewer
-        )
+    async def ask(cell: Access) -> tuple[Sequence[RunRow], Any]:
+        async def find(pool: Pool) -> list[RunRow]:
+            before = None if place is None else (place[0], UUID(place[1]))
+            return await run_lists.find_runs(
+                pool, cell.tenant, wanted, limit=limit + 1, before=before, viewer=cell.viewer
+            )
 
-    over = status and run_lists.ENDED.issuperset(status)
-    found = await (access.past(find) if over else find(access.reads))
-    rows, following = cut(found, limit, lambda row: encode_cursor(row.created_at, str(row.id)))
+        over = status and run_lists.ENDED.issuperset(status)
+        return whole(await (cell.past(find) if over else find(cell.reads)), limit, _place)
+
+    found = await page(access, ask, _place, limit)
     return {
-        "items": [run_view(run) for run in await access.shown_rows(rows)],
-        "next_cursor": following,
+        "items": [run_view(run) for run in await shown_rows(found.rows)],
+        "next_cursor": found.following and encode_cursor(found.following[0], str(found.following[1])),
+        "missing": found.missing,
     }
+
+
+def _place(run: RunRow) -> tuple[datetime, UUID]:
+    return run.created_at, run.id
 
 
 COUNTED_MAX: Final = 1000
@@ -195,8 +229,13 @@ async def count_runs(
         since=created_after,
         until=created_before,
     )
-    counts = await run_lists.count_runs(access.reads, access.tenant, wanted, limit=COUNTED_MAX, viewer=access.viewer)
-    return {"counts": counts, "max": COUNTED_MAX}
+
+    async def ask(cell: Access) -> dict[str, int]:
+        return await run_lists.count_runs(cell.reads, cell.tenant, wanted, limit=COUNTED_MAX, viewer=cell.viewer)
+
+    answer = await gathered(access, ask)
+    counts = summed([counts for _, counts in answer.found], COUNTED_MAX)
+    return {"counts": counts, "max": COUNTED_MAX, "missing": answer.missing}
 
 
 @router.get(

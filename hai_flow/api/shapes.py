@@ -1,8 +1,9 @@
-"""The shapes of REST's answers, for OpenAPI. They describe the output of `views.py`; nothing is converted by them."""
+"""The shapes of REST's answers, for OpenAPI. They describe the output of `views.py`; nothing is converted by them. The
+records of the Python client are generated from this text (clients/models.py)."""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -13,6 +14,10 @@ RunStatus = Literal[
 ]
 
 Rating = Literal["up", "down", 1, 2, 3, 4, 5]
+Time: TypeAlias = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
+"""An instant as in RFC 3339, in UTC."""
+Error: TypeAlias = dict[str, Any]
+"""Why a step or a run failed, as the log has it."""
 
 
 class Shape(BaseModel):
@@ -22,6 +27,8 @@ class Shape(BaseModel):
 
 
 class Version(Shape):
+    """Which version of its workflow a run is of. `dev`: a copy that was loaded while it is edited."""
+
     version: int
     sha256: str
     dev: bool
@@ -48,11 +55,11 @@ class Run(Shape):
     status: RunStatus
     seq: int
     started_by: str
-    created_at: str
-    ended_at: str | None
+    created_at: Time
+    ended_at: Time | None
     input: Any
     output: Any
-    error: dict[str, Any] | None
+    error: Error | None
     branch_of: str | None
     parent: RunParent | None
     unreadable: str | None
@@ -86,15 +93,21 @@ class JumpedRun(Run):
     children: list[str]
 
 
-class RunCounts(Shape):
+class Listed(Shape):
+    """What a tenant has in all of its cells. `missing`: cells that are away, and what they have with them."""
+
+    missing: list[str]
+
+
+class RunCounts(Listed):
     """How many runs have each status; `max` of them means that many or more. Under `needs_attention` are also those
-    that workers can't read, whatever their own status is."""
+    that workers can't read, whatever their own status is. `missing`: cells that are away, and are not counted."""
 
     counts: dict[str, int]
     max: int
 
 
-class RunPage(Shape):
+class RunPage(Listed):
     items: list[Run]
     next_cursor: str | None
 
@@ -119,7 +132,7 @@ class OpenedPending(Shape):
     workflow: str
     started_by: str
     status: str
-    opened_at: str
+    opened_at: Time
     path: str
     kind: Literal["tool", "ask", "approve", "gate", "doubt"]
     title: str | None
@@ -130,7 +143,7 @@ class OpenedPending(Shape):
     schema_: Any = Field(alias="schema")
     options: list[str]
     policy: Any
-    deadline: str | None
+    deadline: Time | None
     digest: str
 
 
@@ -142,7 +155,7 @@ class Pending(OpenedPending):
     edits: dict[str, Any] | None
     decided_by: str | None
     on_behalf_of: str | None = Field(description="in whose name they decided, if not in their own")
-    decided_at: str | None
+    decided_at: Time | None
     value: Any
     reason: str | None
 
@@ -184,7 +197,7 @@ class PendingHistory(Shape):
     next_cursor: str | None
 
 
-class PendingPage(Shape):
+class PendingPage(Listed):
     items: list[OpenedPending]
     next_cursor: str | None
 
@@ -207,10 +220,10 @@ class InboxItem(OpenedPending):
     on_behalf_of: list[str]
     needed: dict[str, Any] | None
     claimed_by: str | None
-    claimed_until: str | None
+    claimed_until: Time | None
 
 
-class InboxPage(Shape):
+class InboxPage(Listed):
     """With filters a page may be short, or empty, though there is more: `next_cursor` says so."""
 
     items: list[InboxItem]
@@ -243,11 +256,11 @@ class Decided(Shape):
     by: str
     on_behalf_of: str | None
     via: str
-    at: str
+    at: Time
     status: str
 
 
-class DecidedPage(Shape):
+class DecidedPage(Listed):
     items: list[Decided]
     next_cursor: str | None
 
@@ -258,8 +271,8 @@ class Delegation(Shape):
     id: str
     from_: str = Field(alias="from")
     to: str
-    since: str
-    until: str
+    since: Time
+    until: Time
     note: str | None
 
 
@@ -281,17 +294,18 @@ class Notification(Shape):
     status: Literal["queued", "due", "sent", "dropped", "dead"]
     tries: int
     error: str | None
-    created_at: str
-    due_at: str | None
+    created_at: Time
+    due_at: Time | None
 
 
-class NotificationPage(Shape):
+class NotificationPage(Listed):
     items: list[Notification]
     next_cursor: str | None
 
 
-class InboxCounts(Shape):
-    """How many open questions of each workflow ask you. `complete`: all were counted; else only the first 10,000."""
+class InboxCounts(Listed):
+    """How many open questions of each workflow ask you. `complete`: all were counted; else only the first 10,000,
+    or those of the cells that are not `missing`."""
 
     workflows: dict[str, int]
     complete: bool
@@ -303,7 +317,7 @@ class Message(Shape):
     kind: str
     content: Any
     open: bool
-    at: str
+    at: Time
 
 
 class Turn(Shape):
@@ -317,26 +331,26 @@ class StepView(Shape):
     status: str
     attempt: int
     output: Any = None
-    error: dict[str, Any] | None = None
+    error: Error | None = None
 
 
 class StepAttempt(Shape):
     """One attempt. `error`: why another one followed; `lost`: its worker was."""
 
     n: int
-    started_at: str
-    ended_at: str | None
+    started_at: Time
+    ended_at: Time | None
     lost: bool
-    error: dict[str, Any] | None
+    error: Error | None
 
 
 class StepWait(Shape):
     """A time in which a step waited. `due`: when it ends by itself; `pending_id`: the question, of one for people."""
 
     for_: Literal["people", "time", "signal", "retry", "child"] = Field(alias="for")
-    since: str
-    until: str | None
-    due: str | None
+    since: Time
+    until: Time | None
+    due: Time | None
     pending_id: str | None
 
 
@@ -413,19 +427,19 @@ class Graph(Shape):
 
 class RunStep(Shape):
     """One passage through a step, or (verb `iteration`) through the body of a loop. `plan_path`: the step of the plan;
-    `children`: the runs that it started; `usage`: tokens, and what they cost in US dollars."""
+    `children`: the runs that it started; `usage`: tokens (`input`, `output`), and their `cost` in US dollars."""
 
     path: str
     plan_path: str
     verb: str
     title: str | None
     status: Literal["running", "finished", "failed", "skipped", "stopped", "undone"]
-    started_at: str
-    ended_at: str | None
+    started_at: Time
+    ended_at: Time | None
     first_seq: int
     last_seq: int
     args: Any
-    error: dict[str, Any] | None
+    error: Error | None
     attempts: list[StepAttempt]
     waits: list[StepWait]
     children: list[str]
@@ -440,7 +454,7 @@ class StepPage(Shape):
 class Timer(Shape):
     path: str
     kind: str
-    due: str
+    due: Time
 
 
 class Origin(Shape):
@@ -466,7 +480,7 @@ class Snapshot(Shape):
     messages: list[Message]
     timers: list[Timer]
     output: Any
-    error: dict[str, Any] | None
+    error: Error | None
 
 
 class MarkObstacle(Shape):
@@ -479,7 +493,7 @@ class Mark(Shape):
     can begin there; `editable`: also with something else than the run had. `why_not`: what keeps it from that."""
 
     seq: int
-    at: str
+    at: Time
     turn: int
     step: str | None
     forkable: bool
@@ -515,7 +529,7 @@ class BulkReport(Shape):
 
 class AMoment(Shape):
     seq: int
-    at: str | None
+    at: Time | None
     status: Literal["new"] | RunStatus
 
 
@@ -590,7 +604,7 @@ class Signal(Shape):
     id: str
     type: str
     run_id: str | None
-    sent_at: str
+    sent_at: Time
     already: bool
 
 
@@ -602,11 +616,11 @@ class Thread(Shape):
     run_id: str
     workflow: str
     status: RunStatus
-    created_at: str
-    updated_at: str
+    created_at: Time
+    updated_at: Time
 
 
-class ThreadPage(Shape):
+class ThreadPage(Listed):
     items: list[Thread]
     next_cursor: str | None
 
@@ -624,7 +638,7 @@ class QueuedMessage(Shape):
     run_id: str
     by: str
     message: str | None
-    queued_at: str
+    queued_at: Time
     refused: dict[str, Any] | None
 
 
@@ -653,7 +667,7 @@ class ThreadMessage(Shape):
     role: str
     kind: str
     content: Any
-    at: str
+    at: Time
     call: Call | None
 
 
@@ -663,7 +677,8 @@ class ThreadMessagePage(Shape):
 
 
 class Feedback(Shape):
-    """The opinion that `by` gave, over `via`, of a message or a decided pending of the run `run_id`."""
+    """The opinion that `by` gave, over `via`, of a message or a decided pending of the run `run_id`.
+    `rating`: up, down, or a number of stars."""
 
     id: str
     thread_id: str
@@ -675,8 +690,8 @@ class Feedback(Shape):
     rating: Rating | None
     comment: str | None
     labels: list[str]
-    created_at: str
-    updated_at: str
+    created_at: Time
+    updated_at: Time
 
 
 class FeedbackPage(Shape):
@@ -685,12 +700,16 @@ class FeedbackPage(Shape):
 
 
 class WorkflowSummary(Version):
+    """One version of a workflow."""
+
     name: str
     title: str | None
-    created_at: str
+    created_at: Time
 
 
 class Edit(Shape):
+    """A piece of a text, from (`line`, `column`) to before (`end_line`, `end_column`), and its replacement."""
+
     line: int
     column: int
     end_line: int
@@ -699,6 +718,9 @@ class Edit(Shape):
 
 
 class Finding(Shape):
+    """A mistake in a workflow (or a doubt: `severity` warning). Lines and columns count from 1. `fix` mends it.
+    `params`: what `message` names in quotes."""
+
     file: str
     line: int
     column: int
@@ -712,7 +734,7 @@ class Finding(Shape):
 
 
 class Formatted(Shape):
-    """`changed`: it was written otherwise."""
+    """A document in its one form. `changed`: it was written otherwise."""
 
     source: str
     changed: bool
@@ -728,6 +750,8 @@ class Step(Shape):
 
 
 class Workflow(WorkflowSummary):
+    """A version with its source, the schema of its input, its steps, and which other versions there are."""
+
     description: str
     input: Any
     steps: list[Step]
@@ -749,7 +773,7 @@ class ChangedPart(Shape):
 
 
 class Change(Shape):
-    """The change of one step. `was`: the earlier path of a step that moved."""
+    """The change of one step; `was`: the earlier path of a step that moved."""
 
     kind: Literal["added", "removed", "moved", "changed"]
     path: str
@@ -784,7 +808,7 @@ class MigratedRun(Shape):
 
 
 class Migration(Shape):
-    """`more`: there are runs that this request did not look at; send it again."""
+    """Which runs moved, or would. `more`: there are runs that this request did not look at; send it again."""
 
     from_: Version = Field(alias="from")
     to: Version
@@ -806,9 +830,9 @@ class ScheduleClause(Shape):
 
 
 class Schedule(Shape):
-    """`explanation`: `cron` and `timezone` in English; `explained`: the same in parts, for other languages. `next`:
-    when it fires (null while it is paused); `last`: when it did; `last_run_id`: the last run that it started, by the
-    clock or by request."""
+    """A start by the clock. `explanation`: `cron` and `timezone` in English; `explained`: the same in parts, for
+    other languages. `next`: when it fires (null while it is paused); `last`: when it did; `last_run_id`: the last
+    run that it started, by the clock or by request."""
 
     id: str
     workflow: str
@@ -821,8 +845,8 @@ class Schedule(Shape):
     overlap: Literal["queue", "skip", "cancel_running"]
     input: dict[str, Any]
     paused: bool
-    next: str | None
-    last: str | None
+    next: Time | None
+    last: Time | None
     last_run_id: str | None
 
 
@@ -830,7 +854,7 @@ class Fire(Shape):
     """A time at which a schedule fired. `outcome` is null while its run is not started yet; `skipped`: its last run was
     active; `refused`: it could not be started."""
 
-    at: str
+    at: Time
     outcome: Literal["started", "skipped", "refused"] | None
     run_id: str | None
 
@@ -839,7 +863,7 @@ class Fires(Shape):
     """`next`: the next times, soonest first (none while it is paused). `past`: the last ones, newest first; those of
     which the runs are long started are kept for a week."""
 
-    next: list[str]
+    next: list[Time]
     past: list[Fire]
 
 
@@ -867,11 +891,11 @@ class StartedRun(Shape):
 
 
 class ReceivedEvent(Shape):
-    """`already`: it has been sent before."""
+    """An event from outside, and the runs that it started. `already`: it has been sent before."""
 
     id: str
     type: str
-    sent_at: str
+    sent_at: Time
     already: bool
     runs: list[StartedRun]
 
@@ -899,10 +923,10 @@ class Key(Shape):
     roles: list[str]
     groups: list[str]
     created_by: str
-    created_at: str
-    expires_at: str | None
-    revoked_at: str | None
-    used_at: str | None
+    created_at: Time
+    expires_at: Time | None
+    revoked_at: Time | None
+    used_at: Time | None
 
 
 class NewKey(Key):
@@ -912,7 +936,8 @@ class NewKey(Key):
 
 
 class Limits(Shape):
-    """0: no limit. Of `limits` of a tenant null: what the settings give to all."""
+    """What a tenant may have: runs that begin in a minute, runs that have not ended, streams of one process that only
+    follow, bytes of logs. 0: no limit. Of `limits` of a tenant null: what the settings give to all."""
 
     runs_per_minute: int | None
     open_runs: int | None
@@ -920,14 +945,24 @@ class Limits(Shape):
     log_bytes: int | None
 
 
+class TenantCell(Shape):
+    """A cell that a tenant lives in. `begins`: whether new threads begin there. `first`: it has what there is once:
+    workflows, schedules, delegations."""
+
+    name: str
+    begins: bool
+    first: bool
+
+
 class Tenant(Shape):
-    """`limits` were set for it, `in_force` are those that it has."""
+    """A tenant. `limits` were set for it, `in_force` are those that it has. `cells`: those that it lives in."""
 
     id: str
     name: str
-    created_at: str
+    created_at: Time
     limits: Limits
     in_force: Limits
+    cells: list[TenantCell]
 
 
 class Tenants(Shape):
@@ -949,9 +984,9 @@ class Worker(Shape):
     state: Literal["alive", "draining", "ended", "dead"]
     queues: list[str]
     release: str | None
-    started_at: str | None
-    beat_at: str | None
-    draining_since: str | None
+    started_at: Time | None
+    beat_at: Time | None
+    draining_since: Time | None
     holds: int
     held: int | None
     attempts: int | None
@@ -960,6 +995,8 @@ class Worker(Shape):
 
 
 class Workers(Shape):
+    """The workers, those that live first."""
+
     items: list[Worker]
 
 
@@ -968,25 +1005,26 @@ class Token(Shape):
 
     token: str
     principal: str
-    expires_at: str
+    expires_at: Time
 
 
 class Ticket(Shape):
     """`ticket` opens one stream, until `expires_at`."""
 
     ticket: str
-    expires_at: str
+    expires_at: Time
 
 
 class Session(Shape):
-    """Who calls. `csrf`: what requests of a browser's session name in `HAI-CSRF`; null for other credentials."""
+    """Who calls, in which `way` they have proven it, and what they may do. `csrf`: what requests of a browser's
+    session name in `HAI-CSRF`; null for other credentials."""
 
     principal: str
     roles: list[str]
     groups: list[str]
     rights: list[str]
     way: str
-    expires_at: str | None
+    expires_at: Time | None
     csrf: str | None
 
 
@@ -1023,7 +1061,7 @@ class AuditRecord(Shape):
 
     id: str
     n: int | None
-    at: str
+    at: Time
     act: str
     by: str | None
     run_id: str | None
@@ -1031,10 +1069,10 @@ class AuditRecord(Shape):
     subject: str | None
     digest: str | None
     details: dict[str, Any] | None
-    erased_at: str | None
+    erased_at: Time | None
 
 
-class AuditPage(Shape):
+class AuditPage(Listed):
     items: list[AuditRecord]
     next_cursor: str | None
 

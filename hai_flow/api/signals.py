@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import AsyncGenerator
 from hashlib import sha256
 from typing import Any
 from uuid import UUID
@@ -101,15 +103,36 @@ async def demand_files(access: Access, body: SignalBody, run_id: UUID | None = N
         await runtime.files.use(access.tenant, access.principal.id, run_id, data, access.viewer)
 
 
+@contextlib.asynccontextmanager
+async def spread(access: Access, id: str, body: SignalBody, record: AuditRow) -> AsyncGenerator[bool]:
+    """An event to all of a tenant in several cells. Inside it is given to the seat; whether it was taken before. The
+    other cells have it behind that, or as soon as they are there. Raises Rejected 409 where another one has its id."""
+    spreading, seat = access.cells.spreading, access.runtime
+    already, relay = await spreading.take(access.tenant, access.living, id, body.type, body.data, record)
+    try:
+        yield already
+    except Rejected:
+        if relay is not None:
+            await spreading.refused(seat, relay)
+        raise
+    if relay is not None:
+        await spreading.bring(seat, relay, seat_has_it=True)
+
+
 async def _send(
     access: Access, body: SignalBody, key: str | None, response: Response, run_id: UUID | None = None
 ) -> dict[str, Any]:
     id = checked_id(access, body, key, "signal")
     with access.admission.command():
         await demand_files(access, body, run_id)
-        sent, already = await access.runtime.delivery.send(
-            access.tenant, id, body.type, body.data, run_id, sent=record_of(access, "signal.sent", id, body)
-        )
+        record = record_of(access, "signal.sent", id, body)
+        delivery = access.runtime.delivery
+        if run_id is None and access.living.is_large:
+            async with spread(access, id, body, record) as known:
+                sent, already = await delivery.send(access.tenant, id, body.type, body.data)
+                already |= known
+        else:
+            sent, already = await delivery.send(access.tenant, id, body.type, body.data, run_id, sent=record)
     if already:
         response.status_code = 200
     return {

@@ -20,6 +20,7 @@ from starlette.types import Receive, Scope, Send
 
 from hai_flow.api.terms import Ending, Term
 from hai_flow.runtime.fanout import Following, Lagging, Piece, Place
+from hai_flow.store.database import Fault, classify
 from hai_flow.wire.dialect import CLOSING
 from hai_flow.wire.framing import SSE, Framing
 
@@ -170,8 +171,7 @@ class EventStream(Response):
         except _Stalled:
             raise
         except Exception as error:
-            if not isinstance(error, Lagging):
-                log.error("stream_failed", exc_info=error)
+            note_broken_off(error)
             await self._send_last(send, BROKE_OFF)
             return True
         finally:
@@ -188,6 +188,17 @@ class EventStream(Response):
                 await send(message)
         except TimeoutError:
             raise _Stalled from None
+
+
+def note_broken_off(error: Exception) -> None:
+    """Log why a stream broke off. A slow client comes back with its cursor, and so does each while the database is
+    away: neither is a fault of the server."""
+    if isinstance(error, Lagging):
+        return
+    if classify(error) in (Fault.RETRY, Fault.UNKNOWN, Fault.INSTALLATION):
+        log.warning("stream_without_database", error=str(error) or repr(error))
+    else:
+        log.error("stream_failed", exc_info=error)
 
 
 class Outlet:
@@ -228,8 +239,7 @@ class Outlet:
         try:
             news = self._place.take()
         except Exception as error:
-            if not isinstance(error, Lagging):
-                log.error("stream_failed", exc_info=error)
+            note_broken_off(error)
             self._finish(self._farewell(BROKE_OFF))
             return
         if news.last:

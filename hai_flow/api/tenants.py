@@ -3,7 +3,10 @@ deployment it is, see and set those of all."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+import contextlib
+from collections.abc import AsyncIterator
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from fastapi import APIRouter, Path
 from pydantic import Field
@@ -15,10 +18,15 @@ from hai_flow.api.principals import requires
 from hai_flow.api.problems import WITH_BODY, documented
 from hai_flow.api.rights import Right
 from hai_flow.api.views import tenant_view
+from hai_flow.cells import HOME
 from hai_flow.errors import Rejected
 from hai_flow.runtime import LOCAL_TENANT
+from hai_flow.runtime.settling import settle
 from hai_flow.store import audit, tenants
 from hai_flow.store.tenants import MOST, Tenant
+
+if TYPE_CHECKING:
+    from hai_flow.store.database import Connection
 
 router = APIRouter(
     prefix="/v1/tenants", tags=["identity"], route_class=CheckedRoute, dependencies=[requires(Right.MANAGE_KEYS)]
@@ -28,8 +36,11 @@ Name = Annotated[str, Path(max_length=63)]
 _ONE: Final[dict[int | str, dict[str, Any]]] = {**documented(404), 200: {"model": shapes.Tenant}}
 
 
-class LimitsBody(Body):
-    """The limits to be changed: a number; 0, no limit; null, what the settings give to all. The others stay."""
+class TenantBody(Body):
+    """The limits to be changed: a number; 0, no limit; null, what the settings give to all. The others stay. `cells`:
+    in which its new threads begin, by name. Once it has something, a cell that is not named keeps what is there."""
+
+    cells: list[Annotated[str, Field(max_length=32)]] | None = Field(default=None, min_length=1, max_length=1024)
 
     runs_per_minute: int | None = Field(default=None, ge=0, le=MOST["runs_per_minute"])
     open_runs: int | None = Field(default=None, ge=0, le=MOST["open_runs"])
@@ -52,8 +63,9 @@ async def get_tenant(tenant: Name, access: CurrentAccess) -> dict[str, Any]:
 
 
 @router.patch("/{tenant}", response_model=None, responses={**_ONE, **documented(403, 404, *WITH_BODY)})
-async def limit_tenant(tenant: Name, body: LimitsBody, access: CurrentAccess) -> dict[str, Any]:
-    """Change limits of a tenant. Other processes go by them within seconds."""
+async def limit_tenant(tenant: Name, body: TenantBody, access: CurrentAccess) -> dict[str, Any]:
+    """Change limits of a tenant, or the cells in which its threads begin. Other processes go by them within seconds.
+    422 for a cell that there is not, 503 for one that is away, 409 while processes of another release are there."""
     found = await _tenant(access, tenant)
     if not _is_of_the_deployment(access):
         raise Rejected(
@@ -62,14 +74,40 @@ async def limit_tenant(tenant: Name, body: LimitsBody, access: CurrentAccess) ->
             f"what {found.name} may have is said by the admins of the tenant {tenants.DEFAULT}; ask one of them.",
         )
     changed = body.model_dump(exclude_unset=True)
+    cells = changed.pop("cells", None)
+    wanted = None if cells is None else _numbers(access, cells)
     async with access.at_home.act() as connection:
+        if wanted is not None:
+            await settle(connection, partial(_connected, access, connection), found.name, wanted)
         limited = await tenants.set_limits(connection, found.name, changed)
         assert limited is not None, "tenants stay"
-        row = access.asked.row("tenant.limited", subject=f"tenant:{found.name}", limits=changed)
+        rows = []
+        if wanted is not None:
+            rows.append(access.asked.row("tenant.placed", subject=f"tenant:{found.name}", cells=cells))
+        if changed or wanted is None:
+            rows.append(access.asked.row("tenant.limited", subject=f"tenant:{found.name}", limits=changed))
         for of in {found.id, access.tenant}:  # both can read who did it
-            await audit.write(connection, of, [row])
+            await audit.write(connection, of, rows)
     access.cells.home.tenants.forget(found.id)
     return _view(access, limited)
+
+
+def _numbers(access: Access, names: list[str]) -> list[int]:
+    """Raises Rejected 422 for a cell that there is not."""
+    known = {access.cells.name(number): number for number in access.cells.numbers}
+    for name in names:
+        if name not in known:
+            raise Rejected(422, "cell_unknown", f"cells: expected some of {', '.join(known)}, found {name[:60]!r}.")
+    return [known[name] for name in names]
+
+
+@contextlib.asynccontextmanager
+async def _connected(access: Access, home: Connection, number: int) -> AsyncIterator[Connection]:
+    if number == HOME:
+        yield home
+        return
+    async with access.cells.at(number).database.api.acquire() as connection:
+        yield connection
 
 
 def _is_of_the_deployment(access: Access) -> bool:
@@ -89,4 +127,4 @@ async def _tenant(access: Access, name: str) -> Tenant:
 
 
 def _view(access: Access, tenant: Tenant) -> dict[str, Any]:
-    return tenant_view(tenant, access.cells.home.tenants.defaults)
+    return tenant_view(tenant, access.cells.home.tenants.defaults, access.cells.name)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import datetime
 from typing import Any, Final
 from uuid import UUID, uuid4
 
@@ -10,11 +12,11 @@ from fastapi import APIRouter
 from hai_flow.api import shapes
 from hai_flow.api.bodies import CheckedRoute
 from hai_flow.api.deps import Access, CurrentAccess, ThreadId, is_run_id, thread_unknown
+from hai_flow.api.gathering import page, whole
 from hai_flow.api.pages import (
     PageCursor,
     PageLimit,
     bad_cursor,
-    cut,
     decode_cursor,
     decode_place,
     encode_cursor,
@@ -65,14 +67,23 @@ async def list_threads(access: CurrentAccess, limit: PageLimit = 50, cursor: Pag
     if place is not None and not is_run_id(place[1]):
         raise bad_cursor()
     before = None if place is None else (place[0], UUID(place[1]))
-    found = await thread_lists.list_threads(
-        access.reads, access.tenant, limit=limit + 1, before=before, viewer=access.viewer
-    )
-    rows, following = cut(found, limit, lambda row: encode_cursor(row.run_created_at, str(row.run_id)))
+
+    async def ask(cell: Access) -> tuple[Sequence[ThreadSummary], Any]:
+        found = await thread_lists.list_threads(
+            cell.reads, cell.tenant, limit=limit + 1, before=before, viewer=cell.viewer
+        )
+        return whole(found, limit, _place)
+
+    found = await page(access, ask, _place, limit)
     return {
-        "items": [thread_view(thread) for thread in rows],
-        "next_cursor": following,
+        "items": [thread_view(thread) for _, thread in found.rows],
+        "next_cursor": found.following and encode_cursor(found.following[0], str(found.following[1])),
+        "missing": found.missing,
     }
+
+
+def _place(thread: ThreadSummary) -> tuple[datetime, UUID]:
+    return thread.run_created_at, thread.run_id
 
 
 @router.get(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Final
 
 from fastapi import APIRouter, Response
@@ -12,7 +13,7 @@ from hai_flow.api.deps import CommandKey, CurrentAccess
 from hai_flow.api.principals import requires
 from hai_flow.api.problems import WITH_BODY, documented
 from hai_flow.api.rights import Right
-from hai_flow.api.signals import SignalBody, checked_id, demand_files, record_of
+from hai_flow.api.signals import SignalBody, checked_id, demand_files, record_of, spread
 from hai_flow.api.views import received_view
 
 router = APIRouter(prefix="/v1/events", tags=["events"], route_class=CheckedRoute)
@@ -33,9 +34,13 @@ async def receive_event(body: SignalBody, access: CurrentAccess, key: CommandKey
     id = checked_id(access, body, key, "event")
     with access.admission.command():
         await demand_files(access, body)
-        received = await access.runtime.triggers.receive_event(
-            access.tenant, id, body.type, body.data, sent=record_of(access, "event.sent", id, body)
-        )
+        record, triggers = record_of(access, "event.sent", id, body), access.runtime.triggers
+        if access.living.is_large:
+            async with spread(access, id, body, record) as known:
+                received = await triggers.receive_event(access.tenant, id, body.type, body.data)
+            received = replace(received, already=received.already or known)
+        else:
+            received = await triggers.receive_event(access.tenant, id, body.type, body.data, sent=record)
     if received.already:
         response.status_code = 200
     return received_view(received)

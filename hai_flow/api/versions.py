@@ -13,7 +13,7 @@ from pydantic import Field
 from hai_flow import values
 from hai_flow.api import shapes
 from hai_flow.api.bodies import NO_CONTROL_CHARACTERS, Body, CheckedRoute
-from hai_flow.api.deps import Access, CommandKey, CurrentAccess
+from hai_flow.api.deps import Access, CommandKey, CurrentAccess, is_run_id
 from hai_flow.api.principals import requires
 from hai_flow.api.problems import WITH_BODY, documented
 from hai_flow.api.rights import Right
@@ -79,7 +79,7 @@ async def migrate_runs(name: str, body: MigrateBody, access: CurrentAccess, key:
     (old, before), (new, after) = await _versions(access, name, body.from_, body.to)
     found: list[dict[str, Any]] = []
     more = False
-    async for run in _chosen(access, name, body.runs):
+    async for there, run in _chosen(access, name, body.runs):
         if run.workflow != old.sha256:
             if body.runs is not None and run.workflow != new.sha256:
                 raise Rejected(422, "run.version", f"run {run.id} is not of {name}@{body.from_}; name another version.")
@@ -89,9 +89,9 @@ async def migrate_runs(name: str, body: MigrateBody, access: CurrentAccess, key:
             more = True
             break
         if body.dry_run:
-            found.append(await _examined(access, run, before, after, body.map))
+            found.append(await _examined(there, run, before, after, body.map))
         else:
-            found.append(await _migrated(access, run, new, after, body.map, key))
+            found.append(await _migrated(there, run, new, after, body.map, key))
     return {"from": _version(old), "to": _version(new), "dry_run": body.dry_run, "runs": found, "more": more}
 
 
@@ -104,28 +104,30 @@ async def _versions(access: Access, name: str, old: str, new: str) -> list[tuple
     return [await access.catalog.resolve(access.tenant, f"{name}@{version}") for version in (old, new)]
 
 
-async def _chosen(access: Access, name: str, ids: list[str] | None) -> AsyncIterator[RunSummary]:
-    """The runs that were named, or every active one of the workflow, newest first."""
+async def _chosen(access: Access, name: str, ids: list[str] | None) -> AsyncIterator[tuple[Access, RunSummary]]:
+    """The runs that were named, or every active one of the workflow, cell by cell, newest first."""
     if ids is not None:
         for id in dict.fromkeys(ids):
-            yield await access.run(id)
+            there = await access.at_run(UUID(id)) if is_run_id(id) else access
+            yield there, await there.run(id)
         return
-    before = None
-    while True:
-        page = await run_lists.list_runs(
-            access.reads,
-            access.tenant,
-            limit=_PAGE,
-            statuses=_ACTIVE,
-            workflow=name,
-            before=before,
-            viewer=access.viewer,
-        )
-        for run in page:
-            yield run
-        if len(page) < _PAGE:
-            return
-        before = (page[-1].created_at, page[-1].id)
+    for there in access.everywhere:
+        before = None
+        while True:
+            page = await run_lists.list_runs(
+                there.reads,
+                there.tenant,
+                limit=_PAGE,
+                statuses=_ACTIVE,
+                workflow=name,
+                before=before,
+                viewer=there.viewer,
+            )
+            for run in page:
+                yield there, run
+            if len(page) < _PAGE:
+                break
+            before = (page[-1].created_at, page[-1].id)
 
 
 async def _examined(access: Access, run: RunSummary, old: Plan, new: Plan, mapping: dict[str, str]) -> dict[str, Any]:

@@ -12,8 +12,8 @@ from hai_flow import values
 from hai_flow.api.problems import problem_of
 from hai_flow.engine.events import PendingOpened, decode_pending
 from hai_flow.engine.patch import difference
-from hai_flow.engine.pendings import needed
 from hai_flow.engine.state import MessageState, PendingState, RunState, ToolCallState
+from hai_flow.engine.votes import needed
 from hai_flow.runtime.inbox import Item
 from hai_flow.runtime.triggers import Received, Started
 from hai_flow.schedule import explain, explained
@@ -386,14 +386,18 @@ def key_view(key: Key) -> dict[str, Json]:
     }
 
 
-def tenant_view(tenant: Tenant, defaults: Limits) -> dict[str, Json]:
-    """A tenant with its limits; `defaults` are those of which nothing was said."""
+def tenant_view(tenant: Tenant, defaults: Limits, name_of: Callable[[int], str]) -> dict[str, Json]:
+    """A tenant with its limits; `defaults` are those of which nothing was said. `name_of` gives the name of a cell."""
     return {
         "id": str(tenant.id),
         "name": tenant.name,
         "created_at": time_of(tenant.created_at),
         "limits": tenant.limits.as_dict(),
         "in_force": tenant.limits.over(defaults).as_dict(),
+        "cells": [
+            {"name": name_of(cell), "begins": cell in tenant.living.open, "first": cell == tenant.living.seat}
+            for cell in tenant.cells
+        ],
     }
 
 

@@ -50,6 +50,7 @@ async def publish_workflow(
     """
     access.require_publishing()
     stored, plan = await access.catalog.publish(access.tenant, source, dev=dev, asked=access.asked)
+    await access.repeat()
     return {**workflow_view(stored), "warnings": [finding.as_dict() for finding in plan.warnings]}
 
 

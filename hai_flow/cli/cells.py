@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from hai_flow.store.cells import Cell
 
 CellOption = Annotated[
-    str | None,
-    typer.Option("--cell", metavar="NAME", help="The cell that it lives in, also `home`; before it has anything."),
+    list[str] | None,
+    typer.Option("--cell", metavar="NAME", help="A cell in which its threads begin, also `home`; several for several."),
 ]
 
 app = app_of(name="cells", help="Cells.", epilog=EPILOG)
@@ -174,12 +174,15 @@ def _all(settings: Settings) -> list[Cell]:
     return [home, *cells_of(settings)]
 
 
-def wanted_cells(data_dir: Path | None, name: str) -> list[Cell]:
-    """The cell of this name. Raises UsageError where there is none."""
+def wanted_cells(data_dir: Path | None, names: Sequence[str]) -> list[Cell]:
+    """The cells of these names, each once. Raises UsageError where there is none of one."""
+    if not names:
+        return []
     known = {cell.name: cell for cell in _all(load_settings(data_dir=data_dir))}
-    if name not in known:
-        raise UsageError(f"--cell: expected one of {', '.join(known)}, found {name!r:.60}.")
-    return [known[name]]
+    for name in names:
+        if name not in known:
+            raise UsageError(f"--cell: expected one of {', '.join(known)}, found {name!r:.60}.")
+    return [known[name] for name in dict.fromkeys(names)]
 
 
 def cells_by_number(data_dir: Path | None, numbers: Sequence[int]) -> list[Cell]:

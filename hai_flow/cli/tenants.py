@@ -4,6 +4,7 @@ database itself; with --server, limits by a server, for the admins of the tenant
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -46,7 +47,7 @@ def create(
 
     if not store.NAME.fullmatch(name):
         raise UsageError(f"expected a name of a-z, 0-9, - and _ that begins with a letter or digit, found {name!r}.")
-    cells = () if cell is None else wanted_cells(data_dir, cell)
+    cells = wanted_cells(data_dir, cell or ())
     made = over_database(data_dir, lambda connection: _create(connection, name, cells))
     if made is None:
         raise HaiFlowError(f"there is a tenant {name!r} already.")
@@ -72,24 +73,29 @@ def set_limits(
     data_dir: DataDirOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Limit a tenant, or say where it lives, before it has anything. Processes go by it within seconds."""
+    """Limit a tenant, or say in which cells its threads begin. Processes go by it within seconds."""
     from urllib.parse import quote
 
     said = {"runs_per_minute": runs_per_minute, "open_runs": open_runs, "followers": followers, "log_bytes": log_bytes}
-    changed = {limit: _number(limit, text) for limit, text in said.items() if text is not None}
-    if cell is not None:
-        _move(name, cell, data_dir, server, as_json, alone=not changed)
-    elif not changed:
+    changed: dict[str, Any] = {limit: _number(limit, text) for limit, text in said.items() if text is not None}
+    if cell and server is None:
+        _settle(name, cell, data_dir, as_json, alone=not changed)
+    elif not cell and not changed:
         raise UsageError(f"expected --cell or a limit, one of {', '.join(map(_option, said))}.")
-    if not changed:
+    if not changed and server is None:
         return
+    if cell and server is not None:
+        changed["cells"] = cell
     if server is None:
         limited = _view(over_database(data_dir, lambda connection: _set(connection, name, changed)))
     else:
         limited = ask(server, as_json, lambda api: api.patch(f"/v1/tenants/{quote(name, safe='')}", changed))
     if as_json:
         print_json(limited)
-    else:
+        return
+    if "cells" in changed:
+        say(f"The tenant {name} begins its threads in {', '.join(changed.pop('cells'))}.", "green")
+    if changed:
         say(f"The tenant {name} is limited: {_shown(limited['limits'])}.", "green")
 
 
@@ -104,38 +110,39 @@ async def _set(connection: Connection, name: str, changed: dict[str, int | None]
     return limited
 
 
-def _move(name: str, cell: str, data_dir: Path | None, server: str | None, as_json: bool, *, alone: bool) -> None:
-    if server is not None:
-        raise UsageError("--cell looks at the cells themselves, so not with --server.")
-    cells = wanted_cells(data_dir, cell)
-    moved = over_database(data_dir, lambda connection: _place(connection, name, cells, data_dir))
+def _settle(name: str, cells: Sequence[str], data_dir: Path | None, as_json: bool, *, alone: bool) -> None:
+    wanted = wanted_cells(data_dir, cells)
+    settled = over_database(data_dir, lambda connection: _settled(connection, name, wanted, data_dir))
     if as_json and alone:
-        print_json(_view(moved))
+        print_json(_view(settled))
     elif not as_json:
-        say(f"The tenant {name} lives in {cell}.", "green")
+        say(f"The tenant {name} lives in {_lives(settled, wanted, data_dir)}.", "green")
 
 
-async def _place(connection: Connection, name: str, cells: Sequence[Cell], data_dir: Path | None) -> Tenant:
-    """Where something of it is already it stays: what has been logged is not moved."""
-    from hai_flow.store import tenants as store
+def _lives(tenant: Tenant, wanted: Sequence[Cell], data_dir: Path | None) -> str:
+    numbers = [cell.number for cell in wanted]
+    shown = ", ".join(cell.name for cell in wanted)
+    rest = ", ".join(cell.name for cell in cells_by_number(data_dir, tenant.cells) if cell.number not in numbers)
+    return f"{shown}; what it has in {rest} stays there, and nothing new begins there" if rest else shown
+
+
+async def _settled(connection: Connection, name: str, cells: Sequence[Cell], data_dir: Path | None) -> Tenant:
+    from hai_flow.errors import Rejected
+    from hai_flow.runtime.settling import settle
+
+    def connect(number: int) -> AbstractAsyncContextManager[Connection]:
+        (cell,) = cells_by_number(data_dir, [number])
+        return connected_to(cell, connection)
 
     async with connection.transaction():
-        found = await store.find_tenant(connection, name)
-        if found is None:
+        try:
+            settled = await settle(connection, connect, name, [each.number for each in cells])
+        except Rejected as rejected:
+            raise HaiFlowError(rejected.detail) from None
+        if settled is None:
             raise HaiFlowError(f"there is no tenant {name!r}.")
-        for place in cells_by_number(data_dir, found.cells):
-            async with connected_to(place, connection) as there:
-                if await store.lives_here(there, found.id):
-                    raise HaiFlowError(
-                        f"the tenant {name} has runs, workflows, events or files in the cell {place.name}, and they do "
-                        "not move: say where a tenant lives before it has any. A whole cell can be moved "
-                        "(docs/scale.md)."
-                    )
-        await _copy(cells, connection, found)
-        moved = await store.set_cells(connection, name, tuple(each.number for each in cells))
-        assert moved is not None, "it was there a moment ago"
-        await record(connection, moved.id, "tenant.placed", f"tenant:{name}", cells=[each.name for each in cells])
-    return moved
+        await record(connection, settled.id, "tenant.placed", f"tenant:{name}", cells=[each.name for each in cells])
+    return settled
 
 
 async def _copy(cells: Sequence[Cell], connection: Connection, tenant: Tenant) -> None:
@@ -196,6 +203,7 @@ def _view(tenant: Tenant) -> dict[str, Json]:
         "created_at": tenant.created_at.isoformat(),
         "limits": limits,
         "cells": list(tenant.cells),
+        "closed": list(tenant.living.closed),
     }
 
 

@@ -341,6 +341,7 @@ class AsyncTenants(_Group):
     list = _gives(o.list_tenants)
     get = _does(o.get_tenant)
     limit = _does(o.limit_tenant)
+    place = _does(o.place_tenant)
 
 
 class AsyncTokens(_Group):

@@ -336,6 +336,7 @@ class Tenants(_Group):
     list = _gives(o.list_tenants)
     get = _does(o.get_tenant)
     limit = _does(o.limit_tenant)
+    place = _does(o.place_tenant)
 
 
 class Tokens(_Group):

@@ -3,6 +3,8 @@
 Values that are one of a few words are `str`: a newer server may know more of them than this client.
 """
 
+# Written by `make generate` from api/shapes.py: change that, or clients/generate.py.
+
 from __future__ import annotations
 
 from datetime import datetime
@@ -15,12 +17,15 @@ from hai_flow.values import Json
 
 Item = TypeVar("Item")
 
+Moment: TypeAlias = int | str | datetime
+"""A moment of a run: a seq, a time, or `step:` and a path, which means the end of that step."""
+
 ENDED: Final = frozenset({"finished", "failed", "stopped"})
 STANDING: Final = ENDED | {"waiting", "paused", "needs_attention"}
 """Nothing happens in such a run until somebody (or time) moves it on."""
 
 
-class Version(msgspec.Struct, frozen=True):
+class Version(msgspec.Struct, frozen=True, kw_only=True):
     """Which version of its workflow a run is of. `dev`: a copy that was loaded while it is edited."""
 
     version: int
@@ -31,27 +36,27 @@ class Version(msgspec.Struct, frozen=True):
         return f"{self.version}+{self.sha256[:8]}" if self.dev else str(self.version)
 
 
-class RunParent(msgspec.Struct, frozen=True):
+class RunParent(msgspec.Struct, frozen=True, kw_only=True):
     run_id: str
     path: str
 
 
-class RunCounts(msgspec.Struct, frozen=True):
+class RunCounts(msgspec.Struct, frozen=True, kw_only=True):
     """How many runs have each status; `max` of them means that many or more. Under `needs_attention` are also those
-    that workers can't read."""
+    that workers can't read, whatever their own status is. `missing`: cells that are away, and are not counted."""
 
+    missing: list[str] = []
     counts: dict[str, int]
     max: int
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """A run. `seq` is how many events it has; `output` and `error` are None until it has ended.
+    """A run. `seq` is how many events it has; `output` and `error` are None until it has ended. `in_flight`: how many
+    attempts were told to end (answer to `stop`). `branch_of`: the run at one of whose turns it left its thread.
+    `parent`: the run whose step waits for this one. `unreadable`: why no worker goes on with it, where those that tried
+    could not read it. `queue`: only workers that serve it perform the run.
 
-    `status`: queued, running, waiting, paused, stopping, needs_attention, finished, failed or stopped. `in_flight`: how
-    many attempts were told to end (answer to `stop`). `branch_of`: the run at one of whose turns it left its thread.
-    `parent`: the run whose step waits for this one.
-    `unreadable`: why no worker goes on with it, where those that tried could not read it. `queue`: only workers that
-    serve it perform the run.
+    `status`: queued, running, waiting, paused, stopping, needs_attention, finished, failed or stopped.
     """
 
     id: str
@@ -78,20 +83,23 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Pending(msgspec.Struct, frozen=True, kw_only=True):
-    """A question to people. `kind`: tool, ask, approve, gate or doubt; `status`: open, or its outcome.
+    """A question to people. `status`: open, or its outcome.
 
     `schema` is that of the form, or of a tool's result; `options` are the decisions there are. An answer that is given
     with this record is bound to its `digest`: to the content that it shows. `get` tells more than `list`: `needed` (the
     deciders, their votes, the missing ones), `edits`, and the decision. `workflow` and `started_by` are the run's.
+
+    `kind`: tool, ask, approve, gate or doubt.
     """
 
     id: str
     run_id: str
+    workflow: str | None = None
+    started_by: str | None = None
     status: str
     opened_at: datetime
     path: str
     kind: str
-    digest: str
     title: str | None
     message: str | None
     tool: str | None
@@ -101,8 +109,7 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True):
     options: list[str]
     policy: Json
     deadline: datetime | None
-    workflow: str | None = None
-    started_by: str | None = None
+    digest: str
     needed: dict[str, Json] | None = None
     edits: dict[str, Json] | None = None
     decided_by: str | None = None
@@ -113,7 +120,8 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WhyNot(msgspec.Struct, frozen=True, kw_only=True):
-    """Why somebody may not decide: a code, and a clause for people."""
+    """Why somebody may not decide: `excluded.requester` (they started the run), `excluded`, `voted`, `not_asked`, or
+    `unreadable` (by this release)."""
 
     code: str
     reason: str
@@ -121,7 +129,11 @@ class WhyNot(msgspec.Struct, frozen=True, kw_only=True):
 
 class InboxItem(msgspec.Struct, frozen=True, kw_only=True):
     """A question that asks you. `why_not` says why you may not decide it yourself, `on_behalf_of` for whom you may;
-    `claimed_by`: who says that they are at it, and until when."""
+    `claimed_by`: who says that they are at it, and until when. `needed`: of approvals, who else may decide, the votes
+    so far, and those that are missing.
+
+    `kind`: tool, ask, approve, gate or doubt.
+    """
 
     id: str
     run_id: str
@@ -131,7 +143,6 @@ class InboxItem(msgspec.Struct, frozen=True, kw_only=True):
     opened_at: datetime
     path: str
     kind: str
-    digest: str
     title: str | None
     message: str | None
     tool: str | None
@@ -141,23 +152,29 @@ class InboxItem(msgspec.Struct, frozen=True, kw_only=True):
     options: list[str]
     policy: Json
     deadline: datetime | None
-    needed: dict[str, Json] | None
+    digest: str
     may_decide: bool
     why_not: WhyNot | None
     on_behalf_of: list[str]
+    needed: dict[str, Json] | None
     claimed_by: str | None
     claimed_until: datetime | None
 
 
 class InboxCounts(msgspec.Struct, frozen=True, kw_only=True):
-    """How many open questions of each workflow ask you. `complete`: all were counted."""
+    """How many open questions of each workflow ask you. `complete`: all were counted; else only the first 10,000, or
+    those of the cells that are not `missing`."""
 
+    missing: list[str] = []
     workflows: dict[str, int]
     complete: bool
 
 
 class Decided(msgspec.Struct, frozen=True, kw_only=True):
-    """What `by` has said to a question: you, or your delegate `on_behalf_of` you. `status` is the question's now."""
+    """What `by` has said to a question: you, or your delegate `on_behalf_of` you. `status` is the question's now.
+
+    `kind`: tool, ask, approve, gate or doubt.
+    """
 
     id: str
     run_id: str
@@ -174,7 +191,7 @@ class Decided(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Delegation(msgspec.Struct, frozen=True, kw_only=True):
-    """`to` may answer what asks `from_`, from `since` until `until`."""
+    """`to` may answer what asks `from`, from `since` until `until`."""
 
     id: str
     from_: str = msgspec.field(name="from")
@@ -196,8 +213,8 @@ class Decision(Pending, frozen=True, kw_only=True):
 
 
 class PendingArguments(msgspec.Struct, frozen=True, kw_only=True):
-    """The function that an approved call calls. `parameters`: the JSON Schema of its arguments; None: there is no call,
-    or the server knows no schema of it."""
+    """The function that an approved call calls. `parameters`: the JSON Schema of its arguments; None: there is no
+    call, or this server knows no schema of it."""
 
     tool: str | None
     description: str | None
@@ -205,9 +222,9 @@ class PendingArguments(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CheckedAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """What an answer would do if it were given now. `decides`: it would close the question, with `status`; else the
-    question would stay open for what is `needed`. `args` and `digest` are as its edits would leave them, `lapsing` the
-    votes that would not count any more."""
+    """What an answer would do if it were given now. `decides`: the question would be closed by it, with `status`; else
+    it would stay open for the votes that are `needed`. `args` and `digest` are as its edits would leave them, `lapsing`
+    the votes that would not count any more; `already`: the same answer was given before."""
 
     id: str
     already: bool
@@ -232,7 +249,7 @@ class BulkOutcomes(msgspec.Struct, frozen=True, kw_only=True):
     items: list[BulkOutcome]
 
 
-class Edit(msgspec.Struct, frozen=True):
+class Edit(msgspec.Struct, frozen=True, kw_only=True):
     """A piece of a text, from (`line`, `column`) to before (`end_line`, `end_column`), and its replacement."""
 
     line: int
@@ -242,9 +259,12 @@ class Edit(msgspec.Struct, frozen=True):
     text: str
 
 
-class Finding(msgspec.Struct, frozen=True):
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """A mistake in a workflow (or a doubt: `severity` warning). Lines and columns count from 1. `fix` mends it.
-    `params`: what `message` names in quotes."""
+    `params`: what `message` names in quotes.
+
+    `severity`: error or warning.
+    """
 
     file: str
     line: int
@@ -258,7 +278,7 @@ class Finding(msgspec.Struct, frozen=True):
     params: list[str] = []
 
 
-class Validation(msgspec.Struct, frozen=True):
+class Validation(msgspec.Struct, frozen=True, kw_only=True):
     valid: bool
     findings: list[Finding]
 
@@ -284,10 +304,10 @@ class File(msgspec.Struct, frozen=True, kw_only=True):
 class WorkflowVersion(msgspec.Struct, frozen=True, kw_only=True):
     """One version of a workflow."""
 
-    name: str
     version: int
     sha256: str
     dev: bool
+    name: str
     title: str | None
     created_at: datetime
 
@@ -301,7 +321,7 @@ class Published(WorkflowVersion, frozen=True, kw_only=True):
     warnings: list[Finding]
 
 
-class Step(msgspec.Struct, frozen=True):
+class Step(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     verb: str
 
@@ -316,26 +336,29 @@ class Workflow(WorkflowVersion, frozen=True, kw_only=True):
     versions: list[WorkflowVersion]
 
 
-class ChangedPart(msgspec.Struct, frozen=True):
-    """One key that says something else. None: not there."""
+class ChangedPart(msgspec.Struct, frozen=True, kw_only=True):
+    """One key with another value. None: the key is missing."""
 
     key: str
     from_: Json = msgspec.field(name="from")
     to: Json
 
 
-class Change(msgspec.Struct, frozen=True):
-    """The change of one step: `kind` added, removed, moved (from `was`) or changed."""
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """The change of one step; `was`: the earlier path of a step that moved.
+
+    `kind`: added, removed, moved or changed.
+    """
 
     kind: str
     path: str
     verb: str
-    parts: list[ChangedPart]
     was: str | None = None
+    parts: list[ChangedPart]
 
 
-class Diff(msgspec.Struct, frozen=True):
-    """The changes of a version. `document`: keys outside of the steps."""
+class Diff(msgspec.Struct, frozen=True, kw_only=True):
+    """`document`: keys outside of the steps. `steps`: in the order of the new version, then the removed ones."""
 
     from_: Version = msgspec.field(name="from")
     to: Version
@@ -343,15 +366,17 @@ class Diff(msgspec.Struct, frozen=True):
     steps: list[Change]
 
 
-class Obstacle(msgspec.Struct, frozen=True):
-    """Why a run can't move. `path`: the step, or "" for the run itself."""
+class Obstacle(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a run can't move. `path`: the step, as the old version calls it, or "" for the run itself."""
 
     code: str
     path: str
     message: str
 
 
-class MigratedRun(msgspec.Struct, frozen=True):
+class MigratedRun(msgspec.Struct, frozen=True, kw_only=True):
+    """`status`: queued, running, waiting, paused, stopping, needs_attention, finished, failed or stopped."""
+
     id: str
     status: str
     movable: bool
@@ -359,8 +384,8 @@ class MigratedRun(msgspec.Struct, frozen=True):
     obstacles: list[Obstacle]
 
 
-class Migration(msgspec.Struct, frozen=True):
-    """Which runs moved, or would. `more`: there are others, which this request did not look at."""
+class Migration(msgspec.Struct, frozen=True, kw_only=True):
+    """Which runs moved, or would. `more`: there are runs that this request did not look at; send it again."""
 
     from_: Version = msgspec.field(name="from")
     to: Version
@@ -369,7 +394,7 @@ class Migration(msgspec.Struct, frozen=True):
     more: bool
 
 
-class Message(msgspec.Struct, frozen=True):
+class Message(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     role: str
     kind: str
@@ -378,21 +403,21 @@ class Message(msgspec.Struct, frozen=True):
     at: datetime
 
 
-class Turn(msgspec.Struct, frozen=True):
+class Turn(msgspec.Struct, frozen=True, kw_only=True):
     n: int
     first_seq: int
     open: bool
     wire_run_id: str | None
 
 
-class StepState(msgspec.Struct, frozen=True):
+class StepState(msgspec.Struct, frozen=True, kw_only=True):
     status: str
     attempt: int
     output: Json = None
     error: Error | None = None
 
 
-class StepAttempt(msgspec.Struct, frozen=True):
+class StepAttempt(msgspec.Struct, frozen=True, kw_only=True):
     """One attempt. `error`: why another one followed; `lost`: its worker was."""
 
     n: int
@@ -402,8 +427,11 @@ class StepAttempt(msgspec.Struct, frozen=True):
     error: Error | None
 
 
-class StepWait(msgspec.Struct, frozen=True):
-    """A time in which a step waited for people, time, a signal, a retry or a child. `due`: when it ends by itself."""
+class StepWait(msgspec.Struct, frozen=True, kw_only=True):
+    """A time in which a step waited. `due`: when it ends by itself; `pending_id`: the question, of one for people.
+
+    `for`: people, time, signal, retry or child.
+    """
 
     for_: str = msgspec.field(name="for")
     since: datetime
@@ -414,7 +442,10 @@ class StepWait(msgspec.Struct, frozen=True):
 
 class RunStep(msgspec.Struct, frozen=True, kw_only=True):
     """One passage through a step, or (verb `iteration`) through the body of a loop. `plan_path`: the step of the plan;
-    `children`: the runs that it started; `usage`: tokens (`input`, `output`), and their `cost` in US dollars."""
+    `children`: the runs that it started; `usage`: tokens (`input`, `output`), and their `cost` in US dollars.
+
+    `status`: running, finished, failed, skipped, stopped or undone.
+    """
 
     path: str
     plan_path: str
@@ -433,7 +464,7 @@ class RunStep(msgspec.Struct, frozen=True, kw_only=True):
     usage: dict[str, float]
 
 
-class Timer(msgspec.Struct, frozen=True):
+class Timer(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     kind: str
     due: datetime
@@ -446,18 +477,14 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
     path: str | None = None
 
 
-Moment: TypeAlias = int | str | datetime
-"""A moment of a run: a seq, a time, or `step:` and a path, which means the end of that step."""
-
-
 class MarkObstacle(msgspec.Struct, frozen=True, kw_only=True):
     code: str
     detail: str
 
 
 class Mark(msgspec.Struct, frozen=True, kw_only=True):
-    """A moment behind the event `seq`: in front of `step`, or (None) where the run waited. `editable`: it can be forked
-    there also with something else than it had."""
+    """A moment behind the event `seq`: in front of the step `step`, or (None) where the run waited. `forkable`: a fork
+    can begin there; `editable`: also with something else than the run had. `why_not`: what keeps it from that."""
 
     seq: int
     at: datetime
@@ -473,7 +500,8 @@ class Marks(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BulkRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A run of a bulk. `outcome`: done, already, refused (with the `problem`); of a rehearsal `would`."""
+    """A run of a bulk. `outcome`: `done`, `already` (it was so, or the same request has done it), `refused` with the
+    `problem`; of a dry run `would`. `status`: the run's now."""
 
     id: str
     status: str
@@ -482,6 +510,8 @@ class BulkRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BulkReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of each run: `found` in all, of which so many."""
+
     action: str
     dry_run: bool
     found: int
@@ -497,8 +527,10 @@ class AMoment(msgspec.Struct, frozen=True, kw_only=True):
     status: str
 
 
-class StepChange(msgspec.Struct, frozen=True, kw_only=True, rename={"from_": "from"}):
-    from_: StepState | None
+class StepChange(msgspec.Struct, frozen=True, kw_only=True):
+    """`from` and `to` as in a snapshot; None: it had not begun."""
+
+    from_: StepState | None = msgspec.field(name="from")
     to: StepState | None
 
 
@@ -510,15 +542,17 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     votes: list[dict[str, Json]]
 
 
-class PendingChange(msgspec.Struct, frozen=True, kw_only=True, rename={"from_": "from"}):
-    from_: Asked | None
+class PendingChange(msgspec.Struct, frozen=True, kw_only=True):
+    """A question as it stood at each of the moments; None: it had not been asked."""
+
+    from_: Asked | None = msgspec.field(name="from")
     to: Asked | None
 
 
-class Difference(msgspec.Struct, frozen=True, kw_only=True, rename={"from_": "from"}):
-    """What is otherwise at one moment than at another: `state` is a JSON Patch of the variables."""
+class Difference(msgspec.Struct, frozen=True, kw_only=True):
+    """What is otherwise at one moment of a run than at another: `state` is a JSON Patch (RFC 6902) of the variables."""
 
-    from_: AMoment
+    from_: AMoment = msgspec.field(name="from")
     to: AMoment
     state: list[dict[str, Json]]
     steps: dict[str, StepChange]
@@ -526,7 +560,11 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True, rename={"from_": "fr
 
 
 class Left(msgspec.Struct, frozen=True, kw_only=True):
-    """The run that a fork would stop: the steps `in_flight` in it, and those that it `undoes`."""
+    """The run that a fork has stopped: what is `in_flight` in it is asked to cancel, and `undoes` is what it takes
+    back.
+
+    `status`: queued, running, waiting, paused, stopping, needs_attention, finished, failed or stopped.
+    """
 
     run_id: str
     status: str
@@ -535,8 +573,8 @@ class Left(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rehearsal(msgspec.Struct, frozen=True, kw_only=True):
-    """What a fork would do: the steps that begin, whose questions are open, whose child runs start anew; and the run
-    that is stopped."""
+    """What a fork would do. `begins`: the steps that begin at once; `asks`: the steps whose questions are open in it;
+    `restarts`: those whose child runs are started anew; `stops`: the thread's active run."""
 
     of: str
     at: int
@@ -551,8 +589,8 @@ class Rehearsal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """A run after its first `seq` events. `state` are its variables, `steps` by path. `trigger`: what started
-    it ("" where an older server does not say); `origin`: the run that did."""
+    """A run after its first `seq` events. `state` are its variables, `steps` by path. `trigger`: what started it (""
+    where an older server does not say); `origin`: the run that did."""
 
     run_id: str
     seq: int
@@ -571,7 +609,10 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 class Thread(msgspec.Struct, frozen=True, kw_only=True):
     """A conversation. `run_id`, `workflow` and `status` are of its newest run; `created_at` is when its first run was
-    made, `updated_at` when the newest one has last moved."""
+    made, `updated_at` when the newest one has last moved.
+
+    `status`: queued, running, waiting, paused, stopping, needs_attention, finished, failed or stopped.
+    """
 
     id: str
     run_id: str
@@ -604,7 +645,7 @@ class QueuedMessages(msgspec.Struct, frozen=True, kw_only=True):
     items: list[QueuedMessage]
 
 
-class Call(msgspec.Struct, frozen=True):
+class Call(msgspec.Struct, frozen=True, kw_only=True):
     """A call of a tool: `arguments` are JSON text."""
 
     name: str
@@ -614,8 +655,8 @@ class Call(msgspec.Struct, frozen=True):
 
 
 class ThreadMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """A message of a thread, by the event `seq` of a run. `content` is text or what else it was said in;
-    that of a `call` is its result, None without one."""
+    """A message or a call in a thread, recorded by the event `seq` of a run. `content` is text or another JSON value;
+    that of a call (role `tool`, kind `call`) is its result, None without one."""
 
     id: str
     run_id: str
@@ -628,8 +669,8 @@ class ThreadMessage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Feedback(msgspec.Struct, frozen=True, kw_only=True):
-    """The rating by `by` of a message or of a decided pending (`kind`), whose id is `subject_id`. `rating` is
-    up, down or a number of stars."""
+    """The opinion that `by` gave, over `via`, of a message or a decided pending of the run `run_id`. `rating`: up,
+    down, or a number of stars."""
 
     id: str
     thread_id: str
@@ -646,8 +687,9 @@ class Feedback(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AuditRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """Who did what. `n` is its place in the tenant's chain, None until it is sealed; `seq` how many events the run had
-    after it. `erased_at`: `by` is a pseudonym since then, and `details` are gone."""
+    """An act of a person, or of a credential's owner. `n`: its place in the tenant's chain; None until it is
+    sealed. `seq`: how many events the run had after it. `erased_at`: `by` is a pseudonym since then, and
+    `details` are gone."""
 
     id: str
     n: int | None
@@ -675,7 +717,7 @@ class AuditLink(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AuditAnchor(msgspec.Struct, frozen=True, kw_only=True):
-    """The end of the tenant's chain: how many records it has, and its hash there."""
+    """The end of a tenant's chain: how many records it has, and its hash there."""
 
     tenant: str
     n: int
@@ -683,9 +725,15 @@ class AuditAnchor(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Worker(msgspec.Struct, frozen=True, kw_only=True):
-    """A process that performs runs. `queues`: `*` is every one. `state`: alive, draining, ended (after it handed
-    everything back) or dead. `holds`: the runs that it has now. The numbers behind it are as of `beat_at`; None is what
-    a worker of an older release does not tell."""
+    """A process that performs runs. `queues`: `*` is every one. `state`: `ended`, after it handed everything back;
+    `dead`, when it gave no sign of life in time. `holds`: the runs that it has now (counted to 10,000), of one that is
+    dead those that nobody has taken over yet.
+
+    As of its last sign of life (`beat_at`): it `held` so many runs, performed `attempts` of at most `places` at once,
+    and `waiting` ones had no place. Null is what a worker of an older release does not tell.
+
+    `state`: alive, draining, ended or dead.
+    """
 
     id: int
     name: str
@@ -732,7 +780,7 @@ class NewKey(Key, frozen=True, kw_only=True):
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """What a tenant may have: runs that begin in a minute, runs that have not ended, streams of one process that only
-    follow, bytes of logs. 0: no limit; None: as much as all."""
+    follow, bytes of logs. 0: no limit. Of `limits` of a tenant None: what the settings give to all."""
 
     runs_per_minute: int | None
     open_runs: int | None
@@ -740,14 +788,24 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     log_bytes: int | None
 
 
+class TenantCell(msgspec.Struct, frozen=True, kw_only=True):
+    """A cell that a tenant lives in. `begins`: whether new threads begin there. `first`: it has what there is once:
+    workflows, schedules, delegations."""
+
+    name: str
+    begins: bool
+    first: bool
+
+
 class Tenant(msgspec.Struct, frozen=True, kw_only=True):
-    """A tenant. `limits` were set for it, `in_force` are those that it has."""
+    """A tenant. `limits` were set for it, `in_force` are those that it has. `cells`: those that it lives in."""
 
     id: str
     name: str
     created_at: datetime
     limits: Limits
     in_force: Limits
+    cells: list[TenantCell] = []
 
 
 class Token(msgspec.Struct, frozen=True, kw_only=True):
@@ -766,7 +824,8 @@ class Ticket(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Session(msgspec.Struct, frozen=True, kw_only=True):
-    """Who calls, in which `way` they have proven it, and what they may do. `csrf` is for browsers."""
+    """Who calls, in which `way` they have proven it, and what they may do. `csrf`: what requests of a browser's
+    session name in `HAI-CSRF`; None for other credentials."""
 
     principal: str
     roles: list[str]
@@ -777,8 +836,9 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     csrf: str | None
 
 
-class Signal(msgspec.Struct, frozen=True):
-    """An event from outside, sent to one run. `already`: it had been sent before, and nothing has happened now."""
+class Signal(msgspec.Struct, frozen=True, kw_only=True):
+    """An event from outside. `run_id`: the run that it is for; None: every run that waits for its type. `already`: it
+    had been sent before, and nothing has happened now."""
 
     id: str
     type: str
@@ -787,7 +847,7 @@ class Signal(msgspec.Struct, frozen=True):
     already: bool
 
 
-class TriggerProblem(msgspec.Struct, frozen=True):
+class TriggerProblem(msgspec.Struct, frozen=True, kw_only=True):
     """Why a workflow was not started."""
 
     code: str
@@ -795,8 +855,12 @@ class TriggerProblem(msgspec.Struct, frozen=True):
     findings: list[Json]
 
 
-class TriggeredRun(msgspec.Struct, frozen=True):
-    """The result of one workflow's event trigger: `status` started, already or refused."""
+class TriggeredRun(msgspec.Struct, frozen=True, kw_only=True):
+    """The outcome of one workflow's event trigger. `already`: this event, or another one with its dedupe key, has
+    started the run before.
+
+    `status`: started, already or refused.
+    """
 
     workflow: str
     status: str
@@ -804,7 +868,7 @@ class TriggeredRun(msgspec.Struct, frozen=True):
     problem: TriggerProblem | None
 
 
-class SentEvent(msgspec.Struct, frozen=True):
+class SentEvent(msgspec.Struct, frozen=True, kw_only=True):
     """An event from outside, and the runs that it started. `already`: it has been sent before."""
 
     id: str
@@ -822,8 +886,12 @@ class ScheduleClause(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Schedule(msgspec.Struct, frozen=True, kw_only=True):
-    """A start by the clock. `explanation` has it in English, `explained` in parts for other languages (none from an
-    older server); `next` is None while it is paused."""
+    """A start by the clock. `explanation`: `cron` and `timezone` in English; `explained`: the same in parts, for other
+    languages. `next`: when it fires (None while it is paused); `last`: when it did; `last_run_id`: the last run that it
+    started, by the clock or by request.
+
+    `missed`: skip, once or all. `overlap`: queue, skip or cancel_running.
+    """
 
     id: str
     workflow: str
@@ -831,6 +899,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     cron: str | None
     timezone: str
     explanation: str
+    explained: list[ScheduleClause] = []
     missed: str
     overlap: str
     input: dict[str, Json]
@@ -838,11 +907,11 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     next: datetime | None
     last: datetime | None
     last_run_id: str | None
-    explained: list[ScheduleClause] = []
 
 
 class Fire(msgspec.Struct, frozen=True, kw_only=True):
-    """A time at which a schedule fired. `outcome`: started, skipped or refused; None while its run is not started."""
+    """A time at which a schedule fired. `outcome` is None while its run is not started yet; `skipped`: its last run
+    was active; `refused`: it could not be started."""
 
     at: datetime
     outcome: str | None
@@ -850,19 +919,23 @@ class Fire(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Fires(msgspec.Struct, frozen=True, kw_only=True):
-    """The `next` times of a schedule, soonest first, and the `past` ones, newest first."""
+    """`next`: the next times, soonest first (none while it is paused). `past`: the last ones, newest first; those of
+    which the runs are long started are kept for a week."""
 
     next: list[datetime]
     past: list[Fire]
 
 
-class CursorReset(msgspec.Struct, frozen=True):
+class CursorReset(msgspec.Struct, frozen=True, kw_only=True):
+    """The cursor was of no place in the run; the run has `seq` events."""
+
     seq: int
 
 
 class Page(msgspec.Struct, Generic[Item], frozen=True):
-    """One page of a list."""
+    """One page of a list. `missing`: cells of the tenant that are away; what they have is not in it."""
 
     items: list[Item]
     next_cursor: str | None = None  # also of a list that has no pages
+    missing: list[str] = []
     cursor_reset: CursorReset | None = None

@@ -805,6 +805,12 @@ def limit_tenant(tenant: TenantRef, limits: Mapping[str, int | None]) -> Script[
     return (yield from exchange(_with_json("PATCH", _tenant(tenant), body))).read(m.Tenant)
 
 
+def place_tenant(tenant: TenantRef, cells: Sequence[str]) -> Script[m.Tenant]:
+    """Let new threads of a tenant begin in these cells, by their names (`home` is one). What it has in others stays
+    there. For admins of the tenant `default`."""
+    return (yield from exchange(_with_json("PATCH", _tenant(tenant), {"cells": list(cells)}))).read(m.Tenant)
+
+
 def _tenant(tenant: TenantRef) -> str:
     return _path("tenants", tenant if isinstance(tenant, str) else tenant.name)
 

@@ -221,6 +221,11 @@ export class Tenants {
     const changed = { runs_per_minute, open_runs, followers, log_bytes };
     return recordOf<Tenant>(await this.#rest.patch(named(tenant), changed, options));
   }
+
+  /** Lets new threads begin in these cells, by their names. What the tenant has in others stays there. */
+  async place(tenant: string | Tenant, cells: string[], options: Abortable = {}): Promise<Tenant> {
+    return recordOf<Tenant>(await this.#rest.patch(named(tenant), { cells }, options));
+  }
 }
 
 function named(tenant: string | Tenant): string {

@@ -15,6 +15,8 @@ export interface PageOptions extends Abortable {
 export interface Page<T> {
   items: T[];
   nextCursor: string | null;
+  /** Cells of the tenant that are away: what they have is not in it. */
+  missing?: string[];
 }
 
 export async function* allOf<T>(page: (cursor: string | undefined) => Promise<Page<T>>): AsyncGenerator<T> {
@@ -27,7 +29,8 @@ export async function* allOf<T>(page: (cursor: string | undefined) => Promise<Pa
 }
 
 export function pageOf<T extends object>(answer: unknown): Page<T> {
-  return { items: recordsOf<T>(answer), nextCursor: (answer as { next_cursor: string | null }).next_cursor };
+  const { next_cursor, missing = [] } = answer as { next_cursor: string | null; missing?: string[] };
+  return { items: recordsOf<T>(answer), nextCursor: next_cursor, ...(missing.length > 0 && { missing }) };
 }
 
 export function paged({ limit, cursor }: PageOptions): Query {

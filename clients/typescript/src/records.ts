@@ -1,10 +1,13 @@
 /** The answers of a HAI Flow server, as records. Times are texts as in RFC 3339. */
 
-// Written by `make generate` from hai_flow/client/models.py: change that, or clients/generate.py.
+// Written by `make generate` from hai_flow/api/shapes.py: change that, or clients/generate.py.
 
 import type { Problem } from "./errors.js";
 
-/** Why somebody may not decide: a code, and a clause for people. */
+/**
+ * Why somebody may not decide: `excluded.requester` (they started the run), `excluded`, `voted`, `not_asked`, or
+ * `unreadable` (by this release).
+ */
 export interface WhyNot {
   code: string;
   reason: string;
@@ -12,7 +15,8 @@ export interface WhyNot {
 
 /**
  * A question that asks you. `whyNot` says why you may not decide it yourself, `onBehalfOf` for whom you may;
- * `claimedBy`: who says that they are at it, and until when.
+ * `claimedBy`: who says that they are at it, and until when. `needed`: of approvals, who else may decide, the votes
+ * so far, and those that are missing. `kind`: tool, ask, approve, gate or doubt.
  */
 export interface InboxItem {
   id: string;
@@ -23,7 +27,6 @@ export interface InboxItem {
   openedAt: string;
   path: string;
   kind: string;
-  digest: string;
   title: string | null;
   message: string | null;
   tool: string | null;
@@ -33,21 +36,29 @@ export interface InboxItem {
   options: string[];
   policy: unknown;
   deadline: string | null;
-  needed: Record<string, unknown> | null;
+  digest: string;
   mayDecide: boolean;
   whyNot: WhyNot | null;
   onBehalfOf: string[];
+  needed: Record<string, unknown> | null;
   claimedBy: string | null;
   claimedUntil: string | null;
 }
 
-/** How many open questions of each workflow ask you. `complete`: all were counted. */
+/**
+ * How many open questions of each workflow ask you. `complete`: all were counted; else only the first 10,000, or
+ * those of the cells that are not `missing`.
+ */
 export interface InboxCounts {
+  missing?: string[];
   workflows: Record<string, number>;
   complete: boolean;
 }
 
-/** What `by` has said to a question: you, or your delegate `onBehalfOf` you. `status` is the question's now. */
+/**
+ * What `by` has said to a question: you, or your delegate `onBehalfOf` you. `status` is the question's now. `kind`:
+ * tool, ask, approve, gate or doubt.
+ */
 export interface Decided {
   id: string;
   runId: string;
@@ -80,11 +91,12 @@ export interface Delegation {
 export interface Decision {
   id: string;
   runId: string;
+  workflow: string | null;
+  startedBy: string | null;
   status: string;
   openedAt: string;
   path: string;
   kind: string;
-  digest: string;
   title: string | null;
   message: string | null;
   tool: string | null;
@@ -94,8 +106,7 @@ export interface Decision {
   options: string[];
   policy: unknown;
   deadline: string | null;
-  workflow: string | null;
-  startedBy: string | null;
+  digest: string;
   needed: Record<string, unknown> | null;
   edits: Record<string, unknown> | null;
   decidedBy: string | null;
@@ -145,7 +156,7 @@ export interface NewKey {
 
 /**
  * What a tenant may have: runs that begin in a minute, runs that have not ended, streams of one process that only
- * follow, bytes of logs. 0: no limit; None: as much as all.
+ * follow, bytes of logs. 0: no limit. Of `limits` of a tenant None: what the settings give to all.
  */
 export interface Limits {
   runsPerMinute: number | null;
@@ -154,13 +165,24 @@ export interface Limits {
   logBytes: number | null;
 }
 
-/** A tenant. `limits` were set for it, `inForce` are those that it has. */
+/**
+ * A cell that a tenant lives in. `begins`: whether new threads begin there. `first`: it has what there is once:
+ * workflows, schedules, delegations.
+ */
+export interface TenantCell {
+  name: string;
+  begins: boolean;
+  first: boolean;
+}
+
+/** A tenant. `limits` were set for it, `inForce` are those that it has. `cells`: those that it lives in. */
 export interface Tenant {
   id: string;
   name: string;
   createdAt: string;
   limits: Limits;
   inForce: Limits;
+  cells?: TenantCell[];
 }
 
 /** `token` is what a page sends as `Authorization: Bearer`, until `expiresAt`. */
@@ -176,7 +198,10 @@ export interface Ticket {
   expiresAt: string;
 }
 
-/** Who calls, in which `way` they have proven it, and what they may do. `csrf` is for browsers. */
+/**
+ * Who calls, in which `way` they have proven it, and what they may do. `csrf`: what requests of a browser's session
+ * name in `HAI-CSRF`; None for other credentials.
+ */
 export interface Session {
   principal: string;
   roles: string[];
@@ -212,11 +237,11 @@ export interface RunError {
 }
 
 /**
- * A run. `seq` is how many events it has; `output` and `error` are None until it has ended. `status`: queued,
- * running, waiting, paused, stopping, needs_attention, finished, failed or stopped. `inFlight`: how many attempts
- * were told to end (answer to `stop`). `branchOf`: the run at one of whose turns it left its thread. `parent`: the
- * run whose step waits for this one. `unreadable`: why no worker goes on with it, where those that tried could not
- * read it. `queue`: only workers that serve it perform the run.
+ * A run. `seq` is how many events it has; `output` and `error` are None until it has ended. `inFlight`: how many
+ * attempts were told to end (answer to `stop`). `branchOf`: the run at one of whose turns it left its thread.
+ * `parent`: the run whose step waits for this one. `unreadable`: why no worker goes on with it, where those that
+ * tried could not read it. `queue`: only workers that serve it perform the run. `status`: queued, running, waiting,
+ * paused, stopping, needs_attention, finished, failed or stopped.
  */
 export interface Run {
   id: string;
@@ -240,9 +265,10 @@ export interface Run {
 
 /**
  * How many runs have each status; `max` of them means that many or more. Under `needs_attention` are also those that
- * workers can't read.
+ * workers can't read, whatever their own status is. `missing`: cells that are away, and are not counted.
  */
 export interface RunCounts {
+  missing?: string[];
   counts: Record<string, number>;
   max: number;
 }
@@ -272,19 +298,20 @@ export interface StepState {
 }
 
 /**
- * A question to people. `kind`: tool, ask, approve, gate or doubt; `status`: open, or its outcome. `schema` is that
- * of the form, or of a tool's result; `options` are the decisions there are. An answer that is given with this record
- * is bound to its `digest`: to the content that it shows. `get` tells more than `list`: `needed` (the deciders, their
- * votes, the missing ones), `edits`, and the decision. `workflow` and `startedBy` are the run's.
+ * A question to people. `status`: open, or its outcome. `schema` is that of the form, or of a tool's result;
+ * `options` are the decisions there are. An answer that is given with this record is bound to its `digest`: to the
+ * content that it shows. `get` tells more than `list`: `needed` (the deciders, their votes, the missing ones),
+ * `edits`, and the decision. `workflow` and `startedBy` are the run's. `kind`: tool, ask, approve, gate or doubt.
  */
 export interface Question {
   id: string;
   runId: string;
+  workflow?: string | null;
+  startedBy?: string | null;
   status: string;
   openedAt: string;
   path: string;
   kind: string;
-  digest: string;
   title: string | null;
   message: string | null;
   tool: string | null;
@@ -294,8 +321,7 @@ export interface Question {
   options: string[];
   policy: unknown;
   deadline: string | null;
-  workflow?: string | null;
-  startedBy?: string | null;
+  digest: string;
   needed?: Record<string, unknown> | null;
   edits?: Record<string, unknown> | null;
   decidedBy?: string | null;
@@ -340,7 +366,10 @@ export interface Snapshot {
   error: RunError | null;
 }
 
-/** The run that a fork would stop: the steps `inFlight` in it, and those that it `undoes`. */
+/**
+ * The run that a fork has stopped: what is `inFlight` in it is asked to cancel, and `undoes` is what it takes back.
+ * `status`: queued, running, waiting, paused, stopping, needs_attention, finished, failed or stopped.
+ */
 export interface Left {
   runId: string;
   status: string;
@@ -349,8 +378,8 @@ export interface Left {
 }
 
 /**
- * What a fork would do: the steps that begin, whose questions are open, whose child runs start anew; and the run that
- * is stopped.
+ * What a fork would do. `begins`: the steps that begin at once; `asks`: the steps whose questions are open in it;
+ * `restarts`: those whose child runs are started anew; `stops`: the thread's active run.
  */
 export interface Rehearsal {
   of: string;

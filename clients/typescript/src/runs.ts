@@ -94,8 +94,8 @@ export class Runs {
 
   /** One page of them. */
   async page(options: RunFilters & PageOptions = {}): Promise<Page<Run>> {
-    const { items, nextCursor } = pageOf<Run>(await this.#rest.get("/v1/runs", { ...filtered(options), ...paged(options) }, options));
-    return { items: items.map(whole), nextCursor };
+    const page = pageOf<Run>(await this.#rest.get("/v1/runs", { ...filtered(options), ...paged(options) }, options));
+    return { ...page, items: page.items.map(whole) };
   }
 
   /** How many runs have each status, counted up to `max` of each. */

@@ -87,7 +87,7 @@ test("several answers have an outcome each", async (context) => {
 });
 
 test("keys and tenants are asked for as the server knows them, and a key is asked for once", async (context) => {
-  const answers = Array.from({ length: 6 }, () => says({ items: [], next_cursor: null, ...record("a") }));
+  const answers = Array.from({ length: 7 }, () => says({ items: [], next_cursor: null, ...record("a") }));
   const { url, requests } = await serve(context, ...answers, (response) => void response.writeHead(503).end());
   const flow = flowAt(url);
   await flow.keys.create({ principal: "user:bo", roles: ["viewer"], expiresIn: 60 });
@@ -96,6 +96,7 @@ test("keys and tenants are asked for as the server knows them, and a key is aske
   await flow.tenants.list();
   await flow.tenants.get("acme");
   await flow.tenants.limit("acme", { openRuns: 7, followers: null });
+  await flow.tenants.place("acme", ["home", "north"]);
   await assert.rejects(flow.keys.create({ principal: "user:bo" }));
   assert.deepEqual(requests.map(({ method, path, body }) => [`${method} ${path}`, body && JSON.parse(body)]), [
     ["POST /v1/keys", { principal: "user:bo", roles: ["viewer"], expires_in: 60 }],
@@ -104,6 +105,7 @@ test("keys and tenants are asked for as the server knows them, and a key is aske
     ["GET /v1/tenants", ""],
     ["GET /v1/tenants/acme", ""],
     ["PATCH /v1/tenants/acme", { open_runs: 7, followers: null }],
+    ["PATCH /v1/tenants/acme", { cells: ["home", "north"] }],
     ["POST /v1/keys", { principal: "user:bo" }],
   ]);
 });

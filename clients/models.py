@@ -1,0 +1,281 @@
+"""The records of the Python client, from the shapes of REST's answers."""
+
+from __future__ import annotations
+
+import ast
+import keyword
+import re
+import textwrap
+from collections.abc import Iterator
+from typing import Final
+
+from clients.docstrings import retold
+
+RECORDS: Final = {
+    "Version": "Version",
+    "RunParent": "RunParent",
+    "RunCounts": "RunCounts",
+    "ControlledRun": "Run",
+    "Pending": "Pending",
+    "WhyNot": "WhyNot",
+    "InboxItem": "InboxItem",
+    "InboxCounts": "InboxCounts",
+    "Decided": "Decided",
+    "Delegation": "Delegation",
+    "Delegations": "Delegations",
+    "DecidedPending": "Decision",
+    "PendingArguments": "PendingArguments",
+    "CheckedAnswer": "CheckedAnswer",
+    "BulkOutcome": "BulkOutcome",
+    "BulkOutcomes": "BulkOutcomes",
+    "Edit": "Edit",
+    "Finding": "Finding",
+    "Validation": "Validation",
+    "Formatted": "Formatted",
+    "File": "File",
+    "WorkflowSummary": "WorkflowVersion",
+    "PublishedWorkflow": "Published",
+    "Step": "Step",
+    "Workflow": "Workflow",
+    "ChangedPart": "ChangedPart",
+    "Change": "Change",
+    "Diff": "Diff",
+    "Obstacle": "Obstacle",
+    "MigratedRun": "MigratedRun",
+    "Migration": "Migration",
+    "Message": "Message",
+    "Turn": "Turn",
+    "StepView": "StepState",
+    "StepAttempt": "StepAttempt",
+    "StepWait": "StepWait",
+    "RunStep": "RunStep",
+    "Timer": "Timer",
+    "Origin": "Origin",
+    "MarkObstacle": "MarkObstacle",
+    "Mark": "Mark",
+    "Marks": "Marks",
+    "BulkRun": "BulkRun",
+    "BulkReport": "BulkReport",
+    "AMoment": "AMoment",
+    "StepChange": "StepChange",
+    "Asked": "Asked",
+    "PendingChange": "PendingChange",
+    "Difference": "Difference",
+    "Left": "Left",
+    "Rehearsal": "Rehearsal",
+    "Snapshot": "Snapshot",
+    "Thread": "Thread",
+    "ThreadWithRuns": "ThreadWithRuns",
+    "QueuedMessage": "QueuedMessage",
+    "QueuedMessages": "QueuedMessages",
+    "Call": "Call",
+    "ThreadMessage": "ThreadMessage",
+    "Feedback": "Feedback",
+    "AuditRecord": "AuditRecord",
+    "AuditLink": "AuditLink",
+    "AuditAnchor": "AuditAnchor",
+    "Worker": "Worker",
+    "Workers": "Workers",
+    "Key": "Key",
+    "NewKey": "NewKey",
+    "Limits": "Limits",
+    "TenantCell": "TenantCell",
+    "Tenant": "Tenant",
+    "Token": "Token",
+    "Ticket": "Ticket",
+    "Session": "Session",
+    "Signal": "Signal",
+    "TriggerProblem": "TriggerProblem",
+    "StartedRun": "TriggeredRun",
+    "ReceivedEvent": "SentEvent",
+    "ScheduleClause": "ScheduleClause",
+    "Schedule": "Schedule",
+    "Fire": "Fire",
+    "Fires": "Fires",
+    "CursorReset": "CursorReset",
+}
+"""What each shape is called in the client. Lists are a `Page` there, which is written by hand."""
+
+_BASES: Final = {
+    "Decision": "Pending",
+    "Published": "WorkflowVersion",
+    "Workflow": "WorkflowVersion",
+    "ThreadWithRuns": "Thread",
+    "NewKey": "Key",
+}
+"""Which record is also another one. The others repeat the fields of their shape's base."""
+
+_ABSENT: Final = {
+    "Run": {"branch_of": "None", "parent": "None", "unreadable": "None", "queue": "'default'", "in_flight": "0"},
+    "Pending": {
+        "workflow": "None",
+        "started_by": "None",
+        "needed": "None",
+        "edits": "None",
+        "decided_by": "None",
+        "on_behalf_of": "None",
+        "decided_at": "None",
+        "value": "None",
+        "reason": "None",
+    },
+    "Finding": {"end_line": "0", "end_column": "0", "fix": "[]", "params": "[]"},
+    "Change": {"was": "None"},
+    "StepState": {"output": "None", "error": "None"},
+    "Origin": {"path": "None"},
+    "Snapshot": {"trigger": "''", "origin": "None"},
+    "Schedule": {"explained": "[]"},
+    "RunCounts": {"missing": "[]"},
+    "InboxCounts": {"missing": "[]"},
+    "Tenant": {"cells": "[]"},
+}
+"""Fields that an older server does not send, or that only some answers have, with what stands for them then."""
+
+_ABOUT: Final = {
+    "Run": """A run. `seq` is how many events it has; `output` and `error` are None until it has ended. `in_flight`:
+    how many attempts were told to end (answer to `stop`). `branch_of`: the run at one of whose turns it left its
+    thread. `parent`: the run whose step waits for this one. `unreadable`: why no worker goes on with it, where those
+    that tried could not read it. `queue`: only workers that serve it perform the run.""",
+    "Pending": """A question to people. `status`: open, or its outcome.
+
+    `schema` is that of the form, or of a tool's result; `options` are the decisions there are. An answer that is given
+    with this record is bound to its `digest`: to the content that it shows. `get` tells more than `list`: `needed` (the
+    deciders, their votes, the missing ones), `edits`, and the decision. `workflow` and `started_by` are the run's.""",
+    "Decision": """A pending after an answer. `already`: the same answer had been given before. `status` is still open
+    where more people must decide.""",
+    "ThreadWithRuns": "`runs`: the newest ones, newest first. `runs.list(thread_id=...)` gives all.",
+    "AuditLink": """A record at its place in the chain, with all that its `hash` is made of. Digests are in hex, times
+    in microseconds since 1970. As a line of JSON each, `hai-flow audit verify --file` checks them.""",
+    "NewKey": "`key` is the secret text that `Client(key=...)` takes. It is shown this once.",
+    "Snapshot": """A run after its first `seq` events. `state` are its variables, `steps` by path. `trigger`: what
+    started it ("" where an older server does not say); `origin`: the run that did.""",
+    "File": """A file of yours. `id`: what input, answers and messages refer to it by. `part`: it as a part of a
+    message.""",
+}
+"""What is said otherwise to who writes Python."""
+
+_BODIES: Final = {
+    "Version": """
+def __str__(self) -> str:
+    return f"{self.version}+{self.sha256[:8]}" if self.dev else str(self.version)
+""",
+    "Run": """
+@property
+def ended(self) -> bool:
+    return self.status in ENDED
+""",
+    "WorkflowVersion": '''
+@property
+def reference(self) -> str:
+    """How it is named: `refund@2`, or `refund@2+3f2a9c11` for a dev copy."""
+    return f"{self.name}@{self.version}" + (f"+{self.sha256[:8]}" if self.dev else "")
+''',
+}
+
+_HEAD: Final = '''\
+"""The server's answers, as records. Fields that a newer server adds are left out, not refused.
+
+Values that are one of a few words are `str`: a newer server may know more of them than this client.
+"""
+
+@@NOTE@@
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final, Generic, TypeAlias, TypeVar
+
+import msgspec
+
+from hai_flow.client.events import Error
+from hai_flow.values import Json
+
+Item = TypeVar("Item")
+
+Moment: TypeAlias = int | str | datetime
+"""A moment of a run: a seq, a time, or `step:` and a path, which means the end of that step."""
+
+ENDED: Final = frozenset({"finished", "failed", "stopped"})
+STANDING: Final = ENDED | {"waiting", "paused", "needs_attention"}
+"""Nothing happens in such a run until somebody (or time) moves it on."""
+
+
+'''
+_TAIL: Final = '''
+
+class Page(msgspec.Struct, Generic[Item], frozen=True):
+    """One page of a list. `missing`: cells of the tenant that are away; what they have is not in it."""
+
+    items: list[Item]
+    next_cursor: str | None = None  # also of a list that has no pages
+    missing: list[str] = []
+    cursor_reset: CursorReset | None = None
+'''
+_WORDS: Final = {"Any": "Json", "Time": "datetime"}
+
+
+def models(shapes: str, note: str) -> str:
+    """`client/models.py` from the text of `api/shapes.py`. Raises AssertionError for a record without a shape."""
+    tree = ast.parse(shapes)
+    classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+    words = {
+        ast.unparse(node.targets[0]): ast.unparse(node.value)
+        for node in tree.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.value).startswith("Literal[")
+    }
+    assert set(RECORDS) <= set(classes), f"no shapes: {sorted(set(RECORDS) - set(classes))}"
+    written = [_record(classes, words, shape, name) for shape, name in RECORDS.items()]
+    return _HEAD.replace("@@NOTE@@", note) + "\n\n".join(written) + _TAIL
+
+
+def _record(classes: dict[str, ast.ClassDef], words: dict[str, str], shape: str, name: str) -> str:
+    base = _BASES.get(name)
+    inherited = {field for field, _ in _fields(classes, _shape_of(base))} if base else set()
+    fields = {field: each for field, each in _fields(classes, shape) if field not in inherited}
+    said = {field: _said(each, words) for field, each in fields.items()}
+    closed = {field: listed for field, text in said.items() if (listed := _closed(text))}
+    about = _ABOUT.get(name, ast.get_docstring(classes[shape]) or "").replace("null", "None")
+    about = retold(textwrap.dedent("    " + about), closed)
+    lines = [_field(name, field, each, said[field]) for field, each in fields.items()]
+    body = "\n".join([*([f'"""{about}"""', ""] if about else []), *lines, *_BODIES.get(name, "").splitlines()])
+    return f"class {name}({base or 'msgspec.Struct'}, frozen=True, kw_only=True):\n{textwrap.indent(body, '    ')}\n"
+
+
+def _closed(text: str) -> list[str]:
+    """The words of the field's list, if it is one list of words."""
+    lists = re.findall(r"Literal(\[[^\]]*\])", text)
+    words = list(ast.literal_eval(lists[0])) if len(lists) == 1 else []
+    return words if len(words) > 1 and all(isinstance(each, str) for each in words) else []
+
+
+def _shape_of(name: str) -> str:
+    return next(shape for shape, record in RECORDS.items() if record == name)
+
+
+def _fields(classes: dict[str, ast.ClassDef], shape: str) -> Iterator[tuple[str, ast.AnnAssign]]:
+    """The fields by the name that the wire has for them, those of the base first."""
+    for base in map(ast.unparse, classes[shape].bases):
+        if base in classes:
+            yield from _fields(classes, base)
+    for each in classes[shape].body:
+        if isinstance(each, ast.AnnAssign):
+            alias = re.search(r"alias='(\w+)'", ast.unparse(each.value)) if each.value is not None else None
+            yield (alias[1] if alias else ast.unparse(each.target)), each
+
+
+def _said(field: ast.AnnAssign, words: dict[str, str]) -> str:
+    text = ast.unparse(field.annotation)
+    for name, meant in words.items():
+        text = re.sub(rf"\b{name}\b", meant, text)
+    return text
+
+
+def _field(record: str, name: str, field: ast.AnnAssign, said: str) -> str:
+    """The field as a line of the record."""
+    text = re.sub(r"Literal\['up', .*?\]", "str | int", said)
+    text = re.sub(r"Literal\[[^\]]*\]|\bClause\b", "str", text).replace("str | str", "str")
+    text = re.sub(r"\b[A-Z]\w+\b", lambda found: _WORDS.get(found[0], RECORDS.get(found[0], found[0])), text)
+    default = _ABSENT.get(record, {}).get(name)
+    if default == "None" and "None" not in text and text != "Json":
+        text += " | None"
+    if keyword.iskeyword(name):
+        return f'{name}_: {text} = msgspec.field(name="{name}")'
+    return f"{name}: {text}" + (f" = {default}" if default is not None else "")
