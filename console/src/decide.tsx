@@ -7,6 +7,7 @@ import "./look/theme.ts";
 import { useReader } from "./api/session.ts";
 import { useInbox } from "./api/inbox.ts";
 import { Decision } from "./pages/decide/Decision.tsx";
+import { askEarly } from "./pages/decide/useQuestion.ts";
 import { SignIn } from "./pages/SignIn.tsx";
 import { Boundary } from "./parts/Boundary.tsx";
 import { ProblemNote } from "./parts/Problem.tsx";
@@ -51,6 +52,7 @@ function Known() {
   );
 }
 
+askEarly(id);
 const root = document.getElementById("root");
 if (root) {
   createRoot(root).render(

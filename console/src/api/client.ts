@@ -1,5 +1,6 @@
 // The public API, as this page calls it. Who calls is the session's cookie or, in development, whom one acts as.
 
+import { holdsUnread } from "../logic/json.ts";
 import { Problem, asProblem, problemOf } from "./problems.ts";
 import type { Session } from "./types.gen.ts";
 
@@ -28,8 +29,13 @@ function headers(more: Record<string, string>): Record<string, string> {
 
 /** The answer to a call. Throws a Problem. */
 export async function call<T>(method: string, path: string, body?: unknown, options: CallOptions = {}): Promise<T> {
-  const text = body === undefined ? undefined : JSON.stringify(body);
-  return sent<T>(method, path, text, "application/json", options);
+  return sent<T>(method, path, body === undefined ? undefined : written(body), "application/json", options);
+}
+
+/** A body as it is sent. Throws a Problem where something in it is no JSON yet: it is the reader's to mend. */
+function written(body: unknown): string {
+  if (holdsUnread(body)) throw new Problem(0, "draft.unread", "");
+  return JSON.stringify(body);
 }
 
 /** The answer to a document of YAML. Throws a Problem. */
@@ -168,7 +174,7 @@ export function follow(path: string, follower: Follower, from = ""): () => void 
 /** The events of the stream that a POST is answered with, in their order. Throws a Problem. */
 export async function converse(path: string, body: unknown, onEvent: (data: unknown) => void, signal: AbortSignal): Promise<void> {
   const given = { Accept: "text/event-stream", "Content-Type": "application/json" };
-  const request: RequestInit = { method: "POST", headers: headers(given), credentials: "same-origin", body: JSON.stringify(body), signal };
+  const request: RequestInit = { method: "POST", headers: headers(given), credentials: "same-origin", body: written(body), signal };
   try {
     const response = await fetch(path, request);
     if (!response.ok || response.body === null) throw noticed(await problemOf(response));

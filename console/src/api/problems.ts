@@ -27,6 +27,12 @@ export class Problem extends Error {
   }
 }
 
+/** The refusal that an answer tells of, of one of many. */
+export function problemIn(body: { code?: unknown; detail?: unknown; status?: unknown; params?: unknown }): Problem {
+  const params = Array.isArray(body.params) ? body.params.map(String) : [];
+  return new Problem(Number(body.status ?? 409), String(body.code ?? ""), String(body.detail ?? ""), [], undefined, params);
+}
+
 /** What can be read of a response that is no success. */
 export async function problemOf(response: Response): Promise<Problem> {
   try {

@@ -37,6 +37,7 @@ export interface AuditLink {
 }
 
 export interface AuditPage {
+  missing: string[];
   items: AuditRecord[];
   next_cursor: string | null;
 }
@@ -182,6 +183,7 @@ export interface Decided {
 }
 
 export interface DecidedPage {
+  missing: string[];
   items: Decided[];
   next_cursor: string | null;
 }
@@ -406,6 +408,7 @@ export interface Health {
 }
 
 export interface InboxCounts {
+  missing: string[];
   workflows: Record<string, number>;
   complete: boolean;
 }
@@ -438,6 +441,7 @@ export interface InboxItem {
 }
 
 export interface InboxPage {
+  missing: string[];
   items: InboxItem[];
   next_cursor: string | null;
 }
@@ -514,13 +518,6 @@ export interface Limits {
   open_runs: number | null;
   followers: number | null;
   log_bytes: number | null;
-}
-
-export interface LimitsBody {
-  runs_per_minute?: number | null;
-  open_runs?: number | null;
-  followers?: number | null;
-  log_bytes?: number | null;
 }
 
 export interface Mark {
@@ -604,6 +601,7 @@ export interface Notification {
 }
 
 export interface NotificationPage {
+  missing: string[];
   items: Notification[];
   next_cursor: string | null;
 }
@@ -685,6 +683,7 @@ export interface PendingHistory {
 }
 
 export interface PendingPage {
+  missing: string[];
   items: OpenedPending[];
   next_cursor: string | null;
 }
@@ -790,11 +789,13 @@ export interface Run {
 }
 
 export interface RunCounts {
+  missing: string[];
   counts: Record<string, number>;
   max: number;
 }
 
 export interface RunPage {
+  missing: string[];
   items: Run[];
   next_cursor: string | null;
 }
@@ -952,6 +953,21 @@ export interface Tenant {
   created_at: string;
   limits: Limits;
   in_force: Limits;
+  cells: TenantCell[];
+}
+
+export interface TenantBody {
+  cells?: string[] | null;
+  runs_per_minute?: number | null;
+  open_runs?: number | null;
+  followers?: number | null;
+  log_bytes?: number | null;
+}
+
+export interface TenantCell {
+  name: string;
+  begins: boolean;
+  first: boolean;
 }
 
 export interface Tenants {
@@ -984,6 +1000,7 @@ export interface ThreadMessagePage {
 }
 
 export interface ThreadPage {
+  missing: string[];
   items: Thread[];
   next_cursor: string | null;
 }

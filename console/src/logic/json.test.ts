@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { changes, edits, same } from "./json.ts";
+import { brief, changes, edits, holdsUnread, same, unread, unreadText } from "./json.ts";
 import { beginning, fieldOf, schemaOfArgs } from "./schema.ts";
 
 test("the order of keys is no difference, the order of a list is one", () => {
@@ -18,6 +18,15 @@ test("changes name the deepest places, escaped as pointers", () => {
 
 test("edits are whole arguments, those that differ alone", () => {
   assert.deepEqual(edits({ amount: 180, to: { iban: "x" } }, { amount: 90, to: { iban: "x" } }), { amount: 90 });
+});
+
+test("what is no JSON yet is kept as it is written, and found wherever it stands", () => {
+  const draft = JSON.parse(JSON.stringify({ amount: 1, lines: [{ of: unread('{"a": ') }] }));
+  assert.equal(unreadText(draft.lines[0].of), '{"a": ');
+  assert.equal(brief(draft.lines[0].of), '{"a": ');
+  assert.ok(holdsUnread({ input: draft }));
+  assert.ok(!holdsUnread({ input: { amount: 1, lines: [{ of: { a: null } }] } }));
+  assert.equal(unreadText({ a: 1 }), null);
 });
 
 test("a form begins with the defaults of its schema, and what it can't draw is JSON", () => {

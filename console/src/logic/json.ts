@@ -14,6 +14,25 @@ export function same(a: Json | undefined, b: Json | undefined): boolean {
   return keys.length === Object.keys(b).length && keys.every((key) => Object.hasOwn(b, key) && same(a[key], b[key]));
 }
 
+const UNREAD = "hai.unread";
+
+/** What stands in a field for JSON while it is none: it is kept with the rest of the form, and never sent. */
+export function unread(text: string): Json {
+  return { [UNREAD]: text };
+}
+
+/** The text that was written; null: it was JSON. */
+export function unreadText(value: Json | undefined): string | null {
+  const text = isObject(value) ? value[UNREAD] : undefined;
+  return typeof text === "string" ? text : null;
+}
+
+/** Whether something in it is no JSON yet. */
+export function holdsUnread(value: unknown): boolean {
+  if (typeof value !== "object" || value === null) return false;
+  return unreadText(value as Json) !== null || Object.values(value).some(holdsUnread);
+}
+
 export interface Changed {
   path: string;
   before: Json | undefined;
@@ -57,6 +76,6 @@ export function pointer(...keys: (string | number)[]): string {
 
 /** One line of a value, cut at `most` characters. */
 export function brief(value: Json | undefined, most = 120): string {
-  const text = typeof value === "string" ? value : value === undefined ? "" : JSON.stringify(value);
+  const text = typeof value === "string" ? value : value === undefined ? "" : (unreadText(value) ?? JSON.stringify(value));
   return text.length > most ? `${text.slice(0, most)}…` : text;
 }

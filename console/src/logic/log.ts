@@ -134,6 +134,11 @@ export function upTo(events: readonly LogEvent[], seq: number): readonly LogEven
   return end === events.length ? events : events.slice(0, end);
 }
 
+/** When the run had come to `seq`; undefined: no event that is kept says it. */
+export function timeAt(events: readonly LogEvent[], seq: number): number | undefined {
+  return events[after(events, seq) - 1]?.at;
+}
+
 /** The version under which a run stood after an event, of those that gave it one; null: none of them had yet. */
 export function versionAt(changes: readonly LogEvent[], seq: number): Version | null {
   const last = changes.findLast((each) => each.seq <= seq) ?? changes[0];

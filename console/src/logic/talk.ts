@@ -25,9 +25,11 @@ export interface Talk {
   state: Json;
   status: "new" | "running" | "waiting" | "ended" | "failed";
   error: string;
+  /** Of the failure. */
+  code: string;
 }
 
-export const SILENT: Talk = { entries: [], state: null, status: "new", error: "" };
+export const SILENT: Talk = { entries: [], state: null, status: "new", error: "", code: "" };
 
 type Event = Record<string, Json>;
 
@@ -38,11 +40,11 @@ export function told(talk: Talk, event: Event): Talk {
   const id = textOf(event["messageId"] ?? event["toolCallId"]);
   switch (event["type"]) {
     case "RUN_STARTED":
-      return { ...talk, status: "running", error: "" };
+      return { ...talk, status: "running", error: "", code: "" };
     case "RUN_FINISHED":
       return { ...talk, status: unanswered(talk).length > 0 ? "waiting" : "ended" };
     case "RUN_ERROR":
-      return { ...talk, status: "failed", error: textOf(event["message"]) };
+      return { ...talk, status: "failed", error: textOf(event["message"]), code: textOf(event["code"]) };
     case "TEXT_MESSAGE_START":
       return put(talk, { kind: event["role"] === "user" ? "user" : "assistant", id, text: "" });
     case "TEXT_MESSAGE_CONTENT":

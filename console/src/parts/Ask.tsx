@@ -8,12 +8,14 @@ export interface AskProps {
   yes: string;
   dangerous?: boolean;
   busy?: boolean;
+  /** Whether yes can't be said yet; no always can. */
+  notYet?: boolean;
   onYes(): void;
   onNo(): void;
   children?: ReactNode;
 }
 
-export function Ask({ title, yes, dangerous = false, busy = false, onYes, onNo, children }: AskProps) {
+export function Ask({ title, yes, dangerous = false, busy = false, notYet = false, onYes, onNo, children }: AskProps) {
   const t = useText();
   const dialog = useRef<HTMLDialogElement>(null);
   useEffect(() => {
@@ -38,7 +40,7 @@ export function Ask({ title, yes, dangerous = false, busy = false, onYes, onNo, 
         <h2 id="ask-title">{title}</h2>
         {children}
         <div className="actions">
-          <button className={dangerous ? "bad" : "main"} disabled={busy} autoFocus onClick={onYes}>
+          <button className={dangerous ? "bad" : "main"} disabled={busy || notYet} autoFocus onClick={onYes}>
             {yes}
           </button>
           <button disabled={busy} onClick={onNo}>

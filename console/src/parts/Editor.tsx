@@ -6,7 +6,7 @@ import { defaultKeymap, history, historyKeymap } from "@codemirror/commands";
 import { yaml } from "@codemirror/lang-yaml";
 import { HighlightStyle, bracketMatching, indentUnit, syntaxHighlighting } from "@codemirror/language";
 import { type Diagnostic, setDiagnostics } from "@codemirror/lint";
-import { EditorState, type Text } from "@codemirror/state";
+import { Annotation, EditorState, type Text } from "@codemirror/state";
 import { EditorView, drawSelection, highlightActiveLine, hoverTooltip, keymap, lineNumbers, tooltips } from "@codemirror/view";
 import { tags } from "@lezer/highlight";
 import { useEffect, useRef } from "react";
@@ -21,7 +21,10 @@ export interface Spot {
 }
 
 export interface EditorProps {
+  /** What it begins with. */
   text: string;
+  /** What takes the place of all that is written, from outside; a new object does it again. */
+  given: { text: string } | null;
   onChange(text: string): void;
   findings: readonly Finding[];
   schema: Schema | null;
@@ -31,6 +34,9 @@ export interface EditorProps {
   spot: Spot | null;
   fixLabel: string;
 }
+
+/** Marks what did not come from who types: the page knows it already. */
+const OUTSIDE = Annotation.define<boolean>();
 
 export default function Editor(props: EditorProps) {
   const host = useRef<HTMLDivElement>(null);
@@ -53,9 +59,9 @@ export default function Editor(props: EditorProps) {
 
   useEffect(() => {
     const shown = view.current;
-    if (shown === null || shown.state.doc.toString() === props.text) return;
-    shown.dispatch({ changes: { from: 0, to: shown.state.doc.length, insert: props.text } });
-  }, [props.text]);
+    if (shown === null || props.given === null || shown.state.doc.toString() === props.given.text) return;
+    shown.dispatch({ changes: { from: 0, to: shown.state.doc.length, insert: props.given.text }, annotations: OUTSIDE.of(true) });
+  }, [props.given]);
 
   useEffect(() => {
     const shown = view.current;
@@ -92,11 +98,44 @@ function extensionsOf(now: Now) {
     keymap.of([...completionKeymap, ...defaultKeymap, ...historyKeymap]),
     EditorView.lineWrapping,
     EditorView.contentAttributes.of({ "aria-label": now.current.label, "aria-describedby": now.current.describedBy, spellcheck: "false", tabindex: "0" }),
+    EditorView.domEventHandlers({ beforeinput: typedOver, compositionstart: composedOver }),
     EditorView.updateListener.of((update) => {
-      if (update.docChanged) now.current.onChange(update.state.doc.toString());
+      if (update.docChanged && !update.transactions.some((each) => each.annotation(OUTSIDE))) now.current.onChange(update.state.doc.toString());
     }),
     THEME,
   ];
+}
+
+/**
+ * What is typed over a selection takes its place here and not in the browser, which would give the new text the style of the
+ * old one as an attribute: the page's policy forbids that.
+ */
+function typedOver(event: InputEvent, view: EditorView): boolean {
+  if (event.inputType !== "insertText" || event.isComposing || event.data === null) return false;
+  const { from, to } = replacedNow(view);
+  if (from === to) return false;
+  event.preventDefault();
+  const changes = { from, to, insert: event.data };
+  view.dispatch({ changes, selection: { anchor: from + event.data.length }, userEvent: "input.type", scrollIntoView: true });
+  return true;
+}
+
+/** The text that the input takes the place of. A selection that was made just now is known to the browser before the editor hears of it. */
+function replacedNow(view: EditorView): { from: number; to: number } {
+  const { main } = view.state.selection;
+  const shadowRoots = view.root instanceof ShadowRoot ? [view.root] : [];
+  const range = document.getSelection()?.getComposedRanges?.({ shadowRoots })[0]; // the event's own ranges are empty in there
+  if (!main.empty || range === undefined || range.collapsed || !view.contentDOM.contains(range.startContainer)) return main;
+  return {
+    from: view.posAtDOM(range.startContainer, range.startOffset),
+    to: view.posAtDOM(range.endContainer, range.endOffset),
+  };
+}
+
+/** The same of what is composed, which a page can't keep the browser from: the selection goes before it begins. */
+function composedOver(_event: CompositionEvent, view: EditorView): boolean {
+  if (!view.state.selection.main.empty) view.dispatch(view.state.replaceSelection(""), { userEvent: "delete.selection" });
+  return false;
 }
 
 function offsetOf(doc: Text, line: number, column: number): number {

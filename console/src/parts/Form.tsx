@@ -3,7 +3,7 @@
 import { useId, useState } from "react";
 import type { FieldFinding } from "../api/problems.ts";
 import type { Json } from "../api/types.gen.ts";
-import { isObject, pointer } from "../logic/json.ts";
+import { isObject, pointer, unread, unreadText } from "../logic/json.ts";
 import { type Schema, fieldOf } from "../logic/schema.ts";
 import { findingText, useText } from "../text/index.ts";
 
@@ -242,10 +242,11 @@ function numberOf(text: string): Json | undefined {
   return Number.isFinite(number) ? number : trimmed;
 }
 
+/** A value as JSON. What is none yet is kept as it is written, with the rest of the form. */
 export function JsonInput({ common, value, onChange }: { common: Common; value: Json | undefined; onChange: Change }) {
   const t = useText();
-  const [written, setWritten] = useState(() => (value === undefined ? "" : JSON.stringify(value, null, 2)));
-  const [wrong, setWrong] = useState(false);
+  const [written, setWritten] = useState(() => unreadText(value) ?? (value === undefined ? "" : JSON.stringify(value, null, 2)));
+  const wrong = unreadText(value) !== null;
   return (
     <>
       <textarea
@@ -260,9 +261,8 @@ export function JsonInput({ common, value, onChange }: { common: Common; value: 
           setWritten(text);
           try {
             onChange(text.trim() === "" ? undefined : (JSON.parse(text) as Json));
-            setWrong(false);
           } catch {
-            setWrong(true);
+            onChange(unread(text));
           }
         }}
       />

@@ -10,13 +10,16 @@ const UNITS: [Intl.RelativeTimeFormatUnit, number][] = [
 ];
 
 // To make one takes longer than to use it a hundred times.
-const formats = new Map<string, Intl.DateTimeFormat>();
+const formats = new Map<string, unknown>();
+
+function made<T>(key: string, make: () => T): T {
+  const known = (formats.get(key) as T | undefined) ?? make();
+  formats.set(key, known);
+  return known;
+}
 
 function format(at: string | number, name: string, options: Intl.DateTimeFormatOptions): string {
-  const key = `${name} ${locale()}`;
-  const known = formats.get(key) ?? new Intl.DateTimeFormat(locale(), options);
-  formats.set(key, known);
-  return known.format(new Date(at));
+  return made(`${name} ${locale()}`, () => new Intl.DateTimeFormat(locale(), options)).format(new Date(at));
 }
 
 export const moment = (at: string | number): string => format(at, "moment", { dateStyle: "medium", timeStyle: "short" });
@@ -28,7 +31,7 @@ export const clock = (at: string | number): string => format(at, "clock", { time
 /** How far off it is: "in 2 days", "3 minutes ago". */
 export function relative(at: string | number, now: number): string {
   const ms = new Date(at).getTime() - now;
-  const format = new Intl.RelativeTimeFormat(locale(), { numeric: "auto" });
+  const format = made(`relative ${locale()}`, () => new Intl.RelativeTimeFormat(locale(), { numeric: "auto" }));
   for (const [unit, size] of UNITS) {
     if (Math.abs(ms) >= size) return format.format(Math.trunc(ms / size), unit);
   }
@@ -38,12 +41,10 @@ export function relative(at: string | number, now: number): string {
 /** A span in at most two units: "2 d 3 h", "1.4 s". */
 export function span(ms: number): string {
   const format = (value: number, unit: string, digits = 0): string =>
-    new Intl.NumberFormat(locale(), {
-      style: "unit",
-      unit,
-      unitDisplay: "narrow",
-      maximumFractionDigits: digits,
-    }).format(value);
+    made(
+      `${unit} ${digits} ${locale()}`,
+      () => new Intl.NumberFormat(locale(), { style: "unit", unit, unitDisplay: "narrow", maximumFractionDigits: digits }),
+    ).format(value);
   if (ms < 1000) return format(Math.round(ms), "millisecond");
   if (ms < 60_000) return format(ms / 1000, "second", 1);
   if (ms < 3_600_000) return `${format(Math.floor(ms / 60_000), "minute")} ${format(Math.floor(ms / 1000) % 60, "second")}`;
@@ -57,5 +58,5 @@ export function ownZone(): string {
 
 /** A moment as it is on the clocks of another zone. */
 export function momentIn(at: string | number, timeZone: string): string {
-  return new Intl.DateTimeFormat(locale(), { dateStyle: "medium", timeStyle: "short", timeZone }).format(new Date(at));
+  return format(at, `moment in ${timeZone}`, { dateStyle: "medium", timeStyle: "short", timeZone });
 }

@@ -2,6 +2,8 @@
 
 import { useSyncExternalStore } from "react";
 import type { Problem } from "../api/problems.ts";
+import type { Json } from "../api/types.gen.ts";
+import { momentIn } from "./dates.ts";
 import { en } from "./en.ts";
 import { zh } from "./zh.ts";
 
@@ -66,6 +68,11 @@ export function locale(): string {
   return navigator.language.toLowerCase().startsWith(language) ? navigator.language : tag(language);
 }
 
+/** A moment as it is `said` in the reader's zone, and as the clock of another zone has it, if there is one. */
+export function inZones(t: Texts, said: string, at: string | number, zone: string | null): string {
+  return zone === null ? said : `${said}; ${momentIn(at, zone)} ${t.decision.deadlineIn(zone)}`;
+}
+
 /** A refusal in the reader's language: by its code where we have words for it, else what the server says. */
 export function sentence(t: Texts, problem: Problem): string {
   const known = (t.problems as Record<string, string>)[problem.code];
@@ -77,6 +84,11 @@ export function sentence(t: Texts, problem: Problem): string {
 /** What the server finds in a document, in the reader's language. */
 export function findingText(t: Texts, finding: { message: string; code?: string; params?: string[] }): string {
   return t === en ? finding.message : translated(finding.code ?? "", finding.message, finding.params ?? []);
+}
+
+/** What a code of the server says, where its own sentence is not in the reader's language; null: there it is, or it is not known. */
+export function codeText(t: Texts, code: Json | undefined): string | null {
+  return t === en || typeof code !== "string" ? null : (sentences[code] ?? null);
 }
 
 function translated(code: string, message: string, params: readonly string[]): string {

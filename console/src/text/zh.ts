@@ -189,6 +189,7 @@ export const zh: Texts = {
   ...runsZh,
   problems: {
     offline: "服务器没有响应。您填写的内容会保留,请重试。",
+    "draft.unread": "有一栏填写的内容还不是 JSON。没有发送任何内容,请修改那一栏。",
     "auth.missing": "请先登录。",
     "auth.invalid": "身份凭证无效。",
     "auth.expired": "会话已结束,请重新登录。",

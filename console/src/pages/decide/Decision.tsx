@@ -3,6 +3,7 @@
 import { type ReactNode, useCallback, useEffect, useMemo, useRef, useState } from "react";
 import { call } from "../../api/client.ts";
 import { useNow } from "../../api/now.ts";
+import { useZone } from "../../api/zone.ts";
 import { type Problem, asProblem } from "../../api/problems.ts";
 import type { CheckedAnswer, DecidedPending, InboxItem, Json, Pending } from "../../api/types.gen.ts";
 import { brief, changes } from "../../logic/json.ts";
@@ -16,7 +17,7 @@ import { ProblemNote } from "../../parts/Problem.tsx";
 import { Seats } from "../../parts/Seats.tsx";
 import { Text, Value } from "../../parts/Value.tsx";
 import { exactly, moment, relative } from "../../text/dates.ts";
-import { useText } from "../../text/index.ts";
+import { inZones, useText } from "../../text/index.ts";
 import { answerOf, argsOf, editable, editsOf, escalationOf, reasonsOf } from "./answer.ts";
 import { schemaOfArgs } from "../../logic/schema.ts";
 import { type Draft, dropDraft, keepDraft, keptDraft } from "./draft.ts";
@@ -105,11 +106,12 @@ export function Decision({ id, after, keys = true, onDecided }: DecisionProps) {
 function Deadline({ pending }: { pending: Pending }) {
   const t = useText();
   const now = useNow();
+  const zone = useZone(pending.deadline === null ? undefined : pending.workflow, pending.started_by);
   if (pending.deadline === null) return <>{t.inbox.noDeadline}</>;
   const soon = new Date(pending.deadline).getTime() - now < 3_600_000;
   return (
-    <time dateTime={pending.deadline} title={exactly(pending.deadline)} className={soon ? "tag warn" : ""}>
-      {t.inbox.due(`${relative(pending.deadline, now)} (${moment(pending.deadline)})`)}
+    <time dateTime={pending.deadline} title={exactly(pending.deadline)} className={soon ? "tag wraps warn" : ""}>
+      {t.inbox.due(`${relative(pending.deadline, now)} (${inZones(t, moment(pending.deadline), pending.deadline, zone)})`)}
     </time>
   );
 }

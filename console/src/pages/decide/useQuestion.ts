@@ -30,7 +30,9 @@ export function useQuestion(id: string): Question {
   const [known, setKnown] = useState<Known>({ id, pending: null, mine: null, problem: null });
   const { news } = useInbox();
   const [asked, setAsked] = useState(0);
-  const newest = useRef(0);
+  const newest = useRef(0); // the look that began last
+  const shown = useRef(0); // and the one whose answer is shown: a hint does not make one wait for the next
+  const line = useRef(new AbortController());
   const look = useCallback(() => setAsked((n) => n + 1), []);
 
   useEffect(() => {
@@ -39,26 +41,32 @@ export function useQuestion(id: string): Question {
   }, [look]);
 
   useEffect(() => {
+    line.current = new AbortController();
+    return () => line.current.abort();
+  }, [id]);
+
+  useEffect(() => {
     const turn = ++newest.current;
-    const abort = new AbortController();
+    const { signal } = line.current;
     async function read(): Promise<void> {
       try {
-        const path = `/v1/pendings/${encodeURIComponent(id)}`;
-        const pending = await get<Pending>(path, abort.signal);
-        const mine = pending.status === "open" ? await readMine(id, abort.signal) : null;
-        if (turn === newest.current) setKnown({ id, pending, mine, problem: null });
+        const begun = early.get(id);
+        early.delete(id);
+        const { pending, mine } = await (begun ?? readBoth(id, signal));
+        if (signal.aborted || turn <= shown.current) return;
+        shown.current = turn;
+        setKnown({ id, pending, mine, problem: null });
       } catch (error) {
-        if (abort.signal.aborted || turn !== newest.current) return;
+        if (signal.aborted || turn !== newest.current) return;
         setKnown((before) => ({ ...(before.id === id ? before : { pending: null, mine: null }), id, problem: asProblem(error) }));
       }
     }
     void read();
-    return () => abort.abort();
   }, [id, news, asked]);
 
   const take = useCallback(
     (pending: Pending) => {
-      newest.current += 1; // an answer that is under way is older
+      shown.current = ++newest.current; // an answer that is under way is older
       setKnown((before) => ({ ...before, id, pending, problem: null }));
       look();
     },
@@ -67,7 +75,27 @@ export function useQuestion(id: string): Question {
   return known.id === id ? { ...known, look, take } : { pending: null, mine: null, problem: null, look, take };
 }
 
-async function readMine(id: string, signal: AbortSignal): Promise<InboxItem | null> {
+const early = new Map<string, Promise<Both>>();
+
+/** Asks for a question at once, for a page that is about it alone: its first look has the answer sooner. */
+export function askEarly(id: string): void {
+  const found = readBoth(id);
+  early.set(id, found);
+  found.catch(() => early.delete(id)); // it is asked for again when the reader is known
+}
+
+interface Both {
+  pending: Pending;
+  mine: InboxItem | null;
+}
+
+/** Both at once: on a slow line each of them takes as long as the other. */
+async function readBoth(id: string, signal?: AbortSignal): Promise<Both> {
+  const [pending, mine] = await Promise.all([get<Pending>(`/v1/pendings/${encodeURIComponent(id)}`, signal), readMine(id, signal)]);
+  return { pending, mine: pending.status === "open" ? mine : null };
+}
+
+async function readMine(id: string, signal?: AbortSignal): Promise<InboxItem | null> {
   try {
     return await get<InboxItem>(`/v1/inbox/${encodeURIComponent(id)}`, signal);
   } catch (error) {

@@ -7,10 +7,11 @@ import { useMay } from "../../context.ts";
 import { call, get } from "../../api/client.ts";
 import { byDeadline, useInbox } from "../../api/inbox.ts";
 import { useNow } from "../../api/now.ts";
-import { Problem, asProblem } from "../../api/problems.ts";
+import { type Problem, asProblem, problemIn } from "../../api/problems.ts";
 import type { BulkOutcomes, InboxItem, PendingPage, Run } from "../../api/types.gen.ts";
 import { plainName } from "../../logic/seats.ts";
 import { Ask } from "../../parts/Ask.tsx";
+import { useDraft } from "../../parts/draft.ts";
 import { Go } from "../../parts/Go.tsx";
 import { ProblemNote } from "../../parts/Problem.tsx";
 import { Status } from "../../parts/Status.tsx";
@@ -34,7 +35,9 @@ export function Inbox({ id }: { id: string | null }) {
   const all = useAll(search.view === "all", inbox.news);
   const items = search.view === "all" ? all : inbox.items;
   const shown = useMemo(() => (items === null ? null : shownIn(items, search, now)), [items, search, now]);
-  const [picked, setPicked] = useState<ReadonlySet<string>>(new Set());
+  const [kept, keep] = useDraft<string[]>("picked", () => []);
+  const picked = useMemo(() => new Set(kept), [kept]);
+  const [told, setTold] = useState(false); // what became of those that were chosen
   const base = `/console/inbox`;
   const suffix = location.search;
 
@@ -118,11 +121,20 @@ export function Inbox({ id }: { id: string | null }) {
                 href={`${base}/${encodeURIComponent(each.id)}${suffix}`}
                 picked={picked.has(each.id)}
                 now={now}
-                pick={(on) => setPicked((before) => new Set(on ? [...before, each.id] : [...before].filter((other) => other !== each.id)))}
+                pick={(on) => keep(on ? [...kept, each.id] : kept.filter((other) => other !== each.id))}
               />
             ))}
           </ul>
-          {picked.size > 0 && <Bulk items={chosen} clear={() => setPicked(new Set())} />}
+          {(chosen.length > 0 || told) && (
+            <Bulk
+              items={chosen}
+              sent={() => setTold(true)}
+              clear={() => {
+                keep([]);
+                setTold(false);
+              }}
+            />
+          )}
         </section>
         <div className="card">
           {id === null ? (
@@ -266,7 +278,7 @@ interface Failure {
   problem: Problem;
 }
 
-function Bulk({ items, clear }: { items: InboxItem[]; clear(): void }) {
+function Bulk({ items, sent, clear }: { items: InboxItem[]; sent(): void; clear(): void }) {
   const t = useText();
   const [asking, setAsking] = useState<"approve" | "reject" | null>(null);
   const [busy, setBusy] = useState(false);
@@ -292,6 +304,7 @@ function Bulk({ items, clear }: { items: InboxItem[]; clear(): void }) {
       setProblem(asProblem(error));
     }
     setDone({ decided, failed });
+    sent();
     setAsking(null);
     setBusy(false);
   }
@@ -339,9 +352,4 @@ function Bulk({ items, clear }: { items: InboxItem[]; clear(): void }) {
       )}
     </div>
   );
-}
-
-function problemIn(body: Record<string, unknown>): Problem {
-  const params = Array.isArray(body["params"]) ? body["params"].map(String) : [];
-  return new Problem(Number(body["status"] ?? 0), String(body["code"] ?? ""), String(body["detail"] ?? ""), [], undefined, params);
 }

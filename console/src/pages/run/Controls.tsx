@@ -6,13 +6,16 @@ import { type Problem, asProblem } from "../../api/problems.ts";
 import type { Run } from "../../api/types.gen.ts";
 import { useMay } from "../../context.ts";
 import { Ask } from "../../parts/Ask.tsx";
+import { useDraft } from "../../parts/draft.ts";
 import { ProblemNote } from "../../parts/Problem.tsx";
 import { useText } from "../../text/index.ts";
 import { Fork } from "./Fork.tsx";
 import { Migrate } from "./Migrate.tsx";
 import { runPath } from "./moment.ts";
+import type { Asked } from "./search.ts";
 
-export type Control = "pause" | "resume" | "stop" | "terminate" | "retry";
+const CONTROLS = ["pause", "resume", "stop", "terminate", "retry"] as const satisfies readonly Asked[];
+export type Control = (typeof CONTROLS)[number];
 
 export function controlsOf(status: Run["status"]): Control[] {
   switch (status) {
@@ -37,17 +40,19 @@ interface ControlsProps {
   run: Run;
   /** The moment that is looked at; null: now. */
   at: number | null;
+  /** What is asked of the reader, as the address says it: a reload or a new sign-in does not close it. */
+  asking: Asked | null;
+  ask(what: Asked | null): void;
   onCompare(): void;
   done(): void;
 }
 
-export function Controls({ run, at, onCompare, done }: ControlsProps) {
+export function Controls({ run, at, asking, ask, onCompare, done }: ControlsProps) {
   const t = useText();
   const may = useMay("control_runs");
-  const [asking, setAsking] = useState<Control | "fork" | "migrate" | null>(null);
   const [busy, setBusy] = useState(false);
   const [problem, setProblem] = useState<Problem | null>(null);
-  const [reason, setReason] = useState("");
+  const [reason, setReason, forget] = useDraft(`control.${run.id}`, () => "");
   const send = async (control: Control): Promise<void> => {
     setBusy(true);
     setProblem(null);
@@ -55,40 +60,42 @@ export function Controls({ run, at, onCompare, done }: ControlsProps) {
       const body = control === "resume" || control === "retry" ? undefined : { reason };
       await call("POST", `${runPath(run.id)}/${control}`, body);
       setReason("");
+      forget();
     } catch (error) {
       setProblem(asProblem(error));
     } finally {
-      setAsking(null);
+      ask(null);
       setBusy(false);
       done();
     }
   };
-  const close = (): void => setAsking(null);
+  const close = (): void => ask(null);
+  const control = may ? CONTROLS.find((each) => each === asking) : undefined;
   return (
     <div className="row">
       {may &&
         controlsOf(run.status).map((each) => (
-          <button key={each} className={each === "terminate" ? "bad" : ""} onClick={() => setAsking(each)}>
+          <button key={each} className={each === "terminate" ? "bad" : ""} onClick={() => ask(each)}>
             {t.run.controls[each]}
           </button>
         ))}
-      {may && run.parent === null && <button onClick={() => setAsking("fork")}>{t.fork.title}</button>}
-      {may && run.ended_at === null && <button onClick={() => setAsking("migrate")}>{t.migrate.title}</button>}
+      {may && run.parent === null && <button onClick={() => ask("fork")}>{t.fork.title}</button>}
+      {may && run.ended_at === null && <button onClick={() => ask("migrate")}>{t.migrate.title}</button>}
       <button onClick={onCompare}>{t.compare.title}</button>
       {problem && <ProblemNote problem={problem} />}
-      {asking === "fork" && <Fork run={run} at={at} close={close} />}
-      {asking === "migrate" && <Migrate run={run} close={close} done={done} />}
-      {asking !== null && asking !== "fork" && asking !== "migrate" && (
+      {may && asking === "fork" && run.parent === null && <Fork run={run} at={at} close={close} />}
+      {may && asking === "migrate" && <Migrate run={run} close={close} done={done} />}
+      {control !== undefined && (
         <Ask
-          title={t.decision.confirm(t.run.controls[asking])}
-          yes={t.run.controls[asking]}
-          dangerous={asking === "terminate" || asking === "stop"}
+          title={t.decision.confirm(t.run.controls[control])}
+          yes={t.run.controls[control]}
+          dangerous={control === "terminate" || control === "stop"}
           busy={busy}
-          onYes={() => void send(asking)}
+          onYes={() => void send(control)}
           onNo={close}
         >
-          <p>{t.run.explains[asking]}</p>
-          {asking !== "resume" && asking !== "retry" && (
+          <p>{t.run.explains[control]}</p>
+          {control !== "resume" && control !== "retry" && (
             <div className="field">
               <label htmlFor="control-reason">{t.decision.reason}</label>
               <textarea id="control-reason" rows={2} maxLength={2000} value={reason} onInput={(event) => setReason(event.currentTarget.value)} />

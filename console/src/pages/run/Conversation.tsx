@@ -1,7 +1,8 @@
 // What was said, as a frontend shows it, with the calls, questions and handovers where they came.
 
-import { useMemo, useState } from "react";
-import type { Message, Pending, Snapshot } from "../../api/types.gen.ts";
+import { memo, useMemo, useState } from "react";
+import type { Json, Message, Pending, Snapshot } from "../../api/types.gen.ts";
+import { same } from "../../logic/json.ts";
 import type { Handover, ToolCall } from "../../logic/record.ts";
 import { plainName } from "../../logic/seats.ts";
 import { Go } from "../../parts/Go.tsx";
@@ -98,7 +99,16 @@ function Folded({ item, past, onStep }: { item: Item; past: boolean; onStep(path
   );
 }
 
-function Shown({ entry, past, onStep }: { entry: Entry; past: boolean; onStep(path: string): void }) {
+interface ShownProps {
+  entry: Entry;
+  past: boolean;
+  onStep(path: string): void;
+}
+
+/** Most of what was said at one moment was said at the next one: it is shown as it stands. */
+const Shown = memo(ShownAnew, (before, now) => before.past === now.past && before.onStep === now.onStep && same(before.entry as unknown as Json, now.entry as unknown as Json));
+
+function ShownAnew({ entry, past, onStep }: ShownProps) {
   switch (entry.kind) {
     case "question":
       return <Question pending={entry.pending} at={entry.at} past={past} onStep={onStep} />;

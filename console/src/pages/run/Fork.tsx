@@ -9,6 +9,7 @@ import { type Problem, asProblem } from "../../api/problems.ts";
 import type { Mark, Marks, Rehearsal, Run, Snapshot } from "../../api/types.gen.ts";
 import { Ask } from "../../parts/Ask.tsx";
 import { useDraft } from "../../parts/draft.ts";
+import { Field } from "../../parts/Field.tsx";
 import { JsonField, type Written, writtenOf } from "../../parts/JsonField.tsx";
 import { ProblemNote } from "../../parts/Problem.tsx";
 import { moment } from "../../text/dates.ts";
@@ -72,7 +73,7 @@ export function Fork({ run, at, step, close }: ForkProps) {
       else {
         const born = await call<Run>("POST", `${runPath(run.id)}/fork`, body);
         void queries.invalidateQueries({ queryKey: ["run", run.id] });
-        leave();
+        forget();
         await navigate({ to: "/runs/$id", params: { id: born.id }, search: {} });
       }
     } catch (error) {
@@ -103,7 +104,8 @@ export function Fork({ run, at, step, close }: ForkProps) {
       title={step === undefined ? t.fork.question : t.fork.from(step)}
       yes={rehearsed ? t.fork.title : t.fork.rehearse}
       dangerous={rehearsed?.stops != null}
-      busy={busy || chosen === null || !isValid}
+      busy={busy}
+      notYet={chosen === null || !isValid}
       onYes={() => void send(rehearsed === null)}
       onNo={leave}
     >
@@ -124,7 +126,7 @@ export function Fork({ run, at, step, close }: ForkProps) {
             </option>
           ))}
         </select>
-        {mark && !mark.editable && mark.why_not && <div className="quiet small">{mark.why_not.detail}</div>}
+        {mark && !mark.editable && mark.why_not && <div className="quiet small">{findingText(t, { ...mark.why_not, message: mark.why_not.detail })}</div>}
       </div>
       {edits.input ? (
         <JsonField label={t.run.input} value={edits.input} findings={findings("/input")} onChange={(input) => change({ input })} />
@@ -156,10 +158,7 @@ export function Fork({ run, at, step, close }: ForkProps) {
           </select>
         </div>
       )}
-      <div className="field">
-        <label htmlFor="fork-reason">{t.decision.reason}</label>
-        <input id="fork-reason" maxLength={2000} value={edits.reason} onInput={(event) => change({ reason: event.currentTarget.value })} />
-      </div>
+      <Field id="fork-reason" label={t.decision.reason} maxLength={2000} value={edits.reason} onChange={(reason) => change({ reason })} />
       {problem && !placed && <ProblemNote problem={problem} />}
       {rehearsed && <Rehearsed rehearsal={rehearsed} />}
     </Ask>

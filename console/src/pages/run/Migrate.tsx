@@ -45,7 +45,8 @@ export function Migrate({ run, close, done }: { run: Run; close(): void; done():
     <Ask
       title={t.migrate.question}
       yes={ready ? t.migrate.title : t.fork.rehearse}
-      busy={busy || wanted === ""}
+      busy={busy}
+      notYet={wanted === ""}
       onYes={() => void send(!ready)}
       onNo={close}
     >

@@ -7,7 +7,7 @@ import { clock } from "../../text/dates.ts";
 import { useText } from "../../text/index.ts";
 import { parsed } from "./outputs.tsx";
 
-const PIECE = 100;
+const PIECE = 50;
 
 interface ModelsProps {
   modelCalls: readonly ModelCall[];
@@ -22,7 +22,11 @@ export function Models({ modelCalls, calls, loaded, onStep }: ModelsProps) {
   const [tools, setTools] = useState(PIECE);
   const byModel = useMemo(() => {
     const found = new Map<string, ModelCall[]>();
-    for (const each of modelCalls) found.set(each.model || each.served, [...(found.get(each.model || each.served) ?? []), each]);
+    for (const each of modelCalls) {
+      const those = found.get(each.model || each.served);
+      if (those) those.push(each);
+      else found.set(each.model || each.served, [each]);
+    }
     return [...found].map(([model, those]) => ({ model, ...usedOf(those) }));
   }, [modelCalls]);
   if (!loaded) return null;

@@ -3,14 +3,15 @@
 
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { getRouteApi, useNavigate } from "@tanstack/react-router";
-import { useEffect, useId, useMemo, useRef, useState } from "react";
+import { memo, useCallback, useDeferredValue, useEffect, useId, useMemo, useRef, useState } from "react";
 import { get } from "../../api/client.ts";
 import { useNow } from "../../api/now.ts";
+import { useZone } from "../../api/zone.ts";
 import { asProblem } from "../../api/problems.ts";
-import type { Run as RunShape, Snapshot } from "../../api/types.gen.ts";
+import type { Graph as Drawn, Run as RunShape, RunStep, Snapshot } from "../../api/types.gen.ts";
 import { useMay } from "../../context.ts";
-import { type Passed, passedOf, spansOf, upTo } from "../../logic/log.ts";
-import { usedOf } from "../../logic/record.ts";
+import { type Passed, passedOf, spansOf, timeAt, upTo } from "../../logic/log.ts";
+import { type Handover, type ModelCall, type ToolCall, usedOf } from "../../logic/record.ts";
 import { plainName } from "../../logic/seats.ts";
 import { Go } from "../../parts/Go.tsx";
 import { Graph } from "../../parts/Graph.tsx";
@@ -27,15 +28,16 @@ import { Events } from "./Events.tsx";
 import { Fork } from "./Fork.tsx";
 import { Models } from "./Models.tsx";
 import { planPathOf, referenceOf, runPath, useGraph, useSnapshot, useSteps, useVersion, useWorkflow } from "./moment.ts";
-import { type RunSearch, TABS, type Tab } from "./search.ts";
+import { type Asked, type RunSearch, TABS, type Tab } from "./search.ts";
 import { Skip } from "./Skip.tsx";
 import { State } from "./State.tsx";
 import { Failure, StepCard } from "./StepCard.tsx";
-import { useLog } from "./useLog.ts";
+import { type RunLog, useLog } from "./useLog.ts";
 import { useSettled } from "./useSettled.ts";
 import { Waterfall } from "./Waterfall.tsx";
 
 const SLIDER_MS = 60;
+const SLIDER_MS_MAX = 1_000;
 const LIVE_MS_MAX = 3_000;
 
 export function Run({ id }: { id: string }) {
@@ -48,7 +50,7 @@ export function Run({ id }: { id: string }) {
   const at = search.at === undefined || (log.ready && search.at >= log.head) ? null : search.at;
   const [took, setTook] = useState(0);
   // A long run's snapshot takes a while: while it goes on, the page asks no more often than the server can tell.
-  const seq = useSettled(at ?? log.head, at === null ? Math.min(LIVE_MS_MAX, Math.max(SLIDER_MS, 3 * took)) : SLIDER_MS);
+  const seq = useSettled(at ?? log.head, Math.max(SLIDER_MS, at === null ? Math.min(LIVE_MS_MAX, 3 * took) : Math.min(SLIDER_MS_MAX, took)));
   const head = useSettled(log.head, 500);
   const found = useQuery({
     queryKey: ["run", id, head],
@@ -65,19 +67,41 @@ export function Run({ id }: { id: string }) {
   const reference = run && version ? referenceOf(run.workflow, version) : "";
   const graph = useGraph(reference, wantsPlan && version !== undefined);
   const place = at ?? log.head;
-  const shown = useMemo(() => upTo(log.events, place), [log.events, place]);
-  const calls = useMemo(() => log.recorded.callsAt(place), [log.recorded, log.events, log.loaded, place]);
-  const handovers = useMemo(() => log.recorded.handoversAt(place), [log.recorded, log.events, log.loaded, place]);
-  const modelCalls = useMemo(() => log.recorded.modelCallsAt(place), [log.recorded, log.events, log.loaded, place]);
-  const used = useMemo(() => usedOf(modelCalls), [modelCalls]);
-  const then = at === null ? now : (shown.at(-1)?.at ?? now);
-  // Each for the views that show it: of thousands of steps they take a while.
-  const wantsSpans = tab === "waterfall" || search.step !== undefined;
-  const spans = useMemo(() => (wantsSpans ? spansOf(steps.data ?? [], then) : []), [wantsSpans, steps.data, then]);
-  const passed = useMemo(() => (tab === "graph" ? passedOf(steps.data ?? []) : new Map<string, Passed>()), [tab, steps.data]);
-  const go = (more: RunSearch): void => void navigate({ to: "/runs/$id", params: { id }, search: { ...search, ...more }, replace: true });
-  const goTo = (to: number): void => go({ at: to >= log.head ? undefined : Math.max(0, to) });
-  const onStep = (step: string | undefined): void => go({ step });
+  const then = at === null ? (run?.ended_at ? Date.parse(run.ended_at) : now) : (timeAt(log.events, place) ?? now);
+  const busy = snapshot.isPlaceholderData || steps.isPlaceholderData;
+  const wanted = useMemo(
+    (): View => ({
+      tab,
+      step: search.step,
+      of: search.of,
+      at,
+      moment: at === null ? log.head : seq,
+      then,
+      log,
+      snapshot: snapshot.data,
+      steps: steps.data,
+      stepsOf: steps.data === undefined || steps.isPlaceholderData ? undefined : seq,
+      graph: graph.data,
+    }),
+    [tab, search.step, search.of, at, seq, then, log, snapshot.data, steps.data, steps.isPlaceholderData, graph.data],
+  );
+  // A long run takes a while to show: the slider does not wait for it, and what is overtaken is left out.
+  const view = useDeferredValue(wanted);
+  const told = useTold(view);
+  const used = useMemo(() => usedOf(told.modelCalls), [told.modelCalls]);
+  const newest = useRef(log.head);
+  newest.current = log.head;
+  const go = useCallback(
+    (more: RunSearch): void => void navigate({ to: "/runs/$id", params: { id }, search: (before) => ({ ...before, ...more }), replace: true }),
+    [navigate, id],
+  );
+  const goTo = useCallback((to: number): void => go({ at: to >= newest.current ? undefined : Math.max(0, to) }), [go]);
+  const onStep = useCallback((step: string | undefined): void => go({ step, ask: undefined }), [go]);
+  const onPath = useCallback((of: string | undefined): void => go({ of }), [go]);
+  const onEvents = useCallback((of: string): void => go({ tab: "events", of }), [go]);
+  const ask = useCallback((what: Asked | null): void => go({ ask: what ?? undefined }), [go]);
+  const { refetch } = found;
+  const done = useCallback((): void => void refetch(), [refetch]);
 
   useEffect(() => {
     const pressed = (event: KeyboardEvent): void => {
@@ -95,28 +119,29 @@ export function Run({ id }: { id: string }) {
     if (!found.error) return <p role="status">{t.app.loading}</p>;
     return <Lacking problem={asProblem(found.error)} again={() => void found.refetch()} />;
   }
-  const state = snapshot.data;
   const fault = steps.error ?? graph.error;
   return (
     <div className="stack">
-      <Head run={run} used={used} snapshot={state} live={run.ended_at === null ? <Status connection={log.connection} /> : null} now={now} />
+      <Head run={run} used={used} snapshot={snapshot.data} live={run.ended_at === null ? <Status connection={log.connection} /> : null} now={now} />
       {log.problem && log.connection === "lost" && <ProblemNote problem={log.problem} />}
       <Controls
         run={run}
         at={at}
-        done={() => void found.refetch()}
+        asking={search.ask ?? null}
+        ask={ask}
+        done={done}
         onCompare={() => void navigate({ to: "/runs/$id/compare", params: { id }, search: at === null ? {} : { from: at } })}
       />
       {run.error !== null && <RunFailure error={run.error} onStep={onStep} />}
-      <Travel at={at} head={log.head} then={then} onChange={goTo} />
+      <Travel at={at} head={log.head} then={at === null ? now : then} onChange={goTo} />
       <Tabs tab={tab} tabs={TABS.filter((each) => each !== "graph" || mayRead)} onChange={(to) => go({ tab: to === "conversation" ? undefined : to })} />
       <div className={search.step === undefined ? "" : "beside"}>
         <section
           role="tabpanel"
-          aria-label={t.run.tabs[tab]}
-          aria-busy={snapshot.isPlaceholderData || steps.isPlaceholderData}
-          data-seq={state?.seq}
-          data-steps={steps.data === undefined || steps.isPlaceholderData ? undefined : seq}
+          aria-label={t.run.tabs[view.tab]}
+          aria-busy={busy || view !== wanted}
+          data-seq={view.snapshot?.seq}
+          data-steps={view.stepsOf}
         >
           {snapshot.error && <ProblemNote problem={asProblem(snapshot.error)} again={() => void snapshot.refetch()} />}
           {fault && (tab === "graph" || tab === "waterfall") && <ProblemNote problem={asProblem(fault)} />}
@@ -125,35 +150,108 @@ export function Run({ id }: { id: string }) {
               {t.run.loadingEvents(log.read, run.seq)}
             </p>
           )}
-          {tab === "conversation" && state && <Conversation snapshot={state} calls={calls} handovers={handovers} past={at !== null} onStep={onStep} />}
-          {tab === "graph" && graph.data && (
-            <Graph graph={graph.data} passed={passed} selected={search.step && planPathOf(search.step)} onSelect={(path) => onStep(passed.get(path)?.newest.path ?? path)} />
-          )}
-          {tab === "waterfall" && steps.data && <Waterfall spans={spans} selected={search.step} onStep={onStep} />}
-          {tab === "state" && state && <State snapshot={state} run={run} onStep={onStep} />}
-          {tab === "models" && <Models modelCalls={modelCalls} calls={calls} loaded={log.loaded} onStep={onStep} />}
-          {tab === "events" && (
-            <Events runId={id} events={shown} first={log.loaded ? (log.events[0]?.seq ?? 1) : 1} place={place} head={log.head} live={at === null} path={search.of} onMoment={goTo} onPath={(of) => go({ of })} />
-          )}
+          <Panel run={run} view={view} told={told} onStep={onStep} onMoment={goTo} onPath={onPath} />
         </section>
         {search.step !== undefined && (
           <Chosen
             run={run}
-            at={at}
+            view={view}
+            told={told}
             path={search.step}
             reference={reference}
-            known={{ steps: steps.data ?? [], spans, snapshot: state, calls, modelCalls }}
-            place={graph.data?.steps.find((each) => each.path === planPathOf(search.step ?? "")) ?? null}
+            asking={search.ask ?? null}
+            ask={ask}
             onPath={onStep}
             onMoment={goTo}
-            onEvents={(of) => go({ tab: "events", of })}
-            done={() => void found.refetch()}
+            onEvents={onEvents}
+            done={done}
           />
         )}
       </div>
     </div>
   );
 }
+
+/** What is shown of the run: all of it belongs to one moment. */
+interface View {
+  tab: Tab;
+  step: string | undefined;
+  of: string | undefined;
+  at: number | null;
+  /** The seq behind which it stands. */
+  moment: number;
+  then: number;
+  log: RunLog;
+  snapshot: Snapshot | undefined;
+  steps: RunStep[] | undefined;
+  /** Of which moment the steps are; undefined: they are not here yet. */
+  stepsOf: number | undefined;
+  graph: Drawn | undefined;
+}
+
+/** What its views show beside what the server has said. Each for those that show it: of thousands it takes a while. */
+interface Told {
+  calls: readonly ToolCall[];
+  handovers: readonly Handover[];
+  modelCalls: readonly ModelCall[];
+  spans: ReturnType<typeof spansOf>;
+  passed: Map<string, Passed>;
+}
+
+function useTold({ tab, step, moment, then, log, steps }: View): Told {
+  const { recorded, events, loaded } = log;
+  const wantsCalls = tab === "conversation" || tab === "models" || step !== undefined;
+  const wantsSpans = tab === "waterfall" || step !== undefined;
+  const calls = useMemo(() => (wantsCalls ? recorded.callsAt(moment) : []), [wantsCalls, recorded, events, loaded, moment]);
+  const handovers = useMemo(() => (tab === "conversation" ? recorded.handoversAt(moment) : []), [tab, recorded, events, loaded, moment]);
+  const modelCalls = useMemo(() => recorded.modelCallsAt(moment), [recorded, events, loaded, moment]);
+  const spans = useMemo(() => (wantsSpans ? spansOf(steps ?? [], then) : []), [wantsSpans, steps, then]);
+  const passed = useMemo(() => (tab === "graph" ? passedOf(steps ?? []) : new Map<string, Passed>()), [tab, steps]);
+  return useMemo(() => ({ calls, handovers, modelCalls, spans, passed }), [calls, handovers, modelCalls, spans, passed]);
+}
+
+interface PanelProps {
+  run: RunShape;
+  view: View;
+  told: Told;
+  onStep(path: string | undefined): void;
+  onMoment(seq: number): void;
+  onPath(path: string | undefined): void;
+}
+
+const Panel = memo(function Panel({ run, view, told, onStep, onMoment, onPath }: PanelProps) {
+  const { tab, step, at, log, snapshot, graph } = view;
+  const shown = useMemo(() => upTo(log.events, view.moment), [log.events, view.moment]);
+  switch (tab) {
+    case "conversation":
+      return snapshot ? <Conversation snapshot={snapshot} calls={told.calls} handovers={told.handovers} past={at !== null} onStep={onStep} /> : null;
+    case "graph":
+      if (!graph) return null;
+      return (
+        <Graph graph={graph} passed={told.passed} selected={step && planPathOf(step)} onSelect={(path) => onStep(told.passed.get(path)?.newest.path ?? path)} />
+      );
+    case "waterfall":
+      return view.steps ? <Waterfall spans={told.spans} selected={step} onStep={onStep} /> : null;
+    case "state":
+      return snapshot ? <State snapshot={snapshot} run={run} onStep={onStep} /> : null;
+    case "models":
+      return <Models modelCalls={told.modelCalls} calls={told.calls} loaded={log.loaded} onStep={onStep} />;
+    case "events":
+      return (
+        <Events
+          runId={run.id}
+          events={shown}
+          first={log.loaded ? (log.events[0]?.seq ?? 1) : 1}
+          place={view.moment}
+          head={log.head}
+          live={at === null}
+          path={view.of}
+          onMoment={onMoment}
+          onPath={onPath}
+        />
+      );
+  }
+});
 
 interface HeadProps {
   run: RunShape;
@@ -255,35 +353,55 @@ function RunFailure({ error, onStep }: { error: NonNullable<RunShape["error"]>; 
 
 interface ChosenProps {
   run: RunShape;
-  at: number | null;
+  view: View;
+  told: Told;
   path: string;
   reference: string;
-  known: Pick<React.ComponentProps<typeof StepCard>, "steps" | "spans" | "snapshot" | "calls" | "modelCalls">;
-  place: React.ComponentProps<typeof StepCard>["place"];
+  asking: Asked | null;
+  ask(what: Asked | null): void;
   onPath(path: string | undefined): void;
   onMoment(seq: number): void;
   onEvents(path: string): void;
   done(): void;
 }
 
-function Chosen({ run, at, path, reference, known, place, onPath, onMoment, onEvents, done }: ChosenProps) {
+const NONE: RunStep[] = [];
+
+const Chosen = memo(function Chosen({ run, view, told, path, reference, asking, ask, onPath, onMoment, onEvents, done }: ChosenProps) {
+  const { at, steps = NONE, snapshot, graph } = view;
   const t = useText();
   const may = useMay("control_runs");
   const mayRead = useMay("read_workflows");
+  const zone = useZone(run.workflow, run.started_by);
   const workflow = useWorkflow(reference, mayRead && reference !== "");
-  const [asking, setAsking] = useState<"again" | "skip" | null>(null);
-  const step = known.steps.findLast((each) => each.path === path);
+  const step = steps.findLast((each) => each.path === path);
   const stands = at === null && (run.ended_at === null || run.status === "failed") && (step?.status === "running" || step?.status === "failed");
   const actions = may && step !== undefined && step.verb !== "iteration" && (
     <div className="row">
-      {run.parent === null && <button onClick={() => setAsking("again")}>{t.fork.again}</button>}
-      {stands && <button onClick={() => setAsking("skip")}>{t.skip.title}</button>}
-      {asking === "again" && <Fork run={run} at={null} step={path} close={() => setAsking(null)} />}
-      {asking === "skip" && <Skip runId={run.id} path={path} close={() => setAsking(null)} done={done} />}
+      {run.parent === null && <button onClick={() => ask("again")}>{t.fork.again}</button>}
+      {stands && <button onClick={() => ask("skip")}>{t.skip.title}</button>}
+      {asking === "again" && run.parent === null && <Fork run={run} at={null} step={path} close={() => ask(null)} />}
+      {asking === "skip" && <Skip runId={run.id} path={path} close={() => ask(null)} done={done} />}
     </div>
   );
-  return <StepCard {...known} path={path} place={place} workflow={workflow.data} onPath={onPath} onMoment={onMoment} onEvents={onEvents} actions={actions} />;
-}
+  return (
+    <StepCard
+      path={path}
+      steps={steps}
+      spans={told.spans}
+      snapshot={snapshot}
+      calls={told.calls}
+      modelCalls={told.modelCalls}
+      place={graph?.steps.find((each) => each.path === planPathOf(path)) ?? null}
+      workflow={workflow.data}
+      zone={zone}
+      onPath={onPath}
+      onMoment={onMoment}
+      onEvents={onEvents}
+      actions={actions}
+    />
+  );
+});
 
 function Travel({ at, head, then, onChange }: { at: number | null; head: number; then: number; onChange(at: number): void }) {
   const t = useText();

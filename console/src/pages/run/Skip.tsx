@@ -1,41 +1,35 @@
 // To go on behind a step at which a run stands, with an output in place of its own.
 
-import { useState } from "react";
 import { call } from "../../api/client.ts";
-import { type Problem, asProblem } from "../../api/problems.ts";
 import { Ask } from "../../parts/Ask.tsx";
+import { useDraft } from "../../parts/draft.ts";
+import { Field } from "../../parts/Field.tsx";
 import { JsonField, writtenOf } from "../../parts/JsonField.tsx";
 import { ProblemNote } from "../../parts/Problem.tsx";
+import { useSending } from "../../parts/useSending.ts";
 import { useText } from "../../text/index.ts";
 import { runPath } from "./moment.ts";
 
 export function Skip({ runId, path, close, done }: { runId: string; path: string; close(): void; done(): void }) {
   const t = useText();
-  const [output, setOutput] = useState(writtenOf(undefined));
-  const [reason, setReason] = useState("");
-  const [busy, setBusy] = useState(false);
-  const [problem, setProblem] = useState<Problem | null>(null);
-  const send = async (): Promise<void> => {
-    setBusy(true);
-    setProblem(null);
-    try {
-      await call("POST", `${runPath(runId)}/skip`, { step: path, output: output.value ?? null, reason });
-      close();
-      done();
-    } catch (error) {
-      setProblem(asProblem(error));
-    } finally {
-      setBusy(false);
-    }
+  const [draft, write, forget] = useDraft(`skip.${runId}.${path}`, () => ({ output: writtenOf(undefined), reason: "" }));
+  const { output, reason } = draft;
+  const { busy, problem, send } = useSending();
+  const leave = (): void => {
+    forget();
+    close();
   };
+  const skip = (): Promise<unknown> =>
+    send(async () => {
+      await call("POST", `${runPath(runId)}/skip`, { step: path, output: output.value ?? null, reason });
+      leave();
+      done();
+    });
   return (
-    <Ask title={t.skip.question(path)} yes={t.skip.title} dangerous busy={busy || !output.valid} onYes={() => void send()} onNo={close}>
+    <Ask title={t.skip.question(path)} yes={t.skip.title} dangerous busy={busy} notYet={!output.valid} onYes={() => void skip()} onNo={leave}>
       <p>{t.skip.explains}</p>
-      <JsonField label={t.skip.output} hint={t.skip.outputHint} value={output} onChange={setOutput} />
-      <div className="field">
-        <label htmlFor="skip-reason">{t.decision.reason}</label>
-        <input id="skip-reason" maxLength={2000} value={reason} onInput={(event) => setReason(event.currentTarget.value)} />
-      </div>
+      <JsonField label={t.skip.output} hint={t.skip.outputHint} value={output} onChange={(now) => write({ ...draft, output: now })} />
+      <Field id="skip-reason" label={t.decision.reason} maxLength={2000} value={reason} onChange={(now) => write({ ...draft, reason: now })} />
       {problem && <ProblemNote problem={problem} />}
     </Ask>
   );

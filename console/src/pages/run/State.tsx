@@ -2,9 +2,10 @@
 
 import { Fragment, useState } from "react";
 import type { Run, Snapshot } from "../../api/types.gen.ts";
+import { useZone } from "../../api/zone.ts";
 import { Tree } from "../../parts/Tree.tsx";
 import { exactly } from "../../text/dates.ts";
-import { useText } from "../../text/index.ts";
+import { inZones, useText } from "../../text/index.ts";
 import { TONES } from "../runs/filters.ts";
 import { Failure } from "./StepCard.tsx";
 
@@ -13,6 +14,7 @@ const PIECE = 200;
 export function State({ snapshot, run, onStep }: { snapshot: Snapshot; run: Run; onStep(path: string): void }) {
   const t = useText();
   const [shown, setShown] = useState(PIECE);
+  const zone = useZone(run.workflow, run.started_by);
   const steps = Object.entries(snapshot.steps);
   return (
     <div className="stack">
@@ -39,7 +41,7 @@ export function State({ snapshot, run, onStep }: { snapshot: Snapshot; run: Run;
                 <dt>
                   {timer.path} <span className="tag">{timer.kind}</span>
                 </dt>
-                <dd>{exactly(timer.due)}</dd>
+                <dd>{inZones(t, exactly(timer.due), timer.due, zone)}</dd>
               </Fragment>
             ))}
           </dl>

@@ -10,7 +10,7 @@ import { Source } from "../../parts/Source.tsx";
 import { Tree } from "../../parts/Tree.tsx";
 import { Text } from "../../parts/Value.tsx";
 import { exactly, span as spanText } from "../../text/dates.ts";
-import { useText } from "../../text/index.ts";
+import { codeText, inZones, useText } from "../../text/index.ts";
 import { TONES } from "../runs/filters.ts";
 import { planPathOf } from "./moment.ts";
 
@@ -27,13 +27,15 @@ interface StepCardProps {
   onPath(path: string | undefined): void;
   onMoment(seq: number): void;
   onEvents(path: string): void;
+  /** The zone of the clock that started the run. */
+  zone: string | null;
   actions?: React.ReactNode;
 }
 
 const PASSAGES = 200;
 
 export function StepCard(props: StepCardProps) {
-  const { path, steps, spans, snapshot, calls, modelCalls, workflow, place, onPath, onMoment, onEvents } = props;
+  const { path, steps, spans, snapshot, calls, modelCalls, workflow, place, zone, onPath, onMoment, onEvents } = props;
   const t = useText();
   const plan = planPathOf(path);
   const passages = steps.filter((step) => step.plan_path === plan && step.verb !== "iteration");
@@ -96,7 +98,7 @@ export function StepCard(props: StepCardProps) {
             {span.waits.length > 0 && `, ${t.run.waited(spanText(lengthOf(span.waits)))}`}
           </dd>
           {step.waits.slice(-10).map((wait, i) => (
-            <Waited key={i} wait={wait} />
+            <Waited key={i} wait={wait} zone={zone} />
           ))}
         </dl>
       )}
@@ -183,13 +185,13 @@ export function StepCard(props: StepCardProps) {
   );
 }
 
-function Waited({ wait }: { wait: RunStep["waits"][number] }) {
+function Waited({ wait, zone }: { wait: RunStep["waits"][number]; zone: string | null }) {
   const t = useText();
   return (
     <>
       <dt>{wait.until === null ? t.step.waits[wait.for] : t.step.waited[wait.for]}</dt>
       <dd>
-        {wait.until === null && wait.due !== null && <>{t.step.until(exactly(wait.due))} </>}
+        {wait.until === null && wait.due !== null && <>{t.step.until(inZones(t, exactly(wait.due), wait.due, zone))} </>}
         {wait.until !== null && spanText(Math.max(0, Date.parse(wait.until) - Date.parse(wait.since)))}
         {wait.pending_id !== null && <Go href={`/console/inbox/${encodeURIComponent(wait.pending_id)}`}> {t.run.question}</Go>}
       </dd>
@@ -210,7 +212,7 @@ export function Failure({ error, title }: { error: Record<string, Json>; title?:
     <div className="note bad">
       {title}
       <p>
-        <b>{typeof code === "string" ? code.slice(0, 200) : t.run.error}</b>
+        <b>{typeof code === "string" ? code.slice(0, 200) : t.run.error}</b> {codeText(t, code)}
       </p>
       {typeof message === "string" && (
         <p>

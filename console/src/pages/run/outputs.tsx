@@ -81,7 +81,7 @@ function Thinking({ content }: { content: Json }) {
 
 /** Where a part that folds begins or ends, as a message says it. */
 export function foldOf(message: { kind: string; content: Json }): { title: string; closed: boolean; position: string } | null {
-  if (message.kind !== "data") return null;
+  if (message.kind !== "data" || (typeof message.content === "string" && !message.content.includes('"fold"'))) return null;
   const value = typeof message.content === "string" ? parsed(message.content) : message.content;
   if (!isObject(value) || value["type"] !== "fold") return null;
   const data = isObject(value["data"]) ? value["data"] : value;

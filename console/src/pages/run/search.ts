@@ -3,6 +3,10 @@
 export const TABS = ["conversation", "graph", "waterfall", "state", "models", "events"] as const;
 export type Tab = (typeof TABS)[number];
 
+/** The question of the page that is open: what is to be done with the run, or with the step that is chosen. */
+export const ASKED = ["pause", "resume", "stop", "terminate", "retry", "fork", "migrate", "again", "skip"] as const;
+export type Asked = (typeof ASKED)[number];
+
 export interface RunSearch {
   tab?: Tab | undefined;
   /** The seq of an event; none: the run as it is now. */
@@ -11,12 +15,14 @@ export interface RunSearch {
   step?: string | undefined;
   /** Whose events are wanted: those of this step. */
   of?: string | undefined;
+  ask?: Asked | undefined;
 }
 
 export function runSearch(given: Record<string, unknown>): RunSearch {
   const tab = TABS.find((each) => each === given["tab"]);
   const { at, step, of } = { at: seqOf(given["at"]), step: pathOf(given["step"]), of: pathOf(given["of"]) };
-  return { ...(tab && { tab }), ...(at !== undefined && { at }), ...(step && { step }), ...(of && { of }) };
+  const ask = ASKED.find((each) => each === given["ask"]);
+  return { ...(tab && { tab }), ...(at !== undefined && { at }), ...(step && { step }), ...(of && { of }), ...(ask && { ask }) };
 }
 
 export interface CompareSearch {

@@ -4,14 +4,16 @@
 import { useVirtualizer } from "@tanstack/react-virtual";
 import { useMemo, useRef, useState } from "react";
 import { call } from "../../api/client.ts";
-import { type Problem, asProblem } from "../../api/problems.ts";
+import { problemIn } from "../../api/problems.ts";
 import type { BulkReport, BulkRun } from "../../api/types.gen.ts";
 import { isObject } from "../../logic/json.ts";
 import { Ask } from "../../parts/Ask.tsx";
 import { useDraft } from "../../parts/draft.ts";
+import { Field } from "../../parts/Field.tsx";
 import { Go } from "../../parts/Go.tsx";
 import { ProblemNote } from "../../parts/Problem.tsx";
-import { useText } from "../../text/index.ts";
+import { useSending } from "../../parts/useSending.ts";
+import { sentence, useText } from "../../text/index.ts";
 import { type RunsSearch, TONES, whereOf } from "./filters.ts";
 
 const ACTIONS = ["pause", "resume", "stop", "retry"] as const;
@@ -46,26 +48,18 @@ function Asked({ search, close, sent }: { search: RunsSearch; close(): void; sen
   const [draft, write, forget] = useDraft<{ action: Action; reason: string }>("bulk", () => ({ action: "pause", reason: "" }));
   const { action, reason } = draft;
   const [counted, setCounted] = useState<BulkReport | null>(null);
-  const [busy, setBusy] = useState(false);
-  const [problem, setProblem] = useState<Problem | null>(null);
+  const { busy, problem, send } = useSending();
   const [key] = useState(() => crypto.randomUUID());
-  const send = async (): Promise<void> => {
-    setBusy(true);
-    setProblem(null);
+  const go = async (): Promise<void> => {
     const body = { action, where: whereOf(search), reason, ...(counted ? { expect: counted.found } : { dry_run: true }) };
-    try {
+    const refused = await send(async () => {
       const found = await call<BulkReport>("POST", "/v1/runs/bulk", body, { key: counted ? key : undefined });
       if (counted) {
         forget();
         sent(found);
       } else setCounted(found);
-    } catch (error) {
-      const refused = asProblem(error);
-      setProblem(refused);
-      if (refused.code === "bulk.unexpected") setCounted(null);
-    } finally {
-      setBusy(false);
-    }
+    });
+    if (refused?.code === "bulk.unexpected") setCounted(null);
   };
   const found = problem?.code === "bulk.unexpected" && isObject(problem.winner) ? problem.winner["found"] : undefined;
   return (
@@ -73,8 +67,9 @@ function Asked({ search, close, sent }: { search: RunsSearch; close(): void; sen
       title={counted ? t.bulk.question(t.bulk.actions[action], counted.found) : t.bulk.choose}
       yes={counted ? t.bulk.question(t.bulk.actions[action], counted.found).replace(/[??]$/, "") : t.bulk.count}
       dangerous={counted !== null && action === "stop"}
-      busy={busy || counted?.found === 0}
-      onYes={() => void send()}
+      busy={busy}
+      notYet={counted?.found === 0}
+      onYes={() => void go()}
       onNo={() => {
         forget();
         close();
@@ -99,10 +94,7 @@ function Asked({ search, close, sent }: { search: RunsSearch; close(): void; sen
         <div className="quiet small">{t.run.explains[action]}</div>
       </div>
       {(action === "pause" || action === "stop") && (
-        <div className="field">
-          <label htmlFor="bulk-reason">{t.decision.reason}</label>
-          <input id="bulk-reason" maxLength={2000} value={reason} onInput={(event) => write({ ...draft, reason: event.currentTarget.value })} />
-        </div>
+        <Field id="bulk-reason" label={t.decision.reason} maxLength={2000} value={reason} onChange={(now) => write({ ...draft, reason: now })} />
       )}
       {typeof found === "number" ? <p className="note warn">{t.bulk.changed(found)}</p> : problem && <ProblemNote problem={problem} />}
       {!counted && <p className="quiet">{t.bulk.look}</p>}
@@ -158,7 +150,7 @@ function Report({ report, close }: { report: BulkReport; close(): void }) {
                 <li key={item.id} className="placed line result" style={{ height: ROW, transform: `translateY(${row.start}px)` }} aria-setsize={items.length} aria-posinset={row.index + 1}>
                   <span className={`tag ${item.outcome === "refused" ? "bad" : "good"}`}>{t.bulk.outcomes[item.outcome]}</span>
                   <Go href={`/console/runs/${item.id}`}>{item.id}</Go>
-                  <span>{item.problem ? item.problem.detail : ((t.runs.statuses as Record<string, string>)[item.status] ?? item.status)}</span>
+                  <span>{item.problem ? sentence(t, problemIn(item.problem)) : ((t.runs.statuses as Record<string, string>)[item.status] ?? item.status)}</span>
                 </li>
               )
             );

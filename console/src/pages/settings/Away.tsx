@@ -1,17 +1,18 @@
 // Who decides instead of the reader, while the reader is away.
 
 import { useQuery, useQueryClient } from "@tanstack/react-query";
-import { useId, useState } from "react";
+import { useId } from "react";
 import { call, get } from "../../api/client.ts";
-import { type Problem, asProblem } from "../../api/problems.ts";
+import { asProblem } from "../../api/problems.ts";
 import type { Delegations } from "../../api/types.gen.ts";
 import { useSession } from "../../context.ts";
 import { plainName } from "../../logic/seats.ts";
 import { useDraft } from "../../parts/draft.ts";
+import { Field, SmallForm } from "../../parts/Field.tsx";
 import { ProblemNote } from "../../parts/Problem.tsx";
+import { useSending } from "../../parts/useSending.ts";
 import { moment } from "../../text/dates.ts";
 import { usePageText } from "../../text/pages.ts";
-import { Field } from "./Field.tsx";
 
 const NOBODY = { to: "", since: "", until: "", note: "" };
 
@@ -22,23 +23,19 @@ export function Away() {
   const queries = useQueryClient();
   const [draft, write, forget] = useDraft("away", () => NOBODY);
   const { to, since, until, note } = draft;
-  const [problem, setProblem] = useState<Problem | null>(null);
+  const { problem, send } = useSending();
   const found = useQuery({
     queryKey: ["delegations"],
     queryFn: ({ signal }) => get<Delegations>("/v1/inbox/delegations", signal),
   });
 
-  async function act(work: () => Promise<unknown>): Promise<void> {
-    setProblem(null);
-    try {
+  const act = (work: () => Promise<unknown>): Promise<unknown> =>
+    send(async () => {
       await work();
       await queries.invalidateQueries({ queryKey: ["delegations"] });
-    } catch (error) {
-      setProblem(asProblem(error));
-    }
-  }
+    });
 
-  const make = (): Promise<void> =>
+  const make = (): Promise<unknown> =>
     act(async () => {
       const body = {
         to: to.includes(":") ? to.trim() : `user:${to.trim()}`,
@@ -70,22 +67,12 @@ export function Away() {
           </li>
         ))}
       </ul>
-      <form
-        className="stack narrow"
-        onSubmit={(event) => {
-          event.preventDefault();
-          void make();
-        }}
-      >
+      <SmallForm send={p.make} problem={problem} onSend={() => void make()}>
         <Field id={`${id}to`} label={p.to} value={to} onChange={(now) => write({ ...draft, to: now })} required />
         <Field id={`${id}since`} label={p.since} type="datetime-local" value={since} onChange={(now) => write({ ...draft, since: now })} />
         <Field id={`${id}until`} label={p.until} type="datetime-local" value={until} onChange={(now) => write({ ...draft, until: now })} required />
         <Field id={`${id}note`} label={p.note} value={note} onChange={(now) => write({ ...draft, note: now })} />
-        {problem && <ProblemNote problem={problem} />}
-        <div>
-          <button className="main">{p.make}</button>
-        </div>
-      </form>
+      </SmallForm>
     </div>
   );
 }

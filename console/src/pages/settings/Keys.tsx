@@ -4,16 +4,17 @@ import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { useId, useState } from "react";
 import { call, get } from "../../api/client.ts";
 import { useNow } from "../../api/now.ts";
-import { type Problem, asProblem } from "../../api/problems.ts";
+import { asProblem } from "../../api/problems.ts";
 import type { Key, KeyPage, NewKey, Token } from "../../api/types.gen.ts";
 import { useSession } from "../../context.ts";
 import { Ask } from "../../parts/Ask.tsx";
 import { useDraft } from "../../parts/draft.ts";
+import { Field, SmallForm } from "../../parts/Field.tsx";
 import { ProblemNote } from "../../parts/Problem.tsx";
+import { useSending } from "../../parts/useSending.ts";
 import { moment, relative } from "../../text/dates.ts";
 import { useText } from "../../text/index.ts";
 import { usePageText } from "../../text/pages.ts";
-import { Field } from "./Field.tsx";
 
 const DAY_SECONDS = 86_400;
 
@@ -28,16 +29,11 @@ export function Keys() {
   const { principal, name, roles, days } = draft;
   const [made, setMade] = useState<NewKey | null>(null);
   const [revoking, setRevoking] = useState<Key | null>(null);
-  const [problem, setProblem] = useState<Problem | null>(null);
+  const { problem, send } = useSending();
   const found = useQuery({ queryKey: ["keys"], queryFn: ({ signal }) => get<KeyPage>("/v1/keys?limit=200", signal) });
 
   async function act(work: () => Promise<unknown>): Promise<void> {
-    setProblem(null);
-    try {
-      await work();
-    } catch (error) {
-      setProblem(asProblem(error));
-    }
+    await send(work);
     setRevoking(null);
     await queries.invalidateQueries({ queryKey: ["keys"] });
   }
@@ -61,22 +57,12 @@ export function Keys() {
           <One key={each.id} item={each} revoke={() => setRevoking(each)} />
         ))}
       </ul>
-      <form
-        className="stack narrow"
-        onSubmit={(event) => {
-          event.preventDefault();
-          void make();
-        }}
-      >
+      <SmallForm send={p.make} problem={problem} onSend={() => void make()}>
         <Field id={`${id}p`} label={p.principal} value={principal} onChange={(now) => write({ ...draft, principal: now })} required />
         <Field id={`${id}n`} label={p.name} value={name} onChange={(now) => write({ ...draft, name: now })} />
         <Field id={`${id}r`} label={p.roles} value={roles} onChange={(now) => write({ ...draft, roles: now })} />
         <Field id={`${id}d`} label={p.days} value={days} onChange={(now) => write({ ...draft, days: now })} type="number" />
-        {problem && <ProblemNote problem={problem} />}
-        <div>
-          <button className="main">{p.make}</button>
-        </div>
-      </form>
+      </SmallForm>
       {revoking && (
         <Ask
           title={p.revokeTitle(revoking.name || revoking.principal)}
@@ -139,36 +125,22 @@ export function Tokens() {
   const [draft, write, forget] = useDraft("token", () => ({ minutes: "15", threads: "" }));
   const { minutes, threads } = draft;
   const [made, setMade] = useState<Token | null>(null);
-  const [problem, setProblem] = useState<Problem | null>(null);
+  const { problem, send } = useSending();
 
-  async function make(): Promise<void> {
-    setProblem(null);
-    try {
+  const make = (): Promise<unknown> =>
+    send(async () => {
       const only = listed(threads);
       const body = { principal: session.principal, expires_in: Math.round(Number(minutes) * 60), ...(only.length > 0 && { threads: only }) };
       setMade(await call<Token>("POST", "/v1/tokens", body));
       forget();
-    } catch (error) {
-      setProblem(asProblem(error));
-    }
-  }
+    });
 
   return (
-    <form
-      className="stack narrow"
-      onSubmit={(event) => {
-        event.preventDefault();
-        void make();
-      }}
-    >
+    <SmallForm send={p.make} problem={problem} onSend={() => void make()}>
       <p className="quiet">{p.hint}</p>
       {made && <Secret label={p.made} text={made.token} />}
       <Field id={`${id}m`} label={p.minutes} value={minutes} onChange={(now) => write({ ...draft, minutes: now })} type="number" required />
       <Field id={`${id}t`} label={p.threads} value={threads} onChange={(now) => write({ ...draft, threads: now })} />
-      {problem && <ProblemNote problem={problem} />}
-      <div>
-        <button className="main">{p.make}</button>
-      </div>
-    </form>
+    </SmallForm>
   );
 }

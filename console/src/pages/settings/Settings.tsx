@@ -4,6 +4,7 @@ import { type ReactNode, useState } from "react";
 import { useMay, useSession } from "../../context.ts";
 import { actAs, call, setActAs } from "../../api/client.ts";
 import { type Theme, setTheme, theme } from "../../look/theme.ts";
+import { Field, SmallForm } from "../../parts/Field.tsx";
 import { type Language, setLanguage, useLanguage, useText } from "../../text/index.ts";
 import { usePageText } from "../../text/pages.ts";
 import { Away } from "./Away.tsx";
@@ -65,22 +66,16 @@ export function Settings({ changed }: { changed(): void }) {
           <button onClick={() => void call("DELETE", "/v1/session").finally(changed)}>{t.signIn.out}</button>
         )}
         {isOpenHouse(session.way) && (
-          <form
-            onSubmit={(event) => {
-              event.preventDefault();
+          <SmallForm
+            send={t.settings.keep}
+            problem={null}
+            onSend={() => {
               setActAs(who.trim());
               changed();
             }}
           >
-            <div className="field">
-              <label htmlFor="act-as">{t.settings.actAs}</label>
-              <input id="act-as" value={who} aria-describedby="act-as-said" onInput={(event) => setWho(event.currentTarget.value)} />
-              <div id="act-as-said" className="quiet small">
-                {t.settings.actAsHint}
-              </div>
-            </div>
-            <button>{t.settings.keep}</button>
-          </form>
+            <Field id="act-as" label={t.settings.actAs} hint={t.settings.actAsHint} value={who} onChange={setWho} />
+          </SmallForm>
         )}
       </section>
       {decides && (

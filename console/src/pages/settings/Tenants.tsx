@@ -3,13 +3,14 @@
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { call, get } from "../../api/client.ts";
-import { type Problem, asProblem } from "../../api/problems.ts";
+import { asProblem } from "../../api/problems.ts";
 import type { Limits, Tenant, Tenants as Page } from "../../api/types.gen.ts";
 import { useDraft } from "../../parts/draft.ts";
+import { Field, SmallForm } from "../../parts/Field.tsx";
 import { ProblemNote } from "../../parts/Problem.tsx";
+import { useSending } from "../../parts/useSending.ts";
 import { useText } from "../../text/index.ts";
 import { usePageText } from "../../text/pages.ts";
-import { Field } from "./Field.tsx";
 
 const LIMITS = ["runs_per_minute", "open_runs", "followers", "log_bytes"] as const satisfies (keyof Limits)[];
 
@@ -34,34 +35,25 @@ function One({ tenant }: { tenant: Tenant }) {
   const queries = useQueryClient();
   const [written, setWritten, forget] = useDraft<Record<string, string>>(`tenant.${tenant.id}`, () => Object.fromEntries(LIMITS.map((each) => [each, tenant.limits[each]?.toString() ?? ""])));
   const [saved, setSaved] = useState(false);
-  const [problem, setProblem] = useState<Problem | null>(null);
+  const { problem, send } = useSending();
   const inForce = (each: keyof Limits): string => {
     const limit = tenant.in_force[each];
     return p.inForce(limit ? limit.toLocaleString() : p.unlimited);
   };
 
   async function save(): Promise<void> {
-    setProblem(null);
     setSaved(false);
-    try {
+    await send(async () => {
       const body = Object.fromEntries(LIMITS.map((each) => [each, written[each] === "" ? null : Number(written[each])]));
       await call("PATCH", `/v1/tenants/${encodeURIComponent(tenant.name)}`, body);
       forget();
       setSaved(true);
       await queries.invalidateQueries({ queryKey: ["tenants"] });
-    } catch (error) {
-      setProblem(asProblem(error));
-    }
+    });
   }
 
   return (
-    <form
-      className="stack narrow"
-      onSubmit={(event) => {
-        event.preventDefault();
-        void save();
-      }}
-    >
+    <SmallForm send={p.save} problem={problem} onSend={() => void save()} beside={<span role="status">{saved && p.saved}</span>}>
       <h3>{tenant.name}</h3>
       <div className="halves">
         {LIMITS.map((each) => (
@@ -76,11 +68,6 @@ function One({ tenant }: { tenant: Tenant }) {
           />
         ))}
       </div>
-      {problem && <ProblemNote problem={problem} />}
-      <div className="row">
-        <button>{p.save}</button>
-        <span role="status">{saved && p.saved}</span>
-      </div>
-    </form>
+    </SmallForm>
   );
 }

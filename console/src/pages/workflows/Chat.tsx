@@ -3,16 +3,16 @@
 import { useQuery } from "@tanstack/react-query";
 import { useEffect, useRef, useState } from "react";
 import { converse, get } from "../../api/client.ts";
-import { type Problem, asProblem } from "../../api/problems.ts";
+import { Problem, asProblem } from "../../api/problems.ts";
 import type { Json, Pending, Workflow } from "../../api/types.gen.ts";
-import { isObject } from "../../logic/json.ts";
+import { holdsUnread, isObject } from "../../logic/json.ts";
 import { beginning } from "../../logic/schema.ts";
 import { type Called, type Entry, SILENT, type Talk, answered, told, unanswered } from "../../logic/talk.ts";
 import { Form, JsonInput } from "../../parts/Form.tsx";
 import { Go } from "../../parts/Go.tsx";
 import { ProblemNote } from "../../parts/Problem.tsx";
 import { Text, Value } from "../../parts/Value.tsx";
-import { useText } from "../../text/index.ts";
+import { findingText, useText } from "../../text/index.ts";
 import { usePageText } from "../../text/pages.ts";
 import { Decision } from "../decide/Decision.tsx";
 import { hasInput, inputFindings } from "./input.ts";
@@ -65,7 +65,14 @@ export function Chat({ workflow }: { workflow: Workflow }) {
     }
   }
 
+  /** Whether it can be sent; where it can't, that is said and nothing is lost. */
+  const isWhole = (value: Json | undefined): boolean => {
+    const whole = !holdsUnread(value);
+    setProblem(whole ? null : new Problem(0, "draft.unread", ""));
+    return whole;
+  };
   const say = (): void => {
+    if (!begun && !isWhole(input)) return;
     const message: Message = { id: crypto.randomUUID(), role: "user", content: written };
     const said: Entry[] = written.trim() === "" ? [] : [{ kind: "user", id: message.id, text: written }];
     setTalk((before) => ({ ...before, entries: [...before.entries, ...said] }));
@@ -73,6 +80,7 @@ export function Chat({ workflow }: { workflow: Workflow }) {
     void post(message, begun ? {} : { input: input ?? {} });
   };
   const answer = (call: Called, result: Json): void => {
+    if (!isWhole(result)) return;
     const content = JSON.stringify(result);
     setTalk((before) => answered(before, call.id, content));
     void post({ id: crypto.randomUUID(), role: "tool", toolCallId: call.id, content });
@@ -101,7 +109,7 @@ export function Chat({ workflow }: { workflow: Workflow }) {
       </p>
       {talk.status === "failed" && (
         <p className="note bad" role="alert">
-          {p.failed}: <Text text={talk.error} />
+          {p.failed}: <Text text={findingText(t, { code: talk.code, message: talk.error })} />
         </p>
       )}
       {problem && <ProblemNote problem={problem} />}

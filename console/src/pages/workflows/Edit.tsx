@@ -52,6 +52,7 @@ function Text({ name, source, search }: { name: string | null; source: string; s
   const place = `hai.text.${name ?? ""}`;
   const [kept] = useState(() => (search.cron ? null : keptText(place)));
   const [text, setText] = useState(kept ?? begun(source, search));
+  const [given, setGiven] = useState<{ text: string } | null>(null);
   const [spot, setSpot] = useState<Spot | null>(null);
   const [said, setSaid] = useState("");
   const [problem, setProblem] = useState<Problem | null>(null);
@@ -76,11 +77,16 @@ function Text({ name, source, search }: { name: string | null; source: string; s
     },
     [place, source],
   );
+  // Not what is typed: by the time that it came back, more would have been typed.
+  const replace = (now: string): void => {
+    write(now);
+    setGiven({ text: now });
+  };
   async function format(): Promise<void> {
     setProblem(null);
     try {
       const { source: tidy } = await callWithText<Formatted>("/v1/workflows/format", text);
-      write(tidy);
+      replace(tidy);
       setSaid(p.formatted);
     } catch (error) {
       setProblem(asProblem(error));
@@ -94,7 +100,7 @@ function Text({ name, source, search }: { name: string | null; source: string; s
       {kept !== null && kept !== source && (
         <p className="note row">
           <span className="grow">{p.kept}</span>
-          <button onClick={() => write(source)}>{p.discard}</button>
+          <button onClick={() => replace(source)}>{p.discard}</button>
         </p>
       )}
       <div className="desk">
@@ -103,12 +109,13 @@ function Text({ name, source, search }: { name: string | null; source: string; s
             <Verdict checked={checked} said={said} />
             <span className="grow" />
             <button onClick={() => void format()}>{p.format}</button>
-            <Publish text={text} checked={checked} write={write} published={() => dropText(place)} />
+            <Publish text={text} checked={checked} write={replace} published={() => dropText(place)} />
           </div>
           {problem && <ProblemNote problem={problem} />}
           <Suspense fallback={<p role="status">{t.app.loading}</p>}>
             <Editor
               text={text}
+              given={given}
               onChange={write}
               findings={findings}
               schema={schema.data ?? null}

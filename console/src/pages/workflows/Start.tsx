@@ -2,13 +2,13 @@
 
 import { useState } from "react";
 import { call } from "../../api/client.ts";
-import { type Problem, asProblem } from "../../api/problems.ts";
 import type { Json, Run, Workflow } from "../../api/types.gen.ts";
 import { beginning } from "../../logic/schema.ts";
 import { useDraft } from "../../parts/draft.ts";
 import { Form } from "../../parts/Form.tsx";
 import { Go } from "../../parts/Go.tsx";
 import { ProblemNote } from "../../parts/Problem.tsx";
+import { useSending } from "../../parts/useSending.ts";
 import { usePageText } from "../../text/pages.ts";
 import { hasInput, inputFindings } from "./input.ts";
 import { nameOfVersion } from "./search.ts";
@@ -17,23 +17,16 @@ export function Start({ workflow }: { workflow: Workflow }) {
   const p = usePageText().workflows;
   const reference = `${workflow.name}@${nameOfVersion(workflow)}`;
   const [input, setInput, forget] = useDraft<Json | undefined>(`start.${reference}`, () => beginning(workflow.input));
-  const [busy, setBusy] = useState(false);
-  const [problem, setProblem] = useState<Problem | null>(null);
+  const { busy, problem, send } = useSending();
   const [started, setStarted] = useState<Run | null>(null);
   const asks = hasInput(workflow.input);
 
   async function start(): Promise<void> {
-    setBusy(true);
-    setProblem(null);
     setStarted(null);
-    try {
+    await send(async () => {
       setStarted(await call<Run>("POST", "/v1/runs", { workflow: reference, input: input ?? {} }, { key: crypto.randomUUID() }));
       forget();
-    } catch (error) {
-      setProblem(asProblem(error));
-    } finally {
-      setBusy(false);
-    }
+    });
   }
 
   return (
