@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from random import Random
 from uuid import UUID
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hai_flow import values
-from hai_flow.cells import CELLS_MAX, HOME, cell_of, cell_of_address, cell_of_thread, placed, signed
+from hai_flow.cells import CELLS_MAX, HOME, Living, cell_of, cell_of_address, drawn, placed, said_by, signed
 from hai_flow.engine import ids
 
 NUMBERS = st.integers(min_value=1, max_value=CELLS_MAX)
@@ -58,28 +59,41 @@ def test_a_child_of_home_has_the_id_that_it_always_had() -> None:
     assert ids.child_run_id("00000000-0000-4000-8000-000000000001", "a", 1) == "8faf5c23-87b8-8626-8c19-56e3681ec92c"
 
 
-@given(st.text(max_size=50), st.lists(NUMBERS, min_size=1, max_size=8, unique=True))
-def test_a_thread_of_any_name_lives_in_one_of_its_tenants_cells_and_stays_there(name: str, cells: list[int]) -> None:
-    assert cell_of_thread(name, cells) in cells
-    assert cell_of_thread(name, cells) == cell_of_thread(name, list(cells))
+CELLS = st.lists(NUMBERS, min_size=1, max_size=8, unique=True)
 
 
-@given(BITS, st.lists(NUMBERS, min_size=1, max_size=8, unique=True))
-def test_a_thread_that_is_named_after_its_first_run_lives_in_its_cell(bits: int, cells: list[int]) -> None:
-    for cell in cells:
-        run = placed(values.uuid_of(bits, 7), cell)
-        assert cell_of_thread(str(run), cells) == cell
+@given(st.text(max_size=50), CELLS, st.randoms())
+def test_a_name_is_drawn_to_the_same_cell_of_a_set_in_whatever_order(name: str, cells: list[int], any: Random) -> None:
+    shuffled = any.sample(cells, len(cells))
+    assert drawn(name, cells) in cells
+    assert drawn(name, cells) == drawn(name, shuffled)
 
 
-@given(BITS)
-def test_a_thread_that_names_a_cell_which_is_not_its_tenants_gains_nothing(bits: int) -> None:
-    assert cell_of_thread(str(placed(values.uuid_of(bits, 7), 9)), [1, 2]) in (1, 2)
+@given(st.text(max_size=50), CELLS, NUMBERS)
+def test_a_further_cell_takes_names_and_moves_none_between_the_others(name: str, cells: list[int], more: int) -> None:
+    assert drawn(name, [*cells, more]) in (drawn(name, cells), more)
+
+
+@given(BITS, NUMBERS)
+def test_a_thread_that_is_named_after_its_first_run_says_its_cell(bits: int, cell: int) -> None:
+    run = placed(values.uuid_of(bits, 7), cell)
+    assert said_by(str(run)) == cell
+    assert said_by(str(run).upper()) in (HOME, cell)
+    assert said_by(f"{run} ") == HOME
 
 
 def test_the_threads_of_a_tenant_spread_over_its_cells() -> None:
-    cells = [3, 5, 7, 9]
-    found = [cell_of_thread(f"thread-{number}", cells) for number in range(1000)]
-    assert all(200 < found.count(cell) < 300 for cell in cells)
+    found = [drawn(f"thread-{number}", [3, 5, 7, 9]) for number in range(1000)]
+    assert all(200 < found.count(cell) < 300 for cell in (3, 5, 7, 9))
+
+
+def test_a_tenant_begins_nothing_in_a_cell_that_is_closed_and_looks_where_it_always_did() -> None:
+    before, after = Living((3, 5), (3,)), Living((3, 5, 7), (3,), closed=(3,))
+    for number in range(200):
+        name = f"thread-{number}"
+        assert before.anchor(name) == after.anchor(name) == 3
+        assert after.place(name) in (5, 7)
+    assert after.seat == 3
 
 
 @given(NUMBERS, st.from_regex(r"[A-Za-z0-9_-]{43}", fullmatch=True))

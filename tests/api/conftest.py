@@ -1,4 +1,4 @@
-"""One server for all tests of a pytest process; those who stop, kill or starve theirs make their own."""
+"""One server for the tests of this folder in a pytest process; those who stop, kill or starve theirs make their own."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.postgres import Server
 from tests.support.server import ServerProcess, serving
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def server(postgres_server: Server) -> Iterator[ServerProcess]:
     """A server that no test harms. It must not have had a fault when they are done."""
     with postgres_server.database() as dsn, serving(dsn) as process:

@@ -66,8 +66,8 @@ class Deployment:
         connection = await asyncpg.connect(self.home)
         try:
             _, text = await keys.create_key(
-                connection, id, f"user:{name}", name=name, roles=["admin", "publisher", "operator"], groups=[],
-                created_by="user:test",
+                connection, id, f"user:{name}", name=name, groups=[], created_by="user:test",
+                roles=["admin", "publisher", "operator", "decider", "auditor"],
             )  # fmt: skip
         finally:
             await connection.close()

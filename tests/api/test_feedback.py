@@ -542,7 +542,7 @@ def test_a_thread_of_another_tenant_is_as_one_that_there_is_not(postgres_server:
         for thread, subject in subjects:
             assert http.put(f"/v1/threads/{thread}/feedback/{subject}", json=UP).status_code == 201
         run_apart(_give_away(dsn))
-        assert http.get("/v1/threads").json() == {"items": [], "next_cursor": None}
+        assert http.get("/v1/threads").json() == {"items": [], "next_cursor": None, "missing": []}
         for thread, subject in subjects:
             for path in ("", "/messages", "/feedback"):
                 theirs, none = (http.get(f"/v1/threads/{each}{path}") for each in (thread, nothing))

@@ -83,7 +83,7 @@ async def test_what_is_said_of_a_question_is_what_an_answer_is_told_though_no_ti
     place.wait(HOUR)
     shown = (await place.http.get(f"/v1/pendings/{id}")).json()
     assert shown["status"] == "expired"
-    assert (await place.http.get("/v1/pendings")).json() == {"items": [], "next_cursor": None}
+    assert (await place.http.get("/v1/pendings")).json() == {"items": [], "next_cursor": None, "missing": []}
     assert await place.decide(id, "user:carl") == 410
     run = (await place.http.get(f"/v1/runs/{started.json()['id']}")).json()
     assert run["status"] == "waiting", "looking commits nothing"

@@ -20,7 +20,8 @@ FOLDERS = (ROOT / "workflows", ROOT / "hai_flow" / "templates")
 WORKFLOWS = sorted(path for folder in FOLDERS for path in folder.rglob("*.flow.yaml"))
 TESTS = sorted(path for folder in FOLDERS for path in folder.rglob("*.test.yaml"))
 
-VALID = jsonschema_rs.validator_for(workflow_schema())
+SCHEMA = workflow_schema()
+VALID = jsonschema_rs.validator_for(SCHEMA)
 VALID_TESTS = jsonschema_rs.validator_for(schema_of_tests())
 
 
@@ -55,9 +56,8 @@ def keys() -> list[Any]:
 
 @pytest.mark.parametrize(("shape", "key"), keys())
 def test_every_key_has_an_example_that_satisfies_its_type(shape: str, key: Key) -> None:
-    document = workflow_schema()
-    definition = document if shape == "document" else document["$defs"][shape]
-    schema = {**definition["properties"][key.name], "$defs": document["$defs"]}
+    definition = SCHEMA if shape == "document" else SCHEMA["$defs"][shape]
+    schema = {**definition["properties"][key.name], "$defs": SCHEMA["$defs"]}
     assert key.example
     assert key.does
     assert jsonschema_rs.validator_for(schema).is_valid(parse(key.example.encode()).value)

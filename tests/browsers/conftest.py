@@ -52,7 +52,7 @@ class Browser:
         self.origin = driver.ask("start", executable=executable, sandbox=os.getuid() != 0)["origin"]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     """One browser for all tests; each opens pages of its own."""
     project = rig.project_beside(rig.npm_packages(HERE), HERE, tmp_path_factory.mktemp("browsers"))
@@ -63,7 +63,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
         yield Browser(driver, executable)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def server(postgres_server: Server, browser: Browser) -> Iterator[ServerProcess]:
     """A server that allows the pages' origin, as an operator would."""
     allowed = {"HAI_FLOW_ALLOWED_ORIGINS": browser.origin}
@@ -73,7 +73,7 @@ def server(postgres_server: Server, browser: Browser) -> Iterator[ServerProcess]
         assert not process.faults
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def http(server: ServerProcess) -> Iterator[httpx2.Client]:
     with httpx2.Client(base_url=server.url, timeout=30) as client:
         yield client

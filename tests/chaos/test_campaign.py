@@ -16,7 +16,7 @@ from hai_flow.chaos.plan import Campaign
 from hai_flow.cli import app
 from tests.support.forking import ROOT
 
-SETTLE_SECONDS = 240  # a machine with much to do: what is measured here is whether, not when
+SETTLE_SECONDS = 120  # a machine with much to do: what is measured here is whether, not when
 
 
 @pytest.mark.timeout(900)
@@ -24,13 +24,13 @@ async def test_half_a_minute_of_chaos_breaks_no_promise(tmp_path: Path) -> None:
     seed = int(os.environ.get("HAI_FLOW_TEST_SEED") or random.randrange(10**6))
     campaign = Campaign(seed, minutes=0.5, servers=2, workers=2, runs=60, settle=SETTLE_SECONDS)
     print(f"seed {seed}: {campaign.command}")
-    outcome = await campaigns.run(campaign, tmp_path)
+    outcome = await campaigns.run(campaign, tmp_path, patient=True)
     campaigns.written(outcome, tmp_path)
     assert [str(each) for each in outcome.broken[:5]] == [], campaign.command
     numbers = outcome.history.tallies
     reached = ("processes_killed", "postgres_crashed", "connections_cut", "seconds_without_hints", "requests_lost")
     assert all(numbers[name] for name in reached), numbers
-    assert len(outcome.history.started) == campaign.runs
+    assert len(outcome.history.started) >= campaign.runs
     assert outcome.verified.runs >= campaign.runs
     assert json.loads((tmp_path / "chaos.json").read_text())["repeat"] == campaign.command
     page = (tmp_path / "chaos.html").read_text()

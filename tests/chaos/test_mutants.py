@@ -41,7 +41,7 @@ async def test_a_campaign_sees_what_a_bug_in_its_processes_breaks(tmp_path: Path
     path = tmp_path / "copy" / mutant.file
     path.write_text(mutant.applied(path.read_text()))
     (tmp_path / "report").mkdir()
-    campaign = Campaign(11, minutes=0.2, servers=1, workers=1, runs=30, settle=240)
+    campaign = Campaign(11, minutes=0.2, servers=1, workers=1, runs=30, settle=120)
     extra = {"PYTHONPATH": str(tmp_path / "copy")}
     outcome = await campaigns.run(campaign, tmp_path / "report", first=True, extra=extra)
     assert not outcome.holds

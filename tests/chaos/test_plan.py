@@ -47,6 +47,16 @@ def test_a_whole_campaign_kills_a_hundred_processes_and_is_deaf_for_a_minute(see
     assert deaf.seconds == 60
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_in_a_short_campaign_too_each_stall_outlasts_the_lease_and_who_takes_over_loses_answers(seed: int) -> None:
+    campaign = Campaign(seed, minutes=0.35, servers=2, workers=2, runs=60)
+    plan = planned(campaign)
+    assert all(fault.seconds >= campaign.lease for fault in plan if fault.kind == "stall")
+    counts = Counter(fault.kind for fault in plan)
+    assert counts["lose_answers"] > RATES["lose_answers"][1]
+    assert counts["crash_postgres"] >= 2
+
+
 def test_a_campaign_says_how_to_repeat_it() -> None:
     campaign = Campaign(7, minutes=0.5, servers=2, workers=1, runs=9, settle=30)
     assert campaign.command == "hai-flow chaos --seed 7 --minutes 0.5 --servers 2 --workers 1 --runs 9 --settle 30"

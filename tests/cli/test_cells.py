@@ -1,4 +1,4 @@
-"""`hai-flow cells`, and `tenants --cell`: a cell is made, a tenant lives there, and stays once it has something."""
+"""`hai-flow cells`, and `tenants --cell`: a cell is made, a tenant lives there, and what it has there stays."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def run(settings: dict[str, str], *arguments: str, code: int = 0) -> subprocess.
     return ended
 
 
-async def _do(dsn: str, statement: str) -> None:
+async def _do(dsn: str, statement: str) -> object:
     connection = await asyncpg.connect(dsn)
     try:
-        await connection.execute(statement)
+        return await connection.fetchval(statement)
     finally:
         await connection.close()
 
@@ -39,7 +39,9 @@ def here(database_url: str, tmp_path: Path) -> Iterator[dict[str, str]]:
     asyncio.run(_do(database_url, "DROP SCHEMA IF EXISTS cell_north CASCADE"))
 
 
-def test_a_tenant_lives_in_the_cell_that_was_made_for_it_and_stays_once_it_has_something(here: dict[str, str]) -> None:
+def test_a_tenant_lives_in_the_cell_that_was_made_for_it_and_once_it_has_something_that_stays(
+    here: dict[str, str],
+) -> None:
     dsn = here["HAI_FLOW_DATABASE_URL"]
     assert "is there" in run(here, "cells", "add", "north", "--schema", "cell_north").stdout
     assert "already" in run(here, "cells", "add", "north", code=1).stderr
@@ -53,10 +55,17 @@ def test_a_tenant_lives_in_the_cell_that_was_made_for_it_and_stays_once_it_has_s
     ]
     assert "cell north" in run(here, "migrate").stdout
     asyncio.run(_do(dsn, WORKFLOW))
-    refused = run(here, "tenants", "set", "far", "--cell", "home", code=1).stderr
-    assert "in the cell north" in refused
+    said = run(here, "tenants", "set", "far", "--cell", "home").stdout
+    assert "what it has in north stays there" in said
     found = json.loads(run(here, "tenants", "list", "--json").stdout)["items"]
-    assert {each["name"]: each["cells"] for each in found} == {"default": [0], "far": [1]}
+    assert {each["name"]: (each["cells"], each["closed"]) for each in found} == {
+        "default": ([0], []),
+        "far": ([1, 0], [0]),  # in some seconds, when all processes know of it, it is the other way round
+    }
+    asyncio.run(_do(dsn, "UPDATE tenants SET opens_at = now() - interval '1 second' WHERE name = 'far'"))
+    found = json.loads(run(here, "tenants", "list", "--json").stdout)["items"]
+    assert {each["name"]: each["closed"] for each in found} == {"default": [], "far": [1]}
+    assert asyncio.run(_do(dsn, "SELECT count(*) FROM workflows WHERE name = 'paying'")) == 1, "home has it, too"
 
 
 def test_a_cell_without_a_file_to_be_written_into_is_refused(database_url: str) -> None:

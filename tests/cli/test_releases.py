@@ -17,7 +17,7 @@ import pytest
 
 from hai_flow.client import Client
 from hai_flow.engine import events as e
-from tests.support.commands import ROOT, SECONDS_MAX, started
+from tests.support.commands import ROOT, SECONDS_MAX, run, started
 
 BEFORE: Final = "8d7c261"  # the last commit of before runs had queues
 
@@ -44,7 +44,7 @@ async def work(context: Context) -> str:
 """
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def before(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The source of the older release."""
     packed = subprocess.run(["git", "archive", BEFORE, "hai_flow", "migrations"], cwd=ROOT, capture_output=True)
@@ -117,6 +117,52 @@ def test_what_one_release_begins_the_other_finishes_and_what_it_cannot_read_it_l
             for run_id in (plain, queued)
         }
     assert performed_by == {plain: {"one": reads, "two": reads}, queued: {"one": False, "two": False}}
+
+
+def test_servers_of_both_releases_go_on_with_what_the_other_has_taken_in(
+    database_url: str, tmp_path: Path, before: Path
+) -> None:
+    """Side by side on the newer schema: what is started at one is answered at the other, whichever release performs it,
+    and both show the same."""
+    (tmp_path / "release_tools.py").write_text(TOOLS)
+    settings = {
+        "HAI_FLOW_DATABASE_URL": database_url,
+        "HAI_FLOW_PUBLISH": "1",
+        "HAI_FLOW_TOOLS": "release_tools",
+        "HAI_FLOW_LEASE_SECONDS": "3600",
+    }
+    older = {**settings, "PYTHONPATH": str(before)}
+    assert abi_of(before) == e.ABI, "take a commit whose events have this release's ABI"
+    with contextlib.ExitStack() as stack:
+        servers = [
+            stack.enter_context(started(tmp_path / name, "serve", "--port", "0", folder=tmp_path, **its))
+            for name, its in (("serve-older", older), ("serve-newer", settings))
+        ]
+        then, now = [stack.enter_context(Client(server.wait_for(r"Serving (http://\S+) ")[1])) for server in servers]
+        then.workflows.publish(FLOW.format(name="plain", queue=""))
+        with started(tmp_path / "older", "worker", folder=tmp_path, **older) as worker:
+            worker.wait_for(r"Worker \d+ performs")
+            runs = {name: client.runs.start("plain").id for name, client in (("then", then), ("now", now))}
+            for client in (then, now):
+                for run_id in runs.values():
+                    assert client.runs.wait(run_id, timeout=SECONDS_MAX).status == "waiting"
+            assert worker.end(signal.SIGTERM) == 143
+        for client, run_id in ((now, runs["then"]), (then, runs["now"])):
+            (pending,) = [each for each in client.pendings.list() if each.run_id == run_id]
+            client.pendings.answer(pending, {"ok": True})
+        with started(tmp_path / "newer", "worker", folder=tmp_path, **settings) as worker:
+            worker.wait_for(r"Worker \d+ performs")
+            for client in (then, now):
+                for run_id in runs.values():
+                    client.runs.result(run_id, timeout=SECONDS_MAX)
+        for run_id in runs.values():
+            shown = [[each["type"] for each in client.runs.follow_json(run_id)] for client in (then, now)]
+            assert shown[0] == shown[1]
+            assert shown[0][-1] == "run_finished"
+        for server in servers:
+            assert "Traceback" not in server.output
+    verified = run("verify", "--json", **settings)
+    assert verified.returncode == 0, verified.stdout
 
 
 def answer_all(client: Client) -> None:

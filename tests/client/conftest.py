@@ -20,7 +20,7 @@ Opened: TypeAlias = Callable[..., AbstractContextManager[Client]]
 EAGER = Patience(pause_first=0.01, pause_max=0.1, jitter=lambda: 0.0)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def server(postgres_server: Server) -> Iterator[ServerProcess]:
     """A server that no test harms. It must not have had a fault when they are done."""
     with postgres_server.database() as dsn, serving(dsn) as process:

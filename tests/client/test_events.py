@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import datetime
+from functools import cache
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -81,6 +82,7 @@ def some(kind: Any, name: str) -> st.SearchStrategy[Any]:
     return {str: TEXT, int: st.integers(0, 1000), float: st.floats(0, 9), bool: st.booleans()}[kind]
 
 
+@cache
 def instances(kind: type[Any]) -> st.SearchStrategy[Any]:
     """Any record of a kind, as it can be stored."""
     hints = get_type_hints(kind)

@@ -234,5 +234,7 @@ def test_an_admin_of_the_deployment_sees_and_limits_tenants_and_others_their_own
     assert (limited.limits.open_runs, limited.limits.followers, limited.limits.log_bytes) == (7, 0, None)
     assert flow.tenants.get(limited) == flow.tenants.get(name) == limited
     assert flow.tenants.limit(limited, {"open_runs": None}).limits.open_runs is None
+    placed = flow.tenants.place(name, ["home"])
+    assert [(cell.name, cell.begins, cell.first) for cell in placed.cells] == [("home", True, True)]
     with pytest.raises(Forbidden):
         as_("user:ann", "operator").tenants.get(name)

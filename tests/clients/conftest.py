@@ -27,7 +27,7 @@ def publish_flows(url: str) -> None:
             assert published.status_code in (200, 201), published.text
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def server(postgres_server: Server) -> Iterator[ServerProcess]:
     """A server that no test harms. It must not have had a fault when they are done."""
     with postgres_server.database() as dsn, serving(dsn) as process:
@@ -37,13 +37,13 @@ def server(postgres_server: Server) -> Iterator[ServerProcess]:
         assert not process.faults
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def http(server: ServerProcess) -> Iterator[httpx2.Client]:
     with httpx2.Client(base_url=server.url, timeout=30) as client:
         yield client
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def node_driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[rig.Driver]:
     """A Node process with all versions of `@ag-ui/client`."""
     directory = rig.project_beside(rig.npm_packages(HERE / "node"), HERE / "node", tmp_path_factory.mktemp("node"))
@@ -64,7 +64,7 @@ def agent(node_driver: rig.Driver, server: ServerProcess) -> NewAgent:
     return new
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Chromium]:
     """A real browser. Its tests are left out where there is none; `make test-browsers` installs one, and runs them."""
     program = chromium.found()
@@ -74,7 +74,7 @@ def browser() -> Iterator[Chromium]:
         yield browser
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def agentscope_driver() -> Iterator[rig.Driver]:
     """A process with agentscope-runtime's client, in an environment of its own."""
     project = HERE / "agentscope"

@@ -181,7 +181,7 @@ class Driver:
             assert self._process.stdin is not None
             self._process.stdin.write(json.dumps({"id": number, "op": op, **fields}) + "\n")
             self._process.stdin.flush()
-        return reply.result(60)
+        return reply.result(100)
 
     def _read(self) -> None:
         assert self._process.stdout is not None

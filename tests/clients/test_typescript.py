@@ -23,7 +23,7 @@ GREETING = "HAI Flow keeps this conversation in PostgreSQL, so it can wait for y
 Scenario = Callable[..., dict[str, Any]]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return typescript.built(tmp_path_factory.mktemp("hai-client"))
 

@@ -104,6 +104,19 @@ class Page:
     def offline(self, offline: bool) -> None:
         self._driver.ask("offline", page=self.name, offline=offline)
 
+    def protocol(self, method: str, **params: Any) -> dict[str, Any]:
+        """The answer to a method of the browser's own protocol, for what Playwright has no words for."""
+        return dict(self._driver.ask("protocol", page=self.name, method=method, params=params)["value"])
+
+    def traced(self) -> None:
+        """Begin to watch how long its main thread works at a time."""
+        self._driver.ask("traced", page=self.name)
+
+    def longest(self) -> int:
+        """How many milliseconds its main thread has worked at one task at most, without those in which it waited for
+        other processes; what `traced` began ends."""
+        return int(self._driver.ask("longest")["value"])
+
     def complaints(self) -> list[str]:
         """What the browser has complained of: errors of scripts, and violations of the policy."""
         return list(self._driver.ask("complaints", page=self.name)["value"])

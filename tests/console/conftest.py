@@ -28,8 +28,11 @@ NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 NewPage = Callable[..., Page]
 
+PATIENCE = 60
+"""Seconds until an answer is given up: on a machine that does much else, the server is slow and not broken."""
 
-@pytest.fixture(scope="session")
+
+@pytest.fixture(scope="package")
 def built() -> Path:
     """The pages, built from the checkout."""
     try:
@@ -38,7 +41,7 @@ def built() -> Path:
         pytest.skip(f"The console can't be built here: {error}")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[rig.Driver]:
     """The process with the browser."""
     executable = next(filter(None, map(shutil.which, NAMES)), None)
@@ -54,7 +57,7 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[rig.Driver]:
         yield driver
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The catalogue of models of these tests, with one that always says the same."""
     with running_models(Answer("A grey one.")) as url:
@@ -84,11 +87,11 @@ def running_models(*answers: Answer) -> Iterator[str]:
         loop.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def server(postgres_server: Server, built: Path, driver: rig.Driver, models: Path) -> Iterator[ServerProcess]:
     """A server with the workflows of these tests."""
     with postgres_server.database() as dsn, serving(dsn, environment={"HAI_FLOW_MODELS": str(models)}) as process:
-        with httpx2.Client(base_url=process.url) as http:
+        with httpx2.Client(base_url=process.url, timeout=PATIENCE) as http:
             for flow in sorted((HERE / "flows").glob("*.flow.yaml")):
                 published = http.post("/v1/workflows", content=flow.read_bytes(), headers=YAML)
                 assert published.status_code in (200, 201), published.text
@@ -98,7 +101,7 @@ def server(postgres_server: Server, built: Path, driver: rig.Driver, models: Pat
 
 @pytest.fixture
 def http(server: ServerProcess) -> Iterator[httpx2.Client]:
-    with httpx2.Client(base_url=server.url, timeout=30) as client:
+    with httpx2.Client(base_url=server.url, timeout=PATIENCE) as client:
         yield client
 
 

@@ -21,7 +21,7 @@ const operations = {
   async open({ page: name, beside, options }) {
     const context = beside ? pages.get(beside).page.context() : await browser.newContext(options);
     const page = await context.newPage();
-    page.setDefaultTimeout(20_000);
+    page.setDefaultTimeout(45_000); // less than until the other side gives up
     const record = { page, complaints: [] };
     page.on("pageerror", (error) => record.complaints.push(String(error)));
     page.on("console", (message) => {
@@ -44,9 +44,34 @@ const operations = {
   async until({ page: name, script }) {
     const { page } = pages.get(name);
     for (const end = Date.now() + 90_000; ; await page.waitForTimeout(50)) {
-      if (await page.evaluate(script)) return {};
+      const is = await page.evaluate(script).catch((error) => {
+        if (!/context was destroyed/.test(String(error))) throw error; // another document has come: it is asked of that one
+      });
+      if (is) return {};
       if (Date.now() > end) throw new Error(`never true: ${script}\n${await page.locator("body").innerText()}`);
     }
+  },
+
+  // A method of the browser's own protocol, on this page: what Playwright has no words for.
+  async protocol({ page: name, method, params }) {
+    const record = pages.get(name);
+    record.session ??= await record.page.context().newCDPSession(record.page);
+    return { value: await record.session.send(method, params) };
+  },
+
+  // How long the page's main thread has worked at one task at most, in milliseconds of its own, since `traced` began:
+  // other processes of the machine do not count.
+  async traced({ page: name }) {
+    await browser.startTracing(pages.get(name).page, { categories: ["toplevel"] });
+    return {};
+  },
+
+  async longest() {
+    const { traceEvents } = JSON.parse((await browser.stopTracing()).toString());
+    const of = ({ pid, tid }) => `${pid} ${tid}`;
+    const mains = new Set(traceEvents.filter((each) => each.name === "thread_name" && each.args.name === "CrRendererMain").map(of));
+    const tasks = traceEvents.filter((each) => each.ph === "X" && each.name.endsWith("RunTask") && mains.has(of(each)));
+    return { value: Math.round(Math.max(0, ...tasks.map((each) => each.tdur ?? 0)) / 1000) };
   },
 
   async complaints({ page: name }) {

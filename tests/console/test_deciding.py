@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -9,7 +11,8 @@ import httpx2
 import pytest
 
 from tests.console.browser import PHONE
-from tests.console.conftest import NewPage
+from tests.console.conftest import HERE, NewPage, pending_of
+from tests.support.server import YAML
 
 Asked = Callable[..., dict[str, Any]]
 
@@ -131,6 +134,64 @@ def test_a_decision_on_a_phone_is_a_page_of_its_own(page: NewPage, asked: Asked,
     assert (decided(http, pending)["status"], decided(http, pending)["reason"]) == ("reject", "Too late")
 
 
+SHOWN = """
+new MutationObserver((_, observer) => {
+  if (document.querySelector(".decision .actions button") === null) return;
+  observer.disconnect();
+  const painted = () => (document.documentElement.dataset.shown = String(Math.round(performance.now())));
+  requestAnimationFrame(() => setTimeout(painted));
+}).observe(document, { childList: true, subtree: true })
+"""
+
+SLOW = {"latency": 150, "downloadThroughput": 1_600_000 / 8, "uploadThroughput": 750_000 / 8}
+"""A phone far from its mast: milliseconds there and back, and bytes a second."""
+
+LOADED = """performance.getEntries().filter((each) => each.transferSize > 0)
+  .filter((each) => each.responseEnd > 0 && each.responseEnd <= Number(document.documentElement.dataset.shown))
+  .map((each) => [new URL(each.name).pathname, each.transferSize])"""
+
+
+def test_a_link_in_a_mail_leads_a_phone_to_its_decision_with_few_requests(
+    page: NewPage, asked: Asked, record_property: Callable[[str, object], None]
+) -> None:
+    took = []
+    for turn in range(5):
+        pending = asked("refund", order=f"M-{turn}", amount=80 + turn)
+        shown = page(**PHONE)  # a context of its own: nothing is kept
+        shown.play(["addInitScript", {"content": SHOWN}])
+        shown.protocol("Network.enable")
+        shown.protocol("Network.emulateNetworkConditions", offline=False, **SLOW)
+        shown.protocol("Emulation.setCPUThrottlingRate", rate=4)
+        shown.goto(f"/console/decide/{pending['id']}")
+        shown.until("document.documentElement.dataset.shown !== undefined")
+        took.append(int(shown.evaluate("document.documentElement.dataset.shown")))
+        loaded = shown.evaluate(LOADED)
+        assert sum(size for _, size in loaded) < 60_000, loaded
+        files = [name for name, _ in loaded if name.startswith("/console/")]
+        assert len(files) <= 4, files  # the page, its script, its look, its icon
+    found = {"from the link to the decision, ms": sorted(took)}
+    record_property("measured", found)
+    print(json.dumps(found))
+
+
+def test_a_deadline_of_what_a_clock_has_started_is_said_in_the_zone_of_that_clock_as_well(
+    page: NewPage, asked: Asked, http: httpx2.Client
+) -> None:
+    source = (HERE / "flows" / "reserved.flow.yaml").read_text().replace("name: reserved", "name: clocked")
+    clock = 'triggers: [{api: {}}, {schedule: {cron: "0 9 * * 1", timezone: Asia/Tokyo}}]\n\nsteps:'
+    http.post("/v1/workflows", content=source.replace("steps:", clock), headers=YAML).raise_for_status()
+    (schedule,) = [each for each in http.get("/v1/schedules").json()["items"] if each["workflow"] == "clocked"]
+    run = http.post(f"/v1/schedules/{schedule['id']}/run").raise_for_status().json()
+    shown = page().goto(f"/console/decide/{pending_of(http, run['id'])['id']}")
+    shown.words("in Asia/Tokyo").there()
+    due = shown.locator(".decision header time").text()
+    here, there = (int(hour) for hour in re.findall(r" (\d\d):\d\d", due))
+    assert (there - here) % 24 in (7, 8), due  # Berlin's summer and winter
+    shown.goto(f"/console/runs/{run['id']}?step=sign").words("in Asia/Tokyo").there()
+    shown.goto(f"/console/decide/{asked('clocked')['id']}").locator(".decision header time").there()
+    assert "Tokyo" not in shown.locator("header").text()
+
+
 def test_what_is_decided_meanwhile_says_so_with_the_winner(page: NewPage, asked: Asked, http: httpx2.Client) -> None:
     pending = asked("refund", order="M-1", amount=60)
     shown = page().goto(f"/console/inbox/{pending['id']}")
@@ -219,6 +280,29 @@ def test_several_are_decided_at_once_with_an_outcome_for_each(page: NewPage, ask
     shown.role("button", "Yes: Approve").click()
     shown.until("/4 (was|were) decided, [01] (was|were) not/.test(document.querySelector('.bar').innerText)")
     assert [decided(http, each)["status"] for each in pendings] == ["reject", *["approve"] * 4]
+
+
+def test_those_that_were_chosen_stay_chosen_without_a_connection_and_are_decided_afterwards(
+    page: NewPage, asked: Asked, http: httpx2.Client
+) -> None:
+    pendings = [asked("note", title=f"Away {n}") for n in range(2)]
+    shown = page().goto("/console/inbox?q=Away")
+    for n in range(2):
+        shown.label(f"Select: Away {n}").click()
+    shown.offline(True)
+    shown.words("The connection is lost.").there()
+    shown.role("button", "Approve 2").click()
+    shown.role("button", "Yes: Approve").click()
+    shown.words("The server does not answer. What you have written stays here; try again.").there()
+    assert shown.axe() == []
+    assert [decided(http, each)["status"] for each in pendings] == ["open", "open"]
+    shown.offline(False)
+    shown.words("The connection is lost.").gone()
+    shown.play(["reload"])
+    shown.role("button", "Approve 2").click()
+    shown.role("button", "Yes: Approve").click()
+    shown.until("document.querySelector('.bar').innerText.includes('2 were decided')")
+    assert [decided(http, each)["status"] for each in pendings] == ["approve", "approve"]
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import pytest
 
 from tests.clients import rig
 from tests.console.browser import PHONE, Page
+from tests.console.conftest import PATIENCE
 from tests.support.postgres import Server
 from tests.support.server import ServerProcess, serving
 
@@ -54,6 +55,7 @@ def test_a_newcomer_is_led_from_nothing_to_a_decision_and_to_what_it_did(
     assert step_of(shown) == "Decide"
     shown.role("button", "Approve").there()
     picture(shown, "first-day")
+    assert shown.evaluate("document.querySelector('.actions .main').getBoundingClientRect().bottom <= innerHeight")
     shown.play(["reload"])  # it knows how far one is
     shown.words("Press Approve or Reject").there()
     shown.role("button", "Approve").click()
@@ -61,7 +63,7 @@ def test_a_newcomer_is_led_from_nothing_to_a_decision_and_to_what_it_did(
     assert shown.axe() == []
     shown.role("link", "Look at the run").click()
     shown.words("Paid 180").there()
-    (run,) = httpx2.get(f"{fresh.url}/v1/runs").json()["items"]
+    (run,) = httpx2.get(f"{fresh.url}/v1/runs", timeout=PATIENCE).json()["items"]
     assert (run["workflow"], run["status"]) == ("refund", "finished")
     shown.goto("/console/inbox")
     shown.words("Nothing waits for you.").there()
@@ -71,7 +73,7 @@ def test_a_newcomer_is_led_from_nothing_to_a_decision_and_to_what_it_did(
 def test_who_comes_while_the_demo_waits_begins_at_its_question_in_their_language(
     newcomer: NewPage, fresh: ServerProcess, picture: Callable[[Page, str], None]
 ) -> None:
-    httpx2.post(f"{fresh.url}/v1/runs", json={"workflow": "refund"}).raise_for_status()
+    httpx2.post(f"{fresh.url}/v1/runs", json={"workflow": "refund"}, timeout=PATIENCE).raise_for_status()
     shown = newcomer(locale="zh-CN", **PHONE).goto("/console/inbox")
     shown.role("link", "打开问题").there()
     picture(shown, "first-day-phone")
@@ -94,7 +96,7 @@ def test_the_tour_is_dismissed_once_and_for_all(newcomer: NewPage, fresh: Server
 
 
 def test_where_people_work_already_nobody_is_led(newcomer: NewPage, fresh: ServerProcess) -> None:
-    httpx2.post(f"{fresh.url}/v1/runs", json={"workflow": "cleanup"}).raise_for_status()
+    httpx2.post(f"{fresh.url}/v1/runs", json={"workflow": "cleanup"}, timeout=PATIENCE).raise_for_status()
     shown = newcomer().goto("/console/inbox")
     shown.locator(".items li").first().there()
     assert shown.role("heading", "Your first decision").count() == 0

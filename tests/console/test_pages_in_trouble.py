@@ -13,7 +13,7 @@ import pytest
 
 from tests.clients import rig
 from tests.console.browser import PHONE, Page
-from tests.console.conftest import NewPage
+from tests.console.conftest import PATIENCE, NewPage
 from tests.console.test_runs import broken
 from tests.console.test_sessions import link, signed_in
 from tests.support.hai_client import unique
@@ -125,7 +125,7 @@ def test_a_start_a_fork_and_a_delegation_that_are_not_sent_stay_and_are_sent_aft
     assert shown.axe() == []
     shown.offline(False)
     shown.play(["reload"])
-    shown.role("button", "Fork", exact=True).click()
+    dialog.there()
     assert dialog.locator("textarea").first().value() == '{"amount": 3}'
     dialog.role("button", "See what it would do").click()
     dialog.role("heading", "It would").there()
@@ -171,8 +171,9 @@ def dsn(postgres_server: Server, built: Any) -> Iterator[str]:
 def test_whose_session_ends_comes_back_to_every_form_as_it_was_left(driver: rig.Driver, dsn: str) -> None:
     with serving(dsn, environment=KEYS) as server:
         editor = People(dsn).person("user:author", roles=["publisher", "operator"])
-        with httpx2.Client(base_url=server.url, headers=editor, timeout=30) as http:
+        with httpx2.Client(base_url=server.url, headers=editor, timeout=PATIENCE) as http:
             publish(http, flow("trouble"))
+            run = http.post("/v1/runs", json={"workflow": "trouble", "input": {"amount": 1}}).raise_for_status().json()
         shown = signed_in(driver, server, dsn)
         shown.goto("/console/workflows/trouble/edit").words("No mistakes.").there()
         typed(shown, "# Half\n")
@@ -189,6 +190,14 @@ def test_whose_session_ends_comes_back_to_every_form_as_it_was_left(driver: rig.
         assert shown.label("Who (user:…)").value() == "user:later"
         shown.goto("/console/workflows/trouble?pane=start")
         assert shown.label("amount").value() == "6"
+        shown.goto(f"/console/runs/{run['id']}").role("button", "Fork", exact=True).click()
+        dialog = shown.role("dialog")
+        dialog.role("button", "With another input").click()
+        dialog.locator("textarea").first().fill('{"amount": ')
+        leave_and_sign_in_again(driver, shown, dsn)
+        assert dialog.there().locator("textarea").first().value() == '{"amount": '
+        dialog.role("button", "Not yet").click()
+        shown.goto("/console/workflows/trouble?pane=start")
         shown.role("button", "Start a run").click()
         shown.words("The run is started.").there()
         shown.goto("/console/workflows/trouble/edit").words("Your draft of this text was kept.").there()
@@ -216,7 +225,7 @@ def leave_and_sign_in_again(driver: rig.Driver, shown: Page, dsn: str) -> None:
 def test_what_is_not_there_and_what_is_another_tenants_look_the_same(driver: rig.Driver, dsn: str) -> None:
     with serving(dsn, environment=KEYS) as server:
         other = People(dsn).person("user:other", roles=["publisher", "operator"], tenant="acme")
-        with httpx2.Client(base_url=server.url, headers=other, timeout=30) as http:
+        with httpx2.Client(base_url=server.url, headers=other, timeout=PATIENCE) as http:
             publish(http, flow("theirs"))
             run = http.post("/v1/runs", json={"workflow": "theirs", "input": {"amount": 1}}).raise_for_status().json()
         unknown = "00000000-0000-7000-8000-000000000000"

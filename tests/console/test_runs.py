@@ -424,8 +424,13 @@ def test_a_run_that_is_not_there_is_said_to_be_so(page: NewPage) -> None:
     shown.role("heading", "Not here").there()
 
 
-EVENTS = int(os.environ.get("TEST_CONSOLE_EVENTS", "3000"))
-"""How many events the long run has, at least: far fewer than the newest 50,000, which docs/console.md says are kept."""
+EVENTS = int(os.environ.get("TEST_CONSOLE_EVENTS", "20000"))
+"""How many events the long run has, at least: fewer than the newest 50,000, which docs/console.md says are kept."""
+EVENTS_OF_AN_ITEM = 28
+PIECE = 500
+"""How many events or steps the page asks for at a time, at most: docs/console.md promises slices."""
+HEAP_MB_MAX = 250
+NODES_MAX = 3_000
 
 WATCH = """
 new PerformanceObserver((list) => {
@@ -436,50 +441,70 @@ new PerformanceObserver((list) => {
 }).observe({ type: "longtask", buffered: true })
 """
 
+ASKED_FOR = """performance.getEntriesByType("resource").map((each) => new URL(each.name))
+  .filter(({ pathname, search }) => /[/](events|steps)$/.test(pathname) && !search.includes("type="))
+  .map(({ searchParams }) => Number(searchParams.get("limit") ?? 0))"""
 
-def longest_task(page: Page) -> int:
-    """How many milliseconds the page was busy at a time, at most, since this was asked last (0: less than 50)."""
-    page.play(["waitForTimeout", 100])
-    found = int(page.evaluate("document.documentElement.dataset.longest ?? '0'"))
+
+def slid(page: Page, seq: int) -> None:
+    """Move the slider without looking for it by its role: that would be work of the page's main thread."""
+    page.locator("input[type=range]").play("fill", str(seq))
+
+
+def measured(page: Page, work: Callable[[], None]) -> dict[str, int]:
+    """How many milliseconds the page was busy at a time, at most: by the clock (0: less than 50), and of its own."""
     page.evaluate("delete document.documentElement.dataset.longest")
-    return found
+    page.traced()
+    work()
+    page.play(["waitForTimeout", 100])  # what has ended is told a little later
+    own = page.longest()
+    return {"clock": int(page.evaluate("document.documentElement.dataset.longest ?? '0'")), "own": own}
 
 
 @pytest.mark.timeout(600)
-def test_thousands_of_events_stay_fluid_and_few_of_them_are_in_the_document(
+def test_twenty_thousand_events_stay_fluid_and_few_of_them_are_in_the_document(
     page: NewPage, http: httpx2.Client, record_property: Callable[[str, object], None]
 ) -> None:
-    body = {"workflow": "many", "input": {"items": list(range(EVENTS // 7 + 1))}}
+    body = {"workflow": "busy", "input": {"items": list(range(EVENTS // EVENTS_OF_AN_ITEM + 1))}}
     run = ended(http, http.post("/v1/runs", json=body).raise_for_status().json()["id"], 550)
     assert (run["status"], run["error"]) == ("finished", None), json.dumps(run)[:2000]
-    assert run["seq"] > EVENTS
-    shown = page().goto(f"/console/runs/{run['id']}?tab=events")
-    shown.evaluate(WATCH + "; 1")
-    shown.until(f"document.body.innerText.includes('{run['seq']:,} of')")
-    shown.locator(".line.event >> text=run_finished").there()
+    last = run["seq"]
+    assert last >= EVENTS
+    shown = page()
+    shown.play(["addInitScript", {"content": WATCH}])
+    shown.goto("/console/settings")
+    longest: dict[str, dict[str, int]] = {}
+
+    def read() -> None:
+        shown.goto(f"/console/runs/{run['id']}?tab=events")
+        said = "document.querySelector('[role=tabpanel] p[role=status]')?.textContent"
+        shown.until(f"{said}?.startsWith('{last:,} of ')")
+        shown.locator(".line.event >> text=run_finished").there()
+
+    longest["reading"] = measured(shown, read)
     assert shown.evaluate("document.querySelectorAll('.line.event').length") < 100
-    longest: dict[str, int] = {"reading": longest_task(shown)}
     for tab in TABS:
-        shown.locator(f"[role=tab]:nth-child({TABS.index(tab) + 1})").click()
-        moment(shown, run["seq"])
-        nodes = shown.evaluate("document.querySelectorAll('*').length")
-        assert nodes < 6_000, tab
-        for seq in range(run["seq"] // 5, run["seq"], run["seq"] // 5):
-            shown.role("slider").play("fill", str(seq))
-        moment(shown, seq)
-        shown.role("button", "Follow what happens").click()
-        moment(shown, run["seq"])
-        longest[tab] = longest_task(shown)
-    shown.label("Find in type, path and content").fill("Line 399")
+
+        def look(tab: str = tab) -> None:
+            shown.locator(f"[role=tab]:nth-child({TABS.index(tab) + 1})").click()
+            moment(shown, last)
+            for seq in range(last // 8, last, last // 8):
+                slid(shown, seq)
+            moment(shown, seq)
+            slid(shown, last)
+            moment(shown, last)
+
+        longest[tab] = measured(shown, look)
+        assert shown.evaluate("document.querySelectorAll('*').length") < NODES_MAX, tab
+    assert max(shown.evaluate(ASKED_FOR)) <= PIECE
+    heap = shown.evaluate("Math.round(performance.memory.usedJSHeapSize / 1e6)")
+    assert heap < HEAP_MB_MAX
+    shown.label("Find in type, path and content").fill("Line 399 ")
     shown.until("document.querySelectorAll('.line.event').length < 5")
     shown.locator(".line.event").first().click()
     shown.role("heading", {"/message_chunk|message/": ""}).there()
     assert shown.axe() == []
-    found = {
-        "events": run["seq"],
-        "longest task, ms": longest,
-        "heap, MB": shown.evaluate("Math.round((performance.memory?.usedJSHeapSize ?? 0) / 1e6)"),
-    }
+    found = {"events": last, "longest task, ms": longest, "heap, MB": heap}
     record_property("measured", found)
     print(json.dumps(found))
 

@@ -12,7 +12,7 @@ from hai_flow.api.identity.sessions import link_token
 from hai_flow.runtime import LOCAL_TENANT
 from tests.clients import rig
 from tests.console.browser import Page
-from tests.console.conftest import pending_of
+from tests.console.conftest import PATIENCE, pending_of
 from tests.support.identities import KEYS, People
 from tests.support.postgres import Server
 from tests.support.server import ServerProcess, serving
@@ -41,7 +41,7 @@ def test_who_signed_in_by_a_link_decides_also_after_the_session_has_ended_and_no
     driver: rig.Driver, dsn: str, picture: Callable[[Page, str], None]
 ) -> None:
     with serving(dsn, environment=KEYS) as server:
-        assert httpx2.get(f"{server.url}/v1/session").status_code == 401
+        assert httpx2.get(f"{server.url}/v1/session", timeout=PATIENCE).status_code == 401
         stranger = Page(driver, server.url, None, {"locale": "en-GB"}).goto("/console/inbox")
         stranger.role("heading", "Sign in").there()
         assert stranger.axe() == []
@@ -79,7 +79,7 @@ def test_a_restart_of_the_server_is_said_and_the_page_goes_on_by_itself(driver: 
         shown.words("The connection is lost.").there()
     with serving(dsn, environment={"HAI_FLOW_PORT": port}) as second:
         shown.words("Live").there()
-        with httpx2.Client(base_url=second.url, timeout=30) as http:
+        with httpx2.Client(base_url=second.url, timeout=PATIENCE) as http:
             run = http.post("/v1/runs", json={"workflow": "refund"}).raise_for_status().json()
             pending_of(http, run["id"])
         shown.role("link", name={"/Pay 180 back/": ""}).click()

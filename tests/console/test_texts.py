@@ -7,6 +7,7 @@ from typing import get_args
 
 from console import building
 from hai_flow.api.problems import codes_of_faults
+from hai_flow.definition.parts import KNOWN_CODES
 from hai_flow.definition.schemas import JsonSchema
 from hai_flow.schedule import Clause
 from tests.support.codes import codes_of_findings, codes_of_obstacles, codes_of_refusals, codes_of_values
@@ -41,6 +42,10 @@ def test_every_reason_why_a_run_stays_has_a_sentence_in_chinese() -> None:
     codes = codes_of_obstacles()
     assert {"step.join", "step.effect", "pending.content"} < codes
     assert codes - set(translated()) == set()
+
+
+def test_every_code_with_which_a_run_can_fail_has_a_sentence_in_chinese() -> None:
+    assert KNOWN_CODES - set(translated()) == set()
 
 
 def test_a_fault_has_a_code_of_these_and_says_what_is_wanted() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.clients import rig
 from tests.console.browser import Page
-from tests.console.conftest import NewPage, pending_of
+from tests.console.conftest import PATIENCE, NewPage, pending_of
 from tests.console.test_runs import TABS, approve, broken, moment
 from tests.console.test_sessions import link, signed_in
 from tests.support.identities import KEYS
@@ -91,7 +91,7 @@ def dsn(postgres_server: Server, built: Any) -> Iterator[str]:
 def test_a_run_is_watched_through_a_restart_of_the_server(driver: rig.Driver, dsn: str) -> None:
     with serving(dsn) as first:
         port = first.url.rpartition(":")[2]
-        with httpx2.Client(base_url=first.url, timeout=30) as http:
+        with httpx2.Client(base_url=first.url, timeout=PATIENCE) as http:
             run = http.post("/v1/runs", json={"workflow": "refund"}).raise_for_status().json()
             pending = pending_of(http, run["id"])
         shown = Page(driver, first.url, None, {"locale": "en-GB"}).goto(f"/console/runs/{run['id']}")
@@ -100,7 +100,7 @@ def test_a_run_is_watched_through_a_restart_of_the_server(driver: rig.Driver, ds
         shown.words("The connection is lost.").there()
     with serving(dsn, environment={"HAI_FLOW_PORT": port}) as second:
         shown.words("Live").there()
-        with httpx2.Client(base_url=second.url, timeout=30) as http:
+        with httpx2.Client(base_url=second.url, timeout=PATIENCE) as http:
             approve(http, pending)
         shown.words("finished").there()
         assert shown.complaints() == []

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import httpx2
 import pytest
 
@@ -72,6 +75,82 @@ def test_a_text_is_checked_as_one_types_and_its_draft_is_kept(page: NewPage, pub
     shown.words("Your draft of this text was kept.").there()
     shown.role("button", "Discard the draft").click()
     shown.words("No mistakes.").there()
+
+
+def test_whatever_takes_the_place_of_a_selection_breaks_no_policy_and_no_letter_is_lost(
+    page: NewPage, published: str
+) -> None:
+    shown = page().goto(f"/console/workflows/{published}/edit")
+    shown.words("No mistakes.").there()
+    text = shown.locator(".cm-content")
+
+    def holds(lines: str) -> None:
+        shown.until(
+            "[...document.querySelector('.editor').shadowRoot.querySelectorAll('.cm-line')]"
+            f".map((each) => each.textContent).join('\\n') === {json.dumps(lines)}"
+        )
+
+    whole = "hai: flow/v1\ntitle: In one go\n"
+    text.play("press", "Control+a")
+    text.play("pressSequentially", whole)
+    holds(whole)
+    text.play("press", "Control+Home")
+    text.play("press", "Shift+End")
+    shown.protocol("Input.insertText", text="hai: flow/v1 # told")  # as a keyboard on a screen does
+    holds(whole.replace("v1", "v1 # told"))
+    text.play("press", "Control+a")
+    shown.protocol("Input.imeSetComposition", text="你", selectionStart=1, selectionEnd=1)
+    shown.protocol("Input.insertText", text="你好")
+    holds("你好")
+    text.play("press", "Control+z")
+    text.fill("# filled in")
+    holds("# filled in")
+
+
+def test_a_document_in_json_gets_the_next_version_number_as_well(
+    page: NewPage, published: str, http: httpx2.Client
+) -> None:
+    shown = page().goto(f"/console/workflows/{published}/edit")
+    shown.words("No mistakes.").there()
+    steps = [{"id": "first", "return": "three"}]
+    shown.locator(".cm-content").fill(json.dumps({"hai": "flow/v1", "name": published, "version": 1, "steps": steps}))
+    shown.until("!document.querySelector('main button.main[disabled]')")
+    shown.role("button", "Publish").click()
+    shown.role("heading", f"Publish {published} as version 1?").there()
+    shown.role("dialog").role("button", "Publish").click()
+    shown.role("button", "Next version number: 2").click()
+    shown.until("!document.querySelector('dialog .main[disabled]')")
+    shown.role("dialog").role("button", "Publish").click()
+    shown.role("button", "Next version number: 3").click()
+    shown.until("!document.querySelector('dialog .main[disabled]')")
+    shown.role("dialog").role("button", "Publish").click()
+    shown.role("tab", "Picture").there()
+    told = http.get(f"/v1/workflows/{published}").json()
+    assert (told["version"], json.loads(told["source"])["steps"]) == (3, steps)
+
+
+def test_what_is_no_json_yet_is_not_sent_and_not_lost(page: NewPage, http: httpx2.Client) -> None:
+    shown = page().goto("/console/workflows/state?pane=start")
+    field = shown.label("given")
+    field.fill('{"whole": 1}')
+    field.fill('{"half": ')
+    shown.words("This is not JSON.").there()
+    before = runs_of(http, "state")
+    shown.role("button", "Start a run").click()
+    shown.words("What you have written in one of the fields is no JSON yet.").there()
+    assert shown.axe() == []
+    shown.play(["reload"])
+    shown.words("This is not JSON.").there()
+    assert field.value() == '{"half": '
+    field.fill('{"half": 2}')
+    shown.role("button", "Start a run").click()
+    shown.words("The run is started.").there()
+    (run,) = [each for each in runs_of(http, "state") if each not in before]
+    assert run["input"] == {"given": {"half": 2}}
+
+
+def runs_of(http: httpx2.Client, workflow: str) -> list[dict[str, Any]]:
+    return http.get("/v1/runs", params={"workflow": workflow, "limit": 200}).json()["items"]
 
 
 def test_keys_of_the_language_are_offered_where_they_may_stand(page: NewPage, published: str) -> None:

@@ -10,9 +10,9 @@ import pytest
 from hai_flow.definition.cel import ExpressionError
 from hai_flow.definition.plan import Approval
 from hai_flow.engine import events as e
-from hai_flow.engine import pendings
 from hai_flow.engine.draft import Raised
 from hai_flow.engine.evolve import fold
+from hai_flow.engine.pendings import doubts, gates, opening
 from tests.support.people import (
     DAY,
     HOUR,
@@ -45,7 +45,7 @@ def test_an_approved_gate_lets_the_call_begin_with_the_text_that_was_shown() -> 
     ask = gate()
     ask.vote(ANN)
     assert (ask.status, ask.state.ready, ask.envelope["decision"]) == ("running", (ask.path,), "approve")
-    assert ask.do(pendings.check_gate) == ask.pending.opened.args
+    assert ask.do(gates.check_gate) == ask.pending.opened.args
 
 
 def test_a_rejected_gate_raises_and_the_call_never_begins() -> None:
@@ -53,7 +53,7 @@ def test_a_rejected_gate_raises_and_the_call_never_begins() -> None:
     ask.vote(ANN, "reject", reason="too much")
     assert ask.error == "approval.rejected"
     assert ask.path not in ask.state.ready
-    assert not pendings.is_approved(ask.state, ask.do(lambda draft, step: step), ask.args)
+    assert not gates.is_approved(ask.state, ask.do(lambda draft, step: step), ask.args)
 
 
 def test_a_gate_decided_by_an_option_of_the_author_is_skipped() -> None:
@@ -72,13 +72,13 @@ def test_a_call_that_is_not_what_was_approved_is_not_performed(change: str) -> N
     else:
         ask.state = msgspec.structs.replace(ask.state, sha256="00" * 32)
     with pytest.raises(Raised) as raised:
-        ask.do(pendings.check_gate)
+        ask.do(gates.check_gate)
     assert raised.value.code == "approval.digest"
 
 
 def test_a_gate_that_nobody_has_passed_lets_nothing_begin() -> None:
     with pytest.raises(Raised) as raised:
-        gate().do(pendings.check_gate)
+        gate().do(gates.check_gate)
     assert raised.value.code == "approval.digest"
 
 
@@ -89,7 +89,7 @@ def test_a_decision_without_a_vote_on_record_lets_nothing_begin() -> None:
     )
     ask.state = fold(ask.state, [forged])
     with pytest.raises(Raised):
-        ask.do(pendings.check_gate)
+        ask.do(gates.check_gate)
 
 
 def test_a_run_that_moves_to_another_version_keeps_its_votes_under_a_new_digest() -> None:
@@ -97,10 +97,10 @@ def test_a_run_that_moves_to_another_version_keeps_its_votes_under_a_new_digest(
     ask.vote(ANN)
     ask.state = msgspec.structs.replace(ask.state, sha256="22" * 32)
     before = ask.pending.opened.digest
-    ask.do(lambda draft, step: pendings.restamp(draft, ask.pending))
+    ask.do(lambda draft, step: opening.restamp(draft, ask.pending))
     assert ask.pending.opened.digest != before
     ask.vote(BOB)
-    assert ask.do(pendings.check_gate) == ask.pending.opened.args
+    assert ask.do(gates.check_gate) == ask.pending.opened.args
 
 
 def test_when_decides_by_the_arguments_whether_anybody_is_asked() -> None:
@@ -108,16 +108,16 @@ def test_when_decides_by_the_arguments_whether_anybody_is_asked() -> None:
     small = Approval(policy(), when=Hole("args", lambda args: args["amount"] >= 1000))
     large = Approval(policy(), when=Hole("args", lambda args: args["amount"] >= 500))
     text = ask.args
-    assert not ask.do(lambda draft, step: pendings.needs_gate(draft, step, small, text))
-    assert ask.do(lambda draft, step: pendings.needs_gate(draft, step, large, text))
-    assert ask.do(lambda draft, step: pendings.needs_gate(draft, step, Approval(policy()), text))
+    assert not ask.do(lambda draft, step: gates.needs_gate(draft, step, small, text))
+    assert ask.do(lambda draft, step: gates.needs_gate(draft, step, large, text))
+    assert ask.do(lambda draft, step: gates.needs_gate(draft, step, Approval(policy()), text))
 
 
 @pytest.mark.parametrize("wrong", ["true", 1, None])
 def test_an_error_in_when_never_skips_the_gate(wrong: Any) -> None:
     ask = gate()
     with pytest.raises(Raised) as raised:
-        ask.do(lambda draft, step: pendings.needs_gate(draft, step, Approval(policy(), when=Lit(wrong)), "{}"))
+        ask.do(lambda draft, step: gates.needs_gate(draft, step, Approval(policy(), when=Lit(wrong)), "{}"))
     assert raised.value.code == "expression.error"
 
 
@@ -140,7 +140,7 @@ def test_an_edit_replaces_whole_arguments_and_the_call_begins_with_them() -> Non
     ask = gate(edit=("amount", "note"))
     before, digest = ask.args, ask.pending.opened.digest
     ask.vote(ANN, edits={"amount": 500})
-    assert ask.do(pendings.check_gate) == before.replace("900", "500")
+    assert ask.do(gates.check_gate) == before.replace("900", "500")
     assert ask.state.steps[ask.path].args == before.replace("900", "500")
     assert ask.envelope["edits"] == {"amount": 500}
     assert ask.envelope["votes"][0]["digest"] == ask.pending.opened.digest != digest
@@ -178,7 +178,7 @@ def test_edits_of_several_people_add_up() -> None:
     ask.vote(EVE)
     ask.vote(JOE)
     assert ask.envelope["edits"] == {"amount": 500, "/to/name": "bob"}
-    assert '"amount":500' in ask.do(pendings.check_gate)
+    assert '"amount":500' in ask.do(gates.check_gate)
 
 
 def test_a_vote_on_the_arguments_before_the_edit_is_refused() -> None:
@@ -218,7 +218,7 @@ def test_a_deeper_edit_is_a_pointer_and_the_name_of_an_argument_is_one_too() -> 
     ask = gate(edit=("/to/tags/1", "/amount"))
     ask.vote(ANN, edits={"/to/tags/1": "c", "amount": 1.5})
     assert ask.envelope["edits"] == {"/to/tags/1": "c", "amount": 1.5}
-    assert '"tags":["a","c"]' in ask.do(pendings.check_gate)
+    assert '"tags":["a","c"]' in ask.do(gates.check_gate)
 
 
 def test_without_edit_nothing_can_be_edited_and_a_rejection_edits_nothing() -> None:
@@ -237,7 +237,7 @@ def test_an_edit_can_be_escalated_and_stays_what_is_asked() -> None:
     ask.vote(ANN, edits={"amount": 500})
     ask.advance(HOUR)
     ask.vote(who("carl", "cfo"))
-    assert '"amount":500' in ask.do(pendings.check_gate)
+    assert '"amount":500' in ask.do(gates.check_gate)
 
 
 # --- forms and how several become one ---------------------------------------------------------------------------------
@@ -340,7 +340,7 @@ def doubted() -> Asked:
     step = msgspec.structs.replace(plan.steps["loop[]/gate"], approval=None, delivery="at_most_once")
     plan.steps["loop[]/gate"] = step  # type: ignore[index]
     ask = Asked(plan, args={"n": 1})
-    ask.do(pendings.open_doubt)
+    ask.do(doubts.open_doubt)
     return ask
 
 
@@ -387,10 +387,10 @@ def test_anything_else_leaves_the_doubt_open(given: dict[str, Any]) -> None:
 
 def test_a_late_result_of_the_very_attempt_settles_the_doubt() -> None:
     ask = doubted()
-    assert pendings.doubt_of(ask.state, ask.path, 2) is None
-    found = pendings.doubt_of(ask.state, ask.path, 1)
+    assert doubts.doubt_of(ask.state, ask.path, 2) is None
+    found = doubts.doubt_of(ask.state, ask.path, 1)
     assert found is not None
-    ask.do(lambda draft, step: pendings.settle_doubt(draft, found))
+    ask.do(lambda draft, step: doubts.settle_doubt(draft, found))
     assert ask.refusal(OPERATOR, "again").status == 409
 
 

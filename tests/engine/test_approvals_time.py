@@ -11,8 +11,8 @@ from hai_flow.definition.cel import ExpressionError
 from hai_flow.definition.plan import Expiry
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.engine import pendings
 from hai_flow.engine.draft import DEFAULT_BOUNDS, Draft
+from hai_flow.engine.pendings import admission, deciding, gates, stages
 from hai_flow.errors import Rejected
 from tests.support.people import (
     DAY,
@@ -85,7 +85,7 @@ def test_a_gate_that_the_deadline_approves_lets_the_call_begin() -> None:
     ask = Asked(gated(policy(expiry=Expiry("approve"))), args={"n": 1})
     ask.advance(HOUR)
     assert ask.state.ready == (ask.path,)
-    assert ask.do(pendings.check_gate) == '{"n":1}'
+    assert ask.do(gates.check_gate) == '{"n":1}'
 
 
 def test_an_ask_may_have_a_default_instead_of_an_answer() -> None:
@@ -327,7 +327,7 @@ def one_instant(ask: Asked, name: str, at: int, *, timer_first: bool) -> str:
 def let_deadline_pass(draft: Draft, path: str) -> None:
     if any(timer.path == path and timer.due <= draft.now for timer in draft.state.timers):
         draft.emit(e.TimerFired, path=path, kind="deadline")
-        pendings.deadline_passed(draft, draft.step(path))
+        stages.deadline_passed(draft, draft.step(path))
 
 
 def vote_unless_refused(draft: Draft, ask: Asked, name: str) -> None:
@@ -335,8 +335,8 @@ def vote_unless_refused(draft: Draft, ask: Asked, name: str) -> None:
     given: dict[str, Any] = {"ask": {"values": {"n": 1}}, "tool": {"content": "x"}}.get(name, {"decision": "approve"})
     command = c.Answer(answers=(c.PendingAnswer(id=ask.id, **given),), by=voter)
     try:
-        ((pending, reading, known),) = pendings.readings(draft, command)
+        ((pending, reading, known),) = admission.readings(draft, command)
     except Rejected:
         return
     if not known:  # the same answer decided it already
-        pendings.decide_pending(draft, pending, reading, voter, "rest")
+        deciding.decide_pending(draft, pending, reading, voter, "rest")

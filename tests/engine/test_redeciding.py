@@ -125,3 +125,21 @@ def test_a_streamed_piece_out_of_order_is_left_to_who_folds_the_log() -> None:
             assert (again.left, again.surely) == (wrong[0], False)
             found += 1
     assert found
+
+
+def test_who_decides_need_not_have_seen_what_was_streamed_meanwhile() -> None:
+    """An operator resumes at a server while another process streams: what follows has the times of that server."""
+    play = Play("""\
+        steps:
+          - wait: {for: 1s}
+          - wait: {for: 1m}
+    """)
+    play.pause()
+    play.advance(2000)
+    before, said = play.state, len(play.log)
+    play.resume()
+    events = [event for each in play.log[said:] for event in each]
+    assert any(isinstance(each, e.TimerSet) for each in events)
+    later = msgspec.structs.replace(before, at=max(each.at for each in events) + 7)
+    assert decided_again(play.plan, later, events).left is not None
+    assert decided_again(play.plan, later, events, known_at=before.at).left is None

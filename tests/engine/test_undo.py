@@ -725,3 +725,57 @@ def test_what_a_finally_has_done_is_not_undone_by_an_error_around_it() -> None:
     play.succeed("outer/inner/work/~undo")
     assert (play.status, play.of(e.StepUndone)[0].path) == ("failed", "outer/inner/work")
     assert len(play.of(e.StepUndone)) == 1
+
+
+def test_what_cleans_up_once_more_behind_a_retry_and_fails_is_undone_and_ends_the_run() -> None:
+    play = Play(
+        """
+        steps:
+          - id: main
+            call: t.f
+            finally:
+              - id: clean
+                call: t.f
+                undo: {call: t.back}
+                catch: [{errors: [http.*], steps: [{say: caught}]}]
+                finally: [{id: last, call: t.f}]
+        """
+    )
+    clean = "main/~finally/clean"
+    play.fail("main")
+    play.succeed(clean)
+    play.succeed(f"{clean}/~finally/last")
+    assert play.status == "failed"
+    play.retry()
+    play.fail("main")
+    play.fail(clean)
+    assert undo_all(play) == [f"{clean}/~undo"], "what it did before the Retry"
+    play.succeed(f"{clean}/~finally/last")
+    assert (play.status, play.error.path) == ("failed", "main")
+    play.replayed()
+
+
+def test_a_retry_behind_a_stop_that_failed_goes_on_in_the_finally_that_was_left() -> None:
+    play = Play(
+        """
+        steps:
+          - id: both
+            parallel:
+              a: [{id: quick, say: quick}]
+              b:
+                - id: work
+                  call: t.f
+                  undo: {call: t.back, retry: {max: 0}}
+                  finally: [{id: clean, call: t.f}]
+        """
+    )
+    play.succeed("both/b/work")
+    play.stop()
+    play.fail("both/b/work/~finally/clean")
+    play.fail("both/b/work/~undo")
+    assert (play.status, play.error.code) == ("failed", "undo.failed")
+    play.retry()
+    assert set(play.open) == {"both/b/work/~finally/clean"}
+    play.succeed("both/b/work/~finally/clean")
+    assert (play.status, play.said) == ("finished", ["quick"])
+    play.replayed()

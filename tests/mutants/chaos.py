@@ -17,6 +17,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -32,8 +33,8 @@ from tests.mutants.mutant import ROOT, Mutant, Room
 TABLE: Final = Path(__file__).with_name("chaos.md")
 COMMAND: Final = ".venv/bin/python -m tests.mutants.chaos"
 SEEDS: Final = (11, 12)
-SHORT: Final = Campaign(SEEDS[0], minutes=0.35, servers=2, workers=2, runs=60, settle=75)
-CAMPAIGN_SECONDS: Final = 400
+SHORT: Final = Campaign(SEEDS[0], minutes=0.35, servers=2, workers=2, runs=45, settle=60)
+CAMPAIGN_SECONDS: Final = 600
 FOUND_MIN: Final = 38
 
 # Bugs that the suite knows by these names (engine.py, store.py, runtime.py): such as break a promise while processes
@@ -119,9 +120,15 @@ agui.bug(
 )
 OWN: Final = (*wire_log.mutants, *api_events.mutants, *database.mutants, *agui.mutants)
 
-SURVIVORS: Final[Mapping[str, str]] = {}
+SURVIVORS: Final[Mapping[str, str]] = {
+    "every claim counts as fresh": "it bites where the answer to a claim of a dead worker's run is lost and the world "
+    "alone knows of an effect of that run: both campaigns lost such answers, and neither met both",
+    "a gate that was rejected lets the call begin": "it bites where a gate that has expired as rejected is begun "
+    "again, as by an operator's retry: no run of the campaign does that; who rejects is heard with the bug as well",
+}
 """Why a mutant that the short campaign does not find is not found."""
 NOT_TRIED: Final = "not tried yet"
+_PARSING: Final = threading.Lock()  # Python's parser counts its depth for all threads together, and then fails in one
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +156,9 @@ def tried(shop: running.Workshop, place: Path, mutant: Mutant) -> Row:
     """The mutant in a copy that nobody else uses."""
     path = place / mutant.file
     pristine = (shop.pristine / mutant.file).read_text()
-    path.write_text(mutant.applied(pristine))
+    with _PARSING:
+        applied = mutant.applied(pristine)
+    path.write_text(applied)
     try:
         for seed in SEEDS:
             began = time.monotonic()
@@ -170,7 +179,7 @@ def _campaign(shop: running.Workshop, place: Path, seed: int) -> str:
         try:
             done = subprocess.run(words, cwd=ROOT, stdout=subprocess.PIPE, timeout=CAMPAIGN_SECONDS, check=False)
         except subprocess.TimeoutExpired:
-            return "the campaign came to no end"
+            return ""  # a machine that is too busy to hold it has found nothing
     return "" if done.returncode else done.stdout.decode().strip()  # a campaign that failed itself has found nothing
 
 
@@ -190,12 +199,15 @@ def _one_campaign(place: str, bytecode: str, cluster: str, report: str, seed: in
     campaign = replace(SHORT, seed=seed)
     extra = {"PYTHONPATH": place, "PYTHONPYCACHEPREFIX": bytecode, "PYTHONDONTWRITEBYTECODE": "1"}
     try:
-        outcome = asyncio.run(campaigns.run(campaign, Path(report), first=True, extra=extra, cluster=Path(cluster)))
+        outcome = asyncio.run(
+            campaigns.run(campaign, Path(report), first=True, patient=True, extra=extra, cluster=Path(cluster))
+        )
     except (StoreError, RuntimeError) as error:
         print(f"it does not come up: {str(error)[:80]}")
         return
     if outcome.broken:
         print(outcome.broken[0].rule)
+        print(f"      {outcome.broken[0].whom}: {outcome.broken[0].message[:400]}", file=sys.stderr, flush=True)
 
 
 # --- all of them ------------------------------------------------------------------------------------------------------
@@ -232,7 +244,7 @@ def table(rows: Mapping[str, Row]) -> str:
             lines.append(f"| {each.name} | `{each.file}` | {NOT_TRIED} | | |")
             continue
         said = row.found or f"**no**: {SURVIVORS.get(row.name, 'not explained yet')}"
-        lines.append(f"| {row.name} | `{row.file}` | {said} | {row.seed} | {row.seconds} s |")
+        lines.append(f"| {row.name} | `{each.file}` | {said} | {row.seed} | {row.seconds} s |")
     return "\n".join(lines) + "\n"
 
 

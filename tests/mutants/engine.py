@@ -9,43 +9,72 @@ from tests.mutants.operators import Target
 
 _T: Final = "tests/engine/test_"
 
+_PEOPLE: Final = (f"{_T}approvals.py", f"{_T}approvals_time.py", f"{_T}approvals_edit.py")
+_COMMANDS: Final = (f"{_T}pause.py", f"{_T}stopping.py", f"{_T}answers.py", f"{_T}failing.py")
+
 # --- people -----------------------------------------------------------------------------------------------------------
 
-pendings = Room("hai_flow/engine/pendings.py", f"{_T}approvals.py", f"{_T}approvals_time.py", f"{_T}approvals_edit.py")
-pendings.bug(
+admission = Room("hai_flow/engine/pendings/admission.py", *_PEOPLE)
+admission.bug(
     "who must not vote is not refused",
     ("    _demand_eligible(draft, pending, by)\n    if isinstance(given", "    if isinstance(given"),
 )
-pendings.bug(
+admission.bug(
     "a question that has expired takes an answer",
     ("    _demand_open(draft, pending)\n    _demand_eligible", "    _demand_eligible"),
 )
-pendings.bug(
+admission.bug(
     "a deadline that has passed refuses nobody until its timer fires",
     ('if pending.status == "expired" or _is_overdue(draft, pending):', 'if pending.status == "expired":'),
 )
-pendings.bug(
+admission.bug(
     "somebody votes twice",
-    ("    spent = _ids(by) & votes.who_voted(pending.votes)\n", "    spent: set[str] = set()\n"),
+    ("    spent = ids_of(by) & votes.who_voted(pending.votes)\n", "    spent: set[str] = set()\n"),
 )
-pendings.bug(
-    "a delegate votes beside the one they vote for",
-    ("return {principal.id, person_of(principal)}", "return {principal.id}"),
-)
-pendings.bug(
+admission.bug(
     "the same answer again is refused",
     ("if isinstance(given, Reading) and _is_known(pending, given, by):", "if False:"),
 )
-pendings.bug(
+admission.bug(
     "an answer that says something else than the one that decided is taken for it",
     ('("open", "expired", "voided") and reading.sha == pending.answer_sha:', '("open", "expired", "voided"):'),
 )
-pendings.bug(
+admission.bug(
+    "of two different answers to one question in one request the first counts",
+    ("            if same[1].sha != entry[1].sha:\n", "            if False:\n"),
+    by=(f"{_T}answers.py", f"{_T}approvals.py"),
+)
+deciders = Room("hai_flow/engine/pendings/deciders.py", *_PEOPLE)
+deciders.bug(
+    "a delegate votes beside the one they vote for",
+    ("return {principal.id, person_of(principal)}", "return {principal.id}"),
+)
+deciding = Room("hai_flow/engine/pendings/deciding.py", *_PEOPLE)
+deciding.bug(
+    "an edit leaves the digest as it was",
+    ("args=reading.args, digest=bound)", "args=reading.args, digest=opened.digest)"),
+    by=(f"{_T}approvals_edit.py", f"{_T}approvals_in_runs.py"),
+)
+deciding.bug(
+    "a rejection goes on behind the step",
+    (
+        "        _reject(draft, step, result, message)\n",
+        "        endings.finish(draft, step, result, approval=result)\n",
+    ),
+)
+doubts = Room("hai_flow/engine/pendings/doubts.py", *_PEOPLE)
+doubts.bug(
+    "a late result settles the doubt about another attempt",
+    ('or found.opened.kind != "doubt" or state.steps[path].attempt != attempt:', 'or found.opened.kind != "doubt":'),
+    by=f"{_T}approvals_in_runs.py",
+)
+gates = Room("hai_flow/engine/pendings/gates.py", *_PEOPLE)
+gates.bug(
     "a call begins with arguments that nobody approved",
     ("    return passed is not None and passed.opened.args == args", "    return passed is not None"),
     by=(f"{_T}approvals_in_runs.py", f"{_T}approvals_edit.py", f"{_T}approvals.py"),
 )
-pendings.bug(
+gates.bug(
     "a gate that was rejected lets the call begin",
     (
         'return found if passed and found.value["decision"] == votes.APPROVE else None',
@@ -53,17 +82,12 @@ pendings.bug(
     ),
     by=(f"{_T}approvals_in_runs.py", f"{_T}approvals_edit.py", f"{_T}approvals_time.py", f"{_T}approvals.py"),
 )
-pendings.bug(
+gates.bug(
     "what is performed is not compared with what was shown",
-    ("    elif _digest_with(draft, approved.opened, args) != approved.opened.digest:\n", "    elif False:\n"),
+    ("    elif digest_with(draft.state, approved.opened, args) != approved.opened.digest:\n", "    elif False:\n"),
     by=(f"{_T}approvals_in_runs.py", f"{_T}approvals_edit.py"),
 )
-pendings.bug(
-    "an edit leaves the digest as it was",
-    ("args=reading.args, digest=bound)", "args=reading.args, digest=opened.digest)"),
-    by=(f"{_T}approvals_edit.py", f"{_T}approvals_in_runs.py"),
-)
-pendings.bug(
+gates.bug(
     "an error in `when` skips the gate",
     (
         "return gate.when is None or draft.truth(gate.when, step, args=values.loads(args))",
@@ -74,33 +98,17 @@ pendings.bug(
     ),
     by=(f"{_T}approvals_in_runs.py", f"{_T}approvals_edit.py", f"{_T}approvals.py"),
 )
-pendings.bug(
-    "a rejection goes on behind the step",
-    (
-        "        _reject(draft, step, result, message)\n",
-        "        endings.finish(draft, step, result, approval=result)\n",
-    ),
-)
-pendings.bug(
+stages = Room("hai_flow/engine/pendings/stages.py", *_PEOPLE)
+stages.bug(
     "reminders are those of the first stage for ever",
     (
         "due = max(draft.now, pending.since + delays[pending.reminded])",
         "due = max(draft.now, pending.opened.at + delays[pending.reminded])",
     ),
 )
-pendings.bug(
+stages.bug(
     "a pause does not halt the clock of a question that it should halt",
     ('kind="halting_deadline" if halts else "deadline", due=due)', 'kind="deadline", due=due)'),
-)
-pendings.bug(
-    "a late result settles the doubt about another attempt",
-    ('or found.opened.kind != "doubt" or state.steps[path].attempt != attempt:', 'or found.opened.kind != "doubt":'),
-    by=f"{_T}approvals_in_runs.py",
-)
-pendings.bug(
-    "of two different answers to one question in one request the first counts",
-    ("            if same[1].sha != entry[1].sha:\n", "            if False:\n"),
-    by=(f"{_T}answers.py", f"{_T}approvals.py"),
 )
 
 answers = Room(
@@ -291,100 +299,19 @@ evolving.bug(
     ("        event = replace(event, at=state.at)\n", "        pass\n"),
 )
 
-decide = Room("hai_flow/engine/decide.py", f"{_T}pause.py", f"{_T}stopping.py", f"{_T}answers.py", f"{_T}failing.py")
+decide = Room("hai_flow/engine/decide.py", *_COMMANDS)
 decide.bug(
     "a clock that goes back makes the run's time go back",
     ("max(now, state.at), limits, log_bytes)", "now, limits, log_bytes)"),
     by=(f"{_T}pause.py", f"{_T}transitions.py"),
 )
 decide.bug(
-    "the result of an attempt that is closed is recorded",
-    ("    elif draft.state.attempts.get(path) != attempt:\n        raise", "    elif False:\n        raise"),
-)
-decide.bug("a lost attempt does not cut off its late chunks", ("    draft.cut = True\n    in_stop", "    in_stop"))
-decide.bug(
-    "what timed out does not cut off its late chunks",
-    ("        draft.cut = True\n        budget.charge", "        budget.charge"),
-    by=(f"{_T}failing.py", f"{_T}time.py"),
-)
-decide.bug(
-    "five losses together condemn a run, though another effect may be the culprit",
-    ("and alone and draft.state.status in", "and draft.state.status in"),
-)
-decide.bug(
-    "a resumed run does not see what fell due while it was paused",
-    (
-        '    if status != "queued":\n        _pass_time(draft, draft.clock, since=draft.clock)\n',
-        '    if status != "queued":\n',
-    ),
-)
-decide.bug(
-    "what fell due while the run was paused happens as of then",
-    (
-        '    if status != "queued":\n        _pass_time(draft, draft.clock, since=draft.clock)\n',
-        '    if status != "queued":\n        _pass_time(draft, draft.clock)\n',
-    ),
-    by=(f"{_T}time.py", f"{_T}pause.py"),
-)
-decide.bug(
     "a command is decided before what was due before it",
-    ("undecided = not _pass_time_before(draft, command) and not isinstance(command, _FOR_TIME)", "undecided = False"),
+    ("undecided = not pass_time_before(draft, command) and not isinstance(command, _FOR_TIME)", "undecided = False"),
     by=f"{_T}time.py",
 )
-decide.bug(
-    "what is due happens as of now",
-    ("        draft.now = max(due.at, since)\n", ""),
-    by=f"{_T}time.py",
-)
-decide.bug(
-    "what is due at the instant of a command happens behind it",
-    (
-        "while is_due(draft.state, until, attempts=attempts):",
-        "while is_due(draft.state, until - 1, attempts=attempts):",
-    ),
-    by=f"{_T}time.py",
-)
-decide.bug(
-    "a signal is decided as of when it is offered",
-    ("min(draft.clock, command.sent_at) if isinstance(command, c.Signal) else draft.clock", "draft.clock"),
-    by=f"{_T}time.py",
-)
-decide.bug(
-    "a result is decided as of when it is recorded",
-    ("draft.clock if command.ended_at is None else min(draft.clock, command.ended_at)", "draft.clock"),
-    by=f"{_T}time.py",
-)
-decide.bug(
-    "a run that can't be stored can't be stopped, for what is due before that",
-    (
-        '    if draft.state.status == "needs_attention" and isinstance(command, _ENDINGS):\n        return True\n',
-        "",
-    ),
-    by=f"{_T}time.py",
-)
-decide.bug(
-    "what is due has no bounds",
-    ("        if passed and not draft.within_bounds():\n", "        if False:\n"),
-    by=f"{_T}time.py",
-)
-decide.bug(
-    "a stop waits for ever for what does not react",
-    (
-        '    if in_flight:\n        draft.emit(e.TimerSet, path="", kind="grace"',
-        '    if False:\n        draft.emit(e.TimerSet, path="", kind="grace"',
-    ),
-)
-decide.bug(
-    "children are not told of a stop",
-    ('    children.pass_down(draft, "stop", command.by, command.reason)\n', ""),
-    by=f"{_T}children.py",
-)
-decide.bug(
-    "a failed run goes on without a slot",
-    ('if was == "failed" and draft.state.key is not None:', "if False:"),
-    by=f"{_T}queueing.py",
-)
-decide.bug(
+going_on = Room("hai_flow/engine/going_on.py", *_COMMANDS)
+going_on.bug(
     "a turn ends while an effect is in flight",
     (
         "    if not state.turn_open or is_working(state):\n        return\n",
@@ -392,31 +319,75 @@ decide.bug(
     ),
     by=(f"{_T}transitions.py", f"{_T}pause.py", f"{_T}blocks.py"),
 )
-decide.bug(
+going_on.bug(
     "a turn stays open while only people can move the run",
     ('            draft.end_turn("waiting")\n', "            pass\n"),
 )
-decide.bug(
+passing_time = Room("hai_flow/engine/passing_time.py", *_COMMANDS)
+passing_time.bug(
+    "what timed out does not cut off its late chunks",
+    ("        draft.cut = True\n        budget.charge", "        budget.charge"),
+    by=(f"{_T}failing.py", f"{_T}time.py"),
+)
+passing_time.bug(
+    "what is due happens as of now",
+    ("        draft.now = max(due.at, since)\n", ""),
+    by=f"{_T}time.py",
+)
+passing_time.bug(
+    "what is due at the instant of a command happens behind it",
+    (
+        "while is_due(draft.state, until, attempts=attempts):",
+        "while is_due(draft.state, until - 1, attempts=attempts):",
+    ),
+    by=f"{_T}time.py",
+)
+passing_time.bug(
+    "a signal is decided as of when it is offered",
+    ("min(draft.clock, command.sent_at) if isinstance(command, c.Signal) else draft.clock", "draft.clock"),
+    by=f"{_T}time.py",
+)
+passing_time.bug(
+    "a result is decided as of when it is recorded",
+    ("draft.clock if command.ended_at is None else min(draft.clock, command.ended_at)", "draft.clock"),
+    by=f"{_T}time.py",
+)
+passing_time.bug(
+    "a run that can't be stored can't be stopped, for what is due before that",
+    (
+        '    if draft.state.status == "needs_attention" and isinstance(command, _ENDINGS):\n        return True\n',
+        "",
+    ),
+    by=f"{_T}time.py",
+)
+passing_time.bug(
+    "what is due has no bounds",
+    ("        if passed and not draft.within_bounds():\n", "        if False:\n"),
+    by=f"{_T}time.py",
+)
+beginning = Room("hai_flow/engine/rules/beginning.py", *_COMMANDS)
+beginning.bug(
     "a queued run begins without being admitted",
     ("    if command.queued:\n        slots.queue(draft, cancels=command.cancels)\n", ""),
     by=f"{_T}queueing.py",
 )
-decide.bug(
+clock = Room("hai_flow/engine/rules/clock.py", *_COMMANDS)
+clock.bug(
     "a jump goes by what begins on the way",
     ("step = left if timer is None else min(left, timer.due - draft.clock)", "step = left"),
     by=f"{_T}jump.py",
 )
-decide.bug(
+clock.bug(
     "a jump goes on though the run works",
     ("        if working or len(draft.outbox) > sent:\n", "        if len(draft.outbox) > sent:\n"),
     by=f"{_T}jump.py",
 )
-decide.bug(
+clock.bug(
     "a jump goes on before the run has heard what is stored for it",
     ("        if working or len(draft.outbox) > sent:\n", "        if working:\n"),
     by=f"{_T}jump.py",
 )
-decide.bug(
+clock.bug(
     "an attempt that is in flight keeps time from passing",
     (
         "any(begun.get(path) != attempt for path, attempt in performed(draft.state).items())",
@@ -424,10 +395,54 @@ decide.bug(
     ),
     by=f"{_T}jump.py",
 )
-decide.bug(
+clock.bug(
     "a run that has ended jumps",
     ("    if draft.state.status not in _ON_A_CLOCK:\n", "    if False:\n"),
     by=f"{_T}jump.py",
+)
+control = Room("hai_flow/engine/rules/control.py", *_COMMANDS)
+control.bug(
+    "a resumed run does not see what fell due while it was paused",
+    (
+        '    if status != "queued":\n        pass_time(draft, draft.clock, since=draft.clock)\n',
+        '    if status != "queued":\n',
+    ),
+)
+control.bug(
+    "what fell due while the run was paused happens as of then",
+    (
+        '    if status != "queued":\n        pass_time(draft, draft.clock, since=draft.clock)\n',
+        '    if status != "queued":\n        pass_time(draft, draft.clock)\n',
+    ),
+    by=(f"{_T}time.py", f"{_T}pause.py"),
+)
+control.bug(
+    "a failed run goes on without a slot",
+    ('if was == "failed" and draft.state.key is not None:', "if False:"),
+    by=f"{_T}queueing.py",
+)
+ending = Room("hai_flow/engine/rules/ending.py", *_COMMANDS)
+ending.bug(
+    "a stop waits for ever for what does not react",
+    (
+        '    if in_flight:\n        draft.emit(e.TimerSet, path="", kind="grace"',
+        '    if False:\n        draft.emit(e.TimerSet, path="", kind="grace"',
+    ),
+)
+ending.bug(
+    "children are not told of a stop",
+    ('    children.pass_down(draft, "stop", command.by, command.reason)\n', ""),
+    by=f"{_T}children.py",
+)
+outcomes = Room("hai_flow/engine/rules/outcomes.py", *_COMMANDS)
+outcomes.bug(
+    "the result of an attempt that is closed is recorded",
+    ("    elif draft.state.attempts.get(path) != attempt:\n        raise", "    elif False:\n        raise"),
+)
+outcomes.bug("a lost attempt does not cut off its late chunks", ("    draft.cut = True\n    in_stop", "    in_stop"))
+outcomes.bug(
+    "five losses together condemn a run, though another effect may be the culprit",
+    ("and alone and draft.state.status in", "and draft.state.status in"),
 )
 
 # --- children, signals ------------------------------------------------------------------------------------------------
@@ -533,8 +548,9 @@ budget.bug(
 )
 
 ROOMS: Final = (
-    pendings, answers, undo_scopes, failing, attempts, parallel, calls, ids, shared, evolving, decide, children,
-    signals, budget, forked, skipped,
+    admission, deciders, deciding, doubts, gates, stages, answers, undo_scopes, failing, attempts, parallel, calls, ids,
+    shared, evolving, decide, going_on, passing_time, beginning, clock, control, ending, outcomes, children, signals,
+    budget, forked, skipped,
 )  # fmt: skip
 
 _APPROVALS: Final = ("tests/engine/test_approvals.py", "tests/engine/test_approvals_time.py")

@@ -507,15 +507,15 @@ decider.bug(
 decider.bug(
     "chunks of an attempt that is over are written",
     (
-        "if not run.mine or entry.state.attempts.get(chunk.path) != chunk.attempt:",
-        "if not run.mine:",
+        "if entry.state.attempts.get(chunk.path) != chunk.attempt or not (run.mine or _is_reported(run, chunk)):",
+        "if not (run.mine or _is_reported(run, chunk)):",
     ),
     by="tests/runtime/test_streaming.py::test_pieces_of_an_attempt_that_is_not_open_are_dropped",
 )
 decider.bug(
     "chunks of a run that others hold are sent",
     (
-        "if not run.mine or entry.state.attempts.get(chunk.path) != chunk.attempt:",
+        "if entry.state.attempts.get(chunk.path) != chunk.attempt or not (run.mine or _is_reported(run, chunk)):",
         "if entry.state.attempts.get(chunk.path) != chunk.attempt:",
     ),
     by="tests/runtime/test_streaming.py::test_pieces_of_a_run_that_was_lost_meanwhile_are_dropped",
@@ -799,7 +799,7 @@ worker.bug(
     "an attempt is begun twice",
     (
         "            if path not in held.attempts:\n                self._begin(held, path, attempt)",
-        "            if True:\n                self._begin(run, path, attempt)",
+        "            if True:\n                self._begin(held, path, attempt)",
     ),
     by="tests/runtime/test_performing.py::test_the_timers_of_a_run_fire_while_it_is_held",
 )

@@ -53,6 +53,8 @@ callbacks.bug(
 
 statement = Room("hai_flow/store/commit_statement.py", "tests/store/test_claims.py", "tests/store/test_rows.py")
 commits = Room("hai_flow/store/commits.py", "tests/store/test_claims.py", "tests/store/test_rows.py")
+arrays = Room("hai_flow/store/commit_arrays.py", "tests/store/test_claims.py", "tests/store/test_rows.py")
+pieces = Room("hai_flow/store/commit_pieces.py", "tests/store/test_pieces.py")
 hints = Room("hai_flow/store/hints.py", "tests/store/test_claims.py", "tests/store/test_rows.py")
 claims = Room("hai_flow/store/claims.py", "tests/store/test_claims.py", "tests/store/test_rows.py")
 logs = Room("hai_flow/store/logs.py", "tests/store/test_claims.py", "tests/store/test_rows.py")
@@ -276,7 +278,7 @@ statement.bug(
     ("WHERE turns.run_id = ended.run_id AND turns.n = ended.n", "WHERE turns.run_id = ended.run_id"),
     by="tests/store/test_rows.py",
 )
-commits.bug(
+arrays.bug(
     "messages of a commit for other runs are counted from one",
     ("for n, o in enumerate(e.outbox)", "for n, o in enumerate(e.outbox, 1)"),
     by=f"{_COMMIT}::test_what_belongs_together_is_written_together_with_the_run_s_own_numbers",
@@ -308,12 +310,12 @@ commits.bug(
     ("return (_ALL_WITH_BIRTHS if births else _ALL) | seldom", "return _ALL | seldom"),
     by=f"{_COMMIT}::test_entries_in_any_order_are_told_their_own_outcome",
 )
-commits.bug(
+arrays.bug(
     "the fences of chunks are not sent",
     ("yield [entry.fence for entry in moved] if None in versions else _NO", "yield _NO"),
     by=f"{_COMMIT}::test_chunks_neither_lose_to_decisions_nor_defeat_them",
 )
-commits.bug(
+arrays.bug(
     "a column is left out as soon as one entry does without it",
     ("return _NO if column.count(None) == len(column) else column", "return _NO if None in column else column"),
 )
@@ -321,6 +323,27 @@ statement.bug(
     "a moved run keeps its old workflow in its row",
     ("= coalesce(entries.{column}, r.{column}),", "= r.{column},"),
     by="tests/runtime/test_migration.py::test_rows_say_the_version_and_the_digest_that_hold_now",
+)
+
+pieces.bug(
+    "on Citus a run that is opened again takes its slot from an old version",
+    ("known.get(entry.run_id) == (entry.tenant, entry.version)", "entry.run_id in known"),
+    by="tests/store/test_pieces.py::test_a_reopened_run_takes_its_slot_again_or_loses",
+)
+pieces.bug(
+    "on Citus a run begins with a slot that is another's by now",
+    ("entry.seat is None or (entry.tenant", "True or (entry.tenant"),
+    by="tests/store/test_pieces.py::test_a_birth_that_comes_too_late_loses_its_promised_slot_to_another",
+)
+pieces.bug(
+    "on Citus the slot of a run that has ended stays taken",
+    ("for i, entry in rows if i in self._ended]:", "for i, entry in rows if i not in self.won]:"),
+    by="tests/store/test_pieces.py::test_a_finished_run_frees_its_slot_in_the_same_commit",
+)
+pieces.bug(
+    "on Citus each piece of a commit is a transaction of its own",
+    ("contextlib.nullcontext() if inside else transaction(connection, ON_THE_NODE)", "contextlib.nullcontext()"),
+    by="tests/store/test_pieces.py::test_a_commit_that_is_cut_between_two_pieces_is_undone_as_a_whole",
 )
 
 # --- runs: claims, leases, fences -------------------------------------------------------------------------------------
@@ -381,31 +404,22 @@ claims.bug(
 )
 claims.bug(
     "the fence is raised of what others hold",
-    (
-        "UPDATE runs SET fence = fence + 1 WHERE worker = $1 AND id = ANY($2::uuid[]) RETURNING id, version",
-        "UPDATE runs SET fence = fence + 1 WHERE $1 IS NOT NULL AND id = ANY($2::uuid[]) RETURNING id, version",
-    ),
+    ("FROM runs WHERE worker = $1 AND id = ANY", "FROM runs WHERE $1::bigint IS NOT NULL AND id = ANY"),
     by=f"{_COMMIT}::test_after_an_unknown_outcome_a_raised_fence_keeps_late_chunks_out",
 )
 claims.bug(
     "refencing raises no fence",
-    (
-        "UPDATE runs SET fence = fence + 1 WHERE worker = $1 AND id",
-        "UPDATE runs SET fence = fence WHERE worker = $1 AND id",
-    ),
+    ("UPDATE runs r SET fence = r.fence + 1 FROM mine", "UPDATE runs r SET fence = r.fence FROM mine"),
     by=f"{_COMMIT}::test_after_an_unknown_outcome_a_raised_fence_keeps_late_chunks_out",
 )
 claims.bug(
     "a worker hands back what others hold",
-    (
-        "fence = fence + 1 WHERE worker = $1 AND id = ANY($2::uuid[]) RETURNING id\n",
-        "fence = fence + 1 WHERE $1 IS NOT NULL AND id = ANY($2::uuid[]) RETURNING id\n",
-    ),
+    ("FROM runs WHERE worker = $1 AND id = ANY", "FROM runs WHERE $1::bigint IS NOT NULL AND id = ANY"),
     by=f"{_COMMIT}::test_claims_take_what_is_due_in_the_queues_asked_for",
 )
 claims.bug(
     "what is handed back keeps its fence",
-    ("SET worker = NULL, wake_at = $3, fence = fence + 1 WHERE", "SET worker = NULL, wake_at = $3 WHERE"),
+    ("SET worker = NULL, wake_at = $3, fence = r.fence + 1 FROM", "SET worker = NULL, wake_at = $3 FROM"),
 )
 claims.bug(
     "what is handed back is never due",
@@ -442,8 +456,8 @@ slots_read.bug(
 statement.bug(
     "a run is born with a slot that is another's by now",
     (
-        """(_held(parts, "entries", "births"), f" AND ({_holds('births')})")""",
-        '(_held(parts, "entries", "births"), "")',
+        """(_held("entries", "births"), f" AND ({_holds('births')})")""",
+        '(_held("entries", "births"), "")',
     ),
     by=f"{_COMMIT}::test_a_birth_that_comes_too_late_loses_its_promised_slot_to_another",
 )
@@ -884,10 +898,13 @@ thread_lists.bug(
 # --- feedback ---------------------------------------------------------------------------------------------------------
 
 feedback = Room("hai_flow/store/feedback.py", _OF_FEEDBACK)
-feedback.bug("the same opinion again is a change", ("THEN now() ELSE f.updated_at END", "THEN now() ELSE now() END"))
+feedback.bug(
+    "the same opinion again is a change",
+    ("THEN excluded.updated_at ELSE f.updated_at END", "THEN excluded.updated_at ELSE excluded.updated_at END"),
+)
 feedback.bug(
     "an opinion that changes keeps its time",
-    ("THEN now() ELSE f.updated_at END", "THEN f.updated_at ELSE f.updated_at END"),
+    ("THEN excluded.updated_at ELSE f.updated_at END", "THEN f.updated_at ELSE f.updated_at END"),
 )
 feedback.bug("what somebody said first stands", ("rating = excluded.rating, comment", "rating = f.rating, comment"))
 feedback.bug(

@@ -835,6 +835,7 @@ async def test_who_asks_a_run_whose_row_stays_locked_is_told_so(
         await eye.execute("SELECT FROM runs WHERE id = $1 FOR UPDATE", run_id)
         with pytest.raises(StoreError, match="has not answered for a while"):
             await asyncio.wait_for(submit(runtime, run_id, note("s")), 40)
+        await until(lambda: waited)
     assert len(waited) == 1, "its lane has others to serve"
     assert (await submit(runtime, run_id, note("t"))).seq
 

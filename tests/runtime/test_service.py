@@ -74,6 +74,7 @@ def delivery(database: Database) -> Delivery:
             Keeping(database),
             catalog.pins,
             Quotas(database, Tenants(database, Limits(0, 0, 0, 0))),
+            Tenants(database),
         ),
     )
 

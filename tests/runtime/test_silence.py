@@ -20,6 +20,9 @@ import pytest
 
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
+from hai_flow.engine import events as e
+from hai_flow.engine.evolve import fold
+from hai_flow.engine.state import RunState
 from hai_flow.errors import StoreError
 from hai_flow.runtime import LOCAL_TENANT, Runtime
 from hai_flow.runtime.heart import Heart
@@ -99,6 +102,64 @@ async def test_commits_go_on_over_a_new_line_when_one_goes_silent_and_nothing_is
     assert set(Counter(effects.begun).values()) == {1}
     await check_all(eye)
     assert hands(runtime).id == first, "the lease went on, for the process worked again well before its end"
+
+
+async def test_who_asks_over_a_line_that_goes_silent_is_told_before_it_is_cut(
+    proxy: Proxy, make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hai_flow.runtime.failures.ANSWER_SECONDS", 0.5)
+    runtime = await make(dsn=proxy.dsn, deadlines=Deadlines(statement_seconds=600.0))
+    run_id = (await start(runtime, LISTENING)).run_id
+    silence(proxy, "to client")
+    with pytest.raises(StoreError, match="the outcome is unknown: send it again"):
+        await asyncio.wait_for(runtime.committer.submit(run_id, LOCAL_TENANT, note("late"), command_id="late"), 60)
+    for line in proxy.lines("hai-flow"):
+        line.cut(reset=True)
+    outcome = await runtime.committer.submit(run_id, LOCAL_TENANT, note("late"), command_id="late")
+    assert outcome.run_id == run_id
+    heard = [each for each in await log_of(eye, run_id) if isinstance(each, e.SignalReceived)]
+    assert len(heard) == 1
+    await check_all(eye)
+
+
+async def test_what_is_committed_while_the_answer_is_lost_happens_once(
+    proxy: Proxy, make: Make, eye: Connection
+) -> None:
+    runtime = await make(performs=True, dsn=proxy.dsn, deadlines=QUICK)
+    plan = await published(runtime, NOTING)
+    await begin(runtime, plan)
+    for line in proxy.lines("hai-flow"):
+        line.cut_at("to client")
+    await asyncio.gather(*(begin(runtime, plan) for _ in range(10)))
+    await until(lambda: all_finished(eye, 11), 60)
+    assert await eye.fetchval("SELECT count(*) = count(DISTINCT (run_id, path, attempt)) FROM effects")
+    await check_all(eye)
+
+
+async def test_a_result_that_is_committed_after_the_lease_was_lost_has_its_whole_text(
+    proxy: Proxy, make: Make, eye: Connection
+) -> None:
+    a = await make(performs=True, dsn=proxy.dsn, deadlines=QUICK)
+    first = hands(a).id
+    hesitating = TOOLS + "steps:\n  - {id: say, call: fx.hesitant, stream: text}\noutput: ${{ steps.say.output }}\n"
+    run_id = (await start(a, hesitating)).run_id
+    await until(lambda: effects.begun)
+    proxy.silent = True
+    cut_lines(proxy)
+    effects.gate.set()
+    await until(lambda: hands(a).id is None)
+    run = a.committer.peek(run_id)
+    assert run is not None
+    assert not run.mine
+    proxy.silent = False
+    await proxy_heals(proxy)
+    await until(lambda: all_finished(eye, 1), 60)
+    await until(lambda: hands(a).id not in (None, first))
+    state = fold(RunState(str(run_id)), events := await log_of(eye, run_id))
+    (finished,) = [each for each in events if isinstance(each, e.StepFinished)]
+    assert [each.content for each in state.messages.values() if not each.aborted] == [finished.output]
+    assert [attempt for _, _, attempt in effects.begun] == [1]
+    await check_all(eye)
 
 
 async def test_who_can_commit_nothing_loses_its_lease_though_its_heart_could_beat(

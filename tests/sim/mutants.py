@@ -16,13 +16,13 @@ from hai_flow.engine import (
     endings,
     failing,
     forking,
-    pendings,
+    going_on,
+    passing_time,
     retry,
     starting_steps,
     stopping,
     undoing,
 )
-from hai_flow.engine import decide as engine
 from hai_flow.engine import events as e
 from hai_flow.engine import evolve as folds
 from hai_flow.engine.blocks import for_each
@@ -30,6 +30,8 @@ from hai_flow.engine.consequences import Finish, ListDone
 from hai_flow.engine.folds import below, common, loops, steps
 from hai_flow.engine.folds import pendings as folds_of_pendings
 from hai_flow.engine.folds import retry as folds_of_retry
+from hai_flow.engine.pendings import admission
+from hai_flow.engine.rules import outcomes
 from hai_flow.engine.state import Map
 
 Mutant = Callable[[pytest.MonkeyPatch], None]
@@ -40,17 +42,17 @@ def _fold(patch: pytest.MonkeyPatch, kind: type[e.Event], fold: Callable[..., An
 
 
 def late_results_are_taken(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(engine, "_attempt", lambda draft, path, attempt: draft.step(path))
+    patch.setattr(outcomes, "_attempt", lambda draft, path, attempt: draft.step(path))
 
 
 def the_second_answer_wins(patch: pytest.MonkeyPatch) -> None:
-    reading = pendings._reading
+    reading = admission._reading
 
     def reopened(draft: Any, answer: Any, by: Any) -> Any:
         pending, read, _ = reading(draft, answer, by)
         return pending, read, False
 
-    patch.setattr(pendings, "_reading", reopened)
+    patch.setattr(admission, "_reading", reopened)
 
 
 def voided_pendings_can_be_answered(patch: pytest.MonkeyPatch) -> None:
@@ -64,14 +66,14 @@ def voided_pendings_can_be_answered(patch: pytest.MonkeyPatch) -> None:
 
 
 def steps_begin_while_paused(patch: pytest.MonkeyPatch) -> None:
-    go_on = engine._go_on
+    take_up = going_on.take_up
 
     def also_paused(draft: Any) -> None:
         if draft.state.status == "paused" and draft.state.ready and draft.state.ready[0]:
             starting_steps.begin(draft, draft.step(draft.state.ready[0]))
-        go_on(draft)
+        take_up(draft)
 
-    patch.setattr(engine, "_go_on", also_paused)
+    patch.setattr(going_on, "take_up", also_paused)
 
 
 def losers_of_a_race_go_on(patch: pytest.MonkeyPatch) -> None:
@@ -112,20 +114,22 @@ def effects_are_tried_for_ever(patch: pytest.MonkeyPatch) -> None:
 
 
 def timers_fire_early(patch: pytest.MonkeyPatch) -> None:
-    due = engine.next_due
+    due = passing_time.next_due
 
     def hasty(state: Any, **more: Any) -> Any:
         found = due(state, **more)
         return None if found is None else found._replace(at=found.at - 5_000)
 
-    is_due = engine.is_due
-    patch.setattr(engine, "next_due", hasty)
-    patch.setattr(engine, "is_due", lambda state, until, **more: is_due(state, until + 5_000, **more))
+    is_due = passing_time.is_due
+    patch.setattr(passing_time, "next_due", hasty)
+    patch.setattr(passing_time, "is_due", lambda state, until, **more: is_due(state, until + 5_000, **more))
 
 
 def deadlines_stand_while_paused(patch: pytest.MonkeyPatch) -> None:
-    due = engine.next_due
-    patch.setattr(engine, "next_due", lambda state, **more: None if state.status == "paused" else due(state, **more))
+    due = passing_time.next_due
+    patch.setattr(
+        passing_time, "next_due", lambda state, **more: None if state.status == "paused" else due(state, **more)
+    )
 
 
 def a_rejection_falls_through(patch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,7 @@ from hai_flow.engine.evolve import evolve
 from hai_flow.engine.forking import inherited_from, obstacle
 from hai_flow.engine.instances import standing_at
 from hai_flow.engine.jobs import Continue, open_jobs, wake_at
-from hai_flow.engine.pendings import doubt_of
+from hai_flow.engine.pendings.doubts import doubt_of
 from hai_flow.engine.state import RunState
 from hai_flow.errors import Rejected
 from tests.sim.plans import random_plan

@@ -16,6 +16,7 @@ from hai_flow.store import claims, commits, logs
 from hai_flow.store.database import Database
 from hai_flow.store.entries import Born, Entry, Won
 from hai_flow.store.logs import Loaded
+from tests.support import citus
 
 TENANT = UUID(int=1)
 STRANGER = UUID(int=2)
@@ -54,6 +55,18 @@ async def as_owner(db: Database, query: str, *given: Any) -> Any:
         return await connection.fetchval(query, *given)
     finally:
         await connection.close()
+
+
+async def somebody_waits(db: Database, statement: str = "%") -> bool:
+    """Whether a statement like this waits for a lock, on Citus on some node."""
+    query = """
+    SELECT count(*) FROM pg_stat_activity
+    WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE {statement}
+    """
+    if citus.CITUS is None:
+        return bool(await as_owner(db, query.format(statement="$1"), statement))
+    everywhere = "SELECT sum(result::int) FROM run_command_on_all_nodes(format($1, $2::text)) WHERE success"
+    return bool(await as_owner(db, everywhere, query.format(statement="%1$L"), statement))
 
 
 def now() -> datetime:

@@ -87,6 +87,10 @@ async def test_hints_arrive_also_after_the_listener_s_connection_was_cut(db: Dat
         (asyncpg.InvalidPasswordError(), Fault.INSTALLATION),
         (asyncpg.PostgresIOError(), Fault.INSTALLATION),
         (asyncpg.InternalServerError(), Fault.INSTALLATION),
+        (
+            asyncpg.InternalServerError("could not commit transaction for shard 102008 on at least one active node"),
+            Fault.UNKNOWN,
+        ),
         (asyncpg.DataError("a lone surrogate"), Fault.DATA),
         (UnicodeEncodeError("utf-8", "\ud800", 0, 1, "surrogates not allowed"), Fault.DATA),
         (OverflowError("int too big to convert"), Fault.DATA),

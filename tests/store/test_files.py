@@ -13,7 +13,7 @@ import pytest
 from hai_flow.store import files
 from hai_flow.store.database import Database
 from hai_flow.store.files import File
-from tests.store.conftest import STRANGER, TENANT, as_owner, birth, commit
+from tests.store.conftest import STRANGER, TENANT, birth, commit, somebody_waits
 from tests.support.waiting import until
 
 ANN, BOB = "user:ann", "user:bob"
@@ -116,10 +116,7 @@ async def test_a_file_that_is_touched_while_it_is_swept_stays(db: Database, agai
         else:
             await files.use_files(connection, TENANT, [file.sha256], ANN, await born(db))
         sweeping = asyncio.ensure_future(swept(db))
-        waits = (
-            "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%leftover%')"
-        )
-        await until(lambda: as_owner(db, waits))
+        await until(lambda: somebody_waits(db))
         await transaction.commit()
     assert await sweeping == 0
     assert await files.find_file(db.api, TENANT, file.sha256, ANN) == file

@@ -16,7 +16,7 @@ from hai_flow.store import logs, outbox, pendings, posts, run_lists, thread_list
 from hai_flow.store.database import Database
 from hai_flow.store.entries import Branch, Entry, MessageRow, OutboxRow, PendingRow, TurnRow, VoteRow
 from hai_flow.store.logs import RunVersion
-from tests.store.conftest import STRANGER, TENANT, as_owner, birth, commit, decision, load
+from tests.store.conftest import STRANGER, TENANT, as_owner, birth, commit, decision, load, somebody_waits
 from tests.support.waiting import until
 
 
@@ -425,17 +425,13 @@ async def test_a_run_takes_its_place_when_it_has_its_slot(db: Database) -> None:
         query = "INSERT INTO slots (tenant, slot, run_id) VALUES ($1, 'thread:t', $2)"
         await holder.execute(query, TENANT, others[0].run_id)
         coming = asyncio.create_task(commit(db, late))
-        await until(lambda: waits_for_a_transaction(db))
+        await until(lambda: somebody_waits(db))
         for other in others:
             await commit(db, other)
         await transaction.rollback()
     await coming
     places = {row["id"]: row["place"] for row in await db.api.fetch("SELECT id, place FROM runs")}
     assert places[late.run_id] > max(places[other.run_id] for other in others)
-
-
-async def waits_for_a_transaction(db: Database) -> bool:
-    return bool(await db.api.fetchval("SELECT count(*) FROM pg_locks WHERE locktype = 'transactionid' AND NOT granted"))
 
 
 async def test_a_filter_of_runs_reads_a_page_and_not_all_runs(db: Database) -> None:

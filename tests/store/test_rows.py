@@ -11,13 +11,8 @@ import asyncpg
 from hai_flow.store import commits, hints, logs, run_lists, slots
 from hai_flow.store.database import Database
 from hai_flow.store.entries import PendingRow, TurnRow
-from tests.store.conftest import TENANT, as_owner, birth, commit, decision, load, now
+from tests.store.conftest import TENANT, birth, commit, decision, load, now, somebody_waits
 from tests.support.waiting import until
-
-
-async def somebody_waits(db: Database) -> bool:
-    query = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-    return bool(await as_owner(db, query))
 
 
 async def test_slots_are_taken_in_the_order_of_their_names_whatever_the_order_of_the_runs(db: Database) -> None:

@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 
 from hai_flow.store import commits, slots
 from hai_flow.store.database import Database
-from tests.store.conftest import TENANT, birth, commit, decision
+from tests.store.conftest import TENANT, birth, commit, decision, somebody_waits
 from tests.support.waiting import until
 
 KEY = "w:key"
@@ -43,7 +43,7 @@ async def test_a_run_that_is_ending_while_its_wait_is_heard_of_does_not_stay_in_
     async with db.lane() as connection, connection.transaction():
         await commits.commit(connection, [end], None, datetime.now(UTC))
         late = asyncio.create_task(slots.wait_for_slot(db.api, TENANT, KEY, waiting.run_id, 1, LONG_AGO))
-        await until(lambda: db.api.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted"))
+        await until(lambda: somebody_waits(db))
     await late
     assert await slots.take_slot(db.api, TENANT, KEY, 1, uuid4()) is not None
 

@@ -31,6 +31,7 @@ from typing import Any
 from uuid import UUID, uuid5
 
 import asyncpg
+import pytest
 
 from hai_flow.store import claims, commits, database, logs, migrations, slots
 from hai_flow.store.database import CommitUnknown, Database, Fault
@@ -47,6 +48,7 @@ from hai_flow.store.entries import (
     Won,
 )
 from hai_flow.store.logs import Loaded
+from tests.support import citus
 from tests.support.waiting import until
 
 LEASE = timedelta(seconds=1.2)
@@ -54,6 +56,20 @@ BEAT_SECONDS = 0.3
 STALL_SECONDS = 2.6  # longer than the lease and the second that claims wait beyond it
 SKEW_SECONDS = 4.0  # more than a lease and that second
 SKEW_EVERY_SECONDS = 0.7
+NODE_CUT = 0.3
+CUT_ON_NODES = """
+SELECT coalesce(sum(result::int), 0) FROM run_command_on_workers($$
+  SELECT count(pg_terminate_backend(pid)) FROM (
+    SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()
+      AND state <> 'idle' AND query LIKE '%runs%' LIMIT 1) x
+$$) WHERE success
+"""
+LEFT_ON_NODES = """
+SELECT coalesce(sum(result::int), 0) FROM run_command_on_workers($$
+  SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()
+    AND application_name LIKE 'citus_internal%' AND state <> 'idle'
+$$) WHERE success
+"""
 RUNS = 40
 SLOTS = 6
 COMMANDS_A_RUN = 400
@@ -710,13 +726,20 @@ class Report:
 
 
 async def torture(
-    dsn: str, seconds: float, processes: int, seed: int, skew: Callable[[float], None] | None = None
+    dsn: str,
+    seconds: float,
+    processes: int,
+    seed: int,
+    skew: Callable[[float], None] | None = None,
+    *,
+    pieces: bool = False,
 ) -> Report:
     """Torture a fresh database for so long; `dsn` must allow pg_terminate_backend. `skew` makes its clock wrong by so
-    many seconds."""
+    many seconds. `pieces`: it is asked as Citus is. Where Citus keeps it, its nodes are tortured, too."""
     await migrations.upgrade(dsn)
     with tempfile.TemporaryDirectory() as directory:
-        children = [_child(dsn, Path(directory) / f"{n}.jsonl", seconds, seed + n) for n in range(processes)]
+        histories = [Path(directory) / f"{n}.jsonl" for n in range(processes)]
+        children = [_child(dsn, history, seconds, seed + n, pieces) for n, history in enumerate(histories)]
         try:
             cuts, stalls, skews = await _torment(dsn, children, seconds, random.Random(seed), skew)
             notes: list[dict[str, Any]] = []
@@ -751,8 +774,10 @@ def _read_histories(directory: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for history in directory.iterdir() for line in history.read_text().splitlines()]
 
 
-def _child(dsn: str, history: Path, seconds: float, seed: int) -> subprocess.Popen[bytes]:
+def _child(dsn: str, history: Path, seconds: float, seed: int, pieces: bool) -> subprocess.Popen[bytes]:
     arguments = ["--dsn", dsn, "--history", str(history), "--seconds", str(seconds), "--seed", str(seed)]
+    if pieces:
+        arguments.append("--pieces")
     return subprocess.Popen(
         [sys.executable, "-m", "tests.store.torture", *arguments],
         cwd=ROOT,
@@ -775,7 +800,8 @@ async def _torment(
     cut = """
     SELECT count(pg_terminate_backend(pid)) FROM (
       SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'hai-flow'
-        AND state = 'active' AND query LIKE '%WITH entries AS MATERIALIZED%') x
+        AND (state = 'active' AND query LIKE '%WITH entries AS MATERIALIZED%'
+          OR state = 'idle in transaction' AND random() < 0.1)) x
     """
     cuts, stalls, skews = 0, 0, 0
     try:
@@ -789,6 +815,8 @@ async def _torment(
         while time.time() < until:
             await asyncio.sleep(chance.random() * 0.1)
             cuts += await connection.fetchval(cut)
+            if citus.CITUS is not None and chance.random() < NODE_CUT:
+                cuts += await connection.fetchval(CUT_ON_NODES)
             if time.time() > next_stall and until - time.time() > STALL_SECONDS:
                 victim = chance.choice(children)
                 victim.send_signal(signal.SIGSTOP)
@@ -809,12 +837,13 @@ async def _torment(
 
 
 async def alone(connection: asyncpg.Connection) -> bool:
-    """Whether no other connection to this database is left."""
-    others = """
-    SELECT count(*) FROM pg_stat_activity
-    WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()
-    """
-    return await connection.fetchval(others) == 0
+    """Whether no other connection of ours to this database is left, and nothing of it goes on at a node."""
+    others = (
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'hai-flow'"
+    )
+    if await connection.fetchval(others):
+        return False
+    return citus.CITUS is None or await connection.fetchval(LEFT_ON_NODES) == 0
 
 
 async def gather(dsn: str, notes: list[dict[str, Any]]) -> Evidence:
@@ -840,7 +869,9 @@ async def gather(dsn: str, notes: list[dict[str, Any]]) -> Evidence:
         await connection.close()
 
 
-async def _suffer(dsn: str, history: Path, seconds: float, seed: int) -> None:
+async def _suffer(dsn: str, history: Path, seconds: float, seed: int, pieces: bool) -> None:
+    if pieces:
+        citus.pretend(pytest.MonkeyPatch())
     db = await Database.open(dsn, engine_connections=2, api_connections=1)
     try:
         await Process(db, history, seed).run(seconds)
@@ -854,13 +885,14 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=15.0)
     parser.add_argument("--processes", type=int, default=4)
     parser.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000)
+    parser.add_argument("--pieces", action="store_true", help="ask it as Citus is asked")
     parser.add_argument("--history", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.history is not None:
-        asyncio.run(_suffer(given.dsn, given.history, given.seconds, given.seed))
+        asyncio.run(_suffer(given.dsn, given.history, given.seconds, given.seed, given.pieces))
         return
     print(f"seed {given.seed}")
-    report = asyncio.run(torture(given.dsn, given.seconds, given.processes, given.seed))
+    report = asyncio.run(torture(given.dsn, given.seconds, given.processes, given.seed, pieces=given.pieces))
     for name, number in sorted(report.numbers.items()):
         print(f"{number:>9,} {name}")
     for violation in report.violations[:50]:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from uuid import UUID
 
 import asyncpg
 
+from hai_flow.cells import Living
+from hai_flow.runtime import settling
 from hai_flow.store import migrations, tenants
 from hai_flow.store.cells import Cell, within
 
@@ -43,8 +46,9 @@ async def settle(home: str, name: str, cells: Sequence[Cell]) -> UUID:
     connection = await asyncpg.connect(home)
     try:
         numbers = tuple(each.number for each in cells)
-        found = await tenants.create_tenant(connection, name, numbers) or await tenants.set_cells(
-            connection, name, numbers
+        living = Living(numbers, numbers)
+        found = await tenants.create_tenant(connection, name, numbers) or await tenants.set_living(
+            connection, name, living
         )
         assert found is not None
     finally:
@@ -54,3 +58,25 @@ async def settle(home: str, name: str, cells: Sequence[Cell]) -> UUID:
         await tenants.copy_tenant(there, found)
         await there.close()
     return found.id
+
+
+async def spread(home: str, name: str, cells: Sequence[Cell], after: timedelta = timedelta(0)) -> None:
+    """Let new threads of the tenant begin in these cells, as somebody says it while it works. At once, unless `after`
+    some time: so a process may know less than it ever does."""
+    known = {each.number: each for each in cells}
+
+    @asynccontextmanager
+    async def connect(number: int) -> AsyncIterator[asyncpg.Connection]:
+        connection = await asyncpg.connect(known[number].dsn)
+        try:
+            yield connection
+        finally:
+            await connection.close()
+
+    connection = await asyncpg.connect(home)
+    try:
+        async with connection.transaction():
+            wanted = [each.number for each in cells]
+            assert await settling.settle(connection, connect, name, wanted, after=after)
+    finally:
+        await connection.close()

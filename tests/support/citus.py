@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from typing import Final
 from uuid import uuid4
 
 import asyncpg
+import pytest
 
-from hai_flow.store import migrations
+from hai_flow.store import database, migrations
 from hai_flow.store.cells import within
 
 CITUS: Final = os.environ.get("HAI_FLOW_TEST_CITUS")
@@ -44,6 +45,16 @@ async def cells(count: int) -> AsyncIterator[list[str]]:
             await _dropped(name)
 
 
+def pretend(patch: pytest.MonkeyPatch) -> None:
+    """Let a PostgreSQL alone be asked as Citus is: with the statements that it routes, and its settings."""
+
+    async def plan_anew(pool: database.Pool) -> Mapping[str, str]:
+        await pool.expire_connections()
+        return database.PLANS_ANEW
+
+    patch.setattr(database, "_plan_anew", plan_anew)
+
+
 def drop_free() -> None:
     """Drop what nobody uses any more."""
     while _free:
@@ -69,11 +80,13 @@ async def _made() -> str:
 
 
 async def _emptied(name: str) -> None:
+    """Delete all rows: to truncate so many tables takes Citus several seconds."""
     connection = await asyncpg.connect(_coordinator())
     try:
         rows = await connection.fetch("SELECT tablename::text FROM pg_tables WHERE schemaname = $1", name)
-        tables = ", ".join(f"{name}.{row[0]}" for row in rows if row[0] not in _KEPT)
-        await connection.execute(f"TRUNCATE {tables}")
+        for row in rows:
+            if row[0] not in _KEPT:
+                await connection.execute(f"DELETE FROM {name}.{row[0]}")
         await connection.execute(f"DELETE FROM {name}.tenants WHERE name <> 'default'")
     finally:
         await connection.close()

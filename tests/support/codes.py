@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Final
 
@@ -22,13 +23,13 @@ _FINDS: Final = frozenset((
 
 def codes_of_refusals() -> set[str]:
     """The codes that `Rejected(...)` and `problem(...)` are given, as far as they stand there."""
-    calls = (call for call in _calls() if _name(call) in ("Rejected", "problem") and len(call.args) > 1)
+    calls = (call for call in _calls({"Rejected", "problem"}) if len(call.args) > 1)
     return {text for call in calls for text in _texts(call.args[1]) if text[0].isalpha()}
 
 
 def codes_of_findings() -> set[str]:
     """The codes of mistakes and doubts in a document."""
-    calls = (call for call in _calls("definition") if _name(call) in _FINDS)
+    calls = _calls(_FINDS, "definition")
     texts = (text for call in calls for argument in call.args[:4] for text in _texts(argument))
     return {text for text in texts if _CODE.fullmatch(text)}
 
@@ -36,12 +37,9 @@ def codes_of_findings() -> set[str]:
 def codes_of_obstacles() -> set[str]:
     """The codes of reasons why a run can't move to another version."""
     obstacles = {
-        text
-        for call in _calls("engine")
-        if _name(call) == "Obstacle" and len(call.args) == 3
-        for text in _texts(call.args[0])
+        text for call in _calls({"Obstacle"}, "engine") if len(call.args) == 3 for text in _texts(call.args[0])
     }
-    hindrances = {f"step.{text}" for call in _calls() if _name(call) == "Hindrance" for text in _texts(call.args[0])}
+    hindrances = {f"step.{text}" for call in _calls({"Hindrance"}) for text in _texts(call.args[0])}
     return {*filter(_CODE.fullmatch, obstacles), *hindrances}
 
 
@@ -49,19 +47,23 @@ def codes_of_values() -> set[str]:
     """The codes of faults of a value: one for each kind that the library of JSON Schema has, and those of findings that
     are written out."""
     kinds = {name for name, kind in vars(ValidationErrorKind).items() if isinstance(kind, type)}
-    written = (node for path in sorted(SOURCES.rglob("*.py")) for node in ast.walk(ast.parse(path.read_text())))
-    pairs = (
-        pair for node in written if isinstance(node, ast.Dict) for pair in zip(node.keys, node.values, strict=True)
-    )
+    dicts = (node for node in _nodes({"code"}) if isinstance(node, ast.Dict))
+    pairs = (pair for node in dicts for pair in zip(node.keys, node.values, strict=True))
     codes = {text for key, value in pairs if key is not None and "code" in _texts(key) for text in _texts(value)}
     return {*map(code_of_kind, kinds), TOO_LONG_TO_MATCH, *filter(_IS_OF_VALUE.match, codes)}
 
 
-def _calls(room: str = "") -> Iterator[ast.Call]:
+def _calls(names: AbstractSet[str], room: str = "") -> Iterator[ast.Call]:
+    """The calls of functions of these names."""
+    return (node for node in _nodes(names, room) if isinstance(node, ast.Call) and _name(node) in names)
+
+
+def _nodes(words: AbstractSet[str], room: str = "") -> Iterator[ast.AST]:
+    """All that the sources say which have one of the words. The others, which are most, are not parsed."""
     for path in sorted((SOURCES / room).rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Call):
-                yield node
+        text = path.read_text()
+        if any(word in text for word in words):
+            yield from ast.walk(ast.parse(text))
 
 
 def _name(call: ast.Call) -> str:

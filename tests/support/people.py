@@ -33,11 +33,13 @@ from hai_flow.definition.plan import Hole as Read
 from hai_flow.definition.schemas import JsonSchema
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.engine import pendings
+from hai_flow.engine import votes
 from hai_flow.engine.draft import DEFAULT_BOUNDS, Draft, Raised
 from hai_flow.engine.evolve import fold
+from hai_flow.engine.pendings import admission, deciders, deciding, frontend_calls, gates, stages
 from hai_flow.engine.snapshot import decode_state, encode_state
 from hai_flow.engine.state import PendingState, RunState
+from hai_flow.engine.verbs import questions
 from hai_flow.errors import Rejected
 
 NOON = 1_772_452_800_000  # 2026-03-02T12:00:00Z
@@ -200,14 +202,14 @@ class Asked:
         text = values.dumps(args if args is not None else {}).decode()
         match step.verb:
             case Ask():
-                pendings.begin_ask(draft, step, step.verb)
+                questions.begin_ask(draft, step)
             case Approve():
-                pendings.begin_approve(draft, step, step.verb)
+                questions.begin_approve(draft, step)
             case Call(tool=FrontendTool()):
-                pendings.begin_frontend_call(draft, step, step.verb.tool, text)
+                frontend_calls.begin_frontend_call(draft, step, step.verb.tool, text)
             case _ if step.approval is not None:
                 draft.started(step, args=text)
-                pendings.open_gate(draft, step, step.approval, text)
+                gates.open_gate(draft, step, step.approval, text)
             case _:
                 draft.started(step, args=text, attempt=1)
 
@@ -230,9 +232,9 @@ class Asked:
 
         def take(draft: Draft) -> list[str]:
             told = []
-            for pending, reading, known in pendings.readings(draft, command):
+            for pending, reading, known in admission.readings(draft, command):
                 if not known:
-                    pendings.decide_pending(draft, pending, reading, by, "rest")
+                    deciding.decide_pending(draft, pending, reading, by, "rest")
                 told.append("already" if known else "accepted")
             return told
 
@@ -264,9 +266,9 @@ class Asked:
         draft.emit(e.TimerFired, path=self.path, kind=kind)
         step = draft.step(self.path)
         if kind == "remind":
-            pendings.remind(draft, step)
+            stages.remind(draft, step)
         else:
-            pendings.deadline_passed(draft, step)
+            stages.deadline_passed(draft, step)
 
     def do(self, what: Callable[[Draft, Step], Any]) -> Any:
         return self._play(lambda draft: what(draft, draft.step(self.path)))
@@ -318,11 +320,11 @@ class Asked:
         return [event for event in self.log if isinstance(event, kind)]
 
     def can(self, by: c.Principal) -> bool:
-        return pendings.may_decide(self.plan, self.state, self.pending, by)
+        return deciders.may_decide(self.plan, self.state, self.pending, by)
 
     @property
     def needs(self) -> Any:
-        return pendings.needed(self.pending)
+        return votes.needed(self.pending)
 
 
 def failure(plan: Plan, **fields: Any) -> Raised:

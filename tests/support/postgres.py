@@ -38,29 +38,33 @@ VERSIONS = "alembic_version"
 KEPT = frozenset((VERSIONS, "tenants"))  # the tables with rows that a migration makes; they stay
 GROWTH_MAX = 16 << 20  # bytes by which a database may have grown and still be handed out again
 
-# All that a migration makes, but for rows; what a test changed of it shows.
+# All that a migration makes, but for rows; what a test changed of it shows. By numbers, and as the catalogues keep it:
+# the databases are copies of one, and names and readable text would have to be looked up.
 _SCHEMA = f"""
-WITH ours AS (SELECT * FROM pg_class WHERE relnamespace = 'public'::regnamespace), parts AS (
-  SELECT concat_ws(' ', 'relation', relname, relkind, relpersistence, reloptions, relacl) AS part FROM ours
-  UNION ALL SELECT concat_ws(' ', 'column', attrelid::regclass, attname, atttypid, attnotnull, attoptions)
-    FROM pg_attribute JOIN ours ON ours.oid = attrelid WHERE attnum > 0 AND NOT attisdropped
-  UNION ALL SELECT concat_ws(' ', 'default', adrelid::regclass, adnum, pg_get_expr(adbin, adrelid))
-    FROM pg_attrdef JOIN ours ON ours.oid = adrelid
-  UNION ALL SELECT concat_ws(' ', 'constraint', conname, convalidated, pg_get_constraintdef(oid))
+WITH ours AS (
+  SELECT oid, relname, relkind, relpersistence, reloptions, relacl FROM pg_class
+  WHERE relnamespace = 'public'::regnamespace
+), parts AS (
+  SELECT concat_ws(' ', 'relation', oid, relname, relkind, relpersistence, reloptions, relacl) AS part FROM ours
+  UNION ALL SELECT concat_ws(' ', 'column', attrelid, attname, atttypid, attnotnull, attoptions)
+    FROM pg_attribute WHERE attrelid IN (SELECT oid FROM ours) AND attnum > 0 AND NOT attisdropped
+  UNION ALL SELECT concat_ws(' ', 'default', adrelid, adnum, adbin) FROM pg_attrdef
+  UNION ALL SELECT concat_ws(' ', 'constraint', conrelid, conname, contype, convalidated, conkey, confrelid, confkey,
+      confupdtype, confdeltype, conbin)
     FROM pg_constraint WHERE connamespace = 'public'::regnamespace
-  UNION ALL SELECT concat_ws(' ', 'index', indisvalid, pg_get_indexdef(indexrelid))
-    FROM pg_index JOIN ours ON ours.oid = indexrelid
+  UNION ALL SELECT concat_ws(' ', 'index', indexrelid, indrelid, indisvalid, indisunique, indkey, indcollation,
+      indclass, indoption, indexprs, indpred)
+    FROM pg_index WHERE indrelid IN (SELECT oid FROM ours)
   UNION ALL SELECT concat_ws(' ', 'function', proname, prosrc)
     FROM pg_proc WHERE pronamespace = 'public'::regnamespace
-  UNION ALL SELECT concat_ws(' ', 'trigger', tgname, tgenabled) FROM pg_trigger WHERE NOT tgisinternal
-  UNION ALL SELECT concat_ws(' ', 'statistics of', starelid::regclass)
-    FROM pg_statistic JOIN ours ON ours.oid = starelid
+  UNION ALL SELECT concat_ws(' ', 'trigger', tgrelid, tgname, tgenabled) FROM pg_trigger WHERE NOT tgisinternal
+  UNION ALL SELECT concat_ws(' ', 'statistics of', starelid) FROM pg_statistic WHERE starelid IN (SELECT oid FROM ours)
   UNION ALL SELECT concat_ws(' ', 'schema', nspname, nspacl) FROM pg_namespace WHERE nspname !~ '^pg_'
   UNION ALL SELECT concat_ws(' ', 'setting', setrole, setconfig) FROM pg_db_role_setting
     WHERE setdatabase = (SELECT oid FROM pg_database WHERE datname = current_database())
   UNION ALL SELECT concat_ws(' ', 'version', version_num) FROM {VERSIONS}
 )
-SELECT md5(string_agg(part, ',' ORDER BY part)) FROM parts
+SELECT md5(string_agg(part, ',' ORDER BY part COLLATE "C")) FROM parts
 """
 _TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = 'public'"
 _USED = """
@@ -89,6 +93,8 @@ class Server:
         self._count = 0
         self._made: _Made | None = None
         self._free: list[str] = []
+        self._loop = asyncio.new_event_loop()  # of the connection below, and runs only while that is asked
+        self._admin: asyncpg.Connection[asyncpg.Record] | None = None
 
     def dsn(self, database: str) -> str:
         """How to connect to `database`."""
@@ -105,7 +111,7 @@ class Server:
         try:
             yield self.dsn(name)
         finally:
-            again = run_apart(self._emptied(name)) if migrated else None
+            again = self._ask(self._emptied(name)) if migrated else None
             if again is not None:
                 self._free.append(again)
 
@@ -113,7 +119,7 @@ class Server:
         name, template = self._new_name(), self._migrated_template() if migrated else "template0"
         self._execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}" STRATEGY file_copy')
         if migrated and self._made is None:
-            self._made = run_apart(_looked_at(self.dsn(name)))
+            self._made = self._ask(_looked_at(self.dsn(name)))
         return name
 
     def _new_name(self) -> str:
@@ -122,23 +128,17 @@ class Server:
 
     async def _emptied(self, name: str) -> str | None:
         """The new name of a database that is as good as new. None: it had to be dropped."""
-        again = self._new_name()
-        admin = await asyncpg.connect(self._admin_dsn)
+        again, admin = self._new_name(), await self._administrator()
+        await admin.execute("SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = $1", name)
         try:
-            await admin.execute(
-                "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = $1", name
-            )
-            try:
-                # First of all: who still comes back to what it was called, finds nothing.
-                await admin.execute(f'ALTER DATABASE "{name}" RENAME TO "{again}"')
-            except asyncpg.PostgresError:
-                again = name
-            else:
-                if self._made is not None and await _is_emptied(self.dsn(again), self._made):
-                    return again
-            await admin.execute(f'DROP DATABASE "{again}" WITH (FORCE)')
-        finally:
-            await admin.close()
+            # First of all: who still comes back to what it was called, finds nothing.
+            await admin.execute(f'ALTER DATABASE "{name}" RENAME TO "{again}"')
+        except asyncpg.PostgresError:
+            again = name
+        else:
+            if self._made is not None and await _is_emptied(self.dsn(again), self._made):
+                return again
+        await admin.execute(f'DROP DATABASE "{again}" WITH (FORCE)')
         return None
 
     def drop_free(self) -> None:
@@ -165,13 +165,25 @@ class Server:
 
     def _execute(self, statement: str) -> None:
         async def execute() -> None:
-            connection = await asyncpg.connect(self._admin_dsn)
-            try:
-                await connection.execute(statement)
-            finally:
-                await connection.close()
+            await (await self._administrator()).execute(statement)
 
-        run_apart(execute())
+        self._ask(execute())
+
+    async def _administrator(self) -> asyncpg.Connection[asyncpg.Record]:
+        if self._admin is None or self._admin.is_closed():
+            self._admin = await asyncpg.connect(self._admin_dsn)
+        return self._admin
+
+    def _ask(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run `work` in the loop of the server's own connection, in a thread: as `run_apart`."""
+        with concurrent.futures.ThreadPoolExecutor(1) as thread:
+            return thread.submit(self._loop.run_until_complete, work).result()
+
+    def close(self) -> None:
+        """Ask no more."""
+        if self._admin is not None:
+            self._ask(self._admin.close())
+        self._loop.close()
 
 
 async def _looked_at(dsn: str) -> _Made:
@@ -242,7 +254,11 @@ def serve(session: str, prefix: str, dsn: str | None = None) -> Iterator[Server]
     try:
         assert keeper.stdout is not None
         assert keeper.stdout.readline() == b"ready\n", "the keeper of the test server did not start one"
-        yield Server(EmbeddedPostgres(directory).dsn("postgres"), directory, session, prefix)
+        server = Server(EmbeddedPostgres(directory).dsn("postgres"), directory, session, prefix)
+        try:
+            yield server
+        finally:
+            server.close()
     finally:
         os.close(users)
         with keeper:
@@ -260,6 +276,7 @@ def _serve_foreign(server: Server, directory: Path, users: int) -> Iterator[Serv
             shutil.rmtree(directory, ignore_errors=True)
         except BlockingIOError:
             pass  # another process of this session still needs the template; the last one drops it
+        server.close()
         os.close(users)
 
 

@@ -31,7 +31,7 @@ from hai_flow.engine.jobs import (
     open_jobs,
     wake_at,
 )
-from hai_flow.engine.pendings import may_decide
+from hai_flow.engine.pendings.deciders import may_decide
 from hai_flow.engine.retry_policy import LOG_FULL, UNDO_RETRY
 from hai_flow.engine.snapshot import decode_state, encode_state
 from hai_flow.engine.state import RunState
@@ -436,11 +436,12 @@ class Book:
         assert event.turn == (state.turn.n if state.turn else 0)
 
     def _check_undo_order(self, state: RunState, path: str) -> None:
-        """What an undo takes back finished last of all that its scope has left to undo."""
+        """What an undo takes back finished last of all that its scope has left to undo. A step that fails when it runs
+        once more after a Retry is the scope of what it did the first time."""
         if not path.endswith("/~undo"):
             return
         owner = scope = path.removesuffix("/~undo")
-        while scope and not (scope != owner and scope in state.steps and state.steps[scope].handler == "~undo"):
+        while scope and not (scope in state.steps and state.steps[scope].handler == "~undo"):
             scope = standing_at(self.plan, scope).parent
         left = [p for p in state.undoables if is_inside(p, scope) and not in_cleanup(p[len(scope) :])]
         newer = [p for p in left if self.order[p] > self.order[owner]]
