@@ -166,8 +166,14 @@ def _succeeded(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
     event = events[0]
     attempt = _attempt_of(state, event.path)
     if attempt is not None and event.path not in state.children:
-        yield c.StepSucceeded(path=event.path, attempt=attempt, output=event.output)
-        yield c.StepSucceeded(path=event.path, attempt=attempt, output=event.output, ended_at=state.at)  # it came late
+        yield from _succeeding(state, c.StepSucceeded(path=event.path, attempt=attempt, output=event.output))
+
+
+def _succeeding(state: RunState, command: c.StepSucceeded) -> Iterator[c.Command]:
+    """No event says when an attempt ended. It came in time; or it came late, and what fired meanwhile by itself did so
+    before it ended; or nothing did: what was due then fired behind it."""
+    for ended_at in (None, state.at, 0):
+        yield msgspec.structs.replace(command, ended_at=ended_at)
 
 
 def _used(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
@@ -182,7 +188,8 @@ def _used(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
         if getattr(event, "path", None) != path:
             continue
         if isinstance(event, e.StepFinished | e.SignalsAwaited):
-            yield c.StepSucceeded(path=path, attempt=attempt, output=event.output, used=used, parts=parts)
+            succeeded = c.StepSucceeded(path=path, attempt=attempt, output=event.output, used=used, parts=parts)
+            yield from _succeeding(state, succeeded)
         elif isinstance(event, e.StepRetried | e.StepFailed | e.PendingOpened):
             for command in _READERS[type(event)](state, events[number:]):
                 if isinstance(command, c.StepFailed | c.StepAsks):

@@ -6,11 +6,11 @@ import asyncio
 import math
 import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, Protocol, TypeAlias, cast
+from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast
 from uuid import UUID
 
 import msgspec
@@ -37,6 +37,7 @@ from hai_flow.engine.state import PendingState, RunState
 from hai_flow.engine.tracing import Place, attempt_place, place_of
 from hai_flow.errors import AsksPerson, OutcomeLost, StepError
 from hai_flow.runtime.cache import CachedRun
+from hai_flow.runtime.failures import passing
 from hai_flow.runtime.files import Files
 from hai_flow.runtime.memory import said_before
 from hai_flow.runtime.personal import told_of, touches
@@ -47,10 +48,11 @@ from hai_flow.runtime.tracing import PERFORMED
 from hai_flow.steps.runner import Answer, Attempt, Kind, Registry
 from hai_flow.steps.trace import trace_of
 from hai_flow.store import callbacks, tenants
-from hai_flow.store.database import FAILURES, Database
+from hai_flow.store.database import FAILURES, RECONNECT_SECONDS_MAX, RECONNECT_SECONDS_MIN, Database
 from hai_flow.store.transactions import Transaction
 from hai_flow.values import Json
 
+Found = TypeVar("Found")
 Report: TypeAlias = c.StepSucceeded | c.StepFailed | c.StepLost | c.StepAsks
 log = structlog.get_logger(__name__)
 
@@ -91,11 +93,27 @@ class Stage:
     streams: int = 0  # attempts that have streamed some text and are not over
 
     async def tenant_of(self, tenant: UUID) -> str:
-        """The tenant's name. Raises StepError where the database does not answer."""
+        """The tenant's name. Raises StepError where the database refuses to say it."""
+        if self.tenants is None:
+            return tenants.DEFAULT
         try:
-            return tenants.DEFAULT if self.tenants is None else await self.tenants.name(tenant)
+            return await self.answer_of(partial(self.tenants.name, tenant))
         except FAILURES as error:
             raise StepError(f"the tenant can't be looked up: {error}", code="step.unavailable") from error
+
+    async def answer_of(self, ask: Callable[[], Awaitable[Found]]) -> Found:
+        """What the database answers, however long it is away: that is no failure of the step that asks, whose time-out
+        goes on. `ask` may be called again, and what it does may happen more than once. Raises other errors of it."""
+        pause = RECONNECT_SECONDS_MIN
+        while True:
+            try:
+                return await ask()
+            except FAILURES as error:
+                if not passing(error):
+                    raise
+                log.warning("attempt_waits_for_database", error=str(error) or repr(error))
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, RECONNECT_SECONDS_MAX)
 
     def chunk_pause(self, state: RunState) -> float:
         """The least time between two chunks of a run in this state. Where one attempt streams alone, each piece of its
@@ -212,7 +230,8 @@ class Performance:
                 offered = partial(
                     registry.offered, from_disk=plan.from_disk, workflow=plan.name, tenant=attempt.tenant, pins=pins
                 )
-                recall = partial(said_before, self._stage.database, run.tenant, run.state.thread_id, run.id)
+                said = partial(said_before, self._stage.database, run.tenant, run.state.thread_id, run.id)
+                recall = partial(self._stage.answer_of, said)
                 told = partial(talk, plan, run.state, path)
                 attempt = msgspec.structs.replace(attempt, talk=told, recall=recall, offered=offered)
             output = await registry.runner_of(step).perform(attempt, self)
@@ -305,10 +324,14 @@ class Performance:
                 "nothing can call back: HAI_FLOW_PUBLIC_URL does not say under which address this server is reached"
             )
             raise StepError(message, code="http.invalid_request", retriable=False)
-        token = signed(secrets.token_urlsafe(32), cell_of(run.id))
         type = callback_type(self.path, run.state.steps[self.path])
-        await callbacks.add_callback(stage.database.api, token, run.tenant, run.id, self.path, type)
-        return f"{stage.public_url.rstrip('/')}/callbacks/{token}"
+
+        async def added() -> str:
+            token = signed(secrets.token_urlsafe(32), cell_of(run.id))
+            await callbacks.add_callback(stage.database.api, token, run.tenant, run.id, self.path, type)
+            return token
+
+        return f"{stage.public_url.rstrip('/')}/callbacks/{await stage.answer_of(added)}"
 
     # --- the stream ---------------------------------------------------------------------------------------------------
 

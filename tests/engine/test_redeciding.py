@@ -12,6 +12,7 @@ import pytest
 
 from hai_flow.definition.compiler import compile_workflow
 from hai_flow.definition.plan import Plan
+from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.decide import Bounds
 from hai_flow.engine.evolve import fold
@@ -143,3 +144,22 @@ def test_who_decides_need_not_have_seen_what_was_streamed_meanwhile() -> None:
     later = msgspec.structs.replace(before, at=max(each.at for each in events) + 7)
     assert decided_again(play.plan, later, events).left is not None
     assert decided_again(play.plan, later, events, known_at=before.at).left is None
+
+
+def test_an_attempt_may_have_ended_before_what_was_due_when_its_result_came() -> None:
+    """Its last piece of text was stored later than that: so the time of the run is no sign of when it ended."""
+    play = Play("""\
+        steps:
+          - id: both
+            parallel:
+              timed: [{wait: {for: 1s}}]
+              told: [{id: told, http: {get: "https://example.com/"}}]
+    """)
+    ended = play.now + 500
+    play.now += 1500
+    before = msgspec.structs.replace(play.state, at=play.now)  # a piece of text
+    said = len(play.log)
+    play.do(c.StepSucceeded(path="both/told/told", attempt=1, output={"status": 200}, ended_at=ended))
+    events = [event for each in play.log[said:] for event in each]
+    assert isinstance(events[0], e.StepFinished)
+    assert decided_again(play.plan, before, events).left is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any, cast
+from uuid import UUID
 
 import msgspec
 import pytest
@@ -13,6 +14,7 @@ from hai_flow.engine.state import RunState
 from hai_flow.errors import StepError
 from hai_flow.runtime import LOCAL_TENANT
 from hai_flow.runtime.performing import Stage, failure
+from hai_flow.runtime.tenants import Tenants
 from tests.runtime.conftest import ECHO, TEXT, TOOLS, Connection, Make, is_now, start, state_of
 from tests.support import effects
 from tests.support.ledger import log_of
@@ -65,6 +67,27 @@ async def test_a_fault_of_ours_fails_the_step_and_hangs_no_run(make: Make, monke
     error = (await state_of(runtime, run_id)).error
     assert error is not None
     assert "ZeroDivisionError" in error.message
+
+
+async def test_a_database_that_is_away_while_an_attempt_begins_fails_no_step(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = await make()
+    run_id = (await start(server, ECHO)).run_id
+    look_up, cut = Tenants.name, []
+
+    async def looked_up(self: Tenants, tenant: UUID) -> str:
+        if len(cut) < 2:
+            cut.append(tenant)
+            async with self._database.api.acquire() as connection:
+                connection.terminate()
+                await connection.execute("SELECT")
+        return await look_up(self, tenant)
+
+    monkeypatch.setattr(Tenants, "name", looked_up)
+    await make(performs=True)
+    await until(lambda: is_now(server, run_id, "finished"))
+    assert len(cut) == 2
 
 
 async def test_a_tool_that_begins_with_a_timeout_has_a_task_of_its_own(make: Make) -> None:
