@@ -19,25 +19,30 @@ export interface Checked {
   problem: Problem | null;
 }
 
-const NOTHING: Checked = { checking: true, valid: false, findings: [], graph: null, graphIsOld: false, problem: null };
+/** What was found in the last text that has an answer. */
+interface Found extends Omit<Checked, "checking"> {
+  text: string | null;
+}
+
+const NOTHING: Found = { text: null, valid: false, findings: [], graph: null, graphIsOld: false, problem: null };
 
 export function useChecked(text: string): Checked {
-  const [checked, setChecked] = useState<Checked>(NOTHING);
+  const [found, setFound] = useState<Found>(NOTHING);
   const [turn, setTurn] = useState(0);
+  // No state is set here as a text comes in: letters that come faster than a busy page can draw would pile up in React.
   useEffect(() => {
     const abort = new AbortController();
     let again: ReturnType<typeof setTimeout> | undefined;
-    setChecked((before) => ({ ...before, checking: true, valid: false }));
     async function check(): Promise<void> {
       try {
         const { valid, findings } = await callWithText<Validation>("/v1/workflows/validate", text, { signal: abort.signal });
-        setChecked((before) => ({ ...before, checking: false, valid, findings, graphIsOld: !valid, problem: null }));
+        setFound((before) => ({ ...before, text, valid, findings, graphIsOld: !valid, problem: null }));
         if (!valid) return;
         const graph = await callWithText<Graph>("/v1/workflows/graph?format=json", text, { signal: abort.signal });
-        setChecked((before) => ({ ...before, graph, graphIsOld: false }));
+        setFound((before) => ({ ...before, graph, graphIsOld: false }));
       } catch (error) {
         if (abort.signal.aborted) return;
-        setChecked((before) => ({ ...before, checking: false, problem: asProblem(error) }));
+        setFound((before) => ({ ...before, text, valid: before.text === text && before.valid, problem: asProblem(error) }));
         again = setTimeout(() => setTurn((n) => n + 1), AGAIN_MS);
       }
     }
@@ -48,5 +53,6 @@ export function useChecked(text: string): Checked {
       abort.abort();
     };
   }, [text, turn]);
-  return checked;
+  const checking = found.text !== text;
+  return { ...found, checking, valid: found.valid && !checking };
 }
