@@ -24,6 +24,7 @@ from hai_flow.engine.state import TERMINAL_STATUSES
 from hai_flow.values import Json
 from hai_flow.wire import sse
 from hai_flow.wire.agui import AGUI
+from hai_flow.wire.dialect import CLOSING
 from hai_flow.wire.hai import HAI
 from hai_flow.wire.log import LOG
 from hai_flow.wire.social import SOCIAL
@@ -47,6 +48,8 @@ LOOK_SECONDS: Final = 1.0
 NOBODYS: Final = "Nobody answers this"
 FOLLOWED: Final = ((0.4, (LOG.name,)), (0.55, (AGUI.name, HAI.name)), (0.7, (AGUI.name, SOCIAL.name)))
 """In whose words runs are followed, each with the share up to which it is drawn. The others are asked for."""
+QUIET_CONNECTIONS: Final = 3
+"""So many connections in a row, to a run that has ended, bring nothing more to who has seen all of it."""
 
 LEAVE_SHARE: Final = 0.3  # of the connections of followers, which they end themselves after some frames
 LEAVE_FRAMES: Final = (1, 8)
@@ -352,8 +355,9 @@ class Clients:
 
     async def _follow_dialect(self, run_id: str, dialect: str) -> None:
         """A dialect's frames, each under its cursor, from which the next connection goes on. It has no frame for some
-        events: all was shown if the run has ended and nothing more comes."""
-        stream, cursor, over = Stream(run_id, dialect), "", False
+        events: all was shown if the run has ended and nothing more comes, again and again: a server that must break off
+        a stream says so in some dialects, and in others it just ends."""
+        stream, cursor, over, quiet = Stream(run_id, dialect), "", False, 0
         self._history.streams.append(stream)
         place = (0, 0)
         while not stream.ended:
@@ -364,6 +368,7 @@ class Clients:
                     self._history.breaks("nothing that was seen disappears", run_id, f"cursor_reset behind {cursor}")
                     return
                 if frame.id == known:
+                    stream.lost += CLOSING.encode() in frame.data
                     continue
                 known = frame.id
                 found = sse.parse_cursor(frame.id)
@@ -373,7 +378,8 @@ class Clients:
                     return
                 cursor, place = frame.id, (found.seq, found.frame)
                 stream.frames[cursor] = frame.data
-            stream.ended = over and cursor == before and lost == stream.lost + stream.left
+            quiet = quiet + 1 if over and cursor == before and lost == stream.lost + stream.left else 0
+            stream.ended = quiet == QUIET_CONNECTIONS
             over = await self._status(run_id, place[0]) in TERMINAL_STATUSES
             await asyncio.sleep(0.2)
 

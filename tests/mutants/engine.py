@@ -323,6 +323,13 @@ going_on.bug(
     "a turn stays open while only people can move the run",
     ('            draft.end_turn("waiting")\n', "            pass\n"),
 )
+redeciding = Room("hai_flow/engine/redeciding.py", f"{_T}redeciding.py")
+redeciding.bug(
+    "a result that came late is a decision that does not follow",
+    ("for ended_at in (None, state.at, 0):", "for ended_at in (None, state.at):"),
+    by=f"{_T}redeciding.py::test_an_attempt_may_have_ended_before_what_was_due_when_its_result_came",
+)
+
 passing_time = Room("hai_flow/engine/passing_time.py", *_COMMANDS)
 passing_time.bug(
     "what timed out does not cut off its late chunks",

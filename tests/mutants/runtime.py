@@ -919,6 +919,11 @@ performing.bug(
     ("int(error.retry_after * 1000)", "int(error.retry_after)"),
     by="tests/runtime/test_performing.py::test_what_a_tool_says_of_its_failure_is_reported_with_its_pause_in_milliseconds",
 )
+performing.bug(
+    "a database that is away for a moment fails the step that asks it",
+    ("                if not passing(error):\n                    raise\n", "                raise\n"),
+    by="tests/runtime/test_performing.py::test_a_database_that_is_away_while_an_attempt_begins_fails_no_step",
+)
 
 # --- the clock --------------------------------------------------------------------------------------------------------
 
