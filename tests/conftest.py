@@ -35,12 +35,11 @@ if settings.get_current_profile_name() == "default":
     settings.load_profile("suite")
 
 # A rich traceback shows the locals of every frame: seconds in which a loop does nothing and its transactions time out.
-structlog.configure(
-    processors=[
-        *structlog.get_config()["processors"][:-1],
-        structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback),
-    ]
-)
+LOG_PROCESSORS = [
+    *structlog.get_config()["processors"][:-1],
+    structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback),
+]
+structlog.configure(processors=LOG_PROCESSORS)
 
 # A client reads all certificate authorities when it is made: 20 ms, thousands of times. None of ours speaks TLS.
 vars(httpcore2)["default_ssl_context"] = cache(httpcore2.default_ssl_context)
@@ -118,6 +117,9 @@ def pytest_runtest_teardown() -> Iterator[object]:
     if _started:
         warnings.simplefilter("ignore", ResourceWarning)
     result = yield
+    if structlog.get_config()["processors"] is not LOG_PROCESSORS:  # a command of the test's has logged as it does
+        structlog.reset_defaults()
+        structlog.configure(processors=LOG_PROCESSORS)
     if _started:
         gc.collect()
         gc.freeze()  # or the next one looks through all that these tests have kept: 0.2 s, hundreds of times

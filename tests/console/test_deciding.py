@@ -278,7 +278,7 @@ def test_several_are_decided_at_once_with_an_outcome_for_each(page: NewPage, ask
     answer = {"decision": "reject"}
     http.post(f"/v1/pendings/{pendings[0]['id']}/decide", json=answer, headers={"HAI-Act-As": "user:zoe"})
     shown.role("button", "Yes: Approve").click()
-    shown.until("/4 (was|were) decided, [01] (was|were) not/.test(document.querySelector('.bar').innerText)")
+    shown.until("/4 (was|were) decided, [01] (was|were) not/.test(document.querySelector('.bar')?.innerText)")
     assert [decided(http, each)["status"] for each in pendings] == ["reject", *["approve"] * 4]
 
 
@@ -301,7 +301,7 @@ def test_those_that_were_chosen_stay_chosen_without_a_connection_and_are_decided
     shown.play(["reload"])
     shown.role("button", "Approve 2").click()
     shown.role("button", "Yes: Approve").click()
-    shown.until("document.querySelector('.bar').innerText.includes('2 were decided')")
+    shown.until("document.querySelector('.bar')?.innerText.includes('2 were decided')")
     assert [decided(http, each)["status"] for each in pendings] == ["approve", "approve"]
 
 

@@ -211,6 +211,7 @@ def workshop(root: Path = ROOT, *, database: bool = True, seconds: float = RUN_S
         environment = {
             "HYPOTHESIS_STORAGE_DIRECTORY": str(directory / "hypothesis"),
             "PYTHONPYCACHEPREFIX": bytecode,
+            "TEST_PATIENCE": "20",  # what a mutant has broken never becomes true
         }
         made = Workshop(root, directory, environment, seconds)
         shutil.copytree(root, made.pristine, ignore=LEFT_OUT, symlinks=True)
