@@ -24,7 +24,8 @@ from tests.support.postgres import Server
 from tests.support.server import YAML, ServerProcess, serving
 
 HERE = Path(__file__).resolve().parent
-NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")  # the first costs a third of a page
+NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+"""The first that is there. A page of the headless shell costs a third."""
 
 NewPage = Callable[..., Page]
 
