@@ -6,8 +6,8 @@ import asyncio
 import copy
 import re
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from contextlib import aclosing, suppress
 from dataclasses import replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
@@ -224,31 +224,40 @@ class Catalog:
 
         Raises Rejected 404 where one does not exist.
         """
-        found: dict[str, Pin] = {}
-        left = list(self.runs_of(plan))
-        while left:
-            reference = reference_of(left.pop())
-            if reference not in found:
-                stored, child = await self.resolve(tenant, reference)
-                found[reference] = Pin(stored.version, stored.sha256.hex(), stored.dev)
-                left.extend(self.runs_of(child))
-        return found
+        return {
+            reference: Pin(stored.version, stored.sha256.hex(), stored.dev)
+            async for reference, stored, _ in self._below(tenant, plan)
+        }
 
     async def counts(self, tenant: UUID, plan: Plan) -> bool:
         """Whether runs of the plan, or runs below them, count with others of a concurrency key."""
-        seen: set[str] = set()
-        left = [plan]
-        while left:
-            looked = left.pop()
-            if looked.concurrency is not None:
-                return True
-            for run in self.runs_of(looked):
-                reference = reference_of(run)
-                if reference not in seen:
-                    seen.add(reference)
-                    with suppress(Rejected):  # it is refused where the run starts
-                        left.append((await self.resolve(tenant, reference))[1])
+        if plan.concurrency is not None:
+            return True
+        # What does not exist is refused where the run starts.
+        async with aclosing(self._below(tenant, plan, missing=(Rejected,))) as below:
+            async for _, _, child in below:
+                if child.concurrency is not None:
+                    return True
         return False
+
+    async def _below(
+        self, tenant: UUID, plan: Plan, *, missing: tuple[type[Rejected], ...] = ()
+    ) -> AsyncGenerator[tuple[str, Workflow, Plan]]:
+        """Each workflow that the plan, or one that it leads to, runs, once: its reference, and what that means now.
+        `missing`: the refusals of a reference that is passed over; others are raised."""
+        seen: set[str] = set()
+        left = list(self.runs_of(plan))
+        while left:
+            reference = reference_of(left.pop())
+            if reference in seen:
+                continue
+            seen.add(reference)
+            try:
+                stored, child = await self.resolve(tenant, reference)
+            except missing:
+                continue
+            left.extend(self.runs_of(child))
+            yield reference, stored, child
 
     async def plan_of_child(self, tenant: UUID, reference: str, digest: str | None) -> Plan:
         """The plan of a child run: the one that its parent pinned, else the one that the reference means now."""
