@@ -22,7 +22,7 @@ from hai_flow.api.principals import caller_of
 from hai_flow.engine.patch import pointer_of
 from hai_flow.errors import DefinitionError, Rejected, StoreError, Unreadable, particulars
 from hai_flow.runtime.readiness import MORE_FILES, TOO_MANY_FILES, out_of_files
-from hai_flow.store.database import Fault, classify
+from hai_flow.store.database import passing
 
 log = structlog.get_logger(__name__)
 
@@ -267,7 +267,7 @@ async def _gone(request: Request, error: Exception) -> Response:
 
 async def _bug(request: Request, error: Exception) -> Response:
     """The database is out of reach, or the server has a bug: the log gets the whole error, the client no details."""
-    if classify(error) in (Fault.RETRY, Fault.UNKNOWN, Fault.INSTALLATION):
+    if passing(error):
         return await _store_failed(request, error)
     log.error("request_failed", path=request.url.path, exc_info=error)
     return problem(500, "internal", "this is a fault of the server; its log says more.")

@@ -20,7 +20,7 @@ from starlette.types import Receive, Scope, Send
 
 from hai_flow.api.terms import Ending, Term
 from hai_flow.runtime.fanout import Following, Lagging, Piece, Place
-from hai_flow.store.database import Fault, classify
+from hai_flow.store.database import passing
 from hai_flow.wire.dialect import CLOSING
 from hai_flow.wire.framing import SSE, Framing
 
@@ -195,7 +195,7 @@ def note_broken_off(error: Exception) -> None:
     away: neither is a fault of the server."""
     if isinstance(error, Lagging):
         return
-    if classify(error) in (Fault.RETRY, Fault.UNKNOWN, Fault.INSTALLATION):
+    if passing(error):
         log.warning("stream_without_database", error=str(error) or repr(error))
     else:
         log.error("stream_failed", exc_info=error)

@@ -179,11 +179,6 @@ def unanswered() -> StoreError:
     return StoreError("the database has not answered for a while; the outcome is unknown: send it again.")
 
 
-def passing(error: Exception) -> bool:
-    """Whether it is the database that is away or overburdened, and not this run that is at fault."""
-    return away(error) or classify(error) is Fault.RETRY
-
-
 def away(error: Exception) -> bool:
     """Whether the database did not answer, or can answer no statement as it is."""
     return classify(error) in (Fault.UNKNOWN, Fault.INSTALLATION)

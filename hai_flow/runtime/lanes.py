@@ -23,7 +23,7 @@ from hai_flow.runtime.batches import Batch, BatchEntry
 from hai_flow.runtime.cache import Cache, CachedRun
 from hai_flow.runtime.claims import Claims
 from hai_flow.runtime.decider import Decider
-from hai_flow.runtime.failures import LOSSES_BEFORE_ALONE, Failures, passing
+from hai_flow.runtime.failures import LOSSES_BEFORE_ALONE, Failures
 from hai_flow.runtime.hints import Hints
 from hai_flow.runtime.listeners import Listeners, tell
 from hai_flow.runtime.loader import Loader
@@ -31,7 +31,7 @@ from hai_flow.runtime.queues import Queue, Queues
 from hai_flow.runtime.snapshots import Snapshots, Spawn
 from hai_flow.runtime.submissions import Submission
 from hai_flow.store import commits, logs
-from hai_flow.store.database import FAILURES, Database, Fault, classify
+from hai_flow.store.database import FAILURES, Database, Fault, classify, passing
 from hai_flow.store.entries import Committed, Won
 
 if TYPE_CHECKING:

@@ -20,12 +20,12 @@ from hai_flow.engine.state import TERMINAL_STATUSES
 from hai_flow.errors import DefinitionError, Unreadable
 from hai_flow.runtime.cache import Cache, CachedRun
 from hai_flow.runtime.claims import Claims
-from hai_flow.runtime.failures import Failures, passing
+from hai_flow.runtime.failures import Failures
 from hai_flow.runtime.listeners import Listeners
 from hai_flow.runtime.queues import Queues
 from hai_flow.runtime.snapshots import Snapshots, Spawn
 from hai_flow.store import claims, logs, slots
-from hai_flow.store.database import Database, Fault, classify
+from hai_flow.store.database import Database, Fault, classify, passing
 from hai_flow.store.logs import Loaded, LogRow
 from hai_flow.store.slots import thread_slot
 

@@ -37,7 +37,6 @@ from hai_flow.engine.state import PendingState, RunState
 from hai_flow.engine.tracing import Place, attempt_place, place_of
 from hai_flow.errors import AsksPerson, OutcomeLost, StepError
 from hai_flow.runtime.cache import CachedRun
-from hai_flow.runtime.failures import passing
 from hai_flow.runtime.files import Files
 from hai_flow.runtime.memory import said_before
 from hai_flow.runtime.personal import told_of, touches
@@ -48,7 +47,7 @@ from hai_flow.runtime.tracing import PERFORMED
 from hai_flow.steps.runner import Answer, Attempt, Kind, Registry
 from hai_flow.steps.trace import trace_of
 from hai_flow.store import callbacks, tenants
-from hai_flow.store.database import FAILURES, RECONNECT_SECONDS_MAX, RECONNECT_SECONDS_MIN, Database
+from hai_flow.store.database import FAILURES, RECONNECT_SECONDS_MAX, RECONNECT_SECONDS_MIN, Database, passing
 from hai_flow.store.transactions import Transaction
 from hai_flow.values import Json
 

@@ -192,6 +192,11 @@ def classify(error: BaseException) -> Fault:
     return Fault.OTHER
 
 
+def passing(error: BaseException) -> bool:
+    """Whether it is the database that is away or overburdened, and not what was asked of it that is at fault."""
+    return classify(error) in (Fault.RETRY, Fault.UNKNOWN, Fault.INSTALLATION)
+
+
 @contextlib.contextmanager
 def outcome_known() -> Generator[None]:
     """Turn every way in which asyncpg reports a broken connection into `CommitUnknown`."""
