@@ -9,9 +9,10 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator, Mapping
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from typing import TYPE_CHECKING, Any, Final
 
+from hai_flow import plugins
 from hai_flow.models import chat, faults, responses
 from hai_flow.models.presets import PRESETS
 from hai_flow.models.scripted import SCRIPTED, ScriptedProvider
@@ -30,7 +31,7 @@ class Providers:
     """The providers of models in this process: those of OpenAI's protocols, and the installed plug-ins."""
 
     def __init__(self) -> None:
-        self._offered: dict[str, EntryPoint] = {each.name: each for each in entry_points(group=ENTRY_POINTS)}
+        self._offered: dict[str, EntryPoint] = {each.name: each for each in plugins.offered(ENTRY_POINTS)}
         self._known: dict[str, ModelProvider] = {}
 
     @property

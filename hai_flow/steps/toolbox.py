@@ -13,11 +13,11 @@ import inspect
 import sys
 from collections.abc import Callable, Iterable
 from functools import partial
-from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
+from hai_flow import plugins
 from hai_flow.errors import StepError
 from hai_flow.steps.project import Project, file_of
 from hai_flow.steps.tools import PythonFunction, inspect_function, registered
@@ -47,7 +47,7 @@ class Toolbox:
     def of(cls, modules: Iterable[str], here: Path, *, project: bool = False) -> Toolbox:
         """The toolbox of a process in the directory `here`. Its tools come from the modules of the settings, from those
         that installed packages offer (entry points of the group `hai_flow.tools`), and from the folder `tools`."""
-        offered = [each.value for each in entry_points(group=ENTRY_POINTS)]
+        offered = [each.value for each in plugins.offered(ENTRY_POINTS)]
         folder = here / FOLDER
         return cls([*modules, *offered], folder=folder, project=here if project else None)
 

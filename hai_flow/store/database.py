@@ -15,7 +15,7 @@ import asyncio
 import contextlib
 import functools
 import socket
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Generator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
@@ -223,6 +223,19 @@ def _ends(statement: Callable[..., Awaitable[Any]]) -> Callable[..., Any]:
     return send
 
 
+_OIDS_OF_OURS: Final = 10_000  # smaller ones are PostgreSQL's own by its source, the same in every database
+
+
+class _NotAsked:
+    """In place of the statement that would have asked: no unnamed statement of the session has been overwritten."""
+
+    name = "known already"
+
+
+_types_known: Final[dict[frozenset[int], Any]] = {}
+"""Types of PostgreSQL's own, as asyncpg describes them: by the numbers of those that a statement needed."""
+
+
 class Session(_Connection):
     """A connection whose every statement ends: answered, or with the connection cut.
 
@@ -269,6 +282,17 @@ class Session(_Connection):
     def _give_up(self) -> None:
         self.overdue = True
         self.terminate()
+
+    async def _introspect_types(self, typeoids: Collection[int], timeout: float | None) -> tuple[Any, Any]:
+        """The description of types that asyncpg does not know by itself: arrays, but for two. It would ask every
+        connection for them, once for each set of them, with a query that takes longer to plan than any of ours."""
+        wanted = frozenset(typeoids)
+        if (known := _types_known.get(wanted)) is not None:
+            return known, _NotAsked
+        types, statement = await super()._introspect_types(typeoids, timeout)  # type: ignore[misc]
+        if max(wanted) < _OIDS_OF_OURS:
+            _types_known[wanted] = types
+        return types, statement
 
     async def close(self, *, timeout: float | None = None) -> None:
         """Say farewell, and cut the line if no answer comes."""

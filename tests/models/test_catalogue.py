@@ -150,11 +150,11 @@ class Parrot:
 async def test_a_package_adds_a_provider(monkeypatch: pytest.MonkeyPatch) -> None:
     from importlib.metadata import EntryPoint
 
-    from hai_flow.models import endpoints
+    from hai_flow import plugins
 
     offered = EntryPoint("parrot", f"{__name__}:Parrot", "hai_flow.models")
     broken = EntryPoint("broken", "no.such.module:X", "hai_flow.models")
-    monkeypatch.setattr(endpoints, "entry_points", lambda group: [offered, broken])
+    monkeypatch.setattr(plugins, "offered", lambda group: [offered, broken])
     providers = Providers()
     where = catalogue(offered=providers.offered)
     (found,) = asked("{m: {provider: parrot, model: grey}}", where=where)

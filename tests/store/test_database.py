@@ -10,7 +10,7 @@ import pytest
 
 from hai_flow.errors import StoreError
 from hai_flow.store import hints
-from hai_flow.store.database import CommitUnknown, Database, Fault, classify
+from hai_flow.store.database import CommitUnknown, Database, Deadlines, Fault, classify, connect
 from tests.store.conftest import as_owner, birth, commit, load
 
 
@@ -22,6 +22,30 @@ async def test_the_engine_s_plans_are_pinned_and_the_api_s_are_not(db: Database)
     ):  # fmt: skip
         assert await db.engine.fetchval("SELECT current_setting($1)", name) == engine
         assert await db.api.fetchval("SELECT current_setting($1)", name) == api
+
+
+async def test_only_the_first_connection_of_a_process_asks_for_the_types_of_arrays(database_url: str) -> None:
+    """The driver's question takes ten milliseconds of a server's processor: longer than any statement of ours."""
+    for behind_pooler in (False, True):
+        for _ in range(2):
+            connection = await connect(database_url, Deadlines(), behind_pooler=behind_pooler)
+            asked: list[str] = []
+            connection.add_query_logger(lambda query, into=asked: into.append(query.query))
+            assert await connection.fetchval("SELECT $1::int[] || 4", [1, 2]) == [1, 2, 4]
+            assert await connection.fetchval("SELECT $1::timestamptz[] IS NOT NULL", []) is True
+            await connection.close()
+        assert len(asked) == 2
+
+
+async def test_a_type_of_the_database_s_own_is_asked_for_by_each_connection(database_url: str) -> None:
+    """Another database may have another type of that number."""
+    for colours in (["red"], ["blue", "green"]):
+        connection = await connect(database_url, Deadlines())
+        labels = ", ".join(f"'{colour}'" for colour in colours)
+        await connection.execute(f"DROP TYPE IF EXISTS colour; CREATE TYPE colour AS ENUM ({labels})")
+        assert await connection.fetchval("SELECT enum_range(NULL::colour)") == colours
+        await connection.execute("DROP TYPE colour")
+        await connection.close()
 
 
 async def test_behind_a_pooler_nothing_is_prepared(database_url: str) -> None:
