@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from typing import Any, Final, NamedTuple, cast
 
 from fastapi import FastAPI
@@ -36,6 +37,12 @@ class Route(NamedTuple):
     def opens_to(self, role: str) -> bool:
         """Whether who has this role, and no other, may call."""
         return self.rights == () or not ROLES[role].isdisjoint(self.rights or ())
+
+
+@cache
+def routes() -> tuple[Route, ...]:
+    """Every route of the application as it is served, by path."""
+    return tuple(routes_of(application()))
 
 
 def routes_of(app: FastAPI) -> Iterator[Route]:
@@ -74,7 +81,7 @@ def page() -> str:
     lines += [f"| `{role}` | {', '.join(sorted(rights))} |" for role, rights in ROLES.items()]
     lines += ["", "Who has none of these roles is a `requester`.", "", "## Routes", ""]
     lines += [f"| route | one of | {' | '.join(roles)} |", "|---" * (2 + len(roles)) + "|"]
-    for route in routes_of(application()):
+    for route in routes():
         if route.path == "/an-alias":
             continue
         wanted = ", ".join(route.rights or ()) or "(everybody)"

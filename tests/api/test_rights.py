@@ -21,7 +21,7 @@ from tests.support.postgres import Server
 from tests.support.server import ServerProcess, serving
 
 ROOT = Path(__file__).resolve().parents[2]
-ROUTES = [route for route in rights_page.routes_of(rights_page.application()) if route.path not in rights_page.OPEN]
+ROUTES = [route for route in rights_page.routes() if route.path not in rights_page.OPEN]
 REQUESTS = [route for route in ROUTES if route.method != "WS" and "an-alias" not in route.path]
 
 

@@ -40,9 +40,7 @@ steps:
   - id: gate
     approve: {title: Go?, from: [role:boss], evidence: {of: NAME}}
 """
-ALL: Final = [
-    route for route in dict.fromkeys(rights_page.routes_of(rights_page.application())) if route.path != "/an-alias"
-]
+ALL: Final = [route for route in dict.fromkeys(rights_page.routes()) if route.path != "/an-alias"]
 OPEN: Final = {
     **dict.fromkeys(("/", "/console", "/docs", "/docs/assets", "/docs/start.js", "/openapi.json"), "a page of all"),
     **dict.fromkeys(("/healthz", "/readyz", "/api/aui/ping", "/api/aui/ws/ping"), "says whether this process works"),

@@ -9,6 +9,7 @@ import json
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -158,7 +159,12 @@ def pem_of(kid: str) -> bytes:
     return key.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
 
 
-OWN = rsa.generate_private_key(65537, 2048)  # the attacker's
+@cache
+def own() -> rsa.RSAPrivateKey:
+    """The attacker's key."""
+    return rsa.generate_private_key(65537, 2048)
+
+
 NOW = int(time.time())
 FORGED: dict[str, Any] = {
     "no algorithm": lambda: unsigned({"alg": "none", "typ": "JWT"}, ISSUER.claims()),
@@ -170,17 +176,17 @@ FORGED: dict[str, Any] = {
         json.dumps(ISSUER.jwks["keys"][0]).encode(), {"alg": "HS256", "kid": "rsa"}
     ),
     "HS256 with nothing": lambda: confused(b"", {"alg": "HS256", "kid": "rsa"}),
-    "own key under a known name": lambda: jwt.encode(ISSUER.claims(), OWN, "RS256", {"kid": "rsa"}),
-    "own key under a name of its own": lambda: jwt.encode(ISSUER.claims(), OWN, "RS256", {"kid": "own"}),
-    "own key without a name": lambda: jwt.encode(ISSUER.claims(), OWN, "RS256"),
-    "a name that leads to a file": lambda: jwt.encode(ISSUER.claims(), OWN, "RS256", {"kid": "../../dev/null"}),
-    "a name that is SQL": lambda: jwt.encode(ISSUER.claims(), OWN, "RS256", {"kid": "x' UNION SELECT 'k"}),
-    "a name with NUL": lambda: jwt.encode(ISSUER.claims(), OWN, "RS256", {"kid": "\0000"}),
-    "a name that is a URL": lambda: jwt.encode(ISSUER.claims(), OWN, "RS256", {"kid": "https://evil.example/k"}),
+    "own key under a known name": lambda: jwt.encode(ISSUER.claims(), own(), "RS256", {"kid": "rsa"}),
+    "own key under a name of its own": lambda: jwt.encode(ISSUER.claims(), own(), "RS256", {"kid": "own"}),
+    "own key without a name": lambda: jwt.encode(ISSUER.claims(), own(), "RS256"),
+    "a name that leads to a file": lambda: jwt.encode(ISSUER.claims(), own(), "RS256", {"kid": "../../dev/null"}),
+    "a name that is SQL": lambda: jwt.encode(ISSUER.claims(), own(), "RS256", {"kid": "x' UNION SELECT 'k"}),
+    "a name with NUL": lambda: jwt.encode(ISSUER.claims(), own(), "RS256", {"kid": "\0000"}),
+    "a name that is a URL": lambda: jwt.encode(ISSUER.claims(), own(), "RS256", {"kid": "https://evil.example/k"}),
     "a name that is a number": lambda: unsigned({"alg": "RS256", "kid": 1}, ISSUER.claims(), "AAAA"),
     "a key of another kind": lambda: ISSUER.token("ec", {"kid": "rsa"}),
     "its own key in the header": lambda: jwt.encode(
-        ISSUER.claims(), OWN, "RS256", {"kid": "rsa", "jwk": public("rsa", "RS256", OWN)}
+        ISSUER.claims(), own(), "RS256", {"kid": "rsa", "jwk": public("rsa", "RS256", own())}
     ),
     "an address of keys in the header": lambda: ISSUER.token(headers={"jku": "https://evil.example/keys"}),
     "an address of a certificate": lambda: ISSUER.token(headers={"x5u": "https://evil.example/cert"}),
@@ -273,7 +279,7 @@ def test_a_new_key_is_found_and_made_up_names_ask_no_one(
         assert [said(each.result()) for each in waiting] == [(200, "")] * 4
     assert keys.asked == 1
     for number in range(20):
-        forged = jwt.encode(issuer.claims(), OWN, "RS256", {"kid": f"made-up-{number}"})
+        forged = jwt.encode(issuer.claims(), own(), "RS256", {"kid": f"made-up-{number}"})
         assert said(ask(server, forged)) == (401, "auth.invalid")
     assert keys.asked <= 2
 
@@ -282,7 +288,7 @@ def test_a_server_of_keys_that_hangs_delays_nobody_whose_key_is_known(
     rotating: tuple[ServerProcess, KeyServer, Issuer],
 ) -> None:
     server, keys, issuer = rotating
-    forged = jwt.encode(issuer.claims(), OWN, "RS256", {"kid": "made-up"})
+    forged = jwt.encode(issuer.claims(), own(), "RS256", {"kid": "made-up"})
     keys.hangs = True
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(ask, server, forged)
@@ -315,17 +321,17 @@ def test_weak_shared_and_foreign_keys_are_not_taken(rotating: tuple[ServerProces
     short = rsa.generate_private_key(65537, 1024)
     offered = [
         public("weak", "RS256", short),
-        {**public("encrypts", "RS256", OWN), "use": "enc"},
-        {**public("signs", "RS256", OWN), "key_ops": ["sign"]},
-        {**public("other", "RS256", OWN), "alg": "RS512"},
+        {**public("encrypts", "RS256", own()), "use": "enc"},
+        {**public("signs", "RS256", own()), "key_ops": ["sign"]},
+        {**public("other", "RS256", own()), "alg": "RS512"},
         {"kty": "oct", "kid": "shared", "k": base64.urlsafe_b64encode(b"k" * 32).decode()},
     ]
     keys.broken = json.dumps({"keys": offered}).encode()
     for kid, key, algorithm in (
         ("weak", short, "RS256"),
-        ("encrypts", OWN, "RS256"),
-        ("signs", OWN, "RS256"),
-        ("other", OWN, "RS256"),
+        ("encrypts", own(), "RS256"),
+        ("signs", own(), "RS256"),
+        ("other", own(), "RS256"),
         ("shared", b"k" * 32, "HS256"),
     ):
         header = {"alg": algorithm, "kid": kid}

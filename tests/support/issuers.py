@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -24,10 +25,15 @@ class Issuer:
 
     def __init__(self, url: str = "https://login.example.com") -> None:
         self.url = url
-        self.keys: dict[str, tuple[str, Any]] = {}  # by the key's name: the algorithm, and the private key
-        self.add("rsa", "RS256", rsa.generate_private_key(65537, 2048))
-        self.add("ec", "ES256", ec.generate_private_key(ec.SECP256R1()))
-        self.add("ed", "EdDSA", ed25519.Ed25519PrivateKey.generate())
+
+    @cached_property
+    def keys(self) -> dict[str, tuple[str, Any]]:
+        """By a key's name: the algorithm, and the private key. Made when the first is wanted, in half a second."""
+        return {
+            "rsa": ("RS256", rsa.generate_private_key(65537, 2048)),
+            "ec": ("ES256", ec.generate_private_key(ec.SECP256R1())),
+            "ed": ("EdDSA", ed25519.Ed25519PrivateKey.generate()),
+        }
 
     def add(self, kid: str, algorithm: str, key: Any) -> None:
         self.keys[kid] = algorithm, key

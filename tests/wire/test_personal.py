@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import msgspec
-import pytest
 
 from hai_flow.definition.marks import MASK, masked
 from hai_flow.definition.personal import WHOLE, Personal
@@ -40,7 +40,11 @@ VALUES = frozenset(
         "values",
     ]
 )
-RUNS = list(kept.read(kept.files()[-1], kept.Kept))
+
+
+@cache
+def runs() -> list[kept.Kept]:
+    return list(kept.read(kept.files()[-1], kept.Kept))
 
 
 def events_of(run: kept.Kept) -> list[e.Event]:
@@ -89,8 +93,12 @@ def structure(events: list[dict[str, Any]]) -> str:
     return repr((kept_back, codes, names, [event.get("schema") for event in events]))
 
 
-@pytest.mark.parametrize("run", RUNS, ids=lambda run: run.name)
-def test_of_a_run_that_is_personal_as_a_whole_no_value_is_sent(run: kept.Kept) -> None:
+def test_of_a_run_that_is_personal_as_a_whole_no_value_is_sent() -> None:
+    for run in runs():
+        nothing_personal_is_sent(run)
+
+
+def nothing_personal_is_sent(run: kept.Kept) -> None:
     events = events_of(run)
     plain = [msgspec.to_builtins(event) for event in events]
     known = structure(plain)
@@ -101,12 +109,16 @@ def test_of_a_run_that_is_personal_as_a_whole_no_value_is_sent(run: kept.Kept) -
         for event in events:
             for frame in encoder.encode(event):
                 sent = frame.data.decode(errors="replace")
-                assert not [word for word in secret if word in sent], (dialect.name, sent)
+                assert not [word for word in secret if word in sent], (run.name, dialect.name, sent)
 
 
-@pytest.mark.parametrize("run", RUNS, ids=lambda run: run.name)
-def test_who_comes_later_sees_what_was_followed(run: kept.Kept) -> None:
+def test_who_comes_later_sees_what_was_followed() -> None:
     """The masked fold of the log is the fold of the masked log."""
+    for run in runs():
+        masked_fold_is_fold_of_masked(run)
+
+
+def masked_fold_is_fold_of_masked(run: kept.Kept) -> None:
     mask = Mask(WHOLE, None)
     state = shown = RunState(run.run_id)
     for event in events_of(run):
@@ -114,16 +126,20 @@ def test_who_comes_later_sees_what_was_followed(run: kept.Kept) -> None:
         masked_event = mask.event(event, state)
         shown = mask.state(state) if isinstance(event, e.Migrated) else evolve(shown, masked_event)
         later = mask.state(state)
-        assert dict(shown.messages) == dict(later.messages)
-        assert shown.state == later.state
+        assert dict(shown.messages) == dict(later.messages), run.name
+        assert shown.state == later.state, run.name
         assert {id: each.opened for id, each in shown.pendings.items()} == {
             id: each.opened for id, each in later.pendings.items()
-        }
-        assert (shown.output, shown.error, shown.status) == (later.output, later.error, later.status)
+        }, run.name
+        assert (shown.output, shown.error, shown.status) == (later.output, later.error, later.status), run.name
 
 
-@pytest.mark.parametrize("run", RUNS, ids=lambda run: run.name)
-def test_without_anything_personal_every_frame_is_as_it_was(run: kept.Kept) -> None:
+def test_without_anything_personal_every_frame_is_as_it_was() -> None:
+    for run in runs():
+        frames_are_as_they_were(run)
+
+
+def frames_are_as_they_were(run: kept.Kept) -> None:
     events = events_of(run)
     for dialect in (LOG, *DIALECTS.values()):
         sha256 = next((event.sha256 for event in events if isinstance(event, e.RunStarted)), "")
@@ -134,7 +150,7 @@ def test_without_anything_personal_every_frame_is_as_it_was(run: kept.Kept) -> N
             plain, msgspec.structs.replace(plain, personal=Personal(sha256)))]  # fmt: skip
         for event in events:
             first, second = (encoder.encode(event) for encoder in encoders)
-            assert first == second
+            assert first == second, run.name
 
 
 def test_a_run_that_goes_on_with_another_version_is_masked_as_a_whole() -> None:
