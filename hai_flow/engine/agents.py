@@ -1,12 +1,12 @@
-"""What an agent's model has said and been told, read from the state of its run. Emits nothing.
+"""The conversation of an agent with its model, read from the state of its run. Emits no events.
 
 The output of an answer's attempt is a summary in place of an answer, `{summary, through}`, where the conversation had
-grown too long: the model is told it instead of the iterations before `through`. Else it is
+grown too long: the next request has the summary instead of the iterations before `through`. Else it is
 `{text, calls: [{id, name, args, effect, fault?}], parts?, thinking?, opaque?, by?, output?}`: `name` as in
-`agent.tools`, `args` their JSON text (of a call with a `fault`: what the model wrote), `effect` that of the function,
-`parts` the files in the answer, `by` who alone understands `opaque`, `output` the object that a last answer is. Nothing
-else is kept: the results of its calls are those of their steps, and the conversation is put together of both whenever
-the model is asked.
+`agent.tools`, `args` their JSON text (of a call with a `fault`: the text that the model wrote), `effect` that of the
+function, `parts` the files in the answer, `by` the only provider that understands `opaque`, `output` the object that a
+last answer is. Nothing else is kept: the results of its calls are those of their steps, and the conversation is put
+together of both whenever the model is asked.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from hai_flow.engine.instances import standing_at
 from hai_flow.engine.state import LoopState, MessageState, RunState, StepState
 from hai_flow.values import Json
 
-RESULT_CHARS_MAX: Final = 50_000  # of one result, as a model is told it
+RESULT_CHARS_MAX: Final = 50_000  # of one result, in a request to a model
 DENIED: Final = "approval."
 NOT_PERFORMED: Final = "Not performed: another call of the same answer was wrong. Nothing of it has happened."
 
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """One answer of a model, and the results of its calls by their ids, as the model is told them."""
+    """One answer of a model, and the results of its calls by their ids, as the next request shows them to the model."""
 
     number: int  # of its iteration
     answer: Mapping[str, Json]
@@ -49,8 +49,8 @@ class Said:
 @dataclass(frozen=True, slots=True)
 class Talk:
     """The conversation of an agent up to an answer: `asked` are the agent's arguments as JSON text, `said` are the
-    messages of the run before it, `summary` is what stands for the exchanges that are not here any more. `closing`: the
-    model has only to say what `output` asks for."""
+    messages of the run before it, `summary` stands for the exchanges that are not here any more. `closing`: the model
+    only has to give the object that `output` describes."""
 
     asked: str
     exchanges: tuple[Exchange, ...] = ()
@@ -173,7 +173,7 @@ def _said_before(state: RunState, entries: int) -> Iterator[Said]:
 
 
 def said_by(message: MessageState) -> Said | None:
-    """What a model is told of a message of the thread; None of a thought, of data, and of what broke off."""
+    """A message of the thread as a model sees it; None for a thought, for data, and for a message that broke off."""
     if message.kind != "text" or message.aborted or message.open or message.role not in ("user", "assistant"):
         return None
     return Said(message.role, message.content) if message.content else None
@@ -203,7 +203,7 @@ def _performed(plan: Plan, state: RunState, iteration: str) -> Iterator[StepStat
 
 
 def _result(call: Mapping[str, Json], known: StepState | None) -> str:
-    """The result of a call as the model is told it."""
+    """The result of a call, as text for the model."""
     if known is None or known.outcome is None or known.outcome == "stopped":
         return _json({"error": "The call was cut off; nobody knows whether it has happened."})
     changed = ""
@@ -221,7 +221,7 @@ def _result(call: Mapping[str, Json], known: StepState | None) -> str:
 
 
 def _changed(asked: Json, performed: Json) -> str:
-    """What people have changed in the arguments, in words; "" if nothing."""
+    """A sentence for the model on the arguments that people have changed; "" if they changed none."""
     if not isinstance(asked, dict) or not isinstance(performed, dict) or asked == performed:
         return ""
     names = [name for name in dict.fromkeys((*asked, *performed)) if asked.get(name) != performed.get(name)]

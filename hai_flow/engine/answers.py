@@ -77,7 +77,7 @@ def read_answer(pending: PendingState, tool: FrontendTool | None, answer: Pendin
     args = None if edits is None else _edited(pending, tool, edits)
     sha = sha256(_sorted.encode([outcome, value, reason, edits])).hexdigest()
     if args == opened.args:
-        edits = args = None  # what was there already: no edit
+        edits = args = None  # the same arguments as before: no edit
     return Reading(outcome, value, reason, sha, edits, args)
 
 

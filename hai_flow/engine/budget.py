@@ -1,12 +1,13 @@
-"""The tokens and the money of a run (`limits`): reserved before a model is asked, settled by what it took.
+"""The tokens and the money of a run (`limits`): estimated before a model is asked, counted afterwards.
 
-What an answer takes is known when it is there. Until then every attempt that is open counts for what it is expected to
-take, so that models which are asked at the same time do not each find the same room. An attempt of which nobody reports
-(its process is gone, or it was cut off) is charged for what it was asked and for what it had said.
+The cost of an answer is known when it is there. Until then every open attempt counts with an estimate, so that models
+which are asked at the same time do not each find the same room. An attempt that never reports (its process is gone, or
+it was cut off) is charged for the request and for the text that it had streamed.
 
-A child run has an allowance: its share of what its parent had left when it started. That is reserved until the parent
-hears of its end, and so of what it took. Shares are even among all that is open or ready in the parent and has nothing
-reserved yet: a child that is alone gets all. Its own children get shares of its allowance.
+A child run has an allowance: its share of the tokens and the money that its parent had left when it started. The share
+is reserved until the parent hears of the child's end, with the true numbers. Shares are even among all that is open or
+ready in the parent and has nothing reserved yet: a child that is alone gets all. Its own children get shares of its
+allowance.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ def demand_call(draft: Draft, limit: int) -> None:
 
 
 def limits_of(draft: Draft) -> Limits:
-    """The limits of the run: its workflow's, and what the runs above leave it."""
+    """The limits of the run: those of its workflow, and its allowance from the run above."""
     own, allowance = draft.plan.limits, draft.state.allowance
     if allowance is None:
         return own
@@ -95,7 +96,7 @@ def _limit(draft: Draft, name: str) -> str:
 
 
 def allowance_of(draft: Draft, step: Step) -> e.Allowance | None:
-    """What is reserved for the child run that the step, whose attempt has begun, starts; None: nothing limits it."""
+    """The allowance of the child run that the step, whose attempt has begun, starts; None: nothing limits it."""
     limits, state = limits_of(draft), draft.state
     if (limits.tokens, limits.cost_usd, limits.tool_calls) == (None, None, None) or in_cleanup(step.path):
         return None
@@ -123,8 +124,8 @@ def _others_without(draft: Draft, own: str) -> int:
 
 
 def charge(draft: Draft, step: Step, *, asked: bool = True) -> None:
-    """The open attempt of the step ends, and nobody reports what its model took: note an estimate. Call it before the
-    messages of the attempt end. `asked`: its model was surely asked; else only if it has said something."""
+    """The open attempt of the step ends without a report of its tokens: note an estimate. Call it before the messages
+    of the attempt end. `asked`: its model was surely asked; else that is assumed only if it has streamed something."""
     attempt, verb = draft.state.attempts.get(step.path), step.verb
     if attempt is None or not isinstance(verb, Asks):
         return
@@ -147,7 +148,7 @@ def charge(draft: Draft, step: Step, *, asked: bool = True) -> None:
 
 
 def taken(state: RunState) -> list[e.ModelUse]:
-    """What the run has taken in all, by model: what its parent is charged for."""
+    """The tokens and the money that the run has taken in all, by model. Its parent is charged for them."""
     return [_taken(label, spent) for label, spent in sorted(state.spent_on.items())]
 
 
@@ -159,7 +160,7 @@ def _taken(label: str, spent: Spent) -> e.ModelUse:
 
 
 def _reserved(draft: Draft) -> _Expected:
-    """What the models that are being asked are expected to take, and what the runs below may."""
+    """The estimates of all models that are being asked, and the allowances of the runs below."""
     tokens, cost = 0, 0.0
     for path in draft.state.attempts:
         step, known = draft.step(path), draft.state.steps.get(path)

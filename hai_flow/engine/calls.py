@@ -39,7 +39,7 @@ def show_call(draft: Draft, step: Step, id: str, name: str, args: str, executor:
 
 def _begin(draft: Draft, step: Step, id: str, name: str, executor: str) -> None:
     around = list_of(step.path)
-    # an agent's calls hang on the message that its model has said before them
+    # an agent's calls hang on the message that its model has written before them
     parent = draft.state.last_message.get(list_of(around) if step.of_agent else around)
     draft.emit(
         e.ToolCallStarted,
@@ -144,8 +144,8 @@ def settle_written(draft: Draft, path: str, error: e.Error | None) -> None:
 
 
 def end_written(draft: Draft, answer: str, asked: Mapping[str, tuple[str, str | None]] | None) -> None:
-    """The answer is over, and with it all calls that it was writing. `asked`: what it asks for, by ids of calls: the
-    arguments, and why the call will not be made, or None; without it no call will."""
+    """The answer is over, and with it all calls that it was writing. `asked`: the calls of the answer by their ids: the
+    arguments, and why the call will not be made, or None. Without `asked` no call is made."""
     if not draft.state.open_calls:
         return
     calls = [draft.state.tool_calls[id] for id, by in draft.state.open_calls.items() if by == answer]

@@ -61,7 +61,7 @@ SILENT_VERBS: Final = frozenset(
 )
 """Steps without an effect that anybody could watch (docs/design/protocols.md#hai)."""
 News: TypeAlias = e.ChildAsked | e.ChildSaid | e.ChildStepped | e.ChildShared
-_QUIET: Final = (e.ChildStepped, e.ChildShared)  # what opens no turn of a run that is held
+_QUIET: Final = (e.ChildStepped, e.ChildShared)  # these open no turn of a run that is held
 
 
 def command_of(kind: str, target: str, body: Json) -> c.Command | None:
@@ -210,7 +210,7 @@ def reference_of(verb: Run) -> str:
 
 def ended(draft: Draft, command: c.ChildEnded) -> None:
     """The child has ended: its step finishes with its output, fails with its error, or was stopped with it. A step that
-    has given it up hears what it took."""
+    has given the child up still notes the tokens that it took."""
     given_up = _given_up(draft, command)
     step = draft.step(command.path) if given_up else _awaited(draft, command.path, command.attempt)
     verb = step.verb
@@ -305,8 +305,8 @@ def _heard(draft: Draft, event: e.ChildSaid, path: str) -> None:
 
 
 def _grown(draft: Draft, message: e.ChildSaid, path: str) -> None:
-    """A message of a run below has come as far as this. Pieces that are left out come with its end: no turn is
-    opened for it, and from half of what the log may hold it has no room (as steps)."""
+    """A message of a run below has grown to this text. No turn is opened for it, and once the log is half full it is
+    not recorded any more (nor are steps); the pieces that are left out come with the message's end."""
     state = draft.state
     known = state.messages.get(message.message_id)
     rest = message.content[0 if known is None else len(known.content) :]
@@ -418,7 +418,7 @@ def tell_parent(draft: Draft, before: RunState) -> None:
     grown, calls = _growing(state, draft.events), _calls(state, draft.events)
     last = news if state.ended and not streamed and not calls and all(isinstance(each, _QUIET) for each in news) else []
     if (news or streamed or grown or calls) and not last:
-        # Who has ended goes on, to its parent: what that makes of the end is of the same turn.
+        # For its parent a run that has ended still works: the parent's reaction belongs to the same turn.
         working = True if state.ended and not was else None if state.ended or was == works else works
         turn = None if draft.posted is None else msgspec.to_builtins(draft.posted)
         body = {**place, "told": msgspec.to_builtins(news), "working": working, "turn": turn}
@@ -449,8 +449,8 @@ def tell_parent(draft: Draft, before: RunState) -> None:
 
 
 def grown(state: RunState, events: Sequence[e.Event]) -> Message | None:
-    """What the run's parent is told of these `events`, with which the holder has written what an attempt streams: which
-    messages, and which calls, grow. The others are told when they are over."""
+    """The notice to the run's parent of these `events`, in which the holder has written the streamed text of an
+    attempt. It names the messages and the calls that grow; all others are reported when they are over."""
     if state.parent is None:
         return None
     told = {"growing": _growing(state, events), "calls": [each for each in _calls(state, events) if each.open]}
@@ -518,8 +518,8 @@ def _stepping(event: _OfStep, status: e.StatusBelow) -> e.ChildStepped:
 
 
 def _calls(state: RunState, events: Sequence[e.Event]) -> list[c.ShownCall]:
-    """The calls of frontend tools to which the events have added something and that nobody answers; without their text.
-    Those that are answered are questions."""
+    """The calls of frontend tools that the events have added to, if they wait for no answer; without their text. Calls
+    that wait for an answer are questions."""
     ids = dict.fromkeys(each.tool_call_id for each in events if isinstance(each, _OF_CALLS))
     calls = [state.tool_calls[id] for id in ids if id not in state.pendings and id not in state.relayed]
     return [

@@ -32,10 +32,10 @@ from hai_flow.values import Json
 
 
 class Principal(msgspec.Struct, frozen=True):
-    """The asker: an id (`user:ann`), with the roles (`controller`) and groups (`finance`) that it has now.
+    """The caller: an id (`user:ann`), with the roles (`controller`) and groups (`finance`) that it has now.
 
-    `on_behalf_of` names the principal whose vote this one casts as a delegate, `lent_roles` and `lent_groups` are what
-    that principal has; None: the asker's own count for both.
+    `on_behalf_of` names the principal whose vote this one casts as a delegate, `lent_roles` and `lent_groups` are those
+    of that principal; None: the caller's own count for both.
     """
 
     id: str
@@ -68,10 +68,10 @@ class Start(Command, frozen=True):
     as in the event `run_started`; the pins are found by the caller of the engine. `state` is the state as a client
     posted it, `kept` that of the thread's last run: both count as far as the workflow lets them (`shared`).
 
-    `key` is the concurrency key that the run needs (`slots.key_of`), None if its workflow has none or if a run above
-    it holds the key already. `queued`: no slot of it is free, or others wait before it, so the run waits for its
+    `key` is the concurrency key that the run needs (`slots.key_of`), None if its workflow has none or if a run above it
+    holds the key already. `queued`: no slot of it is free, or others wait before it, so the run waits for its
     admission; `cancels`: and by its coming the oldest are stopped. `allowance` is what the run above has reserved.
-    `trace` as in the event; it is no part of what is asked, so the same start with another one is the same."""
+    `trace` as in the event; two starts that differ in it alone are the same."""
 
     run_id: UUID
     thread_id: str
@@ -184,9 +184,9 @@ class Answer(Command, frozen=True):
 
 
 class Edits(msgspec.Struct, frozen=True, kw_only=True):
-    """What a fork begins with instead of what the other run had: its `input`, the variables in `state`. `was`: the plan
-    of the other run, where the fork goes on with another version of the workflow; `paths` and `dev` as in `Migrate`,
-    `pins` are those of its children."""
+    """The changes with which a fork begins: another `input`, other variables in `state`. `was`: the plan of the other
+    run, where the fork goes on with another version of the workflow; `paths` and `dev` as in `Migrate`, `pins` are
+    those of its children."""
 
     input: Json | msgspec.UnsetType = msgspec.UNSET
     state: Json | msgspec.UnsetType = msgspec.UNSET
@@ -200,8 +200,8 @@ class Fork(Command, frozen=True):
     """A run begins as another one was behind one of its events: `events` are those of the run `of` up to there.
     `following` is the event of the same commit that came next in that run; None: there the commit ended.
 
-    `answer` decides some of its questions, under the ids that it has in that run; who gives it is the fork's requester.
-    `undone` are the steps that the other run has undone since. `edits`: what is otherwise than it was there. `key` is
+    `answer` decides some of its questions, under the ids that they have in that run; the fork's requester gives it.
+    `undone` are the steps that the other run has undone since. `edits` are changes to the input and the state. `key` is
     the concurrency key that the run needs, as in `Start`."""
 
     run_id: UUID
@@ -274,11 +274,11 @@ class ChildTold(Command, frozen=True):
     """Questions and words of the child run of attempt `attempt` of the step `path`, or of one below, with their own
     paths.
 
-    `working` as in `ChildMoved`, None: as before. `turn`: the turn that the POST which led to it would
-    open in the outermost run; `state` is the state that came with it. `streamed` are the messages that have grown over
-    several commits, before the others, `growing` those that have grown and do so yet, `calls` what the child shows
-    of frontends' tools: no decision reads what was streamed, so it is who delivers this that puts the texts in, as far
-    as they have come.
+    `working` as in `ChildMoved`, None: as before. `turn`: the turn that the POST which led to it would open in the
+    outermost run; `state` is the state that came with it. `streamed` are the messages that have grown over several
+    commits, before the others, `growing` those that have grown and do so yet, `calls` the calls of frontends' tools
+    that the child shows. No decision reads streamed text, so the texts are missing: delivery puts them in, as far as
+    they have come.
     """
 
     path: str
@@ -294,8 +294,8 @@ class ChildTold(Command, frozen=True):
 
 class ChildEnded(Command, frozen=True):
     """The child run of attempt `attempt` of the step `path` has ended as `status` says (finished, failed, stopped).
-    `told` are the steps that ended with it, with its own paths, and what it has shown of its state at last. `used`:
-    what models took, by model; `tool_calls`: how many it has made."""
+    `told` are the steps that ended with it, with its own paths, and the state that it has shown at last. `used`: the
+    tokens and the money that it took, by model; `tool_calls`: how many it has made."""
 
     path: str
     attempt: int
@@ -349,8 +349,8 @@ class Retry(Command, frozen=True):
 
 
 class Skip(Command, frozen=True):
-    """The flow goes on behind the step at `path` (or of that id), which does nothing (more): `output` stands in for
-    what it would have come to."""
+    """The flow goes on behind the step at `path` (or of that id), which does nothing (more): `output` takes the place
+    of its output."""
 
     by: str
     path: str
@@ -359,7 +359,7 @@ class Skip(Command, frozen=True):
 
 
 class Jump(Command, frozen=True):
-    """Let `ms` (more than 0) pass at once for what runs on a clock, to try out the consequences."""
+    """Let `ms` milliseconds (more than 0) pass at once for all clocks of the run, to try out the consequences."""
 
     by: str
     ms: int

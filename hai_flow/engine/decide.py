@@ -14,9 +14,9 @@ begins because of it begins now, for it could not be seen before (docs/decisions
 `now` is in milliseconds since 1970, a lower bound of the database's clock. Never read streamed text here
 (docs/design/store.md#decisions-and-chunks).
 
-What each command means is in `rules`, what is due by itself in `passing_time`, what follows from either in `going_on`.
-Further: how a step begins (`starting_steps`), how things end (`endings`), people (`pendings`), where a failed run goes
-on (`retry`), and the decision in the making (`draft`).
+`rules` has a function for each command, `passing_time` decides timers, and `going_on` starts the steps that are ready
+afterwards. Further: how a step begins (`starting_steps`), how things end (`endings`), people (`pendings`), where a
+failed run goes on (`retry`), and the decision in the making (`draft`).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def decide(
     passed = len(draft.events)
     outcome = None if undecided else _RULES[type(command)](draft, command)
     if not undecided and (draft.already or len(draft.events) == passed) and not isinstance(command, _FOR_TIME):
-        return Decision((), state, outcome, already=True)  # what was due comes with its timer
+        return Decision((), state, outcome, already=True)  # passed time has a timer of its own
     children.tell_parent(draft, state)
     slots.tell_freed(draft, state)
     decision = draft.decision(outcome)

@@ -26,7 +26,7 @@ from hai_flow.engine.jobs import Job, open_jobs
 from hai_flow.engine.state import RunState, StepState
 from hai_flow.values import Json
 
-STEP_EVENTS: Final = 72  # what one pure step may add to a decision: the chunks of the longest `say`, and its frame
+STEP_EVENTS: Final = 72  # the most events of one pure step: the chunks of the longest `say`, and its frame
 EVENT_BYTES_MAX: Final = 256 * 1024
 RUN_END: Final = ""
 

@@ -76,7 +76,8 @@ class Origin(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
 
 
 class Allowance(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What a child run may take of the limits of the runs above it, with the runs below it. None: there is no limit."""
+    """The tokens and the money that a child run, with the runs below it, may take of its parent's. None: there is no
+    limit."""
 
     tokens: int | None = None
     cost_usd: float | None = None
@@ -122,8 +123,8 @@ class RunStarted(Event, frozen=True):
 
     `pins` says which workflow each `run: name` and `run: name@version` means, in this run and in its children. Of a
     child: its `parent`, and `timeout`, the working time that the parent's step allows (ms). `origin`: which run made it
-    start; of a child that of the run above it. `allowance`: what the run above has reserved for this one.
-    `trace`: the trace context of whoever started it (`engine/tracing`).
+    start; of a child that of the run above it. `allowance`: reserved by the run above for this one. `trace`: the trace
+    context of the caller that started it (`engine/tracing`).
     """
 
     workflow: str
@@ -323,9 +324,9 @@ class StepFinished(Event, frozen=True):
 
 
 class StepSkipped(Event, frozen=True):
-    """Its `if` was false; or people chose an option of the author's own (`approval`), whose `handler` goes on; or
-    somebody (`by`) who controls runs had it skipped, and gave the `output` in its place: `handler` "~finally" then, if
-    it had begun and has one."""
+    """Its `if` was false; or people chose an option of the author's own (`approval`), whose `handler` goes on; or a
+    person (`by`) with the right to control runs had it skipped, and gave the `output` in its place: `handler`
+    "~finally" then, if it had begun and has one."""
 
     path: str
     approval: Json = None
@@ -731,7 +732,7 @@ class RawEmitted(Event, frozen=True):
 
 class CollaborationStarted(Event, frozen=True):
     """One agent (`from_`) hands a task to another (`to`); for a child run (`run_id`): its parent and itself.
-    `allowance`: what is reserved for the child until it has ended."""
+    `allowance`: reserved for the child until it has ended."""
 
     path: str
     from_: str = msgspec.field(name="from")

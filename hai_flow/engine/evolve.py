@@ -19,8 +19,8 @@ from hai_flow.engine.state import RunState
 def evolve(state: RunState, event: e.Event) -> RunState:
     """`state` after `event`. Total over every event that `decide` can produce.
 
-    Who decides has not always seen the chunks that another process wrote meanwhile, by a clock that was ahead of its
-    own. So an event that says less than the state happened when the state says: within a run time never goes back.
+    The process that decides has not always seen the chunks that another process wrote meanwhile, whose clock may be
+    ahead. So an event with an earlier time than the state's gets the state's time: within a run time never goes back.
     """
     if event.at < state.at:
         event = replace(event, at=state.at)

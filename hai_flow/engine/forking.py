@@ -8,10 +8,10 @@ not be taken over:
 * clocks, which have as long to go as they had there;
 * children, which are started anew, and subscriptions.
 
-A run is forked where it is at rest: nothing is in flight there, so nothing is in doubt, and all that followed from
-what had happened was drawn. So it is where a commit ended, and, within a commit, in front of each step that began. What
-people approve they approve for one run: a run is not forked where a call was approved and had yet to be performed
-(again); nor behind an `approve`, but where a turn ended and nothing is edited (docs/decisions/0064).
+A run is forked where it is at rest: nothing is in flight there, so nothing is in doubt, and all that followed from what
+had happened was drawn. So it is where a commit ended, and, within a commit, in front of each step that began. People
+approve a call for one run: a run is not forked where a call was approved and had yet to be performed (again); nor
+behind an `approve`, but where a turn ended and nothing is edited (docs/decisions/0064).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from hai_flow.values import Json
 
 
 def take_over(draft: Draft, command: c.Fork) -> None:
-    """The run is there, and is as the other one was, but for what is edited. Raises `Rejected`: 409 where that can't be
+    """Begin the new run in the state of the other one, with the edits. Raises `Rejected`: 409 where that state can't be
     gone on with, 422 where an edit does not fit."""
     of, edits = str(command.of), command.edits
     plan = draft.plan if edits is None or edits.was is None else edits.was

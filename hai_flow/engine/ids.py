@@ -87,7 +87,7 @@ def child_run_id(run_id: str, path: str, attempt: int) -> str:
 
 
 def turn_id(run_id: str, turn: int) -> str:
-    """The id of a run's n-th turn: what HAI and AG-UI call runId when no client named it."""
+    """The id of a run's n-th turn. It is the `runId` of HAI and AG-UI if no client named one."""
     return f"{run_id}.{turn}"
 
 
@@ -118,7 +118,8 @@ def written_call_id(run_id: str, call: str, attempt: int) -> str:
 
 
 def id_as_written(state: RunState, path: str) -> str | None:
-    """The id that the call of the step `path` has if its model has shown it; None if no model writes such calls."""
+    """The id that the call of the step `path` has if its model has shown it; None if no model writes this step's
+    calls."""
     call = list_of(path)
     if not call.endswith("]"):
         return None

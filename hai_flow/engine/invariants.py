@@ -1,8 +1,8 @@
-"""What must hold of every event of a run, and of its state behind the last one (docs/design/promises.md).
+"""The invariants of every event of a run, and of its state behind the last one (docs/design/promises.md).
 
 Pure, and another opinion than that of `decide`: these rules look at the log alone and know no plan. Each has a name,
-under which `hai-flow verify` tells what it finds. A rule says nothing where it does not apply; `Watch.reached` counts
-how often each one did, so that a campaign can say that its rules were exercised at all.
+under which `hai-flow verify` reports faults. A rule says nothing where it does not apply; `Watch.reached` counts how
+often each one did, so that a campaign can say that its rules were exercised at all.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from hai_flow.engine.state import PendingState, RunState
 
 
 class Fault(NamedTuple):
-    """A rule that does not hold: its name, and a clause on what was found instead."""
+    """A rule that does not hold: its name, and a clause that describes the fault."""
 
     rule: str
     message: str
@@ -38,14 +38,14 @@ class Watch:
         self.begun: set[tuple[str, int]] = set()  # attempts, by path and number
 
     def event(self, state: RunState, event: e.Event) -> Iterator[Fault]:
-        """What is wrong with `event`, which is the next one of a run in `state`."""
+        """The faults of `event`, which is the next one of a run in `state`."""
         for name, rule in (*EVERY_EVENT, *_BY_TYPE.get(type(event), ())):
             self.reached[name] += 1
             for message in rule(self, state, event):
                 yield Fault(name, message)
 
     def rest(self, state: RunState) -> Iterator[Fault]:
-        """What is wrong with the state behind the last commit."""
+        """The faults of the state behind the last commit."""
         for name, rule in AT_REST:
             self.reached[name] += 1
             for message in rule(state):
@@ -82,7 +82,7 @@ def _turn_ends(watch: Watch, state: RunState, event: e.TurnEnded) -> Iterator[st
 
 
 def _begins_while_running(watch: Watch, state: RunState, event: e.StepStarted | e.AttemptStarted) -> Iterator[str]:
-    """Nothing begins while the run is paused, and behind a stop nothing but what cleans up."""
+    """No step begins while the run is paused, and behind a stop only steps that clean up."""
     if state.status != "running" and not (state.status == "stopping" and in_cleanup(event.path)):
         yield f"the step {event.path} begins in a run that is {state.status}"
     elif event.path not in state.ready:
@@ -161,7 +161,7 @@ def _vote_is_free(watch: Watch, state: RunState, event: e.VoteCast) -> Iterator[
 
 
 def _votes_decide(watch: Watch, state: RunState, event: e.PendingDecided) -> Iterator[str]:
-    """The first answer wins; an approval has the votes that its rules ask for, from those who may give them."""
+    """The first answer wins; an approval has the votes that its rules ask for, from people that may vote."""
     pending = state.pendings.get(event.id)
     if pending is None or pending.status != "open":
         yield f"{event.id} is decided, which is {'unknown' if pending is None else pending.status}"

@@ -297,7 +297,7 @@ def _contents(draft: Draft, pending: PendingState, was: Step, now: Step) -> Iter
     if opened.kind == "tool":
         yield "result", same("result", opened.schema)
     if opened.args is not None:
-        # what people have edited is theirs: the arguments stay, as long as the document says the same
+        # people's edits are kept: the arguments stay, as long as the document says the same
         yield "arguments", same("with", None if pending.edits is not None else roots["args"])
 
 

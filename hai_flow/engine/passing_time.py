@@ -24,7 +24,7 @@ def pass_time_before(draft: Draft, command: c.Command) -> bool:
         until = draft.clock if command.ended_at is None else min(draft.clock, command.ended_at)
         return pass_time(draft, until)
     if isinstance(command, c.NeedAttention):
-        return True  # what can't be stored may be what is due: who sees to that must not be kept from it by that
+        return True  # time that passes may lead to events that can't be stored: this command must work in spite of them
     if draft.state.status == "needs_attention" and isinstance(command, _ENDINGS):
         return True
     until = min(draft.clock, command.sent_at) if isinstance(command, c.Signal) else draft.clock

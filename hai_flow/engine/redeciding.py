@@ -1,11 +1,12 @@
-"""Deciding again what a log says was decided: the inputs are in its events, and the rest must follow from them.
+"""Checks a log: each command is made again from the log's events, decided again, and must give the same events.
 
 Results, arguments, times and ids are recorded, never recomputed. So most commands can be read off the events that they
-led to: who paused, what an attempt gave, which votes were cast. `decided_again` makes such a command, decides it on the
-state before, and compares. What no event holds (the words of a refused answer's form, what a child said to a parent
-that did not listen) can't be decided again; that is said, and proves nothing.
+led to: the person that paused, the output of an attempt, the votes. `decided_again` makes such a command, decides it on
+the state before, and compares. A command that no event holds in full (the words of a refused answer's form, the news of
+a child for a parent that did not listen) can't be decided again; the result says so, and proves nothing.
 
-A release may decide otherwise than the one that wrote a log, on purpose. Then the log is right: it is what happened.
+A release may decide otherwise than the one that wrote a log, on purpose. Then the log is right: its events have
+happened.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ from hai_flow.errors import Rejected
 
 
 class Again(NamedTuple):
-    """What became of the events of a commit. `commands` were decided again. `left` is the first event that none of them
-    gave, None if all were given; `surely`: and the commit holds all that was asked of the run."""
+    """The result for one commit. `commands` were decided again. `left` is the first event that none of them gave, None
+    if all were given; `surely`: and the commit holds every command of the run."""
 
     commands: tuple[str, ...]
     left: e.Event | None = None
@@ -53,8 +54,8 @@ def decided_again(
 ) -> Again:
     """Decide the commands again that have led from `state` to these events, one commit of a log.
 
-    `known_at`: the time of the run behind its last decision. What has been streamed since decides nothing and is
-    perhaps not known to who decides, in whose state it is as early as that.
+    `known_at`: the time of the run behind its last decision. Text that was streamed since decides nothing, and the
+    process that decides may not have seen it. So its state has that earlier time.
     """
     least = state.at if known_at is None else min(known_at, state.at)
     names: list[str] = []
@@ -68,13 +69,13 @@ def decided_again(
                 names.append(type(command).__name__)
                 break
         if not given and not names and isinstance(rest[0], STREAMED):
-            given = 1  # what an effect streamed goes before what was decided
+            given = 1  # streamed events of an effect go before decided ones
         if not given:
             return Again(tuple(names), rest[0], not any(isinstance(each, _ELSEWHERE) for each in events))
         try:
             state, done = fold(state, rest[:given]), done + given
             least = min(state.at, max(least, *(each.at for each in rest[:given])))
-        except Exception:  # the log does not fold there: it says itself what breaks it
+        except Exception:  # the log does not fold there: the fold itself reports why
             return Again(tuple(names), rest[0])
     return Again(tuple(names))
 
@@ -107,8 +108,8 @@ def _timed(event: e.Event, least: int) -> e.Event:
 
 
 def _commands_of(state: RunState, events: Sequence[e.Event]) -> Iterator[c.Command]:
-    """The commands that may have led to the first of these events. Time may have passed before it: what fires by itself
-    needs no command of its own."""
+    """The commands that may have led to the first of these events. Time may have passed before it: timers fire without
+    a command of their own."""
     for number, event in enumerate(events):
         read = _READERS.get(type(event))
         if read is not None:
@@ -155,7 +156,7 @@ def _admitted(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
 
 
 def _attempt_of(state: RunState, path: str) -> int | None:
-    """The step's attempt whose outcome would be taken: it is open, or people are asked what became of it."""
+    """The step's attempt whose outcome would be taken: it is open, or people are asked whether it happened."""
     if path in state.attempts or path not in state.steps:
         return state.attempts.get(path)
     attempt = state.steps[path].attempt
@@ -170,14 +171,14 @@ def _succeeded(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
 
 
 def _succeeding(state: RunState, command: c.StepSucceeded) -> Iterator[c.Command]:
-    """No event says when an attempt ended. It came in time; or it came late, and what fired meanwhile by itself did so
-    before it ended; or nothing did: what was due then fired behind it."""
+    """No event says when an attempt ended, so the command is made for three cases: it came at once; it came late, and
+    the timers that were due meanwhile fired before it ended; it came late, and they fired behind it."""
     for ended_at in (None, state.at, 0):
         yield msgspec.structs.replace(command, ended_at=ended_at)
 
 
 def _used(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
-    """What a model took, and the files in its answer, come before what it gave."""
+    """The tokens of a model, and the files in its answer, come before the answer."""
     path, attempt = events[0].path, events[0].attempt
     if path in state.children:
         yield from _child_ended(state, events)
@@ -227,8 +228,9 @@ def _asked(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
 
 
 def _answered(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
-    """The answers of one POST: votes, edits with their votes, and what decides by itself, all by one person. What
-    another one said in the same commit was a command of its own; so may be what they said themselves behind that."""
+    """The answers of one POST: votes, edits with their votes, and answers that need no vote, all by one person. The
+    answers of another person in the same commit were a command of their own; and so, perhaps, were later ones of the
+    first person."""
     given: dict[str, c.PendingAnswer] = {}
     edits: dict[str, Any] = {}
     who: Any = None
@@ -310,7 +312,7 @@ def _signalled(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
 
 
 def _child_ended(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
-    """What the run below took and told last stands before its end, its outcome behind it."""
+    """The tokens and the last news of the run below come before its end, its outcome behind it."""
     at = next((n for n, each in enumerate(events) if isinstance(each, e.CollaborationEnded)), None)
     if at is None:
         return

@@ -32,7 +32,7 @@ SUSPECT_AFTER_LOST: Final = 3
 _NEVER_BY_DEFAULT: Final = ("approval.", "limit.")
 LOG_FULL: Final = "limit.log"
 UNDO_FAILED: Final = "undo.failed"
-_NEVER: Final = frozenset({UNDO_FAILED, LOG_FULL})  # what could not be undone ends the run, and so does a full log
+_NEVER: Final = frozenset({UNDO_FAILED, LOG_FULL})  # a failed undo ends the run, and so does a full log
 
 
 def matches(pattern: str, code: str) -> bool:

@@ -16,7 +16,7 @@ from hai_flow.values import Json
 
 REQUESTER: Final = "requester"
 ANYONE: Final = "anyone"
-EDITOR: Final = "editor"  # only in `exclude`: whoever edited the arguments
+EDITOR: Final = "editor"  # only in `exclude`: the people that edited the arguments
 
 _SELECTOR = re.compile(r"(?:user|role|group):\S{1,200}")
 
@@ -73,7 +73,7 @@ def person_of(principal: Principal) -> str:
 
 
 def represented(principal: Principal) -> Principal:
-    """The person whose vote it is, with what they have."""
+    """The person whose vote it is, with their roles and groups."""
     if principal.on_behalf_of is None:
         return principal
     roles = principal.roles if principal.lent_roles is None else principal.lent_roles
@@ -110,9 +110,8 @@ def _matches(selector: str, id: str, principal: Principal, world: World) -> bool
 
 def enumerated(selectors: Iterable[str], world: World) -> tuple[str, ...]:
     """The same people in selectors that mean something without the run: `user:`, `role:`, `group:`, `anyone`.
-
-    The requester is named, and a role that the document declares is its members. What is left is what a principal
-    brings along: who has one of these is asked.
+    `requester` becomes the person's id, and a role that the document declares becomes its members. Each selector that
+    is left can be compared with `held`: a principal that has one of them is asked.
     """
     found: dict[str, None] = {}
     for selector in selectors:
@@ -127,7 +126,7 @@ def enumerated(selectors: Iterable[str], world: World) -> tuple[str, ...]:
 
 
 def held(principal: Principal) -> tuple[str, ...]:
-    """What the principal brings along, as `enumerated` writes it: who is asked by one of these may be asked."""
+    """The principal's id, roles and groups as selectors, for a comparison with those of `enumerated`."""
     person = represented(principal)
     roles = (f"role:{name}" for name in person.roles)
     groups = (f"group:{name}" for name in person.groups)

@@ -1,4 +1,5 @@
-"""State that others than the run's own steps may write: a client, the thread's last run, and who edits a fork.
+"""State that others than the run's own steps may write: a client, the thread's last run, and the person that edits a
+fork.
 
 A client posts all the state that it has, for it is the server's own back again. So variables that it may not write are
 not judged; the others are held against their schemas, and refused with every fault.
@@ -63,8 +64,8 @@ def _change(draft: Draft, changes: Mapping[str, Json]) -> None:
 
 
 def edit(draft: Draft, given: Json) -> None:
-    """Take over variables that somebody who controls the run has set, whether or not a client may. Raises `Rejected`
-    422."""
+    """Take over variables from a person with the right to control the run, also those that a client may not write.
+    Raises `Rejected` 422."""
     plan, state = draft.plan, draft.state.state
     if not isinstance(given, dict):
         raise Rejected(422, "state.invalid", f"/state: expected an object of variables, found {given!r:.60}.")

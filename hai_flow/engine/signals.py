@@ -52,11 +52,11 @@ def begin_wait_for(draft: Draft, step: Step, verb: WaitFor) -> None:
 
 
 def callback_type(path: str, known: StepState) -> str:
-    """The type of the signal that the callback of the step at `path` becomes. No other door takes signals of it.
+    """The type of the signal that the callback of the step at `path` becomes. No other request can send signals of it.
 
     It is the same for all attempts with the same arguments and the same key: a service that heard an earlier one, whose
-    answer was lost, calls back for all of them. Behind an undo, and behind a gate that asked anew, the step asks for
-    another thing, and what was asked for before answers nothing.
+    answer was lost, calls back for all of them. Behind an undo, and behind a gate that asked anew, the type is another
+    one, and late callbacks of the earlier requests answer nothing.
     """
     again = f"#{known.rounds}.{known.past}" if known.rounds or known.past else ""
     return f"{CALLBACK}{path}{again}"
@@ -79,7 +79,8 @@ def await_callback(draft: Draft, step: Step, callback: Callback, output: Json) -
 
 def awaits_callback(state: RunState, path: str, type: str) -> bool:
     """Whether a callback of this type would come in time: the step at `path` waits for it, or may yet. It may while a
-    request is under way, and also while a lost one is about to be sent again, or a person says what became of it."""
+    request is under way, and also while a lost one is about to be sent again, or a person decides whether it
+    happened."""
     known = state.steps.get(path)
     if known is None or not known.is_open or not known.attempt:
         return False

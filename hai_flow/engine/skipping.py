@@ -1,9 +1,10 @@
-"""Skipping a step: who controls a run has the flow go on behind it, with an output in place of its own.
+"""Skipping a step: a person with the right to control runs lets the flow go on behind it, with an output in place of
+its own.
 
-Skipped is what stands at the front of the run: a step that waits, is about to begin (again), or has failed a run. What
-is in flight is not skipped, for it may happen anyhow; nor is a block that has begun, whose steps are; nor what cleans
-up. A skipped step performs nothing more and is never undone. Where people were asked, the question is void: nobody has
-approved anything, so an `approve` is skipped without an output, which could say that somebody had.
+A step can be skipped that waits, is about to begin (again), or has failed a run. An attempt in flight can't be skipped,
+for it may happen anyhow; nor can a block that has begun (its steps can), nor a step that cleans up. A skipped step
+performs nothing more and is never undone. An open question of it becomes void. An `approve` is skipped without an
+output, which could claim an approval that was never given.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ SKIPPED: Final = "step.skipped"
 
 
 def examine(draft: Draft, command: c.Skip) -> Step:
-    """The step that the command means. Raises `Rejected`: 422 where no such step can be skipped now, with those that
+    """The step that the command means. Raises `Rejected`: 422 where that step can't be skipped now, with those that
     can; 409 where it is being performed; 422 where the output is none for it."""
     path = draft.plan.ids.get(command.path, command.path)
     standing = [each for each in open_leaves(draft) if _why_not(draft, draft.step(each)) is None]

@@ -57,7 +57,7 @@ class LoopState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, forbi
     of each; `again` are those that a Retry begins once more before it goes on with the rest. Of a `repeat`: `begun` is
     the number of its first iteration (not 0 if it was begun anew), `last` the one that `steps.X` means. An agent is as
     a `repeat`; `entries` are the messages and calls that its run had when it began; `closing`: `stop_when` was true,
-    and its model has only to say what `output` asks for.
+    and its model only has to give the object that `output` describes.
     """
 
     items: list[Json] = []
@@ -116,13 +116,12 @@ class StepState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, forbi
 
     `attempt` counts tries of its effect, `failures` those that failed, `lost` those lost in a row; `past` are those
     before its gate asked anew, since when `attempt` is 0 until somebody approves; `asked` counts the pendings it ever
-    opened, `rounds` how often it was done before this time (and undone, or done by a handler that runs
-    once more after a Retry); `key` is its idempotency key where it is not the default.
-    `timeout` is that of a block, kept so that a Retry can start its clock anew. Of a parallel step: `left` counts
-    the branches that have not finished, `dropped` those of them that failed out of a race, `winners` those
-    that finished, the first first. `received`: the signals that a `wait_for` has taken. `parts`: the files in
-    answers of its model, as content parts. `spent`: the cost of
-    the models of its attempts. `given`: who controls the run has skipped it, and gave its `output`.
+    opened, `rounds` how often it was done before this time (and undone, or done by a handler that runs once more after
+    a Retry); `key` is its idempotency key where it is not the default. `timeout` is that of a block, kept so that a
+    Retry can start its clock anew. Of a parallel step: `left` counts the branches that have not finished, `dropped`
+    those of them that failed out of a race, `winners` those that finished, the first first. `received`: the signals
+    that a `wait_for` has taken. `parts`: the files in answers of its model, as content parts. `spent`: the cost of the
+    models of its attempts. `given`: a person has skipped it, and gave its `output`.
     """
 
     phase: Phase
@@ -350,36 +349,36 @@ class RunState(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True
     heard: Map[str, e.Heard] = Map()  # by type: how far all signals were taken, but for a few
     subscriptions: Map[str, tuple[str, ...]] = Map()  # steps that wait for signals -> their types
     children: Map[str, str] = Map()  # steps that wait for a child run -> its id
-    allowance: e.Allowance | None = None  # what the run above has reserved for this one
-    granted: Map[str, e.Allowance] = Map()  # child runs of whose end nothing was heard yet -> what is reserved for them
-    relayed: Map[str, RelayedState] = Map()  # what the children, and those below them, ask people: pending id ->
+    allowance: e.Allowance | None = None  # reserved by the run above for this one
+    granted: Map[str, e.Allowance] = Map()  # child runs of whose end nothing was heard yet -> reserved for them
+    relayed: Map[str, RelayedState] = Map()  # questions of the children, and of those below them: pending id ->
     idle: tuple[str, ...] = ()  # those of them whose child waits for something itself
-    below: Map[str, int] = Map()  # steps of the runs below that are open -> the turn in which that was told
-    shared: Map[str, Json] = Map()  # what the runs below show in the thread's state, by the names of their variables
+    below: Map[str, int] = Map()  # steps of the runs below that are open -> the turn in which they were reported
+    shared: Map[str, Json] = Map()  # the variables of the runs below in the thread's state, by name
     ready: tuple[str, ...] = ()
     inside: Map[str, tuple[str, ...]] = Map()  # iteration -> the steps that are kept of it
     undoables: Map[str, int] = Map()  # finished steps that an error undoes -> seq of their end
     undone: tuple[str, ...] = ()
     undo_failed: tuple[str, ...] = ()
     redo: tuple[str, ...] = ()  # undone steps that the flow comes by again since the last Retry
-    redone: bool = False  # a Retry came behind an undo: what begins anew is rendered anew
+    redone: bool = False  # a Retry came behind an undo: steps that begin anew are rendered anew
     retried: int = 0
     begun_steps: int = 0  # for `limits`
     begun_calls: int = 0
-    failure: e.Error | None = None  # what the end of the run ("" in ready) will say, if not its output
+    failure: e.Error | None = None  # the error with which the run will end ("" in ready), if not with its output
     key: str | None = None  # the concurrency key of which the run holds, or awaits, a slot
-    slot: str | None = None  # what a queued run awaits
+    slot: str | None = None  # a queued run awaits it
     worked: int = 0  # milliseconds in status running, up to `at` of the last change of status
     running_since: int | None = None
     paused_at: int | None = None
     stop_by: str = ""
     stop_reason: str = ""
-    inherited: int = 0  # turns up to this one are gone on with in a fork: what was begun in them is its to clean up
-    inherited_steps: tuple[str, ...] = ()  # of the turn behind that: what had begun in it when the fork went on
-    near: bool = False  # its log is nearly full, and it was said so
+    inherited: int = 0  # turns up to this one go on in a fork: the fork cleans up the steps that began in them
+    inherited_steps: tuple[str, ...] = ()  # steps of the turn behind that which had begun when the fork went on
+    near: bool = False  # its log is nearly full, and an event says so
     forked: int = 0  # turns up to this one are those of the run that this one was forked from
     spent: Spent = Spent()
-    spent_on: Map[str, Spent] = Map()  # provider/model -> what was spent on it
+    spent_on: Map[str, Spent] = Map()  # provider/model -> spent on it
     turn_spent: Map[str, Spent] = Map()  # the same, in this turn
 
     @property

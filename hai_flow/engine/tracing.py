@@ -1,9 +1,9 @@
-"""Where a run stands in a trace: pure, so that every process knows it of every run without asking anybody.
+"""Where a run stands in a trace: pure, so that every process can compute it for every run.
 
-A run keeps the trace context with which it was started (`traceparent` of W3C). Everything below has ids that follow
-from it and from what happened: a turn, a step as far as a turn has it, an attempt. The first turn belongs to the trace
-of whoever started the run. Each later one is a trace of its own, linked to the turn before, because days may lie
-between them, and a trace that is open for days can't be shown.
+A run keeps the trace context with which it was started (`traceparent` of W3C). All spans below it have ids that are
+computed from it and from the events: a turn, a step as far as a turn has it, an attempt. The first turn belongs to the
+trace of the caller that started the run. Each later one is a trace of its own, linked to the turn before, because days
+may lie between them, and a trace that is open for days can't be shown.
 """
 
 from __future__ import annotations

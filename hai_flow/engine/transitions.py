@@ -52,7 +52,7 @@ TRANSITIONS: Final[dict[str, dict[Status, tuple[Status, ...]]]] = {
 }
 
 # event -> {phase before: phases after}. `new`: the step has no record yet. Where several may follow, the event says
-# which: "handling" if it names a handler. What has no row leaves the phase as it is.
+# which: "handling" if it names a handler. An event without a row leaves the phase as it is.
 STEP_TRANSITIONS: Final[dict[str, dict[Phase, tuple[Phase, ...]]]] = {
     "step_started": {
         "new": ("working",),

@@ -1,8 +1,8 @@
-"""`agent`: an iteration for each answer of its model. In each of them come the answer, then its calls, all at once.
+"""`agent`: an iteration for each answer of its model. In each, first the answer, then its calls, all at once.
 
-What the model said is the output of the answer's attempt, as the log has it. It says which calls there are; the plan
-says what each may do. A call that fails is an answer for the model and no failure of the agent, unless the run itself
-may not go on.
+The model's answer is the output of an attempt, which is in the log. It names the calls; the plan says which effects
+each call may have. A call that fails is an answer for the model and no failure of the agent, unless the run itself may
+not go on.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def call_done(draft: Draft, step: Step, call: Step, output: Json) -> Consequence
 
 
 def call_failed(draft: Draft, step: Step, call: Step, error: e.Error) -> Consequence | None:
-    """The model is told, unless the failure is the run's own."""
+    """The failure becomes the call's result for the model, unless the run itself may not go on."""
     settle_written(draft, _first(call), error)
     draft.emit(e.IterationEnded, path=call.path, status="failed", error=error)
     if is_ending(draft, step.path) or not (error.code.startswith("limit.") or error.code in _FOR_THE_RUN):

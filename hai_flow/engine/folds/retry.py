@@ -86,7 +86,7 @@ def _reopened_loop(step: StepState, loop: LoopState, path: str, begun_again: tup
         if key not in now:
             again.append(key)
     begun = loop.begun
-    if over:  # a `break` has left it: what never began does not begin now
+    if over:  # a `break` has left the loop: an iteration that never began does not begin now
         results.update({key: Item("stopped") for key in loop.keys[begun:]})
         begun = len(loop.keys)
     while begun < len(loop.keys) and loop.keys[begun] in now:

@@ -20,7 +20,7 @@ def status_after(state: RunState, event: e.Event, to: Status | None = None) -> d
     status = to or (allowed[0] if allowed else None)
     assert status in allowed, f"{event.type} in status {state.status} is not in the transition table"
     changes: dict[str, Any] = {"status": status}
-    working = status in ("running", "stopping")  # what a stop has to undo has its timeouts too
+    working = status in ("running", "stopping")  # undoing, behind a stop, is working time too: it has timeouts
     if working and state.running_since is None:
         changes["running_since"] = event.at
     elif not working and state.running_since is not None:

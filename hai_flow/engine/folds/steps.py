@@ -131,7 +131,7 @@ def step_skipped(state: RunState, event: e.StepSkipped) -> RunState:
 
 
 def _skipped_by(state: RunState, event: e.StepSkipped, before: StepState | None, phase: Phase) -> RunState:
-    """Somebody had it skipped, wherever it stood: what it came to before counts no more."""
+    """A person had the step skipped, whatever its phase was: an earlier outcome counts no more."""
     path, handler = event.path, event.handler
     known = StepState("pending", event.at) if before is None else before
     closed = replace(

@@ -25,7 +25,7 @@ def turn_started(state: RunState, event: e.TurnStarted) -> RunState:
         event.body_sha,
         event.at,
     )
-    slot = None if state.status == "queued" else state.slot  # `slot` is what the run still waits for
+    slot = None if state.status == "queued" else state.slot  # the run still waits for `slot`
     return following(
         state, event, **status_after(state, event), turn=turn, last_message=Map(), slot=slot, turn_spent=Map()
     )

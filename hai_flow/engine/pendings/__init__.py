@@ -1,4 +1,4 @@
-"""What a run asks people, and what becomes of their answers.
+"""The questions of a run to people, and the consequences of their answers.
 
 Beside the verbs `ask` and `approve`, `gates`, `frontend_calls`, `doubts` and `inquiries` ask; `opening` opens for all.
 An answer passes `admission`, which asks `deciders`, and is decided by `deciding`; `stages` is time: reminders,

@@ -14,7 +14,7 @@ from hai_flow.engine.selectors import REQUESTER, World, barred, matched, person_
 from hai_flow.engine.state import PendingState, RunState
 from hai_flow.engine.votes import rules_of
 
-NOT_ASKED: Final = "not_asked"  # why somebody may not decide: they are not among those who are asked
+NOT_ASKED: Final = "not_asked"  # why a principal may not decide: it is not among the people that are asked
 
 
 class Obstacle(NamedTuple):
@@ -30,7 +30,7 @@ def may_decide(plan: Plan, state: RunState, pending: PendingState, principal: c.
 
 
 def obstacle(pending: PendingState, principal: c.Principal, world: World) -> Obstacle | None:
-    """What keeps the principal from answering the open pending, or None."""
+    """Why the principal may not answer the open pending; None if it may."""
     found = ineligible(pending, principal, world)
     if found is not None:
         return found

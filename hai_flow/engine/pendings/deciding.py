@@ -1,4 +1,4 @@
-"""An answer is recorded, and its consequences are drawn: votes, verdicts, what becomes of the step."""
+"""An answer is recorded, and its consequences are drawn: votes, verdicts, the outcome of the step."""
 
 from __future__ import annotations
 

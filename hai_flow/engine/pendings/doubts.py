@@ -1,4 +1,4 @@
-"""A lost outcome of an effect that must not simply be performed again: people find out what became of it."""
+"""A lost outcome of an effect that must not simply be performed again: people find out whether it happened."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hai_flow.engine.pendings.opening import effect_name, open_pending
 from hai_flow.engine.state import PendingState, RunState
 from hai_flow.engine.votes import Rules
 
-OPERATORS: Final = ("role:operator", "user:local")  # who settle a lost outcome
+OPERATORS: Final = ("role:operator", "user:local")  # the people that settle a lost outcome
 
 
 def open_doubt(draft: Draft, step: Step, reason: str | None = None) -> None:

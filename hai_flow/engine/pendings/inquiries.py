@@ -44,7 +44,7 @@ def open_inquiry(draft: Draft, step: Step, asks: c.StepAsks) -> None:
 def answered_inquiry(state: RunState, step: Step, attempt: int) -> PendingState | None:
     """The question of the step's tool whose answer the attempt has to bring: that of the attempt before it.
 
-    A later attempt of what may change something asks anew: the tool may have used the answer already.
+    A later attempt of a tool that may change something asks anew: the tool may have used the answer already.
     """
     known = state.steps[step.path]
     found = pending_of(state, step.path, known.asked - 1) if known.asked else None

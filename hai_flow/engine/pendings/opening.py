@@ -1,4 +1,4 @@
-"""A pending is opened: its id, its form, what it shows, and the digest that binds all of it."""
+"""A pending is opened: its id, its form, the content that it shows, and the digest that binds all of them."""
 
 from __future__ import annotations
 

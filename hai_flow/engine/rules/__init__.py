@@ -1,1 +1,1 @@
-"""What each command means for a run, one function per command; `decide` finds it by the command's type."""
+"""The rules of the commands, one function per command; `decide` finds it by the command's type."""

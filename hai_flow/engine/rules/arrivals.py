@@ -40,7 +40,7 @@ def _child_ended(draft: Draft, command: c.ChildEnded) -> Json:
 
 
 def _need_attention(draft: Draft, command: c.NeedAttention) -> Json:
-    if draft.state.status == "stopping":  # a stop always ends: what can't be stored is cut off
+    if draft.state.status == "stopping":  # a stop always ends: steps whose events can't be stored are cut off
         cut_everything(draft, command.reason)
         stopping.end_stop(draft)
         return None

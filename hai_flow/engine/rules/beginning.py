@@ -40,7 +40,7 @@ def _fork(draft: Draft, command: c.Fork) -> Json:
     answer = forking.answer_of(command)
     readings = admission.readings(draft, answer)
     forking.make_own(draft)
-    shared.write(draft, answer.state)  # who forks a run is the fork's requester
+    shared.write(draft, answer.state)  # the person that forks a run is the fork's requester
     draft.open_turn(answer.turn)
     take(draft, answer, readings)
     return run_outcome(draft)

@@ -17,7 +17,7 @@ from hai_flow.values import Json
 
 
 def _timer_fired(draft: Draft, command: c.TimerFired) -> Json:
-    if not draft.events:  # what was due has happened before any command
+    if not draft.events:  # due timers have fired before any command
         raise Rejected(409, "timer_early", "no timer of this run is due yet.")
     return None
 

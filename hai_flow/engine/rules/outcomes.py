@@ -114,7 +114,7 @@ def _step_lost(draft: Draft, command: c.StepLost) -> Json:
         stopping.stop_leaf(draft, step, "lost")
     elif step.delivery != "at_least_once" and not in_cleanup(step.path):
         doubts.open_doubt(draft, step, command.reason)
-    elif step.delivery != "at_least_once":  # what cleans up waits for nobody
+    elif step.delivery != "at_least_once":  # a step that cleans up does not wait for people
         message = command.reason or "The process that performed the step is gone, and nobody knows whether it happened."
         attempt_failed(draft, step, draft.error("step.in_doubt", message, step.path))
     else:
@@ -132,8 +132,8 @@ def _step_lost(draft: Draft, command: c.StepLost) -> Json:
 
 def _outcome_of(draft: Draft, path: str, attempt: int) -> Step:
     """As `_attempt`; but the outcome of an effect that may happen at most once is taken as long as people are asked
-    what became of it."""
-    if draft.state.attempts.get(path) == attempt:  # nobody is asked about an attempt that is open
+    whether it happened."""
+    if draft.state.attempts.get(path) == attempt:  # an attempt that is open is not asked about
         return draft.step(path)
     doubt = doubts.doubt_of(draft.state, path, attempt)
     if doubt is None:

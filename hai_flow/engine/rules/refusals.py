@@ -1,4 +1,4 @@
-"""What a command that controls a run says of it, and how it is refused."""
+"""Commands that control a run: their answer, and how they are refused."""
 
 from __future__ import annotations
 
