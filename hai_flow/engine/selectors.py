@@ -110,6 +110,7 @@ def _matches(selector: str, id: str, principal: Principal, world: World) -> bool
 
 def enumerated(selectors: Iterable[str], world: World) -> tuple[str, ...]:
     """The same people in selectors that mean something without the run: `user:`, `role:`, `group:`, `anyone`.
+
     `requester` becomes the person's id, and a role that the document declares becomes its members. Each selector that
     is left can be compared with `held`: a principal that has one of them is asked.
     """

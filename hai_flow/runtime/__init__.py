@@ -1,10 +1,10 @@
 """The imperative shell: the only place where engine, store and steps meet.
 
 `starts` is the door through which a run starts, `committer` decides and commits, `worker` performs, `sweeper` claims
-what is due or lost, `delivery` brings the messages of runs, and signals, `slots` lets runs of one concurrency key wait
-for each other, `branches` goes on with a thread from an earlier turn, `triggers` starts runs by schedules, events and
-the ends of other runs, `webhooks` by requests of other systems, `fanout` shows commits to followers, `threads` hands
-the followers of a thread on to its next run, `service` is the contract of everything that starts and stops;
+runs that are due or lost, `delivery` brings the messages of runs, and signals, `slots` lets runs of one concurrency key
+wait for each other, `branches` goes on with a thread from an earlier turn, `triggers` starts runs by schedules, events
+and the ends of other runs, `webhooks` by requests of other systems, `fanout` shows commits to followers, `threads`
+hands the followers of a thread on to its next run, `service` is the contract of everything that starts and stops;
 `continuity` watches whether the database has gone back in time, `restoring` looks after one that has; `catalog` turns
 stored workflows into plans; `files` takes files in and gives them out, whose bytes are among the `contents` of
 PostgreSQL or of another store; `world` makes the runners of effects.
@@ -68,7 +68,7 @@ from hai_flow.store.replicas import Replica
 
 log = structlog.get_logger(__name__)
 
-STUCK_SECONDS: Final = 10.0  # what was asked of the committer is not waited for longer than this in a healthy process
+STUCK_SECONDS: Final = 10.0  # in a healthy process no submission waits longer for the committer
 LOCAL_TENANT = UUID("00000000-0000-4000-8000-000000000001")
 
 
@@ -108,13 +108,13 @@ class Others(Protocol):
 
 
 class Runtime(Service):
-    """Everything of one process over one cell. `performs`: whether it also performs effects (a worker).
-    `observers` watch, and change nothing. `beside`: the runtime of home, for one of another `cell`: what performs
-    effects is the process's, and tenants are known at home alone (`runtime/cells`).
+    """Everything of one process over one cell. `performs`: whether it also performs effects (a worker). `observers`
+    watch, and change nothing. `beside`: the runtime of home, for one of another `cell`: all cells share the tools of
+    the process, and only home knows the tenants (`runtime/cells`).
 
     `project`: whether workflows that this process reads from disk may call the functions of modules in the current
-    directory (`dev` and `run`; see `steps/toolbox`). `went_back` is told when the database turns out to have gone back
-    in time; `restoring`: it is known to have, and a person looks after it (`runtime/restoring`).
+    directory (`dev` and `run`; see `steps/toolbox`). `went_back` is called when the database turns out to have gone
+    back in time; `restoring`: that is known already, and a person looks after it (`runtime/restoring`).
     """
 
     database: Database
@@ -158,7 +158,7 @@ class Runtime(Service):
         self.cell = cell
         self._beside = beside
         self._observers = observers
-        self.requests: list[OnRequest] = []  # told of each request that was answered
+        self.requests: list[OnRequest] = []  # called with each request that was answered
         self._closing = False
         self.dsn = dsn
         self.settings = settings
@@ -330,7 +330,7 @@ class Runtime(Service):
         return found
 
     def _hear(self, letter: Letter) -> None:
-        """What a process, maybe this one, has told of its commits."""
+        """Hints of commits have come, from another process or from this one."""
         for word in letter.words:
             self._hint(word)
         if letter.news and EVERYTHING not in letter.words:

@@ -1,11 +1,11 @@
 """Threads that have ended as files: gzip JSON Lines, in a directory or any store that fsspec knows.
 
-The first line says what the file is and which columns its rows have; then each row, as PostgreSQL writes it as JSON;
+The first line gives the kind of the file and the columns of its rows; then each row, as PostgreSQL writes it as JSON;
 the last line counts and digests all before it. So a file proves by itself that it is whole, and a row comes back byte
 for byte. A file is written beside its place, read again, and only then put there.
 
-Older releases' archives stay readable, since columns that they lack have defaults. What has a column that this
-database does not know, comes from a newer release and is refused.
+Older releases' archives stay readable, since columns that they lack have defaults. A file with a column that this
+database does not know comes from a newer release and is refused.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Archive:
     """The place where archives are."""
 
     def __init__(self, url: str) -> None:
-        """`url`: a directory, or what fsspec knows. Raises SettingsError where that can't be used."""
+        """`url`: a directory, or a URL that fsspec knows. Raises SettingsError where that can't be used."""
         try:
             import fsspec
 
@@ -109,7 +109,7 @@ async def write(connection: Connection, archive: Archive, unit: Sequence[Member]
             digest = await _write(connection, file, unit)
         await asyncio.to_thread(archive.put, file, place)
         await asyncio.to_thread(archive.get, place, back)
-        for _ in _lines(back, place):  # what was stored is what was written
+        for _ in _lines(back, place):  # the stored file is the one that was written
             pass
         if _digest_of(back) != digest:
             raise Damaged(f"{place}: what was stored is not what was written.")
@@ -208,8 +208,8 @@ class Restored(NamedTuple):
 
 
 async def restore(connection: Connection, archive: Archive, place: str, by: str, *, store: bool = True) -> Restored:
-    """Bring the runs of one archive back, whole, or raise Damaged and change nothing. They are what they were: a failed
-    one may be retried. Without `store` it is only tried."""
+    """Bring the runs of one archive back, whole, or raise Damaged and change nothing. They have the status that they
+    had: a failed one may be retried. Without `store` it is only tried."""
     with tempfile.TemporaryDirectory(prefix="hai-flow-archive-") as directory:
         file = Path(directory) / "in"
         await asyncio.to_thread(archive.get, place, file)
@@ -289,7 +289,7 @@ async def _store_rows(connection: Connection, table: str, names: list[str], rows
 
 
 async def _check(connection: Connection, ids: list[UUID], place: str) -> list[Member]:
-    """Hold what was stored against itself, as `verify` does."""
+    """Check the logs of the runs that were brought back, as `verify` does. Raises Damaged for the first fault."""
     unit, plans = await retiring.members(connection, ids), Plans(connection)
     if len(unit) != len(ids):
         raise Damaged(f"{place}: expected {len(ids)} runs, found {len(unit)}.")

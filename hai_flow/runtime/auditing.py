@@ -1,8 +1,8 @@
 """Which records of the audit a person's command makes, once it is decided. Pure.
 
-`Asked` says who asks, and how. Everything that a request asks of a run has one; what runs ask of each other, timers and
-workers do not, for nobody did it. A refused command, and one that changes nothing because it was carried out before,
-makes no record.
+`Asked` names the person that asks, and the way. Each command of a request has one. Commands of runs to each other, of
+timers and of workers have none, for no person gave them. A refused command, and one that changes nothing because it was
+carried out before, makes no record.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from hai_flow.store.entries import AuditRow
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """Who asks: the principal; `way` and `credential` (its id) that proved it; the `address` of the connection; and
-    `via`, the protocol."""
+    """The person that asks: the principal; `way` and `credential` (its id) that proved it; the `address` of the
+    connection; and `via`, the protocol."""
 
     who: c.Principal
     way: str
@@ -85,7 +85,7 @@ def _began(asked: Asked, command: c.Start | c.Fork, state: RunState) -> AuditRow
 
 
 def _edited(edits: c.Edits) -> list[str]:
-    """What a fork begins with that is otherwise than it was; the run has the values."""
+    """Which of `input`, `state` and `version` the fork changes; the values are in the run."""
     given = {"input": edits.input is not msgspec.UNSET, "state": edits.state is not msgspec.UNSET}
     return [*(name for name, is_there in given.items() if is_there), *(["version"] if edits.was is not None else [])]
 

@@ -49,9 +49,9 @@ class Callbacks:
     async def receive(self, row: CallbackRow, content: Json) -> bool:
         """Take a callback; returns whether the very same one was taken before.
 
-        Raises Rejected: 410 if nothing waits for it (any more), 409 if another one was taken, 422 if its body is not
-        what the step waits for, 404 if it names a file that the run does not refer to, 413 if it is too large for
-        an event.
+        Raises Rejected: 410 if nothing waits for it (any more), 409 if another one was taken, 422 if its body does not
+        fit the step's schema, 404 if it names a file that the run does not refer to, 413 if it is too large for an
+        event.
         """
         data = values.dumps(content)
         if len(data) > EVENT_BYTES_MAX:

@@ -58,10 +58,10 @@ class Catalog:
         self.registry = registry
         self._tool_pins = tool_pins or PinBook(database)
         self._tenants = tenants or Tenants(database)
-        # Of each tenant its own: what one has read from its disk, another may have sent over the network.
+        # Apart for each tenant: one may have read a workflow from its disk that another has sent over the network.
         self._plans: OrderedDict[tuple[UUID, bytes], Plan] = OrderedDict()
         self._runs: dict[bytes, tuple[Run, ...]] = {}
-        self._webhooks = asyncio.Lock()  # so that those who wait for one lock take one connection
+        self._webhooks = asyncio.Lock()  # so that all tasks that wait for one lock take one connection
         self.on_published: Callable[[UUID, str], Awaitable[None]] | None = None
 
     def reading(self, reads: Pool) -> Catalog:
@@ -188,7 +188,7 @@ class Catalog:
         return (await self._checked(tenant, source, file, from_disk=from_disk))[0]
 
     async def _checked(self, tenant: UUID, source: bytes, file: str, *, from_disk: bool) -> tuple[Plan, Looked]:
-        """The plan, and what the servers are like that it uses."""
+        """The plan, and the tools of the servers that it uses, as they are now."""
         plan = replace(compile_workflow(source, file), from_disk=from_disk)
         await self._check_children(tenant, plan, file)
         missing = missing_runners(plan, self.registry.kinds, file)
@@ -233,7 +233,7 @@ class Catalog:
         """Whether runs of the plan, or runs below them, count with others of a concurrency key."""
         if plan.concurrency is not None:
             return True
-        # What does not exist is refused where the run starts.
+        # A workflow that does not exist is refused where the run starts.
         async with aclosing(self._below(tenant, plan, missing=(Rejected,))) as below:
             async for _, _, child in below:
                 if child.concurrency is not None:
@@ -243,8 +243,8 @@ class Catalog:
     async def _below(
         self, tenant: UUID, plan: Plan, *, missing: tuple[type[Rejected], ...] = ()
     ) -> AsyncGenerator[tuple[str, Workflow, Plan]]:
-        """Each workflow that the plan, or one that it leads to, runs, once: its reference, and what that means now.
-        `missing`: the refusals of a reference that is passed over; others are raised."""
+        """Each workflow that the plan, or one that it leads to, runs, once: its reference, and the workflow that the
+        reference means now. `missing`: the refusals of a reference that is passed over; others are raised."""
         seen: set[str] = set()
         left = list(self.runs_of(plan))
         while left:

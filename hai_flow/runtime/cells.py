@@ -1,8 +1,9 @@
 """The cells of one process: a runtime for each, over its own schema, and which of them a request is for.
 
 Everything of a tenant lives in its cells, with all rooms of the runtime over each; so nothing below knows of cells, and
-who has one pays nothing. What there is once is home's: the process's tools and connections to servers, and of the
-database the tenants (with the cells that each lives in), their credentials, and what keeps those.
+a deployment with one cell pays nothing. Home has the things that exist once: the process's tools and connections to
+servers, and of the database the tenants (with the cells that each lives in), their credentials, and the services that
+look after these.
 
 A cell that is away, refused or silent, is one for which this process answers 503 at once. The others go on: no task and
 no connection is shared between two cells. It comes back by itself.
@@ -39,8 +40,8 @@ _HOME_ALONE: Final = Living.in_one(HOME)
 class Cells(Service):
     """`home` is started with it, and must be there; each of `others` as soon as it can be reached.
 
-    `performs`: whether the others perform effects; None: as home does. `observers`: what watches a further cell, made
-    for each.
+    `performs`: whether the others perform effects; None: as home does. `observers`: makes the observers of a further
+    cell.
     """
 
     def __init__(
@@ -107,7 +108,7 @@ class Cells(Service):
         return {runtime.cell: runtime.database for runtime in self.runtimes()}
 
     def name(self, number: int) -> str:
-        """What the cell is called; its number, where this process does not know it."""
+        """The name of the cell; its number, where this process does not know it."""
         if number == HOME:
             return HOME_NAME
         found = self._cells.get(number)

@@ -188,7 +188,7 @@ class Committer(Service):
         self.queues.add(run)
 
     def stream(self, run: CachedRun, chunks: Iterable[Streamed]) -> None:
-        """Append what attempts tell while they go on to the log of a run that this process holds
+        """Append texts and progress of attempts in flight to the log of a run that this process holds
         (docs/design/store.md#decisions-and-chunks)."""
         known = self.cache.get(run.id)
         if known is None or not known.mine or not self.running:
@@ -201,7 +201,8 @@ class Committer(Service):
         await self.queues.settled(waiting)
 
     def rehearse(self, command: c.Command, plan: Plan, state: RunState) -> Decision:
-        """What the command would do to the run in `state` if it came now. Raises the Rejected that it would meet."""
+        """The decision on the command if it came now to the run in `state`; nothing is committed. Raises Rejected where
+        it would be refused."""
         return decide(plan, state, command, self.now_ms(), self._decider.limits)
 
     def now_ms(self) -> int:

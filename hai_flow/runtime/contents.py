@@ -1,7 +1,7 @@
 """Where the bytes of files are: in PostgreSQL, or in any store that fsspec knows (a disk, S3, GCS, Azure ...).
 
-Both hold bytes at *places*, and know nothing of files. What is written at a place is written once, and seen only when a
-row refers to it (`store/files`); so neither has to be atomic.
+Both hold bytes at *places*, and know nothing of files. A place is written once, and seen only when a row refers to it
+(`store/files`); so neither has to be atomic.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Contents(Protocol):
         ...
 
     def read(self, place: str, start: int, end: int) -> AsyncIterator[bytes]:
-        """The bytes from `start` up to before `end` of what stands at the place, in pieces of a size that memory bears.
+        """The bytes at the place from `start` up to before `end`, in pieces of bounded size.
 
         Raises MissingContent where they are not there."""
         ...
@@ -79,7 +79,7 @@ class PostgresContents:
 
 
 class RemoteContents:
-    """Below the URL of a file system that fsspec knows. What it does blocks, so it does it in threads."""
+    """Below the URL of a file system that fsspec knows. Its calls block, so they run in threads."""
 
     def __init__(self, url: str) -> None:
         """Raises SettingsError where fsspec is not installed, or does not know the URL's protocol."""

@@ -1,7 +1,8 @@
-"""Watches whether the database still holds what this process, and the witness outside, have seen in it.
+"""Watches whether the database still holds the beats that this process, and the witness outside, have seen in it.
 
-It looks before anything else of the process starts, and every few seconds; a worker asks again before it registers.
-What is found is the era's from then on (`store/eras`): all processes refuse, until a person has begun the next one.
+It looks before anything else of the process starts, and every few seconds; a worker asks again before it registers. A
+database that went back is marked so in its era (`store/eras`): all processes refuse work, until a person has begun the
+next era.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ BEAT_SECONDS: Final = 5.0
 
 
 class WentBack(StoreError):
-    """The database is not the one that was seen before: what was performed since may be performed once more."""
+    """The database is not the one that was seen before: effects that were performed since may be performed once
+    more."""
 
     def __init__(self, why: str) -> None:
         super().__init__(
@@ -39,7 +41,8 @@ class WentBack(StoreError):
 
 
 class Continuity(Service):
-    """Looks, and writes beats. `told` are called once when the process must end, with the reason."""
+    """Looks every `seconds`, and writes beats. `told` are functions: each is called once when the process must end,
+    with the reason."""
 
     def __init__(
         self,
@@ -96,7 +99,8 @@ class Continuity(Service):
         return None
 
     async def _note(self, connection: Connection, *, shared: bool) -> None:
-        """Tell the witness. A place that all write to is told by who wrote the beat."""
+        """Write the last beat to the witness. `shared`: only if all machines write to it (then the process that wrote
+        the beat calls this), else only if they do not."""
         if self._witness is None or self._witness.shared is not shared:
             return
         beat = await eras.last_beat(connection)

@@ -176,8 +176,9 @@ class Decider:
         entry.decides = True
 
     def _append_chunks(self, entry: BatchEntry) -> None:
-        """Turn the holder's chunks into events, as far as its attempt is still open and still its own. Who has lost its
-        claim may still report what it had begun (docs/design/promises.md#fencing), and then the text goes with that."""
+        """Turn the holder's chunks into events, as far as its attempt is still open and still its own. A worker that
+        has lost its claim may still report an attempt that it had begun (docs/design/promises.md#fencing), and then the
+        text goes with the report."""
         run = entry.run
         while run.chunks:
             chunk = run.chunks.popleft()
@@ -247,8 +248,8 @@ def _is_reported(run: CachedRun, chunk: Streamed) -> bool:
 
 
 def _take_back_chunks(entry: BatchEntry) -> None:
-    """Without a decision, what this process has streamed can't be committed: it does not hold the run. It waits with
-    the result that it belongs to; where that was refused, it is dropped."""
+    """Put the streamed chunks back. Without a decision they can't be committed, for this process does not hold the run.
+    A chunk waits for the result of its attempt; where that was refused, the chunk is dropped."""
     run = entry.run
     run.chunks.extendleft(chunk for chunk in reversed(entry.chunks) if _is_reported(run, chunk))
     entry.chunks, entry.events, entry.state = [], [], run.state
@@ -304,8 +305,8 @@ def _events_of(chunk: Streamed, state: RunState, at: int) -> list[e.Event]:
 
 
 def _begun_by_model(chunk: Chunk, call: Written, state: RunState, at: int) -> list[e.Event]:
-    """A model begins to write a call: it hangs on the message that the model has said before. That goes on: if the
-    attempt breaks off, all that it has said does."""
+    """A model begins to write a call: it hangs on the message that the model has written before. That message stays
+    open: if the attempt breaks off, the message and the call both do."""
     turn = state.turn.n if state.turn else 0
     open = (id for id, path in state.open_messages.items() if path == chunk.path)
     parent = next(open, None) or state.last_message.get(list_of(chunk.path))

@@ -56,7 +56,7 @@ log = structlog.get_logger(__name__)
 
 FINAL_REFUSALS: Final = frozenset({404, 409, 410})
 NO_CHILD: Final = frozenset({404, 413, 422})  # a start that is refused so can never succeed
-NAMES_MAX: Final = 1000  # receivers of which the log has said that they can't be reached
+NAMES_MAX: Final = 1000  # receivers that the process's log has reported as out of reach
 EVERYBODY: Final = "every listener"
 FIRST_PAGE: Final = 10  # a loop takes the first that fits, so seldom more are needed
 
@@ -139,7 +139,7 @@ class Delivery(Service):
         self.listeners: list[Listener] = []
         self._mail = asyncio.Event()
         self._signals = asyncio.Event()
-        self._unreached: dict[str, str] = {}  # receivers of which the log has said it
+        self._unreached: dict[str, str] = {}  # receivers that the process's log has reported
 
     async def _start(self) -> None:
         self.committer.listeners.outbox.append(self._mail.set)

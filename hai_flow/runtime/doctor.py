@@ -1,4 +1,4 @@
-"""What `hai-flow doctor` makes of a deployment: each thing that was looked at, what was found, and a remedy. Pure.
+"""The report of `hai-flow doctor` on a deployment: for each thing that was looked at the finding, and a remedy. Pure.
 
 `bad` may lose data, show it to others or let the wrong people in; `doubtful` works, but not as it should in production.
 """
@@ -33,11 +33,11 @@ class Check(msgspec.Struct, frozen=True):
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """The rest that is judged: `embedded` says that the database is one of our own; `schema` is its revision, `newest`
-    that of this release, `known` whether this release knows it; `descriptors` how many files a process may open.
-    `hints`: in how many seconds Redis answers, or why it does not; None: hints do not go by it. `pooler` and
-    `direct_pooler`: whether a pooler was found at the address of the database, and at the direct one. `replica`: what
-    was found at the address of the replica, or why nothing was; None: there is none."""
+    """The facts that are judged beside the database's own: `embedded` says that the database is one of our own;
+    `schema` is its revision, `newest` that of this release, `known` whether this release knows it; `descriptors` how
+    many files a process may open. `hints`: in how many seconds Redis answers, or why it does not; None: hints do not go
+    by it. `pooler` and `direct_pooler`: whether a pooler was found at the address of the database, and at the direct
+    one. `replica`: the findings at the address of the replica, or why it can't be reached; None: there is none."""
 
     embedded: bool
     schema: str | None
@@ -51,7 +51,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def examine(settings: Settings, facts: Facts, place: Place) -> list[Check]:
-    """Everything that was looked at, in the order in which it is told."""
+    """All findings, in the order of the report."""
     return [
         *_durability(facts, place),
         *_versions(facts, place),
@@ -69,7 +69,7 @@ def examine(settings: Settings, facts: Facts, place: Place) -> list[Check]:
 
 
 def examine_cell(settings: Settings, facts: Facts, place: Place) -> list[Check]:
-    """What was looked at in a cell beside home: its database. `settings`: of a process over it."""
+    """The findings of a cell beside home: those of its database. `settings`: of a process over it."""
     return [
         *_durability(facts, place),
         *_versions(facts, place),
@@ -82,7 +82,7 @@ def examine_cell(settings: Settings, facts: Facts, place: Place) -> list[Check]:
 
 
 def away(fault: str) -> Check:
-    """What is said of a cell that can't be looked at."""
+    """The finding for a cell that can't be reached."""
     remedy = "until it answers, what lives there answers 503; the other cells go on"
     return Check("database", "bad", fault, remedy)
 

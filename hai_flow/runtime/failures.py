@@ -175,7 +175,7 @@ class Failures:
 
 
 def unanswered() -> StoreError:
-    """What a caller is told who has waited for too long."""
+    """The error for a caller that has waited for too long."""
     return StoreError("the database has not answered for a while; the outcome is unknown: send it again.")
 
 

@@ -135,7 +135,7 @@ class _Ring:
             self._again = True
 
     def wake_now(self) -> bool:
-        """Tell everybody at once, if they are few and none of them waits to be told. Returns whether they were."""
+        """Call all places at once, if they are few and no call is planned. Returns whether it did."""
         if self._notifying is not None or len(self.places) > NOTIFIED_IN_COMMIT:
             return False
         self._notify_all(tuple(self.places))
@@ -381,7 +381,7 @@ class Fanout(Service):
             return
         try:
             events = e.decode_events(news.events)
-        except Unreadable:  # of a newer release, which may have known what it did: the log says the same, or more
+        except Unreadable:  # from a newer release: the log has the same events, or more
             if feed.head is not None:
                 self._read_later(feed)
             return
@@ -616,7 +616,7 @@ async def state_at(
     history: History | None = None,
 ) -> RunState | None:
     """The fold of the run's first `seq` events (all of them, if it has fewer); None: the tenant has no run of that id.
-    `reads`: what a request reads with; `history`: the run's own, in place of it.
+    `reads`: the connections for reading; `history`: those for the log of this run, in their place.
 
     Raises `Unreadable`.
     """
@@ -660,6 +660,6 @@ def _piece(encoder: Encoder, seq: int, event: e.Event, run_id: UUID, dialect: Di
 
 
 def _retrieve(task: asyncio.Future[Any]) -> None:
-    """Nobody else looks at what became of it."""
+    """Look at the task's exception, which is of no interest, so that asyncio does not warn of it."""
     if not task.cancelled():
         task.exception()

@@ -1,7 +1,7 @@
 """Files: taken in, given out and cleared away; those of a run for its steps.
 
-A file is known by the sha256 of what it holds, and may be read by the principal that uploaded it and by those who may
-see a run that refers to it. Values (input, answers, messages, outputs) hold its id; the bytes never enter a log.
+A file is known by the sha256 of its bytes, and may be read by the principal that uploaded it and by people that may see
+a run that refers to it. Values (input, answers, messages, outputs) hold its id; the bytes never enter a log.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ BYTES: Final = "application/octet-stream"
 MEDIA_TYPE: Final = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+-]{0,80}/[a-z0-9][a-z0-9!#$&^_.+-]{0,80}")
 NAME_CHARS_MAX: Final = 200
 _CONTROL: Final = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
-ARRIVES_WITHIN: Final = timedelta(hours=1)  # what has no file by then was left behind by a process that died
-BY_A_RUN: Final = "run:"  # who "uploaded" what a step made
+ARRIVES_WITHIN: Final = timedelta(hours=1)  # bytes without a file's row by then were left behind by a process that died
+BY_A_RUN: Final = "run:"  # the uploader of files that steps made
 
 
 class Files:
@@ -127,8 +127,8 @@ class Files:
             _demand_all(wanted, await files.readable_files(self._database.api, tenant, wanted, principal, viewer))
 
     async def demand_of_run(self, tenant: UUID, run_id: UUID, value: bytes) -> None:
-        """The JSON text `value` is about to enter the run, from somebody who may read its files and no others. Raises
-        Rejected as `use`."""
+        """Call this before the JSON text `value` enters the run. It comes from a principal that may read the run's
+        files and no others. Raises Rejected as `use`."""
         wanted = values.files_in(value)
         if wanted:
             _demand_all(wanted, await files.files_of_run(self._database.api, tenant, wanted, run_id))
@@ -138,8 +138,8 @@ class Files:
     async def find(
         self, tenant: UUID, principal: str, digest: bytes | None, viewer: Viewer | None = None
     ) -> File | None:
-        """The file that holds what has this sha256, if it is there and the principal may read it. `viewer`: the
-        principal, where they may not read all runs."""
+        """The file whose bytes have this sha256, if it is there and the principal may read it. `viewer`: the principal,
+        unless it may read all runs."""
         if digest is None:
             return None
         return await files.find_file(self._reads, tenant, digest, principal, viewer)
@@ -171,7 +171,7 @@ class Files:
             await self._clear(place)
 
     async def _clear(self, place: str) -> None:
-        """Remove what stands at the place, and then the note that it does. What fails is tried again by `tidy`."""
+        """Remove the bytes at the place, and then the row that names the place. `tidy` tries again where that fails."""
         try:
             contents = self._here if place.startswith(IN_POSTGRES) else self._elsewhere
             if contents is None:
@@ -245,7 +245,7 @@ def _demand_all(wanted: set[bytes], found: set[bytes]) -> None:
 
 
 def unknown(id: str) -> Rejected:
-    """The refusal of a file that is not there, or not the principal's: it is not said which."""
+    """The refusal of a file that is not there, or not the principal's: the error does not reveal which."""
     return Rejected(404, "file_unknown", f"there is no file {id[:80]!r}.")
 
 

@@ -27,8 +27,8 @@ class Heart:
 
     A loop that is stuck performs nothing useful, nor does one whose commits or loads get no answer: so the lease should
     end, and others go on with the runs. A process that is only busy should keep it. `worked_at` says, in the loop,
-    since which monotonic time something has been waiting to be done, or that it is now if nothing has; `load` what the
-    process does.
+    since which monotonic time something has been waiting to be done, or that it is now if nothing has; `load` the
+    process's load, for people to see.
 
     It beats from its making to `stop`. `registered` is the monotonic time at which the lease was asked for.
     """

@@ -1,8 +1,8 @@
 """Hints to other processes that runs have something new (docs/design/store.md#hints). The poll is the truth.
 
-`Hints` gathers what the commits of this process tell, within bounds, and gives it to a *carrier* as one letter at a
-time: NOTIFY (`Notify`), or Redis (`redis_hints`), which also carries the events themselves. No commit and no request
-waits for a carrier; what it does not take in time is dropped and counted.
+`Hints` gathers the news of this process's commits, within bounds, and gives it to a *carrier* as one letter at a time:
+NOTIFY (`Notify`), or Redis (`redis_hints`), which also carries the events themselves. No commit and no request waits
+for a carrier; news that it does not take in time is dropped and counted.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ log = structlog.get_logger(__name__)
 
 HINT_SECONDS: Final = 0.02  # after a hint has gone out, those of this long go out together
 PAUSE_SECONDS_MAX: Final = 2.0  # between two tries of a carrier that takes nothing
-NEWS_MAX: Final = 10_000  # commits that wait to be told; beyond them others are told to look at everything
-WAITING_BYTES_MAX: Final = 1024 * 1024  # of events that wait; commits beyond them are told without their events
+NEWS_MAX: Final = 10_000  # commits that wait to be sent; beyond them the others are asked to look at everything
+WAITING_BYTES_MAX: Final = 1024 * 1024  # of events that wait; hints of commits beyond them go without their events
 LETTER_NEWS_MAX: Final = 1000
 LETTER_BYTES_MAX: Final = 32 * 1024  # of events in one letter
-EVENTS_BYTES_MAX: Final = 16 * 1024  # of one commit's events; what is larger is read
+EVENTS_BYTES_MAX: Final = 16 * 1024  # of one commit's events; followers read larger ones from the log
 
 
 class Told(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A commit has brought the run the events `first_seq` to `last_seq`. `events`: as the log stores them; empty where
-    they are not told."""
+    they are too large, or the carrier takes none."""
 
     run_id: str
     first_seq: int
@@ -45,16 +45,16 @@ class Told(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Letter(msgspec.Struct, array_like=True, gc=False):
-    """What is told at one time: news of runs, in the order of their commits, and `words`: payloads as NOTIFY has them,
-    of which nothing is known but what they say."""
+    """One message to the other processes: news of runs, in the order of their commits, and `words`: payloads as NOTIFY
+    has them (a run's id, a queue, `EVERYTHING`)."""
 
     news: list[Told]
     words: list[str]
 
 
 class Carrier(Protocol):
-    """A way to the other processes. `carries_events`: whether they are told with the hints. `refused`: how many hints
-    came of which it can't be believed that a process of ours has sent them."""
+    """A way to the other processes. `carries_events`: whether the hints bring the events themselves. `refused`: how
+    many hints were passed over because no process of this deployment seems to have sent them."""
 
     carries_events: bool
     refused: int
@@ -64,8 +64,8 @@ class Carrier(Protocol):
         ...
 
     async def listen(self, hear: Callable[[Letter], None]) -> None:
-        """Call `hear` for what any process tells from now on, until `close`. Whenever hints may have been missed, it
-        hears EVERYTHING. Returns at once, whether anything can be heard yet or not."""
+        """Call `hear` with each letter of any process from now on, until `close`. Whenever hints may have been missed,
+        it hears EVERYTHING. Returns at once, whether anything can be heard yet or not."""
         ...
 
     @property
@@ -107,7 +107,7 @@ class Notify:
 
 
 class Hints:
-    """Collects what others are to hear, and sends it many at once."""
+    """Collects the hints to other processes, and sends many at once."""
 
     def __init__(self, carrier: Carrier) -> None:
         self.carrier = carrier
@@ -126,7 +126,7 @@ class Hints:
         if self.carrier.carries_events:
             for number, each in won.items():
                 self._add(entries[number], each.seq)
-        else:  # a name is told once, however many commits the run has had
+        else:  # a run's id is sent once, however many commits it has had
             for number in won:
                 run_id = entries[number].state.run_id
                 if run_id not in self._told:
@@ -160,7 +160,7 @@ class Hints:
         self._news.append(news)
 
     def _take(self) -> Letter:
-        """What fits into one letter, the oldest first."""
+        """Take as much news as fits into one letter, the oldest first."""
         letter, size = Letter([], sorted(self._words)), 0
         self._words.clear()
         while self._news and len(letter.news) < LETTER_NEWS_MAX:

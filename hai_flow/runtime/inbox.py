@@ -1,7 +1,8 @@
-"""People's inboxes: what a principal can decide now, and why not, where it can't.
+"""People's inboxes: the questions that a principal can decide now, and why not, where it can't.
 
-The index (`store/inbox`) finds what asks a person; the rules of each pending say whether they may decide it. Both are
-read in one statement, without any run's log. `tidy` writes the index for pendings of releases that had none.
+The index (`store/inbox`) finds the pendings that ask a person; the rules of each pending say whether they may decide
+it. Both are read in one statement, without any run's log. `tidy` writes the index for pendings of releases that had
+none.
 """
 
 from __future__ import annotations
@@ -95,8 +96,8 @@ class Inbox:
     async def page(
         self, tenant: UUID, who: c.Principal, filters: Filters, *, limit: int, after: Place | None = None
     ) -> tuple[list[Item], Place | None]:
-        """What asks the principal, the next deadline first; and where to go on, if there is more. A page may be short,
-        though there is more."""
+        """The questions to the principal, the next deadline first; and where to go on, if there are more. A page may be
+        short, though there is more."""
         voices = await self._voices(tenant, who)
         found, following = await inbox.page_of_inbox(
             self.reads, tenant, _selectors(voices), filters, limit=limit, after=after
@@ -111,7 +112,7 @@ class Inbox:
         return None if asked is None else await self._item(tenant, voices, asked)
 
     async def representing(self, tenant: UUID, who: c.Principal, other: str) -> c.Principal:
-        """The principal as the delegate of `other`. Raises Rejected 403 where nobody delegated to them."""
+        """The principal as the delegate of `other`. Raises Rejected 403 where there is no such delegation."""
         found = await delegations.to_person(self.reads, tenant, who.id, other)
         if who.on_behalf_of is not None or not found:
             raise Rejected(
@@ -122,7 +123,7 @@ class Inbox:
         return _delegate(who, found[0])
 
     async def _voices(self, tenant: UUID, who: c.Principal) -> list[c.Principal]:
-        """The principal; and as the delegate of everybody who has delegated to them."""
+        """The principal; and the principal as the delegate of each person that has delegated to them."""
         if who.on_behalf_of is not None:
             return [who]
         found = await delegations.to_person(self.reads, tenant, who.id)
@@ -146,7 +147,7 @@ class Inbox:
             return Item(asked, PendingState(opened), fault)
         others = [each.on_behalf_of or each.id for each, fault in zip(voices[1:], found[1:], strict=True) if not fault]
         mine = found[0]
-        if mine is not None and mine.code == NOT_ASKED and not others:  # it asks somebody else, who may not either
+        if mine is not None and mine.code == NOT_ASKED and not others:  # it asks others, and they may not
             mine = next((each for each in found if each is not None and each.code != NOT_ASKED), mine)
         return Item(asked, pending, mine, tuple(others))
 
@@ -155,7 +156,7 @@ class Inbox:
         return World(requester, (await self.catalog.plan(tenant, workflow)).roles)
 
     async def tidy(self, every: timedelta) -> None:
-        """Compare a page of the index with what is asked, unless another process just did."""
+        """Compare a page of the index with the open pendings, unless another process just did."""
         pool = self.database.api
         await sweeps.sweep(pool, "inbox", every, self._mend)
         await sweeps.sweep(pool, "inbox.closed", every, partial(inbox.forget_closed, pool))

@@ -1,8 +1,8 @@
 """One run held against itself: its log against its row, its tables, the audit, the runs around it, and the rules of its
-events. Pure; `verifying` reads what it looks at.
+events. Pure; `verifying` reads the rows.
 
-The log is the truth here as everywhere: it is folded, every row that was made from it is made once more, and what
-differs is a violation. Rules that look at the events alone are those of `engine/invariants`.
+The log is the truth here as everywhere: it is folded, every row that was made from it is made once more, and each
+difference is a violation. Rules that look at the events alone are those of `engine/invariants`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ from hai_flow.store.slots import thread_slot
 
 
 class Violation(NamedTuple):
-    """What does not hold of a run: `rule` is its name, `seq` the event up to which it holds, where that can be said."""
+    """A rule that does not hold of a run: `rule` is its name, `seq` the event up to which it holds, where that is
+    known."""
 
     run_id: UUID
     seq: int | None
@@ -128,7 +129,7 @@ class Check:
         self._made.take(rows_of(commit.events, self.state), self.state.seq - len(commit.events), self.state)
 
     def _decide_again(self, plan: Plan, commit: Commit, limits: Bounds) -> None:
-        """The same inputs give the same decision. What the log does not hold all inputs of, proves nothing."""
+        """The same inputs give the same decision. A decision whose inputs are not all in the log proves nothing."""
         again = decided_again(plan, self.state, commit.events, self._bytes, limits, self._decided_at)
         if again.left is None:
             self.reached["decisions_follow"] += 1
@@ -141,7 +142,7 @@ class Check:
 
     def _compare_snapshot(self) -> None:
         row = self._snapshots.pop(self.state.seq, None)
-        if row is None or row["abi"] != ABI:  # of another release: nobody reads it
+        if row is None or row["abi"] != ABI:  # of another release: no process reads it
             return
         self.reached["snapshots_are_folds"] += 1
         try:
@@ -248,12 +249,13 @@ def _pendings_are_made(check: Check) -> Iterator[str]:
 
 
 def _asks_the_same(row: e.PendingOpened, made: e.PendingOpened) -> bool:
-    """Who opens a question has not always seen the newest chunk, and takes its time from what came before."""
+    """The times may differ: a process that opens a question has not always seen the newest chunk, and takes the time of
+    an earlier event."""
     return msgspec.structs.replace(row, at=made.at) == made
 
 
 def _inbox_is_made(check: Check) -> Iterator[str]:
-    """Who is asked finds the question, and nobody finds one that is open no more."""
+    """An open question is in the inboxes of all that it asks, and a closed one is in no inbox."""
     found: dict[str, set[str]] = {}
     for row in check.evidence.rows["inbox"]:
         found.setdefault(row["pending_id"], set()).add(row["selector"])
@@ -298,7 +300,8 @@ def _messages_are_made(check: Check) -> Iterator[str]:
 
 
 def _says_the_same(row: MessageState | ToolCallState, made: MessageState | ToolCallState) -> bool:
-    """Times count for nothing: who decides has not always seen the newest chunk. Who cuts a message off neither."""
+    """Times may differ, and a message that was cut off may be shorter in its row: a process that decides, or cuts a
+    message off, has not always seen the newest chunk."""
     if isinstance(row, ToolCallState) and isinstance(made, ToolCallState):
         return (row.name, row.args, row.result, row.error) == (made.name, made.args, made.result, made.error)
     if not (isinstance(row, MessageState) and isinstance(made, MessageState)):
@@ -328,7 +331,8 @@ def _log_is_the_tenants(check: Check, row: Row) -> Iterator[str]:
 
 
 def _chunks_are_chunks(check: Check, commit: Commit) -> Iterator[str]:
-    """What is no decision only grows what an effect shows: nobody compared the state that it was written on."""
+    """A commit that is no decision holds streamed events only, for it was written without a comparison of the run's
+    version."""
     if commit.row["version"] != check._version:
         return
     check.reached["chunks_are_chunks"] += 1
@@ -381,7 +385,7 @@ def _tenants_are_apart(check: Check) -> Iterator[str]:
 
 
 def _nobody_is_late(check: Check) -> Iterator[str]:
-    """A worker comes in time: to what is due, and to what a dead one held."""
+    """A worker comes in time to runs that are due, and to runs that a dead worker held."""
     if check.late is None:
         return
     run, now = check.run, check.evidence.now
@@ -393,7 +397,7 @@ def _nobody_is_late(check: Check) -> Iterator[str]:
 
 
 def _holder_is_known(check: Check) -> Iterator[str]:
-    """A claim names a worker that has a row: without it nobody would ever find that it is dead."""
+    """A claim names a worker that has a row: without the row its death would never be noticed."""
     if check.run["worker"] is not None and check.evidence.holder is None:
         yield f"worker {check.run['worker']} holds it, and there is no such worker"
 
@@ -464,7 +468,7 @@ def _wakes_in_time(check: Check) -> Iterator[str]:
 
 
 def _holds_its_slot(check: Check) -> Iterator[str]:
-    """One run of a thread is active, and what has ended holds nothing."""
+    """One run of a thread is active, and a run that has ended holds no slot."""
     run, held = check.run, {row["slot"] for row in check.evidence.rows["slots"]}
     if check.state.ended:
         if held:

@@ -1,9 +1,10 @@
-"""What a run begins with of the run before it in its thread (`keep: thread`), and whose a thread is that begins.
+"""The state that a run takes over from the run before it in its thread (`keep: thread`), and the owner of a thread that
+begins.
 
-It is read while the slot of the thread is promised to the run that begins. So nothing of the thread is active then,
-what is read is how the last run has ended, and nobody else begins with it: who comes at the same time is refused, as by
-an active run. The commit that stores the run takes the slot for good; where its outcome is unknown, the sweep sees what
-has become of it.
+It is read while the slot of the thread is promised to the run that begins. So no run of the thread is active then, the
+state is that of the last run's end, and no other run takes it over: one that comes at the same time is refused, as by
+an active run. The commit that stores the run takes the slot for good; where its outcome is unknown, the sweep finds out
+whether the run is there.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from hai_flow.store.run_lists import RunSummary
 
 
 class Keeping:
-    """Gives a Start what its thread has kept."""
+    """Gives a Start the state that its thread has kept."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
@@ -38,9 +39,9 @@ class Keeping:
     async def kept(
         self, tenant: UUID, plan: Plan, start: c.Start, owners: Collection[str] | None = None
     ) -> AsyncGenerator[c.Start]:
-        """The Start with what it may go on with. Inside, it is submitted. `owners`: whose the thread has to be, if it
-        is not nobody's; None: that is known already. Raises `Rejected` 409 `thread_busy` where another run of the
-        thread is active, or begins, or has made it somebody else's."""
+        """The Start with the kept state. It must be submitted inside the context. `owners`: one of them has to own the
+        thread, if it has an owner; None: the caller has checked that. Raises `Rejected` 409 `thread_busy` where another
+        run of the thread is active, or begins, or has given it another owner."""
         keeps = keeps_state(plan)
         if (owners is None and not keeps) or start.thread_id == str(start.run_id):  # a thread that begins with this run
             yield start
@@ -62,7 +63,8 @@ class Keeping:
         await slots.settle_slot(pool, tenant, slot, start.run_id)
 
     async def left_by(self, tenant: UUID, plan: Plan, last: RunSummary | None) -> dict[str, object]:
-        """What the run `last` of a thread has left for a run of `plan`: its state, if it was of the same workflow."""
+        """The state that the run `last` of a thread has left for a run of `plan`; empty if `last` was of another
+        workflow."""
         if last is None or last.workflow_name != plan.name or not keeps_state(plan):
             return {}
         found = await state_at(self.database, tenant, last.id, last.seq)

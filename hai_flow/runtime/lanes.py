@@ -191,7 +191,7 @@ class Lanes:
         self._queues.release(run)
 
     def _hint(self, entries: Sequence[BatchEntry], won: Mapping[int, Won]) -> None:
-        """Let other processes hear of the entries that won, and those who watch."""
+        """Send hints of the entries that won to other processes, and call the listeners."""
         if won:
             if self._listeners.written:
                 tell(self._listeners.written, [entries[number] for number in won])
@@ -287,8 +287,8 @@ class Lanes:
 
 
 def _uncommitted(command: c.Command, error: Exception) -> c.Command:
-    """What is told instead of a result whose transaction broke. If it was committed all the same, the attempt is over,
-    and this is refused."""
+    """The failure that takes the place of a result whose transaction broke. If the transaction was committed all the
+    same, the attempt is over, and the failure is refused."""
     assert isinstance(command, c.StepSucceeded), "only results are carried"
     message = f"The transaction of the tool could not be committed: {error or type(error).__name__}"
     return c.StepFailed(

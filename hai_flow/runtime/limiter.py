@@ -73,7 +73,8 @@ class Places:
         return False
 
     async def wait(self, queue: str) -> None:
-        """Return with a place. Who waits for one of its queue keeps none from others meanwhile."""
+        """Return with a place. An attempt that waits for a place of its queue takes none from other queues
+        meanwhile."""
         own = self._of.get(queue)
         if own is not None and not own.take():
             await own.wait()

@@ -33,10 +33,10 @@ class Listeners:
     win or a load, when the run's jobs may have changed; `outbox` after a win that wants something of another run;
     `unusable` when this process can't go on with a run that it may hold (under this fence; None: under any).
 
-    The others watch, and what they do changes nothing. `written` is called with the entries that this process has won
-    by one commit: unlike `committed` with nothing that others wrote. `sent`: a commit was answered: its entries, how
-    many of them won, since when and when; `unsent`: it was refused or broke off. `claimed`: runs that a claim returned.
-    `performed`: an attempt has ended with this report; when it began, and when it ended. All times are monotonic."""
+    The others watch, and change nothing. `written` is called with the entries that this process has won by one commit:
+    unlike `committed` with nothing that others wrote. `sent`: a commit was answered: its entries, how many of them won,
+    since when and when; `unsent`: it was refused or broke off. `claimed`: runs that a claim returned. `performed`: an
+    attempt has ended with this report; when it began, and when it ended. All times are monotonic."""
 
     def __init__(self) -> None:
         self.committed: list[OnCommitted] = []
@@ -76,7 +76,7 @@ class Listeners:
 
 
 def tell(watching: Sequence[Callable[..., None]], *what: Any) -> None:
-    """Call those who watch."""
+    """Call the listeners that watch. Their errors are logged, and go no further."""
     for watcher in watching:
         try:
             watcher(*what)

@@ -220,7 +220,7 @@ class Loader:
                     await asyncio.sleep(0)  # a long log must not keep the loop from everything else
                 found = f"run {run.id}: the log jumps from {state.seq} to {row.first_seq}"
                 assert row.first_seq <= state.seq + 1 <= row.last_seq, found
-                # Commits of an ended run are merged (`store/packing`): what is known already may stand in the same row.
+                # Commits of an ended run are merged (`store/packing`): known events may stand in the same row.
                 events = e.decode_events(row.events)[state.seq + 1 - row.first_seq :]
                 first, state = state.seq + 1, fold(state, events)
                 log_bytes += len(row.events)

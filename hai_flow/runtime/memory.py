@@ -1,4 +1,4 @@
-"""What was said in a thread before a run: an agent's model is told it."""
+"""The messages of a thread before a run, which an agent's model gets."""
 
 from __future__ import annotations
 

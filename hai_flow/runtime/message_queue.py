@@ -52,7 +52,7 @@ class MessageQueue(Service):
     def __init__(
         self, database: Database, catalog: Catalog, starts: Starts, poll_seconds: float, *, sweeps: bool
     ) -> None:
-        """`sweeps`: whether this process looks for what others left behind."""
+        """`sweeps`: whether this process looks for messages that a dead process left behind."""
         super().__init__()
         self._database = database
         self._catalog = catalog
@@ -113,8 +113,8 @@ class MessageQueue(Service):
         return None if found is None else found.refusal
 
     async def advance(self, tenant: UUID, thread_id: str) -> None:
-        """Start the run of the next message, if no run is active in the thread. What can't be started ever is marked
-        so, and the one behind it is next."""
+        """Start the run of the next message, if no run is active in the thread. A message that can never start a run is
+        marked so, and the one behind it is next."""
         pool = self._database.api
         while (message := await message_queue.first_of(pool, tenant, thread_id)) is not None:
             try:
@@ -142,7 +142,7 @@ class MessageQueue(Service):
     async def _freed(self, message: OutboxMessage) -> None:
         await self.advance(message.tenant, msgspec.json.decode(message.body, type=_Freed).thread)
 
-    # --- for who waits, and for what was left behind ----------------------------------------------------------------
+    # --- for callers that wait, and for messages that were left behind ------------------------------------------------
 
     async def _run_polls(self) -> None:
         while True:
@@ -168,7 +168,7 @@ class MessageQueue(Service):
                 log.warning("sweep_failed", error=str(error))
 
     async def sweep(self) -> None:
-        """Start the runs of messages whose thread has no active run: whoever should have done so is gone."""
+        """Start the runs of messages whose thread has no active run: the process that should have done so is gone."""
         await sweeps.sweep(self._database.api, "queued_messages", STALLED_EVERY, self._advance_stalled)
 
     async def _advance_stalled(self, after: list[Any] | None) -> sweeps.Page:

@@ -1,9 +1,9 @@
-"""Tells people and systems of questions that wait, never in the way of a run.
+"""Notifies people and systems of open questions, never in the way of a run.
 
 A row of the outbox becomes a notification under its id (`Queueing`, in every process), which is divided among its
-receivers and sent by processes that know the channels (`Notifier`). What could not be sent is tried again, ever more
-seldom, and given up in the end; it is visible then. So each receiver is told at least once, and knows by the id what it
-has had. A question that is open no more is not told.
+receivers and sent by processes that know the channels (`Notifier`). A notification that could not be sent is tried
+again, ever more seldom, and given up in the end, which people can see. So each receiver gets it at least once, and
+recognises a repetition by the id. A question that is open no more is not sent.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ LINKS: Final = "/links/"
 
 
 def digest_of(token: str) -> bytes:
-    """What is kept of the secret part of a link."""
+    """The hash of a link's secret part, which is stored in its place."""
     return sha256(token.encode()).digest()
 
 
@@ -186,7 +186,7 @@ class Notifier(Service):
         return await self._inbox.item(given.tenant, who, given.run_id, given.pending_id)
 
     async def _shown(self, given: Notification, item: Item, person: Person | None) -> e.PendingOpened:
-        """The question as its reader may see it: who reads a channel that is nobody's own, nobody knows."""
+        """The question as its reader may see it. A channel that is not one person's own may have any readers."""
         if person is not None:
             return item.opened
         personal = await self._personals.now(given.tenant, item.asked.workflow)

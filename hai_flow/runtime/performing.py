@@ -101,8 +101,8 @@ class Stage:
             raise StepError(f"the tenant can't be looked up: {error}", code="step.unavailable") from error
 
     async def answer_of(self, ask: Callable[[], Awaitable[Found]]) -> Found:
-        """What the database answers, however long it is away: that is no failure of the step that asks, whose time-out
-        goes on. `ask` may be called again, and what it does may happen more than once. Raises other errors of it."""
+        """The result of `ask`, which is called again for as long as the database is away: that is no failure of the
+        step, whose time-out goes on. So its effect may happen more than once. Raises its other errors."""
         pause = RECONNECT_SECONDS_MIN
         while True:
             try:
@@ -290,7 +290,7 @@ class Performance:
         return told_of(self.run.plan, error, self.path)
 
     def _trace(self) -> None:
-        """Let everything that the attempt does stand below its place in the run's trace, also what libraries do."""
+        """Let all spans of the attempt stand below its place in the run's trace, also those of libraries."""
         from opentelemetry import context, trace  # a run that is traced pays for it
 
         state = self.run.state
@@ -309,7 +309,8 @@ class Performance:
         return msgspec.structs.replace(failed, ended_at=self._stage.committer.now_ms())
 
     def evaluate(self, uses: Expression | Template, /, **names: Json) -> Json:
-        """The value of an expression of the step now. Its runner asks, and what follows is recorded."""
+        """The value of an expression of the step now. The step's runner calls this, and the log records the
+        consequences."""
         plan = self.run.plan
         assert plan is not None
         step = standing_at(plan, self.path)
@@ -335,7 +336,7 @@ class Performance:
     # --- the stream ---------------------------------------------------------------------------------------------------
 
     def made(self, part: Json) -> None:
-        """Note a file that is part of what the attempt says."""
+        """Note a file that is part of the attempt's answer."""
         self.parts = (*self.parts, part)
 
     def used(self, use: ModelUse) -> None:
@@ -355,7 +356,8 @@ class Performance:
         self._text.call(name, number, self._stage.registry.hidden(text))
 
     def progress(self, value: Json) -> None:
-        """Tell the run's followers how far the attempt is: now, or at its time if another was told just before."""
+        """Show the run's followers how far the attempt is: now, or a little later if another value was shown just
+        before."""
         if self._progress is None:
             self._progress = _Progress(self._stage, self)
         self._progress.note(self._stage.registry.hidden(value))
@@ -374,8 +376,8 @@ class Performance:
 
 
 class _Text:
-    """The text that an attempt streams, and the arguments of the calls that its model writes. What has come since the
-    last time is handed to the committer, in chunks of bounded size.
+    """The text that an attempt streams, and the arguments of the calls that its model writes. New text is handed to the
+    committer in chunks of bounded size.
 
     Text goes into the message `number` of the attempt, or, where it makes the argument of a call grow (`stream: {to}`),
     into that call.
@@ -390,8 +392,8 @@ class _Text:
         self._flushed = -math.inf  # in the loop's time
         growing = _growing_of(of)
         self._message: _Message | _Call = self._new_message() if growing is None else _of_growing(of, growing)
-        self._calls: dict[tuple[str, int], _Call | None] = {}  # None: nobody is shown the call
-        self._waiting: dict[_Message | _Call, list[str]] = {}  # in the order in which they are told
+        self._calls: dict[tuple[str, int], _Call | None] = {}  # None: no frontend shows the call
+        self._waiting: dict[_Message | _Call, list[str]] = {}  # in the order in which they are reported
         stage.streams += 1
 
     @property
@@ -490,8 +492,8 @@ def _of_growing(of: Performance, growing: Growing) -> _Call:
 
 
 def _written_call(of: Performance, name: str, number: int) -> _Call | None:
-    """The call of an agent that its model begins to write. None: nobody is shown it. Of a child run the thread is shown
-    calls when they begin, as its other steps."""
+    """The call of an agent that its model begins to write; None if no frontend shows it. A thread shows the calls of a
+    child run when they begin, as its other steps."""
     plan, state = of.run.plan, of.run.state
     assert plan is not None
     if state.parent is not None:
@@ -511,7 +513,7 @@ def _written_call(of: Performance, name: str, number: int) -> _Call | None:
 
 
 class _Progress:
-    """How far an attempt is. Of several values that come shortly one after the other only the last is told."""
+    """How far an attempt is. Of several values that come shortly one after the other only the last is recorded."""
 
     def __init__(self, stage: Stage, of: Performance) -> None:
         self._stage = stage
@@ -580,8 +582,8 @@ def failure(
     hidden: Callable[[Json], Json] = _shown,
 ) -> c.StepFailed:
     """The report of a failed attempt. `raised`: an exception that the tool did not mean to raise, whose place in the
-    code is reported. `uses`: the answers of models that it took all the same. `hidden` takes secrets out of what is
-    reported."""
+    code is reported. `uses`: the answers of models that it took all the same. `hidden` takes secrets out of the
+    report."""
     return c.StepFailed(
         path=path,
         attempt=attempt,

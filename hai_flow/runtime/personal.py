@@ -1,4 +1,4 @@
-"""What is personal in the runs of workflows, as plans and pins say it: worked out once, and remembered."""
+"""Which values are personal in the runs of workflows, by their plans and pins: worked out once, and remembered."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _KNOWN_MAX: Final = 1024
 
 def touches(plan: Plan, path: str = "") -> bool:
     """Whether the step at `path`, or anything in the workflow (""), has to do with something personal, as far as the
-    workflow itself says: then what is said of it in the log of a process quotes nothing."""
+    workflow itself says: then the log of a process quotes none of its values."""
     found = _nearby.get(plan.sha256)
     if found is None:
         while len(_nearby) >= _KNOWN_MAX:
@@ -30,8 +30,8 @@ def touches(plan: Plan, path: str = "") -> bool:
 
 
 def told_of(plan: Plan | None, error: BaseException, path: str = "") -> dict[str, Any]:
-    """An exception for the log of the process. It may quote what a run or a step was given: where that may be personal,
-    or `plan` is not known, only the kind and the place are told."""
+    """An exception for the log of the process. Its text may quote values of a run or a step: where those may be
+    personal, or `plan` is not known, only its type and place are logged."""
     if plan is not None and not touches(plan, path):
         return {"exc_info": error}
     frames = traceback.extract_tb(error.__traceback__)
@@ -42,7 +42,7 @@ _nearby: Final[dict[bytes, Personal]] = {}
 
 
 class Personals:
-    """Says what is personal in a run."""
+    """Finds the personal values of a run."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
@@ -56,8 +56,8 @@ class Personals:
             return False
 
     async def of(self, tenant: UUID, workflow: bytes, pins: Mapping[str, Pin]) -> Personal:
-        """What is personal in the runs of a workflow whose children are pinned so. All of it, where this release can't
-        read the workflow."""
+        """The personal values in the runs of a workflow whose children are pinned so. All values, where this release
+        can't read the workflow."""
         key = (tenant, workflow, tuple(sorted(pin.sha256 for pin in pins.values())))
         found = self._known.get(key)
         if found is None:

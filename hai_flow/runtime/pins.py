@@ -30,7 +30,7 @@ class PinBook:
         return await self._read(tenant, workflow) if found is None else found
 
     async def add(self, tenant: UUID, workflow: bytes, found: Mapping[str, str]) -> Mapping[str, str]:
-        """Add what is not there yet; all that stand."""
+        """Add the pins that are not there yet. Returns all that are stored."""
         await tool_pins.add_pins(self._database.api, tenant, workflow, found)
         return await self._read(tenant, workflow)
 

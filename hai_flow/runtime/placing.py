@@ -34,8 +34,8 @@ class Places:
         self._there = there
 
     async def living(self, tenant: UUID, said: int = HOME) -> Living:
-        """Where the tenant lives. An id that says a cell which is not known to be the tenant's may be newer than what
-        is known."""
+        """Where the tenant lives. `said`: a cell that an id names; if this process does not know it to be the tenant's,
+        it asks the database again."""
         living = await self._tenants().living(tenant)
         if said != HOME and said in self._numbers and said not in living.cells:
             self._tenants().forget(tenant)
@@ -84,14 +84,14 @@ class Places:
         whenever it is started again. Raises as `begin`."""
         living, name = await self.living(tenant), str(id)
         anchor = living.anchor(name)
-        thread_id = str(placed(id, anchor))  # what its thread is called, if it begins there
+        thread_id = str(placed(id, anchor))  # the name of its thread, if it begins there
         found = await self._known(anchor, tenant, thread_id)
         if found.here or found.there is not None:
             return anchor if found.there is None else found.there
         return await self._pointed(tenant, thread_id, anchor, living.seat if at_seat else living.place(name))
 
     async def anywhere(self, tenant: UUID) -> int:
-        """A cell for a thread that nobody has named: one that is there."""
+        """A cell for a thread without a name from a client: one that can be reached."""
         living, there = await self.living(tenant), self._there()
         return drawn(uuid4().hex, [cell for cell in living.open if cell in there] or living.open)
 

@@ -1,7 +1,7 @@
-"""What is to be merged, archived and removed now, by the file of retention; and doing it, a little at a time.
+"""Merges, archives and removes ended runs by the file of retention, a little at a time.
 
-Who removes rests as long as it has worked, after every batch: the runs that go on have the database for themselves at
-least half of the time.
+After every batch it rests as long as it has worked: the runs that go on have the database for themselves at least half
+of the time.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ VACUUM_ROWS: Final = 1_000_000  # removed; PostgreSQL's own comes by its own rul
 
 @dataclass(slots=True)
 class Pruned:
-    """What was done, or is to be done. Threads are `kept` for a reason, counted by it. `rows` of removed runs are gone;
-    of the logs that were merged there were `merged` rows more."""
+    """Counts of the things that were done, or are to be done. Threads are `kept` for a reason, counted by it. `rows` of
+    removed runs are gone; of the logs that were merged there were `merged` rows more."""
 
     threads: int = 0
     archived: int = 0
@@ -44,7 +44,7 @@ class Pruned:
         self.kept[reason] = self.kept.get(reason, 0) + 1
 
     def join(self, other: Pruned) -> None:
-        """Count what was done in another database as well."""
+        """Add the counts of another database."""
         self.threads += other.threads
         self.archived += other.archived
         self.removed += other.removed
@@ -57,8 +57,8 @@ class Pruned:
 
 @dataclass(frozen=True, slots=True)
 class Pruning:
-    """`tenants` are names by id. `do`: else it is only said what would be done. `archives_only`: nothing is removed or
-    merged. `rest`: how long to rest, in shares of the time that was worked."""
+    """`tenants` are names by id. `do`: whether to do it, and not only to count it. `archives_only`: nothing is removed
+    or merged. `rest`: how long to rest, in shares of the time that was worked."""
 
     retention: Retention
     tenants: Mapping[UUID, str]

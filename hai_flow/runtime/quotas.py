@@ -1,9 +1,9 @@
-"""What one tenant may have: runs that begin in a minute, runs that have not ended, bytes of logs.
+"""The limits of a tenant: runs that begin in a minute, runs that have not ended, bytes of logs.
 
 Looked at before anything of a run is stored, at the one door through which runs start. Runs of a run (children) are not
-counted as begun, and not refused: who lets a run begin lets it end. Several processes count the same rows, so the
-limits hold for all of them together; a few runs that begin in the same moment may pass beyond. Each tenant has limits
-of its own, or those of the settings (`tenants`).
+counted as begun, and not refused: a run that was let begin can come to its end. Several processes count the same rows,
+so the limits hold for all of them together; a few runs that begin in the same moment may pass beyond. Each tenant has
+limits of its own, or those of the settings (`tenants`).
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ class Quotas:
         return None
 
     async def _excess_in_all(self, tenant: UUID, quota: Limits, others: Sequence[Database]) -> Rejected | None:
-        """The same for one that lives in several cells: what those have together that are there. While one is away the
-        tenant may have as much more as is in it."""
+        """The same for a tenant that lives in several cells: the sum of those that can be reached. While one is away
+        the tenant may have as much more as is in it."""
         wanted = quota.runs_per_minute or 0, quota.open_runs or 0
         if not any(wanted):
             return None

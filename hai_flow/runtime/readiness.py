@@ -1,4 +1,4 @@
-"""Whether a process can do its work just now: what `/readyz` says, of `serve` and of a worker."""
+"""Whether a process, `serve` or a worker, can do its work just now; `/readyz` answers with it."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Readiness:
 
     def hints(self) -> str:
         """`good`, or `away` where other processes' commits are found by polls alone. A process is ready all the same:
-        it is slower. The log says why; whoever may ask this port need not know."""
+        it is slower. The log of the process says why; callers of this port need not know."""
         return "good" if self._runtime.carrier.fault is None else "away"
 
     async def attendance(self) -> claims.Attendance | None:

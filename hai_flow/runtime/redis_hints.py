@@ -1,13 +1,12 @@
-"""Hints by a stream of Redis, which carries committed events as well: who follows a run need not read its log.
+"""Hints by a stream of Redis, which carries committed events as well: a process with followers need not read the log.
 
-What is trusted: nothing that Redis says. Each entry is *sealed* (AES-GCM) with a key that only processes over the same
-database know (`store.hints.seal_of`), so who reads Redis learns sizes and times, and who writes there can forge
-nothing; an entry that does not open is passed over and counted. Entries of one sender are numbered: one that comes
-again is passed over, and where one is missing everything is looked at. The stream is short, and forgotten when nobody
-writes to it.
+Redis is not trusted. Each entry is *sealed* (AES-GCM) with a key that only processes over the same database know
+(`store.hints.seal_of`), so a reader of Redis learns sizes and times, and a writer can forge nothing; an entry that does
+not open is passed over and counted. Entries of one sender are numbered: one that comes again is passed over, and where
+one is missing everything is looked at. The stream is short, and Redis forgets it when no process writes to it.
 
-What is relied on: nothing either. Redis may be away, silent, slow, emptied or set back; then news is found by the
-polls, as where hints are lost. Nothing here is waited for without an end, and only tasks of its own wait.
+Redis is not relied on either. It may be away, silent, slow, emptied or set back; then polls find the news, as where
+hints are lost. Every wait here has a time-out, and only tasks of its own wait.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 ENTRIES_MAX: Final = 2048  # with letters of 64 KiB at most: 128 MiB, if all were full
-KEPT_SECONDS: Final = 3600  # a stream to which nobody writes any more is gone after that
+KEPT_SECONDS: Final = 3600  # a stream to which no process writes any more is gone after that
 CONNECT_SECONDS: Final = 2.0
 SEND_SECONDS: Final = 2.0
 WAIT_SECONDS: Final = 2.0  # for news; then it is looked whether the stream is still the same
@@ -53,7 +52,7 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 
 
 class Place(NamedTuple):
-    """Where a stream is: the address of the server, as redis-py reads it, and what the stream's name begins with."""
+    """Where a stream is: the address of the server, as redis-py reads it, and the beginning of the stream's name."""
 
     url: str
     prefix: str
@@ -117,7 +116,7 @@ class Sealer:
         return Sealed(self.sender, self._number, data)
 
     def open(self, sealed: Sealed) -> Letter | None:
-        """The letter. None: nobody who has the key has sealed it so."""
+        """The letter; None if it was not sealed with the key."""
         from cryptography.exceptions import InvalidTag
 
         cipher = self._known.get(sealed.sender) or self._cipher(sealed.sender)
@@ -158,7 +157,7 @@ class RedisHints:
         self._faults: dict[str, str] = {}
         self.refused = 0
         """How many entries nobody who may has written, or came again, since the start."""
-        connect(self._place.url)  # what can't be read is said now
+        connect(self._place.url)  # settings that can't be read are refused now
 
     @property
     def fault(self) -> str | None:
@@ -167,7 +166,7 @@ class RedisHints:
 
     @property
     def listens(self) -> bool:
-        """Whether it hears what is told now."""
+        """Whether it would hear a letter that is sent now."""
         return self._listens
 
     async def close(self) -> None:
@@ -237,7 +236,7 @@ class RedisHints:
             await _hang_up(client)
 
     async def _next(self, client: Redis, place: tuple[int, int]) -> tuple[int, int]:
-        """Hear what comes after `place`. Returns the new one."""
+        """Take the entries behind `place`. Returns the place of the last one."""
         streams: dict[Any, Any] = {self.stream: f"{place[0]}-{place[1]}"}
         async with asyncio.timeout(WAIT_SECONDS + ANSWER_SECONDS):
             found: Any = await client.xread(streams, count=READ_ENTRIES, block=round(WAIT_SECONDS * 1000))
@@ -280,7 +279,7 @@ class RedisHints:
         self.refused += 1
 
     def _miss(self) -> None:
-        """Nothing is known of what was told until now."""
+        """Letters may have been missed: begin the numbering of senders anew, and have everything looked at."""
         self._heard.clear()
         self._tell_everything()
 
@@ -290,7 +289,7 @@ class RedisHints:
     def _tell(self, letter: Letter) -> None:
         try:
             self._hear(letter)
-        except Exception as error:  # a fault of who hears is not one of the line
+        except Exception as error:  # a fault of the listener is not one of the connection
             log.error("hint_failed", exc_info=error)
 
     # --- how it goes ----------------------------------------------------------------------------------------------
@@ -343,7 +342,7 @@ async def probe(url: str) -> float:
 
 
 def reason_of(error: BaseException) -> str:
-    """Why Redis can't be spoken with, in words that say what to do where TLS is what fails."""
+    """Why Redis can't be reached, with advice where TLS fails."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, ssl.SSLCertVerificationError):

@@ -12,7 +12,7 @@ LOOK_SECONDS: Final = 1.0
 
 
 class Replicas(Service):
-    """Keeps what is known of a replica fresh while it runs."""
+    """Looks at a replica again and again while it runs, so that its delay is known."""
 
     def __init__(self, replica: Replica) -> None:
         super().__init__()

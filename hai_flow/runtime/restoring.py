@@ -1,10 +1,9 @@
 """After a restore to an earlier time: which runs may repeat effects, and how a person goes on.
 
-What was performed after the moment of the backup is forgotten by the runs and not by the world, and nobody can know
-what it was. So every run that has not ended may do again what it is about to do: it is *held for review*, paused with
-the steps named that nobody has declared safe to repeat. Runs all of whose effects are safe go on. Safe is what its
-author has said: a call that only reads, a GET, an answer of a model, and a step with an `idempotency_key` of its own,
-by which the service recognises it.
+Effects that were performed after the moment of the backup have happened, but the runs do not know of them. So every run
+that has not ended may repeat its next effects: it is *held for review*, paused, with the names of the steps that are
+not declared safe to repeat. Runs all of whose effects are safe go on. Safe are calls that only read, a GET, an answer
+of a model, and a step with an `idempotency_key` of its own, by which the service recognises a repetition.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ class Doubt(NamedTuple):
 
 
 class Held(NamedTuple):
-    """What became of a run: `refused` says why it could not be held; None: it is paused."""
+    """The result for a run: `refused` says why it could not be held; None: it is paused."""
 
     doubt: Doubt
     refused: str | None
@@ -59,7 +58,8 @@ class State(NamedTuple):
 
 
 async def state_of(connection: Connection, seen: Beat | None) -> State:
-    """The era of the database, held if the witness has seen what is not there. `seen`: what the witness says."""
+    """The era of the database, held if the witness has seen a beat that is not there. `seen`: the witness's last
+    beat."""
     era = await eras.current(connection)
     if era.held is None and seen is not None and await eras.lacks(connection, era, seen):
         await eras.hold(
@@ -70,7 +70,7 @@ async def state_of(connection: Connection, seen: Beat | None) -> State:
 
 
 def may_repeat(plan: p.Plan) -> tuple[str, ...]:
-    """The paths of the steps that may do something again which nobody has declared safe to repeat."""
+    """The paths of the steps that may repeat an effect that is not declared safe to repeat."""
     return tuple(path for path, step in plan.steps.items() if not _is_safe(step))
 
 
@@ -112,7 +112,7 @@ async def doubts(connection: Connection, tenants: dict[UUID, str] | None = None)
 
 
 async def deliver(runtime: Runtime, connection: Connection) -> int:
-    """Wait until what runs have sent each other has arrived: a child run that is yet to be born could not be held else.
+    """Wait until all messages between runs have arrived: else a child run that is yet to be born could not be held.
     Returns how many messages can't be delivered now. The runtime performs nothing."""
     until, left = time.monotonic() + DELIVERY_SECONDS_MAX, await restores.undelivered(connection)
     while left and time.monotonic() < until:
@@ -124,7 +124,7 @@ async def deliver(runtime: Runtime, connection: Connection) -> int:
 
 
 async def hold(runtime: Runtime, connection: Connection, era: Era, by: str) -> AsyncIterator[list[Held]]:
-    """Pause every run that may repeat something; what became of each, a page at a time. Twice is harmless."""
+    """Pause every run that may repeat an effect. Yields the results, a page at a time. Calling it twice is harmless."""
     some = asyncio.Semaphore(AT_ONCE)
     asked = Asked(who=c.Principal(id=by), way="database", via="restored")
 

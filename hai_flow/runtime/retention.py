@@ -1,4 +1,4 @@
-"""The file of retention (`HAI_FLOW_RETENTION`): how long what has ended is kept, by workflow and tenant. Pure.
+"""The file of retention (`HAI_FLOW_RETENTION`): how long ended runs are kept, by workflow and tenant. Pure.
 
     hai: retention/v1
     archive: s3://company/flow            # a directory, or a URL that fsspec knows; without it nothing is archived
@@ -10,8 +10,8 @@
     tenants:
       acme: {remove: 1y, workflows: {chat: {remove: 7d}}}
 
-Times count from the end of the last run of a thread. What is said nearest to a run counts: of its workflow in its
-tenant, of its tenant, of its workflow, at the top. Without a word nothing is removed, and logs are merged after a day.
+Times count from the end of the last run of a thread. The entry nearest to a run counts: of its workflow in its tenant,
+of its tenant, of its workflow, at the top. Without an entry nothing is removed, and logs are merged after a day.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ NEVER: Final = "never"
 
 
 class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Durations as they are written, or `never`; None: what is said farther off counts."""
+    """Durations as they are written, or `never`; None: the next entry that is farther from the run counts."""
 
     pack: str | None = None
     remove: str | None = None
 
 
 class Place(Rule, frozen=True, forbid_unknown_fields=True):
-    """What a tenant's runs are kept by."""
+    """The rules for a tenant's runs."""
 
     workflows: Mapping[str, Rule] = {}
 
@@ -64,7 +64,7 @@ class Retention(Place, frozen=True, forbid_unknown_fields=True, kw_only=True):
         return min((time for each in (*said, "1d") if (time := _time(each)) is not None), default=None)
 
     def rules(self) -> Iterator[Rule]:
-        """Everything that is said."""
+        """All rules of the file."""
         for place in (self, *self.tenants.values()):
             yield place
             yield from place.workflows.values()

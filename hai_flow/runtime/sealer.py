@@ -23,7 +23,7 @@ LATE_MS: Final = 600_000  # a record is committed at most so long after its id w
 
 
 class Sealer(Service):
-    """Seals what is committed and unsealed."""
+    """Seals committed records that are not sealed yet."""
 
     def __init__(self, database: Database, seconds: float = SEAL_SECONDS) -> None:
         super().__init__()
@@ -45,7 +45,8 @@ class Sealer(Service):
                 log.warning("sealing_failed", error=str(error) or repr(error))
 
     async def _queued(self, since: int | None) -> int | None:
-        """Queue what does not queue itself: all of it the first time, then what is new. None: it does, always."""
+        """Queue the records that do not queue themselves: all of them the first time, then the new ones. None: all
+        records queue themselves."""
         if since == 0 and await audit.queues_itself(self._database.api):
             return None
         if since is not None:

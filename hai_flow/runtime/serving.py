@@ -1,6 +1,6 @@
 """Whose runs a worker performs: those of its queues, and at most so many of each at a time (docs/operations.md#queues).
 
-What is given is a list of `NAME`, `NAME=N` (at most N attempts at once, in this process) and `*` (every queue).
+The setting is a list of `NAME`, `NAME=N` (at most N attempts at once, in this process) and `*` (every queue).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ NOTHING: Final = Served(())
 
 
 def served(given: Iterable[str]) -> Served:
-    """The queues that a process was told to serve. Raises ValueError with a sentence for each mistake."""
+    """The queues that a setting names. Raises ValueError with a sentence for each mistake."""
     names: dict[str, None] = {}
     places: dict[str, int] = {}
     faults: list[str] = []

@@ -1,9 +1,9 @@
-"""In which cells a tenant lives, as somebody says it.
+"""Sets the cells in which a tenant lives.
 
-One that has nothing yet lives where it is told to. Of one that has something, no cell goes and the first one stays:
-what has been logged is not moved. New cells are added to it while it works, and those that are not named any more begin
-nothing of it. Nothing begins in an added cell until every process knows of it; what one does that hears of it later is
-right, too (`runtime/placing`).
+A tenant without any data can be given any cells. A tenant with data keeps all its cells, with the same one first: its
+logs are not moved. New cells are added to it while it works, and in cells that are not named any more none of its
+threads begin. Nothing begins in an added cell until every process knows of it; a process that hears of it later does
+nothing wrong (`runtime/placing`).
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ Connect: TypeAlias = Callable[[int], AbstractAsyncContextManager["Connection"]]
 async def settle(
     home: Connection, connect: Connect, name: str, wanted: Sequence[int], *, after: timedelta = KNOWN_AFTER
 ) -> Tenant | None:
-    """Let new threads of the tenant begin in the `wanted` cells, in the caller's transaction over home. None: there is
-    no such tenant. Raises Rejected 409 where a process of another release is there, which knows no tenants in several
-    cells; and whatever `connect` raises for a cell that is needed and away."""
+    """Let new threads of the tenant begin in the `wanted` cells, in the caller's transaction over home. None: the
+    tenant does not exist. Raises Rejected 409 where a process of another release is there, which knows no tenants in
+    several cells; and whatever `connect` raises for a cell that is needed and away."""
     found = await tenants.find_tenant(home, name, locked=True)
     if found is None:
         return None
@@ -65,7 +65,7 @@ async def _lives_in(connect: Connect, cell: int, tenant: UUID) -> bool:
 
 
 async def _prepare(connect: Connect, tenant: Tenant, seat: int, cell: int) -> None:
-    """Let the cell know the tenant, and have what its seat has once."""
+    """Write the tenant into the cell, with copies of the things that only its seat has."""
     async with connect(cell) as there:
         await tenants.copy_tenant(there, tenant)
         if cell != seat:

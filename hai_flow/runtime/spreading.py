@@ -1,8 +1,7 @@
-"""What a large tenant's cells tell each other: events to all go from the seat to each, and what is published there is
-repeated in the others.
+"""Copies between the cells of a large tenant: its seat passes an event on to each cell, and workflows that are
+published in the seat are repeated in the others.
 
-Both go on by themselves. A process does them where they arise; what it could not bring to a cell that was away, any
-process brings when the cell is back.
+A process does so right away; where a cell was away, any process does it when the cell is back.
 """
 
 from __future__ import annotations
@@ -36,15 +35,16 @@ MIRRORED_EVERY: Final = timedelta(seconds=2)
 
 
 class Taken(NamedTuple):
-    """An event that is taken for all cells: whether it was `already`, and what is on its way, if anything is."""
+    """An event that is taken for all cells: whether it was `already`, and the copies that are on their way, if any
+    are."""
 
     already: bool
     relay: Relay | None
 
 
 class Spreading:
-    """Brings what cells tell each other. `at` gives the runtime of a cell, or raises Rejected 503 where it is away;
-    `there` those of all cells that are not."""
+    """Brings these copies. `at` gives the runtime of a cell, or raises Rejected 503 where it is away; `there` those of
+    all cells that are not."""
 
     def __init__(self, home: Runtime, at: Callable[[int], Runtime], there: Callable[[], list[Runtime]]) -> None:
         self._home = home
@@ -54,9 +54,9 @@ class Spreading:
     # --- events to all ------------------------------------------------------------------------------------------------
 
     async def take(self, tenant: UUID, living: Living, id: str, type: str, data: Json, sent: AuditRow) -> Taken:
-        """Take an event for every cell of the tenant, with the record of who sends it: from then on each gets it, once.
-        The caller gives it to the seat (`Delivery.send`, `Triggers.receive_event`). Raises Rejected 503 where the seat
-        is away, 409 where another event has its id."""
+        """Take an event for every cell of the tenant, with the audit record of its sender: from then on each gets it,
+        once. The caller gives it to the seat (`Delivery.send`, `Triggers.receive_event`). Raises Rejected 503 where the
+        seat is away, 409 where another event has its id."""
         seat, body = self._at(living.seat), values.dumps(data)
         stored = await signals.get_signal(seat.database.api, tenant, id)
         if stored is not None:
@@ -76,7 +76,7 @@ class Spreading:
         await relays.drop(seat.database.api, relay)
 
     async def bring(self, seat: Runtime, relay: Relay, *, seat_has_it: bool = False) -> None:
-        """Give the event to each of its cells, the seat first: what that refuses is no event."""
+        """Give the event to each of its cells, the seat first: an event that the seat refuses goes no further."""
         cells = sorted(relay.cells, key=lambda cell: cell != seat.cell)
         for cell in cells:
             if cell != seat.cell or not seat_has_it:
@@ -108,10 +108,11 @@ class Spreading:
             for relay in await relays.due(seat.database.api, RELAYED_AT_ONCE):
                 await self.bring(seat, relay)
 
-    # --- what the seat has once ---------------------------------------------------------------------------------------
+    # --- things that the seat has first -------------------------------------------------------------------------------
 
     async def repeat(self, tenant: UUID, living: Living) -> None:
-        """Let the tenant's other cells have what its seat has, as far as they are there."""
+        """Copy the seat's workflows, and all else that only the seat is told, into the tenant's other cells, as far as
+        they can be reached."""
         if not living.is_large:
             return
         seat = self._at(living.seat).database.api

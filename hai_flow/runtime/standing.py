@@ -1,4 +1,4 @@
-"""What `hai-flow status` makes of how a deployment stands: what wants a person, each as a sentence. Pure."""
+"""The faults that `hai-flow status` shows: all that a person should look at, each as a sentence. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 
 from hai_flow.store.status import Standing
 
-SILENT_SECONDS: Final = 30.0  # a server that has said nothing for so long counts as gone
+SILENT_SECONDS: Final = 30.0  # a server that has given no sign of life for so long counts as gone
 LAG_SECONDS_MAX: Final = 30.0  # as the alert HaiFlowQueueLag
 OUTBOX_SECONDS_MAX: Final = 60.0
 UNSEALED_SECONDS_MAX: Final = 60.0
@@ -26,7 +26,8 @@ class Schema(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def faults(schema: Schema, standing: Standing | None) -> list[str]:
-    """What wants a person, the worst first. `standing` is None where the schema is not there."""
+    """Sentences on all that a person should look at, the worst first. `standing` is None where the schema is not
+    there."""
     return [*_of_schema(schema), *(() if standing is None else _of_standing(standing))]
 
 

@@ -5,9 +5,9 @@ needs in order to be stored is found here:
 
 * its id (`new_id`, or `id_of` where the same start may come twice);
 * the workflows of its children, pinned to the versions that their names mean now (a child has its parent's pins);
-* where it stands in a trace, as whoever asks for it says (`tracing`);
+* where it stands in a trace, by the caller's trace context (`tracing`);
 * the slot of its thread, which keeps a thread at one active run. A child shares its parent's thread and needs none;
-* what it begins with of the run before it in its thread (`keeping`);
+* the state that it takes over from the run before it in its thread (`keeping`);
 * a slot of its concurrency key, or a place in the queue (`slots`).
 """
 
@@ -92,9 +92,9 @@ class Starts:
     ) -> Outcome:
         """Store the run `begin.run_id`; return after the commit. The same run again is the same outcome again.
 
-        `command_id`, `body_sha` and `asked` as in `Committer.submit`. `branch`: where the run leaves its
-        thread's line; who asks for one says what is kept of it. `owners`: those of whom one has to be who began the
-        thread, if somebody else does so just now; None: it is known whose it is.
+        `command_id`, `body_sha` and `asked` as in `Committer.submit`. `branch`: where the run leaves its thread's line;
+        the caller then gives the kept state. `owners`: if another request begins the thread at the same time, one of
+        them has to own it; None: the owner is known.
 
         Raises `Rejected`: 429 where the tenant has too many runs, 404 where a child's workflow does not exist, 409
         `thread_busy` where the thread has an active run, 409 `concurrency_busy` where the workflow queues no run, 422
@@ -160,7 +160,7 @@ def _thread_slot_of(begin: Begin) -> str | None:
 
 
 def derived_id(*parts: str) -> UUID:
-    """An id made from what it is the id of."""
+    """An id made from its parts: the same parts give the same id."""
     return values.uuid_of(int.from_bytes(sha256("\x00".join(parts).encode()).digest()[:16]), version=8)
 
 

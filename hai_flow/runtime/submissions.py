@@ -34,8 +34,8 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 class Written(msgspec.Struct, frozen=True):
-    """A call of an agent as its model begins to write it: the step that may make it, how frontends call it, who
-    answers it, and the state that they may take from its arguments."""
+    """A call of an agent as its model begins to write it: the step that may make it, its name for frontends, who
+    answers it, and the state that frontends may take from its arguments."""
 
     path: str
     name: str
@@ -95,7 +95,7 @@ class Submission(msgspec.Struct, eq=False):
     seat: str | None = None  # the slot of its concurrency key that the run was promised and begins with
     seat_lost: bool = False
     tenant: UUID | None = None  # None: asked by this process itself
-    asked: Asked | None = None  # by whom; None: by no person
+    asked: Asked | None = None  # the person that asks; None: no person does
     asker: Asker | None = None  # by which request, for its trace
     carrier: Transaction | None = None  # of a tool, which commits together with this result of its attempt, or not
     looked_up: bool = False  # a load has looked its id up: where `CachedRun.known` has none, it was never used

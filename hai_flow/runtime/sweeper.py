@@ -89,9 +89,9 @@ class Sweeper(Service):
     async def _claim(self) -> float:
         """Claim once; return after how many seconds to look again.
 
-        No more is claimed than there are places for: what waits for one here could be performed elsewhere. Nor is more
-        claimed before half of the last claim is here: many that are due at once leave time to those that go on. The
-        queues take turns, so that a full one keeps no other from being looked at.
+        It claims no more runs than there are places for: a run that waits for a place here could be performed
+        elsewhere. Nor does it claim more before half of the last claim is loaded: many that are due at once leave time
+        to those that go on. The queues take turns, so that a full one keeps no other from being looked at.
         """
         worker, served = self.worker, self.worker.config.served
         ahead = self.config.claims_max if worker.coming <= self.config.claims_max // 2 else 0

@@ -21,7 +21,7 @@ _NONE: Final = Limits()
 
 
 def limits_of(settings: Settings) -> Limits:
-    """What each tenant may have of which nothing else is said."""
+    """The limits of each tenant without limits of its own."""
     return Limits(
         settings.tenant_runs_per_minute,
         settings.tenant_open_runs_max,
@@ -41,7 +41,7 @@ class Tenants:
         self._seats: dict[UUID, int] = {}
 
     async def limits(self, tenant: UUID) -> Limits:
-        """What the tenant may have; each is a number. Raises asyncpg's errors."""
+        """The limits of the tenant; each is a number. Raises asyncpg's errors."""
         found = await self._find(tenant)
         return self.defaults if found is None else found.limits.over(self.defaults)
 
@@ -51,7 +51,8 @@ class Tenants:
         return Living.in_one(HOME) if found is None else found.living
 
     async def seat(self, tenant: UUID) -> int:
-        """The tenant's first cell, which stays once it has something: so what was known is told while home is away."""
+        """The tenant's first cell, which stays once it has something: so the last known cell is returned while home is
+        away."""
         try:
             self._seats[tenant] = (await self.living(tenant)).seat
         except (StoreError, *FAILURES):

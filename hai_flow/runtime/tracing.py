@@ -1,4 +1,4 @@
-"""Who asks, as a trace has it, and what this process does, as its log has it. Both follow the task (`contextvars`)."""
+"""The request that the current task answers, with its place in a trace; and the attempt that it performs."""
 
 from __future__ import annotations
 

@@ -280,7 +280,7 @@ class Triggers(Service):
         does."""
         plan = await self.catalog.plan(of.tenant, of.workflow)
         seat = await self._other_seat(of.tenant, plan) if origin is not None else None
-        if seat is not None:  # files don't go there: who needs them finds none
+        if seat is not None:  # files don't go there: a run that needs them finds none
             id = seat.starts.id_of("behind", str(run_id))
             return await seat.begin(of, id, input, trigger, origin, asked=asked)
         ended = UUID(origin.run_id) if origin is not None else None

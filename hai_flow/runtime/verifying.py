@@ -1,4 +1,4 @@
-"""Looking at one run, or at all, for what must hold of them (docs/design/promises.md). Nothing is changed.
+"""Checks the invariants of one run, or of all (docs/design/promises.md). Nothing is changed.
 
 Runs are read in pages, each in a snapshot of its own: a run is whole in it, so one that goes on meanwhile is looked at
 as far as it was. Of a log no more is in memory than some of its rows and the state that they make.
@@ -33,8 +33,8 @@ VIOLATIONS_KEPT: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Verifying:
-    """What is looked at. `late`: see `Check`. `pace`: at most so many runs a second; None: as many as there is time
-    for. `limits`: those of the deployment's engine; None: no decision is made again."""
+    """How to verify. `late`: see `Check`. `pace`: at most so many runs a second; None: as many as there is time for.
+    `limits`: those of the deployment's engine; None: no decision is made again."""
 
     tenant: UUID | None = None
     run_id: UUID | None = None
@@ -45,9 +45,9 @@ class Verifying:
 
 @dataclass(slots=True)
 class Verified:
-    """What was looked at: `reached` says of each rule how often it applied. `broken` counts what does not hold, the
-    first `VIOLATIONS_KEPT` of it are `violations`. `unread`: runs of a newer release, which this one can't fold.
-    `undecided`: decisions of which the log does not hold all that was asked."""
+    """The result: `reached` says of each rule how often it applied. `broken` counts all violations, the first
+    `VIOLATIONS_KEPT` are in `violations`. `unread`: runs of a newer release, which this one can't fold. `undecided`:
+    decisions whose inputs are not all in the log."""
 
     runs: int = 0
     events: int = 0
@@ -66,7 +66,7 @@ class Verified:
         self.reached += check.reached
 
     def join(self, other: Verified) -> None:
-        """Count what was looked at in another database as well."""
+        """Add the result of another database."""
         self.runs += other.runs
         self.events += other.events
         self.unread += other.unread
@@ -104,7 +104,8 @@ class Plans:
 
 
 async def verify(connection: Connection, verifying: Verifying) -> AsyncIterator[Verified]:
-    """What was found so far, after each page of runs. The connection is used for nothing else meanwhile."""
+    """Yields the result so far, after each page of runs. The connection must not be used for anything else
+    meanwhile."""
     plans, verified, began = Plans(connection), Verified(), time.monotonic()
     async for page in _pages(connection, verifying):
         async with evidence.snapshot(connection):

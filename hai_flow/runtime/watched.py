@@ -10,7 +10,7 @@ from uuid import UUID
 from hai_flow.store import triggers
 from hai_flow.store.database import Database
 
-WATCHED_SECONDS: Final = 10.0  # what was read so long ago says nothing of which ends are wanted
+WATCHED_SECONDS: Final = 10.0  # rows that were read so long ago do not show which ends are wanted
 
 
 class Watched:

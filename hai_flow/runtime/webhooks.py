@@ -100,8 +100,8 @@ class Webhooks:
     async def receive(self, hook: Webhook, call: Call, content: Json) -> Outcome | None:
         """Start the run of a genuine request; None where `match` is false. The same dedupe key is the same run.
 
-        Raises Rejected: 404 where it names a file, since who proves a secret has none here;
-        422 where an expression fails or the input does not fit, 409 where its concurrency says so.
+        Raises Rejected: 404 where it names a file, since a caller that proves a secret has no files here; 422 where an
+        expression fails or the input does not fit, 409 where its concurrency says so.
         """
         if named := values.files_in(values.dumps(content)):
             raise unknown(values.file_id(min(named)))

@@ -1,4 +1,4 @@
-"""What is noted outside of the database of how far it has come (`HAI_FLOW_WITNESS`): one small file for each database.
+"""The last beat of each database, noted outside of it in one small file (`HAI_FLOW_WITNESS`).
 
 The place is a directory, or a URL that fsspec knows. Whichever process writes last is right: a beat that is
 a few seconds older proves nearly as much.
@@ -22,7 +22,8 @@ SECONDS_MAX: Final = 10.0  # for one file, there and back
 
 
 class Witness:
-    """The place's reader and writer. `shared`: other machines write there too, so who writes a beat is enough."""
+    """The place's reader and writer. `shared`: other machines write there too, so only the process that made a beat
+    writes it."""
 
     def __init__(self, place: str) -> None:
         """Raises SettingsError where the place is a URL that can't be used."""
@@ -42,7 +43,7 @@ class Witness:
             self._place = root.rstrip("/")
 
     async def read(self, database: UUID) -> Beat | None:
-        """The last beat that was noted of the database. Raises StoreError where it can't be told whether there is."""
+        """The last beat that was noted of the database. Raises StoreError where the witness can't be read."""
         try:
             async with asyncio.timeout(SECONDS_MAX):
                 text = await asyncio.to_thread(self._read, f"{database}.json")

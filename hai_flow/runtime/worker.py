@@ -134,7 +134,7 @@ class Worker(Service):
         self._woken = asyncio.Event()
         self._places = Places(self.config.attempts_max, self.config.served.places)
         self.short_of_places = False  # something was not claimed for want of a place
-        self.on_place: Callable[[], object] | None = None  # told then that one is free
+        self.on_place: Callable[[], object] | None = None  # called when one is free
         self._attempts: set[asyncio.Task[None]] = set()
         self._leaving: dict[UUID, HeldRun] = {}  # of a process that stops: those that others shall go on with
         self._handing: asyncio.Task[None] | None = None
@@ -170,7 +170,7 @@ class Worker(Service):
 
     @property
     def load(self) -> Load:
-        """What this process does, for people to see."""
+        """The load of this process, for people to see."""
         waiting = self.attempts_waiting
         return Load(self.held, self.attempts - waiting, waiting)
 
@@ -209,10 +209,10 @@ class Worker(Service):
         self._keep(self._run_timers, "timers of held runs")
 
     async def _stop(self) -> None:
-        """Hand on at once what nothing is in hand of, finish the attempts in flight or declare them lost, and hand on
-        each run whose last one is over (docs/design/store.md#lost-attempts)."""
+        """Hand on at once all runs without an attempt in flight, finish the attempts in flight or declare them lost,
+        and hand on each run whose last attempt is over (docs/design/store.md#lost-attempts)."""
         self._stage.closing = True
-        self.committer.claims.served = NOTHING  # no commit takes another claim, and what is held goes to others
+        self.committer.claims.served = NOTHING  # no commit takes another claim, and held runs go to others
         if self._restart is not None:
             self._restart.cancel()
             await asyncio.wait([self._restart])
@@ -261,7 +261,7 @@ class Worker(Service):
             await self.committer.hints.tell(hints.due(queue))
 
     def _hand_on(self, held: HeldRun) -> None:
-        """Others shall go on with the run, for this process stops. What was begun of it is finished here first."""
+        """Give the run to other workers, for this process stops. Attempts that have begun are finished here first."""
         if held.attempts:
             return
         self._leaving[held.run.id] = held
@@ -269,7 +269,7 @@ class Worker(Service):
             self._handing = self._spawn(self._hand_on_all(), "hand runs on")
 
     async def _hand_on_all(self) -> None:
-        """Release the runs that leave, many at once. What fails here is released at the end."""
+        """Release the runs that leave, many at once. A run that could not be released here is released at the end."""
         while self._leaving:
             leaving = [self._leaving.pop(run_id) for run_id in list(self._leaving)[:HANDED_ON_MAX]]
             await self.committer.settled([held.run for held in leaving])

@@ -1,4 +1,4 @@
-"""What performs the effects of this deployment, as its settings say."""
+"""Makes the runners that perform the effects of this deployment, from its settings."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def served_of(settings: Settings, *, every: bool = False) -> Served:
 
 
 def channels_of(settings: Settings) -> NotifyFile | None:
-    """The channels by which people are told what waits. Raises SettingsError for a file with mistakes."""
+    """The channels over which people are notified of open questions. Raises SettingsError for a file with mistakes."""
     return None if settings.notify is None else _read("notify", settings.notify, read_channels)
 
 
@@ -80,7 +80,7 @@ def bounds_of(settings: Settings) -> Bounds:
 
 
 def retention_of(settings: Settings) -> Retention | None:
-    """How long what has ended is kept; None: for ever. Raises SettingsError for a file with mistakes."""
+    """How long ended runs are kept; None: for ever. Raises SettingsError for a file with mistakes."""
     return None if settings.retention is None else _read("retention", settings.retention, read_retention)
 
 
