@@ -1,9 +1,9 @@
-"""The audit in the database (`audit_chain` says what its rows mean).
+"""The audit in the database (`audit_chain` says the meaning of its rows).
 
-A record is a row of the transaction of the act itself: a commit writes those of what people ask of runs
+A record is a row of the transaction of the act itself: a commit writes the records of people's commands to runs
 (`commit_statement`), `record` those of all other acts. Both only insert, so no act waits for another one. The *sealer*
-chains what is committed and has no seal yet, one process at a time. It looks for that in a queue, never behind a
-watermark: commits do not become visible in the order of their ids.
+chains committed records without a seal, one process at a time. It looks for them in a queue, never behind a watermark:
+commits do not become visible in the order of their ids.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ INSERT INTO audit_details (tenant, id, principal, salt, body) SELECT $1, id, pri
 async def write(
     connection: Connection | Pool, tenant: UUID, rows: Sequence[AuditRow], *, run_id: UUID | None = None
 ) -> None:
-    """Write records, in the transaction of what they are about."""
+    """Write records, in the transaction of their acts."""
     columns = zip(
         *((a.id, a.act, a.subject, a.digest, a.commitment, a.principal, a.salt, a.body) for a in rows), strict=True
     )
@@ -87,7 +87,7 @@ async def write(
 
 @asynccontextmanager
 async def recorded(pool: Pool, tenant: UUID, row: AuditRow | None) -> AsyncGenerator[Connection]:
-    """The transaction of an act, which ends with its record. None: nobody did it."""
+    """The transaction of an act. It ends with the record `row`; None: no person did the act, so there is no record."""
     async with pool.acquire() as connection, connection.transaction():
         yield connection
         if row is not None:
@@ -260,8 +260,8 @@ async def list_records(pool: Pool, tenant: UUID, wanted: Wanted, *, limit: int) 
 
 
 class Loose(NamedTuple):
-    """What is in no chain: `waiting` for the sealer; the rest should not be. `unqueued` records have no seal and will
-    get none, of `recordless` only a place in the queue or the details are left."""
+    """Rows that are in no chain: `waiting` for the sealer; the others are faults. `unqueued` records have no seal and
+    will get none, of `recordless` only a place in the queue or the details are left."""
 
     waiting: int
     unqueued: Sequence[UUID]
@@ -269,7 +269,7 @@ class Loose(NamedTuple):
 
 
 async def loose(pool: Pool, tenant: UUID) -> Loose:
-    """What of a tenant's audit is in no chain; of the lists the first hundred."""
+    """The rows of a tenant's audit that are in no chain; of the lists the first hundred."""
     waiting = await pool.fetchval(
         "SELECT count(*) FROM audit_unsealed u JOIN audit a ON a.tenant = u.tenant AND a.id = u.id WHERE u.tenant = $1",
         tenant,
@@ -296,8 +296,8 @@ async def loose(pool: Pool, tenant: UUID) -> Loose:
 
 
 class Verified(NamedTuple):
-    """What was found of a tenant's audit: how far the chain goes, and where it ends; `waiting` records that the sealer
-    will chain, which nothing proves yet; and every fault."""
+    """The result of verifying a tenant's audit: how far the chain goes, and where it ends; `waiting` records that the
+    sealer will chain, which nothing proves yet; and every fault."""
 
     end: Anchor
     waiting: int
@@ -305,8 +305,8 @@ class Verified(NamedTuple):
 
 
 async def verify(pool: Pool, tenant: UUID, anchors: Iterable[Anchor] = ()) -> Verified:
-    """Check a tenant's whole audit, against the anchors that are there. In pages, each by its own statement: what is
-    sealed never changes."""
+    """Check a tenant's whole audit, against the anchors that are there. In pages, each by its own statement: sealed
+    records never change."""
     verifier = Verifier(tenant, await erased(pool, tenant), anchors)
     faults: list[Fault] = []
     after = 0

@@ -1,8 +1,8 @@
-"""What a record of the audit is, as bytes, and the chain over the records of a tenant. Pure.
+"""The records of the audit as bytes, and the chain over the records of a tenant. Pure.
 
-A record says which act was done to what, and holds a *commitment* to its details: the digest of who did it, from where
-and with which words, together with a salt. The chain goes over records, and details are beside it. So they can be
-erased without breaking it, and once the salt is gone nobody can try out what they were.
+A record names an act and its subject, and holds a *commitment* to its details: the digest of the person's id, their
+address and their words, together with a salt. The chain goes over records, and details are beside it. So they can be
+erased without breaking it, and once the salt is gone nobody can guess them by trying.
 
 A *seal* gives a record its place `n` in the chain of its tenant:
 
@@ -11,10 +11,10 @@ A *seal* gives a record its place `n` in the chain of its tenant:
 Every field stands with its length before it, so that no two records have the same bytes, and the names of the three
 forms have a version. Numbers are eight bytes, the most significant first; times are microseconds since 1970.
 
-Erasing writes a record, too: its details list what was erased, each with the digest of what stands there instead. So
-details that differ from their commitment are either accounted for by a record of the chain, or they were changed.
-An *anchor* is a copy of the end of a chain, kept where nobody can change it together with the database: without one,
-whoever can rewrite the tables can rewrite the whole chain, or cut off its end.
+Erasing writes a record, too: its details list the erased ones, each with the digest of the details that stand there
+instead. So details that differ from their commitment are either accounted for by a record of the chain, or they were
+changed. An *anchor* is a copy of the end of a chain, kept where it can't be changed together with the database: without
+one, an attacker that can rewrite the tables can rewrite the whole chain, or cut off its end.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ ERASED_MAX: Final = 1000
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
     """A record as it is stored, `at` in microseconds since 1970. `run_id`, `seq` and `head`: the run that the act was
-    done to, how many events it had after that, and its log's own chain up to there. `digest`: of what the person saw or
-    gave."""
+    done to, how many events it had after that, and its log's own chain up to there. `digest`: of the content that the
+    person saw or gave."""
 
     tenant: UUID
     id: UUID
@@ -79,7 +79,7 @@ class Seal(msgspec.Struct, frozen=True):
 
 
 class Link(msgspec.Struct, frozen=True):
-    """A seal, and what it is of. None: there is no such row."""
+    """A seal, with its record and the details; None: the row is missing."""
 
     seal: Seal
     record: Record | None
@@ -106,7 +106,7 @@ class Fault(msgspec.Struct, frozen=True):
 def new_row(
     act: str, principal: str, body: Mapping[str, Any], *, subject: str | None = None, digest: bytes | None = None
 ) -> AuditRow:
-    """A record in the making: what `principal` did, with these details."""
+    """A new record of the act of `principal`, with these details."""
     salt, text = os.urandom(16), values.dumps({name: value for name, value in body.items() if value is not None})
     details = Details(principal, salt, text)
     ms, ns = divmod(time.time_ns(), 1_000_000)
@@ -233,13 +233,13 @@ def _shown(value: Any) -> Any:
     return value.hex() if isinstance(value, bytes) else str(value) if isinstance(value, UUID) else value
 
 
-# --- what was erased ----------------------------------------------------------------------------------------------
+# --- erased details -----------------------------------------------------------------------------------------------
 
 
 def accounted(erasings: Iterable[tuple[Record, Details | None]]) -> dict[UUID, bytes]:
-    """The details that may differ from their record's commitment, as the records of erasing say: by the record's id
-    the commitment to what stands there now. `erasings` are all records of this act, the newest first: a later one
-    vouches for an earlier one whose own details were erased in part."""
+    """The details that may differ from their record's commitment, as the records of erasing say: by the record's id the
+    commitment to the details that stand there now. `erasings` are all records of this act, the newest first: a later
+    one vouches for an earlier one whose own details were erased in part."""
     found: dict[UUID, bytes] = {}
     for record, details in erasings:
         if details is None or commitment(details) != found.get(record.id, record.commitment):

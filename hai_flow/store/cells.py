@@ -111,7 +111,8 @@ _POOLED: Final = (
 
 
 def places_of(file: File, settings: Settings, found: Mapping[str, str]) -> tuple[tuple[Cell, ...], list[str]]:
-    """Where the cells are, by number, and what is wrong. `found`: what the variables hold that the file names."""
+    """The addresses of the cells, by number, and the faults. `found`: the values of the environment variables that the
+    file names."""
     cells: list[Cell] = []
     faults: list[str] = []
     for name, entry in file.cells.items():

@@ -1,10 +1,11 @@
-"""Counting what only the database knows: how many runs there are in each status, and what waits for how long.
+"""Counts that only the database can give: how many runs there are in each status, and how long things have waited.
 
-Nothing here looks through a table. What is due or open is read at one end of an index, and counted up to a bound.
-Runs are counted in *rounds*: a page of the index by status after the other, one page in a look, until all of them were
-seen. So a look costs no more than a page, however many runs there are; only a round takes longer.
+No query here looks through a table. Rows that are due or open are read at one end of an index, and counted up to a
+bound. Runs are counted in *rounds*: a page of the index by status after the other, one page in a look, until all of
+them were seen. So a look costs no more than a page, however many runs there are; only a round takes longer.
 
-What was found is kept where the looks are agreed on, among the sweeps: one process looks, and all of them tell.
+The counts are kept in a row of `sweeps`, which also says when to look next: one process looks, and all of them show the
+counts.
 """
 
 from __future__ import annotations
@@ -44,8 +45,8 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class Waiting(msgspec.Struct, frozen=True, kw_only=True):
-    """What waits, of all tenants. Numbers are exact up to `COUNTED_MAX`, and never more. Ages are in seconds, 0 where
-    nothing waits.
+    """The counts of things that wait, of all tenants. Numbers are exact up to `COUNTED_MAX`, and never more. Ages are
+    in seconds, 0 where nothing waits.
 
     `due`: runs that a worker is to take; `overdue`: those whose time came more than `OVERDUE` ago, and those of dead
     workers. A deadline or a timer of a run that waits is its time. `outbox`: messages between runs that are due.
@@ -64,8 +65,8 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InQueue(msgspec.Struct, frozen=True):
-    """What is due in one queue: how many runs, up to `QUEUE_COUNTED_MAX`, for how long the first of them has been due,
-    and how many workers serve the queue."""
+    """The due runs of one queue: how many, up to `QUEUE_COUNTED_MAX`, for how long the first of them has been due, and
+    how many workers serve the queue."""
 
     name: str
     due: int
@@ -74,9 +75,9 @@ class InQueue(msgspec.Struct, frozen=True):
 
 
 class Found(msgspec.Struct, kw_only=True):
-    """What is known. `queues`: the `QUEUES_MAX` queues whose first run has been due for longest. `runs`: how many a
-    workflow has in a status, as (workflow, status, number), of the last round that was finished; None: none has been.
-    `counting` are those of the round that goes on, behind `place`."""
+    """The result of the looks so far. `queues`: the `QUEUES_MAX` queues whose first run has been due for longest.
+    `runs`: how many a workflow has in a status, as (workflow, status, number), of the last round that was finished;
+    None: none has been. `counting` are those of the round that goes on, behind `place`."""
 
     at: float = 0.0
     waiting: Waiting = Waiting()
@@ -87,7 +88,7 @@ class Found(msgspec.Struct, kw_only=True):
 
 
 async def known(connection: Connection) -> Found | None:
-    """What the last look of any process has found."""
+    """The result of the last look of any process."""
     text = await connection.fetchval("SELECT position FROM sweeps WHERE name = $1", NAME)
     return None if text is None else msgspec.json.decode(text, type=Found)
 
@@ -159,7 +160,7 @@ FROM page p CROSS JOIN last l GROUP BY p.workflow_name, p.status, l.n, l.created
 
 
 async def waiting(connection: Connection) -> Waiting:
-    """What waits now, looked at by whoever asks."""
+    """The counts as they are now, from a look of our own."""
     return (await _waiting(connection))[1]
 
 

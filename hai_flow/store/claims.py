@@ -48,8 +48,8 @@ _EVERY_QUEUE: Final = """(
 
 
 def _claim(*, every: bool) -> str:
-    """A run of a dead worker is found by worker and queue, a due one by queue and time: what waits in other queues is
-    not looked at."""
+    """A run of a dead worker is found by worker and queue, a due one by queue and time: runs of other queues are not
+    looked at."""
     return f"""
 WITH{f" RECURSIVE {WAITING_QUEUES}," if every else ""} dead AS MATERIALIZED (
   SELECT id FROM workers WHERE alive_until < now() - interval '{DEAD_AFTER}'
@@ -117,7 +117,7 @@ async def register_worker(
 ) -> int:
     """A new worker id, alive for `lease`. A process takes a new one at each start and after it could not renew.
 
-    What else it tells is for people to see: the queues that it serves (`*`: all), its release, how many attempts it
+    The rest of its row is for people to see: the queues that it serves (`*`: all), its release, how many attempts it
     performs at once.
     """
     query = """
@@ -216,7 +216,7 @@ class Heartbeat:
 
 
 class Load(NamedTuple):
-    """What a worker does: the runs that it holds, the attempts that it performs, and those that wait for a place."""
+    """The load of a worker: the runs that it holds, the attempts that it performs, and those that wait for a place."""
 
     held: int = 0
     attempts: int = 0
@@ -235,7 +235,7 @@ FROM runs r WHERE r.worker = $1
 async def heartbeat(
     connection: Connection | Pool, worker_id: int, lease: timedelta, load: Load = _NO_LOAD
 ) -> Heartbeat:
-    """Renew the lease, say what the worker does, and poll the held runs (docs/design/store.md#held-runs). An aggregate,
+    """Renew the lease, write the worker's load, and poll the held runs (docs/design/store.md#held-runs). An aggregate,
     so that `alive` is known when nothing is held."""
     row = await connection.fetchrow(_HEARTBEAT, worker_id, lease, *load)
     assert row is not None, "aggregates return one row"

@@ -1,9 +1,9 @@
 """The commit as a transaction of several statements, for a schema that Citus keeps.
 
 Citus sends a statement as it is to the node of the schema unless it has an INSERT in a subquery. The commit of one
-statement (`commit_statement`) has some, so Citus cuts it there, and carries all rows back and forth between the
-pieces. These pieces are routed whole, each with what the ones before have answered: an entry that has lost is in none
-of the later ones, and what nobody has to write is not sent.
+statement (`commit_statement`) has some, so Citus cuts it there, and carries all rows back and forth between the pieces.
+These pieces are routed whole, each with the answers of the ones before: an entry that has lost is in none of the later
+ones, and a piece without rows is not sent.
 
 The order is the same for all, so that two of them do not wait for each other: promised slots, rows of runs by their
 ids, slots by their names, runs that begin. Nothing is seen of it before the end of the transaction, and it is all
@@ -125,7 +125,7 @@ class _Pieces:
         if rows := [(i, entry) for i, entry in (*moved, *born) if i in self.won]:
             await self._write(rows)
 
-    # --- what they need
+    # --- slots that the entries need
 
     async def _holding(self, moved: list[_Row], born: list[_Row]) -> tuple[list[_Row], list[_Row]]:
         """The entries without those whose promised slot is not their run's any more. Locked: a transaction that wants
@@ -216,7 +216,7 @@ class _Pieces:
             if row["status"] in ENDED:
                 self._ended.add(number)
 
-    # --- what belongs to them
+    # --- child rows of the winners
 
     async def _write(self, rows: list[_Row]) -> None:
         winners = _columns([(i, entry.run_id, entry.n) for i, entry in rows], 3)

@@ -1,4 +1,4 @@
-"""The SQL of a commit: one statement whose text depends on what its entries have (docs/design/store.md#the-commit).
+"""The SQL of a commit: one statement, with the parts that its entries need (docs/design/store.md#the-commit).
 
 Its parts, in their order: the entries as rows, the update of runs that exist and the insert of those that start, then
 the winners, and their rows: log, slots, and the rows of the child tables.
@@ -79,15 +79,15 @@ class Write(NamedTuple):
 
 
 class Children(NamedTuple):
-    """What a commit writes of one kind of child rows. `given`: subqueries that its statements share."""
+    """The writes of a commit for one kind of child rows. `given`: subqueries that its statements share."""
 
     given: str
     writes: tuple[Write, ...]
 
 
 class _Moving(NamedTuple):
-    """Of the statement that updates runs: who sends it and when, its arrays, the subqueries before the update, the
-    condition that no command is repeated, and what it sets beside what each commit sets."""
+    """Parts of the statement that updates runs: the parameters of the worker (`me`) and the time, its arrays, the
+    subqueries before the update, the condition that no command is repeated, and further columns to set."""
 
     me: str
     at: str
@@ -203,7 +203,7 @@ SELECT i, seq, version, fence, worker, clock_timestamp() AS db_now FROM winners
 
 
 def _claimant(entries: str, parts: frozenset[str]) -> str:
-    """Who takes the claim of a run that nobody holds: this process, unless it does not serve the run's queue."""
+    """The worker that takes the claim of a run without one: this process, unless it does not serve the run's queue."""
     me = "(SELECT id FROM claimant)"
     return f"CASE WHEN {entries}.elsewhere IS NOT TRUE THEN {me} END" if "elsewhere" in parts else me
 
@@ -390,7 +390,7 @@ _BORN: Final = {
 
 
 def _born_columns(parts: frozenset[str]) -> dict[str, str]:
-    """The columns of what entries say that are the first of their run."""
+    """The columns of entries that are the first of their run."""
     branch = {"branch_of": "uuid", "follows": "uuid", "copied": "bigint"} if "branches" in parts else {}
     seats = {"seat": "text"} if "seats" in parts else {}
     elsewhere = {"elsewhere": "bool"} if "elsewhere" in parts else {}
@@ -398,7 +398,7 @@ def _born_columns(parts: frozenset[str]) -> dict[str, str]:
 
 
 def _insert_runs(parts: frozenset[str], at: str, names: str = "", values: str = "") -> tuple[str, str, str]:
-    """The insert of runs out of `births`: the table and its columns, what they are, and what is said of those born."""
+    """The insert of runs out of `births`: its INTO with the columns, its SELECT, and its ON CONFLICT with RETURNING."""
     if "branches" in parts:
         names += ", branch_of, follows, copied"
         values += ", branch_of, follows, coalesce(copied, 0)"
@@ -472,14 +472,14 @@ def _births(parameters: _Parameters, moving: _Moving, parts: frozenset[str]) -> 
 # --- a commit in pieces ---------------------------------------------------------------------------------------------
 # The same for Citus, which sends a statement as it is to the node that keeps the tables only if no INSERT is in a
 # subquery of it, and an INSERT only if it reads one of them, without a sequence or a clock, also as a default (of such
-# an INSERT Citus 13.0.3 makes no SQL). So these are statements of a transaction (`commit_pieces`), and what the ones
-# before have answered is given to each.
+# an INSERT Citus 13.0.3 makes no SQL). So these are statements of a transaction (`commit_pieces`), and each is given
+# the answers of the ones before.
 
 
 @functools.cache
 def move_statement(parts: frozenset[str]) -> str:
-    """The update of the runs of the entries, all of which have what they need: their rows are locked in the order of
-    their ids, whatever plan the node makes of it. What was updated comes as arrays."""
+    """The update of the runs of the entries, all of which have their slots: their rows are locked in the order of their
+    ids, whatever plan the node makes of it. The updated rows come as arrays."""
     parameters = _Parameters()
     moving = _moving(parameters, parts)
     locked = f""", locked AS MATERIALIZED (
@@ -495,8 +495,8 @@ FROM moved
 
 @functools.cache
 def birth_statement(parts: frozenset[str]) -> str:
-    """The insert of runs, by id, whose places are given, and which have the slots that they need. The parameters: who
-    sends it, and the time.
+    """The insert of runs, by id, whose places are given, and which have the slots that they need. The parameters: the
+    worker that sends it, and the time.
 
     Not of runs that are there, which ON CONFLICT would wait for while somebody moves them: of two who each move the run
     that the other one starts, none would get on.
@@ -515,7 +515,7 @@ def birth_statement(parts: frozenset[str]) -> str:
 
 @functools.cache
 def child_statements(part: str) -> tuple[str, ...]:
-    """What is written of one kind of child rows, of `PIECES`. The parameters: the time, and the winners, whose run rows
+    """The statements for one kind of child rows, of `PIECES`. The parameters: the time, and the winners, whose run rows
     are read; the arrays of the part come behind them."""
     parameters = _Parameters()
     at = parameters.one("timestamptz")

@@ -193,7 +193,7 @@ def classify(error: BaseException) -> Fault:
 
 
 def passing(error: BaseException) -> bool:
-    """Whether it is the database that is away or overburdened, and not what was asked of it that is at fault."""
+    """Whether the database is away or overburdened, so that the statement itself is not at fault."""
     return classify(error) in (Fault.RETRY, Fault.UNKNOWN, Fault.INSTALLATION)
 
 
@@ -313,7 +313,7 @@ class Session(_Connection):
                 line.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
 
 
-# A session's settings stay at the coordinator. What a transaction is told goes to the node with it, if it is told to.
+# A session's settings stay at the coordinator. A transaction's own settings go to the node with it, if it is told to.
 ON_THE_NODE: Final = f"SET LOCAL lock_timeout = '{SETTINGS['lock_timeout']}'"
 # Citus asks of each row that a session reads of pg_class whether it is a shard, to hide it. The driver's question for
 # the types of arrays, once a connection, takes 4 seconds of a processor then, and 10 ms without.
@@ -436,7 +436,7 @@ _OWN_ROLE: Final[Mapping[str, str]] = {}
 
 
 async def _take_on(pool: Pool) -> Mapping[str, str]:
-    """Let the pool, of one connection, work as `hai_engine`. Returns what says so for further ones."""
+    """Let the pool, of one connection, work as `hai_engine`. Returns the setting that does so for further ones."""
     if await roles.take_on(pool):
         return {"role": roles.ENGINE}
     if (fault := await roles.fault(pool)) is not None:
@@ -479,7 +479,7 @@ class Database:
     ) -> None:
         self.dsn = dsn
         self.sharded = sharded  # Citus keeps the schema on one of its nodes
-        self._role = role  # the role to work as, and what else all connections are told
+        self._role = role  # the role to work as, and the other settings of all connections
         self._tool_connections = tool_connections
         self._tools: Pool | None = None
         self._walled: Pool | None = None
@@ -551,8 +551,8 @@ class Database:
             return self._tools
 
     async def walled(self) -> Pool:
-        """The pool of what requests read with identity: behind the second wall (`walls`), where it stands; else the
-        pool of the other reads. Raises asyncpg's errors."""
+        """The pool for the reads of requests on behalf of a principal: behind the second wall (`walls`), where it
+        stands; else the pool of the other reads. Raises asyncpg's errors."""
         if self._walled is not None:
             return self._walled
         async with self._opening:

@@ -1,4 +1,4 @@
-"""Who answers whose questions instead, and how long."""
+"""Delegations: one person may answer the questions of another, for a time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SHOWN_MAX: Final = 100  # delegations that one person is given, or shown
 
 @dataclass(frozen=True, slots=True)
 class Delegation:
-    """`to_id` may answer what asks `from_id`, who had these roles and groups when they delegated."""
+    """`to_id` may answer the questions to `from_id`, who had these roles and groups when they delegated."""
 
     id: UUID
     from_id: str

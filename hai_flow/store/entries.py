@@ -25,7 +25,7 @@ class CommandRow(msgspec.Struct, frozen=True, gc=False):
 class PendingRow(msgspec.Struct, frozen=True, gc=False):
     """A pending that opens, or whose `status`, `deadline` or deciders change. At most one row per pending in an entry
     (docs/design/store.md#one-entry-per-run). `asks`: the selectors by which people find it in their inbox, separated by
-    spaces; "" if it is open no more. `words`: what is found by its text."""
+    spaces; "" if it is open no more. `words`: the text by which a search finds it."""
 
     id: str
     status: str
@@ -39,7 +39,7 @@ class PendingRow(msgspec.Struct, frozen=True, gc=False):
 
 
 class VoteRow(msgspec.Struct, frozen=True, gc=False):
-    """What a person said to a pending: a vote, or the answer that decided it."""
+    """A person's answer to a pending: a vote, or the answer that decided it."""
 
     pending_id: str
     principal: str
@@ -58,7 +58,7 @@ class OutboxRow(msgspec.Struct, frozen=True, gc=False):
 
 
 class AuditRow(msgspec.Struct, frozen=True, gc=False):
-    """A record of the audit: what a person did to the run (`audit_chain` has the meaning of each column). The commit
+    """A record of the audit: the act of a person on the run (`audit_chain` has the meaning of each column). The commit
     adds the run, its seq and its head."""
 
     id: UUID

@@ -1,11 +1,12 @@
-"""Whether a database still holds what was once seen in it: it may have been restored to an earlier time, or copied.
+"""Finds out whether a database still holds all that was once seen in it: it may have been restored to an earlier time,
+or copied.
 
-What a process was told of a commit it believes for ever, and so does the world in which it has performed effects. A
-restore takes that back. So a database has an *era*, a row that says where it lives (server, database, timeline) and
-which transaction wrote it: a copy of rows, as `pg_restore` makes it, has another one. And every few seconds a process
-writes a *beat* under a random token, and tells it outside. A beat that somebody was told of and that is not there is a
-commit that was taken back. Whoever finds that out *holds* the era: no worker performs anything over the database until
-a person has begun the next era (`runtime/restoring`).
+Effects that were performed for a commit stay in the world, and a restore takes the commit back. So a database has an
+*era*, a row that says where it lives (server, database, timeline) and which transaction wrote it: a copy of rows, as
+`pg_restore` makes it, has another one. And every few seconds a process writes a *beat* under a random token, and notes
+it outside of the database. If a noted beat is missing in the database, commits were taken back. The process that finds
+that out *holds* the era: no worker performs anything over the database until a person has begun the next era
+(`runtime/restoring`).
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Beat(msgspec.Struct, frozen=True):
 
 class Era(NamedTuple):
     """The era that a database is in. `held`: why nothing may be performed; None: nothing is known against it. `moved`:
-    what its surroundings say against it, before anybody has held it."""
+    how its server, database or timeline differ from the row; then the era should be held."""
 
     database: UUID
     n: int
@@ -115,7 +116,7 @@ async def _place(connection: Connection | Pool) -> _Place:
 
 
 async def _told(connection: Connection | Pool, query: str) -> int | None:
-    """What the server says; None where this one does not, or not to this role."""
+    """The server's answer; None where it has none, or not for this role."""
     try:
         return await connection.fetchval(query)
     except (
@@ -153,7 +154,7 @@ async def lacks(connection: Connection | Pool, era: Era, seen: Beat) -> bool:
     return token != seen.token and not (token is None and oldest is not None and seen.n < oldest)
 
 
-# On the disk before anybody is told, also where the database answers earlier: else a crash would look like a restore.
+# On the disk before it is noted outside, also where the database answers earlier: else a crash looks like a restore.
 _WRITE: Final = """
 WITH set AS (
   SELECT set_config('synchronous_commit', replace(current_setting('synchronous_commit'), 'off', 'on'), true) AS to
@@ -173,7 +174,7 @@ async def beat(connection: Connection, era: Era, every: timedelta) -> bool:
 
 
 async def follow_timeline(connection: Connection, era: Era) -> None:
-    """The server has another timeline, and what was seen before is there: that is how it is from now on."""
+    """The server has another timeline, and no beat is missing: write the new timeline into the era."""
     place = await _place(connection)
     with outcome_known():
         await connection.execute(
@@ -191,7 +192,7 @@ UPDATE workers SET alive_until = '-infinity' WHERE EXISTS (SELECT FROM held)
 
 
 async def hold(connection: Connection, era: Era, why: str) -> None:
-    """Let nobody perform anything, whoever is alive: a worker without a lease takes and keeps no claim."""
+    """Let no worker perform anything: all leases end, and a worker without a lease takes and keeps no claim."""
     with outcome_known():
         await connection.execute(_HOLD, era.n, why, era.moved is None)
 

@@ -1,7 +1,7 @@
 """Forgetting a person: wherever their id and words stand outside the chains, a pseudonym stands instead.
 
-What is in the log of a run stays (docs/decisions, "Forgetting leaves the logs of runs"): its commits are chained, and
-what people decided was decided over its bytes.
+The log of a run stays as it is (docs/decisions, "Forgetting leaves the logs of runs"): its commits are chained, and
+people's votes refer to its bytes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from hai_flow.store.audit_chain import ERASED_MAX, FORGOTTEN, Details, commitmen
 if TYPE_CHECKING:
     from hai_flow.store.database import Connection
 
-# Of the details of what the person did these stay: none of them says who it was, or is in their own words.
+# Of the details of the person's acts these stay: none of them says who it was, or is in their own words.
 _KEPT: Final = frozenset(
     {"way", "via", "decision", "outcome", "answer", "edited_digest", "code", "times", "of", "to", "version", "ms"}
     | {"erased", "pseudonym", "limit", "chain_after"}
@@ -29,8 +29,8 @@ _KEPT: Final = frozenset(
 
 
 class Forgotten(NamedTuple):
-    """What was done, and what is left. `records` of the audit, `opinions` (feedback), `keys`, and names of uploaded
-    `files` were erased; the logs of `runs` still name the person."""
+    """The result: `records` of the audit, `opinions` (feedback), `keys`, and names of uploaded `files` were erased; the
+    logs of `runs` still name the person."""
 
     pseudonym: str
     records: int
@@ -41,8 +41,9 @@ class Forgotten(NamedTuple):
 
 
 async def forget(connection: Connection, tenant: UUID, principal: str, *, by: str) -> Forgotten:
-    """Replace the principal by a pseudonym that nothing leads back from. `by` asks for it. May be repeated: what came
-    since then gets another pseudonym. Cut off in the middle, it has erased some, each together with its record."""
+    """Replace the principal by a pseudonym that nothing leads back from. `by` asks for it. May be repeated: rows that
+    came since then get another pseudonym. If it is cut off in the middle, a part is erased, together with the records
+    of that."""
     pseudonym = f"person:{os.urandom(8).hex()}"
     records = 0
     while erased := await _erase_records(connection, tenant, principal, pseudonym, by):
@@ -95,7 +96,7 @@ WITH changed AS (
 )
 SELECT count(*) FROM changed
 """
-# What lets them act, or others for them, and where they are written to: none of it is left.
+# All that lets them act, or others for them, and the links that were sent to them: none of it is left.
 _OF_INBOXES: Final = (
     "DELETE FROM queued_messages WHERE tenant = $1 AND principal = $2",
     "DELETE FROM delegations WHERE tenant = $1 AND $2 IN (from_id, to_id)",
@@ -143,7 +144,8 @@ async def _erase_records(connection: Connection, tenant: UUID, principal: str, p
 
 
 def _without(body: bytes, principal: str, pseudonym: str, *, own: bool) -> bytes:
-    """Details without the person: of what they did themselves little is left, elsewhere only their id is replaced."""
+    """Details without the person: of their own acts only the fields of `_KEPT` are left, in those of others their id is
+    replaced."""
     try:
         read = msgspec.json.decode(body)
     except msgspec.DecodeError:

@@ -1,4 +1,4 @@
-"""All that the database has of a run, for those who check, archive or compare it. It is read and never written here.
+"""All rows of a run, for checking, archiving and comparing it. It is read and never written here.
 
 One snapshot shows a run whole, because each of its commits is one statement; so a database of any size is looked at
 run by run, each page in a transaction of its own, and no vacuum waits for the end of the walk.
@@ -50,10 +50,10 @@ class Kin(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """One run: its row, the rows of `TABLES`, and what others have of it. `heads`: what the audit knows of its chain,
-    by seq. `holder`: when the lease of its worker ends; None if there is no such worker. `above` is its parent, if that
-    is there, `below` are its children. `slot_holder`: who holds the slot that the row names. `now` is the database's
-    clock."""
+    """One run: its row, the rows of `TABLES`, and the rows of others about it. `heads`: the ends of its chain that the
+    audit has, by seq. `holder`: when the lease of its worker ends; None if that worker has no row. `above` is its
+    parent, if that is there, `below` are its children. `slot_holder`: the run that holds the slot that the row names.
+    `now` is the database's clock."""
 
     run: Row
     rows: Mapping[str, Sequence[Row]]
@@ -97,7 +97,7 @@ async def statuses(connection: Connection) -> dict[str, int]:
 
 
 async def evidence_of(connection: Connection, run_ids: Sequence[UUID]) -> list[Evidence]:
-    """What there is of these runs; those that are not there any more are left out. Call it inside a `snapshot`."""
+    """The evidence of these runs; those that are not there any more are left out. Call it inside a `snapshot`."""
     query = "SELECT * FROM runs WHERE id = ANY($1::uuid[]) ORDER BY id"
     runs = [dict(row) for row in await connection.fetch(query, run_ids)]
     children: dict[str, dict[UUID, list[Row]]] = {}

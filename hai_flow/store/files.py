@@ -1,6 +1,6 @@
-"""Files: what each holds is known by its sha256 and kept once; who uploaded it, and which runs refer to it.
+"""Files: their bytes, known by their sha256 and kept once; their uploads, and the runs that refer to them.
 
-What a file holds stands at a *place*. A place is a leftover from before anything is written there until the statement
+The bytes of a file stand at a *place*. A place is a leftover from before anything is written there until the statement
 that makes it a file's, and again when its file is gone: so a process that dies leaves nothing that is not cleared away,
 and a file is never there in part. Whatever refers to a file touches it first, in the row that the sweep removes: of the
 two, one comes first and the other notices.
@@ -36,24 +36,24 @@ class File:
     media_type: str
 
 
-# --- what they hold -----------------------------------------------------------------------------------------------
+# --- their bytes --------------------------------------------------------------------------------------------------
 
 
 async def add_piece(connection: Connection | Pool, tenant: UUID, place: str, n: int, body: bytes) -> None:
-    """Store piece `n` (from 0) of what stands at `place`."""
+    """Store piece `n` (from 0) of the bytes at `place`."""
     query = "INSERT INTO blobs (place, n, tenant, body) VALUES ($1, $2, $3, $4)"
     await connection.execute(query, place, n, tenant, body)
 
 
 async def get_piece(connection: Connection | Pool, place: str, n: int) -> bytes | None:
-    """Piece `n` of what stands at `place`; None behind the last."""
+    """Piece `n` of the bytes at `place`; None behind the last."""
     return cast(
         "bytes | None", await connection.fetchval("SELECT body FROM blobs WHERE place = $1 AND n = $2", place, n)
     )
 
 
 async def remove_pieces(connection: Connection | Pool, place: str) -> None:
-    """Remove what stands at `place`. Twice is harmless."""
+    """Remove the bytes at `place`. Twice is harmless."""
     await connection.execute("DELETE FROM blobs WHERE place = $1", place)
 
 
@@ -61,7 +61,8 @@ async def remove_pieces(connection: Connection | Pool, place: str) -> None:
 
 
 async def note_leftover(connection: Connection | Pool, tenant: UUID, place: str, within: timedelta) -> None:
-    """What is going to be written at `place` is cleared away unless a file has it within the time."""
+    """Note that bytes are about to be written at `place`; they are cleared away unless a file has them within the
+    time."""
     query = "INSERT INTO file_leftovers (place, tenant, due_at) VALUES ($1, $2, now() + $3::interval)"
     await connection.execute(query, place, tenant, within)
 
@@ -107,7 +108,7 @@ SELECT place FROM kept
 async def keep_file(
     connection: Connection | Pool, tenant: UUID, file: File, principal: str, *, run_id: UUID | None = None
 ) -> str | None:
-    """Make what stands at `file.place` a file that `principal` uploaded, or that the run `run_id` made.
+    """Make the bytes at `file.place` a file that `principal` uploaded, or that the run `run_id` made.
 
     Returns the place of the file: another one where it was there already, None where the time for this one is over.
     """
@@ -167,7 +168,7 @@ async def runs_with_file(connection: Connection | Pool, tenant: UUID, sha256: by
     return [row[0] for row in await connection.fetch(query, tenant, sha256, limit)]
 
 
-# A run refers to what the runs of its thread refer to: they are its children, who share it, and what was said before.
+# A run may read the files of all runs of its thread: its children, which share the thread, and the runs before it.
 _OF_THE_THREAD: Final = """
 EXISTS (SELECT FROM runs me JOIN runs r ON r.tenant = me.tenant AND r.thread_id = me.thread_id
   JOIN file_uses u ON u.tenant = f.tenant AND u.sha256 = f.sha256 AND u.run_id = r.id
@@ -296,8 +297,8 @@ ORDER BY page.tenant DESC, page.sha256 DESC LIMIT 1
 
 
 async def forget_files(connection: Connection | Pool, kept_for: timedelta, after: list[Any] | None = None) -> Page:
-    """Remove files that no run refers to and nobody has touched for `kept_for`, of a page of them. What they held is a
-    leftover then."""
+    """Remove files that no run refers to and that were not touched for `kept_for`, of a page of them. Their bytes
+    become leftovers."""
     tenant, sha256 = after or (_NIL, "")
     row = await connection.fetchrow(_FORGET, UUID(str(tenant)), bytes.fromhex(sha256), PAGE_ROWS, kept_for)
     return page_of(row)

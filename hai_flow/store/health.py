@@ -1,4 +1,4 @@
-"""What the database says of itself, for `hai-flow doctor`: durability, the role, row security, the audit's guards."""
+"""Facts about the database, for `hai-flow doctor`: durability, the role, row security, the audit's guards."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class Facts:
     """`settings` are the server's, as this session has them. `ahead_ms`: how far this machine's clock is ahead of the
     database's, give or take `within_ms`.
 
-    `role` is who connects, `works_as` the role that a process takes on then; `no_role`: why it works with more rights
-    than it needs. `tables`: how many tables have rows of tenants. `no_wall`: why requests can't read behind the second
-    wall. `audit_triggers` are there and enabled. `may_change_audit`: who works may update, delete or truncate what is
-    recorded. `unsealed_seconds`: for how long the oldest record waits for its seal. `unserved`: queues in which runs
-    wait and that no worker serves.
+    `role` is the role that connects, `works_as` the one that a process takes on then; `no_role`: why it works with more
+    rights than it needs. `tables`: how many tables have rows of tenants. `no_wall`: why requests can't read behind the
+    second wall. `audit_triggers` are there and enabled. `may_change_audit`: the role `works_as` may update, delete or
+    truncate records. `unsealed_seconds`: for how long the oldest record waits for its seal. `unserved`: queues in which
+    runs wait and that no worker serves.
     """
 
     settings: Mapping[str, str]
@@ -127,7 +127,7 @@ _ASKED: Final = "2718281ms"
 
 async def is_pooler(dsn: str) -> bool:
     """Whether something at `dsn` stands between us and the server that does not keep a session for each client, as
-    PgBouncer does in its transaction mode: it refuses what a client sets when it connects, or forgets it. Raises
+    PgBouncer does in its transaction mode: it refuses the settings of a client that connects, or forgets them. Raises
     asyncpg's errors, and `TimeoutError`."""
     asked = {"application_name": "hai-flow doctor", "lock_timeout": _ASKED}
     try:

@@ -45,16 +45,16 @@ async def notify_word(connection: Connection | Pool, word: str) -> None:
 
 
 class Seal(NamedTuple):
-    """What processes over one database have in common, and nobody else: the `place` at which they leave hints for each
-    other outside of it, and the `key` by which they know their own."""
+    """A secret that only the processes over one database share: the `place` at which they leave hints for each other
+    outside of it, and the `key` by which they know their own."""
 
     place: str
     key: bytes
 
 
 async def seal_of(connection: Connection | Pool) -> Seal:
-    """The database's own. It is made of a secret row and of what tells this database (and schema) from others, so a
-    copy of it on another server, or beside it, has another one."""
+    """The database's own. It is made of a secret row and of the identity of this database (and schema), so a copy of it
+    on another server, or beside it, has another one."""
     await connection.execute("INSERT INTO hint_keys (key) VALUES ($1) ON CONFLICT DO NOTHING", secrets.token_bytes(32))
     row = await connection.fetchrow("""
     SELECT key, concat_ws(' ', (SELECT system_identifier FROM pg_control_system()), d.oid, current_schema()) AS which

@@ -1,9 +1,10 @@
-"""Who is asked by which open questions: the index of people's inboxes, in the order of deadlines.
+"""The index of people's inboxes: which selectors each open question asks, in the order of deadlines.
 
 Each open pending has a row for every selector that lets somebody in: `user:`, `role:`, `group:` or `anyone`. The
 requester and the roles of a document stand there as the people they are. So a person's inbox is a few ranges of one
-index: of each of what the person is, no more than a page is read. The rows are written by the commit that changes the
-pending. What other releases have left undone is made good by a sweep, which compares the rows with the question.
+index, one for each selector of the person: of each no more than a page is read. The commit that changes the pending
+writes the rows. Releases without an index have left rows out; a sweep adds them, which compares the rows with the
+question.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ SCANNED_MAX: Final = 1000  # pendings that one page with filters looks at
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """What an inbox is narrowed down to. `due_before`: only those with such a deadline; `words`: in lower case."""
+    """Filters of an inbox. `due_before`: only pendings with an earlier deadline; `words`: in lower case."""
 
     workflow: str | None = None
     kind: str | None = None
@@ -112,7 +113,7 @@ async def page_of_inbox(
     limit: int,
     after: Place | None = None,
 ) -> tuple[list[Asked], Place | None]:
-    """The open pendings that ask somebody who is one of `selectors`, the next deadline first; and where to go on.
+    """The open pendings that ask one of `selectors`, the next deadline first; and where to go on.
 
     A page looks at no more than `SCANNED_MAX` of them, so with filters it may be short, or empty, though there are
     more.
@@ -142,7 +143,7 @@ def _conditions(filters: Filters) -> tuple[Any, ...]:
 
 
 async def selectors_of(connection: Connection | Pool, tenant: UUID, run_id: UUID, pending_id: str) -> list[str]:
-    """Whom the open pending asks; none if it is open no more."""
+    """The selectors that the open pending asks; none if it is open no more."""
     query = "SELECT selector FROM inbox WHERE run_id = $1 AND pending_id = $2 AND tenant = $3 ORDER BY selector"
     return [row[0] for row in await connection.fetch(query, run_id, pending_id, tenant)]
 
@@ -171,8 +172,8 @@ GROUP BY r.workflow_name ORDER BY r.workflow_name
 async def counts_by_workflow(
     connection: Connection | Pool, tenant: UUID, selectors: Sequence[str], most: int
 ) -> tuple[dict[str, int], bool]:
-    """How many open pendings of each workflow ask somebody who is one of `selectors`; and whether all were counted: of
-    more than `most` only the first ones are."""
+    """How many open pendings of each workflow ask one of `selectors`; and whether all were counted: of more than `most`
+    only the first ones are."""
     rows = await connection.fetch(_COUNTS, *_range(tenant, selectors, Filters(), None, most + 1))
     return {row[0]: row[1] for row in rows}, not rows or rows[0][2] <= most
 
@@ -204,8 +205,8 @@ async def release(connection: Connection | Pool, tenant: UUID, run_id: UUID, pen
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """What a person said to a pending, themselves or by a delegate. `status` is the pending's now; `opened` and `said`
-    are JSON texts."""
+    """A person's answer to a pending, by themselves or by a delegate. `status` is the pending's now; `opened` and
+    `said` are JSON texts."""
 
     at: datetime
     pending_id: str
@@ -242,12 +243,12 @@ ORDER BY v.at DESC, v.pending_id DESC
 async def decided_by(
     connection: Connection | Pool, tenant: UUID, person: str, *, limit: int, before: Place | None = None
 ) -> list[Decided]:
-    """What the person has decided, and others in their name, the newest first."""
+    """The answers of the person, and those of others in their name, the newest first."""
     at, id = before or (_END, "")
     return [Decided(*row) for row in await connection.fetch(_DECIDED, tenant, person, at, id, limit)]
 
 
-# --- what other releases have left undone -----------------------------------------------------------------------------
+# --- rows that other releases have left out ---------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,5 @@
-"""API keys: an id, and a secret that is shown once. The database has only the secret's sha256, so who reads it can't
-call with what they find; a secret of 256 random bits needs no slow hash."""
+"""API keys: an id, and a secret that is shown once. The database has only the secret's sha256, which is no use to a
+reader of the database; a secret of 256 random bits needs no slow hash."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ async def create_key(
     created_by: str,
     expires_at: datetime | None = None,
 ) -> tuple[Key, str]:
-    """Make a key; returns it, and the text that is sent as credential, which nobody can read again."""
+    """Make a key; returns it, and the text that is sent as credential. The text is stored nowhere."""
     parts = Parts("".join(secrets.choice(_ID) for _ in range(12)), secrets.token_urlsafe(32))
     row = await connection.fetchrow(
         _CREATE,
@@ -117,7 +117,7 @@ async def create_key(
 
 
 async def find_key(connection: Connection | Pool, id: str) -> Key | None:
-    """The key of this id, of whichever tenant: it is what says of which tenant its caller is."""
+    """The key of this id, of whichever tenant: the key tells the tenant of its caller."""
     row = await connection.fetchrow(f"SELECT {_COLUMNS} FROM keys WHERE id = $1", id)
     return None if row is None else Key(*row)
 
@@ -146,7 +146,7 @@ async def list_keys(
 
 
 async def revoke_key(connection: Connection | Pool, tenant: UUID, id: str) -> Key | None:
-    """Revoke the tenant's key; twice is harmless. None: the tenant has no such key."""
+    """Revoke the tenant's key; twice is harmless. None: the tenant has no key of this id."""
     statement = f"""
     UPDATE keys SET revoked_at = coalesce(revoked_at, now()) WHERE tenant = $1 AND id = $2 RETURNING {_COLUMNS}
     """
@@ -155,7 +155,7 @@ async def revoke_key(connection: Connection | Pool, tenant: UUID, id: str) -> Ke
 
 
 def sign(parts: Parts, data: bytes) -> bytes:
-    """A signature that only who has the key's secret can make."""
+    """A signature that needs the key's secret."""
     return _signing(parts).sign(_DOMAIN + data)
 
 

@@ -1,8 +1,8 @@
 """Checking the logs of runs: each commit has chained its events (`runs.head`), and the audit vouches for the heads that
 it has seen.
 
-Somebody who changes a log can also write another head into the run's row; the heads in the records of the audit, which
-is chained itself and anchored elsewhere, show that. What was committed after the last act of a person on a run is held
+An attacker that changes a log can also write another head into the run's row; the heads in the records of the audit,
+which is chained itself and anchored elsewhere, show that. Commits after the last act of a person on a run are protected
 by the run's own head alone.
 """
 
@@ -24,8 +24,8 @@ _FIRST: Final = UUID(int=0)
 REMOVED: Final = "run.removed"
 """The act of removing a run by retention. Its record has the head of the log as its digest."""
 
-# Whoever removes a run by retention writes a record of it, which the chain of the audit vouches for; and what other
-# records know of the end of its log is what that one knows.
+# The process that removes a run by retention writes a record of it, with the end of its log. The chain of the audit
+# vouches for that record, and the heads in other records of the run must fit it.
 _GONE: Final = """
 SELECT DISTINCT a.run_id FROM audit a LEFT JOIN runs r ON r.id = a.run_id
 WHERE a.tenant = $1 AND a.run_id IS NOT NULL AND a.head IS NOT NULL AND (r.id IS NULL OR r.tenant <> $1)
@@ -67,7 +67,7 @@ async def verify_logs(pool: Connection | Pool, tenant: UUID) -> Checked:
 async def _verify_log(
     pool: Connection | Pool, tenant: UUID, run_id: UUID, head: bytes, seq: int
 ) -> tuple[int, str | None]:
-    """How many heads of the audit the log has, and what is wrong with it."""
+    """How many heads of the audit the log has, and its faults."""
     query = "SELECT seq, head FROM audit WHERE tenant = $1 AND run_id = $2 AND head IS NOT NULL"
     vouched: dict[int, bytes] = {row["seq"]: row["head"] for row in await pool.fetch(query, tenant, run_id)}
     rows = """

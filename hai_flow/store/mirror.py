@@ -1,9 +1,9 @@
-"""What a large tenant has once, in its seat, and what its other cells repeat of that: published workflows with their
-pinned tools, triggers by the ends of runs, and delegations. Schedules, webhooks and triggers by events are not
-repeated: they start runs from the seat alone.
+"""Copies from the seat of a large tenant to its other cells: published workflows with their pinned tools, triggers by
+the ends of runs, and delegations. Schedules, webhooks and triggers by events are not repeated: they start runs from the
+seat alone.
 
 The seat is right. A cell is made like it in one transaction of its own, of which there is one at a time, and the seat
-is read inside of it: so what is read later is written later.
+is read inside of it: so an older reading never overwrites a newer one.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class _Table:
         return f"hashtextextended(ROW({', '.join((*self.key, *self.compared))})::text, 0)"
 
 
-# A version of a workflow stays: runs of the cell may be pinned to it. Its source is what its sha256 says.
+# A version of a workflow stays: runs of the cell may be pinned to it. Its sha256 fixes its source.
 _TABLES: Final = (
     _Table(
         "workflows",

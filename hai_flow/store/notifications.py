@@ -1,8 +1,8 @@
-"""Notifications to people and systems: what is to be sent, what was, and what could not be.
+"""Notifications to people and systems: those to be sent, those that were sent, and those that could not be.
 
 A commit writes into the outbox that a question was opened, escalated or is to be remembered; delivery makes that a row
 here, under the id of the outbox's row: once, however often it is delivered. The row is then divided into one for each
-receiver, each of which is tried by itself until it was sent, nobody needs it any more, or it is given up.
+receiver, each of which is tried by itself until it was sent, is not needed any more, or is given up.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ FORGOTTEN_AT_ONCE: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class Notification:
-    """`channel` None: it is yet to be divided; `notify` are the channels that the document names. `person`: the one who
-    reads it, if one does. `what`: opened, escalated or reminded. `tries`: those begun so far, with this one."""
+    """`channel` None: it is yet to be divided; `notify` are the channels that the document names. `person`: the only
+    reader of the channel, if there is one. `what`: opened, escalated or reminded. `tries`: those begun so far, with
+    this one."""
 
     id: str
     tenant: UUID
@@ -50,7 +51,7 @@ async def queue(
     what: str,
     notify: Sequence[str],
 ) -> None:
-    """Keep what is to be sent. The same id again changes nothing."""
+    """Store a notification. The same id again changes nothing."""
     query = """
     INSERT INTO notifications (id, tenant, run_id, pending_id, what, notify, status, due_at)
     VALUES ($1, $2, $3, $4, $5, $6, 'queued', now()) ON CONFLICT DO NOTHING
@@ -90,7 +91,7 @@ async def divide(connection: Connection | Pool, id: str, parts: Sequence[tuple[s
 
 
 async def end(connection: Connection | Pool, id: str, status: str, error: str | None = None) -> None:
-    """`sent`; `dropped`: nobody needs it any more; `dead`: given up, and why."""
+    """`sent`; `dropped`: it is not needed any more; `dead`: given up, and why."""
     query = "UPDATE notifications SET status = $2, error = $3, due_at = NULL, ended_at = now() WHERE id = $1"
     await connection.execute(query, id, status, error)
 

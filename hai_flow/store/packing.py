@@ -1,11 +1,11 @@
 """Several commits of a log as one row, and back, byte for byte.
 
 A run that streamed has thousands of rows of a few dozen bytes each, and every row and its place in the index cost more
-than that. Once the run has ended its rows are merged. A merged row is a row like any other to all who read events: the
-JSON text of an array, from `first_seq` to `last_seq`; so cursors, replays and folds give what they gave. Beside it
+than that. Once the run has ended its rows are merged. A merged row is a row like any other for readers of events: the
+JSON text of an array, from `first_seq` to `last_seq`; so cursors, replays and folds give the same as before. Beside it
 `parts` says where each commit ends, for the chain goes over the commits' own bytes and must still fit.
 
-No merged row goes on behind the event of a snapshot: who begins there begins with a row.
+No merged row goes on behind the event of a snapshot: a reader that begins at a snapshot begins with a row.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ _SIZES: Final = """
 SELECT last_seq, octet_length(events) + 512 AS size, parts IS NOT NULL AS merged FROM log WHERE run_id = $1
 ORDER BY last_seq
 """
-# One statement: nobody sees a log with a hole in it, or with an event twice.
+# One statement: no reader sees a log with a hole in it, or with an event twice.
 _MERGE: Final = """
 WITH gone AS (DELETE FROM log WHERE run_id = $1 AND last_seq = ANY($2::bigint[]))
 UPDATE log SET first_seq = $4, events = $5, parts = $6 WHERE run_id = $1 AND last_seq = $3 AND parts IS NULL

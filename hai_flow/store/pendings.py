@@ -81,9 +81,9 @@ async def open_pendings(
     workflow: str | None = None,
     run_id: UUID | None = None,
 ) -> Page:
-    """The tenant's open pendings, newest first, of the `workflow` or the run where one is given. `viewer`: whose list
-    it is; None: of somebody who may read all runs. They may be asked a question of a run that they may not read: by one
-    of `selectors`. `before` is the place of the last one of the page before.
+    """The tenant's open pendings, newest first, of the `workflow` or the run where one is given. `viewer`: the
+    principal whose list it is; None: it may read all runs. A viewer also sees questions of runs that it may not read,
+    if they ask one of `selectors`. `before` is the place of the last one of the page before.
 
     Of a list that leaves some out, LOOKED_AT_MAX are looked at for a page, in the order of an index; so a page may be
     short, and has a place to go on from.

@@ -1,12 +1,12 @@
-"""In which cell a name of a large tenant lives: what its anchor knows (docs/decisions, "A large tenant lives in several
+"""The cells of a large tenant's names, as their anchors know them (docs/decisions, "A large tenant lives in several
 cells").
 
 A name is the id of a thread that a client made up, or the one that the thread of a run gets which is started under a
 key. Its anchor is a cell that every process finds by the name alone. Something lives in its anchor, unless the anchor
 has a *pointer* to another cell: a row in `slots` that holds the thread's slot for ever, where a run would be. So the
 commit with which a run begins there decides, as between two runs of a thread: either a run or a pointer gets the slot.
-Whoever begins a thread elsewhere points there first, and nobody begins it in the anchor by a list of cells that has
-changed since.
+A process that begins a thread elsewhere first writes the pointer; so no other process begins the thread in the anchor,
+even if its list of cells is older.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _POINTER: Final = 0xFFFF_FFFF_FFFF_0000_0000 << 48  # of no version that a run's
 
 
 class Known(NamedTuple):
-    """What a cell knows of a thread: whether it lives there, or to which cell it points."""
+    """The place of a thread as a cell knows it: whether it lives there, or to which cell it points."""
 
     here: bool
     there: int | None
@@ -36,7 +36,7 @@ SELECT (SELECT run_id FROM slots WHERE tenant = $1 AND slot = $2),
 
 
 async def known(connection: Connection | Pool, tenant: UUID, thread_id: str) -> Known:
-    """What the cell knows of the thread."""
+    """The place of the thread as the cell knows it."""
     row = await connection.fetchrow(_KNOWN, tenant, thread_slot(thread_id), thread_id)
     assert row is not None
     there = None if row[0] is None else pointed_to(row[0])
@@ -67,7 +67,7 @@ async def point(connection: Connection, tenant: UUID, thread_id: str, cell: int)
 
 
 def pointer_to(cell: int) -> UUID:
-    """What holds the slot of a name that lives in the cell."""
+    """The id that holds the slot of a name that lives in `cell`, in place of a run's."""
     return UUID(int=_POINTER | cell)
 
 

@@ -29,7 +29,8 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Notice(msgspec.Struct, frozen=True):
-    """Somebody is to be told of a question, over these channels: it was opened, escalated, or they are reminded."""
+    """A notification of a question is due, over these channels: it was opened or escalated, or people are reminded of
+    it."""
 
     pending_id: str
     what: Literal["opened", "escalated", "reminded"]
@@ -59,11 +60,11 @@ class _Rows:
         self._notify(event.id, "escalated")
 
     def reminded(self, event: e.PendingReminded, position: int) -> None:
-        if event.id not in self.notices:  # who hears of it in this very commit is not reminded of it
+        if event.id not in self.notices:  # no reminder if this very commit opens or escalates it
             self._notify(event.id, "reminded")
 
     def restamped(self, event: e.PendingRestamped, position: int) -> None:
-        """In a fork it is a question of another run, of which nobody has been told."""
+        """In a fork it is a question of another run, of which people have not been notified."""
         self._write(event.id)
         if self.is_fork:
             self._notify(event.id, "opened")
@@ -91,7 +92,7 @@ class _Rows:
         self.votes.append(VoteRow(event.id, event.by, _encode(event), event.decision, event.on_behalf_of))
 
     def decided(self, event: e.PendingDecided, position: int) -> None:
-        """Where one answer decides, it stands beside the votes of others: it is what its giver has decided."""
+        """Where one answer decides, it is stored beside the votes: so the lists of people's decisions show it."""
         self._write(event.id)
         if event.by is not None and self.state.pendings[event.id].opened.kind not in ("approve", "gate"):
             self.votes.append(VoteRow(event.id, event.by, _encode(event), event.outcome, event.on_behalf_of))
@@ -180,7 +181,8 @@ def asked_by(pending: PendingState, world: World) -> tuple[str, ...]:
 
 
 def words_of(opened: e.PendingOpened) -> str:
-    """What a question is found by: its title, its message and the name of its tool, without regard to case."""
+    """The text by which a search finds a question: its title, its message and the name of its tool, without regard to
+    case."""
     said = "\n".join(filter(None, (opened.title, opened.tool, opened.message)))
     return said[:WORDS_MAX].casefold().replace("\0", "").encode(errors="replace").decode()
 

@@ -1,8 +1,9 @@
-"""Whether the credentials that open streams rest on are still good: the key was not revoked, the session not ended or
-that of somebody with other roles, the person not forgotten, their tenant not removed.
+"""Whether the credentials that open streams rest on are still good: the key was not revoked, the session not ended and
+its roles not changed, the person not forgotten, their tenant not removed.
 
-A person who is forgotten may hold what no row of ours can end: a token that a key has signed for them, or one of their
-issuer. So for a while it is kept, as a digest, that they were forgotten, and what was made before then is refused.
+A person that was forgotten may hold a token that no row of ours can end: one that a key has signed for them, or one of
+their issuer. So for a while a digest of the person is kept with the time, and tokens that were made before then are
+refused.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ WHERE NOT EXISTS (SELECT FROM tenants t WHERE t.id = given.tenant)
 
 
 class Proof(NamedTuple):
-    """What shows that `person` calls: an API key, by its id; or a browser's session, by its digest, as it was in this
-    version of it; or neither, where it is something that an issuer has signed."""
+    """The credential with which `person` calls: an API key, by its id; or a browser's session, by its digest, as it was
+    in this version of it; or neither, where it is a token of an issuer."""
 
     tenant: UUID
     person: str
@@ -65,16 +66,16 @@ async def forget_person(connection: Connection, tenant: UUID, person: str) -> No
 
 
 async def forgotten(pool: Pool) -> dict[bytes, datetime]:
-    """Who was forgotten a short while ago, by their digest, and when."""
+    """The people that were forgotten a short while ago, by their digests, and when."""
     query = f"SELECT sha256, at FROM forgotten WHERE at > now() - interval '{FORGOTTEN_FOR}'"
     return {row[0]: row[1] for row in await pool.fetch(query)}
 
 
 async def clear(pool: Pool) -> None:
-    """Remove what is not needed any more: it says a little of who was forgotten."""
+    """Remove rows that are not needed any more, for even a digest says a little of the person."""
     await pool.execute(f"DELETE FROM forgotten WHERE at < now() - interval '{FORGOTTEN_FOR}'")
 
 
 def person_digest(tenant: UUID, person: str) -> bytes:
-    """What a forgotten person is found by."""
+    """The digest by which a forgotten person is found."""
     return sha256(tenant.bytes + person.encode()).digest()

@@ -1,4 +1,4 @@
-"""How much a tenant has of what it may have a bounded amount of. Each is read as far as its limit, and no further."""
+"""How much a tenant uses of each of its limits. Rows are counted up to the limit, and no further."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SELECT (SELECT created_at FROM runs WHERE tenant = $1 AND parent_id IS NULL AND 
 
 
 async def used(connection: Connection | Pool, tenant: UUID, runs_per_minute: int, open_runs: int) -> Used:
-    """What the tenant uses of its runs; 0: no limit, so it is not looked for."""
+    """Its runs, counted up to these limits; 0: no limit, so they are not counted."""
     row = await connection.fetchrow(_USED, tenant, max(1, runs_per_minute), open_runs)
     assert row is not None
     return Used(row[0] if runs_per_minute else None, row[1], row[2])
@@ -41,8 +41,8 @@ async def used(connection: Connection | Pool, tenant: UUID, runs_per_minute: int
 
 @dataclass(frozen=True, slots=True)
 class UsedInCell:
-    """What one cell of several has: runs begun in the last minute and runs that have not ended, each counted up to its
-    limit. `seconds`: until the earliest of those that have begun is more than a minute old."""
+    """The counts of one cell of several: runs begun in the last minute and runs that have not ended, each counted up to
+    its limit. `seconds`: until the earliest of those that have begun is more than a minute old."""
 
     begun: int
     seconds: float
@@ -59,7 +59,7 @@ FROM (SELECT created_at FROM runs WHERE tenant = $1 AND parent_id IS NULL AND cr
 
 
 async def used_in_cell(connection: Connection | Pool, tenant: UUID, runs_per_minute: int, open_runs: int) -> UsedInCell:
-    """What the tenant uses in one of its cells; 0: no limit, so it is not looked for."""
+    """The counts of the tenant in one of its cells; 0: no limit, so they are not counted."""
     row = await connection.fetchrow(_USED_IN_CELL, tenant, runs_per_minute, open_runs)
     assert row is not None
     return UsedInCell(*row)

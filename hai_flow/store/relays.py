@@ -1,7 +1,7 @@
 """Events to all of a large tenant, in its seat, until each of its cells has them.
 
-An event is here before any cell has it, so whoever was told that it is taken is right, whatever dies. It is in each
-cell under its own id, so a cell that is given it twice has it once.
+An event is here before any cell has it, so a sender's answer that it is taken stays true, whichever process dies. It is
+in each cell under its own id, so a cell that is given it twice has it once.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Relay:
 async def add(
     connection: Connection | Pool, tenant: UUID, id: str, type: str, data: bytes, cells: Sequence[int]
 ) -> tuple[Relay, bool]:
-    """Keep the event for these cells; returns what is kept under its id, and whether it was there already."""
+    """Keep the event for these cells; returns the event that is kept under its id, and whether it was there already."""
     insert = f"""
     INSERT INTO relays (tenant, id, type, data, cells, due_at) VALUES ($1, $2, $3, $4, $5, now() + $6)
     ON CONFLICT DO NOTHING RETURNING {_COLUMNS}
@@ -58,7 +58,7 @@ UPDATE relays SET due_at = now() + $2 FROM due WHERE tenant = due.t AND id = due
 
 
 async def due(connection: Connection | Pool, limit: int) -> list[Relay]:
-    """Up to `limit` events that nobody is at, the oldest first."""
+    """Up to `limit` events that no process is bringing, the oldest first."""
     found = [Relay(*row) for row in await connection.fetch(_DUE, limit, AGAIN)]
     return sorted(found, key=lambda relay: relay.sent_at)
 

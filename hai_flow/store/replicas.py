@@ -1,11 +1,11 @@
-"""History read from a replica of the database, and never anything else than what the database itself would say.
+"""History read from a replica of the database, always the same as the database itself would give.
 
-A commit of a run is written once and never changed, so a replica that has it says the same. What a request may see of
-a run, and how far that is, it has asked the database itself; a replica is then asked for commits, and what it answers
-is taken only if it is the same run (born in the same instant: an id can come again once its run was removed) and
-nothing is missing up to where the request reads. A list does not show what it lacks: for one, the database says how
-far its log is when it is asked for, and the replica answers once it is there. Anything else is read from the database,
-as if there were no replica: whoever has written reads what they wrote, however late the replica is.
+A commit of a run is written once and never changed, so a replica that has it gives the same. A request first asks the
+database itself how far it may read the run; a replica is then asked for commits, and its answer is taken only if it is
+of the same run (born in the same instant: an id can come again once its run was removed) and nothing is missing up to
+where the request reads. A list does not show whether rows are missing: for a list, the database gives the end of its
+log (WAL) at that moment, and the replica answers once it has come so far. Anything else is read from the database, as
+if there were no replica: a client always reads its own writes, however late the replica is.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ FROM pg_control_checkpoint() c, {_DATABASE}
 
 @dataclass(frozen=True, slots=True)
 class Standby:
-    """What `hai-flow doctor` finds of a replica. `follows`: it is a standby. `same`: of the very server and database.
-    `seconds`: in how many it had all that the database had; None: not while it was waited for."""
+    """The facts on a replica for `hai-flow doctor`. `follows`: it is a standby. `same`: of the very server and
+    database. `seconds`: in how many it had all that the database had; None: not while it was waited for."""
 
     follows: bool
     same: bool
@@ -64,7 +64,7 @@ class Standby:
 
 
 async def probe(dsn: str, primary: Connection, seconds: float) -> Standby:
-    """Look at the replica, and wait so long for it to have what the database has now. Raises asyncpg's errors."""
+    """Look at the replica, and wait so long for it to have all that the database has now. Raises asyncpg's errors."""
     replica = await asyncpg.connect(dsn, timeout=10, statement_cache_size=0)
     try:
         follows = bool(await replica.fetchval("SELECT pg_is_in_recovery()"))
@@ -104,7 +104,7 @@ class Replica:
         return self.fault is None
 
     async def look(self) -> None:
-        """Find out how late it is, by where the log of the database was at what time: by our own clock alone."""
+        """Find out how late it is: remember where the log of the database was at which time, by our own clock alone."""
         try:
             fault = await self._look()
         except (*FAILURES, StoreError, TimeoutError) as error:
@@ -144,7 +144,8 @@ class Replica:
             await database.close()
 
     async def answered(self, tenant: UUID | None, ask: Callable[[Pool], Awaitable[Answer | None]]) -> Answer | None:
-        """What `ask` finds there; None: it lacks something, or does not answer. `tenant`: behind the second wall."""
+        """The answer of `ask` from the replica; None: it lacks something, or does not answer. `tenant`: behind the
+        second wall."""
         database = self._database
         if not self.usable or database is None:
             return None
@@ -162,8 +163,9 @@ class Replica:
         return found
 
     async def answered_now(self, tenant: UUID, walled: bool, ask: Callable[[Pool], Awaitable[Answer]]) -> Answer | None:
-        """As `answered`, of what does not show by itself whether it is all, like a list: the replica answers once it
-        has everything that was committed before this was asked, and is waited for no longer than a moment."""
+        """As `answered`, for an answer that does not show by itself whether it is complete, like a list: the replica
+        answers once it has everything that was committed before this was asked, and is waited for no longer than a
+        moment."""
         if not self.usable:
             return None
         wanted = await self._primary.api.fetchval(_INSERTED)

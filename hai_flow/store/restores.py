@@ -1,4 +1,4 @@
-"""What `hai-flow restored` asks of a database that has gone back in time, and changes in it."""
+"""The statements of `hai-flow restored`, over a database that has gone back in time."""
 
 from __future__ import annotations
 

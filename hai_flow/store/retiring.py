@@ -1,14 +1,14 @@
-"""Archiving and removing what has ended long ago.
+"""Archiving and removing runs that ended long ago.
 
 The unit is a *thread* with all that hangs on it: its runs and the runs above and below them, in whatever threads those
 are. A later turn refers to earlier ones, a branch to the run that it left, a parent to its child; so all of them go
 together, or none does. One of them that has not ended keeps all the others.
 
 To remove is two things. First, in one short transaction, the runs' rows go, with a record in the audit and a row of
-`retired_runs` for each: from then on nobody finds them. Their other rows, thousands of them, follow in small batches,
-which lock nothing that anybody wants; a process that dies in between leaves the rest to the next one.
+`retired_runs` for each: from then on no request finds them. Their other rows, thousands of them, follow in small
+batches, which lock no rows that are in use; a process that dies in between leaves the rest to the next one.
 
-What stays for good: `retired_runs` (the end of each log's chain, for which the audit vouches, and where the archive
+These stay for good: `retired_runs` (the end of each log's chain, for which the audit vouches, and where the archive
 is), and of the questions those that the audit refers to, with their votes: so a decision stays explainable.
 """
 
@@ -59,7 +59,7 @@ class Member(NamedTuple):
 
 
 class Archived(NamedTuple):
-    """Where the archive of a unit is, and the sha256 of what it holds."""
+    """Where the archive of a unit is, and the sha256 of its content."""
 
     place: str
     sha256: bytes
@@ -166,7 +166,7 @@ async def note_archive(connection: Connection, unit: Sequence[Member], archived:
 
 
 async def remove(connection: Connection, unit: Sequence[Member], archived: Archived | None, by: str) -> bool:
-    """Remove the runs of the unit, if they still are what they were. False: one of them went on, or is wanted.
+    """Remove the runs of the unit, if they have not changed since. False: one of them went on, or is wanted.
 
     Holds the slots of their threads meanwhile, so that none of them begins another run."""
     ids = [each.id for each in unit]
@@ -196,7 +196,7 @@ async def remove(connection: Connection, unit: Sequence[Member], archived: Archi
 _UNCLEARED: Final = """
 SELECT run_id FROM retired_runs WHERE removed_at IS NOT NULL AND cleared_at IS NULL ORDER BY removed_at LIMIT $1
 """
-# The other rows of removed runs, by table, with what stays of them.
+# The other rows of removed runs, by table, with the condition for those that are removed.
 _KEPT: Final = """
 NOT EXISTS (SELECT FROM audit a WHERE a.tenant = t.tenant AND a.subject = 'pending:' || t.{id})
 """
@@ -249,14 +249,15 @@ async def _clear(connection: Connection, run_ids: Sequence[UUID], rows_max: int)
 
 
 async def vacuum(connection: Connection) -> None:
-    """Give the room of removed rows back to the next ones. It locks nobody out: the files stay as long as they are."""
+    """Give the room of removed rows back to the next ones. It locks out no reader or writer: the files do not become
+    shorter."""
     for table in ("log", "messages"):
         await connection.execute(f"VACUUM (TRUNCATE false, SKIP_LOCKED true) {table}")
 
 
 # --- out and in again -------------------------------------------------------------------------------------------------
 
-# What an archive holds: the table, what finds the rows of runs $1 in it, and their order.
+# The tables of an archive: the condition that finds the rows of the runs $1, and their order.
 ARCHIVED: Final[Mapping[str, tuple[str, str]]] = {
     "workflows": (
         "(t.tenant, t.sha256) IN (SELECT r.tenant, r.workflow FROM runs r WHERE r.id = ANY($1::uuid[]))",
@@ -275,7 +276,7 @@ ARCHIVED: Final[Mapping[str, tuple[str, str]]] = {
         "run_id, id",
     ),
 }
-# What may be there when an archive is restored: workflows that others use, and what the audit refers to.
+# Tables whose rows may be there when an archive is restored: others use the workflow, or the audit refers to the row.
 _MAY_BE_THERE: Final = ("workflows", "pendings", "votes", "feedback")
 
 

@@ -1,8 +1,8 @@
-"""The two roles of PostgreSQL that processes work as, and what each may do.
+"""The two roles of PostgreSQL that processes work as, and their rights.
 
-`hai_engine` does what a server does for all tenants at once: commits, claims, sweeps, deliveries, and what requests
-write. It owns no table, so it can switch off neither row-level security nor a trigger, and it may only add to the
-audit. `hai_api` reads for requests, a tenant at a time (`walls`).
+`hai_engine` does all work for several tenants at once: commits, claims, sweeps, deliveries; and it writes for requests.
+It owns no table, so it can switch off neither row-level security nor a trigger, and it may only add to the audit.
+`hai_api` reads for requests, a tenant at a time (`walls`).
 
 Neither can log in: a process connects as the role of its URL, which is a member of both, and takes one on at the
 beginning of each session. Behind a transaction pooler no session is its own; there the role of the URL has to be a
@@ -65,7 +65,7 @@ OF_ALL: Final[Mapping[str, str]] = {
 the database is, hashes of who was forgotten lately, and the revision of the schema."""
 _SEQUENCES: Final = ("runs_place", "signals_place")
 
-# What the second argument asks for is called otherwise since a member may be one without taking the role on.
+# Since PostgreSQL 16 a member need not be allowed to take the role on, and the privilege has another name.
 _TAKES_ON: Final = (
     "pg_has_role(session_user, r.oid, CASE WHEN current_setting('server_version_num')::int >= 160000 "
     "THEN 'SET' ELSE 'MEMBER' END)"
@@ -73,7 +73,7 @@ _TAKES_ON: Final = (
 
 
 def takes_on(role: str) -> str:
-    """The condition, in SQL, that who has connected may take the role on."""
+    """The condition, in SQL, that the connected role may take the role on."""
     return f"EXISTS (SELECT FROM pg_roles r WHERE r.rolname = '{role}' AND {_TAKES_ON})"
 
 
@@ -130,8 +130,8 @@ def rights() -> list[tuple[str, str, str]]:
 
 async def ensure(connection: Connection) -> None:
     """Make the roles, let the connection's role be a member of them, and give them their rights on the tables that are
-    there. What the connection may not do is left to who may (`SQL`). Raises asyncpg's LockNotAvailableError where a
-    table is not free for a moment: try again."""
+    there. Statements that the connection may not execute are left to an administrator (`SQL`). Raises asyncpg's
+    LockNotAvailableError where a table is not free for a moment: try again."""
     for name in (ENGINE, API):
         await connection.execute(_role(name))
     found = await connection.fetch("SELECT rolname::text FROM pg_roles WHERE rolname = ANY ($1)", [ENGINE, API])
@@ -167,7 +167,7 @@ SELECT bool_or(pg_has_role(c.relowner, 'USAGE')) FROM unnest($1::text[]) AS t JO
 
 
 async def fault(connection: Connection | Pool) -> str | None:
-    """Why the session works with more rights than it needs, and what to do; None: it does not."""
+    """Why the session works with more rights than it needs, and how to mend it; None: it does not."""
     if not await connection.fetchval(_OWNS, list(OF_TENANTS)):
         return None
     return (

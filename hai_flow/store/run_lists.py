@@ -51,9 +51,9 @@ class RunRow(RunSummary):
 
 @dataclass(frozen=True, slots=True)
 class Viewer:
-    """Somebody who may not read all runs of their tenant: those that one of `ids` asked for (their own, and that of the
-    person they act for), and those of workflows whose `visibility` has one of `selectors`. `threads`, `workflows`: of
-    these only those; None: no such limit."""
+    """A principal that may not read all runs of its tenant: only runs that one of `ids` asked for (its own id, and that
+    of the person that it acts for), and runs of workflows whose `visibility` has one of `selectors`. `threads`,
+    `workflows`: only runs of these; None: of all."""
 
     ids: tuple[str, ...]
     selectors: tuple[str, ...]
@@ -146,7 +146,7 @@ class Filter:
         ]
         if self.queue not in (None, DEFAULT_QUEUE):  # by its index, which has few rows: it knows no other
             found.append((f"(r.queue <> '{DEFAULT_QUEUE}' AND {{}}::bool)", True))
-        if self.error is not None:  # its code comes first in what the committer writes
+        if self.error is not None:  # the committer writes the code first
             begins = f'{{"error":{{"code":"{self.error}",'.encode()
             found.append((f"substring(r.result FROM 1 FOR {len(begins)}) = {{}}", begins))
         return [(condition, value) for condition, value in found if value is not None]
@@ -180,7 +180,7 @@ async def find_runs(
     """The tenant's runs, newest first; only those that `viewer` may read, where one is given. `before` is the
     (created_at, id) of the last one of the page before.
 
-    Of the status `needs_attention` are also runs that nobody can read, whatever their own status is.
+    The filter `needs_attention` also gives runs that no worker can read, whatever their status is.
     """
     pages, arguments = _pages(tenant, wanted, limit, before, viewer)
     query = f"""
@@ -192,8 +192,8 @@ async def find_runs(
 async def count_runs(
     connection: Connection | Pool, tenant: UUID, wanted: Filter, *, limit: int, viewer: Viewer | None = None
 ) -> dict[str, int]:
-    """How many runs have each of the filter's statuses, counted up to `limit`. Under `needs_attention` are also those
-    that nobody can read."""
+    """How many runs have each of the filter's statuses, counted up to `limit`. `needs_attention` also counts those that
+    no worker can read."""
     pages, arguments = _pages(tenant, wanted, limit, None, viewer)
     query = f"""
     SELECT r.status, count(*), count(*) FILTER (WHERE r.unreadable IS NOT NULL) FROM ({pages}) r

@@ -13,7 +13,8 @@ FORGOTTEN_AFTER: Final = timedelta(days=1)
 
 
 class ServerRow(NamedTuple):
-    """A server of that release. `up` and `seen` are how long ago it started, and said that it is there (seconds)."""
+    """A server of that release. `up` and `seen` are how long ago it started, and last wrote that it is there
+    (seconds)."""
 
     name: str
     release: str
@@ -28,7 +29,7 @@ INSERT INTO servers (id, name, release) VALUES ($1, $2, $3) ON CONFLICT (id) DO 
 
 
 async def say(connection: Connection | Pool, id: UUID, name: str, release: str) -> None:
-    """The server is there. Those of whom nobody has heard for a day are forgotten."""
+    """Write that the server is there. Rows of servers that have written nothing for a day are removed."""
     await connection.execute(_SAY, id, name, release, FORGOTTEN_AFTER)
 
 

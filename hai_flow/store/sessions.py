@@ -1,8 +1,9 @@
 """Sessions of browsers: the cookie's text is nowhere but in the browser, the database has its sha256.
 
 `expires_at` is when a session ends unless it is used, and moves with its use; `ends_at` when it ends in any case.
-`sealed` is what it is renewed with at who signed the browser in, readable with the cookie's text alone. `renew_at` is
-when that is due: who moves it renews, so of several processes one does. `version` counts the changes of its principal.
+`sealed` is the token for its renewal at the issuer that signed the browser in, readable with the cookie's text alone.
+`renew_at` is when that is due: the process that moves it renews, so of several processes one does. `version` counts the
+changes of its principal.
 """
 
 from __future__ import annotations
@@ -66,7 +67,8 @@ class Session(NamedTuple):
 
 
 class Renewal(NamedTuple):
-    """With what a session is renewed, after how long, and for how long it is used without."""
+    """The sealed token for a session's renewal, after how long it is due, and for how long the session is good
+    without."""
 
     sealed: bytes
     after: timedelta
@@ -74,7 +76,7 @@ class Renewal(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """The right to renew a session, until `renew_at`; nobody else has it before then."""
+    """The right to renew a session, until `renew_at`; no other process gets it before then."""
 
     sealed: bytes
     renew_at: datetime
@@ -127,7 +129,7 @@ async def renew(
 
 
 async def put_off(connection: Connection | Pool, digest: bytes, claim: Claim, sealed: bytes, again: timedelta) -> None:
-    """It could not be renewed: try again after a while, with what is sealed."""
+    """It could not be renewed: try again after a while, with the token that is `sealed`."""
     await connection.execute(_PUT_OFF, digest, claim.renew_at, sealed, again)
 
 
@@ -147,5 +149,5 @@ async def end_session(connection: Connection | Pool, digest: bytes) -> None:
 
 
 def digest(text: str) -> bytes:
-    """What a session is found by."""
+    """The digest by which a session is found."""
     return sha256(text.encode()).digest()

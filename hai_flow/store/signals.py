@@ -9,7 +9,7 @@ for one run: a statement that stores one holds a lock of its type (and addressee
 is committed. So a reader that has read up to a place has read all up to there, and need never read it again, however
 the clocks go.
 
-A subscription may outlive the step that opened it. An offer to such a run is refused, and delivery removes the
+A subscription may outlive the step that opened it. An offer to that run is refused, and delivery removes the
 subscription.
 """
 
@@ -69,7 +69,7 @@ class Reach:
 _SIGNAL: Final = "tenant, id, type, run_id, data, sent_at, place, tries, undelivered"
 
 
-# The record of who sent it, where it was not there before.
+# The record of its sender, if the signal is new.
 _AUDITED: Final = """, new_audit AS (
   INSERT INTO audit (tenant, id, at, act, run_id, subject, digest, commitment)
   SELECT $1, $7, clock_timestamp(), $8, $4, $9, $10, $11 FROM new
@@ -95,8 +95,8 @@ async def store_signal(
 
     It is due at once: the process that stores it offers it, or the next one that looks. A caller that offers and
     settles it itself gives in `due_after` how long others leave that to it. Raises `Rejected` 409 `signal_exists` when
-    another signal has its id. `sent` is the record of the person who sends it. `sent_at`: where another
-    cell had it first, when that was.
+    another signal has its id. `sent` is the audit record of its sender. `sent_at`: where another cell had it first,
+    when that was.
     """
     when = f"${7 if sent is None else 15}::timestamptz"
     insert = f"""

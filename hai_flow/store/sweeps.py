@@ -1,9 +1,9 @@
-"""Looking through tables for what is left behind, a page at a time, for all processes together.
+"""Looking through tables for rows that were left behind, a page at a time, for all processes together.
 
-Most of what nobody needs any more is removed by whoever makes it so. For the rest a *sweep* walks through a table in
-the order of its key. How far it has got, and when the next page is due, is a row: whichever process comes first takes
-it, so a table is read no faster by more processes, and no statement reads more than a page. Where half of a page was to
-be removed, the next one is looked at at once: so no more is left behind than there is besides.
+Most rows are removed by the process that makes them needless. For the rest a *sweep* walks through a table in the order
+of its key. How far it has got, and when the next page is due, is a row: whichever process comes first takes it, so a
+table is read no faster by more processes, and no statement reads more than a page. Where half of a page was to be
+removed, the next one is looked at at once: so no more is left behind than there is besides.
 """
 
 from __future__ import annotations

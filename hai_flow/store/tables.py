@@ -68,14 +68,14 @@ runs: Final = sa.Table(
     _text("slot", null=True),  # the last one it took; slots says if it holds it still
     _text("status"),
     _bigint("seq"),  # events so far
-    _bigint("version"),  # decisions so far: what a decision compares
-    _int("fence", default="0"),  # what the holder's chunks compare
+    _bigint("version"),  # decisions so far: a decision compares it
+    _int("fence", default="0"),  # the holder's chunks compare it
     _bytes("head"),  # sha256 chained over all commits
-    _bigint("worker", null=True),  # who holds the claim
+    _bigint("worker", null=True),  # the worker that holds the claim
     _time("wake_at", null=True),  # when a free run is due
-    _int("abi", default="1"),  # of its events: who has a lower one passes it over
+    _int("abi", default="1"),  # of its events: a worker with a lower one passes it over
     _int("given_back", default="0"),  # so often in a row by workers that could not read it
-    _text("unreadable", null=True),  # why the last of them could not; null: nobody has given it back since
+    _text("unreadable", null=True),  # why the last of them could not; null: it was not given back since
     _bigint("snapshot_seq", default="0"),
     _bigint("log_bytes", default="0"),
     _text("started_by"),
@@ -142,7 +142,7 @@ log: Final = sa.Table(
     sa.CheckConstraint("first_seq >= 1 AND first_seq <= last_seq", name="log_range"),
 )
 
-# What became of runs that were archived, or removed: the chain that the audit vouches for, and where the archive is.
+# Runs that were archived, or removed: the end of the chain, for which the audit vouches, and where the archive is.
 retired_runs: Final = sa.Table(
     "retired_runs",
     metadata,
@@ -154,9 +154,9 @@ retired_runs: Final = sa.Table(
     _bytes("head"),
     _time("ended_at"),
     _text("place", null=True),  # of the archive, below the archive's address; null: there is none
-    _bytes("sha256", null=True),  # of what the archive holds
+    _bytes("sha256", null=True),  # of the archive's content
     _time("archived_at", null=True),
-    _time("removed_at", null=True),  # since then there is no such run
+    _time("removed_at", null=True),  # since then the run is not there
     _time("cleared_at", null=True),  # and since then none of its rows
     _key("retired_runs", "run_id"),
     sa.CheckConstraint("(place IS NULL) = (sha256 IS NULL)", name="retired_runs_archive"),
@@ -193,8 +193,8 @@ pendings: Final = sa.Table(
     _time("opened_at"),
     _bytes("body"),
     _text("kind", null=True),  # null, as words: written by a release that had no inbox; the sweep fills it in
-    _text("words", null=True),  # what it is found by
-    _text("claimed_by", null=True),  # who says that they are at it
+    _text("words", null=True),  # a search finds it by these
+    _text("claimed_by", null=True),  # the person that is working on it
     _time("claimed_until", null=True),
     _key("pendings", "run_id", "id"),
 )
@@ -217,7 +217,7 @@ votes: Final = sa.Table(
     _bytes("body"),
     _text("decision", null=True),
     _text("on_behalf_of", null=True),
-    _time("at", null=True),  # null: of before it was asked who decided what
+    _time("at", null=True),  # null: of before there was a list of people's decisions
     _key("votes", "run_id", "pending_id", "principal"),
 )
 sa.Index(
@@ -243,8 +243,8 @@ delegations: Final = sa.Table(
     _uuid("id"),
     _uuid("tenant"),
     _text("from_id"),  # whose questions they are
-    _text("to_id"),  # who may answer them instead
-    sa.Column("roles", ARRAY(sa.Text), nullable=False),  # what `from_id` had when they delegated
+    _text("to_id"),  # the person that may answer them instead
+    sa.Column("roles", ARRAY(sa.Text), nullable=False),  # those of `from_id` at the time of the delegation
     sa.Column("groups", ARRAY(sa.Text), nullable=False),
     _time("since"),
     _time("until"),
@@ -262,7 +262,7 @@ inbox: Final = sa.Table(
     metadata,
     _uuid("run_id"),
     _text("pending_id"),
-    _text("selector"),  # who is asked: user:ann, role:controller, group:finance or anyone
+    _text("selector"),  # that it asks: user:ann, role:controller, group:finance or anyone
     _uuid("tenant"),
     _time("due"),  # the pending's deadline; without one a time behind every other
     _key("inbox", "run_id", "pending_id", "selector"),
@@ -475,7 +475,7 @@ fires: Final = sa.Table(
     _uuid("schedule_id"),
     _time("fire_at"),
     _uuid("tenant"),
-    _text("outcome", null=True),  # started, skipped or refused; null: nobody has dealt with it
+    _text("outcome", null=True),  # started, skipped or refused; null: not dealt with yet
     _uuid("run_id", null=True),
     _key("fires", "schedule_id", "fire_at"),
 )
@@ -510,17 +510,17 @@ signals: Final = sa.Table(
     _uuid("tenant"),
     _text("id"),
     _text("type"),
-    _uuid("run_id", null=True),  # whom it is for; null: whoever waits for the type
+    _uuid("run_id", null=True),  # for this run alone; null: for all that wait for the type
     _bytes("data"),
     sa.Column("sent_at", TIMESTAMP(timezone=True), nullable=False, server_default=sa.text("clock_timestamp()")),
     sa.Column(
         "due_at", TIMESTAMP(timezone=True), server_default=_NOW
-    ),  # null: all who waited then have been offered it
+    ),  # null: all runs that waited then were offered it
     _bigint(
         "place", null=True, default="nextval('signals_place'::regclass)"
     ),  # of a type, in the order of becoming visible
     _int("tries", default="0"),
-    sa.Column("undelivered", ARRAY(sa.Text)),  # all but these were offered it; null: nobody was yet
+    sa.Column("undelivered", ARRAY(sa.Text)),  # all runs but these were offered it; null: none was yet
     _key("signals", "tenant", "id"),
 )
 sa.Index("signals_by_type", signals.c.tenant, signals.c.type, signals.c.sent_at)
@@ -570,7 +570,7 @@ subscriptions: Final = sa.Table(
     _text("type"),
     _uuid("tenant"),
     _bigint("opened_seq"),  # of the commit that opened it
-    _bytes("offered", null=True),  # how far the run was offered what had been stored
+    _bytes("offered", null=True),  # how far the run was offered the signals that had been stored
     _key("subscriptions", "run_id", "path", "type"),
 )
 sa.Index("subscriptions_by_type", subscriptions.c.tenant, subscriptions.c.type)
@@ -593,10 +593,10 @@ feedback: Final = sa.Table(
     sa.Column("id", UUID(as_uuid=True), nullable=False, server_default=sa.text("gen_random_uuid()")),
     _uuid("tenant"),
     _text("thread_id"),
-    _text("kind"),  # of what is judged
+    _text("kind"),  # of the thing that is judged
     _text("subject_id"),
     _uuid("run_id"),  # whose message or pending it is
-    _text("principal"),  # who judges
+    _text("principal"),  # the person that judges
     _text("via"),
     _text("rating", null=True),
     _text("comment", null=True),
@@ -631,7 +631,7 @@ workflows: Final = sa.Table(
     _bytes("source"),
     _time("created_at", now=True),
     sa.Column("from_disk", sa.Boolean, nullable=False, server_default=sa.text("false")),
-    # The selectors of those who may read its runs, beside those who asked for them and operators.
+    # The selectors of the people that may read its runs, beside the requesters and operators.
     sa.Column("visibility", ARRAY(sa.Text), nullable=False, server_default=sa.text("'{}'::text[]")),
     _key("workflows", "tenant", "sha256"),
 )
@@ -645,7 +645,7 @@ sa.Index(
 )
 sa.Index("workflows_by_name", workflows.c.tenant, workflows.c.name, workflows.c.created_at)
 
-# What files hold, in pieces, where PostgreSQL keeps them: `place` is the file's, `n` counts from 0.
+# The bytes of files, in pieces, where PostgreSQL keeps them: `place` is the file's, `n` counts from 0.
 blobs: Final = sa.Table(
     "blobs",
     metadata,
@@ -660,7 +660,7 @@ files: Final = sa.Table(
     "files",
     metadata,
     _uuid("tenant"),
-    _bytes("sha256"),  # of what it holds: its id
+    _bytes("sha256"),  # of its bytes: its id
     _text("place"),  # where that is: `pg:...` in blobs, else in the store of files
     _bigint("size"),
     _time("touched_at", now=True),  # when it was last uploaded or referred to
@@ -673,7 +673,7 @@ uploads: Final = sa.Table(
     metadata,
     _uuid("tenant"),
     _bytes("sha256"),
-    _text("principal"),  # who has it from their own hand; `run:...`: a step made it
+    _text("principal"),  # the uploader; `run:...`: a step made it
     _text("name"),
     _text("media_type"),
     _time("created_at", now=True),
@@ -692,7 +692,7 @@ file_uses: Final = sa.Table(
 file_leftovers: Final = sa.Table(
     "file_leftovers",
     metadata,
-    _text("place"),  # what is there belongs to no file: not yet, or not any more
+    _text("place"),  # its bytes belong to no file: not yet, or not any more
     _uuid("tenant"),
     _time("due_at"),  # when it is cleared away
     _key("file_leftovers", "place"),
@@ -715,7 +715,7 @@ tenants: Final = sa.Table(
     _uuid("id"),
     _text("name"),
     _time("created_at", now=True),
-    # What it may have. Null: what the settings give to all; 0: no limit.
+    # Its limits. Null: that of the settings; 0: no limit.
     sa.Column("runs_per_minute", sa.Integer),
     sa.Column("open_runs", sa.Integer),
     sa.Column("followers", sa.Integer),
@@ -736,7 +736,7 @@ keys: Final = sa.Table(
     _uuid("tenant"),
     _bytes("sha256"),  # of the secret, which is nowhere else
     _text("name"),  # for people
-    _text("principal"),  # who calls with it
+    _text("principal"),  # the principal that calls with it
     sa.Column("roles", ARRAY(sa.Text), nullable=False),
     sa.Column("groups", ARRAY(sa.Text), nullable=False),
     _text("created_by"),
@@ -744,7 +744,7 @@ keys: Final = sa.Table(
     _time("expires_at", null=True),
     _time("revoked_at", null=True),
     _time("used_at", null=True),  # to a minute
-    _bytes("verifies", null=True),  # the public half of what signs its tokens; the other half is made of the secret
+    _bytes("verifies", null=True),  # the public key of its tokens' signatures; the private one is made of the secret
     _key("keys", "id"),
     sa.CheckConstraint("octet_length(sha256) = 32", name="keys_sha256"),
     sa.ForeignKeyConstraint(["tenant"], ["tenants.id"], name="keys_tenant"),
@@ -754,7 +754,7 @@ tickets: Final = sa.Table(
     metadata,
     _bytes("sha256"),  # of the ticket
     _uuid("tenant"),
-    _text("principal"),  # as JSON: who it opens a stream for
+    _text("principal"),  # as JSON: the caller that opens a stream with it
     _time("expires_at"),
     _key("tickets", "sha256"),
     sa.ForeignKeyConstraint(["tenant"], ["tenants.id"], name="tickets_tenant"),
@@ -770,7 +770,7 @@ sessions: Final = sa.Table(
     _time("expires_at"),  # unless it is used
     _int("version", default="0"),  # how often its principal has changed
     _time("ends_at", null=True),  # in any case
-    _bytes("sealed", null=True),  # with what it is renewed; readable with the cookie's text
+    _bytes("sealed", null=True),  # the token for its renewal; readable with the cookie's text
     _time("renew_at", null=True),
     _time("good_until", null=True),  # without a renewal
     _key("sessions", "sha256"),
@@ -781,14 +781,14 @@ sa.Index("sessions_expires", sessions.c.expires_at)
 forgotten: Final = sa.Table(
     "forgotten",
     metadata,
-    _bytes("sha256"),  # of the tenant and the person's id; for as long as something could open what was theirs
+    _bytes("sha256"),  # of the tenant and the person's id; kept while a token of theirs may still be good
     _time("at", now=True),
     _key("forgotten", "sha256"),
 )
 
 sa.Index("keys_tenant_created", keys.c.tenant, keys.c.created_at, keys.c.id)
 
-# Who did what. Triggers (in the migration) refuse to change or delete a record or a seal, and queue what is inserted.
+# People's acts. Triggers (in the migration) refuse to change or delete a record or a seal, and queue new records.
 audit: Final = sa.Table(
     "audit",
     metadata,
@@ -799,8 +799,8 @@ audit: Final = sa.Table(
     _uuid("run_id", null=True),
     _bigint("seq", null=True),  # the run's after the commit that holds the act,
     _bytes("head", null=True),  # and its chain up to there
-    _text("subject", null=True),  # `pending:...`, `workflow:...`: what else the act was done to
-    _bytes("digest", null=True),  # of what the person saw or gave
+    _text("subject", null=True),  # `pending:...`, `workflow:...`: another thing that the act was done to
+    _bytes("digest", null=True),  # of the content that the person saw or gave
     _bytes("commitment"),  # the digest of the details
     _key("audit", "tenant", "id"),
 )
@@ -814,8 +814,8 @@ audit_details: Final = sa.Table(
     metadata,
     _uuid("tenant"),
     _uuid("id"),
-    _text("principal"),  # who did it; a pseudonym once that person is forgotten
-    _bytes("salt"),  # without it nobody can try out which details the commitment is of
+    _text("principal"),  # the person that did it; a pseudonym once they are forgotten
+    _bytes("salt"),  # without it the details can't be guessed from the commitment
     _bytes("body"),
     _time("erased_at", null=True),
     _key("audit_details", "tenant", "id"),
@@ -849,7 +849,7 @@ workers: Final = sa.Table(
     _text("name"),
     _time("alive_until"),
     sa.Column("queues", ARRAY(sa.Text)),  # `*`: all; null: of a release that knew no queues, hence the default one
-    # For people to see: the release, and as of the last heartbeat what the worker did.
+    # For people to see: the release, and the worker's load as of the last heartbeat.
     _text("release", null=True),
     _time("started_at", null=True),
     _time("beat_at", null=True),
@@ -875,14 +875,14 @@ eras: Final = sa.Table(
     "eras",
     metadata,
     sa.Column("n", sa.Integer, nullable=False, autoincrement=False),
-    _uuid("database"),  # its name for ever; what is noted outside of it is noted under that
+    _uuid("database"),  # its name for ever; beats outside of it are noted under that name
     _bigint("system", null=True),  # where it was when the row was written: the server,
     _bigint("base", null=True),  # the database there,
     sa.Column("timeline", sa.Integer),  # and that server's timeline
     _bigint("written"),  # the transaction that wrote the row: another one has written a copy of it
     _time("began_at", now=True),
     _text("note"),
-    _time("held_at", null=True),  # since then nobody performs anything
+    _time("held_at", null=True),  # since then no worker performs anything
     _text("held_why", null=True),
     _key("eras", "n"),
 )

@@ -24,7 +24,7 @@ _HOME_ALONE: Final = Living.in_one(HOME)
 @dataclass(frozen=True, slots=True)
 class Limits:
     """How much a tenant may have: runs that begin in a minute, runs that have not ended, streams of one process that
-    only follow, bytes of logs. 0: no limit; None: what the settings give to all."""
+    only follow, bytes of logs. 0: no limit; None: that of the settings."""
 
     runs_per_minute: int | None = None
     open_runs: int | None = None
@@ -78,7 +78,7 @@ def _tenant(row: Any) -> Tenant:
 
 
 async def find_tenant(connection: Connection | Pool, name: str, *, locked: bool = False) -> Tenant | None:
-    """The tenant of this name, if there is one. `locked`: nobody else changes it until the transaction ends."""
+    """The tenant of this name, if there is one. `locked`: the row is locked until the transaction ends."""
     lock = " FOR NO KEY UPDATE" if locked else ""
     row = await connection.fetchrow(f"SELECT {_COLUMNS} FROM tenants WHERE name = $1{lock}", name)
     return None if row is None else _tenant(row)
@@ -107,7 +107,7 @@ async def list_tenants(connection: Connection | Pool) -> list[Tenant]:
 
 
 async def set_limits(connection: Connection | Pool, name: str, changed: dict[str, int | None]) -> Tenant | None:
-    """Change those limits of the tenant that `changed` names. None: there is no such tenant."""
+    """Change those limits of the tenant that `changed` names. None: the tenant does not exist."""
     given = {limit: changed[limit] for limit in LIMITS if limit in changed}
     assignments = "".join(f", {limit} = ${n}" for n, limit in enumerate(given, 2))
     statement = f"UPDATE tenants SET name = name{assignments} WHERE name = $1 RETURNING {_COLUMNS}"
@@ -122,9 +122,9 @@ async def set_living(
     opening: Sequence[int] = (),
     after: timedelta = timedelta(0),
 ) -> Tenant | None:
-    """Let the tenant live there. Of a tenant that has something, anchors and seat stay, and no cell goes: who asks has
-    seen to that (`lives_here`). Nothing begins in the cells `opening` before that time has passed. None: there is no
-    such tenant."""
+    """Let the tenant live there. A tenant that has data must keep its anchors, its seat and all its cells: the caller
+    has checked that (`lives_here`). Nothing begins in the cells `opening` before that time has passed. None: the tenant
+    does not exist."""
     statement = f"""
     UPDATE tenants SET cells = $2, anchors = $3, closed = $4, opening = $5, opens_at = now() + $6 WHERE name = $1
     RETURNING {_COLUMNS}
@@ -143,8 +143,8 @@ async def large_tenants(connection: Connection | Pool) -> list[Tenant]:
 
 
 async def copy_tenant(connection: Connection | Pool, tenant: Tenant) -> None:
-    """Let the connection's cell know the tenant by name, as home does: its runs are pruned and verified there, and
-    people told of them, without a question to another cell."""
+    """Let the connection's cell know the tenant by name, as home does: so that runs can be pruned and verified there,
+    and notifications sent, without a question to another cell."""
     statement = """
     INSERT INTO tenants (id, name, created_at) VALUES ($1, $2, $3) ON CONFLICT (name) DO UPDATE SET id = excluded.id
     """

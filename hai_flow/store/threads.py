@@ -7,8 +7,8 @@ Where it was branched, its *line* leaves out what a branch has abandoned: from i
 after the one that was born before it, but a branch comes after the one that it `follows`. A fork stands in the place of
 the run that it was forked from, whose events it has copied. Nothing is forgotten: a branch can be left in its turn.
 
-Nothing that a POST needs reads all of a thread: a line is walked backwards, as far as it is needed. A client is shown
-the `WINDOW` of it at once, and its own history is compared with that.
+No query of a POST reads all of a thread: a line is walked backwards, as far as it is needed. A client is shown the
+`WINDOW` of it at once, and its own history is compared with that.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ RECURSIVE up AS (
     AND ($5::bigint IS NULL OR (line.place, line.created_at, line.id) > ($5, $6::timestamptz, $7::uuid))
 )
 """
-# What is said in the line, the newest first; of each run with those below it, in the order of their birth. $8: not in
+# The messages of the line, the newest first; of each run with those below it, in the order of their birth. $8: not in
 # the first $8 runs of it; $9: at most. `{readable}`: which runs of the line; those below one go with it.
 _SAID_IN: Final = f"""
 WITH {_LINE}, shown AS (

@@ -1,4 +1,4 @@
-"""Tickets: credentials that are good once, and only for a moment. The database has their sha256, not what is sent."""
+"""Tickets: credentials that are good once, and only for a moment. The database has only their sha256."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the functions of servers looked like when a workflow was published: a digest of each."""
+"""Digests of the functions of servers (MCP), as they were when a workflow was published."""
 
 from __future__ import annotations
 

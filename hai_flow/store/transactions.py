@@ -1,8 +1,8 @@
-"""Transactions of tools on the run's own database: what a tool writes there commits together with the record that its
-step has succeeded, in one transaction, or neither does.
+"""Transactions of tools on the run's own database: a tool's writes there commit together with the event that its step
+has succeeded, in one transaction, or neither does.
 
-The tool's statements run first. When it has returned, its transaction is *sealed*: what it deferred is checked, its
-settings are taken back. Then the commit of the run's events (`commits`) is sent in the same transaction, and that
+The tool's statements run first. When it has returned, its transaction is *sealed*: deferred constraints are checked,
+its settings are taken back. Then the commit of the run's events (`commits`) is sent in the same transaction, and that
 compares the run's version as every commit does: where the attempt is over by then (it timed out, its process lost its
 lease and another one declared it lost, the run was terminated), the decision is a refusal, and nothing commits.
 
@@ -68,8 +68,8 @@ class Transaction:
 
     @contextlib.asynccontextmanager
     async def block(self) -> AsyncGenerator[Connection]:
-        """The connection. What raises out of a block takes back what was done in it. Nothing is committed at its end:
-        that is done when the tool has returned."""
+        """The connection. An exception takes back all statements of the block. The end of the block commits nothing:
+        the commit comes when the tool has returned."""
         self._beginning = self._beginning or asyncio.Lock()
         async with self._beginning:
             first = self._connection is None
@@ -85,7 +85,7 @@ class Transaction:
             raise
 
     async def seal(self) -> None:
-        """The tool has returned. Raises StepError if what it did can't be committed; then nothing of it is there."""
+        """The tool has returned. Raises StepError if its transaction can't be committed; then it is rolled back."""
         assert self._connection is not None, "only a transaction that has begun is sealed"
         try:
             await self._connection.execute(_SEAL)
@@ -123,7 +123,7 @@ class Transaction:
         return done
 
     def abandon(self) -> None:
-        """Give the connection back. What was not committed is rolled back."""
+        """Give the connection back. Statements that were not committed are rolled back."""
         self._over = True
         connection, self._connection = self._connection, None
         if connection is not None:
@@ -157,7 +157,7 @@ class Transaction:
             await self._released(connection)
 
     async def _released(self, connection: Any) -> None:
-        """Let go of the connection: the pool rolls back what is left of the transaction, or hangs up."""
+        """Let go of the connection: the pool rolls back a transaction that is left open, or hangs up."""
         try:
             await (await self._database.tools()).release(connection)
         except FAILURES as error:

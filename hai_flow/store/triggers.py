@@ -60,7 +60,7 @@ class ScheduleRow:
 
 @dataclass(frozen=True, slots=True)
 class Fire:
-    """A time at which a schedule fired. `outcome` None: nobody has dealt with it yet."""
+    """A time at which a schedule fired. `outcome` None: it was not dealt with yet."""
 
     at: datetime
     outcome: Outcome | None
@@ -102,7 +102,8 @@ async def publication(pool: Pool, tenant: UUID, workflow_name: str) -> AsyncGene
 
 @contextlib.asynccontextmanager
 async def webhook_publication(pool: Pool, tenant: UUID) -> AsyncGenerator[None]:
-    """Inside, nobody else publishes webhooks: a path that is free when it is looked at is free when it is taken."""
+    """Inside, no other process publishes webhooks: a path that is free when it is looked at is free when it is
+    taken."""
     async with pool.acquire() as connection, connection.transaction():
         await connection.execute("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", f"webhooks:{tenant}")
         yield

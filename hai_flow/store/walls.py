@@ -1,4 +1,4 @@
-"""The second wall between tenants: what requests read, they read as a role that sees the rows of one tenant.
+"""The second wall between tenants: requests read as a role that sees the rows of one tenant.
 
 Every statement names its tenant (the first wall). The role `hai_api` may read the tables of `roles.READ` and nothing
 else, and the policies of all tables let it see rows of the tenant that is set for the transaction; none is set: no row.
@@ -36,7 +36,7 @@ CROSS JOIN LATERAL (SELECT asked.* FROM (
 
 
 class Reads:
-    """What the requests of one tenant read with, in place of a pool: queries alone, each a transaction of its own."""
+    """The requests of one tenant read with this in place of a pool: queries alone, each a transaction of its own."""
 
     def __init__(self, database: Database, tenant: UUID) -> None:
         self._database = database
@@ -69,7 +69,7 @@ SELECT {takes_on(API)} AND (SELECT bool_and(has_table_privilege('{API}', t, 'SEL
 
 
 async def faults(connection: Connection | Pool) -> str | None:
-    """Why requests can't read behind the wall, and what to do; None: they can."""
+    """Why requests can't read behind the wall, and how to mend it; None: they can."""
     try:
         if not await connection.fetchval(_STANDS, list(READ)):
             return (

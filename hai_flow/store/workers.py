@@ -1,4 +1,4 @@
-"""The workers as people see them: who lives, what each serves and holds, and who has ended or died."""
+"""The workers as people see them: their state, their queues, and the runs that they hold."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ HOLDS_COUNTED_MAX: Final = 10_000
 @dataclass(frozen=True, slots=True)
 class WorkerRow:
     """`state`: `ended`, after it handed everything back; `dead`, when its lease ran out. `holds`: the runs that it has
-    now, counted up to `HOLDS_COUNTED_MAX`: of one that is dead those that nobody has taken over.
+    now, counted up to `HOLDS_COUNTED_MAX`: of a dead worker those that no other one has taken over.
 
     As of its last heartbeat (`beat_at`): `held` runs, `attempts` that it performed of at most `places` at once, and
-    those that waited for a place. What a worker of an older release did not tell is None.
+    those that waited for a place. Fields that a worker of an older release did not write are None.
     """
 
     id: int

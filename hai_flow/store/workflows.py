@@ -42,7 +42,7 @@ class Workflow(WorkflowSummary):
 
 
 class NamedVersion(NamedTuple):
-    """What `name`, `name@version` or `name@version+sha8` says. `sha8`: the first hex digits of the digest."""
+    """A parsed `name`, `name@version` or `name@version+sha8`. `sha8`: the first hex digits of the digest."""
 
     name: str
     version: int | None = None
@@ -76,8 +76,8 @@ async def publish_workflow(
     from_disk: bool = False,
     visibility: Sequence[str] = (),
 ) -> Workflow:
-    """Store a workflow; storing the same bytes again changes nothing (but publishes what was a dev copy, and remembers
-    that they were read from disk).
+    """Store a workflow; storing the same bytes again changes nothing (but publishes a dev copy, and remembers that they
+    were read from disk).
 
     Raises `Rejected` 409 `workflow_exists` when other bytes were published under this name and version. A dev copy may
     repeat a version with other bytes; saved again, it is the newest one again.
@@ -118,7 +118,7 @@ async def workflow_by_sha(connection: Connection | Pool, tenant: UUID, sha256: b
 
 
 async def visibility_of(connection: Connection | Pool, tenant: UUID, sha256: bytes) -> frozenset[str]:
-    """The selectors of those who may read its runs, beside those who asked for them and operators."""
+    """The selectors of the people that may read its runs, beside the requesters and operators."""
     query = "SELECT visibility FROM workflows WHERE tenant = $1 AND sha256 = $2"
     return frozenset(await connection.fetchval(query, tenant, sha256) or ())
 
