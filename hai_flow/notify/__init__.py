@@ -1,2 +1,2 @@
-"""Telling people and systems of questions that wait: which channel (`channels`), what it says (`letters`), how it gets
-there (`sending`). Nothing here decides anything, and no commit waits for it."""
+"""Notifications of open questions to people and systems: their channels (`channels`), their text (`letters`), and
+sending them (`sending`). Nothing here decides anything, and no commit waits for it."""

@@ -1,4 +1,4 @@
-"""The file of channels (`HAI_FLOW_NOTIFY`): over which channel who is told what waits for them.
+"""The file of channels (`HAI_FLOW_NOTIFY`): the channels for notifications, and the addresses of people.
 
     hai: notify/v1
     url: https://flow.example.com             # where links lead to
@@ -9,10 +9,12 @@
     people:
       user:ann: {email: ann@example.com, roles: [controller]}
 
-`password`, `secret` and a slack's `url` are names of secrets (`HAI_FLOW_SECRET_<NAME>`). What stands at the top is of
-the tenant `default`; those of others stand below `tenants`, by name: nobody is told of another tenant's questions.
+`password`, `secret` and a slack's `url` are names of secrets (`HAI_FLOW_SECRET_<NAME>`). Channels and people at the top
+belong to the tenant `default`; those of others stand below `tenants`, by name: a tenant's questions go to its own
+channels and people only.
 
-Pure: `recipients` says who is told. Addresses come from this file alone, never from a workflow or a request.
+Pure: `recipients` gives the receivers of a question. Addresses come from this file alone, never from a workflow or a
+request.
 """
 
 from __future__ import annotations
@@ -41,8 +43,8 @@ class Email(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="email"
 
 
 class Slack(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="slack", tag_field="kind", kw_only=True):
-    """An incoming webhook of Slack, or of what understands its messages. `url` names the secret that is its address.
-    `person`: the only one who reads it; else links that decide are not sent there."""
+    """An incoming webhook of Slack, or of a service that understands its messages. `url` names the secret that is its
+    address. `person`: its only reader; without one, links that decide are not sent there."""
 
     url: str
     person: str | None = None
@@ -144,8 +146,8 @@ def _is_address(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Recipient:
-    """Who is told over a channel. `person`: the one who reads it, if one does; `whom`: what stands behind the channel
-    in the document, for the receiver."""
+    """A receiver of a notification over a channel. `person`: the only reader, if there is one; `whom`: the text behind
+    the channel's name in the document, for the receiver."""
 
     channel: str
     person: str | None
@@ -153,7 +155,8 @@ class Recipient:
 
 
 def recipients(place: Place, notify: Sequence[str], asked: Collection[str]) -> tuple[list[Recipient], list[str]]:
-    """Who is told, each once; and the channels that are not there. `asked` are the selectors of the question."""
+    """The receivers of a question, each once; and the names of channels that are not in the file. `asked` are the
+    selectors of the question."""
     found: dict[Recipient, None] = {}
     missing: list[str] = []
     for text in notify:

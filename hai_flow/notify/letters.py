@@ -1,4 +1,4 @@
-"""What a notification says: plain text, in which nothing that a workflow or a model wrote can pass for ours.
+"""The text of a notification: plain, so that no words of a workflow or a model can pass for ours.
 
 Their words stand behind `> ` in lines of their own, without control characters and without anything that a mail client
 makes a link of. So a title can't forge a header, a line of this letter, or the address at which one decides. Pure.
@@ -28,8 +28,8 @@ _SCHEME: Final = re.compile(r"(?<=[A-Za-z])(?=:)|(?<=:)(?=//)")
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What a notification is about. `what`: opened, escalated or reminded. `link`: where its one reader decides.
-    `page`: the question in the console, for who signs in there."""
+    """The content of a notification. `what`: opened, escalated or reminded. `link`: a page where its only reader
+    decides. `page`: the question in the console, for people that sign in there."""
 
     what: str
     pending_id: str
@@ -57,7 +57,7 @@ def letter(told: Told) -> Letter:
 
 
 def chat(told: Told) -> str:
-    """As a message to Slack: its three signs of markup are escaped, so it mentions nobody and links nowhere."""
+    """As a message to Slack: its three signs of markup are escaped, so it can mention no person and has no links."""
     lines = _lines(told)
     return "\n".join(line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;") for line in lines)
 

@@ -51,7 +51,7 @@ class Sender:
     async def send(
         self, channel: Email | Slack | Webhook, id: str, told: Told, whom: str, address: str | None, now: datetime
     ) -> None:
-        """One try. `id` is the same in every try, so that a receiver knows what it has had. Raises `NotSent`."""
+        """One try. `id` is the same in every try, so that a receiver recognises a repetition. Raises `NotSent`."""
         try:
             async with asyncio.timeout(SECONDS):
                 match channel:
@@ -111,7 +111,7 @@ class Sender:
 
 
 def email_of(channel: Email, id: str, told: Told, address: str, now: datetime) -> EmailMessage:
-    """The mail. Its Message-ID is made of the notification's id, so that two of one are known as such."""
+    """The mail. Its Message-ID is made of the notification's id, so that a mail client recognises a repetition."""
     written = letter(told)
     message = EmailMessage()
     message["From"] = channel.sender

@@ -69,7 +69,7 @@ class Census(Service):
             await asyncio.sleep(self._seconds * random.uniform(0.9, 1.1))
 
     async def look(self) -> None:
-        """Look, if it is this process's turn, and take over what is known."""
+        """Look, if it is this process's turn, and take over the newest counts of any process."""
         runtime = self._runtime
         assert runtime is not None
         async with runtime.database.engine.acquire() as connection:

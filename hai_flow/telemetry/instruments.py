@@ -1,8 +1,8 @@
 """Numbers that go up, numbers that go up and down, and distributions, each by a few labels.
 
 They are plain fields without a lock: everything is counted on the event loop, where a step must not pay for being
-watched (docs/decisions/0066). What is kept is bounded: a family has at most `most` series (`SERIES_MAX`), and what
-would be one more counts under `OTHER`.
+watched (docs/decisions/0066). Their memory is bounded: a family has at most `most` series (`SERIES_MAX`), and further
+ones count under `OTHER`.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Sum:
 class Distribution:
     """How many observations were at most so large: for each series the counts between the bounds, and the sum.
 
-    An observation is only noted; what was noted is counted when somebody looks, or when it has become much.
+    An observation is only noted; notes are counted at each look, and when there are `NOTED_MAX` of them.
     """
 
     __slots__ = ("_noted", "bounds", "kind", "meaning", "most", "name", "names", "series", "sums")
@@ -94,7 +94,7 @@ class Distribution:
             self.count()
 
     def count(self) -> None:
-        """Count what was noted."""
+        """Count the noted observations."""
         for labels, noted in self._noted.items():
             if noted:
                 counts, below = self.series[labels], 0

@@ -1,8 +1,8 @@
-"""What a process shows of itself on a port of its own: `/metrics`, `/healthz` and `/readyz`.
+"""Answers `/metrics`, `/healthz` and `/readyz` of a process, on a port of its own.
 
-A port of its own, because a worker has no other; because whoever may scrape need not reach the API, nor have a right
-there; and because a deployment that is full must still say so. The names of workflows are all that a stranger could
-learn from it, and still it takes a token to listen where other machines reach it (`HAI_FLOW_METRICS_TOKEN`).
+A port of its own, because a worker has no other; because a scraper need not reach the API, nor have a right there; and
+because a deployment that is full must still say so. The names of workflows are all that a stranger could learn from it,
+and still it takes a token to listen where other machines reach it (`HAI_FLOW_METRICS_TOKEN`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ Answer: TypeAlias = tuple[int, str, bytes]
 
 
 class Shown(Protocol):
-    """What the listener tells of. `metrics`: as Prometheus reads them. `ready` raises `Rejected` with the reason."""
+    """The process that the listener shows. `metrics`: as Prometheus reads them. `ready` raises `Rejected` with the
+    reason."""
 
     def metrics(self) -> bytes: ...
 

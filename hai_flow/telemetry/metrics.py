@@ -1,7 +1,7 @@
-"""What is counted in a process, and what each number means (docs/operations.md says what to make of them).
+"""The metrics of a process, and the meaning of each (docs/operations.md says how to act on them).
 
-Facts of commits and attempts are counted as the runtime tells of them; what stands anyway, like the size of the cache,
-is read when somebody looks. Names of workflows and models are those of runs that have started, never of requests.
+Commits and attempts are counted when the runtime calls its listeners; values that it has anyway, like the size of the
+cache, are read at each look. Names of workflows and models are those of runs that have started, never of requests.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ SPANS_MAX: Final = 8192  # that wait
 SPANS_AT_ONCE: Final = 512
 SPANS_SECONDS: Final = 1.0
 METRICS_SECONDS: Final = 15.0
-LAST_SECONDS: Final = 5.0  # for what is left when the process ends
+LAST_SECONDS: Final = 5.0  # for the rest when the process ends
 SEND_SECONDS: Final = 10.0
 
 _KINDS: Final = {
@@ -97,7 +97,7 @@ class Exporter(Service):
             self._sums.shutdown()
 
     async def flush(self) -> None:
-        """Send what waits, and the metrics as they are now."""
+        """Send all spans that wait, and the metrics as they are now."""
         while self._waiting:
             await self._send_some()
         await self._send_all_metrics()
@@ -195,7 +195,7 @@ class Exporter(Service):
 
 
 def _resource() -> Resource:
-    """What the SDK makes of OTEL_RESOURCE_ATTRIBUTES and its like; with our name, if it knows none."""
+    """The resource that the SDK reads from OTEL_RESOURCE_ATTRIBUTES and its like; with our name, if these give none."""
     found = Resource.create({"service.version": __version__})
     if str(found.attributes.get(SERVICE_NAME, "unknown_service")).startswith("unknown_service"):
         return found.merge(Resource({SERVICE_NAME: "hai-flow"}))

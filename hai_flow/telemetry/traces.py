@@ -1,11 +1,13 @@
-"""Spans of what happens to traced runs: request, command, commit, turn, step, attempt.
+"""Spans of traced runs: request, command, commit, turn, step, attempt.
 
 Whether a run is traced is decided once, where it starts, and kept with it: so its trace is whole, whichever processes
 go on with it. A caller that records its own trace (`traceparent` with its flag) wants the run to be in it; of other
-runs so many in a second are traced. Both together are bounded by that number, for a caller may say what it likes.
+runs so many in a second are traced. Both together are bounded by that number, for a caller may set its flag on every
+request.
 
-A span is told when it has ended, by the process whose commit ended it; nothing is kept open meanwhile. Its id follows
-from what it is of (`engine/tracing`). What people, models and tools say is in no span, nor is any input or output.
+A span is recorded when it has ended, by the process whose commit ended it; nothing is kept open meanwhile. Its id is
+computed from its turn, step or attempt (`engine/tracing`). No span has words of people, models or tools, nor any input
+or output.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from hai_flow.runtime.service import Service
 
 LINKS_MAX: Final = 16
-OPEN_STEPS_MAX: Final = 200  # of a turn that ends, which are told of
+OPEN_STEPS_MAX: Final = 200  # of a turn that ends, which are recorded
 
 Kind: TypeAlias = Literal["internal", "server", "client", "producer"]
 Attributes: TypeAlias = dict[str, str | int | float | bool]
@@ -152,7 +154,7 @@ class Traces:
                 self._turn_ended(entry, event)
 
     def _commanded(self, asker: Asker, command: c.Command, state: RunState, arrived: float) -> None:
-        """What a caller that records its trace has asked of the run, in that trace, and a link to the run's."""
+        """The span of a command, in the trace of a caller that records its own, with a link to the run's trace."""
         run = _now_in(state)
         if asker.parent is None or not asker.parent.sampled or run is None or not (asker.place or self._may_begin()):
             return

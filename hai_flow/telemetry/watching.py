@@ -27,7 +27,7 @@ CELL_SERIES_MAX: Final = 50  # of a family of a further cell
 
 class Watching:
     """`observers` are given to the runtime over home, those `of_cell` to the one over each further cell; both are then
-    `shown`. Raises SettingsError where spans are to be sent and what sends them is not installed."""
+    `shown`. Raises SettingsError where spans are to be sent and the package for it is not installed."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -44,7 +44,7 @@ class Watching:
             self.observers += [exporter, Traces(exporter.take, settings.traces_per_second)]
 
     def of_cell(self, cell: Cell) -> Sequence[Observer]:
-        """What watches a further cell: its metrics are shown, with its name."""
+        """The observers of a further cell: its metrics are shown, with its name."""
         if self._place is None or len(self._cells) >= CELLS_MAX:
             return ()
         metrics = self._cells[cell.name] = Metrics(CELL_SERIES_MAX)
