@@ -67,8 +67,8 @@ class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Allowance(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The tokens and the money that a child run, with the runs below it, may take of its parent's. None: there is no
-    limit."""
+    """The share of its parent's tokens, money and calls of tools that a child run may use, with the runs below it.
+    None: there is no limit."""
 
     tokens: int | None = None
     cost_usd: float | None = None

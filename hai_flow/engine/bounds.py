@@ -90,7 +90,7 @@ def _length(draft: Draft) -> str:
 
 
 def _is_over(state: RunState) -> bool:
-    """Whether all that the run does yet is to end: it is being stopped, undone or cleaned up."""
+    """Whether the run only ends: it is being stopped, undone or cleaned up."""
     root = state.steps.get("")
     ending = root is not None and (root.ending is not None or root.cleaned or root.handler == UNDO)
     return ending or state.failure is not None or state.status == "stopping"

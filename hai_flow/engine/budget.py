@@ -4,10 +4,10 @@ The cost of an answer is known when it is there. Until then every open attempt c
 which are asked at the same time do not each find the same room. An attempt that never reports (its process is gone, or
 it was cut off) is charged for the request and for the text that it had streamed.
 
-A child run has an allowance: its share of the tokens and the money that its parent had left when it started. The share
-is reserved until the parent hears of the child's end, with the true numbers. Shares are even among all that is open or
-ready in the parent and has nothing reserved yet: a child that is alone gets all. Its own children get shares of its
-allowance.
+A child run has an allowance: its share of the tokens, the money and the calls of tools that its parent had left when it
+started. The share is reserved until the parent hears of the child's end, with the true numbers. Shares are even among
+all that is open or ready in the parent and has nothing reserved yet: a child that is alone gets all. Its own children
+get shares of its allowance.
 """
 
 from __future__ import annotations

@@ -194,7 +194,8 @@ def _awaited_child(draft: Draft, step: Step) -> dict[str, Json]:
 
 
 def _left_alone(draft: Draft, step: Step) -> dict[str, Json]:
-    """The same of a run that is not awaited. `by`: the attempt that hears whether it was started."""
+    """The fields of the start of a run that is not awaited (`detach`). `by`: the attempt that hears whether it was
+    started."""
     state = draft.state
     origin = e.Origin(state.run_id, step.path, 0 if state.origin is None else state.origin.depth)
     return {
@@ -321,7 +322,7 @@ def _grown(draft: Draft, message: e.ChildSaid, path: str) -> None:
 
 
 def _called(draft: Draft, call: c.ShownCall, path: str) -> None:
-    """A call that a run below shows has come as far as this, under the rules of its messages."""
+    """A call that a run below shows has grown to this text. The rules are those of `_grown`."""
     state = draft.state
     known = state.tool_calls.get(call.id)
     full = used(state, draft.log_bytes, draft.limits) >= STEPS_UNTIL
@@ -352,7 +353,7 @@ def _told_quietly(draft: Draft, event: e.ChildStepped | e.ChildShared, step: str
 
 
 def _stepped(draft: Draft, event: e.ChildStepped, path: str) -> None:
-    """A step of a run below: where its beginning was recorded, its end is, too."""
+    """Record the beginning or the end of a step of a run below. An end is recorded only if the beginning was."""
     begins, state = event.status == "running", draft.state
     if begins == (path in state.below):
         return

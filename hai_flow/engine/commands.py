@@ -1,7 +1,7 @@
 """Everything that may be asked of a run. Imperative; the same door for people, workers, timers and schedules.
 
-A command may be refused (`Rejected`), answered "already so", or decided. The asker is `by`, a principal's id
-(`user:local` until identity exists). Ids of new things reach the engine as arguments.
+A command may be refused (`Rejected`), answered "already so", or decided. `by` is the caller: a principal's id
+(`user:local` where a server knows no callers). Ids of new things reach the engine as arguments.
 """
 
 from __future__ import annotations

@@ -179,7 +179,7 @@ def _unrest(state: RunState, following: e.Event | None) -> tuple[str, str]:
 
 
 def _spent(plan: Plan, state: RunState, *, edited: bool) -> tuple[str, str]:
-    """No permission is used a second time."""
+    """The obstacle where an approval would count for the fork as well, if there is one."""
     waited = state.status == "waiting" and not state.turn_open
     for path, known in sorted(state.steps.items()):
         if not path:
@@ -207,7 +207,7 @@ def _promised_elsewhere(state: RunState) -> tuple[str, str]:
 
 
 def _undone(state: RunState, undone: Sequence[str]) -> tuple[str, str]:
-    """Everything taken over still holds."""
+    """The obstacle where the other run has undone a step since then, if it has."""
     gone = sorted(path for path in undone if path in state.undoables)
     if gone:
         return "fork_undone", f" has undone {', '.join(gone)} since then; a fork would go on as if that were done."

@@ -17,7 +17,7 @@ def go_on(draft: Draft) -> None:
 
 
 def take_up(draft: Draft) -> None:
-    """The same, but the turn stays open."""
+    """As `go_on`, but the turn stays open."""
     bounds.keep(draft)
     if draft.state.status == "stopping":
         _stop_on(draft)

@@ -8,7 +8,7 @@ from hai_flow.engine.draft import Draft
 
 
 def open_leaves(draft: Draft) -> list[str]:
-    """The steps that do, wait for, or may begin something."""
+    """The innermost open steps: those that work, wait, or may begin."""
     state = draft.state
     found = dict.fromkeys((*state.attempts, *state.open_pendings, *(t.path for t in state.timers), *state.ready))
     found.update(dict.fromkeys(draft.waiting_elsewhere()))
@@ -17,7 +17,7 @@ def open_leaves(draft: Draft) -> list[str]:
 
 
 def is_open_inside(draft: Draft, scope: str) -> bool:
-    """Whether anything inside the step still does, waits for, or may begin something."""
+    """Whether a step inside this one still works, waits, or may begin."""
     state = draft.state
     return (
         any(is_inside(path, scope) for path in state.attempts)

@@ -1,9 +1,8 @@
 """`wait_for`: a step that waits for events from outside; and requests that wait for a callback, which is one, too.
 
-The engine never looks for signals. A step that begins to wait says so in the outbox ("subscribe"); the courier
-offers the run the signals stored before, and later signals are offered as they come (docs/design/store.md#signals).
-An offer is the command Signal: it may come twice, too late, or not fit, and then nothing happens. A run takes one
-signal once.
+The engine never looks for signals. A step that begins to wait says so in the outbox ("subscribe"); delivery offers the
+run the signals stored before, and later signals are offered as they come (docs/design/store.md#signals). An offer is
+the command Signal: it may come twice, too late, or not fit, and then nothing happens. A run takes one signal once.
 
 A run does not remember for ever by id which signals it has taken: a loop may take a signal each second. Signals of a
 type have places, in the order in which they became visible, and an offer says how far the run has been offered all
@@ -88,7 +87,8 @@ def awaits_callback(state: RunState, path: str, type: str) -> bool:
 
 
 def subscribe_again(draft: Draft) -> None:
-    """Of a fork: it waits for the same signals as the other run, and those that came since are in time."""
+    """A fork waits for the same signals as the other run; signals that came since the fork's moment are still in time
+    for it."""
     for path, types in sorted(draft.state.subscriptions.items()):
         _subscribe(draft, path, types)
 
@@ -203,7 +203,7 @@ def _subscriptions(draft: Draft, step: Step) -> tuple[Subscription, ...]:
 
 
 def _take(draft: Draft, step: Step, verb: WaitFor | Http | Call, number: int, met: set[int], command: c.Signal) -> None:
-    """The step takes the signal for its subscription `number`; `met` are those that have one now."""
+    """The step takes the signal for its subscription `number`; `met` are the subscriptions that have a signal now."""
     left = [each.event for other, each in enumerate(_subscriptions(draft, step)) if other not in met]
     awaits = tuple(dict.fromkeys(left)) if isinstance(verb, WaitFor) and verb.mode == "all" else ()
     if not draft.state.turn_open:

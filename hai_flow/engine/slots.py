@@ -1,8 +1,8 @@
 """`concurrency`: a run that waits until a slot of its key is free (docs/design/store.md#slots).
 
 The engine counts no slots. A run that must wait says so in the outbox, a run that ends says that its slot is free;
-the courier keeps the queue, takes slots for the runs that wait longest and admits them. A paused run holds its
-slot, and a paused run in the queue is passed over.
+delivery keeps the queue, takes slots for the runs that wait longest and admits them. A paused run holds its slot, and a
+paused run in the queue is passed over.
 
 In the same way a run whose workflow lets messages wait (`on_message: enqueue`) says at its end that its thread is free.
 """

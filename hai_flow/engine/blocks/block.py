@@ -30,7 +30,7 @@ class Lists(msgspec.Struct, frozen=True):
 
 
 class Hindrance(msgspec.Struct, frozen=True):
-    """Why an open block can't go on under another version; `code` is that of the finding, without "step."."""
+    """Why an open block can't go on under another version; `code` is the finding's code, without "step."."""
 
     code: str
     message: str

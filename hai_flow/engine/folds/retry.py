@@ -71,8 +71,8 @@ def _handling(event: e.Event, step: StepState, handler: str) -> StepState:
 
 
 def _reopened_loop(step: StepState, loop: LoopState, path: str, begun_again: tuple[str, ...]) -> LoopState:
-    """The loop as it goes on: unfinished iterations begin again, some of them now (they are `begun_again`). Of a loop
-    that was over, nothing else does: a failure in there is data."""
+    """The loop as it goes on: unfinished iterations begin again, some of them now (they are `begun_again`). In a loop
+    that was over no other iteration begins again: a failure in it is data."""
     if not loop.keys:
         return loop
     over = "finished" in (step.outcome, step.done)
