@@ -73,7 +73,8 @@ LOCAL_TENANT = UUID("00000000-0000-4000-8000-000000000001")
 
 
 class Answered(NamedTuple):
-    """A request the head of whose response is there. `route` is as the API declares it; times are monotonic."""
+    """A request whose response has begun: its status and headers are known. `route` is as the API declares it; times
+    are monotonic."""
 
     method: str
     route: str
@@ -103,7 +104,7 @@ class Others(Protocol):
         ...
 
     async def databases(self, but: int, tenant: UUID) -> Sequence[Database]:
-        """Those of the tenant's cells that are there, without the cell `but`."""
+        """The databases of those cells of the tenant that can be reached, without the cell `but`."""
         ...
 
 

@@ -79,8 +79,8 @@ class Archive:
             raise Damaged(f"{place}: there is no such archive.") from None
 
     def cell(self, place: str) -> int | None:
-        """The cell that the archive's runs say; None where it does not begin as an archive does, which `restore` has a
-        sentence for. Raises Damaged where there is none."""
+        """The cell in the ids of the archive's runs. None: the file does not begin as an archive does (`restore` raises
+        Damaged for it). Raises Damaged where the file is missing."""
         try:
             with self._system.open(f"{self._root}/{place}", "rb") as file, gzip.open(file, "rb") as lines:
                 return cell_of(UUID(next(iter(json.loads(lines.readline())["runs"]))))
@@ -166,7 +166,8 @@ class _Line(NamedTuple):
 
 
 def _lines(file: Path, place: str) -> Iterator[_Line]:
-    """The lines but the last, which they are held against. Raises Damaged, at the end at the latest."""
+    """All lines but the last one, whose count and digest they are checked against. Raises Damaged, at the end at the
+    latest."""
     sha, held, number = hashlib.sha256(), b"", 0
     try:
         with gzip.open(file, "rb") as lines:

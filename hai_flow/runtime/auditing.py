@@ -31,7 +31,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     via: str | None = None
 
     def row(self, act: str, *, subject: str | None = None, digest: bytes | None = None, **details: Any) -> AuditRow:
-        """The record that this caller did `act`, with these details beside those of the caller."""
+        """The record of `act` by this caller, with these details and those of the caller."""
         caller = {
             "on_behalf_of": self.who.on_behalf_of,
             "roles": list(self.who.roles) or None,

@@ -28,7 +28,7 @@ NEWEST: Final = 2**53
 
 
 class Callbacks:
-    """Finds the step that an address is for, and tells its run."""
+    """Finds the step that an address is for, and sends its run the signal."""
 
     def __init__(self, database: Database, fanout: Fanout, catalog: Catalog, delivery: Delivery, files: Files) -> None:
         self._database = database
@@ -38,7 +38,7 @@ class Callbacks:
         self._files = files
 
     async def find(self, token: str) -> CallbackRow:
-        """Whose callback it is. Raises Rejected 404."""
+        """The step that the address is for. Raises Rejected 404."""
         found = None
         if _TOKEN.fullmatch(token):
             found = await callbacks.find_callback(self._database.api, token)

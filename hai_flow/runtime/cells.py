@@ -100,7 +100,7 @@ class Cells(Service):
         return self._away.keys()
 
     def runtimes(self) -> list[Runtime]:
-        """Those of the cells that are there."""
+        """The runtimes of all cells that can be reached."""
         there = [runtime for number, (_, runtime) in self._cells.items() if number not in self._away]
         return [self.home, *there]
 
@@ -135,7 +135,7 @@ class Cells(Service):
         return await self.home.tenants.living(tenant) if self._cells else _HOME_ALONE
 
     async def databases(self, but: int, tenant: UUID) -> Sequence[Database]:
-        """Those of the tenant's cells that are there, without the cell `but`."""
+        """The databases of those cells of the tenant that can be reached, without the cell `but`."""
         living = await self.living(tenant)
         return [base for cell, base in self._databases().items() if cell in living.cells and cell != but]
 

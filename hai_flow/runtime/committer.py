@@ -197,7 +197,7 @@ class Committer(Service):
         self.queues.add(known)
 
     async def settled(self, waiting: Iterable[CachedRun]) -> None:
-        """Return when everything that was asked of these runs is decided and committed."""
+        """Return when all commands for these runs are decided and committed."""
         await self.queues.settled(waiting)
 
     def rehearse(self, command: c.Command, plan: Plan, state: RunState) -> Decision:

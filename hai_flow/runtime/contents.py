@@ -26,11 +26,11 @@ class Contents(Protocol):
     """A store of bytes."""
 
     def new_place(self) -> str:
-        """A place where nothing stands."""
+        """A new name for a place, at which there are no bytes."""
         ...
 
     async def write(self, tenant: UUID, place: str, pieces: AsyncIterator[bytes]) -> None:
-        """Write the pieces at the new place. Where this raises, some of them may stand there."""
+        """Write the pieces at the new place. Where this raises, some of them may be there."""
         ...
 
     def read(self, place: str, start: int, end: int) -> AsyncIterator[bytes]:
@@ -40,7 +40,7 @@ class Contents(Protocol):
         ...
 
     async def remove(self, place: str) -> None:
-        """Nothing stands there any more. Twice is harmless."""
+        """Remove the bytes at the place. Twice is harmless."""
         ...
 
 

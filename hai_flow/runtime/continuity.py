@@ -64,7 +64,8 @@ class Continuity(Service):
         self._keep(self._run, "beats")
 
     async def demand(self, *, from_outside: bool = False) -> None:
-        """Raises WentBack unless all that was seen is there; StoreError where the witness can't be read."""
+        """Raises WentBack unless every beat that was seen is in the database; StoreError where the witness can't be
+        read."""
         async with self._database.api.acquire() as connection:
             era = await eras.current(connection)
             witness = await self._witness.read(era.database) if self._witness is not None and from_outside else None

@@ -332,7 +332,7 @@ def _begun_by_model(chunk: Chunk, call: Written, state: RunState, at: int) -> li
 
 
 def _broken_off(chunk: Chunk, state: RunState) -> str | None:
-    """The message of an attempt before that this one says anew: the last of the step, if it broke off."""
+    """The message of an earlier attempt that this one writes anew: the last one of the step, if it broke off."""
     said = [each for each in state.messages.values() if each.path == chunk.path and each.kind == chunk.kind]
     last = max(said, key=lambda each: each.n, default=None)
     return last.id if last is not None and last.aborted else None

@@ -189,10 +189,10 @@ class Delivery(Service):
             self._mail.set()
 
     async def _delivered(self, message: OutboxMessage) -> bool:
-        """Bring a message to its receiver, which then has it, or never will. If not, it is given out again after a
-        while.
+        """Bring a message to its receiver. It is removed once the receiver has taken it, or has refused it for good;
+        else it is given out again after a while.
 
-        Returns whether it made way for another one.
+        Returns whether another message of the same sender to the same receiver waits behind it.
         """
         handle = self.handlers.get(message.kind, self._submit)
         try:
@@ -293,8 +293,8 @@ class Delivery(Service):
         sent_at: datetime | None = None,
     ) -> tuple[Signal, bool]:
         """Store a signal and see to it that it is offered to the runs that wait for it; returns it, and whether it was
-        there already. `sent` is the record of the person who sends it; `sent_at`: when another cell had it. Raises
-        `Rejected` 409 if another one has its id."""
+        there already. `sent` is the audit record of its sender; `sent_at`: when another cell had it. Raises `Rejected`
+        409 if another one has its id."""
         kept = await signals.store_signal(
             self.database.api, tenant, id, type, values.dumps(data), run_id, sent=sent, sent_at=sent_at
         )

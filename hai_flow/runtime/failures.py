@@ -153,7 +153,7 @@ class Failures:
         self._cache.forget(run)
 
     def drop_hand(self, queue: Queue) -> None:
-        """Treat the runs that the lane had in hand when an error stopped it as after a commit of unknown outcome."""
+        """An error has stopped the lane: its runs are treated as after a commit of unknown outcome."""
         for entry in queue.entries:
             if entry.run.taken:
                 entry.give_back()
@@ -164,7 +164,8 @@ class Failures:
         queue.hand, queue.entries = [], []
 
     def answer_late(self, waiting: Iterable[CachedRun]) -> None:
-        """The database is away. Callers may ask again; commands of the process itself wait for it."""
+        """The database is away. Callers that have waited too long get an error, and may ask again; commands of the
+        process itself go on waiting."""
         now = time.monotonic()
         failure = unanswered()
         for run in waiting:

@@ -127,7 +127,7 @@ class _Ring:
         return newest[2]
 
     def wake(self) -> None:
-        """Tell everybody soon that there is something new."""
+        """Call all places soon: there is something new."""
         if self._notifying is None:
             self._notifying = iter(tuple(self.places))
             asyncio.get_running_loop().call_soon(self._notify)
@@ -203,7 +203,7 @@ class Place:
         self._fanout.dropped += 1
 
     async def change(self) -> None:
-        """Until there may be something to take."""
+        """Wait until there may be something to take."""
         changed = asyncio.get_running_loop().create_future()
         self.notify = lambda: None if changed.done() else changed.set_result(None)
         await changed
@@ -246,7 +246,7 @@ class Following:
         self._reading: AsyncGenerator[Sequence[Piece]] | None = reading(self)
 
     def preceded(self, piece: Piece) -> Following:
-        """With a piece before all others."""
+        """Put a piece before all others."""
         self._before.insert(0, piece)
         return self
 
@@ -432,7 +432,7 @@ class Fanout(Service):
             self._spawn(self._read(feed), "read the log")
 
     async def _read(self, feed: _Feed) -> None:
-        """Bring a feed up to the log: somebody else wrote to it."""
+        """Bring a feed up to the log: another process wrote to it."""
         try:
             while feed.head is not None:
                 feed.read_again = False
@@ -492,7 +492,7 @@ class Fanout(Service):
     async def state_at(
         self, tenant: UUID, run_id: UUID, seq: int, reads: Pool | None = None, history: History | None = None
     ) -> RunState | None:
-        """The same as `state_at`."""
+        """See the function `state_at`."""
         return await state_at(self.database, tenant, run_id, seq, reads, history)
 
     def follow(

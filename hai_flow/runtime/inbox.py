@@ -41,8 +41,8 @@ _votes = msgspec.json.Decoder(e.VoteCast)
 
 
 class Item(msgspec.Struct, frozen=True):
-    """A pending in somebody's inbox. `obstacle`: why they may not decide it themselves; `for_others`: on whose behalf
-    they may. `pending` is as far as the rules need it."""
+    """A pending in a principal's inbox. `obstacle`: why the principal may not decide it; `for_others`: on whose behalf
+    it may. `pending` has only the fields that the rules need."""
 
     asked: Asked
     pending: PendingState
@@ -55,12 +55,12 @@ class Item(msgspec.Struct, frozen=True):
 
     @property
     def shows_evidence(self) -> bool:
-        """Whether it is, or was, theirs to decide: its evidence is for them."""
+        """Whether the principal may, or could once, decide it: then the evidence is shown."""
         return self.obstacle is None or self.obstacle.code == "voted" or bool(self.for_others)
 
     @property
     def is_theirs(self) -> bool:
-        """Whether it asks them at all, or somebody whose delegate they are."""
+        """Whether it asks the principal, or a person whose delegate the principal is."""
         return self.obstacle is None or self.obstacle.code != NOT_ASKED or bool(self.for_others)
 
 
@@ -80,7 +80,7 @@ class Inbox:
         return seen
 
     def hint(self, payload: str) -> None:
-        """Something was committed, maybe a question or an answer."""
+        """Call this after a commit, which may have a question or an answer."""
         for hinted in self._watching:
             hinted.set()
 

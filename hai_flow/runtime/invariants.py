@@ -162,7 +162,7 @@ class Check:
     # --- the end of the log -------------------------------------------------------------------------------------------
 
     def end(self) -> list[Violation]:
-        """Everything that was found."""
+        """All violations that were found."""
         for name, rule in _OF_RUN if self.broken else (*_OF_RUN, *_OF_FOLD):
             self.reached[name] += 1
             for message in rule(self):
@@ -174,17 +174,17 @@ class Check:
         return self.violations
 
     def lost(self, digests: set[bytes]) -> None:
-        """These files are gone that the run refers to."""
+        """Report that files are missing that the run refers to."""
         self.reached["files_are_there"] += 1
         for each in sorted(digests):
             self._found("files_are_there", f"the file file_{each.hex()} is gone")
 
     def unreadable(self, reason: str) -> None:
-        """The next row of the log can't be taken apart into commits."""
+        """Report that the next row of the log can't be taken apart into commits."""
         self._break("log_readable", f"the row behind event {self.state.seq}: {reason}")
 
     def no_workflow(self, digest: bytes, reason: str) -> None:
-        """The document of this digest can't be had."""
+        """Report that the workflow with this digest is missing."""
         self.reached["workflow_is_there"] += 1
         self._found("workflow_is_there", f"the workflow {digest.hex()}: {reason}", at=self.state.seq)
 
@@ -451,7 +451,7 @@ def _version_is_pinned(check: Check) -> Iterator[str]:
 
 
 def _wakes_in_time(check: Check) -> Iterator[str]:
-    """Whatever can go on by itself is found: by a worker that holds the run, or by the time at which it is due."""
+    """A run that can go on by itself is held by a worker, or has a time at which it is due."""
     run, state = check.run, check.state
     if state.ended:
         if run["worker"] is not None or run["wake_at"] is not None:
@@ -490,7 +490,8 @@ def _snapshots_are_of_the_log(check: Check) -> Iterator[str]:
 
 
 def _kin_is_heard(check: Check) -> Iterator[str]:
-    """No run waits for one that is not there and is not about to be, nor for one that has ended without a word."""
+    """A child that a run waits for exists, or its start is in the outbox; and if it has ended, the news of its end
+    is."""
     state, above = check.state, check.evidence.above
     if state.parent is not None and above is None:
         yield f"it is the child of {state.parent.run_id}, which is not there"

@@ -207,8 +207,8 @@ class Lanes:
         self._queues.load_again(run)
 
     async def _carry(self, run: CachedRun) -> None:
-        """Commit the result of an attempt in the transaction of its tool. That may take as long as it likes: it holds
-        up no other run."""
+        """Commit the result of an attempt in the transaction of its tool. However long that takes, it holds up no other
+        run."""
         began = time.monotonic()
         entry = self._decider.entry_of(run)
         if entry is None:

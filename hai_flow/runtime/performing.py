@@ -363,7 +363,7 @@ class Performance:
         self._progress.note(self._stage.registry.hidden(value))
 
     def cease(self) -> None:
-        """Nothing that is not with the committer yet is sent by a timer any more."""
+        """Stop the timers: text that the committer does not have yet is sent by `flush` alone."""
         if self._text is not None:
             self._text.close()
         if self._progress is not None:
@@ -529,7 +529,7 @@ class _Progress:
             self._timer = loop.call_later(max(0.0, self._told_at + PROGRESS_SECONDS - loop.time()), self.tell)
 
     def tell(self) -> None:
-        """Tell the value that waits, if one does."""
+        """Hand the committer the value that waits, if one does."""
         if self._timer is None:
             return
         self.cease()

@@ -15,14 +15,14 @@ KEPT_MAX: Final = 512
 
 
 class PinBook:
-    """Those of all workflows."""
+    """The pins of all workflows."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._kept: OrderedDict[tuple[UUID, bytes], dict[str, str]] = OrderedDict()
 
     def of(self, tenant: UUID, workflow: bytes) -> WorkflowPins:
-        """Those of the workflow with this sha256 (`steps.pins.Pins`)."""
+        """The pins of the workflow with this sha256 (`steps.pins.Pins`)."""
         return WorkflowPins(self, tenant, workflow)
 
     async def known(self, tenant: UUID, workflow: bytes) -> Mapping[str, str]:
@@ -35,7 +35,7 @@ class PinBook:
         return await self._read(tenant, workflow)
 
     async def replace(self, tenant: UUID, workflow: bytes, found: Mapping[str, str]) -> None:
-        """These stand, and no others: of a copy that is edited."""
+        """Replace all pins of the workflow, which is a copy that is edited."""
         await tool_pins.replace_pins(self._database.api, tenant, workflow, found)
         self._kept.pop((tenant, workflow), None)
 
@@ -50,7 +50,7 @@ class PinBook:
 
 @dataclass(frozen=True, slots=True)
 class WorkflowPins:
-    """Those of one workflow."""
+    """The pins of one workflow."""
 
     book: PinBook
     tenant: UUID

@@ -43,15 +43,15 @@ class Places:
         return living
 
     async def of_run(self, tenant: UUID, run_id: UUID) -> int:
-        """The cell of a run of the tenant. An id that says a cell which is not the tenant's is of no run of theirs:
-        there is none, which their seat says."""
+        """The cell of a run of the tenant. If the id names a cell that is not the tenant's, the tenant has no run of
+        this id: then it is the seat, which answers that."""
         said = cell_of(run_id)
         living = await self.living(tenant, said)
         return said if said in living.cells else living.seat
 
     async def of_thread(self, tenant: UUID, thread_id: str) -> int | None:
-        """The cell in which the thread lives. None: it lives nowhere yet. Raises Rejected 503 where the cell is away
-        that knows."""
+        """The cell in which the thread lives. None: the thread has not begun. Raises Rejected 503 where the cell is
+        away that knows its place."""
         said = said_by(thread_id)
         living = await self.living(tenant, said)
         if not living.is_large:

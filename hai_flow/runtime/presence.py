@@ -25,7 +25,7 @@ LEAVE_SECONDS_MAX: Final = 2.0
 
 
 class Presence(Service):
-    """Of one server."""
+    """Writes the row of one server."""
 
     def __init__(self, database: Database, seconds: float = SAY_SECONDS) -> None:
         super().__init__()

@@ -91,7 +91,7 @@ class Queues:
             self.add(run)
 
     def release(self, run: CachedRun) -> None:
-        """The run's turn in its lane is over: once more if it has more to say, else it may be forgotten."""
+        """The run's turn in its lane is over. It is queued again if more commands wait, else the cache may drop it."""
         self.leave(run)
         if run.known:
             waiting = {submission.command_id for submission in run.submissions}
@@ -113,7 +113,7 @@ class Queues:
         self._released.set()
 
     async def settled(self, runs: Iterable[CachedRun]) -> None:
-        """Return when everything that was asked of these runs is decided and committed."""
+        """Return when all commands for these runs are decided and committed."""
         waiting = list(runs)
         while any(run.queued for run in waiting):
             await self._release_of_any()

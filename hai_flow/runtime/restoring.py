@@ -50,7 +50,8 @@ class Held(NamedTuple):
 
 
 class State(NamedTuple):
-    """How the database stands. `seen`: the last beat that the witness knows of, `last` that of the database."""
+    """The era of a database, and its last beats. `seen`: the last beat that the witness knows of, `last` that of the
+    database."""
 
     era: Era
     last: Beat | None

@@ -33,7 +33,7 @@ class Served:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """As it is stored, and shown to people."""
+        """The list as it is stored, and shown to people."""
         return (EVERY,) if self.every else self.names
 
 

@@ -65,7 +65,7 @@ async def _lives_in(connect: Connect, cell: int, tenant: UUID) -> bool:
 
 
 async def _prepare(connect: Connect, tenant: Tenant, seat: int, cell: int) -> None:
-    """Write the tenant into the cell, with copies of the things that only its seat has."""
+    """Write the tenant into the cell, and make the cell like its seat (`store/mirror`)."""
     async with connect(cell) as there:
         await tenants.copy_tenant(there, tenant)
         if cell != seat:

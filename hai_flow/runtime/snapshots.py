@@ -29,7 +29,7 @@ class Snapshots:
         self._spawn = spawn
 
     def save_if_due(self, run: CachedRun) -> None:
-        """When the log since the last snapshot exceeds its size: so the cost per event stays the same
+        """Save a snapshot when the log since the last one exceeds its size: so the cost per event stays the same
         (docs/design/store.md#snapshots)."""
         if run.log_bytes > max(SNAPSHOT_BYTES_MIN, run.snapshot_bytes):
             stored = encode_state(run.state)

@@ -1,5 +1,5 @@
-"""Copies between the cells of a large tenant: its seat passes an event on to each cell, and workflows that are
-published in the seat are repeated in the others.
+"""Copies between the cells of a large tenant: its seat passes an event on to each cell, and the others repeat the
+seat's workflows and delegations (`store/mirror`).
 
 A process does so right away; where a cell was away, any process does it when the cell is back.
 """
@@ -103,16 +103,15 @@ class Spreading:
         return sent
 
     async def relay_due(self) -> None:
-        """Bring the events that somebody could not bring everywhere."""
+        """Bring the events that another process could not bring to every cell."""
         for seat in self._there():
             for relay in await relays.due(seat.database.api, RELAYED_AT_ONCE):
                 await self.bring(seat, relay)
 
-    # --- things that the seat has first -------------------------------------------------------------------------------
+    # --- workflows and delegations ------------------------------------------------------------------------------------
 
     async def repeat(self, tenant: UUID, living: Living) -> None:
-        """Copy the seat's workflows, and all else that only the seat is told, into the tenant's other cells, as far as
-        they can be reached."""
+        """Make the tenant's other cells like the seat (`store/mirror`), as far as they can be reached."""
         if not living.is_large:
             return
         seat = self._at(living.seat).database.api
@@ -142,7 +141,7 @@ class Spreading:
         await sweeps.sweep(self._home.database.api, "cells", MIRRORED_EVERY, look)
 
     async def run(self, work: Callable[[], Awaitable[None]], seconds: float) -> None:
-        """Do the work again and again."""
+        """Bring events and repeat workflows, again and again."""
         while True:
             try:
                 await work()

@@ -1,7 +1,7 @@
 """Followers of a thread wait here for its next run.
 
 A run has a feed (`fanout`); a thread has none, for it has no row of its own. So one query asks for all threads that
-anybody waits for at once: soon after a hint that something was committed, and every `poll_seconds` in case none came.
+have waiting followers: soon after a hint that something was committed, and every `poll_seconds` in case none came.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class _Waiting:
 
 
 class Threads(Service):
-    """The threads that somebody of this process waits for."""
+    """The threads with waiting followers in this process."""
 
     def __init__(self, database: Database, poll_seconds: float) -> None:
         super().__init__()

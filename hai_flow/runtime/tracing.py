@@ -38,5 +38,5 @@ BeginTrace: TypeAlias = Callable[[Asker | None], Place | None]
 
 
 def passed_on(asker: Asker | None) -> Place | None:
-    """In a process that records nothing: as the caller says it."""
+    """The trace context of the caller, for a process that records no traces."""
     return None if asker is None else asker.parent

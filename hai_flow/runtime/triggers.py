@@ -370,10 +370,9 @@ class Triggers(Service):
         """Take in an event: runs that wait for it are offered it, and workflows that want it are started.
 
         A refusal by one workflow (an input that does not fit, an expression that fails, a concurrency key that is
-        taken) keeps no other from being started, and nor does one that can't be reached, of which delivery takes
-        care. The same event again starts nothing twice, and has the same outcomes; a refused start is tried again.
-        `sent` is the record of the person who sends it. Raises `Rejected` 409 `signal_exists` if another event has its
-        id.
+        taken) keeps no other from being started, and nor does one that can't be reached, of which delivery takes care.
+        The same event again starts nothing twice, and has the same outcomes; a refused start is tried again. `sent` is
+        the audit record of its sender. Raises `Rejected` 409 `signal_exists` if another event has its id.
         """
         pool = self.database.api
         body = values.dumps(data)
@@ -494,7 +493,7 @@ class Triggers(Service):
     # --- publication ----------------------------------------------------------------------------------------------
 
     async def sync(self, tenant: UUID, name: str) -> None:
-        """Make the triggers of the latest version of a workflow the ones that count."""
+        """Store the triggers of the latest version of a workflow in place of those of earlier ones."""
         async with triggers.publication(self.database.api, tenant, name) as connection:
             latest = await workflows.latest_workflow(connection, tenant, name)
             if latest is None:

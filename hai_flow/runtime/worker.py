@@ -93,7 +93,7 @@ class HeldRun:
     attempts: dict[str, Performance] = field(default_factory=dict)
 
     def cancel(self) -> None:
-        """Let none of the attempts go on."""
+        """Cancel all attempts."""
         for performance in self.attempts.values():
             if performance.task is not None:
                 performance.task.cancel()
@@ -239,7 +239,7 @@ class Worker(Service):
                 await claims.begin_draining(connection, self.id)
 
     async def _finish_attempts(self) -> None:
-        """Until every attempt that was begun here is reported or declared lost, and that is committed."""
+        """Wait until every attempt that was begun here is reported or declared lost, and that is committed."""
         if self._attempts:
             await asyncio.wait(self._attempts, timeout=self.config.shutdown_seconds)
         await asyncio.gather(*(self._lose_begun(held) for held in list(self._held.values())))
@@ -292,7 +292,7 @@ class Worker(Service):
                     self.committer.refresh(run.id)
 
     async def _let_go(self) -> None:
-        """Hold nothing any more, and let nothing go on."""
+        """Drop all runs, and cancel all attempts."""
         self.committer.worker_id = None
         if self._heart is not None:
             heart, self._heart = self._heart, None
@@ -593,7 +593,7 @@ class Worker(Service):
         self.committer.report(run, report, performance.transaction)
 
     def _forget(self, performance: Performance) -> None:
-        """It has not begun, and may be begun again."""
+        """Forget an attempt that has not begun: it may be begun again."""
         held = self._held.get(performance.run.id)
         if held is not None and held.attempts.get(performance.path) is performance:
             del held.attempts[performance.path]
