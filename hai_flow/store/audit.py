@@ -135,7 +135,7 @@ async def queues_itself(pool: Pool) -> bool:
 
 
 async def queue(pool: Pool, since_ms: int) -> None:
-    """Queue the records from then on that have no seal. Records of before are behind their tenant's chain already."""
+    """Queue the records from then on that have no seal. Earlier ones are in their tenant's chain already."""
     await pool.execute(_QUEUE, values.uuid7(max(0, since_ms), 0))
 
 

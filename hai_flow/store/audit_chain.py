@@ -61,8 +61,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Details(msgspec.Struct, frozen=True):
-    """The details of a record: `body` is the JSON text of an object. `erased_at`: since then they
-    are others, in microseconds since 1970."""
+    """The details of a record: `body` is the JSON text of an object. `erased_at`: when they were erased, in
+    microseconds since 1970; None: they were not."""
 
     principal: str
     salt: bytes

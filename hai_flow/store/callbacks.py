@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CallbackRow:
-    """Whose callback an address is for: the step at `path` of a run. `type`: of the signal that it becomes."""
+    """The step that an address is for: the one at `path` of a run. `type`: of the signal that it becomes."""
 
     digest: bytes
     tenant: UUID
@@ -31,7 +31,7 @@ def digest_of(token: str) -> bytes:
 async def add_callback(
     connection: Connection | Pool, token: str, tenant: UUID, run_id: UUID, path: str, type: str
 ) -> None:
-    """Keep an address, before it is given to anybody."""
+    """Store an address, before any service gets it."""
     query = "INSERT INTO callbacks (digest, tenant, run_id, path, type) VALUES ($1, $2, $3, $4, $5)"
     await connection.execute(query, digest_of(token), tenant, run_id, path, type)
 

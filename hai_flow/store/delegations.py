@@ -45,7 +45,7 @@ async def create(connection: Connection | Pool, tenant: UUID, given: Delegation)
 
 
 async def of_person(connection: Connection | Pool, tenant: UUID, person: str) -> list[Delegation]:
-    """Those from and to the person that have not ended, the newest first."""
+    """The delegations from and to the person that have not ended, the newest first."""
     query = f"""
     SELECT {_COLUMNS} FROM delegations WHERE tenant = $1 AND from_id = $2 AND until > now()
     UNION ALL SELECT {_COLUMNS} FROM delegations WHERE tenant = $1 AND to_id = $2 AND until > now()
@@ -57,7 +57,7 @@ async def of_person(connection: Connection | Pool, tenant: UUID, person: str) ->
 async def to_person(
     connection: Connection | Pool, tenant: UUID, person: str, from_id: str | None = None
 ) -> list[Delegation]:
-    """Those by which the person may answer for others just now; or for this one."""
+    """The delegations by which the person may answer now for others, or for `from_id` alone."""
     query = f"""
     SELECT {_COLUMNS} FROM delegations
     WHERE tenant = $1 AND to_id = $2 AND until > now() AND since <= now() AND ($3::text IS NULL OR from_id = $3)
@@ -67,6 +67,6 @@ async def to_person(
 
 
 async def remove(connection: Connection | Pool, tenant: UUID, id: UUID, person: str) -> bool:
-    """End a delegation from or to the person at once. False: there is none of this id."""
+    """End a delegation from or to the person at once. False: the id is unknown."""
     query = "DELETE FROM delegations WHERE id = $1 AND tenant = $2 AND $3 IN (from_id, to_id) RETURNING id"
     return await connection.fetchval(query, id, tenant, person) is not None

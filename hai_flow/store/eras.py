@@ -89,7 +89,7 @@ async def current(connection: Connection | Pool) -> Era:
 
 
 async def look(connection: Connection | Pool) -> Era | None:
-    """The era; None: no process has ever lived over this database."""
+    """The era; None: no process has ever worked over this database."""
     row = await connection.fetchrow(_ERA)
     if row is None:
         return None
@@ -133,7 +133,7 @@ def _differ(was: int | None, found: int | None) -> bool:
 
 
 async def last_beat(connection: Connection | Pool) -> Beat | None:
-    """The newest one that is there."""
+    """The newest beat of the database."""
     row = await connection.fetchrow(f"{_BEATS} ORDER BY b.n DESC LIMIT 1")
     return None if row is None else Beat(*row)
 
@@ -209,8 +209,8 @@ SELECT $1, $2, $3, $4, $5, {_WRITTEN}, $6 FROM fenced
 
 
 async def begin_next(connection: Connection, era: Era, note: str) -> int:
-    """Begin the era behind `era`: its number. For the owner. New workers get ids that no worker of the history which
-    was taken back can have had: one of those may still live somewhere, and believe that it holds runs."""
+    """Begin the era behind `era`: its number. For the owner. New workers get ids that no worker of the lost history can
+    have had: one of those may still be alive, and believe that it holds runs."""
     place = await _place(connection)
     with outcome_known():
         await connection.execute(_NEXT, era.n + 1, era.database, *place, note)

@@ -48,8 +48,8 @@ class Filters:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """An open pending that asks somebody, with the columns of its run that it is judged and shown by. `votes` are the
-    JSON texts of those cast so far. `workflow` is the sha256 of its run's."""
+    """An open pending that asks somebody, with the columns of its run that the rules need, and those that are shown.
+    `votes` are the JSON texts of those cast so far. `workflow` is the sha256 of its run's."""
 
     place: Place
     run_id: UUID
@@ -149,7 +149,7 @@ async def selectors_of(connection: Connection | Pool, tenant: UUID, run_id: UUID
 
 
 async def get_asked(connection: Connection | Pool, tenant: UUID, run_id: UUID, pending_id: str) -> Asked | None:
-    """One open pending, also of others."""
+    """One open pending, also one that asks other people."""
     query = f"""
     SELECT due, {_ASKED} FROM (
       SELECT {due("p.deadline")} AS due, {_COLUMNS} FROM pendings p JOIN runs r ON r.id = p.run_id
@@ -184,7 +184,7 @@ async def counts_by_workflow(
 async def claim(
     connection: Connection | Pool, tenant: UUID, run_id: UUID, pending_id: str, person: str, time: timedelta
 ) -> bool:
-    """Mark the open pending as that of `person` for so long. False: it is somebody else's just now, or not open."""
+    """Mark the open pending as that of `person` for so long. False: another person has it now, or it is not open."""
     query = """
     UPDATE pendings SET claimed_by = $4, claimed_until = now() + $5
     WHERE run_id = $1 AND id = $2 AND tenant = $3 AND status = 'open'

@@ -120,7 +120,7 @@ class Listed:
 
     @property
     def cursor_id(self) -> str:
-        """Its id as a cursor can say it."""
+        """Its id, in the form that cursors have."""
         return self.id.replace("/", "_")
 
 
@@ -133,7 +133,7 @@ async def list_notifications(
     run_id: UUID | None = None,
     before: tuple[datetime, str] | None = None,
 ) -> list[Listed]:
-    """The tenant's, the newest first."""
+    """The tenant's notifications, the newest first."""
     query = """
     SELECT id, run_id, pending_id, what, channel, person, status, tries, error, created_at, due_at FROM notifications
     WHERE tenant = $1 AND ($2::text IS NULL OR status = $2) AND ($3::uuid IS NULL OR run_id = $3)
@@ -145,7 +145,7 @@ async def list_notifications(
 
 
 async def forget(connection: Connection | Pool) -> None:
-    """Remove some of those that are older than anybody looks back."""
+    """Remove some notifications that are older than `KEPT`."""
     query = """
     DELETE FROM notifications WHERE id IN (
       SELECT id FROM notifications WHERE created_at < now() - $1::interval ORDER BY created_at LIMIT $2)
@@ -172,7 +172,7 @@ class Link:
 
 
 async def add_link(connection: Connection | Pool, link: Link) -> None:
-    """Keep a link, before it is given to anybody."""
+    """Store a link, before it is sent."""
     query = """
     INSERT INTO links (digest, tenant, run_id, pending_id, principal, roles, groups, expires_at)
     VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
@@ -194,12 +194,12 @@ async def find_link(connection: Connection | Pool, digest: bytes) -> Link | None
 
 
 async def use_link(connection: Connection | Pool, digest: bytes) -> None:
-    """It is good for nothing any more."""
+    """Mark the link as used: it can't be used again."""
     await connection.execute("UPDATE links SET used_at = coalesce(used_at, now()) WHERE digest = $1", digest)
 
 
 async def forget_links(connection: Connection | Pool) -> None:
-    """Remove some of those whose time is over."""
+    """Remove some links whose time is over."""
     query = """
     DELETE FROM links WHERE digest IN (
       SELECT digest FROM links WHERE expires_at < now() - interval '1 day' ORDER BY expires_at LIMIT $1)

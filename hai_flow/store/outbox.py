@@ -62,5 +62,6 @@ SELECT EXISTS (SELECT FROM outbox WHERE run_id = $1 AND (last_seq, n) > ($2, $3)
 
 
 async def delete_message(connection: Connection | Pool, message: OutboxMessage) -> bool:
-    """The receiver has it; returns whether another one to it waits behind. Deleting twice is harmless."""
+    """The receiver has the message: delete it. Returns whether another one of the same sender to it waits behind.
+    Deleting twice is harmless."""
     return await connection.fetchval(_DELETE, message.run_id, message.last_seq, message.n, message.target)

@@ -87,7 +87,7 @@ def _microseconds(at: datetime) -> int:
 
 
 class Packed(NamedTuple):
-    """So many rows of the log there were, and are."""
+    """How many rows of the log there were before, and are now."""
 
     before: int
     after: int

@@ -1,4 +1,4 @@
-"""Open questions to people, as requests read them. They are written by `runs.commit` alone."""
+"""Open questions to people, as requests read them. Commits alone write them (`commits`)."""
 
 from __future__ import annotations
 

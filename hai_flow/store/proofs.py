@@ -45,7 +45,7 @@ class Proof(NamedTuple):
 
 
 async def ended(pool: Pool, proofs: Sequence[tuple[Proof, datetime]]) -> list[Proof]:
-    """Those that are not good any more. Each comes with the time since when it is used."""
+    """Those of the proofs that are not good any more. Each is given with the time since when it is in use."""
     columns = zip(
         *(
             (each.tenant, person_digest(each.tenant, each.person), each.key, each.session, each.session_version, at)

@@ -33,7 +33,7 @@ SELECT (SELECT created_at FROM runs WHERE tenant = $1 AND parent_id IS NULL AND 
 
 
 async def used(connection: Connection | Pool, tenant: UUID, runs_per_minute: int, open_runs: int) -> Used:
-    """Its runs, counted up to these limits; 0: no limit, so they are not counted."""
+    """The tenant's runs, counted up to these limits; 0: no limit, so they are not counted."""
     row = await connection.fetchrow(_USED, tenant, max(1, runs_per_minute), open_runs)
     assert row is not None
     return Used(row[0] if runs_per_minute else None, row[1], row[2])

@@ -312,7 +312,7 @@ async def rows_in(connection: Connection, table: str, names: Sequence[str], rows
 
 
 async def known_runs(connection: Connection, run_ids: Sequence[UUID]) -> list[UUID]:
-    """Those of the runs that are there."""
+    """Those of the runs that the database has."""
     return [row[0] for row in await connection.fetch("SELECT id FROM runs WHERE id = ANY($1::uuid[])", run_ids)]
 
 
@@ -338,7 +338,7 @@ async def note_restored(connection: Connection, unit: Sequence[Member], place: s
 
 
 async def members(connection: Connection, run_ids: Sequence[UUID]) -> list[Member]:
-    """These runs."""
+    """The members of a unit with these ids."""
     query = """
     SELECT id, tenant, thread_id, workflow_name, workflow, seq, head, ended_at, log_bytes FROM runs
     WHERE id = ANY($1::uuid[]) ORDER BY id

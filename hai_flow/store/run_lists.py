@@ -83,8 +83,8 @@ def _within(run: str, first: int) -> str:
 
 def readable(rows: str, first: int) -> str:
     """The rows `r` of the query `rows` that a viewer may read: a page of them for each of the viewer's ids and for each
-    workflow that the viewer may read, so that nobody's page is a walk through all the runs of others. In `rows`, `{}`
-    stands for the condition that makes a page one of these."""
+    workflow that the viewer may read, so that no page needs a walk through all runs of others. In `rows`, `{}` stands
+    for the condition that makes a page one of these."""
     own = rows.format(f"r.started_by = whose.id AND {_within('r', first)}")
     others = f"r.started_by <> ALL (${first}::text[]) AND {_within('r', first)}"
     shared = rows.format(f"r.workflow_name = seen.name AND r.workflow = ANY (seen.versions) AND {others}")
@@ -120,8 +120,8 @@ async def get_runs(connection: Connection | Pool, tenant: UUID, ids: Collection[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filter:
-    """Which runs; None: whatever it is. `since` and `until`: created not before, and before. `error`: those that failed
-    with this code."""
+    """Conditions for runs; None: any value. `since` and `until`: created not before, and before. `error`: those that
+    failed with this code."""
 
     statuses: Sequence[str] | None = None
     workflow: str | None = None
@@ -134,7 +134,7 @@ class Filter:
     error: str | None = None
 
     def conditions(self) -> list[tuple[str, Any]]:
-        """Those of a run `r`, but for its status: each with its parameter, `{}` in the condition."""
+        """The conditions for a run `r`, but for its status: each with its parameter, which is `{}` in the text."""
         found: list[tuple[str, Any]] = [
             ("r.workflow_name = {}", self.workflow),
             ("r.workflow_version = {}", self.version),

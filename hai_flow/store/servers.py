@@ -50,7 +50,7 @@ async def leave(connection: Connection | Pool, id: UUID) -> None:
 
 
 async def listed(connection: Connection | Pool) -> list[ServerRow]:
-    """All that are known, by name."""
+    """All servers that have a row, by name."""
     query = """
     SELECT name, release, extract(epoch FROM now() - started_at)::float8, extract(epoch FROM now() - seen_at)::float8
     FROM servers ORDER BY name, started_at

@@ -123,7 +123,8 @@ async def claim_renewal(connection: Connection | Pool, digest: bytes, lasts: tim
 async def renew(
     connection: Connection | Pool, digest: bytes, claim: Claim, tenant: UUID, principal: str, renewal: Renewal
 ) -> bool:
-    """It is of this principal (as JSON) from now on. False: the claim is lost, or the session was ended."""
+    """The session is renewed, and its principal (as JSON) is this one from now on. False: the claim is lost, or the
+    session was ended."""
     done = await connection.execute(_RENEW, digest, claim.renew_at, tenant, principal, *renewal)
     return bool(done == "UPDATE 1")
 
@@ -134,7 +135,7 @@ async def put_off(connection: Connection | Pool, digest: bytes, claim: Claim, se
 
 
 async def forgo(connection: Connection | Pool, digest: bytes, claim: Claim, ends_at: datetime) -> None:
-    """It can't be renewed at all: it ends as if it had never been possible."""
+    """It can't be renewed at all: it ends at `ends_at` at the latest."""
     await connection.execute(_FORGO, digest, claim.renew_at, ends_at)
 
 

@@ -249,7 +249,7 @@ WHERE s.tenant = $1 AND s.slot = ANY ($2::text[]) AND s.promised_until <= now() 
 
 async def seat_waiters(pool: Pool, tenant: UUID, key: str, overdue: Sequence[str] = ()) -> list[Holder]:
     """Promise free slots of the key, and those that are `overdue`, to the runs that have waited longest; returns all in
-    the queue that have one now: also those whose admission somebody left half done."""
+    the queue that have one now: also those whose admission a process left half done."""
     async with _locked(pool, tenant, key) as connection:
         if overdue:
             await connection.execute(_TAKE_BACK, tenant, list(overdue))

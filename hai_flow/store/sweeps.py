@@ -69,7 +69,7 @@ async def take(connection: Connection | Pool, name: str, every: timedelta) -> st
 
 
 async def leave(connection: Connection | Pool, name: str, position: Any) -> None:
-    """Leave the sweep there."""
+    """Note where the sweep `name` goes on next time, as JSON."""
     text = msgspec.json.encode(position).decode()
     await connection.execute("UPDATE sweeps SET position = $2 WHERE name = $1", name, text)
 

@@ -32,7 +32,7 @@ class Limits:
     log_bytes: int | None = None
 
     def over(self, defaults: Limits) -> Limits:
-        """These, and those of `defaults` where they say nothing."""
+        """These limits; where one is None, that of `defaults`."""
         said = {name: value for name in LIMITS if (value := getattr(self, name)) is not None}
         return replace(defaults, **said) if said else defaults
 

@@ -31,10 +31,10 @@ async def pins_of(connection: Connection | Pool, tenant: UUID, workflow: bytes) 
 
 
 async def add_pins(connection: Connection | Pool, tenant: UUID, workflow: bytes, pins: Mapping[str, str]) -> None:
-    """Store those that are not there yet: the first one of a name stands."""
+    """Store the digests of names that have none yet; others stay."""
     await connection.execute(_ADD, tenant, workflow, list(pins), list(pins.values()))
 
 
 async def replace_pins(connection: Connection | Pool, tenant: UUID, workflow: bytes, pins: Mapping[str, str]) -> None:
-    """Store these and no others."""
+    """Replace all digests of the workflow with these."""
     await connection.execute(_REPLACE, tenant, workflow, list(pins), list(pins.values()))

@@ -51,7 +51,8 @@ _leaving: Final[set[asyncio.Task[None]]] = set()  # a task that nothing refers t
 
 
 class Transaction:
-    """The transaction of one attempt, if it wants one: it begins with the first `block`, and there is one at most."""
+    """The transaction of one attempt, if its tool asks for one: it begins with the first `block`, and there is one at
+    most."""
 
     __slots__ = ("_beginning", "_connection", "_database", "_outer", "_over")
 

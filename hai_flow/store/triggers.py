@@ -166,13 +166,13 @@ async def event_triggers_of(pool: Pool, tenant: UUID, type: str, kind: TriggerKi
 
 
 async def run_triggers(pool: Pool, tenant: UUID) -> list[EventTriggerRow]:
-    """All that the ends of runs start."""
+    """All triggers of the kind `run`."""
     query = f"{_OF_EVENTS} WHERE tenant = $1 AND kind = 'run' ORDER BY workflow_name, position"
     return [EventTriggerRow(*row) for row in await pool.fetch(query, tenant)]
 
 
 async def watched_workflows(pool: Pool) -> frozenset[tuple[UUID, str]]:
-    """Of which workflows, of any tenant, somebody wants the ends of runs."""
+    """The workflows, of any tenant, whose runs' ends start others."""
     query = "SELECT DISTINCT tenant, type FROM event_triggers WHERE kind = 'run'"
     return frozenset((row[0], row[1]) for row in await pool.fetch(query))
 

@@ -48,7 +48,7 @@ class Reads:
         return await pool.fetch(behind_the_wall(query, len(given)), *given, self._tenant)
 
     async def fetchrow(self, query: str, *given: Any) -> asyncpg.Record | None:
-        """The first row of the query; None: it has none."""
+        """The first row of the query; None: there is no row."""
         pool = await self._database.walled()
         return await pool.fetchrow(behind_the_wall(query, len(given)), *given, self._tenant)
 
