@@ -27,7 +27,7 @@ SHOWN: Final = "shown"
 """The result of a call that was only shown: a history has to say that no answer is awaited."""
 
 ABORTED: Final = "aborted"
-"""The same of one whose arguments broke off, or that was written and will not be performed; its error is this word."""
+"""The result, and the error, of a call whose arguments broke off, or that was written and will not be performed."""
 
 
 def show_call(draft: Draft, step: Step, id: str, name: str, args: str, executor: str) -> None:

@@ -78,7 +78,7 @@ def told(state: RunState) -> Message:
 
 
 def _error(state: RunState) -> Json:
-    """As expressions see it."""
+    """The error, as expressions see it."""
     if state.error is None:
         return None
     shown: Json = msgspec.to_builtins(state.error)

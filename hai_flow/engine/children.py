@@ -55,7 +55,7 @@ TOLD: Final = "child_told"
 TIMED_OUT: Final = "the timeout of its parent's step is over"
 _MOVING: Final = frozenset({"new", "running", "stopping"})
 STEPS_UNTIL: Final = 0.5
-"""From here on, as a share of what the run's log may be, the steps of the runs below it are not told any more."""
+"""When the run's log has reached this share of its bound, it records the steps of the runs below no more."""
 SILENT_VERBS: Final = frozenset(
     {"say", "emit", "set", "switch", "try", "iteration", "agent_calls", "break", "continue", "return", "fail"}
 )
@@ -370,7 +370,7 @@ def _emit(draft: Draft, event: News, **changes: Json) -> None:
 
 
 def start_anew(draft: Draft) -> None:
-    """Of a fork: the children are those of the other run, so it starts its own."""
+    """A fork starts children of its own, for those that it has copied are the other run's."""
     for path, child in sorted(draft.state.children.items()):
         step = draft.step(path)
         assert isinstance(step.verb, Run)

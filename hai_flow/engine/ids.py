@@ -45,7 +45,7 @@ def pending_id(run_id: str, path: str, n: int) -> str:
 
 
 def short_pending_id(run_id: str, path: str, n: int) -> str:
-    """The same as releases before made it, with 48 bits: of runs that were open when they were upgraded."""
+    """The pending's id as older releases made it, with 48 bits: for runs that were open at the upgrade."""
     return f"{call_prefix(run_id)}{_digest(path, n)[:_SHORT]}"
 
 

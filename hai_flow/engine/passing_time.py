@@ -114,7 +114,7 @@ def _too_late(draft: Draft, path: str) -> None:
 
 
 _OUTCOMES: Final = (c.StepSucceeded, c.StepFailed)
-"""Commands of the process that performs the run's attempts, as a timer is: only it knows that those are late, and not
-lost."""
+"""Commands of the process that performs the run's attempts, like a timer's. Only that process knows that an attempt is
+late, and not lost."""
 
 _ENDINGS: Final = (c.Stop, c.Terminate)

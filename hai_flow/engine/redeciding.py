@@ -441,10 +441,10 @@ _READERS: Final[Mapping[type[e.Event], Read]] = {
 STREAMED: Final = (
     e.MessageStarted | e.MessageChunk | e.MessageEnded | e.ToolCallStarted | e.ToolCallArgsChunk | e.CustomEmitted
 )
-"""What the holder of a run writes while an effect streams, without a decision."""
+"""Events that the holder of a run writes while an effect streams, without a decision."""
 _ELSEWHERE: Final = (
     e.Forked | e.Migrated | e.ChildAsked | e.ChildSaid | e.ChildStepped | e.ChildShared | e.CollaborationEnded
     | e.SignalReceived | e.WarningRaised | e.StepStopped | e.RunNeedsAttention | e.StepFailed | e.StepRetried
 )  # fmt: skip
-"""Where these are, something was asked of the run that its log does not hold in full: the log of another run, another
-plan, news of the runs below, places of signals, errors of what was cut off."""
+"""Where these events are, the log does not hold the run's command in full: it needs the log of another run, another
+plan, news of the runs below, places of signals, or errors of attempts that were cut off."""

@@ -37,7 +37,7 @@ class Frontier:
         self.handling |= other.handling
 
     def fields(self) -> dict[str, Any]:
-        """As an event has it."""
+        """The fields of the event."""
         return {
             "reopened": tuple(self.reopened),
             "ready": tuple(self.ready),

@@ -85,8 +85,8 @@ def edit(draft: Draft, given: Json) -> None:
 
 
 def write_above(draft: Draft, posted: Mapping[str, Json]) -> None:
-    """The same of the state with an answer to a question of a run below, which is decided there: a misfit is
-    left, with a warning."""
+    """Take over the state that came with an answer to a question of a run below. The answer is decided there, so a
+    value that does not fit is left out here, with a warning."""
     try:
         write(draft, posted)
     except Rejected as rejected:

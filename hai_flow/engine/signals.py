@@ -35,7 +35,7 @@ CALLBACK: Final = "callback:"
 """How the types of signals begin that callbacks become."""
 MATCH_FAILED: Final = "match_failed"
 LEFT_MAX: Final = 256
-"""Of so many signals of a type a run remembers that it was offered them and may take them yet."""
+"""How many signals of a type a run remembers as offered and not yet taken."""
 
 
 def begin_wait_for(draft: Draft, step: Step, verb: WaitFor) -> None:

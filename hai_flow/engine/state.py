@@ -95,7 +95,7 @@ class Spent(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, forbid_un
 
     @property
     def shown(self) -> dict[str, Json]:
-        """As expressions and clients see it."""
+        """These numbers, as expressions and clients see them."""
         return {
             "calls": self.calls,
             "input_tokens": self.input,
@@ -396,7 +396,7 @@ class RunState(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True
 
     @property
     def open_questions(self) -> list[PendingState]:
-        """Those of them that are open, in the order in which they were asked."""
+        """The open questions of the run and of the runs below, in the order in which they were asked."""
         opened = [each for each in self.questions.values() if each.status == "open"]
         return sorted(opened, key=lambda each: (each.opened.at, each.opened.id))
 

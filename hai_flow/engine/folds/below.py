@@ -60,7 +60,8 @@ def child_moved(state: RunState, event: e.ChildMoved) -> RunState:
 
 
 def child_asked(state: RunState, event: e.ChildAsked) -> RunState:
-    """Its place in the thread, and that of its votes, is here: the turns and times of that run are its own."""
+    """The question, and its votes, get turns and times of this run, because those of the child run mean nothing in this
+    log."""
     opened = event.opened
     known = state.relayed.get(opened.id)
     before = None if known is None else known.pending
