@@ -210,7 +210,7 @@ class Committer(Service):
         return self.clock.at(time.monotonic())
 
     def now(self) -> datetime:
-        """The same as an instant."""
+        """The database's clock as known here, as an instant in UTC."""
         return values.instant(self.now_ms())
 
     def peek(self, run_id: UUID) -> CachedRun | None:

@@ -35,7 +35,7 @@ from hai_flow.store.projection import rows_of
 from hai_flow.store.slots import thread_slot
 
 WantsEnds: TypeAlias = Callable[[UUID, str], bool]
-"""Whether the end of a run of this workflow, by its name, is to be sent to those that it starts."""
+"""Whether ends of runs of this workflow, by its name, start other runs, so that they have to be sent."""
 
 
 class Decider:

@@ -49,9 +49,10 @@ from hai_flow.values import Json
 
 Handle: TypeAlias = Callable[[OutboxMessage], Awaitable[None]]
 Unreached: TypeAlias = Mapping[str, Exception]
-"""Who could not be brought a signal, and why."""
+"""The receivers that could not be reached with a signal, and why."""
 Listener: TypeAlias = Callable[[Signal, Collection[str] | None], Awaitable[Unreached]]
-"""Brings a signal to those who want it, among these (None: all); returns whom it could not reach."""
+"""Brings a signal to the listener's receivers, or to those of them that are named (None: all); returns the ones that it
+could not reach."""
 log = structlog.get_logger(__name__)
 
 FINAL_REFUSALS: Final = frozenset({404, 409, 410})

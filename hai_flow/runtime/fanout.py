@@ -323,7 +323,7 @@ class Fanout(Service):
         self.heard = 0
         """How many events came with hints, and were not read, since the start."""
         self.looks = 0
-        """How many statements have looked for what others committed, since the start."""
+        """How many statements have looked for commits of other processes, since the start."""
 
     @property
     def followers(self) -> int:

@@ -118,7 +118,7 @@ class Hints:
         self._wanted = asyncio.Event()
         self._failing = False
         self.dropped = 0
-        """How many commits were not told to other processes, since the start."""
+        """For how many commits no hint was sent to other processes, since the start."""
 
     def add(self, entries: Sequence[BatchEntry], won: Mapping[int, Won], *, due: Iterable[str]) -> None:
         """The entries that `won` are committed; `due` are the queues of those that have something to perform, but no

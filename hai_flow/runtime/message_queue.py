@@ -62,7 +62,7 @@ class MessageQueue(Service):
         self._waited_for: dict[tuple[UUID, UUID], set[asyncio.Event]] = {}
         self._wake = asyncio.Event()
         self.handlers = {THREAD_FREED: self._freed}
-        """What delivers the message of a run that has ended, by its kind."""
+        """The handlers of the messages of runs that have ended, by their kind."""
 
     async def _start(self) -> None:
         self._keep(self._run_polls, "queued messages")

@@ -66,8 +66,8 @@ class Quotas:
         return None
 
     async def _excess_in_all(self, tenant: UUID, quota: Limits, others: Sequence[Database]) -> Rejected | None:
-        """The same for a tenant that lives in several cells: the sum of those that can be reached. While one is away
-        the tenant may have as much more as is in it."""
+        """Why a tenant of several cells may start no run now: by the sum of the cells that can be reached. While one is
+        away the tenant may have as much more as is in it."""
         wanted = quota.runs_per_minute or 0, quota.open_runs or 0
         if not any(wanted):
             return None

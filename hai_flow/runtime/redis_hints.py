@@ -156,7 +156,8 @@ class RedisHints:
         self._listens = False
         self._faults: dict[str, str] = {}
         self.refused = 0
-        """How many entries nobody who may has written, or came again, since the start."""
+        """How many entries were refused since the start: not sealed by a process over this database, or a
+        repetition."""
         connect(self._place.url)  # settings that can't be read are refused now
 
     @property

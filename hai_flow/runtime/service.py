@@ -122,8 +122,8 @@ class Service(ABC):
 
 
 async def wait_at_most(event: asyncio.Event, seconds: float | None) -> None:
-    """Until the event is set or the time is over. Not `wait_for`: in Python 3.11 that swallows a cancellation which
-    comes together with the event, and the task goes on for ever."""
+    """Wait until the event is set or the time is over. Not `wait_for`: in Python 3.11 that swallows a cancellation
+    which comes together with the event, and the task goes on for ever."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await event.wait()

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from hai_flow.store.database import Connection
 
 KNOWN_AFTER: Final = timedelta(seconds=2 * SECONDS)
-"""By then every process knows of a cell that was added: what it is asked until then is asked of that cell, too."""
+"""Nothing begins in an added cell before this time has passed: then every process knows of the cell."""
 Connect: TypeAlias = Callable[[int], AbstractAsyncContextManager["Connection"]]
 """A connection to the cell of a number."""
 

@@ -56,7 +56,7 @@ class Slots:
         self.database = database
         self.committer = committer
         self.handlers: Mapping[str, Handle] = {AWAIT: self._await, FREED: self._freed}
-        """What delivers the messages of runs that wait for a slot, or free one, by their kind."""
+        """The handlers of the messages of runs that wait for a slot, or free one, by their kind."""
 
     @contextlib.asynccontextmanager
     async def seated(self, tenant: UUID, plan: Plan, begin: Begin) -> AsyncGenerator[tuple[Begin, str | None]]:

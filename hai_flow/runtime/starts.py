@@ -40,7 +40,7 @@ from hai_flow.store.entries import Branch
 from hai_flow.store.slots import thread_slot
 
 FindPins: TypeAlias = Callable[[UUID, Plan], Awaitable[dict[str, e.Pin]]]
-"""What each `run` of a tenant's plan means now, and of the plans that they lead to."""
+"""Finds the workflow that each `run` step of a tenant's plan means now, and of the plans that they lead to."""
 
 
 class Starts:

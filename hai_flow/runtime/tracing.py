@@ -34,7 +34,7 @@ ASKER: Final[ContextVar[Asker | None]] = ContextVar("asker", default=None)
 PERFORMED: Final[ContextVar[Performance | None]] = ContextVar("performed", default=None)
 
 BeginTrace: TypeAlias = Callable[[Asker | None], Place | None]
-"""Where a run stands that `asker` starts; None for one that nobody asked for, like a schedule's."""
+"""The place in a trace of a run that `asker` starts; None for a run without a caller, like a schedule's."""
 
 
 def passed_on(asker: Asker | None) -> Place | None:

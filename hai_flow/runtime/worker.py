@@ -186,7 +186,7 @@ class Worker(Service):
         return len(self._claims)
 
     def room_of(self, queue: str) -> int:
-        """The same of one queue, whose runs may have fewer places."""
+        """How many more runs of this queue may be claimed: the queue may have fewer places than the process."""
         most = self.config.served.places.get(queue)
         if most is None:
             return self.room
