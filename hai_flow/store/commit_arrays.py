@@ -128,7 +128,7 @@ PIECE_ARRAYS: Final[Mapping[str, Callable[[Rows], Arrays]]] = {
     "messages": _message_arrays,
     "audit": _audit_arrays,
 }
-"""Those of a commit in pieces, by what they are written by (`commit_statement.PIECES`)."""
+"""The arrays of a commit in pieces, by the part that writes them (`commit_statement.PIECES`)."""
 
 
 def _sparse(column: list[Any]) -> list[Any] | None:

@@ -76,7 +76,7 @@ PIN: Final = "; ".join(
     f"SET LOCAL {name} = '{ENGINE_SETTINGS[name]}'"
     for name in ("enable_seqscan", "enable_hashjoin", "enable_mergejoin", "plan_cache_mode")
 )
-"""The same for one transaction, where the session is nobody's own."""
+"""The same settings for one transaction, where the session may have others."""
 FAREWELL_SECONDS: Final = 1.0
 RECONNECT_SECONDS_MIN: Final = 0.1
 RECONNECT_SECONDS_MAX: Final = 2.0

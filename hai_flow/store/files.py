@@ -129,7 +129,7 @@ _READABLE: Final = f"({_OWN} OR {_OF_A_RUN})"
 
 
 def _readable_by(first: int) -> str:
-    """The same for a viewer who may not read all runs."""
+    """The condition that a viewer without the right to read all runs may read the file."""
     return f"""
     ({_OWN} OR EXISTS (SELECT FROM file_uses u JOIN runs r ON r.id = u.run_id AND r.tenant = u.tenant
       WHERE u.tenant = f.tenant AND u.sha256 = f.sha256 AND {may_read("r", first)}))

@@ -74,7 +74,7 @@ _PRINT: Final = f"SELECT concat_ws('/', {', '.join(map(_print_of, _TABLES))})"
 
 
 async def print_of(connection: Connection | Pool, tenant: UUID) -> str:
-    """The same for two cells that have the same of this."""
+    """A fingerprint of the tenant's mirrored rows: equal for two cells with the same rows."""
     return str(await connection.fetchval(_PRINT, tenant))
 
 

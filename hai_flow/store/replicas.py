@@ -91,7 +91,7 @@ class Replica:
         self._database: Database | None = None
         self._written: deque[tuple[float, int]] = deque(maxlen=SAMPLES)
         self.lag: float | None = None
-        """How many seconds it was behind at most when it was last looked at; None: it could not be said."""
+        """How many seconds it was behind at most at the last look; None: unknown."""
         self._told = False
         self.fault: str | None = "it has not been looked at yet"
         self.reads = 0
@@ -202,7 +202,7 @@ class History:
         self._seq = seq
 
     async def read_log(self, after: int, limit: int) -> list[LogRow]:
-        """As `logs.read_log`."""
+        """The same as `logs.read_log`, for this run."""
 
         async def ask(pool: Pool) -> list[LogRow] | None:
             rows = await pool.fetch(_READ, self._run_id, self._created_at, after, limit)
@@ -212,7 +212,7 @@ class History:
         return found if found is not None else await logs.read_log(self._reads, self._run_id, after, limit)
 
     async def load_at(self, tenant: UUID, seq: int, abi: int) -> Loaded | None:
-        """As `logs.load_run_at`."""
+        """The same as `logs.load_run_at`, for this run."""
 
         async def ask(pool: Pool) -> Loaded | None:
             born = await pool.fetchval("SELECT created_at FROM runs WHERE id = $1", self._run_id)

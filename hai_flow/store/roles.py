@@ -50,7 +50,7 @@ OF_TENANTS: Final[Mapping[str, str]] = {
     "audit_seals": _KEPT,
     "audit_unsealed": "SELECT, INSERT, DELETE",
 }  # fmt: skip
-"""The tables with rows of tenants, each with what `hai_engine` may do there."""
+"""The tables with rows of tenants, each with the rights of `hai_engine`."""
 OF_ALL: Final[Mapping[str, str]] = {
     "sweeps": _ALL,
     "workers": _ALL,
@@ -61,8 +61,8 @@ OF_ALL: Final[Mapping[str, str]] = {
     "forgotten": "SELECT, DELETE",  # to forget somebody is for the owner, too
     "alembic_version": "SELECT",
 }
-"""Those without: how far sweeps have come, which processes are alive, what they seal hints with, in which history
-the database is, hashes of who was forgotten lately, and the revision of the schema."""
+"""The tables without rows of tenants: how far sweeps have come, which processes are alive, their key for hints, the era
+of the database, hashes of people that were forgotten lately, and the revision of the schema."""
 _SEQUENCES: Final = ("runs_place", "signals_place")
 
 # Since PostgreSQL 16 a member need not be allowed to take the role on, and the privilege has another name.
@@ -181,4 +181,4 @@ SQL: Final = (
     f"GRANT {ENGINE}, {API} TO (the role of HAI_FLOW_DATABASE_URL, and the one that migrates); "
     "and then hai-flow migrate."
 )
-"""What to do where the migrations' role may not create roles."""
+"""Statements for an administrator, where the migrations' role may not create roles."""

@@ -113,7 +113,7 @@ async def get_run(connection: Connection | Pool, tenant: UUID, run_id: UUID) -> 
 
 
 async def get_runs(connection: Connection | Pool, tenant: UUID, ids: Collection[UUID]) -> list[RunSummary]:
-    """Those of the runs that are the tenant's."""
+    """The runs with these ids, if they are the tenant's."""
     query = f"SELECT {SUMMARY_COLUMNS} FROM runs WHERE id = ANY ($1::uuid[]) AND tenant = $2"
     return [RunSummary(*row) for row in await connection.fetch(query, list(ids), tenant)]
 
