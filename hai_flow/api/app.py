@@ -143,8 +143,8 @@ def create_app(settings: Settings, runtime: Runtime, *, act_as: bool = False, ce
 
 @functools.cache
 def common_routes() -> tuple[BaseRoute, ...]:
-    """The routes that all applications of this process have. FastAPI works out what a route takes when a request first
-    looks at its neighbours, which takes 0.2 s; here they are worked out once, however many applications there are.
+    """The routes that all applications of this process have. FastAPI works out a route's parameters when a request is
+    first compared with its neighbours, which takes 0.2 s; here that is done once, however many applications there are.
     """
     common = APIRouter(**_OF_EVERY_ROUTE)
     for module in (

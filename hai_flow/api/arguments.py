@@ -1,4 +1,4 @@
-"""The schema of the arguments of an approved call, for forms in which people change them."""
+"""The schema of the arguments of an approved call: forms in which people change the arguments are made of it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ async def arguments_of(access: Access, run: RunState, pending: PendingState) -> 
 
 
 async def _described(access: Access, plan: Plan, pending: PendingState) -> tuple[str | None, Json]:
-    """What the function says of itself. Servers of MCP are not asked: no page must wait for them."""
+    """The function's own description and the schema of its parameters; None for each that it lacks. Servers of MCP are
+    not asked: no page must wait for them."""
     verb = standing_at(plan, pending.opened.path).verb
     if not isinstance(verb, Call):
         return None, None

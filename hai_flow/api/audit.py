@@ -1,4 +1,5 @@
-"""`/v1/audit`: who did what, for auditors; and the chain over it, which proves that nobody changed it since."""
+"""`/v1/audit`: the acts of people and credentials, for auditors, and the chain over these records. The chain proves
+that they were not changed later."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ _Time: TypeAlias = Annotated[AwareDatetime | None, Query()]
 
 
 async def _note(access: Access, **what: Any) -> None:
-    """Reading the audit is an act, too."""
+    """Record that the audit was read: that is an act, too."""
     async with access.act() as connection:
         await access.record(connection, READ, **what)
 
@@ -51,8 +52,8 @@ async def list_audit(
     since: _Time = None,
     until: _Time = None,
 ) -> dict[str, Any]:
-    """Who did what, newest first. `subject` is what else it was done to, `pending:...` or `workflow:...`. `until` is
-    the first moment that is too late. That this was read is recorded."""
+    """The recorded acts, newest first. `subject` is the other thing that an act changed: `pending:...` or
+    `workflow:...`. `until` is exclusive: acts at that time are left out. This request is recorded, too."""
     place = decode_place(cursor)
     if place is not None and not is_run_id(place[1]):
         raise bad_cursor()
@@ -86,8 +87,8 @@ def _id(row: audit.Found) -> UUID:
 async def read_chain(
     access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None, cell: _Cell = None
 ) -> dict[str, Any]:
-    """The sealed records in the order of the chain, each with what it takes to verify it, as `hai-flow audit verify
-    --file` does with a file of them. That this was read is recorded."""
+    """The sealed records in the order of the chain. Each has everything that verifying it needs: `hai-flow audit verify
+    --file` verifies a file of them. This request is recorded, too."""
     access = _in_cell(access, cell)
     place = decode_place(cursor)
     after = 0 if place is None else place[0]
@@ -99,8 +100,8 @@ async def read_chain(
 
 @router.get("/anchor", response_model=None, responses={**documented(), 200: {"model": shapes.AuditAnchor}})
 async def get_anchor(access: CurrentAccess, cell: _Cell = None) -> dict[str, Any]:
-    """The end of the chain now. Keep it where nobody can change it together with the database: it proves later that the
-    chain up to there is the same, and that its end was not cut off."""
+    """The end of the chain now. Keep it in a place that can't be changed together with the database: it proves later
+    that the chain up to there is the same, and that its end was not cut off."""
     access = _in_cell(access, cell)
     ends = await audit.anchors(access.reads, [access.tenant])
     return anchor_view(ends[0] if ends else Anchor(access.tenant, 0, genesis(access.tenant).hex()))

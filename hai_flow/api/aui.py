@@ -444,7 +444,7 @@ class _Connection:
             await self._acknowledge(session, _text(given, "action"), refused, **taken)
 
     async def _acknowledge(self, session: _Session, action: str | None, refused: Rejected | None, **of: Json) -> None:
-        """Whether an action is accepted; `of` names the interrupt or the message that it was."""
+        """Tell the client whether an action was accepted; `of` names the interrupt or the message that it was."""
         if refused is not None:
             await self._record(refused)
         said = of if refused is None else {"error_code": refused.code, "message": refused.detail}
@@ -452,7 +452,8 @@ class _Connection:
         await self._tell("aui_action_ack", session_id=session.id, action=action, status=status, **said)
 
     async def _record(self, rejected: Rejected) -> None:
-        """A refusal that is no answer to a request is in the audit all the same, where such refusals are."""
+        """Record a refusal (403) in the audit. Here it is a message on the socket, so no handler of responses records
+        it."""
         await self._socket.app.state.sign_ins.denied(self._socket, self.access.principal, rejected)
 
     def _read(self, text: str | bytes) -> Object:

@@ -1,7 +1,7 @@
-"""Request bodies: read within a limit, and JSON by the one strict reader (docs/design/threats.md).
+"""Request bodies: read within a limit, and JSON by one strict reader (docs/design/threats.md).
 
-A body that two readers could take for different things (a key twice, NaN, digits that get lost) is refused, on every
-route alike.
+A body that two readers could understand differently (a key twice, NaN, digits that get lost) is refused, on every route
+alike.
 """
 
 from __future__ import annotations
@@ -134,7 +134,8 @@ class Bodies:
 
 
 class CheckedRoute(APIRoute):
-    """A route that asks who calls, then reads and checks its JSON body, if it takes one, before FastAPI parses it."""
+    """A route that identifies the caller, then reads and checks its JSON body, if it takes one, before FastAPI parses
+    it."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()

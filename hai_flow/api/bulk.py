@@ -1,7 +1,7 @@
-"""`/v1/runs/bulk`: one control for many runs, found by a filter or named one by one.
+"""`/v1/runs/bulk`: one control for many runs, which a filter finds or the request names one by one.
 
-Nothing is stored of a bulk: each run's command has an id that is made of the bulk's key, so the same request again does
-nothing twice, and a client that lost its connection names the runs that it was told (`dry_run` lists them) once more.
+Nothing is stored of a bulk. The id of each run's command is made of the bulk's key, so the same request again does
+nothing twice. A client that lost its connection names the same runs once more (`dry_run` has listed them).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _PAGE: Final = 200
 
 
 class Where(Body):
-    """The runs that have all of this."""
+    """A filter: it finds the runs that meet all of its conditions."""
 
     status: list[shapes.RunStatus] | None = Field(default=None, min_length=1)
     workflow: str | None = Field(default=None, max_length=200, pattern=NO_CONTROL_CHARACTERS)
@@ -61,8 +61,8 @@ class Where(Body):
 
 
 class BulkBody(Body):
-    """`where` or `runs`: which ones. `expect`: how many these are, or nothing is done; without `dry_run` a filter needs
-    it."""
+    """`where` or `runs`: the runs that are meant. `expect`: how many they are; if the number differs, nothing is done.
+    Without `dry_run` a filter needs it."""
 
     action: Literal["pause", "resume", "stop", "retry"]
     where: Where | None = None
@@ -79,11 +79,11 @@ class BulkBody(Body):
     responses={**documented(404, 409, *WITH_BODY), 200: {"model": shapes.BulkReport}},
 )
 async def control_runs(body: BulkBody, access: CurrentAccess, key: CommandKey) -> dict[str, Any]:
-    """Pause, resume, stop or retry the runs that a filter finds, or those that are named, at most 1,000 a request; the
-    answer tells of each what became of it. With `dry_run` it tells which they are, and nothing happens.
+    """Pause, resume, stop or retry the runs that a filter finds, or those that are named: at most 1,000 a request. The
+    answer has the outcome of each run. With `dry_run` it lists the runs, and nothing is done.
 
-    Refused before anything is done where the filter finds another number than `expect`. The same Idempotency-Key with
-    the same `runs` goes on where a lost request has ended.
+    If the filter finds another number than `expect`, the request is refused before anything is done. After a lost
+    response, the same Idempotency-Key with the same `runs` goes on where that request ended.
     """
     if (body.where is None) == (body.runs is None):
         raise Rejected(422, "request.invalid", "expected one of `where` and `runs`: which runs are meant.")
@@ -117,7 +117,7 @@ async def _at(access: Access, id: str) -> Access:
 
 async def _found(access: Access, where: Where) -> list[tuple[UUID, str]]:
     """The runs that the filter finds in all cells. Raises Rejected 422 for more than there may be, 503 where a cell is
-    away: who asks for all does not mean some."""
+    away: a bulk must not leave out some of the runs unnoticed."""
     found = list[run_lists.RunRow]()
     for cell in access.everywhere:
         found += await _found_in(cell, where.filter())

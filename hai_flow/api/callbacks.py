@@ -1,4 +1,4 @@
-"""`/callbacks`: where services call back that a step has asked. The address is the proof.
+"""`/callbacks/{token}`: a service calls back here after a step has asked it to. The address is the proof.
 
 Nothing of a body is parsed before the address is known to be one that was given out.
 """

@@ -1,9 +1,9 @@
-"""Connections: how many a server has, in all and of one address, and descriptors that are left for everything else.
+"""Connections: how many a server has in all and for one address, so that file descriptors are left for everything else.
 
 A connection costs a file descriptor, and the database, files and tools need some as well. So the listening sockets
 count the connections that they accept: one counts from its `accept` until its descriptor is closed. A connection beyond
-the limit is answered with 503, as long as few are answered so at a time. Beyond that a connection is closed as soon as
-it is made: to leave it waiting would only hide that it will not be served.
+the limit is answered with 503, as long as few are being answered so at a time. Beyond that a connection is closed as
+soon as it is made: to leave it waiting would only hide that it will not be served.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`/console/`: the pages in which people decide and watch, as files. They are clients of the API like any other.
 
-A wheel brings them built, in `hai_flow/_console`. A checkout has their sources; `dev` builds them there when somebody
-looks at them first, so that nobody waits for Node who does not want a page. Until they are there, a page says how to
+A wheel has them built, in `hai_flow/_console`. A checkout has their sources; `dev` builds them there when a page is
+first asked for, so that nothing waits for Node where no page is wanted. Until they are built, a page explains how to
 get them.
 """
 
@@ -39,7 +39,7 @@ _FOR_EVER: Final = "public, max-age=31536000, immutable"  # the name of an asset
 _PACKAGE: Final = Path(__file__).resolve().parents[1]
 _CHECKOUT: Final = _PACKAGE.parent / "console"
 _ENCODINGS: Final = {"br": ".br", "gzip": ".gz"}
-_PATIENCE_SECONDS: Final = 2.0  # what is built already is found to be so within this time
+_PATIENCE_SECONDS: Final = 2.0  # checking pages that are built already takes less
 _AGAIN_SECONDS: Final = 2
 
 
@@ -55,7 +55,7 @@ class Console:
 
     @property
     def is_served(self) -> bool:
-        """Whether there are pages, or will be as soon as somebody looks."""
+        """Whether there are pages, or the first request for one builds them."""
         return self._sources is not None or self._file("index.html") is not None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -87,7 +87,8 @@ class Console:
         return file if file.is_file() else None
 
     async def _wait_for_build(self) -> Response | None:
-        """None where the pages are there, or nobody builds them."""
+        """Wait a moment for the build. Returns a page about it while it runs, or after it failed; None: the pages are
+        there, or this server builds none."""
         if self._sources is None:
             return None
         if self._building is None:
@@ -118,7 +119,7 @@ async def enter() -> Response:
 
 
 async def _build(sources: Path) -> str:
-    """Build the pages of the checkout, unless they are built. Returns what went wrong, or nothing."""
+    """Build the pages of the checkout, unless they are built. Returns the fault, or "" if there was none."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         str(sources / "building.py"),

@@ -1,9 +1,10 @@
 """A POST of a UI protocol and the run it means, decided in one place for every dialect
 (docs/design/protocols.md#one-active-run).
 
-No run, or the last one ended, and an unseen user message: a new run. An active run and new answers: they are submitted.
-Nothing new: attach. Anything else is refused before the stream opens. A client's history is not evidence: only an
-answer to an open pending of that very thread counts.
+There is no run, or the last one has ended, and the POST has an unseen user message: a new run starts. A run is active
+and the POST has new answers: they are submitted. Nothing is new: the client attaches to the run. Anything else is
+refused before the stream opens. A client's history is not evidence: only an answer to an open pending of that very
+thread counts.
 """
 
 from __future__ import annotations
@@ -155,8 +156,9 @@ class Conversation:
         return await self._attach(await self.access.last_run(self.posted.thread_id))
 
     async def _as_seen(self, known: posts.Known) -> posts.Known:
-        """What there is of the thread for this client. A thread of which they see nothing is as if it were not there;
-        in one that is not theirs they can answer what they are asked, and say nothing. Raises Rejected 403 and 404."""
+        """The part of the thread's state that this client may know. If they see nothing of the thread, it is as if it
+        did not exist. If the thread is not theirs, they can answer the questions that ask them, but not speak. Raises
+        Rejected 403 and 404."""
         last = known.last
         if last is None or self.access.speaks_in(last):
             if last is not None:
@@ -290,8 +292,9 @@ class Conversation:
     async def _differs(self, last: RunSummary | None, new: tuple[UserMessage, ...]) -> bool:
         """Whether the client's history differs from the thread's, so that the client needs a snapshot
         (docs/design/protocols.md#history-is-not-evidence): it has a message that the thread lacks, or lacks a message
-        of the user. It may begin later than the thread. It may also begin with messages of its own, such as a greeting:
-        they are no difference, because a snapshot would delete them. It is compared as far back as a snapshot goes."""
+        of the user. It may begin later than the thread. It may also begin with the client's own messages, for example a
+        greeting: they are no difference, because a snapshot would delete them. The comparison goes as far back as a
+        snapshot does."""
         fresh = {each.id for each in new}
         claimed = [id for id, role in self.posted.history if role in ("user", "assistant") and id not in fresh]
         claimed = [id for id in claimed if run_of_pending(id) is None]  # not messages that show a question
@@ -402,7 +405,7 @@ class Conversation:
         )
 
     async def _busy(self, last: RunSummary) -> Rejected:
-        """A new user message while a run is active and nothing is answered."""
+        """The refusal of a user message that comes while a run is active and answers none of its questions."""
         return self._busy_with(last.id, await self.access.state(last.id))
 
     def _busy_with(self, run_id: UUID, state: RunState) -> Rejected:
@@ -422,8 +425,8 @@ class Conversation:
     # --- the outcome ----------------------------------------------------------------------------------------------
 
     async def _while_active(self, active: RunSummary, known: posts.Known, messages: tuple[UserMessage, ...]) -> Pieces:
-        """A message comes while a run is active: what it does is for the workflow of that run to say (`on_message`).
-        Raises Rejected 409 where it is refused."""
+        """A message comes while a run is active. The workflow of that run decides its effect (`on_message`). Raises
+        Rejected 409 where it is refused."""
         policy = await self._on_message(active)
         if policy == "enqueue":
             return await self._enqueue(known, messages)
@@ -443,7 +446,7 @@ class Conversation:
         )
 
     async def _on_message(self, run: RunSummary) -> str:
-        """What the workflow of a run says of messages that come meanwhile."""
+        """The `on_message` of the run's workflow: the effect of messages that come while the run is active."""
         return (await self.access.runtime.catalog.plan(self.access.tenant, run.workflow)).on_message
 
     async def _may_wait(self) -> bool:
@@ -493,7 +496,7 @@ class Conversation:
                 raise
             return await self._enqueue(known, messages)
         if outcome.already:
-            await self.access.run(start.run_id)  # it may be somebody else's, who was faster
+            await self.access.run(start.run_id)  # another caller may have started it first
         if differs:
             return await self._attach(await self.access.run(start.run_id))
         return self._follow(RunState(str(start.run_id)))

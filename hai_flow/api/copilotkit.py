@@ -185,8 +185,8 @@ def _not_stopped(message: str) -> JSONResponse:
 
 
 async def _is_newest(access: Access, thread_id: str, wire_run_id: str) -> bool:
-    """Whether no turn came after the one of this runId. A client that attached to a turn has a runId that no turn
-    bears: it is taken to mean the newest turn."""
+    """Whether no turn came after the one of this runId. A client that attached to a turn has a runId of its own, which
+    no turn has: it is taken to mean the newest turn."""
     turn = await threads.turn_of_wire_run(access.reads, access.tenant, thread_id, wire_run_id)
     last = await threads.last_run(access.reads, access.tenant, thread_id)
     if turn is None or last is None:

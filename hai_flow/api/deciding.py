@@ -1,4 +1,4 @@
-"""Deciding a pending over REST: the one way of it, for single answers, several at once, and those of links."""
+"""Deciding a pending over REST: single answers, several at once, and those of links are all decided here."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PERSON: Final = r"^user:\S{1,200}$"
 class DecideBody(Body):
     """approve, gate: `decision` with `reason`, `values`, `edits`; ask: `values`; a frontend tool: `result` or `error`;
     a call in doubt: `decision`, with its `result` if it happened. With `digest`: only if the pending still has it.
-    `on_behalf_of`: who has delegated to the caller."""
+    `on_behalf_of`: the person that has delegated to the caller."""
 
     decision: str | None = Field(default=None, max_length=100)
     reason: str | None = Field(default=None, max_length=10_000)
@@ -38,7 +38,7 @@ class DecideBody(Body):
     on_behalf_of: str | None = Field(default=None, pattern=PERSON)
 
     def answer(self, pending_id: str) -> c.PendingAnswer:
-        """It as an answer to this pending. What was not said is UNSET, for null is a value."""
+        """The body as an answer to this pending. A field that the client left out is UNSET: null is a value."""
         given = self.model_dump(exclude_unset=True)
         return c.PendingAnswer(
             id=pending_id,
@@ -72,8 +72,8 @@ def view_for(access: Access, run: RunState, pending: PendingState) -> dict[str, 
 async def decide(
     access: Access, pending_id: str, body: DecideBody, key: str | None, way: str = "rest"
 ) -> dict[str, Any]:
-    """Answer as the caller, or as the delegate that they are; the pending then. `way` is how the answer came, for the
-    record. Raises Rejected."""
+    """Answer as the caller, or as the delegate of the person that the body names. Returns the pending after it. `way`
+    is recorded as the way by which the answer came. Raises Rejected."""
     access, via = await _speaking(access, body, way)
     run, _ = await find_pending(access, pending_id)
     outcome = await access.submit(
@@ -86,8 +86,8 @@ async def decide(
 
 
 async def check(access: Access, pending_id: str, body: DecideBody) -> dict[str, Any]:
-    """What the answer would do if it were given now. Nothing is stored, nothing begins. Raises Rejected as `decide`
-    does."""
+    """The effect that the answer would have now. Nothing is stored, nothing begins. Raises Rejected as
+    `decide` does."""
     access.require(Right.ANSWER, Right.DECIDE)
     access, via = await _speaking(access, body, "rest")
     with access.admission.command():
@@ -110,7 +110,8 @@ async def check(access: Access, pending_id: str, body: DecideBody) -> dict[str, 
 
 
 async def _speaking(access: Access, body: DecideBody, way: str) -> tuple[Access, str]:
-    """The access of the person for whom the answer is given, and how it comes. Raises Rejected 403."""
+    """The access of the person that the answer counts for, and the way by which it came, for the record. Raises
+    Rejected 403 if that person has not delegated to the caller."""
     via = access.principal.via(way)
     if body.on_behalf_of is None:
         return access, via

@@ -67,12 +67,12 @@ Answer = TypeVar("Answer")
 
 HEAD: Final = 2**53  # beyond every seq: all events
 _BEGINS_SECONDS: Final = 0.02
-_BEGINS_MAX: Final = 100  # so often it is looked whether who begins a thread at the same time has done so
+_BEGINS_MAX: Final = 100  # so often it looks whether another caller has begun the thread
 
 
 def is_development(settings: Settings, *, act_as: bool) -> bool:
     """Whether the server has the development features: it was started with `act_as`, only this machine can reach it,
-    and nobody is asked who they are."""
+    and it asks for no credentials."""
     return act_as and not settings.allow_remote and is_loopback(settings.host) and settings.identity is None
 
 
@@ -83,7 +83,7 @@ _RIGHTS_FOR: Final[Mapping[type[c.Command], tuple[Right, ...]]] = {
 
 
 class Found(NamedTuple):
-    """What says who may see a run, where it was found as a state."""
+    """The facts of a run that decide which callers may see it, read from its state or from a row of a list."""
 
     id: UUID
     started_by: str
@@ -99,8 +99,8 @@ class Found(NamedTuple):
 
 
 class _Seen(NamedTuple):
-    """How the caller sees a run: how much of it, as whom its questions know them, and what of it is personal and kept
-    from them (None: nothing is kept)."""
+    """How the caller sees a run: how much of it (`sight`), the principal that its questions take them for (`reader`),
+    and the personal values that are kept from them (None: nothing is kept)."""
 
     sight: Sight
     reader: c.Principal
@@ -113,12 +113,12 @@ class Access:
 
     principal: Principal
     cells: Cells
-    cell: int  # in which what is asked for lives
+    cell: int  # where the run, thread or list of the request lives
     living: Living  # all cells of the tenant
     settings: Settings
     admission: Admission
     place: StreamPlace  # of the stream that answers it, if one does
-    asked: Asked  # as whom, for the audit
+    asked: Asked  # the caller and the way of the request, for the audit
     peer: str  # the address that the request counts for
     decisions: Decisions
     terms: Terms
@@ -139,7 +139,7 @@ class Access:
 
     @property
     def at_home(self) -> Access:
-        """The access to what home keeps: tenants and credentials."""
+        """The access to home, the cell that has the tenants and credentials."""
         return self.at(HOME)
 
     @property
@@ -148,12 +148,13 @@ class Access:
         return [self.at(cell) for cell in self.living.cells] if self.living.is_large else (self,)
 
     def at(self, cell: int) -> Access:
-        """The access to what lives in the cell."""
+        """The access to the given cell."""
         return self if cell == self.cell else replace(self, cell=cell, _seen={})
 
     @property
     def at_seat(self) -> Access:
-        """The access to what the tenant has once: workflows, schedules, delegations, events to all."""
+        """The access to the tenant's seat. It has the things that the tenant has once: workflows, schedules,
+        delegations, events to all."""
         return self.at(self.living.seat)
 
     async def at_thread(self, thread_id: str) -> Access:
@@ -169,10 +170,11 @@ class Access:
 
     async def beginning(self, plan: Plan, start: c.Start) -> Access:
         """The access to the cell where the run begins in the thread that it names. Raises Rejected as the engine does;
-        503 where a cell is away that has to know, 422 where the run would have to be in another one than its thread."""
+        503 where a cell is away whose answer is needed, 422 where the run would have to be in another cell than its
+        thread."""
         if not self.living.is_large:
             return self
-        self.runtime.starts.rehearse(plan, start)  # what is refused in any case leaves nothing behind
+        self.runtime.starts.rehearse(plan, start)  # a start that is refused in any case leaves nothing behind
         at_seat = await self.catalog.counts(self.tenant, plan)
         cell = await self.cells.places.begin(self.tenant, start.thread_id, at_seat=at_seat)
         if at_seat:
@@ -201,18 +203,20 @@ class Access:
         return self.at(next((cell for cell in self.living.cells if cell not in away), self.living.seat))
 
     async def repeat(self) -> None:
-        """Let the tenant's other cells have what was changed in its seat: those that are there, before it is
-        answered."""
+        """Copy changes of the tenant's seat to its other cells, before the request is answered. A cell that is away
+        gets them later."""
         await self.cells.spreading.repeat(self.tenant, self.living)
 
     @property
     def pool(self) -> Pool:
-        """The connections for what requests write, and for credentials, which say what the tenant is."""
+        """The connections with which requests write, and read credentials: only these show which tenant the request is
+        of."""
         return self.runtime.database.api
 
     @property
     def reads(self) -> Pool:
-        """What requests read with: behind the second wall, unless nobody is asked who they are."""
+        """The connections with which requests read: behind the second wall, unless the server asks for no
+        credentials."""
         if self.principal.is_anybody:
             return self.runtime.database.api
         return cast("Pool", Reads(self.runtime.database, self.tenant))
@@ -233,7 +237,7 @@ class Access:
         return self.runtime.files.reading(self.reads)
 
     def acting(self, who: c.Principal) -> Access:
-        """The access of the principal as `who`, whose delegate they are."""
+        """The access of the principal as the delegate `who`."""
         asked = msgspec.structs.replace(self.asked, who=who)
         return replace(self, principal=replace(self.principal, who=who), asked=asked, _seen={})
 
@@ -241,7 +245,7 @@ class Access:
 
     @property
     def viewer(self) -> Viewer | None:
-        """Whose lists these are; None: of somebody who may see every run of the tenant."""
+        """The person whose lists these are; None: they may see every run of the tenant."""
         return None if self.principal.sees_all else viewer_for(self.principal)
 
     async def run(self, run_id: str | UUID, least: Sight = Sight.CONVERSATION) -> RunRow:
@@ -280,8 +284,8 @@ class Access:
         return History(replica, self.reads, tenant, row.id, row.created_at, end)
 
     async def past(self, ask: Callable[[Pool], Awaitable[Answer]]) -> Answer:
-        """What `ask` finds of what is over: a list that a replica may answer, where that has all that the database has
-        now. Who may see the runs of it is asked of the database, as ever."""
+        """The answer of `ask`, for a list of runs that are over. A replica may give it, if it has all that the database
+        has now. Whether the caller may see those runs is always read from the database."""
         replica, walled = self.runtime.replica, not self.principal.is_anybody
         found = None if replica is None else await replica.answered_now(self.tenant, walled, ask)
         return await ask(self.reads) if found is None else found
@@ -299,13 +303,13 @@ class Access:
         return state
 
     def require(self, *rights: Right) -> None:
-        """Raises Rejected 403 where the caller has none of `rights`. Routes ask for a right of their own; what a
-        dialect's POST does is known only after its body was read."""
+        """Raises Rejected 403 where the caller has none of `rights`. Routes demand a right on their own; the right for
+        a dialect's POST is known only after its body was read."""
         if not any(self.principal.may(right) for right in rights):
             raise forbidden(rights)
 
     def seen(self, state: RunState) -> RunState:
-        """The run in `state`, which was found before, without what is kept from the principal."""
+        """The run in `state`, which was found before, without the parts that are kept from the principal."""
         id = UUID(state.run_id)
         if not self.sees_conversation(id):
             return state_without_conversation(state, self.reader(id))
@@ -313,25 +317,25 @@ class Access:
         return state if mask is None else mask.state(state)
 
     def mask(self, run_id: UUID) -> Mask | None:
-        """How personal values of a run are kept from the principal; None: they are not. Of one that was not found
-        before all is."""
+        """The mask that keeps personal values of the run from the principal; None: they see all of them. Of a run that
+        was not found before, every value is kept from them."""
         if self.principal.is_anybody:
             return None
         found = self._seen.get(run_id, _Seen(Sight.NOTHING, self.principal.who, WHOLE))
         return None if found.personal is None else Mask(found.personal, found.reader)
 
     async def personal(self, run: RunSummary | Found) -> Personal | None:
-        """What is personal in a run, and kept from the principal; None: nothing is."""
+        """The personal values of a run that are kept from the principal; None: nothing is kept."""
         if self.principal.is_anybody:
             return None
         return None if await self._is_own(run) else await self._personal_in(run)
 
     async def shown_rows(self, runs: Iterable[RunRow]) -> list[RunRow]:
-        """Rows of a list of runs that the principal may see, without what is personal and kept from them."""
+        """Rows of a list of runs that the principal may see, without the personal values that are kept from them."""
         return [row_without_personal(run, await self.personal(run)) for run in runs]
 
     async def shown_question(self, run: Found, opened: PendingOpened) -> PendingOpened:
-        """A question of a list, without what is personal and kept from the principal."""
+        """A question of a list, without the personal values that are kept from the principal."""
         personal = await self.personal(run)
         if personal is None or not personal.anything:
             return opened
@@ -340,7 +344,7 @@ class Access:
         return mask.pending(PendingState(opened), personal).opened
 
     async def shown_entries(self, stored: Sequence[Message]) -> list[tuple[Message, Entry]]:
-        """Entries of a thread's transcript, without what is personal and kept from the principal."""
+        """Entries of a thread's transcript, without the personal values that are kept from the principal."""
         entries = [(each, thread_entry(each.role, each.body)) for each in stored]
         if self.principal.is_anybody or not stored:
             return entries
@@ -387,14 +391,15 @@ class Access:
         return _Seen(sight, reader, await self._personal_in(run, state) if sight >= Sight.CONVERSATION else None)
 
     async def _look_for_nothing(self, run_id: UUID) -> None:
-        """Send the statements of a look at somebody else's run, so that no clock tells that there is none."""
+        """Send the same statements as for a run of somebody else, so that the time of the answer does not reveal
+        whether there is one."""
         if not self.principal.sees_all:
             await workflows.visibility_of(self.reads, self.tenant, bytes(32))
             await self.runtime.fanout.state_at(self.tenant, run_id, HEAD, self.reads)
 
     async def _is_own(self, run: RunSummary | Found) -> bool:
-        """Whether the principal has started the run, and what it was forked from: who forks another's run is shown no
-        more of it by that."""
+        """Whether the principal has started the run, and each run that it was forked from: forking another person's run
+        shows them no more of it."""
         found: RunSummary | Found | None = run
         while found is not None and found.started_by in ids_of(self.principal.who):
             if isinstance(found, Found):
@@ -419,13 +424,14 @@ class Access:
         who = self.principal.who
         try:
             return reader_in(who, (await self.catalog.plan(self.tenant, workflow)).roles)
-        except DefinitionError:  # this release can't tell what a role means there
+        except DefinitionError:  # this release can't read the meaning of its roles
             return msgspec.structs.replace(who, roles=())
 
-    # --- threads: who speaks in them
+    # --- threads: the right to speak in them
 
     def speaks_in(self, last: RunSummary | None) -> bool:
-        """Whether the principal may speak in the thread whose newest run is `last`: it is theirs, or nobody's yet."""
+        """Whether the principal may speak in the thread whose newest run is `last`: the thread is theirs, or has no run
+        yet."""
         if last is None or self.principal.is_anybody:
             return True
         return last.started_by in ids_of(self.principal.who)
@@ -448,7 +454,7 @@ class Access:
         last = await threads.last_run(self.reads, self.tenant, thread_id)
         return None if last is None or await self.sight(last) is Sight.NOTHING else last
 
-    # --- what the server is
+    # --- features of the server
 
     def require_publishing(self) -> None:
         """Raises Rejected 403 where this server takes no workflows over the network."""
@@ -500,8 +506,8 @@ class Access:
         branch: Branch | None = None,
         is_new: bool = False,
     ) -> Outcome:
-        """Start a run of the plan. `is_new`: its thread was nobody's a moment ago. Raises Rejected as `submit` does,
-        and as `demand_speaks` where somebody else was faster."""
+        """Start a run of the plan. `is_new`: its thread had no owner a moment ago. Raises Rejected as `submit` does,
+        and as `demand_speaks` where another caller began the thread first."""
         self._demand_starts(plan, begin)
         with self.admission.command():
             if isinstance(begin, c.Fork) and begin.answer.answers:
@@ -523,7 +529,7 @@ class Access:
                 outcome = await starting()
             if not outcome.already:  # else it may be another's run
                 self._seen.pop(begin.run_id, None)
-                if isinstance(begin, c.Start):  # of a fork it depends on what it was forked from
+                if isinstance(begin, c.Start):  # of a fork it depends on the run that it was forked from
                     self._seen[begin.run_id] = _Seen(Sight.CONVERSATION, self.principal.who)
             return outcome
 
@@ -549,8 +555,8 @@ class Access:
             raise Rejected(403, "credential_limited", limits)
 
     async def _start_first(self, thread_id: str, starting: Callable[..., Awaitable[Outcome]]) -> Outcome:
-        """Begin the thread, which is then the principal's. Of several who do so at once it is one's; the others are
-        told what they would be told a moment later."""
+        """Begin the thread, which is then the principal's. If several callers begin it at once, one gets it; the others
+        are refused as they would be a moment later."""
         for more in range(_BEGINS_MAX, -1, -1):
             try:
                 outcome = await starting(owners=ids_of(self.principal.who))
@@ -618,7 +624,7 @@ class Access:
     ) -> EventStream:
         """The response that streams the pieces of `begin` in the dialect's framing. Its place is taken first: 429
         before anything is stored. `follows`: `begin` changes nothing, so the stream only gets a place for followers.
-        It ends when the proof of who reads it does."""
+        The stream ends when its reader's credential does."""
         await self.take_place(follows=follows)
         try:
             pieces = await begin()
@@ -649,7 +655,8 @@ async def get_access(request: HTTPConnection, principal: Annotated[Principal, De
 
 
 async def _where_asked(access: Access, request: HTTPConnection) -> Access:
-    """The access to the cell of what the path names: a run, a question or a thread; else to the tenant's first."""
+    """The access to the cell of the run, question or thread that the path names; without one, to the tenant's first
+    cell."""
     named = request.path_params
     if (thread_id := named.get("thread_id")) is not None:
         return await access.at_thread(thread_id)
@@ -685,7 +692,7 @@ def _access(request: HTTPConnection, principal: Principal, living: Living) -> Ac
 
 
 def asked_of(request: HTTPConnection, principal: Principal) -> Asked:
-    """As whom the principal asks, for the audit."""
+    """The principal and the way of their request, for the audit."""
     return Asked(
         who=principal.who,
         way=principal.way,
@@ -751,8 +758,8 @@ def get_command_key(
         Header(alias="Idempotency-Key", description="the same key again: the first outcome again, nothing happens"),
     ] = None,
 ) -> str | None:
-    """A client's Idempotency-Key as a command id: a key is its caller's, and another's equal one is another key. Raises
-    Rejected 422."""
+    """A client's Idempotency-Key as a command id. Keys are separate for each caller: two callers may use the same one.
+    Raises Rejected 422."""
     if key is None:
         return None
     if not re.fullmatch(r"[\x21-\x7e]{1,200}", key):
@@ -761,7 +768,7 @@ def get_command_key(
 
 
 def thread_unknown(thread_id: str) -> Rejected:
-    """The refusal of a thread that is not there, or of which the caller sees nothing."""
+    """The refusal of a thread that does not exist, or of which the caller sees nothing."""
     return Rejected(404, "thread_unknown", f"there is no thread {thread_id[:100]!r}.")
 
 

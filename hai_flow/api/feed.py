@@ -1,4 +1,4 @@
-"""`/v1/feed`: what a page shows, live over one connection: runs, the inbox, workflows, schedules.
+"""`/v1/feed`: the lists of a page, live over one connection: runs, the inbox, workflows, schedules.
 
 A browser has six connections to a server for all of its tabs, so a page can't have a stream for each of its lists.
 """
@@ -124,6 +124,7 @@ def _id(known: Mapping[str, str]) -> str:
 
 
 def _known(id: str | None) -> dict[str, str]:
-    """What a client was last told of, by the id of that event. One that is none of ours is as good as none."""
+    """The state of each topic that a client has, read from the id of its last event. An id of another form counts as
+    none."""
     pairs = (part.partition("-") for part in (id or "")[:400].split("."))
     return {topic: print_of for topic, _, print_of in pairs if topic in _RIGHTS}

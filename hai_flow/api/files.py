@@ -107,7 +107,7 @@ async def upload_file(
     },
 )
 async def download_file(file: str, request: Request, access: CurrentAccess) -> Response:
-    """What the file holds, by its id or its sha256, as a download. One range of it where `Range` asks for one.
+    """The content of a file, by its id or its sha256, as a download; a range of it where `Range` asks for one.
 
     404 unless you have uploaded it, or may see a run that refers to it.
     """
@@ -129,8 +129,8 @@ async def download_file(file: str, request: Request, access: CurrentAccess) -> R
 
 
 async def _repeat(access: Access, file: File) -> None:
-    """Let the tenant's other cells have the file, too: it is not known yet whose run will refer to it. One that is away
-    goes without, and its runs refuse the file until it is uploaded again."""
+    """Let the tenant's other cells have the file, too: the run that will refer to it may be in any of them. A cell that
+    is away goes without, and its runs refuse the file until it is uploaded again."""
     for cell in access.everywhere:
         if cell.cell != access.cell and cell.cell not in access.cells.away_numbers:
             try:
@@ -201,7 +201,7 @@ class _Download(Response):
                 await self._send(send, {"type": "http.response.body", "body": piece, "more_body": True})
                 piece = await anext(self._pieces, b"")
             await self._send(send, {"type": "http.response.body", "body": b""})
-        except Exception as error:  # the client must not take what it has for all of it
+        except Exception as error:  # the client must not take the part that it has for the whole
             log.warning("download_broken_off", path=scope.get("path"), error=str(error) or type(error).__name__)
             connection: Connection | None = scope.get("extensions", {}).get(CONNECTION)
             if connection is None:

@@ -88,9 +88,9 @@ def profile_of(turn: TurnState | None, dialect: Dialect) -> Profile:
 
 
 def read_by(profile: Profile, access: Access, run_id: UUID | str, started_by: str) -> Profile:
-    """The profile of the caller as a reader of a run that `started_by` has started. A reader other than the
-    starter is named in it, because they are asked other questions. It says what is kept from them: everything but
-    these questions, unless they may read the run, which was found before."""
+    """The caller's profile as a reader of a run that `started_by` has started. A reader other than the starter is named
+    in it, because other questions ask them. It also names the parts that are kept from them: everything but these
+    questions, unless they may read the run. The run was found before."""
     if started_by in ids_of(access.principal.who) and not access.mask(UUID(str(run_id))):
         return msgspec.structs.replace(profile, reader=None, redaction="", personal=None)
     id = UUID(str(run_id))
@@ -120,7 +120,7 @@ def farewell(access: Access, dialect: Dialect, thread_id: str = "") -> Callable[
 
 
 def last_words(now_ms: int, dialect: Dialect, ending: Ending, thread_id: str = "") -> list[Frame]:
-    """The frames of that end."""
+    """The frames with which the stream ends then."""
     nobody = RunState("", thread_id=thread_id, at=now_ms)
     encoder = dialect.encoder(Profile(dialect=dialect.name), nobody)
     return encoder.farewell(ending.reason, ending.code)

@@ -1,7 +1,7 @@
-"""Forms as plain HTML: fields made of a JSON Schema, and values made of what a browser posts. Pure.
+"""Forms as plain HTML: fields made of a JSON Schema, and values made of the texts that a browser posts. Pure.
 
-A browser posts texts. One that is no number where a number is expected is handed on as it is, so that the same schema
-that refuses it everywhere says so, at its field. A form that is shown again has every text that was typed.
+A text that is no number where a number is expected is handed on as it is: the same schema that refuses it everywhere
+then reports the fault at its field. A form that is shown again has every text that was typed.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def _read(text: str) -> Json:
 
 
 def shown(schema: Json, given: Given | None, findings: Sequence[Mapping[str, str]] = ()) -> str:
-    """The fields as HTML, with what was `given` in them (None: the defaults), and each finding at its field."""
+    """The fields as HTML, filled in with the texts `given` (None: with the defaults), and each finding at its field."""
     rows = []
     for number, field in enumerate(fields_of(schema)):
         faults = [each["message"] for each in findings if _is_at(each, field)]
@@ -119,13 +119,13 @@ def shown(schema: Json, given: Given | None, findings: Sequence[Mapping[str, str
 
 
 def elsewhere(schema: Json, findings: Sequence[Mapping[str, str]]) -> list[str]:
-    """What findings say that are at no field."""
+    """The messages of findings that belong to no field."""
     fields = fields_of(schema)
     return [each["message"] for each in findings if not any(_is_at(each, field) for field in fields)]
 
 
 def _is_at(finding: Mapping[str, str], field: Field) -> bool:
-    """Whether a finding is about the field: what is missing is said of the object around it."""
+    """Whether a finding is about the field. A missing property is a finding of the object around it."""
     pointer = finding.get("path", "")
     if not pointer:
         return finding["message"] == f'"{field.name}" is a required property'

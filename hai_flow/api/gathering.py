@@ -1,8 +1,9 @@
-"""What a tenant that lives in several cells has in all of them: asked of each, put into one order, cut into pages.
+"""Lists of a tenant that lives in several cells: each cell is asked, the rows are put into one order and cut into
+pages.
 
-Every list is in an order that says nothing of cells, and a cursor is a place in it. So each cell is asked for a page
-behind the same place, and what is found in none but one of them is passed over by no page. A cell that is away is named
-in `missing`; what it has is in the pages that are asked for when it is back.
+No list's order depends on cells, and a cursor is a place in that order. So each cell is asked for a page behind the
+same place, and no page passes over a row that only one cell has. A cell that is away is named in `missing`; its rows
+are in the pages that are asked for when it is back.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Gathered(Generic[T]):
-    """What was found in each cell, with the access to it, and the names of those that could not be asked."""
+    """The answer of each cell, with the access to it, and the names of the cells that could not be asked."""
 
     found: Sequence[tuple[Access, T]]
     missing: list[str]
 
 
 async def gathered(access: Access, ask: Callable[[Access], Awaitable[T]]) -> Gathered[T]:
-    """What `ask` finds in each cell of the tenant. Raises Rejected 503 where none of them is there."""
+    """The answer of `ask` in each cell of the tenant. Raises Rejected 503 where none of the cells is there."""
     if not access.living.is_large:
         return Gathered([(access, await ask(access))], [])
     cells = access.everywhere
@@ -82,8 +83,8 @@ async def page(
     newest_first: bool = True,
 ) -> Page[T]:
     """A page of at most `limit` rows. `ask` finds a cell's rows in the order of `key`, and the place behind which it
-    was not looked yet; None: it has no more. Nothing behind the nearest such place is shown: the cell may have rows
-    before it."""
+    has not looked yet; None: it has no more. Rows behind the nearest of these places are not shown: that cell may have
+    rows before them."""
     answer = await gathered(access, ask)
     merged = sorted(
         ((key(row), where.cell, where, row) for where, (rows, _) in answer.found for row in rows),
@@ -99,7 +100,7 @@ async def page(
 
 
 async def shown_rows(rows: Sequence[tuple[Access, RunRow]]) -> list[RunRow]:
-    """Rows of a list of runs, each without what is personal and kept from the principal."""
+    """Rows of a list of runs, each without the personal values that are kept from the principal."""
     return [shown for access, run in rows for shown in await access.shown_rows([run])]
 
 

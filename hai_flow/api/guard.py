@@ -148,6 +148,6 @@ _HOST: Final = re.compile(r"(\[[^\[\]@/?#\s]*\]|[^\[\]:@/?#\s]*)(:[0-9]{0,5})?",
 
 
 def _name_of(host: str) -> str:
-    """A Host header without its port. What has not the form of one is no name, whatever it begins with."""
+    """A Host header without its port. A header of another form is no name, whatever it begins with."""
     found = _HOST.fullmatch(host)
     return "" if found is None else found[1].lower()

@@ -37,11 +37,10 @@ _BODY: Final[dict[str, Any]] = {
     responses={**documented(401, 404, 409, *WITH_BODY), 202: {"model": shapes.ReceivedWebhook}},
 )
 async def receive_webhook(path: str, request: Request, access: OpenAccess) -> dict[str, Any]:
-    """Receive a request of another system, and start the run that it wants. `path` is that of a webhook of the tenant
-    `default`, or `@TENANT/PATH` of one of another tenant. 401 unless it proves to know the secret of
-    the webhook's trigger. The same request again, or another one with its dedupe key, starts no run and gets the same
-    answer.
-    """
+    """Receive a request of another system, and start the run that its trigger describes. `path` is that of a webhook of
+    the tenant `default`, or `@TENANT/PATH` of one of another tenant. 401 unless the request proves that its sender
+    knows the secret of the webhook's trigger. The same request again, or another one with its dedupe key, starts no run
+    and gets the same answer."""
     webhooks = (await _runtime_for(path, access)).webhooks
     hook = await webhooks.find(path)
     limits = limits_of(request.app.state.settings)

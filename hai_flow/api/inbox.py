@@ -1,4 +1,4 @@
-"""`/v1/inbox`: the open questions that ask the caller, what they have decided, and who decides instead of them."""
+"""`/v1/inbox`: the open questions that ask the caller, the caller's decisions, and their delegates."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ async def _is_shown(access: Access, item: Item) -> bool:
 
 
 async def _shown(access: Access, item: Item) -> PendingState:
-    """The question without what is personal, unless it is, or was, theirs to decide, or their run's."""
+    """The question without its personal values, unless the caller may decide it, has decided it, or started its run."""
     if item.shows_evidence:
         return item.pending
     asked = item.asked
@@ -81,7 +81,8 @@ async def _view(access: Access, item: Item) -> dict[str, Any]:
 
 
 async def _is_found(access: Access, item: Item, filters: Filters) -> bool:
-    """Whether a search may find it: who is not shown its words must not learn by a search which they are."""
+    """Whether a search may find the question. If its words are hidden from the caller, no search finds it: they could
+    learn the words by searching."""
     if not await _is_shown(access, item):
         return False
     return not filters.words or await _shown(access, item) is item.pending
@@ -190,7 +191,7 @@ class BulkItem(DecideBody):
 
 
 class BulkBody(Body):
-    """Several answers, each of which is taken or refused for itself."""
+    """Several answers, each of which is taken or refused on its own."""
 
     items: list[BulkItem] = Field(min_length=1, max_length=BULK_MAX)
 
@@ -202,8 +203,8 @@ class BulkBody(Body):
     responses={**documented(*WITH_BODY), 200: {"model": shapes.BulkOutcomes}},
 )
 async def decide_several(body: BulkBody, access: CurrentAccess, key: CommandKey) -> dict[str, Any]:
-    """Answer several questions. The outcome of each stands in the order of the answers; one that is refused keeps no
-    other one back."""
+    """Answer several questions. The outcomes stand in the order of the answers; a refused answer does not affect the
+    others."""
     twice = {each.id for each in body.items if [other.id for other in body.items].count(each.id) > 1}
     if twice:
         raise Rejected(422, "answer.invalid", f"items: {min(twice)[:100]} is answered twice; answer it once.")
@@ -225,7 +226,7 @@ async def decide_several(body: BulkBody, access: CurrentAccess, key: CommandKey)
 
 @router.get("/decided", response_model=None, responses={**documented(), 200: {"model": shapes.DecidedPage}})
 async def read_decided(access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None) -> dict[str, Any]:
-    """What you have decided, and your delegates in your name, the newest first."""
+    """Your decisions, and those of your delegates in your name, the newest first."""
     before, who = _decode(cursor), access.principal.id
 
     def place(row: inbox.Decided) -> Place:
@@ -246,7 +247,8 @@ _DELEGATION_MAX: Final = timedelta(days=366)
 
 
 class DelegationBody(Body):
-    """`to` may answer what asks you until then, with the roles and groups that you have now."""
+    """`to` may answer the questions that ask you, from `since` (null: now) until `until`, with the roles and groups
+    that you have now."""
 
     to: str = Field(pattern=PERSON)
     since: _Instant | None = None
@@ -269,8 +271,8 @@ async def list_delegations(access: CurrentAccess) -> dict[str, Any]:
     responses={**documented(409, *WITH_BODY), 201: {"model": shapes.Delegation}},
 )
 async def delegate(body: DelegationBody, request: Request, access: CurrentAccess) -> dict[str, Any]:
-    """Let somebody answer what asks you, while you are away. What they decide names you both. They can't pass it on;
-    and what you, or they, may not decide stays so."""
+    """Let somebody answer the questions that ask you, while you are away. Their decisions are recorded with both names.
+    They can't pass the delegation on, and get no question that you or they may not decide."""
     who, now = access.principal.who, access.runtime.committer.now()
     to = request.app.state.identity.person(body.to)
     since = max(body.since or now, now)
@@ -336,7 +338,7 @@ async def _item(access: Access, pending_id: str) -> Item:
 
 @router.get("/{pending_id}", response_model=None, responses={**documented(404), 200: {"model": shapes.InboxItem}})
 async def check_pending(pending_id: str, access: CurrentAccess) -> dict[str, Any]:
-    """Whether you may decide the question, why not, and who else may."""
+    """Whether you may decide the question, why not, and which others may."""
     return await _view(access, await _item(access, pending_id))
 
 
@@ -348,7 +350,7 @@ _CLAIMED: Final[dict[int | str, dict[str, Any]]] = {
 
 @router.post("/{pending_id}/claim", dependencies=[requires(Right.DECIDE)], response_model=None, responses=_CLAIMED)
 async def claim_pending(pending_id: str, access: CurrentAccess, body: ClaimBody | None = None) -> dict[str, Any]:
-    """Tell others that you are at it. Nobody is kept from deciding it, and it ends by itself."""
+    """Tell others that you are working on the question. They can still decide it, and the claim ends by itself."""
     item, who = await _item(access, pending_id), access.principal.who
     if item.obstacle is not None and not item.for_others:
         raise Rejected(403, "pending_forbidden", f"{pending_id} is not {who.id}'s to answer: {item.obstacle.reason}.")
@@ -372,7 +374,7 @@ async def claim_pending(pending_id: str, access: CurrentAccess, body: ClaimBody 
 
 @router.post("/{pending_id}/release", dependencies=[requires(Right.DECIDE)], response_model=None, responses=_CLAIMED)
 async def release_pending(pending_id: str, access: CurrentAccess) -> dict[str, Any]:
-    """You are not at it any more. Without a claim of yours this changes nothing."""
+    """Withdraw your claim. Without a claim of yours this changes nothing."""
     run_id, who = (await _item(access, pending_id)).asked.run_id, access.principal.who
     async with access.act() as connection:
         if await inbox.release(connection, access.tenant, run_id, pending_id, who.id):

@@ -29,7 +29,8 @@ Names = Annotated[list[Named], Field(max_length=100)]
 
 
 class KeyBody(Body):
-    """Who calls with the key, and what they are. `name` is for people. `expires_in` is in seconds; None: never."""
+    """The principal that calls with the key, with their roles and groups. `name` is for people. `expires_in` is in
+    seconds; None: never."""
 
     principal: PrincipalId
     name: str = Field(default="", max_length=200, pattern=NO_CONTROL_CHARACTERS)
@@ -46,7 +47,7 @@ class KeyBody(Body):
     responses={**documented(*WITH_BODY), 201: {"model": shapes.NewKey}},
 )
 async def create_key(body: KeyBody, access: CurrentAccess) -> dict[str, Any]:
-    """Make a key. `key` is shown this once: it is what `Authorization: Bearer` carries."""
+    """Make a key. `key` is shown this once: send it as `Authorization: Bearer`."""
     lasts = None if body.expires_in is None else timedelta(seconds=body.expires_in)
     home = access.at_home
     async with home.act() as connection:
@@ -86,7 +87,7 @@ async def list_keys(access: CurrentAccess, limit: PageLimit = 50, cursor: PageCu
     responses={**documented(404), 200: {"model": shapes.Key}},
 )
 async def revoke_key(key_id: str, access: CurrentAccess, request: Request) -> dict[str, Any]:
-    """Revoke a key: who sends it is refused, within a second by other processes. Twice is harmless."""
+    """Revoke a key: it is refused from now on, by other processes within a second. Doing it twice is harmless."""
     home = access.at_home
     async with home.act() as connection:
         revoked = await keys.revoke_key(connection, access.tenant, key_id) if keys.ID.fullmatch(key_id) else None

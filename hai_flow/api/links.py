@@ -1,8 +1,8 @@
 """`/links/{token}`: the page that a notification leads to, at which one person decides one question, once.
 
 Opening it decides nothing, however often and by whatever method it is fetched: scanners of mail open links. Its form
-posts the decision, which goes the way of all decisions, as the person whom the link was made for. The page needs no
-script, loads nothing, and tells nobody its address.
+posts the decision, which is checked as every decision is, as the person that the link was made for. The page needs no
+script, loads nothing, and reveals its address to no other site.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ router = APIRouter(include_in_schema=False)
 
 BODY_BYTES_MAX: Final = 64 * 1024
 FIELDS_MAX: Final = 500
-_WHOLE: Final = ("approve", "accept", None)  # what goes with all of a form; other options go with what is filled in
+_WHOLE: Final = ("approve", "accept", None)  # these need the whole form; others take a part
 _HEADERS: Final = {
     "Content-Security-Policy": "default-src 'none'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
     "Referrer-Policy": "same-origin",  # without one the browser would post the form with the Origin `null`
@@ -65,7 +65,7 @@ async def show_link(token: str, access: OpenAccess) -> Response:
 
 @router.post(LINKS + "{token}", dependencies=[open_to_everybody()])
 async def use_link(token: str, request: Request, access: OpenAccess) -> Response:
-    """Decide as the person whom the link is for."""
+    """Decide as the person that the link is for."""
     found = await _find(access, token)
     if found is None:
         return _page("Not here", f"<p>{_GONE}</p>", 404)
@@ -81,7 +81,8 @@ async def use_link(token: str, request: Request, access: OpenAccess) -> Response
 
 
 def _answer(pending: PendingState, given: forms.Given) -> DecideBody:
-    """The answer of a form that was posted. What its fields can't hold the rules of the question refuse."""
+    """The answer in a posted form. The values are checked later, by the rules of the question. Raises Rejected 422 for
+    a decision, reason or digest that is too long."""
     fields: dict[str, Any] = {
         name: given[name][0] for name in ("decision", "reason", "digest") if given.get(name, [""])[0]
     }
@@ -97,7 +98,8 @@ def _answer(pending: PendingState, given: forms.Given) -> DecideBody:
 
 
 async def _again(theirs: Access, link: Link, given: forms.Given, rejected: Rejected) -> Response:
-    """The form with all that was typed, and why it was refused; the reason alone, where nothing can be answered."""
+    """The form with all that was typed, and why it was refused; the reason alone, where the question can't be
+    answered."""
     try:
         run, pending = await find_pending(theirs, link.pending_id)
     except Rejected:
@@ -109,7 +111,7 @@ async def _again(theirs: Access, link: Link, given: forms.Given, rejected: Rejec
 
 
 async def _find(access: Access, token: str) -> tuple[Link, Access] | None:
-    """The link, and the access of the person whom it is for."""
+    """The link, and the access of the person that it is for; None: it is unknown, or was used."""
     access = access.at(cell_of_address(token))
     link = await notifications.find_link(access.pool, digest_of(token))
     if link is None or link.used_at is not None:
@@ -146,7 +148,7 @@ def _question(
     given: forms.Given | None = None,
     refused: Rejected | None = None,
 ) -> str:
-    """The question and its form, with what was `given` before, and why that was `refused`."""
+    """The question and its form, with the values `given` before, and the reason why they were `refused`."""
     opened = pending.opened
     shown = [f"<p>The workflow <b>{html.escape(workflow)}</b> asks {html.escape(link.principal)}:</p>"]
     shown += [f"<pre>{html.escape(text)}</pre>" for text in (opened.message, opened.args, opened.evidence) if text]
@@ -189,7 +191,7 @@ def _findings(refused: Rejected | None) -> list[dict[str, Any]]:
 
 
 def _refusal(schema: Any, refused: Rejected | None) -> str:
-    """Why an answer was refused, but for what is said at the fields."""
+    """Why an answer was refused, without the findings that are shown at the fields."""
     if refused is None:
         return ""
     said = [refused.detail] if not refused.findings else ["Something has to be put right below."]

@@ -1,7 +1,7 @@
 """Lists that are sent again as they change: `/v1/feed` and the inbox.
 
-What a client is told is a function of the list as it is now, and so is the event's id: a client that comes back is told
-of what is otherwise than it knew, and there is no place in a history to lose.
+An event, and its id, are made of the list as it is now. So a client that comes back with an id gets only the changes
+since, and needs no place in a history.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SETTLE_SECONDS: Final = 0.5  # hints come by the thousand
 
 
 async def repeated(access: Access, news: Callable[[], AsyncIterator[Piece]]) -> AsyncGenerator[list[Piece], None]:
-    """What `news` yields, now and after each change that may concern it, until the server closes."""
+    """The pieces of `news`, now and after each change that may concern it, until the server closes."""
     hinted = asyncio.Event()
     with contextlib.ExitStack() as watching:
         for cell in access.everywhere:
@@ -49,16 +49,16 @@ async def repeated(access: Access, news: Callable[[], AsyncIterator[Piece]]) -> 
 
 
 def print_of(items: Items) -> str:
-    """The same for the same items in the same order, and hardly ever for others."""
+    """A fingerprint: the same for the same items in the same order, and almost certainly another one for others."""
     return sha256(values.dumps(list(items.values()))).hexdigest()[:16]
 
 
 def changes(before: Items, now: Items) -> tuple[list[dict[str, Any]], list[str]]:
-    """The items that are new or otherwise, and the ids of those that are gone."""
+    """The items that are new or changed, and the ids of those that are gone."""
     return [each for id, each in now.items() if before.get(id) != each], [id for id in before if id not in now]
 
 
 def piece(name: str, id: str, data: dict[str, Any]) -> Piece:
-    """An event of such a stream."""
+    """An event of a live list."""
     shown = dump(data)
     return Piece(0, (Frame(name, shown),), LOG.framing.render(shown, name, id))

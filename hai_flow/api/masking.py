@@ -1,4 +1,4 @@
-"""Rows of lists without what is personal and kept from the caller; `None`: nothing is kept. Pure."""
+"""Rows of lists without the personal values that are kept from the caller; `None`: nothing is kept. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests as those who watch the runtime see them: their place in a trace, and how long they take."""
+"""Requests as the runtime's listeners see them: their place in a trace, and how long they take."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ NO_ROUTE: Final = "(none)"  # refused before its route was known, or for no rout
 
 
 class Measured:
-    """Around everything else. It knows the place in a trace that the caller names, and tells those who watch when the
-    head of the response is there. A route is told as it is declared: what stands in a path or behind it stays here."""
+    """The outermost application. It reads the place in a trace that the caller names, and reports a request to the
+    listeners when the head of its response is sent. It reports the declared route: the values in a path or query stay
+    here."""
 
     def __init__(self, app: ASGIApp, watching: Sequence[OnRequest]) -> None:
         self._app = app

@@ -15,7 +15,7 @@ MOMENT_CHARS_MAX: Final = 600
 
 
 async def moment_of(access: Access, row: RunRow, text: str, name: str = "at") -> int:
-    """The seq of the event that a moment means. Raises Rejected 422, with what there is."""
+    """The seq of the event that a moment means. Raises Rejected 422, which names the moments that there are."""
     if text.isascii() and text.isdecimal():
         if len(text) > 15 or int(text) > row.seq:
             raise _no_moment(name, f"the run has {row.seq} events so far, found {text[:20]}.")

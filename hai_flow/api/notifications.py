@@ -1,4 +1,4 @@
-"""`/v1/notifications`: what was sent to whom, and what could not be."""
+"""`/v1/notifications`: the notifications that were sent or will be, their receivers, and those that failed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def list_notifications(
     status: Annotated[Literal["queued", "due", "sent", "dropped", "dead"] | None, Query()] = None,
     run_id: Annotated[str | None, Query(max_length=60)] = None,
 ) -> dict[str, Any]:
-    """The newest first. `dead`: given up; `dropped`: nobody needed it any more."""
+    """The notifications, newest first. `dead`: given up; `dropped`: not needed any more, so not sent."""
     if run_id is not None and not is_run_id(run_id):
         raise Rejected(404, "run_unknown", f"there is no run {run_id!r}.")
     before = decode_cursor(cursor)

@@ -128,8 +128,8 @@ async def decide_pending(pending_id: str, body: DecideBody, access: CurrentAcces
     responses={**documented(404, 409, 410, *WITH_BODY), 200: {"model": shapes.CheckedAnswer}},
 )
 async def check_answer(pending_id: str, body: DecideBody, access: CurrentAccess) -> dict[str, Any]:
-    """What an answer would do if it were given now: nothing is stored. It is refused as the answer itself would be, so
-    a form learns what is wrong with it, and an approver which votes an edit voids."""
+    """The effect that an answer would have now: nothing is stored. It is refused as the answer itself would be. So a
+    form learns its faults, and an approver learns which votes their edit would void."""
     return await check(access, pending_id, body)
 
 
@@ -140,7 +140,7 @@ async def check_answer(pending_id: str, body: DecideBody, access: CurrentAccess)
     responses={**documented(404), 200: {"model": shapes.PendingArguments}},
 )
 async def get_arguments(pending_id: str, access: CurrentAccess) -> dict[str, Any]:
-    """Which arguments the call that it is about may have: for a form in which an approver changes them."""
+    """The arguments that the call in question may have: for a form in which an approver changes them."""
     return await arguments_of(access, *await find_pending(access, pending_id))
 
 
@@ -153,7 +153,7 @@ async def get_arguments(pending_id: str, access: CurrentAccess) -> dict[str, Any
 async def get_history(
     pending_id: str, access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None
 ) -> dict[str, Any]:
-    """What happened to the question, oldest first: it opened, votes, edits, reminders, escalations, its end."""
+    """The history of the question, oldest first: its opening, votes, edits, reminders, escalations, its end."""
     run, pending = await find_pending(access, pending_id)
     sees, mask = access.sees_evidence(run, pending), access.mask(UUID(run.run_id))
     place = decode_place(cursor)

@@ -1,6 +1,6 @@
-"""The caller of a request, and the right that its route wants.
+"""The caller of a request, and the right that its route demands.
 
-The identity says who that is (`api/identity`): an object that is made from the settings once. Nothing else reads a
+The identity (`api/identity`) finds the caller: it is one object, made from the settings. Nothing else reads a
 credential.
 """
 
@@ -34,13 +34,13 @@ def now_ms() -> int:
 class Principal:
     """The caller of a request.
 
-    `way`: how it was proven who they are. `local` and `act_as` exist without configured identity only, where everybody
+    `way`: how they proved their identity. `local` and `act_as` exist without configured identity only, where everybody
     may do everything; `nobody` is the caller of a route that asks for no credential. `credential` is the id of the key
     or token that proved it, never a secret. `expires_at` (ms since 1970) is when the proof ends, and a stream with it.
-    `threads` and `workflows`: the only ones that the credential is for; None: no such limit. The proof rests on the API
-    key `key` (its id), or on the browser's session `session` (its digest), if on either, and ends when that is ended;
-    or when the session's person has other roles than in this version of it (`session_version`). `keep` is called now
-    and then while a stream of theirs is open.
+    `threads` and `workflows`: the only ones that the credential is for; None: no limit. The proof rests on the API key
+    `key` (its id), or on the browser's session `session` (its digest), if on either. It ends when that key or session
+    does, or when the roles of the session's person change (`session_version` counts these changes). `keep` is called
+    now and then while a stream of theirs is open.
     """
 
     who: c.Principal
@@ -74,7 +74,7 @@ class Principal:
 
     @property
     def is_anybody(self) -> bool:
-        """Whether nobody was asked who they are: then everybody may see and do everything."""
+        """Whether the server asked for no credential: then everybody may see and do everything."""
         return self.way in _UNRESTRICTED
 
     @property
@@ -88,7 +88,7 @@ class Principal:
         return (threads is None or thread_id in threads) and (workflows is None or workflow in workflows)
 
     def seconds_left(self) -> float | None:
-        """For how many seconds the proof of who they are is good; None: for ever."""
+        """For how many seconds the proof of their identity is good; None: for ever."""
         return None if self.expires_at is None else max(0.0, (self.expires_at - now_ms()) / 1000)
 
     def via(self, way: str) -> str:
@@ -101,32 +101,32 @@ NOBODY: Final = Principal(c.Principal("service:nobody"), LOCAL_TENANT, way="nobo
 
 
 class Unproven(Rejected):
-    """A credential that was refused. `tenant` is whose it was meant to be, and `credential` its id, where that can be
-    told: for the audit, never for the caller."""
+    """A credential that was refused. `tenant` and `credential` (its id) are those that it was meant for, if they are
+    known: for the audit, never for the caller."""
 
     tenant: UUID | None = None
     credential: str | None = None
 
     def of(self, tenant: UUID | None, credential: str | None = None) -> Unproven:
-        """It was meant for this tenant."""
+        """Set the tenant and the credential that it was meant for."""
         self.tenant, self.credential = tenant, credential
         return self
 
 
 def caller_of(connection: HTTPConnection) -> Principal | None:
-    """The caller of the request, if it was asked for."""
+    """The caller of the request; None: the identity was not asked for them."""
     return connection.scope.get(_CALLER)
 
 
 class Identity(Protocol):
-    """Says who the caller of a request is. One for all requests of an application (`app.state.identity`)."""
+    """Finds the caller of a request. There is one for all requests of an application (`app.state.identity`)."""
 
     async def principal(self, connection: HTTPConnection) -> Principal:
         """Raises Rejected 400, 401, 403 and 422."""
         ...
 
     def person(self, id: str) -> str:
-        """The one id of the person who has this id."""
+        """The one id of the person with this id."""
         ...
 
     def forget(self, credential: str) -> None:
@@ -145,8 +145,8 @@ async def get_principal(
         ),
     ] = None,
 ) -> Principal:
-    """The caller, who is asked once in a request. `act_as` is declared for the API's description; the identity reads
-    it. Raises Rejected 400, 401, 403, 422, and 429 for too many wrong credentials of one address."""
+    """The caller. The identity finds them once for each request. `act_as` is declared for the API's description; the
+    identity reads it. Raises Rejected 400, 401, 403, 422, and 429 for too many wrong credentials of one address."""
     known: Principal | None = connection.scope.get(_CALLER)
     if known is None:
         state = connection.app.state
@@ -181,7 +181,7 @@ def open_to_everybody() -> Any:
 
 
 def forbidden(rights: tuple[Right, ...]) -> Rejected:
-    """The refusal of a caller who has none of `rights`."""
+    """The refusal of a caller that has none of `rights`."""
     roles = [role for role, held in ROLES.items() if held.intersection(rights)]
     return Rejected(
         403,
@@ -191,8 +191,8 @@ def forbidden(rights: tuple[Right, ...]) -> Rejected:
 
 
 def rights_for(dependant: Dependant) -> tuple[Right, ...] | None:
-    """The rights of which a route with these dependencies wants one. Empty: it asks for no credential. None: it does
-    not say, which is a mistake."""
+    """The rights of which a route with these dependencies demands one. Empty: it asks for no credential. None: it
+    declares nothing, which is a mistake."""
     left = [dependant]
     while left:
         each = left.pop()

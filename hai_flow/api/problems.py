@@ -83,7 +83,7 @@ _MEANINGS: Final = {
     500: "a fault of the server",
     503: "not now; where a command was sent, its outcome is unknown: repeat it with the same id",
 }
-_SEEN: Final = (403, 404, 409, 410, 422)  # about what there is; the others are about the request or the server
+_SEEN: Final = (403, 404, 409, 410, 422)  # about runs, questions, threads; others: the request or the server
 ALWAYS: Final = (400, 401, 403, 421, 422, 429, 500, 503)
 WITH_BODY: Final = (408, 413, 415)
 
@@ -150,7 +150,7 @@ async def _rejected(request: Request, error: Exception) -> Response:
 
 
 def _page(request: Request, error: Rejected) -> str:
-    """The page of the console that helps; "" where none does, or none is served here."""
+    """The console's page that helps with the problem; "" where there is none, or no console is served here."""
     if error.status not in _SEEN or not request.app.state.console.is_served:
         return ""
     route = getattr(request.scope.get("route"), "path", "")
@@ -158,7 +158,7 @@ def _page(request: Request, error: Rejected) -> str:
 
 
 def headers_of(error: Rejected) -> dict[str, str] | None:
-    """The headers that its status wants."""
+    """The headers that the refusal's status needs."""
     if error.status in (429, 503):
         return {"Retry-After": str(error.retry_after)}
     if error.code.startswith("auth."):
@@ -274,8 +274,9 @@ async def _bug(request: Request, error: Exception) -> Response:
 
 
 class Faults:
-    """Answers what no handler has answered. It stands inside of the guard, so that a page of an allowed origin may read
-    this answer, too, and is measured as others are. An error behind the head of a response breaks the connection."""
+    """Answers errors that no handler has answered. It stands inside of the guard, so that a page of an allowed origin
+    may read this answer, too, and is measured as others are. An error after the head of a response breaks the
+    connection."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -313,4 +314,4 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(asyncpg.InterfaceError, _bug)
     app.add_exception_handler(asyncpg.InternalClientError, _bug)
     app.add_exception_handler(ClientDisconnect, _gone)
-    app.add_exception_handler(Exception, _bug)  # of what stands around `Faults`
+    app.add_exception_handler(Exception, _bug)  # errors in the layers around `Faults`

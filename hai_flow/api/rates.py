@@ -1,9 +1,9 @@
-"""How often: one caller may not try credentials, or decide, without end.
+"""Rates: one caller may not try credentials, or decide, without limit.
 
-Each name (an address, a principal) has a bucket that holds what it may do in a minute, and fills up again as time
-passes. Only so many names are kept, those that were seen last: many addresses can't fill the memory. Who is forgotten
-has a full bucket again, so a bound for each name holds against few callers who try much, not against a crowd; that is
-bounded by `admission` and `connections`.
+Each name (an address, a principal) has a bucket that holds the actions of one minute, and fills up again as time
+passes. Only a limited number of names is kept, those that were seen last, so many addresses can't fill the memory. A
+forgotten name has a full bucket again: the limit holds against few callers that try much, not against a crowd.
+`admission` and `connections` limit that.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MINUTE: Final = 60.0
 
 
 class Rate:
-    """`per_minute` for each name; who has done nothing for a minute may do them at once."""
+    """`per_minute` actions for each name; after a minute without any, a name may do all of them at once."""
 
     def __init__(
         self, per_minute: int, *, names_max: int = NAMES_MAX, clock: Callable[[], float] = time.monotonic
@@ -37,7 +37,8 @@ class Rate:
         return len(self._full_at)
 
     def take(self, name: str) -> float:
-        """Do one for `name`: 0.0; or the seconds after which it may, and nothing is counted."""
+        """Do one action for `name`. Returns 0.0, or, if it may not do it yet, the seconds until it may; then nothing is
+        counted."""
         now, one = self._clock(), _MINUTE / self.per_minute
         full_at = max(now, self._full_at.get(name, now)) + one
         late = full_at - now - _MINUTE
@@ -73,5 +74,5 @@ class Decisions:
 
 
 def too_often(code: str, detail: str, seconds: float) -> Rejected:
-    """The refusal of who may do it again after so many seconds."""
+    """The refusal of a caller that may try again after so many seconds."""
     return Rejected(429, code, detail, retry_after=max(1, math.ceil(seconds)))

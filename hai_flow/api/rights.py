@@ -1,4 +1,4 @@
-"""What the built-in roles may do: the only table of roles and rights.
+"""The rights of the built-in roles: the only table of roles and rights.
 
 A route names the rights of which its caller needs one (`principals.requires`); which runs and threads they then see is
 decided where those are loaded. A role that is not listed here belongs to the workflows (`role:controller`): it opens no
@@ -15,7 +15,7 @@ from typing import Final
 
 
 class Right(StrEnum):
-    """What a caller may do. The value is its name in documents and refusals."""
+    """A right of a caller. The value is its name in documents and refusals."""
 
     SEE_OWN = "see_own"  # one's own runs and threads, and those that a workflow's `visibility` shows
     SEE_RUNS = "see_runs"  # all runs, pendings and threads of the tenant
@@ -61,7 +61,7 @@ ROLES: Final[Mapping[str, frozenset[Right]]] = MappingProxyType(
 
 
 def rights_of(roles: Iterable[str]) -> frozenset[Right]:
-    """All rights of who has these roles."""
+    """All rights that these roles give."""
     return _rights_of(tuple(roles))
 
 

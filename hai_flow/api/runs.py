@@ -134,7 +134,7 @@ async def _shown(access: Access, run: RunRow) -> dict[str, Any]:
 
 
 async def _with_winner(access: Access, thread_id: str, rejected: Rejected) -> Rejected:
-    """A refusal because of the thread's active run names that run."""
+    """The refusal, with the thread's active run named in it if that is the reason."""
     if rejected.code != "thread_busy":
         return rejected
     last = await threads.last_run(access.reads, access.tenant, thread_id)

@@ -63,7 +63,7 @@ async def get_schedule(schedule_id: str, access: CurrentAccess) -> dict[str, Any
 async def get_fires(
     schedule_id: str, access: CurrentAccess, limit: Annotated[int, Query(ge=1, le=FIRES_SHOWN_MAX)] = 10
 ) -> dict[str, Any]:
-    """When it fires next, and what became of the times at which it fired: `limit` of each."""
+    """The next times at which it fires, and the last times at which it fired with their outcomes: `limit` of each."""
     row = await access.runtime.triggers.schedule(access.tenant, _id(schedule_id), access.reads)
     past = await triggers.last_fires(access.reads, row, limit)
     coming = await asyncio.to_thread(next_times, row.timing, row.next_fire_at, limit)

@@ -1,5 +1,5 @@
-"""The shapes of REST's answers, for OpenAPI. They describe the output of `views.py`; nothing is converted by them. The
-records of the Python client are generated from this text (clients/models.py)."""
+"""The shapes of REST's answers, for OpenAPI. They describe the output of `views.py` and convert nothing. The records of
+the Python client are generated from this text (clients/models.py)."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Run(Shape):
 
 
 class File(Shape):
-    """A file of yours. `id`: what values refer to it by. `part`: it as a content part of a message."""
+    """A file of yours. `id`: the name by which values refer to it. `part`: the file as a content part of a message."""
 
     id: str
     sha256: str
@@ -94,7 +94,7 @@ class JumpedRun(Run):
 
 
 class Listed(Shape):
-    """What a tenant has in all of its cells. `missing`: cells that are away, and what they have with them."""
+    """A list over all cells of a tenant. `missing`: the cells that are away; their items are not in the list."""
 
     missing: list[str]
 
@@ -176,9 +176,9 @@ class PendingArguments(Shape):
 
 
 class CheckedAnswer(Shape):
-    """What an answer would do if it were given now. `decides`: the question would be closed by it, with `status`; else
-    it would stay open for the votes that are `needed`. `args` and `digest` are as its edits would leave them, `lapsing`
-    the votes that would not count any more; `already`: the same answer was given before."""
+    """The effect that an answer would have now. `decides`: it would close the question, with `status`; else the
+    question would stay open for the votes that are `needed`. `args` and `digest` are as its edits would leave them,
+    `lapsing` the votes that would not count any more; `already`: the same answer was given before."""
 
     id: str
     already: bool
@@ -191,7 +191,7 @@ class CheckedAnswer(Shape):
 
 
 class PendingHistory(Shape):
-    """What happened to a question, oldest first: events of its run's log."""
+    """The history of a question, oldest first: events of its run's log."""
 
     items: list[dict[str, Any]]
     next_cursor: str | None
@@ -211,9 +211,9 @@ class WhyNot(Shape):
 
 
 class InboxItem(OpenedPending):
-    """A question that asks you. `why_not` says why you may not decide it yourself, `on_behalf_of` for whom you may;
-    `claimed_by`: who says that they are at it, and until when. `needed`: of approvals, who else may decide, the votes
-    so far, and those that are missing."""
+    """A question that asks you. `why_not` says why you may not decide it yourself, `on_behalf_of` names the people that
+    you may decide it for. `claimed_by` is the person that works on it, as they have announced, until `claimed_until`.
+    `needed`: for approvals, the others that may decide, the votes so far, and those that are missing."""
 
     may_decide: bool
     why_not: WhyNot | None
@@ -224,7 +224,7 @@ class InboxItem(OpenedPending):
 
 
 class InboxPage(Listed):
-    """With filters a page may be short, or empty, though there is more: `next_cursor` says so."""
+    """With filters a page may be short, or empty, though more follow: `next_cursor` shows it."""
 
     items: list[InboxItem]
     next_cursor: str | None
@@ -244,7 +244,8 @@ class BulkOutcomes(Shape):
 
 
 class Decided(Shape):
-    """What `by` has said to a question: you, or your delegate `on_behalf_of` you. `status` is the question's now."""
+    """The answer of `by` to a question: of you, or of your delegate `on_behalf_of` you. `status` is the
+    question's now."""
 
     id: str
     run_id: str
@@ -266,7 +267,7 @@ class DecidedPage(Listed):
 
 
 class Delegation(Shape):
-    """`to` may answer what asks `from`, from `since` until `until`."""
+    """`to` may answer the questions that ask `from`, from `since` until `until`."""
 
     id: str
     from_: str = Field(alias="from")
@@ -281,9 +282,8 @@ class Delegations(Shape):
 
 
 class Notification(Shape):
-    """What is to be sent, over a `channel` to a `person`, if one reads it. `status` queued: it is yet to be divided
-    among its receivers; due: it is tried, the next time at `due_at`; dropped: nobody needs it any more; dead: given up.
-    """
+    """A notification for a `person`, or for all readers of a `channel`. `status` queued: its receivers are not looked
+    up yet; due: it will be tried, the next time at `due_at`; dropped: it was not needed any more; dead: given up."""
 
     id: str
     run_id: str
@@ -335,7 +335,7 @@ class StepView(Shape):
 
 
 class StepAttempt(Shape):
-    """One attempt. `error`: why another one followed; `lost`: its worker was."""
+    """One attempt. `error`: why another one followed; `lost`: its worker was lost."""
 
     n: int
     started_at: Time
@@ -375,8 +375,8 @@ class GraphStep(Shape):
 
 
 class GraphBox(Shape):
-    """`step`: the innermost step that it belongs to. `style`: what it stands for: a kind of step, or `lane`, `handler`,
-    `gated` (a second outline), `page`."""
+    """`step`: the innermost step that it belongs to. `style`: the meaning of the box: a kind of step, or `lane`,
+    `handler`, `gated` (a second outline), `page`."""
 
     shape: Literal["box"]
     style: str
@@ -490,7 +490,8 @@ class MarkObstacle(Shape):
 
 class Mark(Shape):
     """A moment behind the event `seq`: in front of the step `step`, or (null) where the run waited. `forkable`: a fork
-    can begin there; `editable`: also with something else than the run had. `why_not`: what keeps it from that."""
+    can begin there; `editable`: also one with another input, state or version. `why_not`: the obstacle, if it is not.
+    """
 
     seq: int
     at: Time
@@ -506,8 +507,8 @@ class Marks(Shape):
 
 
 class BulkRun(Shape):
-    """A run of a bulk. `outcome`: `done`, `already` (it was so, or the same request has done it), `refused` with the
-    `problem`; of a dry run `would`. `status`: the run's now."""
+    """A run of a bulk. `outcome`: `done`; `already` (it was in that state, or the same request has done it before);
+    `refused` with the `problem`; of a dry run `would`. `status`: the run's now."""
 
     id: str
     status: str
@@ -516,7 +517,8 @@ class BulkRun(Shape):
 
 
 class BulkReport(Shape):
-    """What became of each run: `found` in all, of which so many."""
+    """The outcome of each run. `found`: how many there are in all; `done`, `already` and `refused`: how many have that
+    outcome."""
 
     action: str
     dry_run: bool
@@ -560,7 +562,7 @@ class PendingChange(Shape):
 
 
 class Difference(Shape):
-    """What is otherwise at one moment of a run than at another: `state` is a JSON Patch (RFC 6902) of the variables."""
+    """The differences between two moments of a run: `state` is a JSON Patch (RFC 6902) of the variables."""
 
     model_config = ConfigDict(extra="forbid", populate_by_name=True)
 
@@ -572,8 +574,8 @@ class Difference(Shape):
 
 
 class Left(Shape):
-    """The run that a fork has stopped: what is `in_flight` in it is asked to cancel, and `undoes` is what it takes
-    back."""
+    """The run that a fork has stopped: its steps `in_flight` are asked to cancel, and the steps in `undoes`
+    are undone."""
 
     run_id: str
     status: RunStatus
@@ -582,8 +584,8 @@ class Left(Shape):
 
 
 class Rehearsal(Shape):
-    """What a fork would do. `begins`: the steps that begin at once; `asks`: the steps whose questions are open in it;
-    `restarts`: those whose child runs are started anew; `stops`: the thread's active run."""
+    """The effects that a fork would have. `begins`: the steps that begin at once; `asks`: the steps whose questions are
+    open in it; `restarts`: those whose child runs are started anew; `stops`: the thread's active run."""
 
     of: str
     at: int
@@ -633,7 +635,7 @@ class ThreadWithRuns(Thread):
 
 class QueuedMessage(Shape):
     """A user's message that waits until its thread's run has ended, and then starts the run `run_id`. `message`: its
-    text, null for who does not see the conversation; `refused`: why its run could not be started (RFC 9457)."""
+    text, null for callers that do not see the conversation; `refused`: why its run could not be started (RFC 9457)."""
 
     run_id: str
     by: str
@@ -719,7 +721,7 @@ class Edit(Shape):
 
 class Finding(Shape):
     """A mistake in a workflow (or a doubt: `severity` warning). Lines and columns count from 1. `fix` mends it.
-    `params`: what `message` names in quotes."""
+    `params`: the words that `message` puts in quotes."""
 
     file: str
     line: int
@@ -823,7 +825,8 @@ class Validation(Shape):
 
 
 class ScheduleClause(Shape):
-    """A part of what a schedule says, by its code; `params`: times, seconds, a timezone, or items of a cron field."""
+    """A part of a schedule's explanation, by its code; `params`: times, seconds, a timezone, or items of a
+    cron field."""
 
     code: Clause
     params: list[str]
@@ -860,8 +863,8 @@ class Fire(Shape):
 
 
 class Fires(Shape):
-    """`next`: the next times, soonest first (none while it is paused). `past`: the last ones, newest first; those of
-    which the runs are long started are kept for a week."""
+    """`next`: the next times, soonest first (none while it is paused). `past`: the last ones, newest first; those whose
+    runs started long ago are kept for a week."""
 
     next: list[Time]
     past: list[Fire]
@@ -930,14 +933,14 @@ class Key(Shape):
 
 
 class NewKey(Key):
-    """`key` is what `Authorization: Bearer` carries. It is shown this once."""
+    """`key` is to be sent as `Authorization: Bearer`. It is shown this once."""
 
     key: str
 
 
 class Limits(Shape):
-    """What a tenant may have: runs that begin in a minute, runs that have not ended, streams of one process that only
-    follow, bytes of logs. 0: no limit. Of `limits` of a tenant null: what the settings give to all."""
+    """The limits of a tenant: runs that begin in a minute, runs that have not ended, streams of one process that only
+    follow, bytes of logs. 0: no limit. null (only in a tenant's `limits`): the value of the server's settings."""
 
     runs_per_minute: int | None
     open_runs: int | None
@@ -946,8 +949,8 @@ class Limits(Shape):
 
 
 class TenantCell(Shape):
-    """A cell that a tenant lives in. `begins`: whether new threads begin there. `first`: it has what there is once:
-    workflows, schedules, delegations."""
+    """A cell that a tenant lives in. `begins`: whether new threads begin there. `first`: it has the things that exist
+    once for the tenant: workflows, schedules, delegations."""
 
     name: str
     begins: bool
@@ -970,12 +973,12 @@ class Tenants(Shape):
 
 
 class Worker(Shape):
-    """A process that performs runs. `queues`: `*` is every one. `state`: `ended`, after it handed everything back;
-    `dead`, when it gave no sign of life in time. `holds`: the runs that it has now (counted to 10,000), of one that is
-    dead those that nobody has taken over yet.
+    """A process that performs runs. `queues`: `*` means all. `state`: `ended`, after it handed everything back; `dead`,
+    when it gave no sign of life in time. `holds`: the runs that it holds now (counted to 10,000); of a dead worker
+    those that no other has taken over yet.
 
     As of its last sign of life (`beat_at`): it `held` so many runs, performed `attempts` of at most `places` at once,
-    and `waiting` ones had no place. Null is what a worker of an older release does not tell.
+    and `waiting` ones had no place. Null: a worker of an older release does not report it.
     """
 
     id: int
@@ -1001,7 +1004,7 @@ class Workers(Shape):
 
 
 class Token(Shape):
-    """`token` is what a page sends as `Authorization: Bearer`, until `expires_at`."""
+    """`token` is to be sent by a page as `Authorization: Bearer`, until `expires_at`."""
 
     token: str
     principal: str
@@ -1016,8 +1019,8 @@ class Ticket(Shape):
 
 
 class Session(Shape):
-    """Who calls, in which `way` they have proven it, and what they may do. `csrf`: what requests of a browser's
-    session name in `HAI-CSRF`; null for other credentials."""
+    """The caller, the `way` in which they have proven their identity, and their rights. `csrf`: requests of a browser's
+    session send it in `HAI-CSRF`; null for other credentials."""
 
     principal: str
     roles: list[str]
@@ -1034,7 +1037,7 @@ class KeyPage(Shape):
 
 
 class Health(Shape):
-    """`streams`: how many are open. `identity`: how callers prove who they are; `none`: they don't, everybody is
+    """`streams`: how many are open. `identity`: how callers prove their identity; `none`: they don't, everybody is
     `user:local`."""
 
     status: Literal["ok"]

@@ -1,8 +1,9 @@
-"""Who may see how much of a run: the one function that says it, and what lists need to say the same.
+"""Sight: how much of a run a person may see. One function decides it; lists get the same rules as values for their
+queries.
 
-Everybody sees the runs that they have asked for, or the person that they act for has; operators and viewers those of
-their tenant; others those of workflows whose `visibility` names them. Who is asked a question of a run, or has voted on
-one, sees that question with its evidence, and nothing else of the run. Pure.
+Everybody sees the runs that they have started, and those of the person that they act for. Operators and viewers see all
+runs of their tenant. Others see the runs of workflows whose `visibility` names them. A person that a question asks, or
+that has voted on it, sees that question with its evidence, and nothing else of the run. Pure.
 """
 
 from __future__ import annotations
@@ -26,32 +27,33 @@ TENANT: Final = "tenant"
 class Sight(IntEnum):
     """How much of a run somebody sees: each value includes those before it."""
 
-    NOTHING = 0  # for them there is no such run
+    NOTHING = 0  # for them the run does not exist
     QUESTIONS = 1  # those that they are asked or have voted on, with their evidence
     CONVERSATION = 2  # everything but the evidence of questions that others are asked
     ALL = 3
 
 
 def sight_of(who: Principal, requester: str, visibility: Collection[str]) -> Sight | None:
-    """What `who` sees of a run as its requester, or by the `visibility` of its workflow; None: neither, so that it
-    depends on the questions of the run (`sight_by_questions`)."""
+    """The sight of `who` as the run's requester, or by the `visibility` of its workflow. None: neither applies, so it
+    depends on the run's questions (`sight_by_questions`)."""
     if requester in ids_of(who) or not selectors_for(who).isdisjoint(visibility):
         return Sight.CONVERSATION
     return None
 
 
 def sight_by_questions(reader: Principal, state: RunState | None) -> Sight:
-    """What `reader` sees of a run because of what they are asked."""
+    """The sight of `reader` because of the run's questions that ask them."""
     return Sight.QUESTIONS if state is not None and asked_of(state, reader) else Sight.NOTHING
 
 
 def ids_of(who: Principal) -> tuple[str, ...]:
-    """Whose runs are theirs: their own, and those of the person that they act for."""
+    """The requesters whose runs count as theirs: they themselves, and the person that they act for."""
     return (who.id,) if who.on_behalf_of is None else (who.id, who.on_behalf_of)
 
 
 def selectors_for(who: Principal) -> frozenset[str]:
-    """The selectors of a `visibility` that name `who`. A person who acts for another one has their own roles."""
+    """The selectors that match `who` in a `visibility`. A delegate counts with their own roles, not with those of the
+    person that they act for."""
     roles, groups = (f"role:{each}" for each in who.roles), (f"group:{each}" for each in who.groups)
     return frozenset((TENANT, *ids_of(who), *roles, *groups))
 
@@ -68,8 +70,8 @@ def viewer_for(caller: Caller) -> Viewer:
 
 
 def reader_in(who: Principal, roles: Mapping[str, tuple[str, ...]]) -> Principal:
-    """`who` as the questions of a workflow know them that declares these `roles`: such a role means exactly the people
-    and groups that it lists, whatever roles of that name people bring along."""
+    """`who` with their roles as a workflow defines them. A role that it declares (`roles`) means exactly the people and
+    groups that it lists there, whether or not a person has a role of that name otherwise."""
     if not roles:
         return who
     held = [role for role in represented(who).roles if role not in roles]

@@ -1,5 +1,5 @@
-"""Sign-in of browsers: by an identity provider (`/sign-in`), or by a link that is good once. `/v1/session` is what they
-have then."""
+"""Sign-in of browsers: by an identity provider (`/sign-in`), or by a link that is good once. Both begin a session
+(`/v1/session`)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from hai_flow.store import tickets
 
 
 class _PageRoute(APIRoute):
-    """A route that a person visits: a refusal is a page for their browser, which says how to go on."""
+    """A route that a person visits: a refusal is a page for their browser, which explains the next step."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
@@ -73,7 +73,7 @@ def _page(title: str, body: str, status: int = 200) -> Response:
 
 
 def _refused(rejected: Rejected) -> Response:
-    """What a visitor reads in place of a problem for programs."""
+    """The page that shows a refusal to a visitor; programs get a problem instead."""
     detail = rejected.detail[:1].upper() + rejected.detail[1:]
     following = _NEXT.get(rejected.code, _LINK_NEXT if "link" in detail else _AGAIN)
     return _page("Not signed in", f"<p>{html.escape(detail)}</p><p>{following}</p>", rejected.status)
@@ -96,8 +96,8 @@ def _issuers(request: Request) -> list[Issuer]:
 
 
 def _issuer(request: Request, name: str | None) -> tuple[KnownIdentity, Issuer, str]:
-    """The issuer of this name (None: the first one), and where browsers come back from it: each of several has an
-    address of its own, so that none can send what another one gave. Raises Rejected 404."""
+    """The issuer of this name (None: the first one), and the address to which it sends browsers back. Each issuer has
+    an address of its own, so that none can send a code that another one gave. Raises Rejected 404."""
     found = _issuers(request)
     issuer = next((each for each in found if name in (None, each.name)), None)
     if issuer is None:
@@ -160,7 +160,7 @@ async def finish_sign_in(
 
 @router.get(LINK_PATH + "{link}", dependencies=[open_to_everybody()], include_in_schema=False)
 async def show_link(link: str) -> Response:
-    """A page with a button. To open a link signs nobody in: programs that look at links do that, too."""
+    """A page with a button. Opening a link alone signs in no browser: programs that check links open them, too."""
     action = html.escape(LINK_PATH + quote(link, safe=""))
     said = "<p>This link signs this browser in, once.</p>"
     return _page("Sign in", f'{said}<form method="post" action="{action}"><button>Sign in</button></form>')
@@ -182,7 +182,7 @@ async def use_link(link: str, request: Request) -> Response:
 async def _begun(
     request: Request, identity: KnownIdentity, principal: Principal, return_to: str, grant: oidc.Grant | None = None
 ) -> Response:
-    """The browser's session begins. One that it had ends: nobody goes on with it who has seen its cookie."""
+    """Begin the browser's session. A session that it had ends: somebody may have seen its cookie."""
     response = RedirectResponse(return_to if _LOCAL.fullmatch(return_to) else "/", 303)
     with contextlib.suppress(Rejected):
         if (before := session_of(request)) is not None:
@@ -199,7 +199,7 @@ async def _begun(
     responses={**documented(), 200: {"model": shapes.Session}},
 )
 async def get_session(access: CurrentAccess, request: Request) -> dict[str, Any]:
-    """Who you are here, and with a browser's session the word that its requests name in HAI-CSRF."""
+    """Your identity here, and, in a browser's session, the word that its requests send in HAI-CSRF."""
     principal = access.principal
     text = session_of(request) if principal.way == "session" else None
     return {

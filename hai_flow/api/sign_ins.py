@@ -1,13 +1,13 @@
-"""What was refused: credentials that are wrong, and acts that a known caller may not do. How many, and what of it is
+"""Refusals: of wrong credentials, and of acts that a known caller may not do. How many there may be, and which are
 recorded.
 
-Who tries many credentials gets 429 instead of 401, with nothing said about the credential; a good one is taken all the
-same, so that nobody is locked out by others behind the same address.
+An address that sends many wrong credentials gets 429 instead of 401, without a word about the credential. A good
+credential is taken all the same, so that others behind the same address can't lock anybody out.
 
-A refused credential is recorded in the audit of the tenant that it was meant for, where that can be told (the key is
-one of ours, the issuer's people are of one tenant), else in that of `default`. What a caller may not do by their roles,
-or by the limits of their credential, is recorded as theirs. There is one record a minute of an address and a tenant, or
-of a principal, each with how many there were since the last one; and in all no more than `RECORDS_MAX` a minute.
+A refused credential is recorded in the audit of the tenant that it was meant for, if that is known (the key is one of
+ours, or the issuer's people are of one tenant), else in that of `default`. An act that exceeds a caller's roles, or the
+limits of their credential, is recorded as theirs. For each address and tenant, or each principal, there is at most one
+record a minute, which counts the refusals since the last one; in all there are at most `RECORDS_MAX` a minute.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class SignIns:
         return refusal
 
     async def denied(self, connection: HTTPConnection, principal: Principal, refusal: Rejected) -> None:
-        """Somebody whom we know tried what their roles, or the limits of their credential, do not allow."""
+        """Record that a known caller tried an act that their roles, or the limits of their credential, do not allow."""
         if refusal.status != 403 or refusal.code not in _BEYOND or principal.is_anybody:
             return
         asked = self._asked(connection, principal, who=principal.who, credential=principal.credential)

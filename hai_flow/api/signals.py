@@ -89,7 +89,7 @@ def checked_id(access: Access, body: SignalBody, key: str | None, kind: str) -> 
 
 
 def record_of(access: Access, act: str, id: str, body: SignalBody) -> AuditRow:
-    """The record that the caller sends it: of the data it has the digest."""
+    """The audit record of the event that the caller sends. It has the digest of the data, not the data."""
     digest = sha256(values.dumps(body.data)).digest()
     return access.asked.row(act, subject=f"signal:{id}", digest=digest, type=body.type)
 
@@ -105,8 +105,9 @@ async def demand_files(access: Access, body: SignalBody, run_id: UUID | None = N
 
 @contextlib.asynccontextmanager
 async def spread(access: Access, id: str, body: SignalBody, record: AuditRow) -> AsyncGenerator[bool]:
-    """An event to all of a tenant in several cells. Inside it is given to the seat; whether it was taken before. The
-    other cells have it behind that, or as soon as they are there. Raises Rejected 409 where another one has its id."""
+    """Send an event to all runs of a tenant in several cells. On entering, the seat gets it; the value is whether it
+    had it before. On leaving, the other cells get it; a cell that is away gets it later. Raises Rejected 409 where
+    another event has its id."""
     spreading, seat = access.cells.spreading, access.runtime
     already, relay = await spreading.take(access.tenant, access.living, id, body.type, body.data, record)
     try:

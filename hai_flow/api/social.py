@@ -205,7 +205,7 @@ class _Thread:
             if start is not None:
                 run_id, seq = UUID(start.run_id), start.seq
                 # A later run of the thread may show the caller less than the one that they came for, but never the
-                # whole of it: then they see that it goes on, and what they are asked.
+                # whole of it: then they see that it goes on, and the questions that ask them.
                 reading = self._profile(await self.access.run(run_id, Sight.NOTHING))
                 rest = self.access.follow(start, SOCIAL, reading)
                 async with contextlib.aclosing(rest):

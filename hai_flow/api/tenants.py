@@ -1,5 +1,5 @@
-"""`/v1/tenants`: what tenants may have. An admin sees their own; those of the tenant `default`, which is whose
-deployment it is, see and set those of all."""
+"""`/v1/tenants`: the limits of tenants, and their cells. An admin sees their own tenant. Admins of the tenant
+`default`, who run the deployment, see and change all."""
 
 from __future__ import annotations
 
@@ -37,8 +37,9 @@ _ONE: Final[dict[int | str, dict[str, Any]]] = {**documented(404), 200: {"model"
 
 
 class TenantBody(Body):
-    """The limits to be changed: a number; 0, no limit; null, what the settings give to all. The others stay. `cells`:
-    in which its new threads begin, by name. Once it has something, a cell that is not named keeps what is there."""
+    """The limits to be changed: a number; 0: no limit; null: the value of the settings. The others stay. `cells`: the
+    names of the cells in which its new threads begin. A cell with data of the tenant that is not named keeps that data.
+    """
 
     cells: list[Annotated[str, Field(max_length=32)]] | None = Field(default=None, min_length=1, max_length=1024)
 
@@ -64,8 +65,8 @@ async def get_tenant(tenant: Name, access: CurrentAccess) -> dict[str, Any]:
 
 @router.patch("/{tenant}", response_model=None, responses={**_ONE, **documented(403, 404, *WITH_BODY)})
 async def limit_tenant(tenant: Name, body: TenantBody, access: CurrentAccess) -> dict[str, Any]:
-    """Change limits of a tenant, or the cells in which its threads begin. Other processes go by them within seconds.
-    422 for a cell that there is not, 503 for one that is away, 409 while processes of another release are there."""
+    """Change limits of a tenant, or the cells in which its threads begin. Other processes apply them within seconds.
+    422 for a cell that does not exist, 503 for one that is away, 409 while processes of another release are running."""
     found = await _tenant(access, tenant)
     if not _is_of_the_deployment(access):
         raise Rejected(
@@ -86,14 +87,14 @@ async def limit_tenant(tenant: Name, body: TenantBody, access: CurrentAccess) ->
             rows.append(access.asked.row("tenant.placed", subject=f"tenant:{found.name}", cells=cells))
         if changed or wanted is None:
             rows.append(access.asked.row("tenant.limited", subject=f"tenant:{found.name}", limits=changed))
-        for of in {found.id, access.tenant}:  # both can read who did it
+        for of in {found.id, access.tenant}:  # both can read this record
             await audit.write(connection, of, rows)
     access.cells.home.tenants.forget(found.id)
     return _view(access, limited)
 
 
 def _numbers(access: Access, names: list[str]) -> list[int]:
-    """Raises Rejected 422 for a cell that there is not."""
+    """The numbers of the cells with these names. Raises Rejected 422 for a cell that does not exist."""
     known = {access.cells.name(number): number for number in access.cells.numbers}
     for name in names:
         if name not in known:

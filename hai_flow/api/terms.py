@@ -1,9 +1,9 @@
-"""For how long streams may go on: until the credential of who reads them ends.
+"""Terms: how long streams may go on, namely until their reader's credential ends.
 
-A credential has a time at which it ends, and may end before: its key is revoked, its browser signs out, its person is
-forgotten or has other roles, its tenant is removed. So the credentials of all open streams are looked at together,
-every `SECONDS`, with one statement, and at once when this process itself has ended one. Nobody looks while no such
-stream is open.
+A credential expires at a set time, and may end before: its key is revoked, its browser signs out, its person is
+forgotten or gets other roles, its tenant is removed. So the credentials of all open streams are checked together, every
+`SECONDS`, with one statement, and at once when this process itself has ended one. While no stream with a credential is
+open, nothing is checked.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class Terms:
             self._looking = asyncio.get_running_loop().create_task(self._look(), name="look at credentials")
 
     async def is_good(self, principal: Principal) -> bool:
-        """Whether what proved who the principal is proves it now."""
+        """Whether the principal's proof of identity is still good."""
         given = [(proof_of(principal), datetime.now(UTC))]
         return principal.is_anybody or not await proofs.ended(self._runtime.database.api, given)
 
@@ -159,7 +159,8 @@ class Terms:
 
 
 class _Streams(NamedTuple):
-    """The terms of those that rest on one credential, and since when there are any; `keep` is called at each look."""
+    """The terms of the streams that rest on one credential, and since when there are any; `keep` is called at each
+    check."""
 
     since: datetime
     terms: set[Term]
@@ -167,9 +168,9 @@ class _Streams(NamedTuple):
 
 
 def proof_of(principal: Principal) -> Proof:
-    """What shows that the principal calls."""
+    """The key, session and version that the principal's request rests on, as the store checks them."""
     return Proof(principal.tenant, principal.id, principal.key, principal.session, principal.session_version)
 
 
 def _nothing() -> None:
-    """Stands for `notify` while nobody waits."""
+    """Stands for `notify` while no stream waits for it."""

@@ -136,7 +136,7 @@ async def list_messages(
 )
 async def list_queued_messages(thread_id: ThreadId, access: CurrentAccess) -> dict[str, Any]:
     """The messages that wait until the thread's run has ended (`on_message: enqueue`), the next one first, and those of
-    the last day that could start no run. Who does not see the conversation sees no words."""
+    the last day that could start no run. Callers that do not see the conversation get no texts."""
     run = await access.run((await find_thread(access, thread_id)).run_id)
     found = await message_queue.of_thread(access.reads, access.tenant, thread_id)
     return {"items": [queued_message_view(each, says=access.sees_conversation(run.id)) for each in found]}

@@ -1,4 +1,5 @@
-"""`/v1/tokens`: what a backend gives its page. `/v1/tickets`: what a page gives a stream that can't send headers."""
+"""`/v1/tokens`: a backend makes tokens for its page. `/v1/tickets`: a page makes tickets for streams that can't send
+headers."""
 
 from __future__ import annotations
 
@@ -32,8 +33,8 @@ ThreadIds = Annotated[
 
 
 class TokenBody(Body):
-    """Who calls with the token, and what they are there. `threads` and `workflows`: the only ones that it is for; null:
-    all that its principal may see. `expires_in` is in seconds."""
+    """The principal that calls with the token, with their roles and groups. `threads` and `workflows`: the only ones
+    that it is for; null: all that its principal may see. `expires_in` is in seconds."""
 
     principal: PrincipalId
     roles: Names = Field(default=[])

@@ -1,5 +1,5 @@
-"""Time travel for operators: where a run can be forked, what was otherwise at another moment, and what goes on from
-there (docs/decisions/0064)."""
+"""Time travel for operators: the moments at which a run can be forked, its differences between two moments, and forks
+that go on from one (docs/decisions/0064)."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ _NAMED: Final = Field(min_length=1, max_length=500, pattern=NO_CONTROL_CHARACTER
 
 class ForkBody(Body):
     """`at`: the event behind which the fork goes on; or `step`: it goes on in front of where that step began last.
-    `input`: all of it, `state`: variables, `version`: of the same workflow (`map`: steps that are called otherwise
-    there, old -> new), each in place of what the run had."""
+    These replace the run's own: `input` (all of it), `state` (variables), `version` (of the same workflow; `map`: steps
+    that have another name there, old -> new)."""
 
     at: int | None = Field(default=None, ge=1, le=2**53)
     step: Annotated[str, _NAMED] | None = None
@@ -113,8 +113,8 @@ async def get_difference(
     from_: Annotated[str, Query(alias="from", max_length=MOMENT_CHARS_MAX, description=MOMENTS)],
     to: Annotated[str | None, Query(max_length=MOMENT_CHARS_MAX, description=MOMENTS)] = None,
 ) -> dict[str, Any]:
-    """What was otherwise at `to` (default: now) than at `from`: the state as a JSON Patch, the steps and the pendings
-    that differ."""
+    """The differences of the run at `to` (default: now) from the run at `from`: the state as a JSON Patch, the steps
+    and the pendings that differ."""
     row = await access.run(run_id, Sight.QUESTIONS)
     first = await moment_of(access, row, from_, "from")
     second = row.seq if to is None else await moment_of(access, row, to, "to")
@@ -143,8 +143,8 @@ async def replay_run(
     to: Annotated[str | None, Query(max_length=MOMENT_CHARS_MAX, description=MOMENTS)] = None,
     dialect: Literal["hai", "agui", "social", "aui", "agent-api"] | None = None,
 ) -> Response:
-    """What has happened, once more, from the log: nothing is performed. The events come at the intervals that they had,
-    `speed` times as fast, and none later than `gap` behind the one before; then the stream ends."""
+    """Send the run's events once more, from the log: nothing is performed. They come at their original intervals,
+    `speed` times as fast, and never more than `gap` after the one before; then the stream ends."""
     row = await access.run(run_id, Sight.QUESTIONS)
     first = 0 if from_ is None else await moment_of(access, row, from_, "from")
     last = row.seq if to is None else await moment_of(access, row, to, "to")
@@ -192,10 +192,11 @@ async def _replayed(
 async def fork_run(
     run_id: str, body: ForkBody, access: CurrentAccess, key: CommandKey, response: Response
 ) -> dict[str, Any]:
-    """Go on as the run was at an earlier moment, with something else if you like, in a new run of the same thread.
+    """Go on from an earlier moment of the run, with another input, state or version if you like, in a new run of the
+    same thread.
 
-    Whatever is active in the thread is stopped first, and undoes what it did since; you are the new run's requester.
-    What can't be done is refused before anything is stopped. The same Idempotency-Key again gives the same run.
+    The thread's active run is stopped first, and undoes its work since that moment; you are the new run's requester. A
+    fork that is impossible is refused before anything is stopped. The same Idempotency-Key again gives the same run.
     """
     fork = await _Forking.of(access, await access.run(run_id), body, key)
     if body.dry_run:
@@ -263,7 +264,7 @@ class _Forking:
             raise await self._with_what_there_is(rejected) from None
 
     async def _with_what_there_is(self, rejected: Rejected) -> Rejected:
-        """A refusal of the moment names those that are nearest to it."""
+        """A refusal of the moment, with the nearest moments at which a fork is possible."""
         if not rejected.code.startswith("fork_"):
             return rejected
         found = nearest(await _marks(self.access, self.base.id), self.there.seq, edited=self.command.edits is not None)
@@ -277,7 +278,7 @@ class _Forking:
         return c.Stop(by=self.access.principal.id, reason=self.body.reason or "forked", inherited=inherited)
 
     def rehearsal(self) -> dict[str, Any]:
-        """What it would do."""
+        """The effects that the fork would have (`shapes.Rehearsal`)."""
         there, leaving = self.there, self.leaving
         inherited = self._stop.inherited
         stops = leaving and {
@@ -300,7 +301,7 @@ class _Forking:
         }
 
     async def bear(self) -> RunRow:
-        """Stop what is active in the thread, and have the fork begin."""
+        """Stop the thread's active run, if there is one, and begin the fork."""
         access, body = self.access, sha256(values.dumps(self.body.model_dump(mode="json"))).digest()
         fork, command_id = self.command, self.key or f"fork:{self.command.run_id}"
         if self.left is not None and not self.known:
@@ -357,8 +358,8 @@ async def _edits_of(
     responses={**documented(404, 409, *WITH_BODY), 200: {"model": shapes.ControlledRun}},
 )
 async def skip_step(run_id: str, body: SkipBody, access: CurrentAccess, key: CommandKey) -> dict[str, Any]:
-    """Go on behind a step at which the run stands: one that waits, is about to begin, or has failed the run. It does
-    nothing more, `output` stands in for its own, and whoever was asked there has not answered."""
+    """Go on behind a step at which the run stands: one that waits, is about to begin, or has failed the run. The step
+    does nothing more, `output` replaces its own, and its open questions end without an answer."""
     row = await access.run(run_id)
     command = c.Skip(by=access.principal.id, path=body.step, output=body.output, reason=body.reason)
     asked = ["Skip", body.step, body.output, body.reason]

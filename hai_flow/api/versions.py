@@ -1,4 +1,5 @@
-"""`/v1/workflows/{name}/diff` and `/migrate`: the changes of a version, and runs that go on with another one."""
+"""`/v1/workflows/{name}/diff` and `/migrate`: the differences between two versions, and moving runs to
+another version."""
 
 from __future__ import annotations
 
@@ -38,7 +39,8 @@ Version = Annotated[str, Query(pattern=_VERSION, description="`2`, or `2+3f2a9c1
 
 
 class MigrateBody(Body):
-    """`runs`: these, or all that are active in the version. `map`: steps that are called otherwise, old -> new."""
+    """`runs`: the ids of runs; null: all that are active in the version. `map`: steps that have another name in the new
+    version, old -> new."""
 
     from_: str = Field(alias="from", pattern=_VERSION, description="`1`, or `1+3f2a9c11` for a dev copy")
     to: str = Field(pattern=_VERSION)

@@ -113,7 +113,7 @@ def schedule_view(schedule: ScheduleRow, version: int) -> dict[str, Json]:
 
 
 def fire_view(fired: Fire) -> dict[str, Json]:
-    """What became of a time at which a schedule fired."""
+    """A time at which a schedule fired, with its outcome."""
     run_id = None if fired.run_id is None else str(fired.run_id)
     return {"at": time_of(fired.at), "outcome": fired.outcome, "run_id": run_id}
 
@@ -153,8 +153,8 @@ def listed_pending_view(pending: Listed, opened: PendingOpened) -> dict[str, Jso
 
 
 def inbox_view(item: Item, pending: PendingState, *, sees_all: bool) -> dict[str, Json]:
-    """An open pending as somebody's inbox shows it: with its evidence, unless they may not decide it and see it nowhere
-    else. `pending`: without what is personal and kept from them."""
+    """An open pending as it stands in a person's inbox. It has no evidence if they may not decide it and do not see it
+    otherwise. `pending` is already without the personal values that are kept from them."""
     asked, opened = item.asked, pending.opened
     if not sees_all and not item.shows_evidence:
         opened = opened_without_evidence(opened)
@@ -175,7 +175,7 @@ def inbox_view(item: Item, pending: PendingState, *, sees_all: bool) -> dict[str
 
 
 def decided_view(decided: Decided) -> dict[str, Json]:
-    """What somebody has decided."""
+    """A decision of a person."""
     opened, said = decode_pending(decided.opened), msgspec.json.decode(decided.said)
     return {
         "id": decided.pending_id,
@@ -194,7 +194,7 @@ def decided_view(decided: Decided) -> dict[str, Json]:
 
 
 def notification_view(notification: notifications.Listed) -> dict[str, Json]:
-    """What was, or is to be, sent to whom."""
+    """A notification that was sent, or is to be."""
     return {
         "id": notification.id,
         "run_id": str(notification.run_id),
@@ -211,7 +211,7 @@ def notification_view(notification: notifications.Listed) -> dict[str, Json]:
 
 
 def delegation_view(delegation: Delegation) -> dict[str, Json]:
-    """Who answers whose questions instead."""
+    """A delegation: the person that lends, the delegate, and the time for which it holds."""
     return {
         "id": str(delegation.id),
         "from": delegation.from_id,
@@ -223,7 +223,7 @@ def delegation_view(delegation: Delegation) -> dict[str, Json]:
 
 
 def pending_view(run: RunState, pending: PendingState, *, evidence: bool = True) -> dict[str, Json]:
-    """A pending of `run` with its outcome; with `evidence` (and the digest) only for those who may see that."""
+    """A pending of `run` with its outcome. `evidence`: whether the caller may see its evidence and digest."""
     opened = pending.opened if evidence else opened_without_evidence(pending.opened)
     return {
         "run_id": run.run_id,
@@ -300,7 +300,7 @@ def _steps_view(state: RunState) -> dict[str, Json]:
 
 
 def difference_view(before: RunState, after: RunState) -> dict[str, Json]:
-    """What is otherwise in `after` than it was in `before`, two moments of a run."""
+    """The differences of `after` from `before`, two moments of a run."""
     was, now = _steps_view(before), _steps_view(after)
     changed = [path for path in sorted({*was, *now}) if was.get(path) != now.get(path)]
     asked = sorted(
@@ -371,7 +371,7 @@ def thread_message_view(message: Message, entry: Entry) -> dict[str, Json]:
 
 
 def key_view(key: Key) -> dict[str, Json]:
-    """An API key, without what proves it."""
+    """An API key, without its secret."""
     return {
         "id": key.id,
         "name": key.name,
@@ -387,7 +387,7 @@ def key_view(key: Key) -> dict[str, Json]:
 
 
 def tenant_view(tenant: Tenant, defaults: Limits, name_of: Callable[[int], str]) -> dict[str, Json]:
-    """A tenant with its limits; `defaults` are those of which nothing was said. `name_of` gives the name of a cell."""
+    """A tenant with its limits; `defaults` apply where it has none of its own. `name_of` gives the name of a cell."""
     return {
         "id": str(tenant.id),
         "name": tenant.name,
@@ -402,7 +402,7 @@ def tenant_view(tenant: Tenant, defaults: Limits, name_of: Callable[[int], str])
 
 
 def worker_view(worker: WorkerRow, cell: str) -> dict[str, Json]:
-    """A worker of a cell, and what it does."""
+    """A worker of a cell, with its load."""
     return {
         "id": worker.id,
         "name": worker.name,
@@ -444,7 +444,8 @@ def feedback_view(feedback: Feedback) -> dict[str, Json]:
 
 
 def _micros(at: int) -> str:
-    """Microseconds since 1970 as RFC 3339; a time that Python can't hold, which somebody wrote there, as the number."""
+    """Microseconds since 1970 as RFC 3339. A time beyond the range of Python's datetime stays a number: it was written
+    there by hand."""
     try:
         return (
             (values.instant(0) + timedelta(microseconds=at)).isoformat(timespec="microseconds").replace("+00:00", "Z")
@@ -458,7 +459,7 @@ def _hex(digest: bytes | None) -> str | None:
 
 
 def audit_view(found: Found) -> dict[str, Json]:
-    """Who did what. `details` are null where the row of them is gone."""
+    """A record of the audit. `details` are null where their row is gone."""
     record, details = found.record, found.details
     return {
         "id": str(record.id),

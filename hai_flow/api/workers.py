@@ -23,8 +23,8 @@ WORKERS_MAX: Final = 1000
 
 @router.get("", response_model=None, responses={**documented(403), 200: {"model": shapes.Workers}})
 async def list_workers(access: CurrentAccess) -> dict[str, Any]:
-    """The workers, those that live first, at most 1,000 of each cell. Who has ended or died is kept for up to an hour,
-    and for as long as runs of theirs wait to be taken over."""
+    """The workers, living ones first, at most 1,000 of each cell. A worker that has ended or died is listed for up to
+    an hour, and longer if runs of it still wait to be taken over."""
     if access.tenant != LOCAL_TENANT:
         detail = f"workers perform the runs of all tenants; operators of the tenant {tenants.DEFAULT} see them."
         raise Rejected(403, "tenant_forbidden", detail)

@@ -1,4 +1,4 @@
-"""`/v1/workflows`: publish, validate, format, draw, list and get. `/v1/language`: what they are written in."""
+"""`/v1/workflows`: publish, validate, format, draw, list and get. `/v1/language`: the language of their documents."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ async def draw_text(source: WorkflowBody, form: _Form = "mermaid") -> Response:
 )
 async def get_graph(reference: str, access: CurrentAccess, form: _Form = "mermaid") -> Response:
     """The workflow as a picture: its steps, branches, loops, handlers, and the deciders of each question. As `json`:
-    what each step is and where it is written, and each shape with the step that it belongs to."""
+    each step with its verb and its place in the source, and each shape with the step that it belongs to."""
     stored, _ = await access.catalog.resolve(access.tenant, reference)
     return await _picture(stored.source, form)
 
@@ -192,5 +192,5 @@ def _schema() -> bytes:
     responses={**documented(), 200: {"content": {"application/json": {"schema": {"type": "object"}}}}},
 )
 async def get_language_schema() -> Response:
-    """The JSON Schema (2020-12) of workflow documents, for editors: the keys of each place, and what they do."""
+    """The JSON Schema (2020-12) of workflow documents, for editors: the keys of each place, and their meaning."""
     return Response(_schema(), media_type="application/json")

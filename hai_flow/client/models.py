@@ -128,9 +128,9 @@ class WhyNot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InboxItem(msgspec.Struct, frozen=True, kw_only=True):
-    """A question that asks you. `why_not` says why you may not decide it yourself, `on_behalf_of` for whom you may;
-    `claimed_by`: who says that they are at it, and until when. `needed`: of approvals, who else may decide, the votes
-    so far, and those that are missing.
+    """A question that asks you. `why_not` says why you may not decide it yourself, `on_behalf_of` names the people
+    that you may decide it for. `claimed_by` is the person that works on it, as they have announced, until
+    `claimed_until`. `needed`: for approvals, the others that may decide, the votes so far, and those that are missing.
 
     `kind`: tool, ask, approve, gate or doubt.
     """
@@ -171,7 +171,8 @@ class InboxCounts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Decided(msgspec.Struct, frozen=True, kw_only=True):
-    """What `by` has said to a question: you, or your delegate `on_behalf_of` you. `status` is the question's now.
+    """The answer of `by` to a question: of you, or of your delegate `on_behalf_of` you. `status` is the question's
+    now.
 
     `kind`: tool, ask, approve, gate or doubt.
     """
@@ -191,7 +192,7 @@ class Decided(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Delegation(msgspec.Struct, frozen=True, kw_only=True):
-    """`to` may answer what asks `from`, from `since` until `until`."""
+    """`to` may answer the questions that ask `from`, from `since` until `until`."""
 
     id: str
     from_: str = msgspec.field(name="from")
@@ -222,9 +223,9 @@ class PendingArguments(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CheckedAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """What an answer would do if it were given now. `decides`: the question would be closed by it, with `status`; else
-    it would stay open for the votes that are `needed`. `args` and `digest` are as its edits would leave them, `lapsing`
-    the votes that would not count any more; `already`: the same answer was given before."""
+    """The effect that an answer would have now. `decides`: it would close the question, with `status`; else the
+    question would stay open for the votes that are `needed`. `args` and `digest` are as its edits would leave them,
+    `lapsing` the votes that would not count any more; `already`: the same answer was given before."""
 
     id: str
     already: bool
@@ -261,7 +262,7 @@ class Edit(msgspec.Struct, frozen=True, kw_only=True):
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """A mistake in a workflow (or a doubt: `severity` warning). Lines and columns count from 1. `fix` mends it.
-    `params`: what `message` names in quotes.
+    `params`: the words that `message` puts in quotes.
 
     `severity`: error or warning.
     """
@@ -418,7 +419,7 @@ class StepState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StepAttempt(msgspec.Struct, frozen=True, kw_only=True):
-    """One attempt. `error`: why another one followed; `lost`: its worker was."""
+    """One attempt. `error`: why another one followed; `lost`: its worker was lost."""
 
     n: int
     started_at: datetime
@@ -483,8 +484,9 @@ class MarkObstacle(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Mark(msgspec.Struct, frozen=True, kw_only=True):
-    """A moment behind the event `seq`: in front of the step `step`, or (None) where the run waited. `forkable`: a fork
-    can begin there; `editable`: also with something else than the run had. `why_not`: what keeps it from that."""
+    """A moment behind the event `seq`: in front of the step `step`, or (None) where the run waited. `forkable`: a
+    fork can begin there; `editable`: also one with another input, state or version. `why_not`: the obstacle, if
+    it is not."""
 
     seq: int
     at: datetime
@@ -500,8 +502,8 @@ class Marks(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BulkRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A run of a bulk. `outcome`: `done`, `already` (it was so, or the same request has done it), `refused` with the
-    `problem`; of a dry run `would`. `status`: the run's now."""
+    """A run of a bulk. `outcome`: `done`; `already` (it was in that state, or the same request has done it before);
+    `refused` with the `problem`; of a dry run `would`. `status`: the run's now."""
 
     id: str
     status: str
@@ -510,7 +512,8 @@ class BulkRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BulkReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of each run: `found` in all, of which so many."""
+    """The outcome of each run. `found`: how many there are in all; `done`, `already` and `refused`: how many have that
+    outcome."""
 
     action: str
     dry_run: bool
@@ -550,7 +553,7 @@ class PendingChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
-    """What is otherwise at one moment of a run than at another: `state` is a JSON Patch (RFC 6902) of the variables."""
+    """The differences between two moments of a run: `state` is a JSON Patch (RFC 6902) of the variables."""
 
     from_: AMoment = msgspec.field(name="from")
     to: AMoment
@@ -560,8 +563,8 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Left(msgspec.Struct, frozen=True, kw_only=True):
-    """The run that a fork has stopped: what is `in_flight` in it is asked to cancel, and `undoes` is what it takes
-    back.
+    """The run that a fork has stopped: its steps `in_flight` are asked to cancel, and the steps in `undoes` are
+    undone.
 
     `status`: queued, running, waiting, paused, stopping, needs_attention, finished, failed or stopped.
     """
@@ -573,8 +576,8 @@ class Left(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rehearsal(msgspec.Struct, frozen=True, kw_only=True):
-    """What a fork would do. `begins`: the steps that begin at once; `asks`: the steps whose questions are open in it;
-    `restarts`: those whose child runs are started anew; `stops`: the thread's active run."""
+    """The effects that a fork would have. `begins`: the steps that begin at once; `asks`: the steps whose questions
+    are open in it; `restarts`: those whose child runs are started anew; `stops`: the thread's active run."""
 
     of: str
     at: int
@@ -629,8 +632,9 @@ class ThreadWithRuns(Thread, frozen=True, kw_only=True):
 
 
 class QueuedMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """A user's message that waits until its thread's run has ended, and then starts the run `run_id`. `message`: its
-    text, None for who does not see the conversation; `refused`: why its run could not be started (RFC 9457)."""
+    """A user's message that waits until its thread's run has ended, and then starts the run `run_id`. `message`:
+    its text, None for callers that do not see the conversation; `refused`: why its run could not be started (RFC
+    9457)."""
 
     run_id: str
     by: str
@@ -725,12 +729,12 @@ class AuditAnchor(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Worker(msgspec.Struct, frozen=True, kw_only=True):
-    """A process that performs runs. `queues`: `*` is every one. `state`: `ended`, after it handed everything back;
-    `dead`, when it gave no sign of life in time. `holds`: the runs that it has now (counted to 10,000), of one that is
-    dead those that nobody has taken over yet.
+    """A process that performs runs. `queues`: `*` means all. `state`: `ended`, after it handed everything back;
+    `dead`, when it gave no sign of life in time. `holds`: the runs that it holds now (counted to 10,000); of a dead
+    worker those that no other has taken over yet.
 
     As of its last sign of life (`beat_at`): it `held` so many runs, performed `attempts` of at most `places` at once,
-    and `waiting` ones had no place. Null is what a worker of an older release does not tell.
+    and `waiting` ones had no place. Null: a worker of an older release does not report it.
 
     `state`: alive, draining, ended or dead.
     """
@@ -779,8 +783,8 @@ class NewKey(Key, frozen=True, kw_only=True):
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """What a tenant may have: runs that begin in a minute, runs that have not ended, streams of one process that only
-    follow, bytes of logs. 0: no limit. Of `limits` of a tenant None: what the settings give to all."""
+    """The limits of a tenant: runs that begin in a minute, runs that have not ended, streams of one process that only
+    follow, bytes of logs. 0: no limit. None (only in a tenant's `limits`): the value of the server's settings."""
 
     runs_per_minute: int | None
     open_runs: int | None
@@ -789,8 +793,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TenantCell(msgspec.Struct, frozen=True, kw_only=True):
-    """A cell that a tenant lives in. `begins`: whether new threads begin there. `first`: it has what there is once:
-    workflows, schedules, delegations."""
+    """A cell that a tenant lives in. `begins`: whether new threads begin there. `first`: it has the things that exist
+    once for the tenant: workflows, schedules, delegations."""
 
     name: str
     begins: bool
@@ -809,7 +813,7 @@ class Tenant(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Token(msgspec.Struct, frozen=True, kw_only=True):
-    """`token` is what a page sends as `Authorization: Bearer`, until `expires_at`."""
+    """`token` is to be sent by a page as `Authorization: Bearer`, until `expires_at`."""
 
     token: str
     principal: str
@@ -824,8 +828,8 @@ class Ticket(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Session(msgspec.Struct, frozen=True, kw_only=True):
-    """Who calls, in which `way` they have proven it, and what they may do. `csrf`: what requests of a browser's
-    session name in `HAI-CSRF`; None for other credentials."""
+    """The caller, the `way` in which they have proven their identity, and their rights. `csrf`: requests of a
+    browser's session send it in `HAI-CSRF`; None for other credentials."""
 
     principal: str
     roles: list[str]
@@ -879,7 +883,8 @@ class SentEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ScheduleClause(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of what a schedule says, by its code; `params`: times, seconds, a timezone, or items of a cron field."""
+    """A part of a schedule's explanation, by its code; `params`: times, seconds, a timezone, or items of a cron
+    field."""
 
     code: str
     params: list[str]
@@ -919,8 +924,8 @@ class Fire(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Fires(msgspec.Struct, frozen=True, kw_only=True):
-    """`next`: the next times, soonest first (none while it is paused). `past`: the last ones, newest first; those of
-    which the runs are long started are kept for a week."""
+    """`next`: the next times, soonest first (none while it is paused). `past`: the last ones, newest first; those
+    whose runs started long ago are kept for a week."""
 
     next: list[datetime]
     past: list[Fire]

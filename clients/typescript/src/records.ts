@@ -14,9 +14,10 @@ export interface WhyNot {
 }
 
 /**
- * A question that asks you. `whyNot` says why you may not decide it yourself, `onBehalfOf` for whom you may;
- * `claimedBy`: who says that they are at it, and until when. `needed`: of approvals, who else may decide, the votes
- * so far, and those that are missing. `kind`: tool, ask, approve, gate or doubt.
+ * A question that asks you. `whyNot` says why you may not decide it yourself, `onBehalfOf` names the people that you
+ * may decide it for. `claimedBy` is the person that works on it, as they have announced, until `claimedUntil`.
+ * `needed`: for approvals, the others that may decide, the votes so far, and those that are missing. `kind`: tool,
+ * ask, approve, gate or doubt.
  */
 export interface InboxItem {
   id: string;
@@ -56,8 +57,8 @@ export interface InboxCounts {
 }
 
 /**
- * What `by` has said to a question: you, or your delegate `onBehalfOf` you. `status` is the question's now. `kind`:
- * tool, ask, approve, gate or doubt.
+ * The answer of `by` to a question: of you, or of your delegate `onBehalfOf` you. `status` is the question's now.
+ * `kind`: tool, ask, approve, gate or doubt.
  */
 export interface Decided {
   id: string;
@@ -74,7 +75,7 @@ export interface Decided {
   status: string;
 }
 
-/** `to` may answer what asks `from`, from `since` until `until`. */
+/** `to` may answer the questions that ask `from`, from `since` until `until`. */
 export interface Delegation {
   id: string;
   from: string;
@@ -155,8 +156,8 @@ export interface NewKey {
 }
 
 /**
- * What a tenant may have: runs that begin in a minute, runs that have not ended, streams of one process that only
- * follow, bytes of logs. 0: no limit. Of `limits` of a tenant None: what the settings give to all.
+ * The limits of a tenant: runs that begin in a minute, runs that have not ended, streams of one process that only
+ * follow, bytes of logs. 0: no limit. None (only in a tenant's `limits`): the value of the server's settings.
  */
 export interface Limits {
   runsPerMinute: number | null;
@@ -166,8 +167,8 @@ export interface Limits {
 }
 
 /**
- * A cell that a tenant lives in. `begins`: whether new threads begin there. `first`: it has what there is once:
- * workflows, schedules, delegations.
+ * A cell that a tenant lives in. `begins`: whether new threads begin there. `first`: it has the things that exist
+ * once for the tenant: workflows, schedules, delegations.
  */
 export interface TenantCell {
   name: string;
@@ -185,7 +186,7 @@ export interface Tenant {
   cells?: TenantCell[];
 }
 
-/** `token` is what a page sends as `Authorization: Bearer`, until `expiresAt`. */
+/** `token` is to be sent by a page as `Authorization: Bearer`, until `expiresAt`. */
 export interface Token {
   token: string;
   principal: string;
@@ -199,8 +200,8 @@ export interface Ticket {
 }
 
 /**
- * Who calls, in which `way` they have proven it, and what they may do. `csrf`: what requests of a browser's session
- * name in `HAI-CSRF`; None for other credentials.
+ * The caller, the `way` in which they have proven their identity, and their rights. `csrf`: requests of a browser's
+ * session send it in `HAI-CSRF`; None for other credentials.
  */
 export interface Session {
   principal: string;
@@ -367,7 +368,7 @@ export interface Snapshot {
 }
 
 /**
- * The run that a fork has stopped: what is `inFlight` in it is asked to cancel, and `undoes` is what it takes back.
+ * The run that a fork has stopped: its steps `inFlight` are asked to cancel, and the steps in `undoes` are undone.
  * `status`: queued, running, waiting, paused, stopping, needs_attention, finished, failed or stopped.
  */
 export interface Left {
@@ -378,8 +379,8 @@ export interface Left {
 }
 
 /**
- * What a fork would do. `begins`: the steps that begin at once; `asks`: the steps whose questions are open in it;
- * `restarts`: those whose child runs are started anew; `stops`: the thread's active run.
+ * The effects that a fork would have. `begins`: the steps that begin at once; `asks`: the steps whose questions are
+ * open in it; `restarts`: those whose child runs are started anew; `stops`: the thread's active run.
  */
 export interface Rehearsal {
   of: string;

@@ -1,4 +1,4 @@
-"""Who the caller of a request is.
+"""The identity of a request's caller.
 
 Without configured identity there is one person, `user:local`, and the server listens on loopback only (`local`). With
 `HAI_FLOW_IDENTITY` every request has a credential, or it is refused (`known`); there is no identity to fall back to.
@@ -18,8 +18,8 @@ from hai_flow.settings import KEYS, Settings
 
 
 def identity_of(settings: Settings, runtime: Runtime, *, development: bool) -> Identity:
-    """The identity that the settings want. `development`: HAI-Act-As is believed where none is configured. Raises
-    DefinitionError for mistakes in the identity file."""
+    """The identity that the settings describe. `development`: HAI-Act-As is believed where no identity is configured.
+    Raises DefinitionError for mistakes in the identity file."""
     if settings.identity is None:
         return LocalIdentity(runtime, development=development)
     if settings.identity == KEYS:

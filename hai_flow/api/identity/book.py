@@ -14,7 +14,8 @@ ENTRIES_MAX: Final = 10_000
 
 
 class Book(Generic[T]):
-    """What `find` says of a name, at most `seconds` old. Who asks while it is looked up shares the answer."""
+    """The results of `find` by name, each kept for at most `seconds`. Requests for a name that is being looked up share
+    one look-up."""
 
     def __init__(self, find: Callable[[str], Awaitable[T]], seconds: float) -> None:
         self._find = find

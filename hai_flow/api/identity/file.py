@@ -1,4 +1,5 @@
-"""Reads the identity file: whose tokens are believed, what their claims mean, and who has several ids.
+"""Reads the identity file: the issuers whose tokens are believed, the meaning of their claims, and the people with
+several ids.
 
 hai: identity/v1
 issuers:
@@ -160,7 +161,7 @@ def _client(reader: Reader, at: tuple[str, ...], issuer: Mapping[str, Json]) -> 
 
 
 def _is_safe(url: str) -> bool:
-    """Whether what is read there comes from whom it says: over TLS, or from this machine."""
+    """Whether an answer from there can't be forged on its way: it comes over TLS, or from this machine."""
     try:
         parts = urlsplit(url)
         host = parts.hostname or ""
@@ -170,7 +171,8 @@ def _is_safe(url: str) -> bool:
 
 
 def _keep_apart(reader: Reader, issuers: tuple[Issuer, ...]) -> None:
-    """Two issuers must not be one by their name; and who is `ann` to both must not be one person by chance."""
+    """Report issuers that can't be told apart: two with one name, or two that could give the same id (`ann`) to
+    different people."""
     for number, issuer in enumerate(issuers):
         for other in issuers[:number]:
             if issuer.issuer == other.issuer:

@@ -1,6 +1,5 @@
-"""People who were forgotten a short while ago. What was made for them before then, and no row of ours can end, is
-refused: a token that a key has signed, and a token of an issuer.
-"""
+"""People that were forgotten a short while ago. The rows of their credentials are gone, but two kinds of token have no
+row of ours: those that a key has signed, and those of an issuer. They are refused if they were made before then."""
 
 from __future__ import annotations
 
@@ -14,11 +13,11 @@ from hai_flow.runtime import Runtime
 from hai_flow.runtime.recent import Recent
 from hai_flow.store import proofs
 
-SECONDS: Final = 1.0  # a token of who was forgotten is taken for no longer
+SECONDS: Final = 1.0  # a token of a forgotten person is taken for no longer
 
 
 class Forgotten:
-    """Who was forgotten. There are few, so all are read at once."""
+    """The forgotten people. They are few, so all are read at once."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime

@@ -1,8 +1,8 @@
-"""Tokens for frontends: a backend with a key asks for one, and its page calls with it.
+"""Tokens for frontends: a backend asks for one with its API key, and its page calls with the token.
 
-A token is signed with a key that is made of the API key's secret; the database has only what verifies it. So a token
-can be made while somebody calls with the API key, and not by who reads the database; and it ends with the API key that
-it was made with: when that is revoked, or expires.
+The key that signs a token is derived from the API key's secret; the database has only the key that verifies it. So a
+token can be made only during a call with the API key: reading the database is not enough. And the token ends when its
+API key is revoked or expires.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _NEVER: Final = frozenset((Right.MANAGE_KEYS, Right.ISSUE_TOKENS))  # a page man
 
 
 class Claims(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a token says. `key` signed it; `exp` is in ms since 1970; `jti` names it, and begins with when it was made
-    (a UUID of version 7; those of earlier releases are mere chance)."""
+    """The claims of a token. `key` is the API key that signed it; `exp` is in ms since 1970; `jti` names the token, and
+    begins with the time at which it was made (a UUID of version 7; those of earlier releases are random)."""
 
     key: str
     jti: str
@@ -84,7 +84,7 @@ class FrontendTokens:
         self._people = people
 
     async def principal(self, token: str, now: int) -> Principal:
-        """The caller who sends this token. Raises Rejected 401."""
+        """The caller with this token. Raises Rejected 401."""
         form = _FORM.fullmatch(token)
         if form is None:
             raise invalid()
@@ -117,7 +117,7 @@ class FrontendTokens:
 
 
 def _made_at(claims: Claims) -> int:
-    """When a token was made, in ms since 1970; 0: long ago, perhaps."""
+    """The time at which a token was made, in ms since 1970; 0: unknown, perhaps long ago."""
     return int(claims.jti[:12], 16) if re.fullmatch("[0-9a-f]{32}", claims.jti) else 0
 
 

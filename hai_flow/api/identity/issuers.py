@@ -1,8 +1,8 @@
 """Tokens of issuers (JWT): checked with the issuer's own keys, by asymmetric algorithms only, and read by the claims
 that the identity file names.
 
-A token's header is what whoever sends it wrote there. It chooses among the keys of the one issuer that the token names,
-and nothing else: no key, address or algorithm of its own is looked at.
+A token's header is text of its sender, so it is not trusted. It may only choose among the keys of the one issuer that
+the token names: no key, address or algorithm of its own is looked at.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _NEVER: Final = frozenset(("crit", "jku", "jwk", "x5u", "x5c", "b64"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Client:
-    """What this server is to an issuer at which browsers sign in."""
+    """This server's registration with an issuer, for browsers that sign in there."""
 
     id: str
     secret: str | None = field(default=None, repr=False)
@@ -84,7 +84,7 @@ class Tokens:
         self._people = people
 
     async def principal(self, token: str) -> Principal:
-        """The caller who sends this token. Raises Rejected 401, and 503 where the issuer's keys can't be had."""
+        """The caller with this token. Raises Rejected 401, and 503 where the issuer's keys can't be had."""
         issuer, claims = await self.claims(token)
         return await self.person(issuer, claims)
 
@@ -107,11 +107,11 @@ class Tokens:
             raise refusal.of(await self.tenant_of(issuer), issuer.name) from None
 
     async def tenant_of(self, issuer: Issuer) -> UUID | None:
-        """The tenant whose people an issuer's all are; None: that is said by each token."""
+        """The tenant of all of an issuer's people; None: each token names its tenant."""
         return None if issuer.tenant_claim is not None else await self._tenants.id_of(issuer.tenant)
 
     async def person(self, issuer: Issuer, claims: Mapping[str, Json]) -> Principal:
-        """The caller whom the claims describe. Raises Rejected 401 where they describe nobody."""
+        """The caller that the claims describe. Raises Rejected 401 where they describe no person of a tenant here."""
         name = _text(_claim(claims, issuer.id_claim))
         if issuer.id_claim == "email" and claims.get("email_verified") is not True:
             raise invalid()
@@ -186,7 +186,7 @@ def _object(part: str) -> dict[str, Json]:
 
 
 def _claim(claims: Mapping[str, Json], path: str) -> Json:
-    """The claim of this name; of a name with dots, if there is none, what they lead to."""
+    """The claim of this name. If there is none, a name with dots is a path into nested claims."""
     if path in claims:
         return claims[path]
     found: Any = claims

@@ -1,4 +1,4 @@
-"""A principal as a row of ours keeps them: that of a ticket, of a link, of a browser's session."""
+"""A principal as JSON, for the rows of tickets, links and browser sessions."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def dumped(principal: Principal) -> str:
 
 
 def loaded(tenant: UUID, text: str, way: Way) -> Principal:
-    """The principal of `dumped`, who comes this `way` now."""
+    """The principal that `dumped` wrote; their request now comes by this `way`."""
     kept = msgspec.json.decode(text, type=_Kept)
     return Principal(
         kept.who,

@@ -26,7 +26,8 @@ class Keys:
         self._used: Book[None] = Book(self._note_use, USE_SECONDS)
 
     async def principal(self, text: str, now: int) -> Principal:
-        """The caller who sends this key. Raises Rejected 401: the same of a key that is unknown, wrong or revoked."""
+        """The caller with this key. Raises Rejected 401, with the same text for a key that is unknown, wrong or
+        revoked."""
         parts = keys.parts_of(text)
         key = None if parts is None else await self.find(parts.id)
         if parts is None or key is None:

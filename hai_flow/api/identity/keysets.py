@@ -1,7 +1,7 @@
 """The public keys of one issuer (JWKS): from a file, or fetched, kept and renewed.
 
-Who has a token of a known key never waits for the issuer's server. Only a key that is not known yet is waited for, and
-so seldom that nobody makes us ask more often by making up names of keys.
+A token of a known key never waits for the issuer's server. Only an unknown key is fetched first, and so seldom that
+made-up names of keys can't make us ask more often.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ _PRIVATE: Final = frozenset(("d", "p", "q", "dp", "dq", "qi", "oth", "k"))
 
 
 async def _get(url: str) -> bytes:
-    """What is there: at most BYTES_MAX, without following where it leads. Raises httpx2's errors and ValueError."""
+    """The body at the URL: at most BYTES_MAX. Redirects are not followed. Raises httpx2's errors and ValueError."""
     body = b""
     async with (
         httpx2.AsyncClient(timeout=FETCH_SECONDS, follow_redirects=False) as client,

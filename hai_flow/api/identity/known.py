@@ -1,8 +1,8 @@
-"""With configured identity: every caller proves who they are, by `Authorization: Bearer` with a key of this server, a
-token that such a key has signed, or a token of an issuer that is believed; on streams also by a ticket,
-and in browsers by a session.
+"""With configured identity: every caller proves their identity, by `Authorization: Bearer` with a key of this server, a
+token that a key has signed, or a token of an issuer that is believed; on streams also by a ticket, and in browsers by a
+session.
 
-A refusal says whether the credential is missing, past its time or wrong, and nothing that helps to forge one.
+A refusal says whether the credential is missing, expired or wrong, and nothing that helps to forge one.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class KnownIdentity:
         return await self.tokens.principal(credential)
 
     def person(self, id: str) -> str:
-        """The one id of the person who has this id."""
+        """The one id of the person with this id."""
         return self._people.get(id, id)
 
     def forget(self, credential: str) -> None:

@@ -1,4 +1,5 @@
-"""Without configured identity: everybody is `user:local`, and on a development server who they say they are."""
+"""Without configured identity: everybody is `user:local`. On a development server a request may name its caller
+(HAI-Act-As)."""
 
 from __future__ import annotations
 
@@ -46,7 +47,7 @@ class LocalIdentity:
         return Principal(who, tenant, way="act_as")
 
     def person(self, id: str) -> str:
-        """The id itself: nobody is known by several."""
+        """The id itself: without configured identity each person has one id."""
         return id
 
     def forget(self, credential: str) -> None:
@@ -62,7 +63,7 @@ def acting_header(connection: HTTPConnection) -> str | None:
 
 
 def acting_forbidden() -> Rejected:
-    """The refusal of who says who they are, where that is not believed."""
+    """The refusal of HAI-Act-As on a server that does not believe it."""
     return Rejected(
         403,
         "act_as.forbidden",

@@ -1,7 +1,7 @@
 """Sign-in of a browser by an identity provider: OpenID Connect's code flow, with PKCE.
 
-What has to be remembered between the two requests is in a cookie of the browser that began: so a code is taken only
-from the browser that asked for it, and nothing of it is kept here.
+A cookie of the browser keeps the facts that the second request needs from the first. So a code is taken only from the
+browser that asked for it, and the server keeps nothing.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ Claims: TypeAlias = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class SignIn:
-    """A sign-in that has begun: where the browser goes, and what it has to remember."""
+    """A sign-in that has begun: the address that the browser goes to, and the text of its cookie."""
 
     location: str
     remembered: str
 
 
 class SignedIn(NamedTuple):
-    """A sign-in that is finished: of whom, where they wanted to go, and how the issuer is asked for them again, if it
-    may be."""
+    """A sign-in that is finished: the person, the page that they wanted, and the grant with which the issuer can be
+    asked for them again, if it gave one."""
 
     principal: Principal
     return_to: str
@@ -61,8 +61,8 @@ class SignedIn(NamedTuple):
 
 
 class Grant(msgspec.Struct, frozen=True):
-    """With what an issuer is asked anew for whom it has signed in. `sub` is what it calls them, `until` (seconds since
-    1970) the end of what it said of them first."""
+    """A refresh token, with which the issuer is asked again for a person that has signed in. `sub` is the issuer's name
+    for them; `until` (seconds since 1970) is when its first claims about them expire."""
 
     issuer: str
     sub: str
@@ -103,11 +103,11 @@ def begin(issuer: Issuer, redirect_uri: str, return_to: str) -> SignIn:
 async def finish(
     tokens: Tokens, issuer: Issuer, redirect_uri: str, *, code: str, state: str, remembered: str, iss: str | None = None
 ) -> SignedIn:
-    """Who comes back from the issuer. `iss` is who says to have sent the browser back (RFC 9207). Raises Rejected 401,
-    and 503 where the issuer does not answer.
+    """The person that comes back from the issuer. `iss` names the issuer that sent the browser back, as the request
+    claims (RFC 9207). Raises Rejected 401, and 503 where the issuer does not answer.
 
-    A code goes to no other issuer than the one that was asked: another one, to which this browser also goes, could have
-    had it sent here, or would get it.
+    A code goes only to the issuer that was asked for it. Another issuer that this browser also uses could have sent it
+    here, or would receive it.
     """
     try:
         kept = msgspec.json.decode(base64.urlsafe_b64decode(remembered), type=_Remembered)
@@ -142,8 +142,8 @@ async def finish(
 
 
 async def refreshed(issuer: Issuer, grant: Grant) -> tuple[Grant, Told]:
-    """What the issuer tells now of whom it has signed in, and with what it is asked the next time. Raises Rejected 401
-    where it refuses, and 503 where it does not answer, or not as an issuer does."""
+    """Ask the issuer for a person's claims anew. Returns the grant for the next time, and the issuer's answer. Raises
+    Rejected 401 where it refuses, and 503 where it does not answer, or not as an issuer does."""
     status, told = await _asked(issuer, {"grant_type": "refresh_token", "refresh_token": grant.refresh_token})
     error = told.get("error")
     if 400 <= status <= 403 and isinstance(error, str) and error not in _NOT_THEIRS:
@@ -156,9 +156,9 @@ async def refreshed(issuer: Issuer, grant: Grant) -> tuple[Grant, Told]:
 
 
 async def renewed(tokens: Tokens, issuer: Issuer, grant: Grant, told: Told) -> Principal | None:
-    """Whom the issuer describes in its answer to a renewal. None: it says nothing of them. Raises Rejected 401, also
-    where it is somebody else, and 503, also where its id_token can't be believed: it comes from the issuer, so that
-    says nothing of the person."""
+    """The person that the issuer describes in its answer to a renewal; None: its answer describes no person. Raises
+    Rejected 401, also where that is another person. Raises 503 where an answer is missing, or its id_token can't be
+    believed: it comes from the issuer itself, so the fault is not the person's."""
     token = told.get("id_token")
     if not isinstance(token, str) and (issuer.client is None or issuer.client.userinfo is None):
         return None
@@ -175,8 +175,8 @@ async def renewed(tokens: Tokens, issuer: Issuer, grant: Grant, told: Told) -> P
 
 
 async def _described(issuer: Issuer, claims: Claims, told: Told) -> Claims:
-    """The claims of the id_token; or of the issuer's userinfo, where that is to be asked, but for what makes a token a
-    token."""
+    """The claims about the person: those of the id_token. If the issuer's userinfo is to be asked, its claims instead,
+    except for those of the token itself (`_OF_TOKENS`)."""
     client, access = issuer.client, told.get("access_token")
     if client is None or client.userinfo is None:
         return claims
@@ -194,7 +194,7 @@ async def _described(issuer: Issuer, claims: Claims, told: Told) -> Claims:
 
 
 async def _asked(issuer: Issuer, form: dict[str, str]) -> tuple[int, Told]:
-    """What the issuer's server of tokens answers."""
+    """The answer of the issuer's token endpoint: its status and object."""
     client = issuer.client
     assert client is not None, "only such issuers are asked"
     secret = {"client_secret": client.secret} if client.secret else {}

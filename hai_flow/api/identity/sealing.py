@@ -1,5 +1,5 @@
-"""What the database keeps for a browser and can't read: its key is made of the cookie's text, of which the database has
-the sha256 alone."""
+"""A browser's secret that the database keeps but can't read: it is encrypted with a key made of the cookie's text, of
+which the database has the sha256 alone."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NONCE: Final = 12
 
 
 def seal(text: str, digest: bytes, secret: bytes) -> bytes:
-    """The secret, for who has the session's `text`; bound to the row that `digest` finds."""
+    """The secret, encrypted. Only the session's `text` opens it, and only from the row that `digest` finds."""
     nonce = os.urandom(_NONCE)
     return nonce + AESGCM(_key(text)).encrypt(nonce, secret, digest)
 

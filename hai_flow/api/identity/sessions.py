@@ -1,12 +1,12 @@
-"""A browser's session as a credential: a cookie that no script reads, and no page of another site can use.
+"""A browser's session as a credential: a cookie that no script can read, and that no page of another site can use.
 
-The cookie goes with whatever the browser is made to send, so it proves nothing alone. What changes anything, and a
-WebSocket, has to come from a page of this very origin; and what changes anything has to name the session's own word,
-which only such a page could read.
+The browser sends the cookie with every request, even one that another site's page made it send, so the cookie alone
+proves nothing. A request that changes anything, and a WebSocket, must come from a page of this very origin. A request
+that changes anything must also name the session's CSRF word, which only a page of ours can read.
 
 A session that an identity provider has begun follows its person: every quarter of an hour (a setting) the provider is
-asked for them anew. What it is asked with is sealed for the cookie, so that the database alone can't ask. A provider
-that refuses ends the session, one that is silent does not, for a while.
+asked for them anew. The refresh token for that is sealed with the cookie's text, so that the database alone can't ask.
+If the provider refuses, the session ends; if it is silent, the session is good for a while longer.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ WAIT_SECONDS: Final = 2.0  # a request waits for a renewal no longer; it goes on
 RENEWAL_SECONDS: Final = 10.0
 CLAIM: Final = timedelta(seconds=20)  # of a process that is gone; longer than a renewal takes
 AGAIN: Final = timedelta(seconds=30)
-LINK: Final = "link"  # the credential of who has signed in by a link
+LINK: Final = "link"  # the credential of a session that was begun by a link
 LINK_LASTS: Final = timedelta(minutes=10)
 _TEXT: Final = re.compile(r"[A-Za-z0-9_-]{43}", re.ASCII)
 _SAFE: Final = frozenset(("GET", "HEAD", "OPTIONS"))
@@ -65,7 +65,7 @@ log = structlog.get_logger(__name__)
 @dataclass(frozen=True, slots=True)
 class Limits:
     """How long a session `lasts` at most, and `idle`; after how long it is `renewed`, and for how much longer it is
-    used while that can't be done (`grace`)."""
+    good if that fails (`grace`)."""
 
     lasts: timedelta
     idle: timedelta
@@ -85,8 +85,8 @@ class Limits:
 
 
 class Sessions:
-    """The sessions of the database. Those that an issuer has begun are renewed there: each request, and each look at
-    the streams that are open, begins a renewal that is due, one for all who wait for it."""
+    """The sessions of the database. Each request of a session, and each look at its open streams, begins a renewal that
+    is due; requests of one session share its renewal."""
 
     def __init__(self, runtime: Runtime, tokens: Tokens, issuers: Sequence[Issuer], limits: Limits) -> None:
         self._runtime = runtime
@@ -116,8 +116,9 @@ class Sessions:
         return replace(found.principal, keep=_Keeper(self, text, digest, found.renew_at))
 
     async def begin(self, principal: Principal, asked: Asked, grant: Grant | None = None) -> tuple[str, int]:
-        """Begin a session of the principal, whose proof was good now, and record it. Returns its text, and the seconds
-        that it lasts at most. Without a `grant` it can't be renewed, so it ends with what proved who it is."""
+        """Begin a session of the principal, whose credential was good now, and record it. Returns the session's text,
+        and the seconds that it lasts at most. Without a `grant` it can't be renewed, so it ends when that credential
+        does."""
         text, ends_at = sessions.new_text(), datetime.now(UTC) + self._limits.lasts
         if grant is None and principal.expires_at is not None:
             ends_at = min(ends_at, datetime.fromtimestamp(principal.expires_at / 1000, UTC))
@@ -162,7 +163,7 @@ class Sessions:
         return task
 
     async def _renew(self, text: str, digest: bytes) -> None:
-        """Ask who signed the browser in for its person anew, unless another process does."""
+        """Ask the issuer for the session's person anew, unless another process does."""
         pool = self._runtime.database.api
         try:
             claim = await sessions.claim_renewal(pool, digest, CLAIM)
@@ -242,8 +243,8 @@ class Sessions:
 
 
 class _Keeper:
-    """Called now and then while a stream of the session is open, which no request may follow: it renews the session
-    when that is due. It holds the cookie's text for so long."""
+    """Called now and then while a stream of the session is open, because no request may come meanwhile: it renews the
+    session when that is due. For that it holds the cookie's text."""
 
     def __init__(self, of: Sessions, text: str, digest: bytes, due_at: int | None) -> None:
         self._of = of
@@ -287,12 +288,12 @@ def _grant_in(text: str, digest: bytes, sealed: bytes) -> Grant | None:
 
 
 def _asked(principal: Principal) -> Asked:
-    """The person, as whom nobody but their issuer asks."""
+    """The person, for audit records of changes that their issuer caused."""
     return Asked(who=principal.who, way="session", credential=principal.credential, via="/sign-in")
 
 
 async def link_token(pool: Pool, tenant: UUID, id: str) -> str:
-    """What a link ends in that signs a browser in as `id`, with every built-in role that there is: once, within ten
+    """The token at the end of a link that signs a browser in as `id`, with all built-in roles: once, within ten
     minutes."""
     whole = dumped(Principal(Who(id, tuple(ROLES)), tenant, credential=LINK))
     return await tickets.create_ticket(pool, tenant, whole, datetime.now(UTC) + LINK_LASTS, tickets.LINK)

@@ -44,7 +44,8 @@ def ticket_of(connection: HTTPConnection) -> str | None:
 
 
 async def principal_of(pool: Pool, ticket: str) -> Principal:
-    """The caller of a ticket, which is used up. Raises Rejected 401, also where what it was made with was ended."""
+    """The caller of a ticket, which is used up. Raises Rejected 401, also where the credential that the ticket was made
+    with has ended."""
     used = await tickets.use_ticket(pool, ticket) if ticket.startswith(tickets.TICKET) else None
     if used is None:
         raise invalid()
