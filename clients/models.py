@@ -132,7 +132,7 @@ _ABSENT: Final = {
 
 _ABOUT: Final = {
     "Run": """A run. `seq` is how many events it has; `output` and `error` are None until it has ended. `in_flight`:
-    how many attempts were told to end (answer to `stop`). `branch_of`: the run at one of whose turns it left its
+    how many attempts were asked to cancel (answer to `stop`). `branch_of`: the run at one of whose turns it left its
     thread. `parent`: the run whose step waits for this one. `unreadable`: why no worker goes on with it, where those
     that tried could not read it. `queue`: only workers that serve it perform the run.""",
     "Pending": """A question to people. `status`: open, or its outcome.
@@ -146,12 +146,12 @@ _ABOUT: Final = {
     "AuditLink": """A record at its place in the chain, with all that its `hash` is made of. Digests are in hex, times
     in microseconds since 1970. As a line of JSON each, `hai-flow audit verify --file` checks them.""",
     "NewKey": "`key` is the secret text that `Client(key=...)` takes. It is shown this once.",
-    "Snapshot": """A run after its first `seq` events. `state` are its variables, `steps` by path. `trigger`: what
-    started it ("" where an older server does not say); `origin`: the run that did.""",
-    "File": """A file of yours. `id`: what input, answers and messages refer to it by. `part`: it as a part of a
-    message.""",
+    "Snapshot": """A run after its first `seq` events. `state` are its variables, `steps` by path. `trigger`: how it was
+    started ("" where an older server does not say); `origin`: the run that started it, if one did.""",
+    "File": """A file of yours. `id`: the name by which input, answers and messages refer to it. `part`: the file as a
+    part of a message.""",
 }
-"""What is said otherwise to who writes Python."""
+"""Docstrings that are others than the server's."""
 
 _BODIES: Final = {
     "Version": """
@@ -202,7 +202,7 @@ STANDING: Final = ENDED | {"waiting", "paused", "needs_attention"}
 _TAIL: Final = '''
 
 class Page(msgspec.Struct, Generic[Item], frozen=True):
-    """One page of a list. `missing`: cells of the tenant that are away; what they have is not in it."""
+    """One page of a list. `missing`: cells of the tenant that are away; their items are not in it."""
 
     items: list[Item]
     next_cursor: str | None = None  # also of a list that has no pages

@@ -5,8 +5,8 @@
         for event in flow.runs.follow(run):
             ...
 
-What is listed here is public. `Client` waits in a thread, `AsyncClient` in an event loop; both perform what
-`operations.py` describes and `scripts.py` decides, without knowing how.
+The names that are listed here are public. `Client` waits in a thread, `AsyncClient` in an event loop. Both perform the
+requests that `operations.py` describes, one after the other as `scripts.py` decides.
 """
 
 from hai_flow.client import events

@@ -42,7 +42,7 @@ class _does(Generic[P, T]):
 
 
 class _gives(Generic[P, T]):
-    """A method that gives the items of a feed."""
+    """A method that returns an iterator over the items of a feed."""
 
     def __init__(self, describe: Callable[P, Feed[T]]) -> None:
         self._describe = describe
@@ -57,11 +57,11 @@ class _gives(Generic[P, T]):
 class AsyncClient(_Group):
     """A HAI Flow server at `url` (default: HAI_FLOW_URL), for asyncio. `Client` is the same for threads.
 
-    `key` (default: HAI_FLOW_KEY) proves who calls: an API key, or another token that the server takes; a function is
-    asked for it before each request, so that what ends soon is a new one each time. `act_as`: speak as somebody else
-    (`user:ann,role:controller`), which a development server without identity believes. `headers` go
-    with every request. `http`: a client of your own, for certificates, proxies or an application in this process; it
-    is not closed. Raises HaiFlowError and its kinds. Its methods are those of `Client`, to be awaited, or
+    `key` (default: HAI_FLOW_KEY) identifies the caller: an API key, or another token that the server takes. If it is a
+    function, it is called before each request, so that it can renew a token that expires. `act_as`: speak as somebody
+    else (`user:ann,role:controller`), which only a development server without identity believes. `headers` go with
+    every request. `http`: a client of your own, for certificates, proxies or an application in this process; it is not
+    closed. Raises HaiFlowError and its kinds. Its methods are those of `Client`, to be awaited, or
     iterated over with `async for`.
     """
 
@@ -283,7 +283,7 @@ class AsyncPendings(_Group):
 
 
 class AsyncInbox(_Group):
-    """What asks you, and what you have decided."""
+    """The questions that ask you, and your decisions."""
 
     list = _gives(o.list_inbox)
     follow = _gives(o.follow_inbox)
@@ -314,7 +314,7 @@ class AsyncFeedback(_Group):
 
 
 class AsyncAudit(_Group):
-    """Who did what, for auditors."""
+    """The recorded acts of people and credentials, for auditors."""
 
     list = _gives(o.list_audit)
     chain = _gives(o.read_audit_chain)
@@ -336,7 +336,7 @@ class AsyncKeys(_Group):
 
 
 class AsyncTenants(_Group):
-    """Tenants and what they may have, for admins."""
+    """Tenants and their limits, for admins."""
 
     list = _gives(o.list_tenants)
     get = _does(o.get_tenant)
@@ -357,7 +357,7 @@ class AsyncTickets(_Group):
 
 
 class AsyncSession(_Group):
-    """Who you are here."""
+    """Your identity and rights here."""
 
     get = _does(o.get_session)
 

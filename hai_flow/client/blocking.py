@@ -42,7 +42,7 @@ class _does(Generic[P, T]):
 
 
 class _gives(Generic[P, T]):
-    """A method that gives the items of a feed."""
+    """A method that returns an iterator over the items of a feed."""
 
     def __init__(self, describe: Callable[P, Feed[T]]) -> None:
         self._describe = describe
@@ -57,11 +57,11 @@ class _gives(Generic[P, T]):
 class Client(_Group):
     """A HAI Flow server at `url` (default: HAI_FLOW_URL), for threads. `AsyncClient` is the same for asyncio.
 
-    `key` (default: HAI_FLOW_KEY) proves who calls: an API key, or another token that the server takes; a function is
-    asked for it before each request, so that what ends soon is a new one each time. `act_as`: speak as somebody else
-    (`user:ann,role:controller`), which a development server without identity believes. `headers` go
-    with every request. `http`: a client of your own, for certificates, proxies or an application in this process; it
-    is not closed. Raises HaiFlowError and its kinds. May be shared by threads; an iterator may not.
+    `key` (default: HAI_FLOW_KEY) identifies the caller: an API key, or another token that the server takes. If it is a
+    function, it is called before each request, so that it can renew a token that expires. `act_as`: speak as somebody
+    else (`user:ann,role:controller`), which only a development server without identity believes. `headers` go with
+    every request. `http`: a client of your own, for certificates, proxies or an application in this process; it is not
+    closed. Raises HaiFlowError and its kinds. May be shared by threads; an iterator may not.
     """
 
     def __init__(
@@ -278,7 +278,7 @@ class Pendings(_Group):
 
 
 class Inbox(_Group):
-    """What asks you, and what you have decided."""
+    """The questions that ask you, and your decisions."""
 
     list = _gives(o.list_inbox)
     follow = _gives(o.follow_inbox)
@@ -309,7 +309,7 @@ class Feedback(_Group):
 
 
 class Audit(_Group):
-    """Who did what, for auditors."""
+    """The recorded acts of people and credentials, for auditors."""
 
     list = _gives(o.list_audit)
     chain = _gives(o.read_audit_chain)
@@ -331,7 +331,7 @@ class Keys(_Group):
 
 
 class Tenants(_Group):
-    """Tenants and what they may have, for admins."""
+    """Tenants and their limits, for admins."""
 
     list = _gives(o.list_tenants)
     get = _does(o.get_tenant)
@@ -352,7 +352,7 @@ class Tickets(_Group):
 
 
 class Session(_Group):
-    """Who you are here."""
+    """Your identity and rights here."""
 
     get = _does(o.get_session)
 

@@ -1,8 +1,8 @@
-"""The client's effects on the world, as data. `scripts.py` asks, `blocking.py` and `awaiting.py` do.
+"""The client's effects on the world, as data. `scripts.py` yields them, `blocking.py` and `awaiting.py` perform them.
 
 A *script* is a generator: it yields effects, is sent the outcome of each, and returns its result. A *feed* also gives
-items on the way. So everything that is decided (which request, whether again, where to go on) is decided once, and
-without a socket.
+items on the way. So every decision (which request, whether to repeat it, where to go on) is written once, and needs no
+socket.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ T_co = TypeVar("T_co", covariant=True)
 class Request:
     """One HTTP request. Answered by an `Answer` or `Lost`.
 
-    `repeatable`: to send it twice is to send it once. `streams`: the body of a success is taken by `Read`s, and a
-    silence of `seconds` (None: the client's own patience) breaks it off.
+    `repeatable`: sending it twice has the same effect as sending it once. `streams`: the body of a success is taken by
+    `Read`s, and a silence of `seconds` (None: the client's own patience) breaks it off.
     """
 
     method: str
@@ -53,7 +53,7 @@ class Backoff:
 
 @dataclass(frozen=True, slots=True)
 class Now:
-    """The time in seconds, on a clock that only goes on."""
+    """The time in seconds, on a clock that never goes back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """The connection was not to be had, or broke off; whether the request arrived is not known."""
+    """There was no connection, or it broke off; whether the request arrived is not known."""
 
     url: str
     reason: str

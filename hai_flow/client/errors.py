@@ -28,8 +28,8 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A refusal as the server sends it (RFC 9457). `code` is for programs, `detail` for people.
 
     `status` is None where no answer came, `type` is "" where it did not come from a HAI Flow server. `findings` are
-    every mistake at once, `winner` is the decision that stands instead, `params` what `detail` names in quotes, `see`
-    the page of the server's console that helps, like `/console/runs`.
+    every mistake at once, `winner` is the decision that stands instead, `params` the words that `detail` puts in
+    quotes, `see` the page of the server's console that helps, like `/console/runs`.
     """
 
     type: str = ""
@@ -80,11 +80,11 @@ class Forbidden(HaiFlowError):
 
 
 class NotFound(HaiFlowError):
-    """It does not exist."""
+    """It does not exist, or you may not see it."""
 
 
 class Conflict(HaiFlowError):
-    """It is not the time for it: somebody was first, the run has ended, the deadline has passed. See `winner`."""
+    """It is too early or too late: somebody was first, the run has ended, the deadline has passed. See `winner`."""
 
 
 class Unavailable(HaiFlowError):
@@ -107,14 +107,14 @@ class RunFailed(HaiFlowError):
 
 
 def unreachable(url: str, reason: str) -> Unavailable:
-    """No answer came from the server at `url`."""
+    """The error where no answer came from the server at `url`."""
     why = f" ({reason})" if reason else ""
     detail = f"no server answers at {url}{why}. Is HAI_FLOW_URL the right address?"
     return Unavailable(Problem(title=reason, code="unreachable", detail=detail))
 
 
 def unreadable(reason: str, status: int | None = None) -> HaiFlowError:
-    """Somebody answered, but something else than HAI Flow."""
+    """The error where an answer came, but not from HAI Flow."""
     detail = f"the server's answer is not as HAI Flow's: {reason}. Is HAI_FLOW_URL the right address?"
     return HaiFlowError(Problem(status=status, code="answer_unreadable", detail=detail))
 
@@ -146,7 +146,7 @@ def _problem(url: str, status: int, headers: Mapping[str, str], body: bytes) -> 
 
 
 def _seconds(text: str) -> float:
-    """A Retry-After in seconds. One that is a date says nothing: no two clocks agree."""
+    """The seconds of a Retry-After header; 0.0 for one that is a date, because the clocks of two machines differ."""
     return float(text) if text.isdecimal() and len(text) < 10 else 0.0
 
 

@@ -1,8 +1,9 @@
-"""What happens in a run, as the server tells it: `{seq, type, at, turn, path?, ...}`, one record for each type.
+"""The events of a run as the server sends them: `{seq, type, at, turn, path?, ...}`, one record for each type.
 
 The vocabulary of the log. Times are aware datetimes; texts that hold JSON there (`args`, `evidence`) are the values
-that they hold. What this release does not know, or a newer server says otherwise, becomes an `UnknownEvent`: read on.
-Words of a closed list are `str` here, because a newer server may know more of them. Durations are in milliseconds.
+that they hold. An event that this release does not know, or that a newer server sends in another form, becomes an
+`UnknownEvent`: pass over it and read on. Words of a closed list are `str` here, because a newer server may know more
+of them. Durations are in milliseconds.
 
 Rules that every reader may rely on: `seq` counts from 1 without a gap; `at` never decreases; whatever is started
 (message, tool call) is ended before its turn ends; a terminal event (`run_finished`, `run_failed`, `run_stopped`) is
@@ -87,7 +88,7 @@ class UserMessage(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag=_snake):
-    """What every event has. `turn` is 0 before the first turn opens."""
+    """The fields that every event has. `turn` is 0 before the first turn opens."""
 
     seq: int
     at: datetime
@@ -99,7 +100,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_f
 
 
 class UnknownEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """An event that this release of the client does not know: all that was said of it is in `fields`."""
+    """An event that this release of the client does not know: `fields` has all of its other fields."""
 
     seq: int
     type: str
@@ -279,7 +280,7 @@ class MessagesChanged(Event, frozen=True):
 
 
 class StepStarted(Event, frozen=True):
-    """`args` are the rendered arguments: what is hashed, shown and executed.
+    """`args` are the rendered arguments, as they are hashed, shown and executed.
 
     An effect's first attempt (number `attempt`) opens with this event, unless a gate comes first; later ones open with
     `attempt_started`. `key` is the idempotency key where it is not `run.id/path`. `timeout` is in milliseconds of
@@ -854,7 +855,7 @@ TERMINAL: Final = ("run_finished", "run_failed", "run_stopped")
 
 
 def read_event(shown: dict[str, Json]) -> AnyEvent:
-    """The event that REST shows as `shown`. Raises `msgspec.ValidationError` for what is no event at all."""
+    """The event that REST shows as `shown`. Raises `msgspec.ValidationError` if it is no event at all."""
     name = shown.get("type")
     kind = EVENT_TYPES.get(name) if isinstance(name, str) else None
     if kind is not None:

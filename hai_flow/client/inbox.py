@@ -1,4 +1,4 @@
-"""An inbox as it comes and goes, put together from what the server tells. Pure: see `effects.py`."""
+"""An inbox as it changes, put together from the events that the server sends. Pure: see `effects.py`."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _NEVER: Final = datetime.max.replace(tzinfo=UTC)
 
 
 class InboxNews(msgspec.Struct, frozen=True, kw_only=True):
-    """An inbox as it is now: `items`, the next deadline first. `changed`: those of them that are new, or otherwise
-    than before. `gone`: the ids of those that were there before."""
+    """An inbox as it is now: `items`, the next deadline first. `changed`: those of them that are new or have changed.
+    `gone`: the ids of those that were there before."""
 
     items: list[InboxItem]
     changed: list[InboxItem]
@@ -29,14 +29,15 @@ class InboxNews(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Told(msgspec.Struct):
-    """What one event says: all (`inbox`), or what is otherwise than before (`changed`)."""
+    """The data of one event: all items (`inbox`), or those that have changed (`changed`) and the ids of those that are
+    gone."""
 
     items: list[InboxItem]
     gone: list[str] = []
 
 
 class _Known:
-    """What a follower has been told."""
+    """The items and the last event's id that a follower has so far."""
 
     def __init__(self, query: Mapping[str, Json]) -> None:
         self._query = parameters(query)
@@ -51,7 +52,7 @@ class _Known:
         return Request("GET", PATH, self._query, headers={"Accept": EVENT_STREAM, **came_from}, streams=True)
 
     def hear(self, frame: Frame) -> InboxNews | None:
-        """What is new with an event, if anything is. Raises MsgspecError for one that can't be read."""
+        """The news of an event; None: it brings no change. Raises MsgspecError for an event that can't be read."""
         told = msgspec.json.decode(frame.data, type=_Told)
         items = {each.id: each for each in told.items}
         if frame.name == "changed":
@@ -69,8 +70,8 @@ def _place(item: InboxItem) -> tuple[datetime, str]:
 
 
 def follow(query: Mapping[str, Json]) -> Feed[InboxNews]:
-    """The inbox as it is, and again whenever it is otherwise. A lost stream is opened again, and what has not changed
-    since is not told again. Raises HaiFlowError."""
+    """The inbox as it is, and again after each change. A lost stream is opened again, and items that have not changed
+    since are not repeated. Raises HaiFlowError."""
     known = _Known(query)
     while True:
         error = yield from _stream(known)

@@ -27,10 +27,10 @@ Credential: TypeAlias = str | Callable[[], str | Awaitable[str]]
 class Patience:
     """How often and how long a client tries. All times are in seconds.
 
-    `repeats`: of one request that finds no server, or one that is busy. `reconnects`: of a stream, in a row without a
-    sign of life. The pauses double from `pause_first` to `pause_max`, or last as long as the server says; `jitter`
-    (0 to 1) shortens them by up to a half, so that many who lost one server do not come back at once. `tell` is called
-    before each pause, with the failure and how often it came.
+    `repeats`: of one request that finds no server, or a busy one. `reconnects`: of a stream, in a row without a sign of
+    life. The pauses double from `pause_first` to `pause_max`, or last as long as the server asks; `jitter` (0 to 1)
+    shortens them by up to a half, so that many clients that lost one server do not come back at once. `tell` is called
+    before each pause, with the failure and its count.
     """
 
     repeats: int = 4
@@ -44,7 +44,8 @@ class Patience:
     tell: Callable[[Unavailable, int], None] = lambda error, failures: None
 
     def pause(self, wanted: Backoff) -> float:
-        """How long to pause now. Raises the failure where it is one too many, or the server says: much later."""
+        """The seconds to pause now. Raises the failure if it is one too many, or if the server asks for a pause that is
+        too long."""
         times = self.reconnects if wanted.streams else self.repeats
         asked = wanted.error.retry_after
         if wanted.failures > times or asked > RETRY_AFTER_SECONDS_MAX:
@@ -95,11 +96,12 @@ class Link:
 
     @property
     def trusts_environment(self) -> bool:
-        """A proxy of the environment cannot reach this machine's own servers."""
+        """Whether the environment's proxy settings apply: not for a server on this machine, which a proxy
+        can't reach."""
         return not is_loopback(urlsplit(self.url).hostname or "")
 
     def signed(self, request: Request, key: str | Awaitable[str]) -> Request:
-        """The request with a credential of its own. Raises ValueError where it is none (`Client` awaits nothing)."""
+        """The request with this credential. Raises ValueError for a key that is no text (`Client` awaits nothing)."""
         return replace(request, headers={**request.headers, **_bearer(key)})
 
     def silence(self, request: Request) -> float:
@@ -109,7 +111,7 @@ class Link:
 
     def prepared(self, request: Request) -> dict[str, Any]:
         """The arguments of httpx2's `build_request`."""
-        import httpx2  # here and in what calls this: it takes long to load, and a client may do without
+        import httpx2  # here and in the callers: it takes long to load, and some clients never need it
 
         return {
             "method": request.method,

@@ -52,7 +52,7 @@ class RunCounts(msgspec.Struct, frozen=True, kw_only=True):
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
     """A run. `seq` is how many events it has; `output` and `error` are None until it has ended. `in_flight`: how many
-    attempts were told to end (answer to `stop`). `branch_of`: the run at one of whose turns it left its thread.
+    attempts were asked to cancel (answer to `stop`). `branch_of`: the run at one of whose turns it left its thread.
     `parent`: the run whose step waits for this one. `unreadable`: why no worker goes on with it, where those that tried
     could not read it. `queue`: only workers that serve it perform the run.
 
@@ -292,7 +292,8 @@ class Formatted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class File(msgspec.Struct, frozen=True, kw_only=True):
-    """A file of yours. `id`: what input, answers and messages refer to it by. `part`: it as a part of a message."""
+    """A file of yours. `id`: the name by which input, answers and messages refer to it. `part`: the file as a part of a
+    message."""
 
     id: str
     sha256: str
@@ -592,8 +593,8 @@ class Rehearsal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """A run after its first `seq` events. `state` are its variables, `steps` by path. `trigger`: what started it (""
-    where an older server does not say); `origin`: the run that did."""
+    """A run after its first `seq` events. `state` are its variables, `steps` by path. `trigger`: how it was started (""
+    where an older server does not say); `origin`: the run that started it, if one did."""
 
     run_id: str
     seq: int
@@ -938,7 +939,7 @@ class CursorReset(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Page(msgspec.Struct, Generic[Item], frozen=True):
-    """One page of a list. `missing`: cells of the tenant that are away; what they have is not in it."""
+    """One page of a list. `missing`: cells of the tenant that are away; their items are not in it."""
 
     items: list[Item]
     next_cursor: str | None = None  # also of a list that has no pages

@@ -57,7 +57,7 @@ def _post_yaml(path: str, shape: Any, source: str | bytes, query: Mapping[str, J
 
 
 def _with_json(method: str, path: str, body: Json = UNSET, query: Mapping[str, Json] | None = None) -> Request:
-    """Raises NotJson for a body that JSON can't say."""
+    """A request with a JSON body. Raises NotJson for a body that JSON can't express."""
     if body is UNSET:
         return Request(method, path, parameters(query or {}))
     data = json_values.dumps(json_values.check(body))
@@ -65,7 +65,7 @@ def _with_json(method: str, path: str, body: Json = UNSET, query: Mapping[str, J
 
 
 def _path(*segments: str) -> str:
-    """`/v1/...`. Raises ValueError for a text that can name nothing."""
+    """The path `/v1/...`. Raises ValueError for a segment that can be no name."""
     for segment in segments:
         if segment.strip(".") == "":
             raise ValueError(f"expected an id or a name, found {segment!r}")
@@ -80,9 +80,9 @@ def _run(run: RunRef) -> str:
 
 
 def publish_workflow(source: str | bytes, *, dev: bool = False) -> Script[m.Published]:
-    """Publish a YAML document under the name and version that it says. `dev`: a copy that may be replaced.
+    """Publish a YAML document under the name and version that stand in it. `dev`: a copy that may be replaced.
 
-    Raises Invalid with every mistake, Conflict where this version is there and says something else.
+    Raises Invalid with every mistake, Conflict where this version exists already with another content.
     """
     return _post_yaml("/v1/workflows", m.Published, source, {"dev": dev or None})
 
@@ -132,14 +132,14 @@ def get_source(reference: str) -> Script[bytes]:
 
 
 def draw_workflow(reference: str, format: str = "mermaid") -> Script[str]:
-    """The workflow as a picture: text for Mermaid, `svg`, or as `json` what is in it (the text of a Graph)."""
+    """The workflow as a picture: text for Mermaid, `svg`, or `json`: its steps and shapes (the text of a Graph)."""
     path = _path("workflows", reference) + "/graph"
     answer = yield from exchange(Request("GET", path, parameters({"format": format})))
     return answer.body.decode()
 
 
 def diff_versions(name: str, from_: str | int, to: str | int) -> Script[m.Diff]:
-    """The changes of the version `to` against `from_`: steps that came, went, moved or say something else."""
+    """The changes of the version `to` against `from_`: steps that were added, removed, moved or changed."""
     return _get(_path("workflows", name) + "/diff", m.Diff, {"from": from_, "to": to})
 
 
@@ -153,8 +153,9 @@ def migrate_runs(
     dry_run: bool = False,
     key: str | None = None,
 ) -> Script[m.Migration]:
-    """Let runs of one version go on with another one: those, or all that are active. `map`: steps that are called
-    otherwise, old to new. With `dry_run` nothing moves; it is told what would, and why not."""
+    """Let runs of one version go on with another one: those in `runs`, or all that are active. `map`: steps that have
+    another name there, old to new. With `dry_run` nothing moves; the answer shows which runs would, and why others
+    would not."""
     body: dict[str, Json] = {"from": str(from_), "to": str(to), "map": dict(map or {}), "dry_run": dry_run}
     if runs is not None:
         body["runs"] = [run if isinstance(run, str) else run.id for run in runs]
@@ -176,7 +177,7 @@ def put_file(data: bytes, *, name: str = "", media_type: str = "application/octe
 
 
 def get_file(file: FileRef) -> Script[bytes]:
-    """What the file holds. Raises NotFound unless you have uploaded it or may see a run that refers to it."""
+    """The content of the file. Raises NotFound unless you have uploaded it or may see a run that refers to it."""
     answer = yield from exchange(Request("GET", _path("files", file if isinstance(file, str) else file.id)))
     return answer.body
 
@@ -193,9 +194,10 @@ def start_run(
 ) -> Script[m.Run]:
     """Start a run of `name`, `name@version` or `name@version+sha8`. `thread_id`: the conversation it belongs to.
 
-    Sent as often as it takes, it starts one run. `key` makes that so across calls: the same key, the same run.
+    However often the request is repeated, it starts one run. With a `key` this holds across calls: the same key, the
+    same run.
     """
-    given = {} if input is None else dict(input) if isinstance(input, Mapping) else input  # what else is the server's
+    given = {} if input is None else dict(input) if isinstance(input, Mapping) else input  # the server refuses others
     body: dict[str, Json] = {"workflow": workflow, "input": given}
     if thread_id is not None:
         body["thread_id"] = thread_id
@@ -255,10 +257,10 @@ def control_runs(
     dry_run: bool = False,
     key: str | None = None,
 ) -> Script[m.BulkReport]:
-    """`pause`, `resume`, `stop` or `retry` the `runs`, or those that have all of `where` (`status`, `workflow`,
-    `version`, `thread_id`, `queue`, `started_by`, `created_after`, `created_before`, `error`), at most 1,000. Raises
-    Conflict where these are not as many as `expect`: nothing is done then. One that is refused keeps no other one
-    back."""
+    """`pause`, `resume`, `stop` or `retry` the `runs`, or those that meet all conditions of `where` (`status`,
+    `workflow`, `version`, `thread_id`, `queue`, `started_by`, `created_after`, `created_before`, `error`), at most
+    1,000. Raises Conflict where these are not as many as `expect`: nothing is done then. A run that refuses does not
+    affect the others."""
     body: dict[str, Json] = {"action": action, "reason": reason, "dry_run": dry_run}
     if where is not None:
         body["where"] = {name: v.isoformat() if isinstance(v, datetime) else v for name, v in where.items()}
@@ -275,7 +277,7 @@ def get_snapshot(run: RunRef, *, at: m.Moment | None = None) -> Script[m.Snapsho
 
 
 def compare_moments(run: RunRef, from_: m.Moment, to: m.Moment | None = None) -> Script[m.Difference]:
-    """What was otherwise at `to` (None: now) than at `from_`."""
+    """The differences of the run at `to` (None: now) from the run at `from_`."""
     return _get(_run(run) + "/diff", m.Difference, {"from": _moment(from_), "to": _moment(to)})
 
 
@@ -341,7 +343,7 @@ def list_events_json(
 
 def follow_run(run: RunRef, *, after: int = 0) -> Feed[AnyEvent]:
     """The events after a seq, and those to come, until the run ends. A lost connection is made anew, at the next event:
-    none comes twice, none is left out."""
+    each event comes exactly once."""
     return scripts.mapped(scripts.follow(_run(run), after), _event)
 
 
@@ -351,9 +353,10 @@ def follow_run_json(run: RunRef, *, after: int = 0) -> Feed[dict[str, Json]]:
 
 
 def wait_for_run(run: RunRef, *, after: int = 0, timeout: float | None = None) -> Script[m.Run]:
-    """The run as soon as it stands: it has ended, or waits (for people, signals, time), is paused or needs attention.
+    """The run as soon as it stands still: it has ended, waits (for people, signals, time), is paused or needs
+    attention.
 
-    `after`: not as it stood at that seq. Raises TimeoutError after `timeout` seconds.
+    `after`: wait until it has more events than that seq. Raises TimeoutError after `timeout` seconds.
     """
     return scripts.until(_run(run), m.STANDING, after, timeout)
 
@@ -388,7 +391,7 @@ def resume_run(run: RunRef, *, key: str | None = None) -> Script[m.Run]:
 
 
 def stop_run(run: RunRef, *, reason: str = "", key: str | None = None) -> Script[m.Run]:
-    """Stop cooperatively: `in_flight` attempts are told to cancel and have a grace period."""
+    """Stop cooperatively: `in_flight` attempts are asked to cancel and have a grace period."""
     return _control(run, "stop", key, {"reason": reason})
 
 
@@ -415,8 +418,8 @@ def fork_run(
     key: str | None = None,
 ) -> Script[m.Run]:
     """Go on as the run was behind event `at`, or in front of where `step` began last, in a new run of its thread, with
-    another input, other variables or another version of its workflow. What is active in the thread is stopped first.
-    Raises Conflict where the run can't be forked there; `winner` names the `nearest` moments."""
+    another input, other variables or another version of its workflow. The thread's active run is stopped first. Raises
+    Conflict where the run can't be forked there; `winner` names the `nearest` moments."""
     body = _fork(at, step, input, state, version, map, reason)
     return _post(_run(run) + "/fork", m.Run, body, key=key)
 
@@ -431,7 +434,8 @@ def rehearse_fork(
     version: str | None = None,
     map: Mapping[str, str] | None = None,
 ) -> Script[m.Rehearsal]:
-    """What `fork` would do: what begins, what is asked again, what is stopped and undone. Nothing happens."""
+    """The effects that `fork` would have: the steps that begin, the questions that open, the run that is stopped with
+    the steps that it undoes. Nothing happens."""
     body = {**_fork(at, step, input, state, version, map, ""), "dry_run": True}
     return _post(_run(run) + "/fork", m.Rehearsal, body)
 
@@ -454,7 +458,7 @@ def _fork(
 def skip_step(
     run: RunRef, step: str, output: Json = None, *, reason: str = "", key: str | None = None
 ) -> Script[m.Run]:
-    """Go on behind a step at which the run stands: it does nothing more, and `output` stands in for its own."""
+    """Go on behind a step at which the run stands: the step does nothing more, and `output` replaces its own."""
     return _control(run, "skip", key, {"step": step, "output": output, "reason": reason})
 
 
@@ -483,18 +487,18 @@ def decide_pending(
     on_behalf_of: str | None = None,
     key: str | None = None,
 ) -> Script[m.Decision]:
-    """Decide an approval: `approve`, `reject` or another of its options, with the `values` of its form and `edits` of
-    a gated call's arguments. Of a call in doubt also its `result`. `on_behalf_of`: who has delegated to you.
+    """Decide an approval: `approve`, `reject` or another of its options, with the `values` of its form and `edits` of a
+    gated call's arguments. Of a call in doubt also its `result`. `on_behalf_of`: the person that has delegated to you.
 
-    A record (not a bare id) binds the answer to what it shows. The first valid answer stands: the same one again is
-    `already`, another one raises Conflict with the `winner`.
+    A record (not a bare id) binds the answer to the content that it shows. The first valid answer stands: the same one
+    again is `already`, another one raises Conflict with the `winner`.
     """
     body = _answer(pending, values, edits, result, decision=decision, reason=reason, error=error, for_=on_behalf_of)
     return _post(_pending(pending) + "/decide", m.Decision, body, key=key)
 
 
 def get_arguments(pending: PendingRef) -> Script[m.PendingArguments]:
-    """Which arguments the call that it is about may have."""
+    """The arguments that the call in question may have."""
     return _get(_pending(pending) + "/arguments", m.PendingArguments)
 
 
@@ -509,13 +513,14 @@ def check_answer(
     error: str | None = None,
     on_behalf_of: str | None = None,
 ) -> Script[m.CheckedAnswer]:
-    """What an answer would do if it were given now: nothing is stored. It raises what the answer itself would."""
+    """The effect that an answer would have now: nothing is stored. It raises the errors that the answer
+    itself would."""
     body = _answer(pending, values, edits, result, decision=decision, reason=reason, error=error, for_=on_behalf_of)
     return (yield from exchange(_with_json("POST", _pending(pending) + "/check", body))).read(m.CheckedAnswer)
 
 
 def pending_history(pending: PendingRef) -> Feed[AnyEvent]:
-    """What happened to a question, oldest first: its votes, edits, reminders and escalations, and its end."""
+    """The history of a question, oldest first: its votes, edits, reminders and escalations, and its end."""
     return scripts.mapped(pages(_pending(pending) + "/history", dict[str, Any]), _event)
 
 
@@ -540,7 +545,7 @@ def give_result(pending: PendingRef, result: Json, *, key: str | None = None) ->
 
 
 def give_error(pending: PendingRef, message: str, *, key: str | None = None) -> Script[m.Decision]:
-    """Answer a frontend tool's call with why there is no result."""
+    """Answer a frontend tool's call with the reason why there is no result."""
     return decide_pending(pending, error=message, key=key)
 
 
@@ -569,8 +574,8 @@ def list_inbox(
 def follow_inbox(
     *, workflow: str | None = None, kind: str | None = None, text: str | None = None, limit: int = 50
 ) -> Feed[inbox.InboxNews]:
-    """Your inbox as it is, and again whenever it is otherwise: at most the first `limit` (up to 200) questions. A lost
-    connection is made anew, and what has not changed since is not told again. It has no end."""
+    """Your inbox as it is, and again after each change: at most the first `limit` (up to 200) questions. A lost
+    connection is made anew, and items that have not changed since are not repeated. It has no end."""
     return inbox.follow({"workflow": workflow, "kind": kind, "text": text, "limit": limit})
 
 
@@ -580,27 +585,28 @@ def count_inbox() -> Script[m.InboxCounts]:
 
 
 def check_pending(pending: PendingRef) -> Script[m.InboxItem]:
-    """Whether you may decide the open question, why not, and who else may."""
+    """Whether you may decide the open question, why not, and which others may."""
     return _get(_asked(pending), m.InboxItem)
 
 
 def claim_pending(pending: PendingRef, for_: str = "30m") -> Script[m.InboxItem]:
-    """Tell others that you are at it, for so long; it keeps nobody from deciding. Raises Conflict if somebody is."""
+    """Tell others that you are working on the question, for this long; they can still decide it. Raises Conflict if
+    somebody else has claimed it."""
     return _post(_asked(pending) + "/claim", m.InboxItem, {"for": for_})
 
 
 def release_pending(pending: PendingRef) -> Script[m.InboxItem]:
-    """You are not at it any more."""
+    """Withdraw your claim."""
     return _post(_asked(pending) + "/release", m.InboxItem)
 
 
 def decide_several(items: Sequence[Mapping[str, Json]], *, key: str | None = None) -> Script[m.BulkOutcomes]:
-    """Several answers, each an `id` with what `decide` takes; one that is refused keeps no other one back."""
+    """Several answers, each an `id` with the arguments of `decide`; a refused answer does not affect the others."""
     return _post("/v1/inbox/decide", m.BulkOutcomes, {"items": [dict(each) for each in items]}, key=key)
 
 
 def list_decided(*, limit: int | None = None) -> Feed[m.Decided]:
-    """What you have decided, and your delegates in your name, newest first."""
+    """Your decisions, and those of your delegates in your name, newest first."""
     return pages("/v1/inbox/decided", m.Decided, limit=limit)
 
 
@@ -612,7 +618,7 @@ def list_delegations() -> Script[m.Delegations]:
 def delegate(
     to: str, until: datetime, *, since: datetime | None = None, note: str | None = None
 ) -> Script[m.Delegation]:
-    """Let `to` answer what asks you until then, with the roles and groups that you have now."""
+    """Let `to` answer the questions that ask you, until then, with the roles and groups that you have now."""
     body: dict[str, Json] = {"to": to, "until": until.isoformat()}
     if since is not None:
         body["since"] = since.isoformat()
@@ -673,8 +679,8 @@ def give_feedback(
     comment: str | None = None,
     labels: Sequence[str] = (),
 ) -> Script[m.Feedback]:
-    """Rate a message (or a call) or of a decided pending: `up` or `down`, or 1 to 5 stars, a comment,
-    labels. It replaces your feedback from before. Raises Conflict for a pending that is open."""
+    """Rate a message (or a call) or a decided pending: `up` or `down`, or 1 to 5 stars, a comment, labels. It replaces
+    your feedback from before. Raises Conflict for a pending that is open."""
     body = {"rating": rating, "comment": comment, "labels": list(labels)}
     request = _with_json("PUT", _subject(thread, message, pending), body)
     return (yield from exchange(request)).read(m.Feedback)
@@ -695,7 +701,7 @@ def withdraw_feedback(
 
 
 def _subject(thread: ThreadRef, message: MessageRef | None, pending: PendingRef | None) -> str:
-    """Raises ValueError unless it is one thing that is judged."""
+    """The path of the one message or pending that is judged. Raises ValueError unless it is exactly one."""
     if (message is None) == (pending is None):
         raise ValueError("expected one thing that is judged: either message=... or pending=...")
     if message is not None:
@@ -737,7 +743,7 @@ def get_schedule(schedule: ScheduleRef) -> Script[m.Schedule]:
 
 
 def get_fires(schedule: ScheduleRef, *, limit: int = 10) -> Script[m.Fires]:
-    """When it fires next, and what became of the times at which it fired: `limit` of each."""
+    """The next times at which it fires, and the last times at which it fired with their outcomes: `limit` of each."""
     return _get(_schedule(schedule) + "/fires", m.Fires, {"limit": limit})
 
 
@@ -771,8 +777,8 @@ def create_key(
     groups: Sequence[str] = (),
     expires_in: int | None = None,
 ) -> Script[m.NewKey]:
-    """Make an API key, which is shown this once. `expires_in`: in seconds (None: never). It is asked for once: after
-    `Unavailable`, look at `list` for a key that nobody has seen, and revoke it."""
+    """Make an API key, which is shown this once. `expires_in`: in seconds (None: never). The request is sent once:
+    after `Unavailable`, look at `list` for a new key that you don't know, and revoke it."""
     body: dict[str, Json] = {"principal": principal, "name": name, "roles": list(roles), "groups": list(groups)}
     request = _with_json("POST", "/v1/keys", body | {"expires_in": expires_in})
     return (yield from exchange(replace(request, repeatable=False))).read(m.NewKey)
@@ -784,7 +790,7 @@ def list_keys(*, limit: int | None = None) -> Feed[m.Key]:
 
 
 def revoke_key(key: KeyRef) -> Script[m.Key]:
-    """Revoke a key: who sends it is refused, within a second by all processes."""
+    """Revoke a key: it is refused from now on, within a second by all processes."""
     return _post(_path("keys", key if isinstance(key, str) else key.id) + "/revoke", m.Key)
 
 
@@ -799,14 +805,14 @@ def get_tenant(tenant: TenantRef) -> Script[m.Tenant]:
 
 
 def limit_tenant(tenant: TenantRef, limits: Mapping[str, int | None]) -> Script[m.Tenant]:
-    """Change what a tenant may have, like `{"open_runs": 1000}`: a number; 0, no limit; None, what the settings give to
-    all. Limits that are not named stay. For admins of the tenant `default`."""
+    """Change limits of a tenant, like `{"open_runs": 1000}`: a number; 0: no limit; None: the value of the server's
+    settings. Limits that are not named stay. For admins of the tenant `default`."""
     body: dict[str, Json] = dict(limits)
     return (yield from exchange(_with_json("PATCH", _tenant(tenant), body))).read(m.Tenant)
 
 
 def place_tenant(tenant: TenantRef, cells: Sequence[str]) -> Script[m.Tenant]:
-    """Let new threads of a tenant begin in these cells, by their names (`home` is one). What it has in others stays
+    """Let new threads of a tenant begin in these cells, by their names (`home` is one). Its threads in other cells stay
     there. For admins of the tenant `default`."""
     return (yield from exchange(_with_json("PATCH", _tenant(tenant), {"cells": list(cells)}))).read(m.Tenant)
 
@@ -824,8 +830,8 @@ def create_token(
     workflows: Sequence[str] | None = None,
     expires_in: int = 900,
 ) -> Script[m.Token]:
-    """Make a token for a page of yours, in which `principal` has signed in. It holds no more than the API key with
-    which you ask, and opens nothing but those `threads` and `workflows` (None: all). `expires_in`: in seconds."""
+    """Make a token for a page of yours, in which `principal` has signed in. It holds no more rights than the API key
+    with which you ask, and opens only those `threads` and `workflows` (None: all). `expires_in`: in seconds."""
     body: dict[str, Json] = {"principal": principal, "roles": list(roles), "groups": list(groups)}
     limits = {"threads": threads, "workflows": workflows}
     body |= {name: None if given is None else list(given) for name, given in limits.items()}
@@ -833,12 +839,13 @@ def create_token(
 
 
 def create_ticket() -> Script[m.Ticket]:
-    """Make a ticket: `?ticket=` opens one stream as you, within half a minute, for who can't send a header there."""
+    """Make a ticket: `?ticket=` opens one stream as you, within half a minute, for a client that can't send a header
+    there."""
     return _post("/v1/tickets", m.Ticket)
 
 
 def get_session() -> Script[m.Session]:
-    """Who you are here, what you may do, and until when."""
+    """Your identity here, your rights, and when your credential ends."""
     return _get("/v1/session", m.Session)
 
 
@@ -846,8 +853,8 @@ def get_session() -> Script[m.Session]:
 
 
 def list_workers() -> Script[m.Workers]:
-    """The processes that perform runs, those that live first; also who has ended or died lately, and what of theirs
-    nobody has taken over. For operators of the tenant `default`."""
+    """The processes that perform runs, living ones first, then those that ended or died lately, with their runs that no
+    worker has taken over yet. For operators of the tenant `default`."""
     return _get("/v1/workers", m.Workers)
 
 
@@ -864,8 +871,8 @@ def list_audit(
     until: datetime | None = None,
     limit: int | None = None,
 ) -> Feed[m.AuditRecord]:
-    """Who did what, newest first. `subject`: `pending:...`, `workflow:...`; `until` is the first moment that is too
-    late. Both times have a timezone."""
+    """The recorded acts, newest first. `subject`: `pending:...`, `workflow:...`; `until` is exclusive. Both times have
+    a timezone."""
     query: dict[str, Json] = {
         "principal": principal,
         "act": act,
@@ -878,12 +885,12 @@ def list_audit(
 
 
 def read_audit_chain(*, limit: int | None = None) -> Feed[m.AuditLink]:
-    """The sealed records in the order of the chain, with what it takes to verify them."""
+    """The sealed records in the order of the chain, with everything that verifying them needs."""
     return pages("/v1/audit/chain", m.AuditLink, limit=limit)
 
 
 def get_audit_anchor() -> Script[m.AuditAnchor]:
-    """The end of the chain now. Keep it where nobody can change it together with the database."""
+    """The end of the chain now. Keep it in a place that can't be changed together with the database."""
     return _get("/v1/audit/anchor", m.AuditAnchor)
 
 

@@ -48,7 +48,7 @@ def keyed(request: Request, key: str | None) -> Script[Answer]:
 
 
 def error_of(answer: Answer | Lost) -> HaiFlowError:
-    """Why there is no success."""
+    """The error of an answer that is no success, or of a lost one."""
     if isinstance(answer, Lost):
         return unreachable(answer.url, answer.reason)
     return refusal(answer.url, answer.status, answer.headers, answer.body)
@@ -99,7 +99,7 @@ def parameters(given: Mapping[str, Json]) -> tuple[tuple[str, str], ...]:
 
 
 def mapped(feed: Feed[T], change: Callable[[T], U]) -> Feed[U]:
-    """The same feed of other items."""
+    """The feed with `change` applied to each item."""
     reply: Any = None
     while True:
         try:
@@ -115,8 +115,8 @@ def mapped(feed: Feed[T], change: Callable[[T], U]) -> Feed[U]:
 def follow(run_path: str, after: int) -> Feed[dict[str, Json]]:
     """A run's events after a seq as they happen, each once, until its terminal one. A lost stream is opened again.
 
-    Where a stream is over one look at the run tells whether the run is, too: it may have been retried since, and then
-    the feed goes on. Raises HaiFlowError.
+    When a stream is over, the run is looked at: if it was retried since, it is not over, and the feed goes on. Raises
+    HaiFlowError.
     """
     place = _Position(run_path, after)
     while True:
@@ -135,7 +135,7 @@ def follow(run_path: str, after: int) -> Feed[dict[str, Json]]:
 
 
 class _Position:
-    """How far a follower has come."""
+    """The place of a follower in the run's events."""
 
     def __init__(self, run_path: str, after: int) -> None:
         self.run_path = run_path
@@ -192,7 +192,7 @@ def _stream(place: _Position) -> Generator[Effect | Give[dict[str, Json]], Any, 
 
 
 def not_opened(answer: Answer | Lost) -> HaiFlowError | None:
-    """Why a request for a stream of events has opened none, if so."""
+    """Why a request for a stream of events has opened none; None: it has."""
     if not isinstance(answer, Answer) or not answer.ok:
         return error_of(answer)
     if not answer.headers.get("content-type", "").startswith(EVENT_STREAM):
@@ -205,7 +205,8 @@ EXPIRED: Final = "auth.expired"
 
 
 def _is_over(place: _Position) -> Script[bool]:
-    """Whether nothing comes after the follower's place. A server that can't say is believed to have sent all."""
+    """Whether nothing comes after the follower's place. If the server can't answer that, its stream counts as
+    complete."""
     answer: Answer | Lost = yield Request("GET", place.run_path)
     if not isinstance(answer, Answer) or not answer.ok:
         return place.ended
@@ -240,7 +241,7 @@ def until(run_path: str, statuses: Collection[str], after: int, timeout: float |
 
 
 def _settling(run_path: str, after: int, deadline: float | None) -> Script[None]:
-    """Until an event after which the run may stand, or about the deadline."""
+    """Wait until an event after which the run may stand still, or until about the deadline."""
     feed = follow(run_path, after)
     reply: Any = None
     patience = 0.0

@@ -239,7 +239,7 @@ export interface RunError {
 
 /**
  * A run. `seq` is how many events it has; `output` and `error` are None until it has ended. `inFlight`: how many
- * attempts were told to end (answer to `stop`). `branchOf`: the run at one of whose turns it left its thread.
+ * attempts were asked to cancel (answer to `stop`). `branchOf`: the run at one of whose turns it left its thread.
  * `parent`: the run whose step waits for this one. `unreadable`: why no worker goes on with it, where those that
  * tried could not read it. `queue`: only workers that serve it perform the run. `status`: queued, running, waiting,
  * paused, stopping, needs_attention, finished, failed or stopped.
@@ -348,8 +348,8 @@ export interface Timer {
 }
 
 /**
- * A run after its first `seq` events. `state` are its variables, `steps` by path. `trigger`: what started it (""
- * where an older server does not say); `origin`: the run that did.
+ * A run after its first `seq` events. `state` are its variables, `steps` by path. `trigger`: how it was started (""
+ * where an older server does not say); `origin`: the run that started it, if one did.
  */
 export interface Snapshot {
   runId: string;
