@@ -1,10 +1,10 @@
 """The command line: `hai-flow`. A composition root.
 
-`dev serve worker migrate run` are processes; `status doctor verify forget prune archive restore restored` and
-`audit verify`, `export` and `anchor` open the database, which proves more than what a server says; `validate`, the
-commands for authors, `diff` of two files, `chaos` (which makes a database of its own) and `version` need no database
-and no server; every other command (also `migrate` of runs) speaks REST to a server, never SQL, so that permissions are
-checked in one place (docs/cli.md).
+`dev serve worker migrate run` are processes; `status doctor verify forget prune archive restore restored` and `audit
+verify`, `export` and `anchor` open the database, which proves more than a server's answer; `validate`, the commands for
+authors, `diff` of two files, `chaos` (which makes a database of its own) and `version` need no database and no server;
+every other command (also `migrate` of runs) speaks REST to a server, never SQL, so that permissions are checked in one
+place (docs/cli.md).
 
 No module here imports anything heavy at its top. A command makes its imports when it runs, so that every command is
 quick and a worker never loads a web framework.

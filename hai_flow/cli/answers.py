@@ -20,7 +20,7 @@ DECLINE: Final = "/decline"
 
 
 class NoMoreInput(Exception):
-    """The person closed the input (Ctrl-D): whatever waits goes on waiting."""
+    """The person closed the input (Ctrl-D): open questions go on waiting."""
 
 
 class Prompt:
@@ -87,7 +87,7 @@ async def _tool_result(pending: dict[str, Json], prompt: Prompt) -> dict[str, Js
 
 
 def tool_result(text: str, schema: Json) -> Json:
-    """The text itself where only text is wanted, or where it is no JSON; else the value that it writes down."""
+    """The text itself where the schema wants text, or where it is no JSON; else the JSON value that it writes down."""
     if schema is None or (isinstance(schema, dict) and schema.get("type") == "string"):
         return text
     try:

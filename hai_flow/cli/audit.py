@@ -1,7 +1,7 @@
-"""`hai-flow audit`: who did what, and whether anybody has changed it since.
+"""`hai-flow audit`: the recorded acts of people and credentials, and the proof that the records were not changed later.
 
-`list` asks a server, as an auditor. `verify`, `anchor` and `export` read the database itself: a server that somebody
-has changed, too, would say what it likes.
+`list` asks a server, as an auditor. `verify`, `anchor` and `export` read the database itself, because the answer of a
+server that was changed, too, would prove nothing.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def list_records(
     server: ServerOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Who did what, newest first, as a server tells an auditor."""
+    """The recorded acts with their principals, newest first, as a server shows them to an auditor."""
 
     async def work(api: Server) -> list[Any]:
         run_id = None if run is None else await api.run_id(run)
@@ -80,7 +80,8 @@ def verify(
     data_dir: DataDirOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Check the chain of every tenant: what was changed, removed or swapped is named. Exits with 1 if anything was.
+    """Check the chain of every tenant, and name the records that were changed, removed or swapped. Exits with 1 if any
+    were.
 
     An end that was cut off, or a chain that was made anew, shows only against an anchor that was kept elsewhere.
     """
@@ -107,8 +108,8 @@ def anchor(
     tenant: TenantOption = None,
     data_dir: DataDirOption = None,
 ) -> None:
-    """The ends of the chains now, a line of JSON for each tenant. Keep them where nobody can change them together with
-    the database: a log of another system, paper."""
+    """The ends of the chains now, a line of JSON for each tenant. Keep them in a place that can't be changed together
+    with the database: a log of another system, paper."""
     from hai_flow import values
     from hai_flow.store import audit
 
@@ -154,8 +155,8 @@ def forget(
     data_dir: DataDirOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Erase a person: a pseudonym stands instead of their id, and their words go, wherever no chain holds them. The
-    audit stays verifiable. The logs of runs keep what they hold."""
+    """Erase a person: a pseudonym replaces their id, and their words are removed wherever no chain holds them. The
+    audit stays verifiable. The logs of runs are not changed."""
     from hai_flow.store import erasing
 
     if not yes:

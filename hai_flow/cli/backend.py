@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 class Backend(Protocol):
-    """Publishes, starts, follows and answers."""
+    """The party that performs the runs: it publishes, starts, follows and answers."""
 
     async def publish(self, source: bytes, file: str) -> str:
-        """Store a dev copy; the reference that starts it. Raises DefinitionError or Problem."""
+        """Store a dev copy. Returns the reference that starts it. Raises DefinitionError or Problem."""
         ...
 
     async def start(self, workflow: str, input: Json, thread_id: str | None) -> str:
-        """The id of a new run."""
+        """Start a run. Returns its id."""
         ...
 
     def events(self, run_id: str, after: int = 0) -> AsyncGenerator[dict[str, Json], None]:
@@ -35,7 +35,7 @@ class Backend(Protocol):
 
 
 class Remote:
-    """A server does it, over REST."""
+    """A server performs the runs, over REST."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -75,7 +75,7 @@ class Remote:
 
 
 class Local:
-    """This process's own runtime does it. Raises NotASelector if `act_as` is not a selector of a person."""
+    """This process's own runtime performs the runs. Raises NotASelector if `act_as` is not a selector of a person."""
 
     def __init__(self, runtime: Runtime, *, act_as: str | None = None) -> None:
         from hai_flow.engine import commands as c
@@ -99,7 +99,7 @@ class Local:
         await self._runtime.catalog.check(LOCAL_TENANT, source, file, from_disk=True)
 
     async def sign_in_token(self) -> str:
-        """What signs one browser in, once, within ten minutes: as `user:local`, with every built-in role."""
+        """A token that signs one browser in, once, within ten minutes: as `user:local`, with all built-in roles."""
         from hai_flow.api.identity.sessions import link_token
         from hai_flow.engine import commands as c
         from hai_flow.runtime import LOCAL_TENANT

@@ -1,4 +1,4 @@
-"""`bulk`: one control for all runs that a filter finds, a few at a time, with what became of each."""
+"""`bulk`: one control for all runs that a filter finds, a few at a time, with the outcome of each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hai_flow.cli.terminal import UsageError, note, print_json, say
 from hai_flow.values import Json
 
 ACTIONS: Final = ("pause", "resume", "stop", "retry")
-AT_ONCE: Final = 50  # runs of one request, after which progress is told
+AT_ONCE: Final = 50  # runs of one request; progress is shown after each
 
 
 def bulk(
@@ -40,7 +40,7 @@ def bulk(
     server: ServerOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Pause, resume, stop or retry all runs that have all of this; without --expect only say which they are.
+    """Pause, resume, stop or retry the runs that match all options; without --expect only list them.
 
     Nothing is done where there are more or fewer than expected. Exits with 1 if one was refused.
     """

@@ -33,7 +33,7 @@ app = app_of(name="cells", help="Cells.", epilog=EPILOG)
 
 @app.callback(invoke_without_command=True)
 def cells(context: typer.Context) -> None:
-    """Cells, each a schema that holds everything of its tenants; without a command, their list."""
+    """Cells: schemas, each of which holds everything of its tenants. Without a command, their list."""
     if context.invoked_subcommand is None:
         list_cells()
 
@@ -175,7 +175,7 @@ def _all(settings: Settings) -> list[Cell]:
 
 
 def wanted_cells(data_dir: Path | None, names: Sequence[str]) -> list[Cell]:
-    """The cells of these names, each once. Raises UsageError where there is none of one."""
+    """The cells of these names, each once. Raises UsageError for a name that no cell has."""
     if not names:
         return []
     known = {cell.name: cell for cell in _all(load_settings(data_dir=data_dir))}

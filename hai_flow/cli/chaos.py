@@ -97,7 +97,7 @@ def _tell(outcome: Outcome, directory: Path) -> None:
 
 
 def _refuse_others() -> None:
-    """Nothing but what we make ourselves is ever broken."""
+    """Raise UsageError if the environment names a database: only a database that this command makes is ever broken."""
     for name in _OTHERS:
         if os.environ.get(variable(name)):
             raise UsageError(

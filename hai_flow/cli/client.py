@@ -119,7 +119,7 @@ class Server:
             return [item async for item in self._opened.items(path, query=parameters, limit=limit)]
 
     async def run_id(self, text: str) -> str:
-        """The id that `text` is, or is an unambiguous beginning of (among the newest runs)."""
+        """The run's id: `text` is the whole id, or an unambiguous beginning of one (among the newest runs)."""
         if len(text) >= _FULL_ID_CHARS:
             return text
         newest = await self.items("/v1/runs", PAGE)

@@ -106,7 +106,8 @@ class LazyGroup(Group):
 
 
 class Command(TyperCommand):
-    """A command whose texts, numbers and paths are read without pydantic, which takes longer to load than all else."""
+    """A command whose texts, numbers and paths are read without pydantic, which takes longer to load than everything
+    else."""
 
     def get_params(self, ctx: Any) -> Any:
         return _read_here(super().get_params(ctx))
@@ -147,7 +148,7 @@ class _Reading:
         return self
 
     def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
-        """The value that `value` says, each of them where there may be several. Raises BadParameter."""
+        """The value of a text, or the list of values where there may be several. Raises BadParameter."""
         several = param.multiple or param.nargs == -1
         if value is None:
             return () if several else None
@@ -158,7 +159,7 @@ class _Reading:
 
 
 def _reader(described: Any) -> Callable[[Any], Any] | None:
-    """The function that reads a value of the type; None: typer's own has to."""
+    """The function that reads a value of the type; None: typer's own reads it."""
     kind = getattr(described, "annotation", None)
     info = getattr(described, "parameter_info", None)
     if info is None or info.parser is not None:

@@ -1,6 +1,6 @@
-"""Completion in a shell: of commands and options by typer, of names and ids by asking the server.
+"""Completion in a shell: typer completes commands and options, a server is asked for names and ids.
 
-While somebody types, nothing may go wrong or take long: a server that does not answer at once has nothing to offer.
+While somebody types, nothing may fail or take long: a server that does not answer at once offers nothing.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def prepare() -> None:
     completion_init()
 
 
-# --- what there is ----------------------------------------------------------------------------------------------------
+# --- names and ids ----------------------------------------------------------------------------------------------------
 
 
 def runs(ctx: typer.Context, incomplete: str) -> Offers:

@@ -176,7 +176,7 @@ def beginnings(folder: Path, loaded: set[str]) -> Iterator[str]:
 
 
 def making_a_key(data_dir: Path) -> Iterator[str]:
-    """The command that makes a key, where callers prove who they are."""
+    """The command that makes a key, for a server that asks for credentials."""
     place = "" if data_dir == Path(".hai-flow") else f" --data-dir {shlex.quote(str(data_dir))}"
     made = f"{program()} keys create user:local --role operator --role decider{place}"
     yield ""
@@ -188,7 +188,7 @@ def suggestions(
     url: str, names: set[str], samples: Mapping[str, dict[str, Json]], *, default_url: str, keyed: bool = False
 ) -> Iterator[str]:
     """Commands that work as they stand, for workflows that are loaded; `samples` has an input for those that a request
-    may start. `keyed`: callers prove who they are, with the key of `making_a_key`."""
+    may start. `keyed`: the server asks for credentials, so the commands use the key of `making_a_key`."""
     yield ""
     if url != default_url:
         yield f"For commands in another terminal: export {variable('url')}={url}"

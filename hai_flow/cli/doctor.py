@@ -1,4 +1,4 @@
-"""`hai-flow doctor`: looks at a deployment as its processes find it, and says what to do."""
+"""`hai-flow doctor`: checks a deployment as its processes find it, and advises how to mend its faults."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _STYLES: Final = {"good": "green", "doubtful": "yellow", "bad": "red"}
 
 
 def doctor(cell: CellOption = None, data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
-    """Look at the databases of all cells, the identity and the limits as `serve` and `worker` would find them here.
+    """Check the databases of all cells, the identity and the limits as `serve` and `worker` would find them here.
 
-    Exits with 1 if anything is bad; what is doubtful works, but not as it should in production.
+    Exits with 1 if anything is bad. Doubtful things work, but not as they should in production.
     """
     from hai_flow.runtime.doctor import away
 
@@ -102,7 +102,7 @@ async def _examined(cell: Place) -> list[Check]:
 
 
 async def _replica(url: str | None, connection: Connection) -> Standby | str | None:
-    """What is at the address of the replica, or why nothing can be said of it."""
+    """The standby at the replica's address, or why it does not answer; None: there is no replica."""
     from hai_flow.store.database import FAILURES
     from hai_flow.store.replicas import probe
 

@@ -69,7 +69,7 @@ def new(
 
 
 def _to_try(source: str, flow: Path) -> Iterator[str]:
-    """Commands that work as they stand."""
+    """Commands that work as they stand, to try the new workflow."""
     from hai_flow.cli.samples import as_options, sample_input
     from hai_flow.definition.compiler import compile_workflow
 

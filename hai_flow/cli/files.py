@@ -35,7 +35,7 @@ def put(
     server: ServerOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Upload a file; print the id that input, answers and messages refer to it by."""
+    """Upload a file; print the id by which input, answers and messages refer to it."""
     kind = media_type or mimetypes.guess_type(file.name)[0] or BYTES
     body = read_whole(file)
 
@@ -57,7 +57,7 @@ def get(
     act_as: ActAsOption = None,
     server: ServerOption = None,
 ) -> None:
-    """Get what a file holds."""
+    """Download the content of a file."""
     if to is None and sys.stdout.isatty():
         raise UsageError("a terminal is no place for a file: name one with --out.")
 

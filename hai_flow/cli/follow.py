@@ -12,9 +12,9 @@ from hai_flow.values import Json
 
 EventJson: TypeAlias = dict[str, Json]
 
-TRACE: Final = "tool.trace"  # the warning that tells where a tool failed; the engine's name for it
+TRACE: Final = "tool.trace"  # the engine's name of the warning with the place where a tool failed
 
-# Steps that show themselves by what they do: a message, a change of state, the end.
+# Steps whose effect is shown already: a message, a change of state, the end.
 _SILENT_VERBS: Final = ("say", "set", "break", "continue", "return", "switch", "emit", "agent_calls")
 # Events that another event makes superfluous in a terminal.
 _SILENT: Final = frozenset(
@@ -204,7 +204,7 @@ class Narrator:
         self.line(f"· {event['path']}: the run below {'works again' if event['working'] else 'waits'}", "dim")
 
     def _child_said(self, event: EventJson) -> None:
-        """The whole, of which some may have been shown as it came."""
+        """Show the whole message of a run below; parts of it may have been shown as they came."""
         rest = event["content"][self._grown.get(event["message_id"], 0) :]
         if rest and event["message_id"] in self._grown:
             self._message_chunk({**event, "content": rest})

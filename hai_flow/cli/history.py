@@ -41,7 +41,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A step as it is shown. `depth` counts the steps around it; `note` is its reason or its result."""
+    """A line of the history: a step. `depth` counts the steps around it; `note` is its reason or its result."""
 
     depth: int
     words: str
@@ -69,7 +69,7 @@ def lines_of(
 
 
 def asked_below(events: Iterable[EventJson]) -> list[Json]:
-    """The open questions of runs below this one, as their events tell them."""
+    """The open questions of runs below this one, taken from this run's events."""
     found: dict[str, Json] = {}
     for event in events:
         if event["type"] == "child_asked":

@@ -1,4 +1,4 @@
-"""What waits for you, what you have decided, and who decides while you are away."""
+"""`inbox` and `delegate`: the questions that ask you, your decisions, and people that decide while you are away."""
 
 from __future__ import annotations
 
@@ -70,7 +70,8 @@ def delegate(
     server: ServerOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Let somebody decide what asks you while you are away, with the roles and groups that you have now."""
+    """Let somebody else decide the questions that ask you, while you are away, with the roles and groups that you have
+    now."""
     from hai_flow.definition.durations import NotADuration, milliseconds
 
     try:

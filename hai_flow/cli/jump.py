@@ -38,7 +38,8 @@ def jump(
 
 
 async def _let_pass(api: Server, run: str, ms: int) -> Json:
-    """Let `ms` pass, with the real time in between that the run works. The run as it is then, `passed_ms` in all."""
+    """Let `ms` pass for the run, and real time whenever it works. Returns the run as it is then; `passed_ms` is the
+    sum."""
     id, left = await api.run_id(run), ms
     while True:
         found = await api.post(f"/v1/runs/{id}/jump", {"for": f"{left}ms"})

@@ -1,5 +1,5 @@
-"""`hai-flow keys`: API keys. By the database itself, for who has it: the first key of an admin has to come from
-somewhere. With --server by a server, for admins."""
+"""`hai-flow keys`: API keys. In the database itself, for people with access to it: the first key of an admin has to
+come from somewhere. With --server through a server, for admins."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def create(
     data_dir: DataDirOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a key. It is printed once, and nobody can read it again."""
+    """Make a key. It is printed this once, and can't be read again."""
     import re
 
     from hai_flow.store import keys as store
@@ -101,7 +101,7 @@ def list_keys(
     data_dir: DataDirOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """All keys: whose they are, until when, and when they were used last."""
+    """All keys: the principal of each, when it expires, and when it was used last."""
     from hai_flow.store import keys as store
 
     async def here(connection: Connection, of: Any) -> list[Json]:
@@ -139,7 +139,7 @@ def revoke(
     data_dir: DataDirOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Revoke a key: who sends it is refused, a second later at the latest."""
+    """Revoke a key: it is refused from now on, at the latest after a second."""
     from urllib.parse import quote
 
     from hai_flow.store import keys as store
@@ -163,7 +163,8 @@ def revoke(
 
 
 async def record(connection: Connection, of: Any, act: str, subject: str, **details: Json) -> None:
-    """Who can open the database is no principal: the record says that it was done here, by which account."""
+    """Record an act in the audit. Access to the database proves no principal, so the record names the way (`database`)
+    and the account on this machine."""
     import getpass
 
     from hai_flow.store import audit

@@ -19,7 +19,7 @@ _PIECE_BYTES = 64 * 1024
 
 
 def is_local(link: Link) -> bool:
-    """Whether this client will do for the server."""
+    """Whether this client can reach the server: over plain HTTP, without a proxy."""
     return urlsplit(link.url).scheme == "http" and not link.trusts_environment
 
 

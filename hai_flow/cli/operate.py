@@ -196,7 +196,7 @@ async def _untold(api: Server, run_id: str) -> list[Json]:
     """The notifications of the run that were given up."""
     try:
         return await api.items("/v1/notifications", 10, run_id=run_id, status="dead")
-    except Problem:  # who may see the run, but not all runs
+    except Problem:  # a caller that may see the run, but not all runs
         return []
 
 
@@ -220,7 +220,7 @@ async def _source(api: Server, run: Json) -> str:
 
 
 def _traces(events: list[Json], steps: dict[str, Json]) -> dict[str, str]:
-    """Where the tools of the steps that failed did so for the last time, by the step's path."""
+    """The place in its code where each failed step's tool failed last, by the step's path."""
     return {
         event["path"]: event["message"]
         for event in events
@@ -321,7 +321,7 @@ def show_question(pending: Json, started_by: str | None) -> None:
         say(f"  {asked}", "dim")
     for vote in (pending.get("needed") or {}).get("votes") or ():
         say(f"  {vote['by']} has voted {vote['decision']}", "dim")
-    # A server that takes keys believes nobody who only says who they are.
+    # A server that takes keys does not believe HAI-Act-As.
     whom = as_whom(pending, started_by) if Settings.from_environment().key is None else None
     say(f"  {program()} {how_to_answer(pending, act_as=whom)}")
     if others := or_else(pending):
@@ -329,7 +329,7 @@ def show_question(pending: Json, started_by: str | None) -> None:
 
 
 def _asked(policy: dict[str, Json]) -> str:
-    """Who may answer, and how many must."""
+    """The selectors of the people that may answer, and the number that must."""
     people = ", ".join(policy.get("from") or ())
     people += f" without {', '.join(policy['exclude'])}" if policy.get("exclude") else ""
     quorum = policy.get("quorum", 1)

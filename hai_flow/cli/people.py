@@ -1,4 +1,4 @@
-"""Who may answer a question, as far as this is known without the server, and people's decisions in words."""
+"""The people that may answer a question, as far as the question itself shows them, and their decisions in words."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _asks_local(policy: Json, asked: Iterable[str], started_by: str | None) -> b
 
 
 def _lacking_first(pending: Json, asked: Iterable[str]) -> list[str]:
-    """The selectors, those first of which somebody is missing yet."""
+    """The selectors of an approval, those first that still lack a vote."""
     seats = (pending.get("needed") or {}).get("missing", {}).get("seats") or {}
     return [*(seat for seat in seats if seat != "any"), *asked]
 
@@ -58,7 +58,7 @@ def principal(act_as: str | None) -> Principal:
 
 
 def may_answer(pending: Json, who: Principal, started_by: str) -> bool:
-    """Whether `who` may answer the pending, as far as its rules name people."""
+    """Whether the person `who` may answer the pending, as far as its rules name people."""
     from hai_flow.engine.selectors import World, barred, matched, person_of
 
     policy = pending.get("policy") or {}

@@ -90,7 +90,7 @@ async def _serve(database: Database, settings: Settings) -> int:
 
 
 def tell_identity(settings: Settings) -> None:
-    """Say it where nobody is asked who they are."""
+    """Warn in the log if the server asks for no credentials."""
     import structlog
 
     from hai_flow.api.welcome import NO_IDENTITY
@@ -132,7 +132,7 @@ def worker(
 
 
 def _named(names: str, settings: Settings) -> frozenset[str]:
-    """The names of cells in a list. Raises UsageError for one that there is not."""
+    """The names of cells in a list. Raises UsageError for a cell that does not exist."""
     from hai_flow.runtime.world import cells_of
     from hai_flow.store.cells import HOME_NAME
 
@@ -171,7 +171,8 @@ def migrate_schema(data_dir: Path | None = None) -> None:
 
 
 async def _migrate_all(database: Database, settings: Settings) -> int:
-    """Home first: it says where tenants live. A cell that is away keeps none of the others waiting."""
+    """Migrate home first, because it has the cells of each tenant, then the others. A cell that is away does not stop
+    them."""
     from hai_flow.runtime.world import cells_of
 
     places = [database, *(Database(cell.dsn, f"the cell {cell.name} ({cell.shown})") for cell in cells_of(settings))]
@@ -206,7 +207,7 @@ def configure_logs(level: str, style: str = "auto") -> None:
 
     # asyncpg's pool logs a traceback for each connection that it cannot restore; the code that needed it logs it, too.
     logging.getLogger("asyncpg").setLevel(logging.CRITICAL)
-    logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)  # likewise: `telemetry/otel` says what was not sent
+    logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)  # likewise: `telemetry/otel` reports the failure
     as_text = style == "text" or (style == "auto" and sys.stderr.isatty())
     shown: list[Any] = (
         [_plain_values, structlog.dev.ConsoleRenderer(exception_formatter=_plain_traceback)]
@@ -233,8 +234,8 @@ def configure_logs(level: str, style: str = "auto") -> None:
 
 
 def _with_place(_logger: Any, _method: str, entry: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """What the line is about, as far as its task knows: the attempt that is performed with its run, and the trace. It
-    is looked up when something is logged, so a step pays nothing for it."""
+    """Add the subject of a log line, as far as its task knows it: the attempt that is performed with its run, and the
+    trace. It is looked up only when something is logged, so a step pays nothing for it."""
     from hai_flow.runtime.tracing import ASKER, PERFORMED
 
     performed, asker, place = PERFORMED.get(), ASKER.get(), None
@@ -269,7 +270,7 @@ def _plain_values(_logger: Any, _method: str, entry: MutableMapping[str, Any]) -
 
 
 def _plain_traceback(file: TextIO, raised: Any) -> None:
-    """A traceback whose message, another system's perhaps, steers nothing either."""
+    """A traceback whose message can't control the terminal: it may come from another system."""
     import structlog
 
     text = io.StringIO()
@@ -282,8 +283,8 @@ def _plain_traceback(file: TextIO, raised: Any) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Database:
-    """Where the runs are. `postgres` is the embedded server, if it is one; `direct` a way past a pooler; `said_in` the
-    setting that names it."""
+    """The database of the runs. `dsn` leads to it, `shown` is the same without a password. `postgres` is the embedded
+    server, if it is one; `direct` a way past a pooler; `said_in` the setting that names it."""
 
     dsn: str
     shown: str
@@ -343,7 +344,7 @@ async def migrated(database: Database) -> None:
 
 @contextlib.asynccontextmanager
 async def reachable(database: Database) -> AsyncIterator[None]:
-    """Turns a database that does not answer into a sentence."""
+    """Turn the failures of a database that does not answer into a sentence for people."""
     import asyncpg
 
     try:
@@ -440,7 +441,8 @@ async def running_cells(
 
 
 def _end_this_process(error: Exception) -> None:
-    """As a supervisor would: it is told to end, hands back what it can, and who starts it again is told why not."""
+    """End this process with SIGTERM, as its supervisor would: it hands back its runs. The reason is printed for the
+    person that starts it again."""
     note(str(error))
     os.kill(os.getpid(), signal.SIGTERM)
 
@@ -506,7 +508,7 @@ async def alongside(*works: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
 
 
 def live(work: Callable[[], Awaitable[int | None]], *, interrupted: int = OK) -> int:
-    """Run `work` until it ends or a signal cancels it; the exit code that says which.
+    """Run `work` until it ends or a signal cancels it. Returns the exit code for that.
 
     Ctrl-C gives `interrupted`, SIGTERM 143. `work` may take both signals over for a while, as the web server does.
     A second signal does not wait for anything.
@@ -557,5 +559,5 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 def exit_code_for(ended_by: int | None, interrupted: int = OK) -> int:
-    """The exit code of a process that a signal ended; None: nothing did."""
+    """The exit code of a process that the signal `ended_by` has ended; None: no signal did."""
     return {None: OK, int(signal.SIGINT): interrupted}.get(ended_by, TERMINATED)

@@ -1,7 +1,7 @@
-"""`test --record`: services and models are asked as a worker would ask them, one attempt after the other.
+"""`test --record`: services and models are called as a worker would call them, one attempt after the other.
 
-The settings of the environment say what there is: the catalogue of models, secrets, hosts, proxies. Nothing else of a
-worker is here: there is no database, so no file of a run, and nothing that a thread had said before.
+The catalogue of models, secrets, hosts and proxies come from the settings of the environment. Everything else of a
+worker is missing: there is no database, so a run has no files, and its thread has no earlier messages.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Recorder:
 
 
 class _Heard:
-    """Hears what an attempt streams, which no test looks at, and counts what models took."""
+    """Takes the stream of an attempt. It drops the pieces, which no test looks at, and keeps the usage of models."""
 
     def __init__(self) -> None:
         self.uses: list[ModelUse] = []

@@ -1,4 +1,4 @@
-"""`hai-flow restored`: looks after a database that has gone back in time. By the database itself, as its owner."""
+"""`hai-flow restored`: looks after a database that has gone back in time. On the database itself, as its owner."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ def restored(
     data_dir: DataDirOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Say of each cell's database whether it has gone back in time, and which runs may do again what was done since.
+    """Check whether a cell's database has gone back in time, and list the runs that may repeat effects done since then.
 
-    Where one has, no server and no worker starts. --confirm pauses each run that may repeat an effect which is not
-    declared safe to repeat, and the schedules that are overdue; then processes start again, and you review what is
-    paused. Exits with 1 while the database is held. Connect as the owner of the tables.
+    If one has, no server and no worker starts. --confirm pauses each run that may repeat an effect which is not
+    declared safe to repeat, and the schedules that are overdue; then processes start again, and you review the paused
+    runs and schedules. Exits with 1 while the database is held. Connect as the owner of the tables.
     """
     if confirm and nothing_lost:
         raise UsageError("expected one of --confirm and --nothing-lost.")

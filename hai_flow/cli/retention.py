@@ -1,4 +1,5 @@
-"""`hai-flow archive`, `restore`, `prune`: what ended long ago goes into files, comes back, and leaves the database."""
+"""`hai-flow archive`, `restore`, `prune`: old threads that have ended are written to files, removed from the database,
+and brought back."""
 
 from __future__ import annotations
 
@@ -63,11 +64,12 @@ def prune(
     data_dir: DataDirOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Merge the logs of ended runs, archive and remove threads that ended long enough ago, as the file of retention
-    says. Never a run that has not ended, nor what a later turn, a run above or the audit refers to.
+    """Merge the logs of ended runs, and archive and remove threads that ended long enough ago, by the file of
+    retention. Runs that have not ended stay, and so does everything that a later turn, a run above or the audit refers
+    to.
 
     It goes through all cells, and exits with 1 where one could not be looked at. It may be repeated, and stopped at any
-    time: what is left is done the next time. Run it by a timer.
+    time: the rest is done the next time. Run it by a timer.
     """
     _prune(retention, to, tenant, cell, data_dir, as_json, dry_run=dry_run, rest=_share(rest))
 
@@ -83,9 +85,9 @@ def restore(
     data_dir: DataDirOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Bring archived threads back, as they were. An archive that is damaged, of a newer release, or of which a run is
-    there already, is refused whole, with the place. Each goes into the cell that its runs say. Without an archive: list
-    them."""
+    """Bring archived threads back, as they were. An archive is refused whole, with the place, if it is damaged, of a
+    newer release, or has a run that exists already. Each goes into the cell that its runs' ids name. Without an
+    archive: list them."""
     from hai_flow.runtime import archives
 
     url = to or _policy(retention).archive
@@ -130,7 +132,8 @@ def restore(
 
 
 def _cell_said(archive: Archive, place: str) -> str | int:
-    """The cell whose runs the archive has, or why it can't be said. A damaged one is told of at home."""
+    """The cell whose runs the archive has, or the reason why it can't be found. A damaged archive counts as one of
+    home: restoring it there reports the damage."""
     from hai_flow.runtime.archives import Damaged
 
     try:

@@ -158,7 +158,7 @@ def _where(server: str | None, data_dir: Path | None) -> str:
     return f"Answer it at a server over the same database ({program()} dev{place})"
 
 
-# --- what goes in -------------------------------------------------------------------------------------------------
+# --- the input ----------------------------------------------------------------------------------------------------
 
 
 def _input_schema(source: bytes, name: str) -> Schema:

@@ -1,4 +1,4 @@
-"""Examples of a workflow's input, for commands that are suggested: they must work as they are printed."""
+"""Examples of a workflow's input, for suggested commands: they must work as they are printed."""
 
 from __future__ import annotations
 

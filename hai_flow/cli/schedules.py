@@ -95,7 +95,7 @@ async def _all(api: Server) -> list[Json]:
 
 
 def id_of(text: str, schedules: list[Json]) -> str:
-    """The one schedule that `text` means. Raises UsageError where it is none, or several."""
+    """The id of the one schedule that `text` means. Raises UsageError where it is none, or several."""
     found = [each["id"] for each in schedules if each["workflow"] == text]
     found = found or [each["id"] for each in schedules if text and each["id"].startswith(text)]
     if len(found) == 1:

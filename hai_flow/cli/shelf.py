@@ -40,7 +40,7 @@ AGAIN_SECONDS: Final = 2.0
 class _File:
     """A workflow file as it was last read.
 
-    `stands`: exactly these bytes are published. `told`: the last complaint about them that was printed.
+    `stands`: exactly these bytes are published. `told`: the last complaint about the file that was printed.
     """
 
     path: Path
@@ -122,7 +122,7 @@ class Shelf:
         return found | {file: stamp_of(file) for file in self._modules}
 
     def _imported(self, stamps: dict[Path, Stamp]) -> dict[Path, Stamp]:
-        """Those of modules that are loaded: where they were not watched before, they were imported just now."""
+        """The stamps of modules that are loaded: one that was not watched before was imported just now."""
         return {path: stamp for path, stamp in stamps.items() if self._modules.get(path) in sys.modules}
 
     def _forget(self, gone: Iterable[Path]) -> None:

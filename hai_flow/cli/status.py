@@ -1,4 +1,4 @@
-"""`hai-flow status`: how a deployment stands, on one screen. By the database itself."""
+"""`hai-flow status`: the state of a deployment, on one screen. From the database itself."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ LISTED_MAX: Final = 20  # servers, and workers
 
 
 def status(cell: CellOption = None, data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
-    """Show how the deployment stands: database, servers, workers, queue, open runs, questions, messages, cells.
+    """Show the state of the deployment: database, servers, workers, queue, open runs, questions, messages, cells.
 
-    Exits with 1 if anything of it wants a person; what that is stands at the end.
+    Exits with 1 if anything needs a person; these faults are listed at the end.
     """
     with places(load_settings(data_dir=data_dir), cell) as found:
         report = _report(asyncio.run(through(found, _of_cell, alone=len(found) == 1)))
@@ -33,7 +33,7 @@ def status(cell: CellOption = None, data_dir: DataDirOption = None, as_json: Jso
 
 
 def _report(visits: Sequence[Visit[dict[str, Any]]]) -> dict[str, Any]:
-    """The first one's (home's, where all are asked), with all others as its cells."""
+    """The report of the first cell (home, where all are asked), with those of the others as its `cells`."""
     first, *others = [(each.cell, each.found or {"faults": [each.fault]}) for each in visits]
     report = first[1]
     faults = [*report["faults"], *(f"cell {name}: {fault}" for name, each in others for fault in each["faults"])]

@@ -1,5 +1,5 @@
-"""`hai-flow tenants`: those who share a deployment and see nothing of each other, and what each may have. By the
-database itself; with --server, limits by a server, for the admins of the tenant `default`."""
+"""`hai-flow tenants`: groups that share a deployment and see nothing of each other, and their limits. In the database
+itself; with --server, limits through a server, for the admins of the tenant `default`."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def set_limits(
     data_dir: DataDirOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Limit a tenant, or say in which cells its threads begin. Processes go by it within seconds."""
+    """Limit a tenant, or choose the cells in which its threads begin. Processes apply it within seconds."""
     from urllib.parse import quote
 
     said = {"runs_per_minute": runs_per_minute, "open_runs": open_runs, "followers": followers, "log_bytes": log_bytes}
@@ -183,7 +183,7 @@ def list_tenants(data_dir: DataDirOption = None, as_json: JsonOption = False) ->
 
 
 async def _create(connection: Connection, name: str, cells: Sequence[Cell]) -> Tenant | None:
-    """Make it, and begin its audit with that."""
+    """Make the tenant, and record that as the first act of its audit. None: the name is taken."""
     from hai_flow.store import tenants
 
     numbers = tuple(each.number for each in cells) or tenants.AT_HOME

@@ -48,7 +48,7 @@ class Unreachable(HaiFlowError):
 
 
 class UsageError(HaiFlowError):
-    """The command line itself cannot be meant."""
+    """The command line makes no sense."""
 
 
 def out() -> Console:
@@ -164,7 +164,7 @@ def plural(count: int, noun: str) -> str:
 
 
 def program() -> str:
-    """How this person starts `hai-flow`: by its name, or by the checkout's `cli.py`."""
+    """The command by which this person starts `hai-flow`: its name, or the checkout's `cli.py`."""
     if shutil.which("hai-flow"):
         return "hai-flow"
     bootstrap = Path(__file__).resolve().parents[2] / "cli.py"
@@ -180,7 +180,7 @@ def indented(text: str) -> str:
 
 
 def how_to_answer(pending: dict[str, Json], *, act_as: str | None = None) -> str:
-    """The arguments after `decide` that answer `pending`, as an example that is taken: a first option, sample values.
+    """The arguments after `decide` that answer `pending`, as an example that works: a first option, sample values.
 
     `act_as`: the value of `--as`, if not everybody may answer.
     """
@@ -208,7 +208,7 @@ def or_else(pending: dict[str, Json]) -> str:
 
 
 def options_of(pending: dict[str, Json]) -> list[str]:
-    """The decisions among which one is made."""
+    """The possible decisions of a pending."""
     return list(pending.get("options") or ("approve", "reject"))
 
 

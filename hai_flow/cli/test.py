@@ -189,7 +189,7 @@ def _titled(title: str, rule: str) -> str:
 
 
 class _Published:
-    """Published workflows by `name@version`, from a server or straight from its database."""
+    """Published workflows by `name@version`, from a server or its database."""
 
     def __init__(self, server: str | None, database: str | None) -> None:
         self._server = server

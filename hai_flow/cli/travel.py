@@ -1,4 +1,4 @@
-"""Commands of operators that look back, or go on from elsewhere: replay, marks, changes, fork, rerun, skip."""
+"""Commands of operators for earlier moments of a run: replay, marks, changes, fork, rerun; and skip."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def replay(
     server: ServerOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Tell what has happened once more, at the pace that it had; nothing is performed."""
+    """Show the events of a run once more, at the pace that they had; nothing is performed."""
     write = write_line if as_json else Narrator(out(), stamps=True).show
 
     async def work(api: Server) -> None:
@@ -76,7 +76,7 @@ def replay(
 
 
 def marks(run: RunArgument, server: ServerOption = None, as_json: JsonOption = False) -> None:
-    """Where a run waited and where its steps began: there it can be forked, or why not."""
+    """The moments at which a run waited or a step began: whether it can be forked there, or why not."""
 
     async def work(api: Server) -> Json:
         return await api.get(f"/v1/runs/{await api.run_id(run)}/marks")
@@ -101,7 +101,7 @@ def changes(
     server: ServerOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """What became otherwise in a run between two moments: variables, steps and questions."""
+    """The differences between two moments of a run: variables, steps and questions."""
 
     async def work(api: Server) -> Json:
         given = {"from": from_} if to is None else {"from": from_, "to": to}
@@ -145,7 +145,7 @@ def fork(
     server: ServerOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Go on as a run was at an earlier moment, in a new run; what is active in its thread is stopped first."""
+    """Go on from an earlier moment of a run, in a new run; the thread's active run is stopped first."""
     if (at is None) == (step is None):
         raise UsageError(f"expected one of --at and --step; `{program()} marks RUN` lists the moments.")
     given: dict[str, Json] = {"at": at, "step": step, "version": version, "reason": reason or None}
@@ -170,7 +170,7 @@ def rerun(
     server: ServerOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Go on from a step of a run once more, in a new run: a fork in front of it."""
+    """Repeat a run from one of its steps on, in a new run: a fork in front of that step."""
     fork(run, None, step, input, state, version, None, reason, dry_run, act_as, server, as_json)
 
 
@@ -208,7 +208,8 @@ def skip(
     server: ServerOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Go on behind a step that waits or has failed; it does nothing more, and nobody has approved anything."""
+    """Go on behind a step that waits or has failed; the step does nothing more, and counts as skipped, not as
+    approved."""
     body = {"step": step, "output": None if output is None else parse_json(output, "--output"), "reason": reason}
 
     async def work(api: Server) -> Json:

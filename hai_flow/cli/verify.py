@@ -1,4 +1,4 @@
-"""`hai-flow verify`: whether what must hold of runs holds of those in the databases. It changes nothing."""
+"""`hai-flow verify`: checks that the rules of runs hold for those in the databases. It changes nothing."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def verify(
     as_json: JsonOption = False,
 ) -> None:
     """Hold every run against its own log: the chain, the order, the fold and every row made from it, votes and gates,
-    timers, slots, the runs above and below. Says which run, which event and which rule. Exits with 1 if any is broken,
-    or a cell could not be looked at.
+    timers, slots, the runs above and below. Names the run, the event and the rule of each violation. Exits with 1 if
+    any is broken, or a cell could not be looked at.
 
     It reads the databases themselves, a page of runs at a time, and changes nothing; runs go on meanwhile.
     """
@@ -85,13 +85,13 @@ def verify(
 
 
 def _with_run(cells: Sequence[Place], run_id: UUID | None) -> Sequence[Place]:
-    """The cell that the run's id says, where it is one of these."""
+    """The cell that the run's id names, if it is one of these."""
     said = [] if run_id is None else [place for place in cells if place.number == cell_of(run_id)]
     return said or cells
 
 
 def _all(there: Sequence[Verified]) -> Verified:
-    """What was found in several cells as one."""
+    """The findings of several cells as one."""
     from hai_flow.runtime.verifying import Verified
 
     whole = Verified()
@@ -101,7 +101,7 @@ def _all(there: Sequence[Verified]) -> Verified:
 
 
 async def _verified(connection: Connection, asked: Verifying, as_json: bool) -> Verified:
-    """Tells each violation as soon as it is found."""
+    """Verify one cell. Each violation is printed as soon as it is found."""
     from hai_flow.runtime.verifying import Verified
     from hai_flow.runtime.verifying import verify as verify_runs
 

@@ -30,7 +30,8 @@ def publish(
     server: ServerOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Publish workflows under the name and version that they say. Published never changes: raise the version."""
+    """Publish workflows under the name and version that they declare. A published version never changes: raise its
+    number."""
     sources = {str(path): read_whole(path) for place in files for path in workflow_files(place)}
     done: list[Json] = []
     refused: list[Json] = []

@@ -1,7 +1,7 @@
 """Going through the cells, one after the other, for commands that look at the databases themselves.
 
-Where there is one, it is as if there were no cells: what is wrong ends the command. Of several, one that is away, or
-that refuses, is named and keeps none of the others waiting.
+If there is one cell, an error ends the command, as if there were no cells. If there are several, one that is away or
+that refuses is named, and the others are looked at all the same.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ CellOption = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where one cell is, and the settings of a process over it alone."""
+    """The database of one cell, and the settings of a process over it alone."""
 
     name: str
     number: int
@@ -45,7 +45,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Visit(Generic[Result]):
-    """What was found in a cell; `fault`: why nothing was."""
+    """The result of a look at one cell; `fault`: why there is none."""
 
     cell: str
     found: Result | None
@@ -85,7 +85,7 @@ def places(settings: Settings, wanted: str | None) -> Iterator[list[Place]]:
 async def through(
     cells: Sequence[Place], work: Callable[[Place], Awaitable[Result]], *, alone: bool
 ) -> list[Visit[Result]]:
-    """What `work` finds in each. `alone`: there is no other cell, so its errors are raised."""
+    """The result of `work` for each cell. `alone`: there is no other cell, so its errors are raised."""
     from hai_flow.store.database import FAILURES
 
     visits: list[Visit[Result]] = []
@@ -107,8 +107,8 @@ def visit(
     *,
     chosen: Callable[[Sequence[Place]], Sequence[Place]] = lambda found: found,
 ) -> list[Visit[Result]]:
-    """What `work` finds over a session of its own in the cell, or in all that are `chosen`. Raises StoreError where one
-    alone is looked at, and it does not answer."""
+    """The result of `work` over a session of its own in the cell, or in all that are `chosen`. Raises StoreError if
+    there is one cell alone, and it does not answer."""
 
     async def over(place: Place) -> Result:
         async with session(place) as connection:
@@ -141,7 +141,7 @@ async def session(place: Place) -> Any:
 
 
 def tell_faults(visits: Sequence[Visit[Any]]) -> bool:
-    """Say which cells could not be looked at; whether there are any."""
+    """Name the cells that could not be looked at. Returns whether there are any."""
     faults = [each for each in visits if each.fault is not None]
     for each in faults:
         say(f"cell {each.cell}: {each.fault}.", "red")
@@ -149,7 +149,7 @@ def tell_faults(visits: Sequence[Visit[Any]]) -> bool:
 
 
 def shown_cells(visits: Sequence[Visit[Any]], shown: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
-    """`{"cells": {...}}` for JSON: what was found in each, or its fault; nothing where there is one cell."""
+    """`{"cells": {...}}` for JSON: the result of each cell, or its fault; nothing where there is one cell."""
     if len(visits) == 1:
         return {}
     return {

@@ -1,4 +1,4 @@
-"""`worker --status`: the processes that perform runs, as a server tells."""
+"""`worker --status`: the processes that perform runs, as a server lists them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _STYLES: Final = {"alive": "green", "draining": "yellow", "dead": "red"}
 
 
 def show_workers(server: str | None, *, as_json: bool) -> None:
-    """Write them, those that live first."""
+    """Print the workers, living ones first."""
     items: list[dict[str, Json]] = ask(server, as_json, lambda api: api.get("/v1/workers"))["items"]
     if as_json:
         print_json({"items": items})

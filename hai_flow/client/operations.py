@@ -80,7 +80,7 @@ def _run(run: RunRef) -> str:
 
 
 def publish_workflow(source: str | bytes, *, dev: bool = False) -> Script[m.Published]:
-    """Publish a YAML document under the name and version that stand in it. `dev`: a copy that may be replaced.
+    """Publish a YAML document under the name and version that it declares. `dev`: a copy that may be replaced.
 
     Raises Invalid with every mistake, Conflict where this version exists already with another content.
     """
