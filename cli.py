@@ -44,7 +44,7 @@ PASSED_OVER = ("node_modules", "__pycache__", "site-packages")
 
 
 class InstallError(Exception):
-    """The environment could not be made. The message says what to do."""
+    """The environment could not be made. The message names the remedy."""
 
 
 def main() -> None:
@@ -69,7 +69,7 @@ def main() -> None:
     if command == "test-browsers":
         tests = ["tests/browsers", *(f"tests/clients/test_{name}.py" for name in ("page", "examples", "visits"))]
         become([python, "-m", "pytest", *tests, *map(from_root, arguments[1:])], ROOT)
-    # -P: what lies in the current directory must not stand in for a module of ours or of Python's.
+    # -P: no file of the current directory may replace a module of ours or of Python's.
     become([python, "-P", "-m", "hai_flow.cli", *arguments], None)
 
 
@@ -110,7 +110,7 @@ def of_workflows(arguments: "list[str]") -> bool:
 
 
 def kinds_of_tests(place: str) -> "set[str]":
-    """What kinds of tests are at `place`, a file or a folder: WORKFLOW, PYTHON."""
+    """The kinds of tests at `place`, a file or a folder: WORKFLOW, PYTHON."""
     if not os.path.isdir(place):
         return {WORKFLOW if is_workflow_test(place) else PYTHON}
     found = set()
@@ -140,7 +140,7 @@ def check(environment: pathlib.Path) -> int:
 
 
 def ensure_environment() -> pathlib.Path:
-    """The directory of an environment that has exactly what is locked, made or updated if need be."""
+    """The directory of an environment that has exactly the locked packages, made or updated if need be."""
     wanted = stamp()
     candidates = [ROOT / ".venv", cache_directory() / "venv"]
     for environment in candidates:
@@ -160,15 +160,14 @@ def ensure_environment() -> pathlib.Path:
 
 
 def stamp() -> str:
-    """What the environment depends on, as one hash: the lock, the project, this Python and the checkout's
-    place.
-    """
+    """A hash of everything that the environment depends on: the lock, the project, this Python and the checkout's
+    place."""
     parts = [LOCK.read_bytes(), (ROOT / "pyproject.toml").read_bytes(), sys.version.encode(), os.fsencode(ROOT)]
     return hashlib.sha256(b"\0".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()
 
 
 def cache_directory() -> pathlib.Path:
-    """Where the environment of a checkout goes that we may not write to."""
+    """The directory for the environment of a checkout that we may not write to."""
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     return pathlib.Path(base) / "hai-flow" / hashlib.sha256(os.fsencode(ROOT)).hexdigest()[:16]
 
@@ -192,7 +191,7 @@ def make(environment: pathlib.Path, wanted: str) -> None:
     began = time.monotonic()
     with contextlib.suppress(FileNotFoundError):
         (environment / STAMP).unlink()
-    # What works is updated in place, for other processes may be using it. What does not is made anew.
+    # A working one is updated in place, for other processes may be using it. A broken one is made anew.
     attempts = [False, True] if version_of(environment) == sys.version else [True]
     for anew in attempts:
         try:
@@ -225,9 +224,8 @@ def version_of(environment: pathlib.Path) -> "str | None":
 
 
 def install(environment: pathlib.Path) -> None:
-    """Install what is locked and the project itself, by the first installer that can: uv is ten times faster
-    than pip.
-    """
+    """Install the locked packages and the project itself, by the first installer that can: uv is ten times faster than
+    pip."""
     python = str(environment / "bin" / "python")
     errors = []
     for installer in (installed_uv, uv_on_path, pip_of_this_python, pip_of_the_environment):
@@ -330,9 +328,9 @@ def run(command: "list[str]") -> None:
 
 @functools.cache
 def build_environment() -> "dict[str, str]":
-    """The environment of installers: uv does not know what pip was told about where packages come from."""
+    """The environment of installers, with pip's index as uv's: uv does not read pip's configuration."""
     environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
-    # Not so pip's *extra* indexes: uv would prefer them to the index that has what is locked.
+    # Not so pip's *extra* indexes: uv would prefer them to the index that has the locked packages.
     told = environment.get("PIP_INDEX_URL") or pip_setting("global.index-url")
     if told:
         environment.setdefault("UV_DEFAULT_INDEX", told)
@@ -340,7 +338,7 @@ def build_environment() -> "dict[str, str]":
 
 
 def pip_setting(name: str) -> str:
-    """What pip's configuration files say about `name`; empty if they say nothing, or there is no pip."""
+    """The value of `name` in pip's configuration files; empty if it has none, or there is no pip."""
     answer = subprocess.run(
         [sys.executable, "-m", "pip", "config", "get", name],
         stdout=subprocess.PIPE,

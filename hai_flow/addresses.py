@@ -1,6 +1,6 @@
-"""Where the console shows a thing: the one place that knows its pages' addresses, for commands, refusals and letters.
+"""The addresses of the console's pages: the one place that knows them, for commands, refusals and letters.
 
-An address begins with `/console`. Put what reaches the server in front of it: `url + run(id)`.
+An address begins with `/console`. Put the server's own URL in front of it: `url + run(id)`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 CONSOLE: Final = "/console"
 
-# The page on which one sees what a refusal is about, by how its code begins.
+# The page that shows the subject of a refusal, by the beginning of its code.
 _HELPS: Final = (
     ("pending_", "inbox"), ("answer.", "inbox"), ("vote_", "inbox"), ("delegation", "settings"),
     ("run_", "runs"), ("migration_", "runs"), ("step", "runs"), ("skip.", "runs"),
@@ -19,14 +19,14 @@ _HELPS: Final = (
     ("schedule_", "schedules"), ("key_", "settings"), ("tenant", "settings"),
 )  # fmt: skip
 
-# The page that shows what a request was about, by how its route begins.
+# The page that shows the subject of a request, by the beginning of its route.
 _OF_ROUTES: Final = (
     ("/v1/runs/{", "runs"), ("/v1/pendings/{", "inbox"), ("/v1/inbox/{", "inbox"), ("/v1/workflows/{", "workflows"),
 )  # fmt: skip
 
 
 def page(*path: str) -> str:
-    """The address of a page: `page("runs")`. Each part stays one, whatever is in it."""
+    """The address of a page: `page("runs")`. Each part is escaped, so it stays one part whatever characters it has."""
     return "/".join([CONSOLE, *(quote(each, safe="@+:") for each in path)])
 
 
@@ -46,14 +46,14 @@ def workflow(name: str) -> str:
 
 
 def helping(code: str) -> str:
-    """The page on which one sees what a refusal is about; "" where none does."""
+    """The page that shows the subject of a refusal; "" where there is none."""
     found = next((name for begins, name in _HELPS if code.startswith(begins)), None)
     return "" if found is None else page(found)
 
 
 def refused(code: str, route: str, named: Mapping[str, object]) -> str:
-    """The page that helps with a refusal of `route`, whose parameters are `named` in their order: of the thing itself,
-    unless there is none (`..._unknown`); else that of its kind."""
+    """The page that helps with a refusal of `route`, whose parameters are `named` in their order: that of the thing
+    itself; if the thing does not exist (`..._unknown`), that of its kind."""
     of = next((name for begins, name in _OF_ROUTES if route.startswith(begins)), None)
     if of is None or code.endswith("_unknown"):
         return helping(code)

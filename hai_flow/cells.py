@@ -1,13 +1,13 @@
-"""Cells: which one an id says, and in which ones a tenant lives. Pure.
+"""Cells: the cell that an id names, and the cells in which a tenant lives. Pure.
 
 A cell is a schema of PostgreSQL that holds everything of its tenants. They are numbered; 0 is home, where a deployment
-begins. An id made in another cell is a UUID that says its number, so that any process finds the run without a look-up
-(docs/decisions, "An id says its cell"):
+begins. An id made in another cell is a UUID that contains its number, so that any process finds the run without a
+look-up (docs/decisions, "An id says its cell"):
 
-    48 bits as they were | 0110 | 12 as they were | 10 | 10 of the cell | 52 as they were
+48 bits as they were | 0110 | 12 as they were | 10 | 10 of the cell | 52 as they were
 
-Version 6 is what tells them from the ids of home, which are of the versions 7 and 8 (4, where a test made them up) and
-have never been of this one, in no release.
+Version 6 marks them: ids of home have the versions 7 and 8 (4, where a test made them up), and no release has ever made
+one of version 6 there.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _MARK: Final = 0xF << _VERSION_AT | 0b11 << 62 | CELLS_MAX << _CELL_AT
 
 
 def placed(id: UUID, cell: int) -> UUID:
-    """`id` as one of the cell: the same, but for what says so. Home marks nothing. The 112 bits that stay keep ids made
-    of digests apart, and those that begin with the time in its order."""
+    """`id` with the number of the cell in it; an id of home stays as it is. The other 112 bits are unchanged, so ids
+    made of digests stay distinct, and ids that begin with the time keep its order."""
     assert 0 <= cell <= CELLS_MAX, f"a cell has a number up to {CELLS_MAX}, not {cell}"
     if cell == HOME:
         return id
@@ -38,7 +38,7 @@ def placed(id: UUID, cell: int) -> UUID:
 
 
 def cell_of(id: UUID) -> int:
-    """The number of the cell that the id says; those that say nothing are home's."""
+    """The number of the cell that the id contains; home for an id that contains none."""
     bits = id.int
     if bits >> _VERSION_AT & 0xF != _VERSION or bits >> 62 & 0b11 != 0b10:
         return HOME
@@ -46,21 +46,22 @@ def cell_of(id: UUID) -> int:
 
 
 def beside(id: UUID, other: UUID) -> UUID:
-    """`id` as one of the cell that `other` says; for ids of runs that belong to it."""
+    """`id` with the cell of `other`: for ids of things that belong to that run."""
     return placed(id, cell_of(other))
 
 
 def drawn(name: str, cells: Sequence[int]) -> int:
-    """One of the cells, by the name alone: each gets as many names as the others, and a further one takes its share of
-    each, so that of any two sets the most names are in the same one (rendezvous hashing)."""
+    """One of the cells, chosen by the name alone. Each cell gets about as many names as the others. An added cell takes
+    its share from each, so most names stay in the cell that they had (rendezvous hashing)."""
     return max(cells, key=lambda cell: sha256(f"{cell}\x00{name}".encode()).digest())
 
 
 @dataclass(frozen=True, slots=True)
 class Living:
-    """Where a tenant lives. `cells`: all that have something of it; the first one, its *seat*, has what there is once:
-    published workflows, schedules, webhooks, delegations. `anchors`: those that it began with; they decide where a name
-    lives that a client made up, so they stay as they are. `closed`: those in which nothing begins any more."""
+    """The cells in which a tenant lives. `cells`: all that have data of it; the first one, its *seat*, has the things
+    that exist once: published workflows, schedules, webhooks, delegations. `anchors`: the cells with which it began;
+    they decide where a thread lives whose name a client made up, so they never change. `closed`: those in which no
+    thread begins any more."""
 
     cells: tuple[int, ...]
     anchors: tuple[int, ...]
@@ -94,8 +95,8 @@ class Living:
 
 
 def said_by(thread_id: str) -> int:
-    """The cell that a thread says which is named after its first run; home where it says none. A client may have made
-    up an id like that, so it says where to look, not where it is."""
+    """The cell in the id of a thread that is named after its first run; home where the id contains none. A client may
+    have made up the id, so this is only the first place to look for the thread."""
     if len(thread_id) != 36:
         return HOME
     try:
@@ -106,12 +107,12 @@ def said_by(thread_id: str) -> int:
 
 
 def signed(secret: str, cell: int) -> str:
-    """The secret part of an address, saying the cell whose run it leads to. Home's is as it was."""
+    """The secret part of an address, with the cell of the run that it leads to; for home the secret alone."""
     return secret if cell == HOME else f"{secret}.{cell}"
 
 
 def cell_of_address(text: str) -> int:
-    """The cell that an address says; home where it says none."""
+    """The cell in an address; home where it contains none."""
     _, dot, number = text.rpartition(".")
     said = dot and number.isascii() and number.isdecimal() and len(number) <= 4
     return int(number) if said and 0 < int(number) <= CELLS_MAX else HOME

@@ -82,8 +82,8 @@ _PARAM_CHARACTERS_MAX: Final = 120
 
 
 def particulars(message: str) -> list[str]:
-    """What a sentence names in quotes, each once: keys, values, people. They are the same in every language, so that a
-    reader of another one is told them beside the sentence of the code."""
+    """The words that a sentence puts in quotes, each once: keys, values, people. They are the same in every language,
+    so a client can show them beside the translation of the code."""
     found = (next(filter(None, groups)) for groups in _QUOTED.findall(message))
     return [each[:_PARAM_CHARACTERS_MAX] for each in dict.fromkeys(found)][:_PARAMS_MAX]
 

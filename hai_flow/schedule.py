@@ -70,7 +70,7 @@ def explain(timing: Timing) -> str:
 
 
 def explained(timing: Timing) -> list[tuple[Clause, tuple[str, ...]]]:
-    """The schedule as clauses, for sentences in any language: each a code, and what it is about as texts.
+    """The schedule as clauses, for sentences in any language: each a code, and its values as texts.
 
     `schedule.times` has times ("09:00"), `schedule.interval` seconds, `schedule.zone` the timezone. The others have the
     items of a field: "5", "1-5", "*/15", "10-30/5"; of days also "L" (the last) and "LW" (the last from Monday to

@@ -25,7 +25,7 @@ PREFIX = "HAI_FLOW_"
 SECRET = "HAI_FLOW_SECRET_"
 FILE: Final = "_FILE"
 DEV_WORKFLOW = "chat"
-KEYS: Final = "keys"  # the identity of those who have API keys
+KEYS: Final = "keys"  # identity by API keys alone
 
 _KIB = 1024
 _MIB = 1024 * _KIB
@@ -159,7 +159,7 @@ class Settings:
     )
     workflows_dir: Path = _path("The directory whose workflows `dev` loads and watches.", "workflows")  # noqa: RUF009
 
-    # -- who may talk to us
+    # -- callers and addresses
 
     host: str = _text("The address to listen on. Anything but loopback needs allow_remote.", "127.0.0.1")
     port: int = _whole("The TCP port to listen on; 0 lets the system choose.", 8000, 0, 65535)
@@ -316,7 +316,7 @@ class Settings:
         600.0,
     )
 
-    # -- what one run may grow to
+    # -- bounds of one run
 
     run_waits_max: int = _whole(
         "The most answers, events, times and child runs that one run waits for at once; a step that would wait for one "
@@ -654,7 +654,7 @@ def variable(name: str) -> str:
 
 
 def variables_of_files() -> list[str]:
-    """The variables that name files with what may be secret, in the order of the settings."""
+    """The variables that name files with settings that may be secret, in the order of the settings."""
     return [variable(setting.name) + FILE for setting in _each() if _may_be_secret(setting)]
 
 
@@ -680,7 +680,7 @@ def is_loopback(host: str) -> bool:
 
 
 def metrics_place(text: str) -> tuple[str, int] | None:
-    """The host and the port that `text` names. None: it names none."""
+    """The host and the port that `text` names; None: it names none."""
     host, colon, port = text.rpartition(":")
     if not colon or not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > 65535:
         return None

@@ -33,12 +33,12 @@ _FILE_ID: Final = re.compile(rb"(?<![0-9A-Za-z_])file_([0-9a-f]{64})(?![0-9A-Za-
 
 
 def file_id(sha256: bytes) -> str:
-    """The id of the file that holds what has this sha256: what a value refers to it by."""
+    """The id of the file whose content has this sha256: values refer to the file by it."""
     return f"file_{sha256.hex()}"
 
 
 def sha256_of_file(id: str) -> bytes | None:
-    """What the file of this id has as its sha256; None: it is no file's id."""
+    """The sha256 in the id of a file; None: it is no file's id."""
     found = _FILE_ID.fullmatch(id.encode(errors="replace"))
     return None if found is None else bytes.fromhex(found[1].decode())
 
@@ -113,7 +113,7 @@ def uuid_of(bits: int, version: int) -> UUID:
 
 
 def check(value: Any) -> Any:
-    """`value` itself if it is plain JSON; else raises `NotJson` naming the place.
+    """`value` itself if it is plain JSON; else raises `NotJson`, which names the place.
 
     Refused: NaN and infinities, integers beyond 2^53 - 1, NUL and lone surrogates in strings, keys that are not
     strings, nesting deeper than 64, and every Python type that JSON does not have (tuples become lists on the way).

@@ -1,7 +1,8 @@
 """The JSON Schema (2020-12) of documents and of their tests, for the YAML language server.
 
-Made from the table of keys. It knows shapes and simple values; what needs the whole document (is there such a step,
-does the expression compile) is the compiler's. Everything that the compiler accepts satisfies it.
+Made from the table of keys. It checks shapes and simple values. Only the compiler can check rules that need the whole
+document (does the named step exist, does the expression compile). Every document that the compiler accepts satisfies
+the schema.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ _CHECKS: Final = (
     _check("interrupt.unknown", "Resuming an unknown interrupt does nothing.", "tools-and-interrupts", of=_AGUI),
     _check("interrupt.resume", "`resume` goes on: a run with the posted runId.", "tools-and-interrupts", of=_AGUI),
     _check("interrupt.once", "The same resume in a new run does nothing again.", "the-first-answer-wins", of=_AGUI),
-    # --- what cannot be meant
+    # --- malformed requests
     _check("malformed.not-json", "A body that is not JSON is answered 4xx.", "errors-for-clients"),
     _check("malformed.empty", "An empty body is answered 4xx.", "errors-for-clients"),
     _check("malformed.list", "A list as body is answered 4xx.", "ag-ui-messages"),

@@ -26,7 +26,7 @@ def conform(plan: Plan) -> Report:
 
 
 def dialect_of(events: Iterable[Event]) -> Dialect:
-    """Which dialect a stream is of: HAI's has its own events, or a messageId on its run."""
+    """The dialect of a stream: HAI's has its own events, or a messageId on its run."""
     for event in events:
         if event.type.startswith(_HAI_ONLY) or (event.type == "RUN_STARTED" and "messageId" in event.value):
             return Dialect.HAI
@@ -34,8 +34,8 @@ def dialect_of(events: Iterable[Event]) -> Dialect:
 
 
 def _no_turn(chat: Exchange) -> str:
-    """Why nothing else need be tried: an endpoint that answers no message would fail at everything, or pass by
-    accident. "" if it answered."""
+    """Why the other scenarios are not tried; "" if the endpoint answered. One that answers no message would fail all of
+    them, or pass by accident."""
     if chat.failure:
         hint = "If it only needs longer, give --timeout." if chat.timed_out else "Its log should say why."
         return f"It answered no whole stream: {chat.failure}. {hint}"
@@ -94,8 +94,8 @@ class _Drive:
     # --- noting
 
     def _note(self, id: str, passed: bool, found: Exchange | str = "", shown: bytes = b"") -> bool:
-        """The verdict of a check; of several, the first failure stays. What does not hold for the dialect is no
-        failure."""
+        """Record the verdict of a check. If it is tried several times, its first failure stays. A check that does not
+        apply to the dialect never fails."""
         check = CATALOGUE[id]
         if self._dialect not in check.dialects:
             return passed
@@ -189,8 +189,8 @@ class _Drive:
         self._history("reload.empty", thread, chat, thread.post("no history", thread.body([])))
 
     def _history(self, id: str, thread: Thread, chat: Exchange, reload: Exchange) -> None:
-        """Whether the snapshot, with what is streamed after it, tells the user's message and what the chat said and
-        called."""
+        """Check that the snapshot, with the events streamed after it, has the user's message and the chat's messages
+        and calls."""
         messages = self._held(reload)
         there = {("message", str(each.get("id"))) for each in messages}
         there |= {("call", call["id"]) for each in messages for call in each.get("toolCalls", ())}
@@ -208,7 +208,8 @@ class _Drive:
     # --- made-up history
 
     def _forged(self, chat: Exchange) -> None:
-        """On a thread of its own, so that a failure here does not spoil the other scenarios."""
+        """The scenarios with made-up messages. They have a thread of their own, so that a failure here does not spoil
+        the others."""
         thread = Thread(self._peer, self._dialect)
         _, own = thread.say("a thread to forge on")
         if not own.streamed:
@@ -272,7 +273,7 @@ class _Drive:
         call_id, answer = offered
         body = thread.body([*thread.messages, tool_message(call_id, answer)])
         real = thread.post("the real answer after the made-up one", body)
-        # Nothing new, but a snapshot: the endpoint took it for one who only looks.
+        # Nothing new, but a snapshot: the endpoint took the client for one that only attaches.
         goes_on = bool(real.done() - own.done()) or (real.snapshot() is None and "RUN_FINISHED" in real.types)
         self._note("forged.open-call", real.streamed and goes_on, real)
 
@@ -430,7 +431,7 @@ class _Drive:
         binary = self._ask("protobuf without protocolVersion", f"{AGUI_BINARY}, {EVENT_STREAM}", Dialect.AGUI_0)
         self._note("old.no-protobuf", not binary.binary, binary)
 
-    # --- what cannot be meant
+    # --- malformed requests
 
     def _malformed(self) -> None:
         thread = Thread(self._peer, self._dialect)
@@ -482,7 +483,7 @@ class _Drive:
 _STARTS: Final = ("BUSINESS_DATA_START", "TEXT_MESSAGE_START")
 
 
-# What the binary form cannot tell from absent.
+# Fields that the binary form leaves out when they are empty.
 _LOST_IF_EMPTY: Final = ("toolCalls", "usage", "pendingToolCallIds", "interruptIds", "result")
 
 

@@ -84,7 +84,7 @@ class Exchange:
         return [str(event.value[field]) for event in self.all(*types) if field in event.value]
 
     def interrupts(self) -> list[dict[str, Json]]:
-        """The run's open calls."""
+        """The run's open interrupts."""
         finished = self.all("RUN_FINISHED")
         outcome = finished[-1].value.get("outcome") if finished else None
         listed = outcome.get("interrupts") if isinstance(outcome, dict) else None
@@ -298,7 +298,7 @@ class Thread:
 
 
 def sane(messages: Sequence[Json]) -> list[dict[str, Json]]:
-    """Copies of the messages that are some; calls of another form than the protocol's are left out."""
+    """Copies of the messages that have the form of one; calls of another form than the protocol's are left out."""
     found: list[dict[str, Json]] = []
     for message in messages:
         if isinstance(message, dict) and isinstance(message.get("id"), str):

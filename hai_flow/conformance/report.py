@@ -24,8 +24,8 @@ class Result(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One expectation: a sentence and where it comes from. `must`: a client breaks, or somebody can cheat; `should`:
-    what this project holds for right; `info`: only told. `dialects`: those it is a must or a should in."""
+    """One expectation: a sentence and its source. `must`: without it a client breaks, or somebody can cheat; `should`:
+    this project recommends it; `info`: reported only. `dialects`: those in which it is a must or a should."""
 
     id: str
     expected: str

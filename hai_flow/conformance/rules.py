@@ -12,7 +12,8 @@ from hai_flow.values import Json
 
 
 class Dialect(StrEnum):
-    """Which rules hold. AGUI_0: for a peer that states no `protocolVersion`, which every 0.x client is."""
+    """The dialect whose rules hold. AGUI_0: for a peer that sends no `protocolVersion`, which is true of every 0.x
+    client."""
 
     HAI = "hai"
     AGUI = "agui"
@@ -20,7 +21,7 @@ class Dialect(StrEnum):
 
 
 class _Brackets:
-    """What is opened and closed: START -> (CONTENT, END, the field that names it)."""
+    """The events that open and close things: START -> (CONTENT, END, the field with the thing's id)."""
 
     def __init__(self, table: Mapping[str, tuple[str, str, str]]) -> None:
         self.starts = {start: (start, field) for start, (_, _, field) in table.items()}
@@ -53,7 +54,7 @@ _AGUI_BRACKETS: Final = _Brackets(
     }
 )
 
-# What a field holds: a type, or the words that there are for it.
+# The content of a field: a type, or the words that it may be.
 Kind: TypeAlias = type | tuple[type, ...] | frozenset[str]
 
 
@@ -111,7 +112,7 @@ _SUBAGENT: Final[dict[str, Kind]] = {"subagentRunId": _TEXT}
 _MESSAGE: Final[dict[str, Kind]] = {"messageId": _TEXT}
 _ACTIVITY: Final[dict[str, Kind]] = _MESSAGE | {"activityType": _TEXT}
 _PARENTS: Final = ("parentSubagentRunId", "parentToolCallId", "parentMessageId")
-# Of whose subagent an event is; what is about a whole run is of none.
+# The fields that name an event's subagent; an event of the whole run has none.
 _NOT_OF_A_SUBAGENT: Final = ("RUN_STARTED", "RUN_FINISHED", "RUN_ERROR", "MESSAGES_SNAPSHOT")
 _AGUI_FIELDS: Final = {
     type: _Shape(required, optional | _ALWAYS | ({} if type in _NOT_OF_A_SUBAGENT else _SUBAGENT))
@@ -170,10 +171,10 @@ _MESSAGES: Final = {
     )
 }
 _HAI_ROLES: Final = ("developer", "system", "user", "assistant", "tool")
-# kind of source -> what it must have
+# kind of source -> its required fields
 _SOURCES: Final = {"data": ("value", "mimeType"), "url": ("value",), "file": ("value",)}
 _MEDIA: Final = ("image", "audio", "video", "document")
-# operation -> what it must have beside its path
+# operation -> the field that it needs beside its path
 _OPERATIONS: Final = {"add": "value", "replace": "value", "test": "value", "remove": "", "move": "from", "copy": "from"}
 _NOT_IN_0: Final = ("SUBAGENT_STARTED", "SUBAGENT_FINISHED", "SUBAGENT_ERROR")
 HAI_TYPES: Final = frozenset(_HAI_FIELDS)
@@ -203,7 +204,7 @@ class _Judge:
         self._fields = _HAI_FIELDS if dialect is Dialect.HAI else _AGUI_FIELDS
         self._brackets = _HAI_BRACKETS if dialect is Dialect.HAI else _AGUI_BRACKETS
         self._stands = "before"  # or running, RUN_FINISHED, RUN_ERROR
-        self._blind = not begun  # what is open may have been opened before
+        self._blind = not begun  # the thing may have been opened before
         self._run: dict[str, Json] = {}
         self._open: dict[tuple[str, str], None] = {}
         self._arguments: dict[str, str] = {}
@@ -280,7 +281,7 @@ class _Judge:
             self._fault(rule, f"{type} with an empty delta")
 
     def _unknown(self, where: str, name: str) -> None:
-        """HAI's events and messages are open to more."""
+        """A fault for an unknown field, except in HAI: its events and messages may have further fields."""
         if self._dialect is not Dialect.HAI:
             self._fault("stream.unknown-fields", f"{where}: {name} is no field of the protocol")
 
@@ -357,7 +358,7 @@ class _Judge:
             self.faults += self._cut_off
         self._cut_off.clear()
 
-    # --- what they carry
+    # --- their content
 
     def _snapshot(self, value: Mapping[str, Json]) -> None:
         messages = value.get("messages")

@@ -1,4 +1,4 @@
-"""The bytes of a stream, read as a forgiving client would, with everything noted that a strict one dies of.
+"""The bytes of a stream, read as a forgiving client would, with a note of everything that breaks a strict one.
 
 Written for the conformance kit alone: it shares nothing with the encoders, so that a mistake there cannot hide here.
 """
@@ -103,8 +103,7 @@ def frames(stream: bytes) -> tuple[list[bytes], str]:
 
 
 def read_message_pack(stream: bytes) -> tuple[list[Event], str]:
-    """The events of HAI's binary form, in which an empty frame keeps the connection alive; and what is wrong with it,
-    or ""."""
+    """The events of HAI's binary form, in which an empty frame keeps the connection alive; and the fault, or ""."""
     return _read(stream, lambda frame: _unpacked(frame) if frame else None)
 
 

@@ -1,5 +1,5 @@
-"""A workflow as a picture: Mermaid text, SVG, or JSON of what an SVG shows. Pure; nothing here runs another program or
-knows of any run.
+"""A workflow as a picture: Mermaid text, SVG, or the shapes of the SVG as JSON. Pure; nothing here runs another program
+or knows of any run.
 
 `draw` takes the bytes of a document that compiles. Expressions and texts are shown as the author wrote them: the
 picture is made from the document, because the templates of a plan no longer know their text. The paths are the plan's.

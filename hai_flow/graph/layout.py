@@ -1,5 +1,5 @@
-"""Where a chart's parts stand: boxes from top to bottom, blocks around their steps, branches side by side, handlers to
-the right.
+"""The layout of a chart: boxes from top to bottom, blocks around their steps, branches side by side, handlers to the
+right.
 
 Two passes. A `Figure` first measures itself (its size, and the x of the line that the flow runs along), then is placed.
 No font is at hand, so the width of a text is estimated, generously.
@@ -33,7 +33,7 @@ class Text:
 
     content: str
     style: str
-    full: str = ""  # what was cut off, for a tooltip
+    full: str = ""  # all of a text that was cut, for a tooltip
 
     @property
     def width(self) -> float:
@@ -119,7 +119,7 @@ class Rectangle:
 @dataclass(frozen=True, slots=True)
 class Line:
     """`style`: flow or dashed. `ends`: the paths of the steps that it leads from and to; "" is where a run begins or
-    ends, None says that it leads nowhere else."""
+    ends. None: the line is a part of one figure, and joins no steps."""
 
     style: str
     points: tuple[Point, ...]
@@ -139,7 +139,7 @@ class Words:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """What follows, until it is closed, belongs to a step."""
+    """The shapes from here to the next `Closed` belong to the step `node`."""
 
     node: Node
 
@@ -153,7 +153,7 @@ Shape: TypeAlias = Rectangle | Line | Words | Opened | Closed
 
 
 class Canvas:
-    """Collects what is drawn, in the order in which it is painted."""
+    """Collects the shapes, in the order in which they are painted."""
 
     def __init__(self) -> None:
         self.shapes: list[Shape] = []

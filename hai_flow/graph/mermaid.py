@@ -94,7 +94,7 @@ class _Writer:
         self.depth += 1
         self._line("direction TB")
         if node.lanes[0].label:
-            self._line(f'{name}_fork((" "))')  # what puts the branches side by side
+            self._line(f'{name}_fork((" "))')  # this puts the branches side by side
         for number, lane in enumerate(node.lanes):
             if lane.label:
                 self._lane(lane, f"{name}_{number}", f"{name}_fork -->")
@@ -117,7 +117,7 @@ class _Writer:
 def _title(chart: Chart) -> str:
     """The title as a YAML scalar of the front matter."""
     words = "".join(character if character.isprintable() else " " for character in chart.title)
-    words = words.translate({ord("<"): "‹", ord(">"): "›"})  # Mermaid drops what looks like a tag
+    words = words.translate({ord("<"): "‹", ord(">"): "›"})  # Mermaid drops text that looks like a tag
     return "'" + f"{words} ({chart.name}@{chart.version})".replace("'", "''") + "'"
 
 

@@ -58,7 +58,7 @@ class Chart:
     name: str
     version: int
     title: str
-    start: str  # what starts a run, in words
+    start: str  # the triggers, in words
     output: str
     nodes: tuple[Node, ...]
     handlers: tuple[Lane, ...]

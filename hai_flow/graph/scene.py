@@ -1,6 +1,6 @@
-"""A picture as JSON, for programs that draw it themselves: what each step is and where it is written, and the shapes
-with the steps that they belong to. Colours are the program's own: shapes have styles, named like the SVG's classes.
-"""
+"""A picture as JSON, for programs that draw it themselves: each step with its verb and its place in the source, and the
+shapes with the steps that they belong to. Colours are the program's own: shapes have styles, named like the SVG's
+classes."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _place(document: Document, node: Written | None) -> dict[str, Json]:
     if node is None:
         return {"line": None, "column": None, "end_line": None}
     line, column = document.lines.place(node.start)
-    # YAML ends a block where the next one begins: what stands there is the end of its last value.
+    # YAML ends a block where the next one begins; the trailing space is no part of it.
     written = document.text[node.start : node.end].rstrip()
     return {"line": line, "column": column, "end_line": line + written.count("\n")}
 

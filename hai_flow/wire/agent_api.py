@@ -211,7 +211,7 @@ def _output(data: Object) -> tuple[Json, str]:
 
 
 def _approval(data: Object) -> tuple[Json, str]:
-    """Nothing but a true `approve` approves."""
+    """Only a true `approve` approves."""
     decision = {"decision": "approve" if data.get("approve") is True else "reject", "reason": data.get("reason")}
     return data.get("approval_request_id"), values.dumps(
         {name: value for name, value in decision.items() if value is not None}
@@ -322,7 +322,7 @@ class AgentApiEncoder(TurnEncoder):
     def _turn(self) -> int:
         return self.state.turn.n if self.state.turn else 0
 
-    # --- what the protocol does not show
+    # --- events that the protocol does not show
 
     def state_snapshot(self, at: int) -> list[Frame]:
         return []

@@ -55,7 +55,7 @@ def read(body: bytes, limits: Limits, *, resumes: bool = False) -> AgentInput:
 
 
 def wishes(posted: AgentInput) -> tuple[str | None, Json]:
-    """The workflow and the input that `forwardedProps` asks for. Raises `Rejected` 422."""
+    """The workflow and the input that `forwardedProps` names. Raises `Rejected` 422."""
     workflow, given = posted.forwarded.get("workflow"), posted.forwarded.get("input")
     if workflow is not None and not isinstance(workflow, str):
         raise _invalid([{"path": "/forwardedProps/workflow", "message": "expected the name of a workflow"}])

@@ -41,8 +41,8 @@ class Limits:
 class Profile(msgspec.Struct, frozen=True, kw_only=True):
     """Everything by which the streams of two followers may differ. Hashable: it is a part of a ring's key.
 
-    `version` is that of the peer's protocol. `redaction` names what is kept from the reader ("" = nothing; see
-    `withheld`), `personal` says which values of the rest are personal and kept from them (see `personal`).
+    `version` is that of the peer's protocol. `redaction` names the parts of the run that are kept from the reader ("" =
+    none; see `withheld`), `personal` the personal values in the rest that are kept from them (see `personal`).
     `client_tools` are the frontend tools that the client advertised. `may_answer` says whether the follower can answer
     questions to people; one that cannot sees the question, but never as a call. `reader` is the follower, if another
     person started the run. `options` are the dialect's own, as sorted pairs.
@@ -121,7 +121,7 @@ class Posted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 CLOSING: Final = "server_closing"
-EXPIRED: Final = "auth.expired"  # who reads the stream has to prove anew who they are
+EXPIRED: Final = "auth.expired"  # the reader's credential has ended: they must sign in again
 
 
 class Frame(NamedTuple):

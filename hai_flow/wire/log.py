@@ -40,7 +40,7 @@ def event_json(seq: int, event: Event) -> dict[str, Json]:
 
 
 def _with_values(shown: dict[str, Json], stored: dict[str, Json]) -> dict[str, Json]:
-    """The fields of a record, and of those inside it, as REST shows them: added to `shown`."""
+    """Add the fields of a record, and of the records inside it, to `shown`, in the form of REST."""
     for name, value in stored.items():
         shown[name] = values.loads(value) if name in _JSON_TEXTS and value is not None else value
     if isinstance(opened := stored.get("opened"), dict):  # a question of a run below
@@ -61,7 +61,8 @@ def _with_times(record: dict[str, Json]) -> dict[str, Json]:
 
 
 def seeing(profile: Profile, state: RunState) -> Callable[[Event], Event | None]:
-    """How the reader of `profile` sees each of the events that come after `state`; None: not at all."""
+    """A function that gives each event after `state` as the reader of `profile` sees it; None: the event is kept from
+    them."""
     if not profile.redaction and profile.personal is None:
         return lambda event: event
     known, mask = state, mask_of(profile)
@@ -98,8 +99,8 @@ class LogEncoder:
         return [Frame(seen.type, data, terminal=isinstance(seen, TERMINAL))]
 
     def farewell(self, reason: str, code: str = CLOSING) -> list[Frame]:
-        """Nothing: a reader that misses the terminal event knows that there is more, and comes back. Only who may not
-        come back as they are is told."""
+        """Nothing: a reader that misses the terminal event knows that there is more, and comes back. Only a reader
+        whose credential has ended gets a frame, because they must sign in before that."""
         return [Frame(EXPIRED, dump({"code": code, "message": reason}))] if code == EXPIRED else []
 
 

@@ -1,8 +1,9 @@
-"""What is kept of personal values: a run's state and its events without them (definition/personal says which they are).
+"""Masks personal values in a run's state and events (definition/personal finds out which values are personal).
 
-They are kept from everybody but the run's requester and those who are asked: these see the personal values of their own
-questions, and of no others. What is masked is text, arguments and values; that something happened, and when, is shown.
-With the values go the digests that were made of them: who has a digest can try out a short list of names or amounts.
+They are hidden from everybody except the run's requester and the people that its questions ask; these see the personal
+values of their own questions, and no others. Texts, arguments and values are masked; the fact that something happened,
+and its time, is shown. Digests of masked values are hidden, too: with a digest somebody could try out a short list of
+names or amounts.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _DOCUMENT: Final = values.dumps({"type": "text", "content": MASK}).decode()
 
 
 class Mask:
-    """How `reader` sees a run in which `personal` is personal: without it, but for questions that they are asked."""
+    """Shows `reader` a run without its `personal` values, except in questions that ask them."""
 
     def __init__(self, personal: Personal, reader: Principal | None) -> None:
         self.personal = personal
@@ -45,13 +46,13 @@ class Mask:
         self._is_fork = False
 
     def event(self, event: e.Event, whole: RunState) -> e.Event:
-        """The event as they see it; `whole` is the run behind it, unmasked."""
+        """The event as the reader sees it; `whole` is the run after it, unmasked."""
         personal = self._personal(whole)
         hide = _EVENTS.get(type(event)) if personal.anything else None
         return event if hide is None else hide(self, event, whole, personal)
 
     def state(self, whole: RunState) -> RunState:
-        """The run as they see it."""
+        """The run as the reader sees it."""
         personal = self._personal(whole)
         if not personal.anything:
             return whole
@@ -74,12 +75,12 @@ class Mask:
         )
 
     def question(self, pending: PendingState, whole: RunState) -> PendingState:
-        """A question of the run `whole` as they see it."""
+        """A question of the run `whole` as the reader sees it."""
         personal = self._personal(whole)
         return self.pending(pending, personal) if personal.anything else pending
 
     def pending(self, pending: PendingState, personal: Personal) -> PendingState:
-        """The question as they see it."""
+        """The question as the reader sees it."""
         of = personal.of(pending.opened.path)
         if pending.status == "voided" and pending.reason and not self._asks(pending):
             pending = replace(pending, reason=MASK)
@@ -97,17 +98,18 @@ class Mask:
         )
 
     def _personal(self, whole: RunState) -> Personal:
-        """A run may have gone on with another version since its marks were made."""
+        """The personal values of the run's present version: it may have gone on with another version since its marks
+        were made."""
         self._is_fork = self.reader is not None and whole.requester in (self.reader.id, self.reader.on_behalf_of)
         return self.personal if whole.sha256 in (self.personal.sha256, "") or self.personal is WHOLE else WHOLE
 
     def _asks(self, pending: PendingState) -> bool:
-        """Whether the question is theirs. What is masked for its requester is a fork of another's run, by which nobody
-        becomes somebody who is asked."""
+        """Whether the question asks the reader. In a fork of another person's run it asks nobody: forking a run must
+        not give access to its personal values."""
         return self.reader is not None and not self._is_fork and concerns(pending, self.reader)
 
     def _shares(self, whole: RunState, personal: Personal) -> bool:
-        """Whether what runs below share may be personal: which of them did is not kept."""
+        """Whether values that runs below share may be personal. It is not recorded which of these runs shared one."""
         return any(personal.of(path).touches for path, step in whole.steps.items() if step.verb == "run")
 
     def _call(self, call: ToolCallState, whole: RunState, personal: Personal) -> ToolCallState:
@@ -153,7 +155,7 @@ class Mask:
         return replace(event, reason=_text(event.reason, personal.of(event.path).touches))
 
     def _cut(self, event: Any, whole: RunState, personal: Personal) -> e.Event:
-        """What was cut off says why: in the words of an error elsewhere."""
+        """The reason why a message or call was cut off may quote an error, so it is masked."""
         return replace(event, reason=MASK if event.reason else "")
 
     def _step_started(self, event: e.StepStarted, whole: RunState, personal: Personal) -> e.Event:
@@ -228,7 +230,7 @@ class Mask:
         return replace(event, value=value, reason=_text(event.reason, of.touches), answer_sha=None)
 
     def _state_changed(self, event: e.StateChanged, whole: RunState, personal: Personal) -> e.Event:
-        """A patch need not fit a masked state: what it changes is shown as it is now, by whole variables."""
+        """A patch need not fit a masked state. So each variable that it changes is shown whole, as it is now."""
         names = dict.fromkeys(_variable(op[key]) for op in event.ops for key in ("path", "from") if key in op)
         names = dict.fromkeys(whole.state) if "" in names else names
         if not any(at(personal.state, (name,)) for name in names):
@@ -289,7 +291,7 @@ class Mask:
 
 
 def mask_of(profile: Profile) -> Mask | None:
-    """How personal values are kept from the reader of a stream; None: they are not."""
+    """The mask that keeps personal values from the reader of a stream; None: they see all."""
     return None if profile.personal is None else Mask(profile.personal, profile.reader)
 
 
@@ -337,7 +339,7 @@ _EVENTS: Final[dict[type[e.Event], Callable[[Any, Any, RunState, Personal], e.Ev
 # Every other event holds no value that a person gave or a step made; each is listed on purpose.
 SHOWN_WHOLE: Final[frozenset[type[e.Event]]] = frozenset(
     {
-        e.RunPaused,  # reasons of those who control a run are theirs
+        e.RunPaused,  # reasons that operators gave are not personal
         e.RunResumed,
         e.RunStopping,
         e.RunStopped,
@@ -369,7 +371,7 @@ SHOWN_WHOLE: Final[frozenset[type[e.Event]]] = frozenset(
 
 
 def message(known: MessageState, personal: Personal) -> MessageState:
-    """An entry of a transcript, a message."""
+    """A message of a transcript, masked."""
     if known.path is None:
         return replace(known, content=MASK, extra=None) if personal.message else known
     of = personal.of(known.path)
@@ -380,7 +382,7 @@ def message(known: MessageState, personal: Personal) -> MessageState:
 
 
 def tool_call(call: ToolCallState, personal: Personal) -> ToolCallState:
-    """An entry of a transcript, a call with its result."""
+    """A call of a transcript, with its result, masked."""
     of = personal.of(call.path)
     args = call.args and _json(call.args, of.args)
     failed = call.error is not None and of.touches
@@ -393,7 +395,7 @@ _CODES: Final = ("aborted", "tool.declined", "voided", "expired")
 
 
 def opened(question: e.PendingOpened, of: OfStep) -> e.PendingOpened:
-    """A question without what is personal in it, and without the digest that was made of that."""
+    """A question without its personal values, and without the digest that was made of them."""
     if not _hides(of, question):
         return question
     return replace(
@@ -412,7 +414,8 @@ def _hides(of: OfStep, question: e.PendingOpened) -> bool:
 
 
 def _answer(of: OfStep, question: e.PendingOpened) -> Mark:
-    """Of the value that decided a question. The form itself says so, too: a tool may have written it."""
+    """Which parts of the value that decided a question are personal. The form itself may mark some, too: a tool may
+    have written it."""
     if question.kind in ("approve", "gate"):
         return of.approval
     return join(join(_output(of), of.answer), of_schema(question.schema))
@@ -426,7 +429,7 @@ def _vote(vote: e.VoteCast, of: OfStep) -> e.VoteCast:
 
 
 def _output(of: OfStep) -> Mark:
-    """Of a step's output, which is the decision where its effect was not performed."""
+    """Which parts of a step's output are personal. If its effect was not performed, the output is the decision."""
     return join(of.output, of.approval)
 
 
@@ -471,12 +474,13 @@ def _loop(loop: LoopState, of: OfStep, personal: Personal) -> LoopState:
 
 
 def _below(path: str, personal: Personal) -> bool:
-    """Whether a run below the step is one of whose words something may be personal."""
+    """Whether the step starts a run below whose words may be personal."""
     return personal.of(path).touches and personal.of(path).words
 
 
 def error_without_personal(error: Any, personal: Personal, path: str = "", *, hidden: bool = False) -> Any:
-    """An error, which may quote what a step was given; `path`: of a step that it ended. None stays None."""
+    """An error without personal values: its text may quote the arguments of a step. `path`: the step that it ended.
+    None stays None."""
     if error is None:
         return None
     places: Iterable[str] = [each for each in (error.path, path) if each]
@@ -500,7 +504,8 @@ def _said(kind: str) -> str:
 
 
 def _json(text: str | None, mark: Mark) -> str | None:
-    """JSON text of a value with this mark. What is no JSON, a call that is being written, is nothing yet."""
+    """JSON text of a value, masked by this mark. Text that is no JSON (a call that is still being written) becomes an
+    empty object first."""
     if text is None or not mark:
         return text
     try:
@@ -511,7 +516,7 @@ def _json(text: str | None, mark: Mark) -> str | None:
 
 
 def _content(text: str | None, mark: Mark) -> str | None:
-    """A result as text: JSON, where it is no text itself."""
+    """A result as text, masked: as JSON, unless it is text itself."""
     if text is None or not mark:
         return text
     try:

@@ -60,8 +60,8 @@ class SocialEncoder(TurnEncoder):
         return frames
 
     def farewell(self, reason: str, code: str = CLOSING) -> list[Frame]:
-        """Nothing: the reader comes back and then gets the missing frames. Only who may not come back as they are is
-        told."""
+        """Nothing: the reader comes back and then gets the missing frames. Only a reader whose credential has ended
+        gets a frame, because they must sign in before that."""
         return [self._frame("RUN_ERROR", terminal=True, message=reason, code=code)] if code == EXPIRED else []
 
     def history(self, transcript: Sequence[Entry]) -> dict[str, Json]:

@@ -1,8 +1,8 @@
-"""The steps of a run as a picture over time shows them: when each began and ended, its attempts, and its waits.
+"""The steps of a run for a picture over time: when each began and ended, its attempts, and its waits.
 
-A fold of the log beside the engine's: a state has no times, and a run that waits for two days has worked for a
-moment. So the waits stand apart from the work (people, time, signals, a retry, a child), each with its own times. A
-step that a Retry begins anew is another span of the same path.
+A fold of the log beside the engine's: a state has no times, and a run that waits for two days has worked for a moment.
+So the waits stand apart from the work (people, time, signals, a retry, a child), each with its own times. A step that a
+Retry begins anew is another span of the same path.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Wait(msgspec.Struct):
 
 
 class Try(msgspec.Struct):
-    """One attempt. `error` is why another one had to follow, `lost` that its worker was."""
+    """One attempt. `error` is why another one had to follow, `lost` whether its worker was lost."""
 
     n: int
     started_at: int
@@ -88,7 +88,8 @@ class Spans:
         return span
 
     def of(self, seq: int, path: str) -> Span | None:
-        """The newest passage through the step, which this event is about. None: it has none, as the document itself."""
+        """The newest passage through the step that this event is about; None: it has none, because the event is about
+        the document itself."""
         span = self._now.get(path)
         if span is not None:
             span.last_seq = seq
@@ -101,7 +102,7 @@ class Spans:
         self._asked[id] = span
 
     def rename(self, paths: Mapping[str, str]) -> None:
-        """The run goes on with another version, in which steps are called otherwise."""
+        """The run goes on with another version, in which steps have other names."""
         for span in self._now.values():
             span.path = renamed(span.path, paths)
         self._now = {span.path: span for span in self._now.values()}
@@ -256,7 +257,7 @@ def _model_used(spans: Spans, seq: int, event: e.ModelUsed) -> None:
 
 
 def _reopened(spans: Spans, seq: int, event: e.RunRetried | e.StepReopened) -> None:
-    """Blocks that go on are running again: their end was none."""
+    """Blocks that go on are running again: they have not ended after all."""
     for path in event.reopened:
         if (span := spans.of(seq, path)) is not None:
             span.status, span.ended_at, span.error = "running", None, None

@@ -214,8 +214,8 @@ def history(
 
 
 def _is_json(text: str) -> bool:
-    """Whether the text is JSON: what a model had written of a call when it broke off need not be, and clients read the
-    arguments of calls in a history."""
+    """Whether the text is JSON. The arguments of a call in a history must be, because clients parse them; those of a
+    call that broke off while a model wrote it need not be."""
     try:
         values.loads(text)
     except values.NotJson:

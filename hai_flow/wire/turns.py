@@ -82,7 +82,7 @@ class TurnEncoder(ABC):
 
     def __init__(self, profile: Profile, state: RunState) -> None:
         self.profile = profile
-        self._kept = state  # also what is kept from the reader
+        self._kept = state  # with the parts that are kept from the reader
         self._keeps_back = profile.redaction == CONVERSATION
         self._mask = None if self._keeps_back else mask_of(profile)
         self.state = state = self._shown_of(state)
@@ -278,7 +278,7 @@ class TurnEncoder(ABC):
         at = self.state.at
         return [*self._closed(at), *self.broken_off(at, reason, code)]
 
-    # --- what is open ---------------------------------------------------------------------------------------------
+    # --- open on the stream ---------------------------------------------------------------------------------------
 
     def run_id(self) -> str:
         """The wire's runId of the open turn, or of the last one."""

@@ -1,4 +1,4 @@
-"""Checks of a webhook's caller: the request proves that its sender knows a shared secret, and names its event. Pure.
+"""Checks of a webhook's sender: the request proves that its sender knows a shared secret, and names its event. Pure.
 
 There are four schemes, because senders use these already:
 

@@ -1,8 +1,9 @@
-"""What is kept from a reader who may not see all of a run: its state and its events without that.
+"""Removes from a run's state and events the parts that a reader may not see.
 
-`Profile.redaction` names it. `EVIDENCE`: of questions that the reader is not asked, the evidence and the digest; this
-one is for readers of the log as it is, because the dialects always do so. `CONVERSATION`: everything but the questions
-that the reader is asked or has voted on, with their evidence, and that turns begin and end.
+`Profile.redaction` names these parts. `EVIDENCE`: the evidence and the digest of questions that do not ask the reader;
+only readers of the log as it is have this one, because dialects always leave these out. `CONVERSATION`: everything
+except the questions that ask the reader or that they have voted on, with their evidence, and the beginnings and ends of
+turns.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _OF_QUESTIONS: Final = (
 
 
 def concerns(pending: PendingState, reader: Principal) -> bool:
-    """Whether the question is the reader's: they are asked it, or have voted on it."""
+    """Whether the question is the reader's: it asks them, or they have voted on it."""
     if {reader.id, person_of(reader)} & who_voted(pending.votes):
         return True
     return pending.opened.policy is not None and asks(pending.opened.policy, reader)
@@ -44,7 +45,7 @@ def asked_of(state: RunState, reader: Principal) -> bool:
 
 
 def state_without_conversation(state: RunState, reader: Principal) -> RunState:
-    """The run as those see it who may only see questions of their own."""
+    """The run for a reader that may see only questions of their own."""
     pendings = Map({id: each for id, each in state.pendings.items() if concerns(each, reader)})
     relayed = Map({id: each for id, each in state.relayed.items() if concerns(each.pending, reader)})
     return RunState(
@@ -75,13 +76,13 @@ def _asks_from(relayed: Map[str, RelayedState], path: str) -> bool:
 
 
 def error_without_words(error: e.Error) -> e.Error:
-    """That something failed, and nothing of what it was."""
+    """The error without its message and details: only the fact that something failed."""
     return e.Error(code=error.code.partition(".")[0] if "." in error.code else "failed", message="The run failed.")
 
 
 def event_without_conversation(event: e.Event, shown: RunState, reader: Principal) -> e.Event | None:
-    """The event as those see it who may only see questions of their own; None: nothing of it. `shown` is the run
-    behind the event, as they see it."""
+    """The event for a reader that may see only questions of their own; None: it is kept from them. `shown` is the run
+    after the event, as they see it."""
     match event:
         case e.TurnStarted():
             return msgspec.structs.replace(event, profile=None, client_tools=(), body_sha=None)
@@ -104,12 +105,14 @@ def event_without_conversation(event: e.Event, shown: RunState, reader: Principa
 
 
 def opened_without_evidence(opened: e.PendingOpened) -> e.PendingOpened:
-    """The question without what only those who are asked may see: its evidence, and what binds an answer to it."""
+    """The question without its evidence, and without the digest that binds an answer to it: only the people that it
+    asks may see these."""
     return msgspec.structs.replace(opened, evidence=None, digest="")
 
 
 def event_without_evidence(event: e.Event, state: RunState, reader: Principal | None) -> e.Event:
-    """The event as a reader of the whole run sees it. `reader` None: the one who started it."""
+    """The event for a reader of the whole run, without the evidence of questions that ask others. `reader` None: the
+    run's requester."""
     match event:
         case e.PendingOpened() if not _sees(event, reader):
             return without_evidence(event)
@@ -123,7 +126,7 @@ def event_without_evidence(event: e.Event, state: RunState, reader: Principal | 
 
 
 def without_evidence(event: e.Event) -> e.Event:
-    """What happened to a question, for those who do not see its evidence."""
+    """The event of a question, without the question's evidence and digest."""
     match event:
         case e.PendingOpened():
             return opened_without_evidence(event)
