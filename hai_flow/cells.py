@@ -86,7 +86,7 @@ class Living:
         return tuple(cell for cell in self.cells if cell not in self.closed)
 
     def anchor(self, name: str) -> int:
-        """The cell that knows where the name lives: there, unless it says otherwise."""
+        """The cell in which a name is looked up first: the thread lives there, or a pointer there leads to its cell."""
         return drawn(name, self.anchors)
 
     def place(self, name: str) -> int:

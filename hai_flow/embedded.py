@@ -281,9 +281,7 @@ class EmbeddedPostgres:
             time.sleep(_POLL_SECONDS)
 
     def ensure_running(self) -> None:
-        """`start` by its other name, for a process whose connections broke: the server may have gone with its
-        owner.
-        """
+        """As `start`, for a process whose connections broke: the server may have gone with its owner."""
         self.start()
 
     def ensure_database(self, name: str = "hai_flow") -> None:
@@ -337,7 +335,7 @@ class EmbeddedPostgres:
         return True
 
     def _use_it(self) -> None:
-        """Hold `users` as long as we use the server, and see whether somebody else does."""
+        """Hold `users` as long as we use the server. Notes whether another process uses it, too."""
         if self._use is not None:
             return
         self._use = os.open(self.directory / "users", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

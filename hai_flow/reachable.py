@@ -79,7 +79,7 @@ def reachable_directory(directory: Path, uid: int, gid: int) -> Path:
 
 
 def _places() -> Iterator[Path]:
-    """Where a copy may be, in the order to try. Not where somebody else could put another in its stead."""
+    """The places where a copy may be, in the order to try: only those where no other user could replace it."""
     for place in dict.fromkeys((tempfile.gettempdir(), *PLACES)):
         path = Path(place).resolve()
         if path.is_dir() and all(_is_safe(each) for each in (path, *path.parents)):
@@ -159,7 +159,7 @@ def _copy(file: Path, target: Path, root: Path) -> None:
 
 
 def _is_sound(trees: dict[str, Path], copy: Path) -> bool:
-    """Whether `copy` is ours alone to write to and has exactly the files that its name says."""
+    """Whether only we can write to `copy`, and it has exactly the files that the hash in its name stands for."""
     try:
         for parent, directories, files in os.walk(copy):
             if not _is_ours(Path(parent)) or not all(_is_ours(Path(parent, each)) for each in (*directories, *files)):

@@ -52,7 +52,7 @@ class Admission:
 
     @classmethod
     def of(cls, settings: Settings) -> Admission:
-        """The admission that the settings allow."""
+        """The admission with the limits of the settings."""
         return cls(
             settings.streams_max,
             settings.streams_peer_max,
@@ -74,7 +74,7 @@ class Admission:
         self._followers_of_tenant[tenant] += 1
 
     def leave_in(self, tenant: UUID | None) -> None:
-        """It is over."""
+        """The tenant's stream is over."""
         if tenant is not None:
             self._followers_of_tenant[tenant] -= 1
             if not self._followers_of_tenant[tenant]:
@@ -98,7 +98,7 @@ class Admission:
         self._count_followers(peer, 1)
 
     def close_stream(self, peer: str, *, follows: bool) -> None:
-        """Give the place back."""
+        """Give the place of a stream back."""
         self.streams -= 1
         self._streams_of[peer] -= 1
         self._count_followers(peer, -int(follows))
@@ -119,7 +119,7 @@ class Admission:
         self._bodies[peer] += more
 
     def release_bytes(self, peer: str, held: int) -> None:
-        """Give the room back."""
+        """Give the room of these bytes back."""
         self.bodies_bytes -= held
         self._bodies[peer] -= held
         if not self._bodies[peer]:
@@ -191,7 +191,8 @@ class StreamPlace:
         self._taken, self._follows = True, follows
 
     def only_follows(self) -> None:
-        """The request turned out to do nothing: its stream, if it has one, is a follower's. Raises Rejected 429."""
+        """The request turned out to change nothing: its stream, if it has one, counts as a follower's. Raises Rejected
+        429."""
         if self._taken and not self._follows:
             self._admission.follow_in(self._tenant, self.followers_max)
             try:

@@ -1,4 +1,4 @@
-"""`/ag-ui` and `/send-message`: AG-UI, in the profile of the version that the client says it speaks."""
+"""`/ag-ui` and `/send-message`: AG-UI, in the profile of the protocol version that the client names."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ Accept = Annotated[str, Header()]
 
 
 async def answer(body: bytes, access: Access, accept: str, workflow: str | None = None) -> Response:
-    """The stream that the POST leads to. Only peers that speak 1.0 can read all of its binary form: for the others
-    there is none, even if they accept it (docs/design/protocols.md#http-exchange)."""
+    """The stream that the POST leads to. Only peers that speak 1.0 can read all of AG-UI's binary form; older ones get
+    text, even if they accept the binary form (docs/design/protocols.md#http-exchange)."""
     posted = decode(body, limits_of(access.settings))
     dialect = AGUI.accepted(accept) if posted.profile.version == PROTOCOL else AGUI
     return await respond(posted, access, dialect, workflow)

@@ -90,7 +90,7 @@ def create_app(settings: Settings, runtime: Runtime, *, act_as: bool = False, ce
     """The ASGI application over a runtime, which the caller starts before and stops after it.
 
     `act_as`: this is a development server. On loopback only, callers may name the principal that they act as, publish,
-    and let time pass. `cells`: those of the process, whose home the runtime is; None: there is no other.
+    and let time pass. `cells`: the cells of the process, of which `runtime` is home; None: there is only home.
     """
     app = _Application(
         title="HAI Flow",
@@ -199,9 +199,9 @@ async def healthz(access: OpenAccess) -> dict[str, Any]:
 async def readyz(access: OpenAccess, request: Request) -> dict[str, Any]:
     """The process can serve: the database answers, its schema is ours, and all that must run does. 503 otherwise.
 
-    `workers` is 0 while no process performs runs. The process is ready all the same: requests are taken, and kept until
-    a worker comes; those of an `unserved` queue until one comes that serves it. `hints` is `good`, or `away` while
-    commits of other processes are found by polls alone.
+    `workers` is 0 while no process performs runs. The process is ready all the same: runs wait until a worker comes,
+    those in an `unserved` queue until one comes that serves it. `hints` is `good`, or `away` while commits of other
+    processes are found by polls alone.
     """
     readiness: Readiness = request.app.state.readiness
     await readiness.demand()

@@ -1,8 +1,8 @@
 """AUI: `/api/aui/ws/{stream_type}` pushes a session's events and takes inputs; `POST /api/aui/input` takes them too.
 
-A session is a thread, a stream type is the name of a workflow (`interactive` and `interrupt`, which the document names:
-that of the session's last run, else the server's default). An input is a command of the run: it is committed before it
-is acknowledged, and the process that holds the run goes on with it.
+A session is a thread, a stream type is the name of a workflow. The protocol's own types `interactive` and `interrupt`
+mean the workflow of the session's last run, else the server's default. An input is a command of the run: it is
+committed before it is acknowledged, and the process that holds the run goes on with it.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ class _Session:
         return {"message_id": id}
 
     def id_in(self, record: Object, name: str, at: str = "") -> str | None:
-        """An id that the client chose. Raises Rejected 422."""
+        """The id that the client chose. Raises Rejected 422 for a text that can't be one."""
         return _id(record, name, at, limits_of(self.access.settings).id_chars_max)
 
     async def _answer(self, id: str, action: str | None, payload: Object) -> Object:
@@ -201,7 +201,7 @@ class _Session:
         return last is not None and await self.access.sight(last) is Sight.NOTHING
 
     async def last_run(self) -> RunSummary | None:
-        """The session's newest run; None: there is none of which the caller sees anything."""
+        """The session's newest run; None: it has none, or the caller sees nothing of it."""
         return await self.access.last_run(self.id)
 
 
@@ -384,7 +384,7 @@ class _Connection:
         return {**given, **anew}
 
     def _params_in(self, frame: Object) -> Object | None:
-        """The parameters that a frame holds, None if it is another one. Raises Rejected 422."""
+        """The parameters in a frame of that kind; None: the frame is of another kind. Raises Rejected 422."""
         if frame.get("type") != "params":
             return None
         data = frame.get("data")
@@ -397,7 +397,8 @@ class _Connection:
         return _id(params, "session_id", "/data", self._limits.id_chars_max) or uuid4().hex
 
     async def _up(self, session: _Session) -> Object | None:
-        """Take inputs until the client says that it closes, or begins anew: then its parameters."""
+        """Take inputs until the client closes or begins anew. Returns the parameters with which it begins anew; None:
+        it closes."""
         while True:
             text = await self._receive() if self._first is None else self._first
             self._first = None

@@ -65,7 +65,7 @@ async def read_body(request: Request, bytes_max: int) -> bytes:
 
 
 def declared_bytes(request: Request) -> int:
-    """How long the request says that its body is; 0 if it does not."""
+    """The length of the body as the request declares it; 0 if it does not."""
     declared = request.headers.get("content-length", "")
     return int(declared[:20]) if declared.isdecimal() else 0
 
@@ -90,8 +90,8 @@ async def arriving(request: Request, seconds: float) -> AsyncIterator[bytes]:
 def demand_media_type(request: Request, body: bytes, wanted: Collection[str]) -> None:
     """Raises Rejected 415 unless the body is declared as one of `wanted`. The error names the first one as expected.
 
-    `wanted` never holds a type that browsers let a page of another origin send without a preflight: a form, plain text,
-    or none.
+    `wanted` must not contain a form, plain text or no type: browsers let a page of another origin send these without a
+    preflight.
     """
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if body and media_type not in wanted:

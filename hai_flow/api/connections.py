@@ -82,7 +82,7 @@ class Connections:
         return _Counted(self, name, f"your address has {self._of[name]} connections, the most that one may have.")
 
     def leave(self, counted: _Counted) -> None:
-        """It is closed."""
+        """It is closed: count it no more."""
         if counted.refusal is not None:
             self._refused -= 1
             return

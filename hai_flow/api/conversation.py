@@ -95,7 +95,7 @@ async def converse(body: bytes, access: Access, dialect: Dialect, workflow: str 
 
 
 async def respond(posted: Posted, access: Access, dialect: Dialect, workflow: str | None = None) -> Response:
-    """The same for a POST that is decoded already."""
+    """As `converse`, for a POST that is decoded already."""
     access = await access.at_thread(posted.thread_id)
     conversation = Conversation(access, dialect, posted, workflow)
     return await access.stream(conversation.pieces, dialect, farewell(access, dialect), follows=False)
@@ -266,7 +266,8 @@ class Conversation:
     def _resumed(self, state: RunState, *, stale: bool) -> list[c.PendingAnswer] | None:
         """The answers of `resume` to open questions; if there are none and `stale`, those to decided ones.
 
-        An entry that names no question of this run is ignored: the log says so. None: there is no `resume`.
+        An entry that names no question of this run is ignored, with a line in the server's log. None: there is no
+        `resume`.
         """
         entries = self.posted.resume
         if not entries:
@@ -645,14 +646,14 @@ class Conversation:
         return said if len(said.messages) > len(opened.messages) and not said.open_messages else opened
 
     async def _reached(self, turn: threads.Turn) -> RunState:
-        """The run as the turn has left it; as it is, if no other turn has begun since."""
+        """The run at the end of the turn; if no other turn has begun since, as it is now."""
         state = await self.access.state(turn.run_id)
         if turn.last_seq is None or state.turn is None or state.turn.n == turn.n:
             return state
         return await self.access.state(turn.run_id, turn.last_seq)
 
     async def _attach(self, last: RunSummary | None) -> Pieces:
-        """Nothing new: the thread as it is now, then live if a turn is open."""
+        """The POST has nothing new: the thread as it is now, then live if a turn is open."""
         if last is None:
             if self.path_workflow is not None:
                 await self.access.catalog.resolve(self.access.tenant, self._workflow(None))
@@ -730,8 +731,8 @@ def _answer_of(entry: ResumeEntry, pending: PendingState) -> c.PendingAnswer:
 
 
 def _edits(edited: Any, pending: PendingState) -> dict[str, Any]:
-    """`editedArgs` holds all arguments; these are the edits of those that differ from the question's first ones. So a
-    repeated answer stays equal, though its edits have been made meanwhile."""
+    """The edits that `editedArgs` makes: it holds all arguments, and only those that differ from the question's first
+    ones are edits. So a repeated answer stays equal, even if its edits have been made since."""
     args = values.loads(pending.opened.args) if pending.opened.args is not None else {}
     if not isinstance(edited, dict) or not isinstance(args, dict):
         return {"edits": edited}

@@ -198,7 +198,7 @@ class Access:
 
     @property
     def somewhere(self) -> Access:
-        """The access to a cell of the tenant that is there; to its seat, where none is."""
+        """The access to any cell of the tenant that is not away; to its seat, if all are."""
         away = self.cells.away_numbers
         return self.at(next((cell for cell in self.living.cells if cell not in away), self.living.seat))
 
@@ -267,7 +267,7 @@ class Access:
         return self._seen[run.id].sight
 
     async def find_state(self, run_id: UUID) -> RunState | None:
-        """The run as it is; None: there is none of this id of which the principal sees anything."""
+        """The run as it is; None: it does not exist, or the principal sees nothing of it."""
         state = await self.runtime.fanout.state_at(self.tenant, run_id, HEAD, self.reads)
         if state is None:
             return None
@@ -276,8 +276,8 @@ class Access:
         return None if self._seen[run_id].sight is Sight.NOTHING else state
 
     def history(self, row: RunRow, upto: int | None = None) -> History:
-        """The log of a run that was found before, up to the event `upto` (None: to its end). Where nothing can come to
-        that any more, a replica may answer."""
+        """The log of a run that was found before, up to the event `upto` (None: to its end). If no event can be added
+        to that part any more, a replica may answer."""
         end = row.seq if upto is None else min(upto, row.seq)
         replica = self.runtime.replica if row.ended_at is not None or end < row.seq else None
         tenant = None if self.principal.is_anybody else self.tenant
@@ -291,7 +291,7 @@ class Access:
         return await ask(self.reads) if found is None else found
 
     async def state_of(self, row: RunRow, seq: int | None = None) -> RunState:
-        """As `state`, of a run whose row is there; None: as of that row, or later."""
+        """As `state`, of a run whose row was read. `seq` None: as of that row, or later."""
         return await self.state(row.id, HEAD if seq is None else seq, self.history(row, seq))
 
     async def state(self, run_id: UUID, seq: int = HEAD, history: History | None = None) -> RunState:
@@ -365,7 +365,7 @@ class Access:
         return concerns(pending, self.reader(UUID(run.run_id)))
 
     def reader(self, run_id: UUID) -> c.Principal:
-        """The principal as the questions of the run know them."""
+        """The principal that the run's questions take the caller for: with the roles that its workflow gives them."""
         return self._found(run_id).reader
 
     def _found(self, run_id: UUID) -> _Seen:
@@ -450,7 +450,8 @@ class Access:
         )
 
     async def last_run(self, thread_id: str) -> RunSummary | None:
-        """The thread's newest run that is no child; None: there is none of which the principal sees anything."""
+        """The newest run of the thread itself, not of a child; None: there is none, or the principal sees nothing of
+        it."""
         last = await threads.last_run(self.reads, self.tenant, thread_id)
         return None if last is None or await self.sight(last) is Sight.NOTHING else last
 

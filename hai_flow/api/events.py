@@ -68,11 +68,12 @@ async def get_events(
 ) -> Response:
     """The run's events after a seq: as `text/event-stream` (Accept) until the run ends, else as a page.
 
-    A page has those between `after` and `before`; `next_cursor` stands for `after`, of the newest first for `before`.
-    It may be short, or empty, where few of many events are wanted.
+    A page has those between `after` and `before`. `next_cursor` is the `after` of the next page, or with `order=desc`
+    its `before`. With filters a page may be short, or empty, though more follow.
 
     With `dialect`, that protocol's frames: of the newest turn, or all that come after a cursor; in another framing of
-    it, if Accept asks for one. A cursor of no place in the run gets `cursor_reset` and the run as it is now.
+    it, if Accept asks for one. If the cursor is not a place of this run, the answer is `cursor_reset` and the run as it
+    is now.
     """
     wanted = _Wanted(before, None if type is None else _types(type), path, backwards=order == "desc")
     row = await access.run(run_id, Sight.QUESTIONS)

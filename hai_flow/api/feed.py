@@ -47,9 +47,9 @@ async def follow(
     status: Annotated[list[shapes.RunStatus] | None, Query(description="of runs")] = None,
     last_event_id: Annotated[str | None, Header()] = None,
 ) -> Response:
-    """The first `limit` items of each topic as they come and go: an event of the topic's name with all `items`, later
-    with those that are `changed` (new or otherwise) and the ids of those that are `gone`. Runs are without input and
-    output. Come back with Last-Event-ID: a topic that is as it was then is not repeated."""
+    """The first `limit` items of each topic as they come and go. The first event of a topic has all `items`; later ones
+    have those that are new or have `changed`, and the ids of those that are `gone`. Runs are without input and output.
+    Come back with Last-Event-ID: a topic that has not changed since is not repeated."""
     for each in topic or ():
         access.require(_RIGHTS[each])
     topics = [each for each in _RIGHTS if (each in topic if topic else access.principal.may(_RIGHTS[each]))]

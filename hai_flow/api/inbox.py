@@ -107,8 +107,8 @@ async def read_inbox(
     deadline_before: _Time = None,
     text: _Name = None,
 ) -> dict[str, Any]:
-    """The open questions that ask you, the next deadline first. One that you may not decide says why. `text` is looked
-    for in titles, messages and names of tools."""
+    """The open questions that ask you, the next deadline first. `why_not` explains why you may not decide one. `text`
+    is searched for in titles, messages and names of tools."""
     filters = _filters(workflow, kind, opened_before, opened_after, deadline_before, text)
     found = await _page(access, filters, limit, _decode(cursor))
     return {
@@ -152,8 +152,8 @@ async def follow_inbox(
     last_event_id: Annotated[str | None, Header()] = None,
 ) -> Response:
     """The first `limit` questions of your inbox as they come and go: an event `inbox` with all of them, then `changed`
-    with those that are new or otherwise, and the ids of those that are `gone`. Come back with Last-Event-ID: if nothing
-    has happened since, nothing is repeated."""
+    with those that are new or have changed, and the ids of those that are `gone`. Come back with Last-Event-ID: if
+    nothing has happened since, nothing is repeated."""
     filters = _filters(workflow, kind, None, None, None, text)
     return await access.stream(lambda: _begin(access, filters, limit, last_event_id), LOG, farewell(access, LOG))
 

@@ -24,7 +24,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def cut(found: Sequence[T], limit: int, cursor_of: Callable[[T], str]) -> tuple[Sequence[T], str | None]:
-    """The rows of a page, and the cursor of the next one, if there is one: `found` has one row more then."""
+    """The rows of a page, and the cursor of the next page, if there is one: `found` has one row more in that case."""
     rows = found[:limit]
     return rows, cursor_of(rows[-1]) if len(found) > limit else None
 

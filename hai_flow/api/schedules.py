@@ -98,8 +98,8 @@ async def resume_schedule(schedule_id: str, access: CurrentAccess) -> dict[str, 
     },
 )
 async def run_schedule(schedule_id: str, access: CurrentAccess, key: CommandKey, response: Response) -> dict[str, Any]:
-    """Start its run once, now, also while it is paused. 409 while its last run is active; where `overlap` says so, that
-    run is stopped."""
+    """Start its run once, now, also while it is paused. 409 while its last run is active; with `overlap:
+    cancel_running` that run is stopped."""
     id, key = _id(schedule_id), key or str(access.runtime.starts.new_id())
     with access.admission.command():
         outcome = await access.runtime.triggers.run_schedule(access.tenant, id, key, asked=access.asked)

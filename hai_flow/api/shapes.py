@@ -113,7 +113,7 @@ class RunPage(Listed):
 
 
 class CursorReset(Shape):
-    """The cursor was of no place in the run; the run has `seq` events."""
+    """The cursor was not a place of this run; the run has `seq` events."""
 
     seq: int
 
@@ -355,8 +355,8 @@ class StepWait(Shape):
 
 
 class GraphStep(Shape):
-    """One step as it is written. `path` is that of the plan; `within`: the step that it is inside of, and `lane` the
-    list of that step (a branch, a case, a handler); `line` to `end_line`: where it stands in the source."""
+    """One step as it is written. `path` is its path in the plan; `within`: the step around it, and `lane` the list of
+    that step in which it stands (a branch, a case, a handler); `line` to `end_line`: its place in the source."""
 
     path: str
     id: str | None
@@ -736,7 +736,7 @@ class Finding(Shape):
 
 
 class Formatted(Shape):
-    """A document in its one form. `changed`: it was written otherwise."""
+    """A document in its one form. `changed`: whether the given text differs from it."""
 
     source: str
     changed: bool
@@ -1047,9 +1047,9 @@ class Health(Shape):
 
 
 class Readiness(Shape):
-    """`worker`: whether this process performs runs now. `workers`: how many do over this database; `waiting`: how many
-    runs wait for one (counted to 1,000); `unserved`: the queues in which some wait and that no worker serves (20 at
-    most). They are null where the database had no time to say so."""
+    """`worker`: whether this process performs runs now. `workers`: how many processes do, over this database;
+    `waiting`: how many runs wait for one (counted to 1,000); `unserved`: the queues in which runs wait and that no
+    worker serves (20 at most). They are null where the database did not answer in time."""
 
     status: Literal["ready"]
     worker: bool

@@ -59,7 +59,7 @@ def selectors_for(who: Principal) -> frozenset[str]:
 
 
 def viewer_for(caller: Caller) -> Viewer:
-    """The same for lists."""
+    """The same rules for lists: the caller's ids and selectors, for the store's queries."""
     threads, workflows = caller.threads, caller.workflows
     return Viewer(
         ids_of(caller.who),

@@ -87,7 +87,7 @@ def _known(request: Request) -> KnownIdentity:
 
 
 def _issuers(request: Request) -> list[Issuer]:
-    """Those that browsers sign in with. Raises Rejected 404 where there is none."""
+    """The issuers that browsers can sign in with. Raises Rejected 404 where there is none."""
     found = [each for each in _known(request).issuers if each.client is not None]
     if not found or request.app.state.settings.public_url is None:
         detail = "no issuer of the identity file has a `client`, or HAI_FLOW_PUBLIC_URL is not set."

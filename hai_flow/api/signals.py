@@ -29,7 +29,7 @@ router = APIRouter(prefix="/v1", tags=["signals"], route_class=CheckedRoute)
 
 
 class SignalBody(Body):
-    """`data` is any JSON value. `id`: the same one again changes nothing; made up if there is none."""
+    """`data` is any JSON value. `id`: the same one again changes nothing; if it is missing, the server makes one up."""
 
     type: str = Field(min_length=1, max_length=200, pattern=NO_CONTROL_CHARACTERS)
     data: Any = None

@@ -84,10 +84,10 @@ BROKE_OFF: Final = Ending(CLOSING, "The stream broke off; reconnect to go on.")
 class EventStream(Response):
     """Pieces as a stream in the given framing. Everything that is ready goes out in one write.
 
-    A client that takes nothing for `stall_seconds` is cut off: it holds memory here, and comes back with its cursor.
-    A client that goes away ends the stream; it never ends the run. Where the pieces break off before their end, or the
-    `term` of the client's credential is over, `farewell` says so, because a stream that just ends looks like one that
-    is complete. `closed` is called once.
+    A client that takes nothing for `stall_seconds` is cut off: it holds memory here, and comes back with its cursor. A
+    client that goes away ends the stream; it never ends the run. If the pieces break off before their end, or the
+    `term` of the client's credential is over, the last bytes are a `farewell`: a stream that just ends would look
+    complete. `closed` is called once.
     """
 
     def __init__(

@@ -52,8 +52,8 @@ class TokenBody(Body):
     responses={**documented(*WITH_BODY), 201: {"model": shapes.Token}},
 )
 async def create_token(body: TokenBody, access: CurrentAccess, request: Request) -> dict[str, Any]:
-    """Make a short-lived token for a frontend, with no more than the API key holds with which you ask. It ends with
-    that key, too. Any of the protocols takes it as `Authorization: Bearer`."""
+    """Make a short-lived token for a frontend. It can hold no more rights than the API key with which you ask, and ends
+    with that key. Every protocol takes it as `Authorization: Bearer`."""
     credential = request.headers.get("authorization", "").partition(" ")[2]
     parts = keys.parts_of(credential)
     if parts is None:

@@ -160,7 +160,8 @@ async def _picture(source: bytes, form: Format) -> Response:
     responses={**documented(*WITH_BODY), 200: _DRAWN},
 )
 async def draw_text(source: WorkflowBody, form: _Form = "mermaid") -> Response:
-    """The picture of the YAML document in the body, which is not stored. 422 with every finding where it is none."""
+    """The picture of the YAML document in the body, which is not stored. 422 with every finding where it is no valid
+    workflow."""
     findings = await asyncio.to_thread(check_workflow, source, "<workflow>")
     if any(finding.severity == "error" for finding in findings):
         raise DefinitionError(findings)

@@ -135,7 +135,7 @@ def fields_of(schema: Json) -> str:
 
 
 async def _field(name: str, schema: dict[str, Json], required: bool, prompt: Prompt) -> tuple[Json] | None:
-    """The value of one field in a tuple; None: left out, its default holds if it has one."""
+    """The value of one field, in a tuple; None: the person left it out, so its default holds if it has one."""
     may_be_empty = "default" in schema or not required
 
     def read(text: str) -> tuple[Json] | None:

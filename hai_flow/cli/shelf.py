@@ -270,7 +270,8 @@ def _children_first(files: Sequence[_File]) -> list[_File]:
 
 
 def _is_file(path: Path) -> bool:
-    """False also if the system can't tell: the name is too long, or its folder is closed to us."""
+    """Whether the path is a file. False also if the system can't tell: the name is too long, or its folder is closed to
+    us."""
     try:
         return path.is_file()
     except OSError:

@@ -84,7 +84,7 @@ def compact(value: Json, length: int = 160) -> str:
 
 
 def moment(text: str | None) -> str:
-    """A time of REST as it is shown: to the second, UTC."""
+    """A time of REST as commands show it: to the second, UTC."""
     return "" if text is None else text[:19].replace("T", " ") + "Z"
 
 

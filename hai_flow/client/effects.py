@@ -44,7 +44,8 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """A pause after so many failures in a row. Not answered but by raising `error` where patience is over."""
+    """A pause after so many failures in a row. It has no outcome; if the client's patience is over, `error` is raised
+    instead."""
 
     failures: int
     error: Unavailable

@@ -1,4 +1,4 @@
-"""The client's exceptions: a refusal as the server sent it, or that none answered.
+"""The client's exceptions: for a refusal as the server sent it, and for a server that did not answer.
 
 HaiFlowError          status, code, detail, findings, winner
 +-- Invalid           400, 413, 415, 422: the request is wrong; `findings` lists every fault

@@ -285,7 +285,7 @@ class Validation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Formatted(msgspec.Struct, frozen=True, kw_only=True):
-    """A document in its one form. `changed`: it was written otherwise."""
+    """A document in its one form. `changed`: whether the given text differs from it."""
 
     source: str
     changed: bool
@@ -933,7 +933,7 @@ class Fires(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CursorReset(msgspec.Struct, frozen=True, kw_only=True):
-    """The cursor was of no place in the run; the run has `seq` events."""
+    """The cursor was not a place of this run; the run has `seq` events."""
 
     seq: int
 

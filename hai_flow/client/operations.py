@@ -563,7 +563,7 @@ def list_inbox(
     deadline_before: datetime | None = None,
     limit: int | None = None,
 ) -> Feed[m.InboxItem]:
-    """The open questions that ask you, the next deadline first; one that you may not decide says why."""
+    """The open questions that ask you, the next deadline first; `why_not` explains why you may not decide one."""
     times = {"opened_before": opened_before, "opened_after": opened_after, "deadline_before": deadline_before}
     query: dict[str, Json] = {name: time.isoformat() for name, time in times.items() if time is not None}
     query |= {"workflow": workflow, "kind": kind, "text": text}

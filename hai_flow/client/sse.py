@@ -1,4 +1,4 @@
-"""Server-Sent Events: bytes to frames. An event that was cut off before its blank line is none."""
+"""Server-Sent Events: bytes to frames. An event that was cut off before its blank line is dropped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The scenarios: conversations that a real client holds, and some that it must not get away with."""
+"""The scenarios: conversations that a real client holds, and some forged ones that the endpoint must refuse."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class _Drive:
                 self._verdicts.setdefault(id, Verdict(CATALOGUE[id], result, why))
 
     def _nothing_new(self, id: str, exchange: Exchange, known: Iterable[tuple[str, str]] = ()) -> bool:
-        """A POST that must do nothing: refused, or a stream that tells of nothing that was not known."""
+        """Check a POST that must do nothing: it is refused, or its stream has only things that were `known` before."""
         new = exchange.done() - set(known)
         passed = exchange.refused or (exchange.streamed and not new and "RUN_ERROR" not in exchange.types)
         found = f"{exchange.what}: new {', '.join(f'{kind} {name}' for kind, name in sorted(new))}"
@@ -123,7 +123,7 @@ class _Drive:
     # --- one turn
 
     def _first(self) -> tuple[Thread, dict[str, Json], Exchange]:
-        """The first chat, which also tells the dialect."""
+        """The first chat, which also shows the dialect."""
         thread = Thread(self._peer, self._dialect)
         body, chat = thread.say("a new thread")
         if self._plan.dialect is None:
@@ -401,8 +401,8 @@ class _Drive:
         return self._same_in_binary(wanted)
 
     def _same_in_binary(self, wanted: str) -> None:
-        """Events that are the same in two tellings as text must be the same in binary: the same POST again, or else a
-        POST with nothing new."""
+        """Check that the binary form has the same events as text: for the same POST again, else for a POST with nothing
+        new."""
         thread = Thread(self._peer, self._dialect)
         body, first = thread.say("a thread to read twice")
         again = thread.post("the same POST again as text", body)

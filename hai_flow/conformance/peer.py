@@ -1,4 +1,4 @@
-"""A client of the kit's own: one POST after the other, everything kept, nothing believed."""
+"""The kit's own client: it sends one POST after the other, keeps every answer, and believes none."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CONTENT: Final = ("BUSINESS_DATA_CONTENT", "TEXT_MESSAGE_CONTENT", "TEXT_MESSAG
 
 
 class Unreachable(Exception):
-    """Nothing answers at the address, or it is none."""
+    """Nothing answers at the address, or the text is no address."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -287,8 +287,8 @@ _FINISHED: Final[dict[str, Callable[[dict[str, Json], str], Json]]] = {
 
 
 def decoded(frame: bytes) -> dict[str, Json]:
-    """The event that a frame holds, as its JSON. One of a type that the schema does not know has its field's number for
-    a type. Raises `Malformed`."""
+    """The event in a frame, as its JSON. If the schema does not know its type, the type is the number of its field.
+    Raises `Malformed`."""
     arms: dict[int, bytes] = {}
     for raw in _fields(frame, "the event"):
         if raw.wire_type == BYTES:

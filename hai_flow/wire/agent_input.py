@@ -351,7 +351,8 @@ _Place: TypeAlias = tuple[str | int, ...]
 
 
 class _Names(dict[str, "_Names | None"]):
-    """The names in a record that have more than one word, and the fields whose records have names like that."""
+    """The names of a record's fields that consist of several words, and the names inside the records that these fields
+    hold."""
 
 
 _PART: Final = _Names(mimeType=None, source=_Names(mimeType=None))

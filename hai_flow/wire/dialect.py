@@ -206,7 +206,7 @@ class Dialect:
 
     `decode` is None for a projection that takes no POST, and for a protocol whose endpoint reads its own body.
     `framing` makes bytes of its frames; with `by_seq` an event's only frame is named by its seq, else by a cursor.
-    `readdress` puts a terminal frame under another runId. `corrects`: a client whose history differs from the thread's
+    `readdress` replaces the runId of a terminal frame. `corrects`: a client whose history differs from the thread's
     gets a correction before the stream that it asked for. `others` are the same dialect in other framings, for clients
     that ask for their content type.
     """

@@ -122,7 +122,7 @@ class TurnEncoder(ABC):
 
     @abstractmethod
     def step_edge(self, at: int, path: str, *, started: bool) -> list[Frame]:
-        """A step that can be watched begins or is over."""
+        """A visible step begins or ends."""
 
     def step_below_ended(self, at: int, path: str, status: str) -> list[Frame]:
         """A step of a run below is over (`status` finished, failed, stopped or skipped). It is shown like a step of
@@ -251,7 +251,7 @@ class TurnEncoder(ABC):
         return [frame for path in left for frame in self.step_below_ended(event.at, path, "stopped")]
 
     def _cut_below(self, event: e.Event, before: RunState) -> list[Frame]:
-        """The ends of the messages of a run below whose rest will not come any more."""
+        """The ends of messages of a run below that will get no more text."""
         if isinstance(event, e.MessageStarted | e.MessageEnded):
             return []
         ended = event.message_id if isinstance(event, e.ChildSaid) else None

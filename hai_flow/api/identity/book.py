@@ -33,5 +33,5 @@ class Book(Generic[T]):
         return await entry.get()
 
     def forget(self, name: str) -> None:
-        """Look it up anew the next time: it was changed here."""
+        """Look the name up anew the next time: its row was changed by this process."""
         self._entries.pop(name, None)

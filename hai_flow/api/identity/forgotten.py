@@ -1,5 +1,5 @@
-"""People that were forgotten a short while ago. The rows of their credentials are gone, but two kinds of token have no
-row of ours: those that a key has signed, and those of an issuer. They are refused if they were made before then."""
+"""People that were forgotten a short while ago. A credential with a row of ours ends with that row, but two kinds of
+token have none: those that a key has signed, and those of an issuer. They are refused if they were made before then."""
 
 from __future__ import annotations
 

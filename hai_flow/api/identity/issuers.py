@@ -52,8 +52,8 @@ class Client:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Issuer:
-    """An issuer whose tokens are believed, as the identity file describes it. `roles` None: its roles are called here
-    as there; else only those of the mapping count."""
+    """An issuer whose tokens are believed, as the identity file describes it. `roles` maps its roles to ours, and no
+    others count; None: its roles have the same names here."""
 
     name: str
     issuer: str
@@ -158,7 +158,7 @@ def _proven(token: str, key: jwt.PyJWK, issuer: Issuer, algorithm: str) -> Mappi
 
 
 def _parts(token: str) -> tuple[Mapping[str, Json], Mapping[str, Json]]:
-    """The header and the claims that a token says it has, none of it proven. Raises Rejected 401."""
+    """The header and the claims of a token as they stand in it, unproven. Raises Rejected 401."""
     parts = token.split(".")
     if len(parts) != 3 or not all(parts):
         raise invalid()

@@ -46,7 +46,7 @@ class Keys:
         return await self._known.get(id)
 
     def forget(self, id: str) -> None:
-        """Look the key up anew the next time: it was changed here."""
+        """Read the key anew the next time: it was changed by this process."""
         self._known.forget(id)
 
     async def _find(self, id: str) -> Key | None:
@@ -62,5 +62,5 @@ def ends_at(key: Key) -> int | None:
 
 
 def invalid() -> Unproven:
-    """The refusal of every credential that is wrong in whatever way: it tells a forger nothing."""
+    """The refusal of every wrong credential, whatever is wrong with it: so it gives a forger no hint."""
     return Unproven(401, "auth.invalid", "this credential is none of this server's, or was revoked.")

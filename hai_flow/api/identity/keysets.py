@@ -140,7 +140,7 @@ class _Key:
 
 
 def _keys_in(body: bytes) -> dict[str, _Key]:
-    """The keys of a JWKS that sign, by name. Raises ValueError where it is none."""
+    """The signing keys of a JWKS, by name. Raises ValueError if it is no JWKS."""
     try:
         found = values.loads(body)
     except NotJson as error:

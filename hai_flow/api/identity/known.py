@@ -65,7 +65,7 @@ class KnownIdentity:
         return self._people.get(id, id)
 
     def forget(self, credential: str) -> None:
-        """Look the key up anew the next time: it was changed here."""
+        """Read the key anew the next time: it was changed by this process."""
         self.keys.forget(credential)
 
 

@@ -205,7 +205,7 @@ async def _asked(issuer: Issuer, form: dict[str, str]) -> tuple[int, Told]:
 async def _sent(
     issuer: Issuer, method: str, url: str, headers: dict[str, str], form: dict[str, str] | None = None
 ) -> tuple[int, Told]:
-    """The status, and the object of the body; an empty one if it is none. Raises Rejected 503."""
+    """The status, and the JSON object of the body; an empty one if the body is something else. Raises Rejected 503."""
     body = b""
     try:
         async with (
