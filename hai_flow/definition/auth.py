@@ -1,4 +1,4 @@
-"""`auth`: how a request says who sends it."""
+"""`auth`: how a request authenticates its sender."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _AUTH_KEYS: Final[dict[str, tuple[str, ...]]] = {
 
 
 def check_auth(reader: Reader, value: Json, at: Path) -> None:
-    """That `auth` is a token, or says in one of the known ways how to authenticate."""
+    """Report a value of `auth` that is neither a token nor one of the known ways to authenticate."""
     if isinstance(value, str) and value:
         return
     if not isinstance(value, Mapping) or len(value) != 1 or next(iter(value)) not in _AUTH:

@@ -1,7 +1,7 @@
 """CEL (docs/language.md#expressions), wrapped: cel-expr-python does the checking and the evaluating, this file the
 rest.
 
-What is done here and why:
+Beyond the library, this file does the following:
 
 * The source is parsed unchecked first, and the tree read back from its protobuf bytes, so that every name has a place.
 * Each path into the data (`input.a.b`, `steps.x.output["k"]`) becomes a variable of its own, of the static type of its
@@ -15,7 +15,7 @@ What is done here and why:
 * Before evaluation an upper bound of every intermediate size is computed from the operands: the library itself bounds
   iterations, but seven nested `.map(a, a + a)` would take gigabytes.
 * Run-time errors come back as values. Optionals crash `plain_value()` and every function that is written in Python:
-  what comes out is walked by type, and no optional gets into a list, a map or a function.
+  a result is walked by type, and no optional gets into a list, a map or a function.
 """
 
 from __future__ import annotations
@@ -173,7 +173,8 @@ _TAKE_OPTIONALS: Final[Mapping[str, Sequence[int]]] = {
 
 
 def _loose_optionals(tree: Tree, *, taken: bool) -> Iterator[Fault]:
-    """Where an optional is used as if it were a value, unless what is around `tree` has `taken` care of it.
+    """A fault for each optional in `tree` that is used as if it were a value. `taken`: the call around `tree` takes an
+    optional.
 
     The library has no form of an optional for the functions that are written in Python: one that comes to them, itself
     or inside a list or a map, ends the process. So an optional ends where it began, in `orValue` and the like.
@@ -196,7 +197,7 @@ def _is_optional(tree: Tree) -> bool:
             return tree.function in _GIVE_OPTIONALS
         case Select(test=False):
             return _is_optional(tree.operand)
-        case Comprehension():  # what optFlatMap becomes
+        case Comprehension():  # the parser's form of optFlatMap
             return is_empty(tree.range) and _is_optional(tree.result)
         case _:
             return False
@@ -311,7 +312,7 @@ def _pairings(macros: Sequence[_Macro]) -> Iterator[_Insertion]:
 
 # -- messages of the library ---------------------------------------------------------------------------------------
 
-# What other languages write: the CEL for it, or a sentence.
+# By operator of another language: the CEL for it, or a sentence.
 _HABITS: Final = {
     "and": "&&", "or": "||", "not": "!", "===": "==", "!==": "!=", "?.": ".?",
     "??": "a default is written a.?b.orValue(c)",
@@ -369,7 +370,7 @@ _HINTS: Final = {
 }
 
 
-Insertions: TypeAlias = Sequence[tuple[int, str]]  # what came into a source, by its offset there
+Insertions: TypeAlias = Sequence[tuple[int, str]]  # texts inserted into a source, each with its offset there
 
 
 def _faults(text: str, source: str, inserted: Insertions) -> list[Fault]:
@@ -517,7 +518,7 @@ def chain_spans(source: str, start: int, length: int) -> list[tuple[int, Segment
 
 
 def longest_chain(source: str, start: int, length: int = SOURCE_MAX) -> list[tuple[int, Segment]]:
-    """As `chain_spans`, of as many accessors as there are, up to `length`. A name must stand at `start`."""
+    """As `chain_spans`, for the longest path that begins with the name at `start`, up to `length` accessors."""
     root = _ROOT.match(source, start)
     assert root is not None, "a path begins with a name"
     spans: list[tuple[int, Segment]] = [(root.end(), root.group())]
@@ -633,7 +634,7 @@ class _Widening:
         self.keyed = keyed  # nodes of which a loop gets the keys as they are bound
         self.source = source
         self.ends: set[int] = set()  # offsets just behind the literals to widen
-        self.loops: set[int] = set()  # offsets of loops over what may be a map
+        self.loops: set[int] = set()  # offsets of loops whose range may be a map
 
     def type_of(self, tree: Tree, bound: Mapping[str, Kind]) -> Kind:
         """The kind of `tree` ("other" where it does not matter), widening literals inside on the way."""

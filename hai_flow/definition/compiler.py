@@ -1,6 +1,6 @@
 """From a document's bytes to a plan, or to every finding at once (docs/language.md).
 
-Four passes, each of which only reads what those before it have made. The *outline* reads the shape of every step and
+Four passes, each of which only reads the results of those before it. The *outline* reads the shape of every step and
 gives each its path, so that every id is known. The *declarations* (input, state, tools, ...) are read whole, since a
 step may name any of them. The *steps* are compiled in order, each knowing which steps are visible to it. The *lint*
 looks at steps together.
@@ -61,7 +61,7 @@ def _compile(source: bytes, file: str, children: Children, stored: bool) -> tupl
     reader = Reader(document, stored=stored)
     readers = [reader]
     compiled = None
-    # Without a whole tree (the scanner stopped) every further finding would be about what could not be read.
+    # Without a whole tree (the scanner stopped) every further finding would be about the part that could not be read.
     if (document.value is not None or not document.findings) and not _is_another_kind(reader):
         with suppress(TooMany):
             compiled = _plan(source, readers, children, parts)

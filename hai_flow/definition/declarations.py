@@ -41,7 +41,7 @@ _PROVIDERS: Final = (
 _KEY: Final = re.compile(r"\s*\$\{\{\s*secrets\.(?P<name>[A-Za-z_][A-Za-z0-9_]{0,62})\s*\}\}\s*")
 _OF_DEPLOYMENT: Final = ("provider", "model", "api", "base_url", "api_key", "quirks", "context", "price")
 _EMPTY: Final = {"string": '""', "array": "[]", "object": "{}", "integer": "0", "number": "0", "boolean": "false"}
-_SHAPING: Final = frozenset(("type", "enum", "const", "$ref", "anyOf", "oneOf", "allOf"))  # say what a value may be
+_SHAPING: Final = frozenset(("type", "enum", "const", "$ref", "anyOf", "oneOf", "allOf"))  # they restrict a value
 _MEMBER: Final = re.compile(r"(user|group):.+")
 _READER: Final = re.compile(r"(user|role|group):\S{1,200}")
 TENANT: Final = "tenant"
@@ -278,7 +278,7 @@ class Declarations(Parts):
         )
 
     def check_fallbacks(self) -> None:
-        """That the models which are asked instead of others are declared."""
+        """Report fallbacks that no entry of `models` declares."""
         for reader, name, at in self.fallbacks:
             if not self.incomplete:
                 check_model(reader, self.models, name, at)
@@ -297,7 +297,7 @@ class Declarations(Parts):
         return named["name"]
 
     def _model_timeout(self, fields: Mapping[str, Json], at: Path) -> tuple[int | None, int | None]:
-        """How long an answer may take, and how long it may be silent, in milliseconds."""
+        """The longest time for a whole answer, and the longest silence within it, in milliseconds."""
         given, at = fields.get("timeout"), (*at, "timeout")
         if isinstance(given, str):
             total = self.duration_of(given, at, None)
@@ -350,8 +350,8 @@ class Declarations(Parts):
             self.roles[name] = tuple(members) if sound else None
 
     def read_visibility(self, value: Json) -> tuple[str, ...]:
-        """Who may read the runs: selectors, with the members of the document's own roles; or `tenant` alone. A list
-        that names nobody who can be found would hide runs from those it is for, so every selector is checked."""
+        """The selectors of the people that may read the runs, with the document's own roles replaced by their members;
+        or `tenant` alone. A misspelt selector would hide runs from the people it is for, so every one is checked."""
         if not isinstance(value, list):
             return (TENANT,) if value == TENANT else ()
         found: dict[str, None] = {}
@@ -422,7 +422,8 @@ class Declarations(Parts):
         return plan.PythonTool(name, target, fields.get("effect", "write"), "effect" in fields, timeout)
 
     def _agent_tool(self, name: str, raw: Json, at: Path) -> plan.Tool | None:
-        """An agent is compiled where another one has it among its tools: its prompts may name what is known there."""
+        """The declaration of an agent as a tool, not compiled yet: that happens in each agent that has it among its
+        tools, because its prompts may use names of that place."""
         fields = self.reader.fields(_TOOL["agent"], raw, at, f"the tool `{name}`")
         if self.reader is not self._own:
             message = "an agent stands in the workflow that uses it, not in a file that several share; move it there"
@@ -476,7 +477,8 @@ class Declarations(Parts):
         )
 
     def _service(self, name: str, value: Json, at: Path) -> tuple[ApiDocument | None, str | None]:
-        """What the document of a service says, and the address of the service."""
+        """The OpenAPI document of a service, parsed, and the address of the service; None for each that is not there,
+        or is wrong."""
         named = value.get("openapi") if isinstance(value, Mapping) else None
         given = value.get("base_url") if isinstance(value, Mapping) else value
         service = None if named is None else self._described(named, (*at, "openapi"))

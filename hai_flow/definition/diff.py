@@ -1,8 +1,8 @@
 """The changes of one version of a workflow against another: steps that came, went, moved, or do something else.
 
-Two plans are compared, not two texts: comments, line breaks and the order of keys are no change. A step is known by
-its id, by its path, or else by saying exactly the same. What a step holds inside (a block's lists, a handler's) is not
-part of it: those steps are compared for themselves.
+Two plans are compared, not two texts: comments, line breaks and the order of keys are no change. A step is known by its
+id, by its path, or else by having exactly the same content. The steps inside of a step (in a block's lists, in a
+handler) are no part of it: they are compared for themselves.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from hai_flow.values import Json
 
 Facts: TypeAlias = dict[str, Json]
 
-# Where things are is told by paths, and what stands on which line by nobody.
+# Keys that say only where a step stands: its path is compared apart, and its line is no change.
 _PLACES: Final = frozenset(
     {
         "path",
@@ -72,7 +72,7 @@ _NAMED: Final = ("state", "tools", "models", "roles")
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One key that says something else: `old` and `new` as they are written; None: not there."""
+    """One key whose value has changed, with both values as they are written; None: the key is not there."""
 
     key: str
     old: Json
@@ -150,7 +150,8 @@ def _follows(step: Step, was: str, came_from: Mapping[str, str]) -> bool:
 
 
 def _steps(plan: Plan) -> dict[str, tuple[Step, Facts]]:
-    """Every step but the bodies of loops, whose one fact is the loop's."""
+    """Every step that the document lists, with its facts. The bodies of loops are left out: they have no keys of their
+    own."""
     return {
         path: (step, _facts(plan, step))
         for path, step in plan.steps.items()
@@ -220,7 +221,7 @@ def _lists(plan: Plan) -> dict[tuple[str, str], list[str]]:
 
 
 def _longest_rising(paths: Sequence[str], places: Mapping[str, int]) -> Iterator[str]:
-    """The longest part of `paths` whose places rise."""
+    """The longest subsequence of `paths` in which the places rise."""
     tails: list[int] = []
     ends: list[str] = []
     before: dict[str, str | None] = {}
@@ -235,7 +236,7 @@ def _longest_rising(paths: Sequence[str], places: Mapping[str, int]) -> Iterator
         path_or_none = before[path_or_none]
 
 
-# --- what is written --------------------------------------------------------------------------------------------------
+# --- the report -------------------------------------------------------------------------------------------------------
 
 
 def _facts(plan: Plan, step: Step) -> Facts:

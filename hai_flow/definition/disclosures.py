@@ -1,7 +1,7 @@
-"""Personal values in places that everybody reads who sees a run: refused when a workflow is published.
+"""Refuses, when a workflow is published, personal values in places that can't be masked.
 
-Paths hold the keys of iterations, lists of questions say who may decide, and a run below is another workflow, which has
-to say itself what is personal in it. None of these can be masked.
+Every reader of a run sees these: the keys of iterations, which are in paths; the people that may decide, which are in
+lists of questions; and the input of a child run, which is masked only as far as the child's own schema marks it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PEOPLE: Final = {"from_": "from", "exclude": "exclude", "notify": "notify"}
 
 
 def refuse_disclosures(context: Context, reader: Reader, workflow: plan.Plan, drafts: Sequence[StepDraft]) -> None:
-    """Report what gives a personal value away. What runs below give back is not known here."""
+    """Report every place that gives a personal value away. The outputs of child runs are not known here."""
     if not declares(workflow):
         return
     flow = Flow(workflow)
@@ -67,7 +67,7 @@ def _templates(found: plan.Template | tuple[plan.Template, ...] | None) -> tuple
 
 
 def _check_child(context: Context, reader: Reader, flow: Flow, step: plan.Step, draft: StepDraft) -> None:
-    """A child masks what its own schema marks."""
+    """Report personal arguments of a child run that the child's own input schema does not mark."""
     run, workflow = step.verb, flow.workflow
     if not isinstance(run, plan.Run):
         return

@@ -27,7 +27,7 @@ Path: TypeAlias = tuple[str | int, ...]
 BYTES_MAX: Final = 256 * 1024
 DEPTH_MAX: Final = 40
 NODES_MAX: Final = 20_000
-FINDINGS_MAX: Final = 200  # a broken document repeats itself; nobody reads the two hundredth finding
+FINDINGS_MAX: Final = 200  # a broken document repeats itself; the two hundredth finding helps no reader
 
 _MISSES_MAX: Final = 100  # escaped words that `locate` looks for in vain before it gives the text's beginning
 
@@ -42,7 +42,7 @@ _WORDS: Final[dict[str, Json]] = {
     **dict.fromkeys(("true", "True", "TRUE"), True),
     **dict.fromkeys(("false", "False", "FALSE"), False),
 }
-# What PostgreSQL and JSON can't carry, or what an editor would not show. TAB, LF and CR are fine.
+# Characters that PostgreSQL and JSON can't carry, or that an editor would not show. TAB, LF and CR are fine.
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
 
 
@@ -87,7 +87,7 @@ class Document:
     findings: tuple[Finding, ...]
     root: Node | None
     lines: Lines
-    broken: frozenset[int] = frozenset()  # lines that YAML could not read; what stands there now is a filler
+    broken: frozenset[int] = frozenset()  # lines that YAML could not read; each now holds a filler
 
     def position(self, path: Path, key: bool = False) -> tuple[int, int]:
         """(line, column) of the value at `path`, or of its key; of the nearest existing parent where it is absent."""
@@ -201,7 +201,7 @@ def _mended(builder: _Builder, file: str, text: str) -> Document | None:
     """The document without the lines that YAML can't read, so that one of them hides no other finding; None if there
     are too many.
 
-    A filler as long as the line's value stands there, and so everything else keeps its place.
+    A filler of the same length replaces the value of each, so that everything else keeps its place.
     """
     found: list[Finding] = []
     lines = builder.hidden.text.split("\n")

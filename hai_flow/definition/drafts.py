@@ -45,8 +45,8 @@ Chain: TypeAlias = tuple[Enclosure, ...]  # the lists around a place, outermost 
 class StepDraft:
     """A step as it stands in the document: its sound fields, where it is, and the lists inside it.
 
-    `verb` is "" for a step that is too wrong to be compiled. `order` counts steps in document order, handlers behind
-    what they handle; `body_end` is the first order behind the lists of a block.
+    `verb` is "" for a step that is too wrong to be compiled. `order` is the step's number in document order, where a
+    handler comes behind the step that it handles; `body_end` is the first number behind the lists of a block.
     """
 
     verb: str

@@ -2,8 +2,8 @@
 docs/language.md#expressions).
 
 `Names` are the names that one place of a document has. `compile_expression` and `compile_template` check a source
-against it and give back what plan.py calls an Expression and a Template. The CEL itself is in cel.py; a hole that is
-only a path never gets there: it is copied, so integers, nulls and large values pass unchanged.
+against it and return an Expression and a Template (plan.py). The CEL itself is in cel.py; a hole that is only a path
+never gets there: it is copied, so integers, nulls and large values pass unchanged.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class Types:
     outputs: Mapping[str, Json] = field(default_factory=dict)  # id -> schema of steps.ID.output
     approvals: Mapping[str, Json] = field(default_factory=dict)  # id -> schema of steps.ID.approval; else ENVELOPE
     roots: Mapping[str, Json] = field(default_factory=dict)  # of roots that exist at some places only: item, args, ...
-    ungated: Container[str] = ()  # ids of steps that nobody approves: they have no `approval`
+    ungated: Container[str] = ()  # ids of steps without `approval`
     mindless: Container[str] = ()  # ids of steps that ask no model: they have no `usage`
     _looks: dict[tuple[Segment, ...], Look] = field(default_factory=dict, init=False, repr=False, compare=False)
     holes: dict[str, _PathHole] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -261,10 +261,11 @@ Guards: TypeAlias = frozenset[tuple[Segment, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """The names that one place has. `explain(id)` gives (code, message) for a step id that is not `visible` here.
+    """The names that one place has.
 
-    `absent` says of visible steps why they may have no output when this place is reached: a clause such as
-    "the step has an `if`". Its keys are ids, or `id.member` where only that member may be absent.
+    `explain(id)` gives (code, message) for a step id that is not `visible` here. `absent` has the reasons why visible
+    steps may have no output when this place is reached, each a clause like "the step has an `if`". Its keys are ids, or
+    `id.member` where only that member may be absent.
     """
 
     types: Types

@@ -1,8 +1,8 @@
 """Where a finding ends, and the edit that mends it, where the meaning is certain enough.
 
-A message that says "did you mean `x`?" offers x for the very word that it points at; so does "write `x`" of a name and
-of a line that YAML can't read. Here alone this is known, so that no rule has to say its remedy twice. Another word than
-a misspelt one is no edit: what stands under it would have to change as well.
+Where a message says "did you mean `x`?", x replaces the very word that the finding points at; so does "write `x`" of a
+name and of a line that YAML can't read. Only this module knows that, so no rule has to write its remedy twice. A
+replacement for a key that is not misspelt becomes no edit: the value under the key would have to change as well.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from hai_flow.values import Json
 
-SECONDS_SHOWN: Final = 5  # an offset such as +0100
+SECONDS_SHOWN: Final = 5  # an offset, like +0100
 
 _MONTHS: Final = (
     "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",

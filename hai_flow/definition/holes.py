@@ -1,9 +1,9 @@
 """Where a hole `${{ ... }}` ends, and how YAML is kept from reading its inside.
 
 YAML takes `: ` in an unquoted text for a mapping, ` #` for a comment, and braces and commas in flow style for its own.
-An author who writes `yes: ${{ a ? b : c }}` means the hole. So before YAML reads a text, these characters inside of
-holes are replaced by others that mean nothing to it, one for one, which keeps every line and column; the values that
-come out are translated back. Inside quotes and blocks YAML leaves all of them as they are, and so nothing changes.
+`yes: ${{ a ? b : c }}` is meant as a hole. So before YAML reads a text, these characters inside of holes are replaced
+by others that mean nothing to it, one for one, which keeps every line and column; the values that come out are
+translated back. Inside quotes and blocks YAML leaves all of them as they are, and so nothing changes.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from hai_flow.values import Json
 
 
 def lint(context: Context, steps: Sequence[StepDraft]) -> None:
-    """Look at every step of these lists and of all lists inside, and report to its reader."""
+    """Check `steps` and all steps inside of them, and report findings to the reader of `context`."""
     _Linter(context).list(steps)
 
 
@@ -69,7 +69,7 @@ class _Linter:
     # -- cleaning up -----------------------------------------------------------------------------------------------
 
     def _cleanup(self, step: StepDraft) -> None:
-        """`undo` and `finally` may not wait for anybody: a stop always ends."""
+        """Report steps in `undo` and `finally` that wait for people or events: a stop must always come to an end."""
         body = next((frame.body for frame in step.chain if frame.body in ("~undo", "~finally")), None)
         if body is None:
             return

@@ -15,9 +15,9 @@ from hai_flow.values import Json
 Mark: TypeAlias = "bool | Mapping[str, Mark]"
 EVERY: Final = "*"
 MASK: Final = "[personal]"
-"""What is shown in the place of a personal value."""
+"""The text in the place of a personal value."""
 
-_DEPTH_MAX: Final = 12  # what is marked further down is marked as a whole there
+_DEPTH_MAX: Final = 12  # a mark further down makes everything at this depth personal
 _SAME: Final = ("allOf", "anyOf", "oneOf", "if", "then", "else", "not", "dependentSchemas")
 _ITEMS: Final = (
     "items", "prefixItems", "contains", "unevaluatedItems", "additionalProperties", "unevaluatedProperties",
@@ -26,7 +26,7 @@ _WHOLE: Final = ("propertyNames", "contentSchema")
 
 
 def join(one: Mark, other: Mark) -> Mark:
-    """What is personal by either."""
+    """The mark of everything that either mark covers."""
     if one is True or other is True:
         return True
     if not one or not other:
@@ -47,14 +47,14 @@ def part(mark: Mark, name: str | int) -> Mark:
 
 
 def at(mark: Mark, path: Sequence[str | int]) -> Mark:
-    """The mark of what stands at `path` in the value."""
+    """The mark of the part at `path` of a value with this mark."""
     for name in path:
         mark = part(mark, name)
     return mark
 
 
 def under(path: Sequence[str | int], mark: Mark) -> Mark:
-    """The mark of a value in which `mark` is that of what stands at `path`."""
+    """The mark of a value whose part at `path` has this mark."""
     for name in reversed(path):
         mark = {EVERY if isinstance(name, int) else name: mark} if mark else False
     return mark
@@ -66,7 +66,7 @@ def record(**parts: Mark) -> Mark:
 
 
 def covers(declared: Mark, mark: Mark) -> bool:
-    """Whether all that is personal by `mark` is so by `declared`."""
+    """Whether `declared` marks every part that `mark` marks."""
     if not mark or declared is True:
         return True
     if mark is True or not isinstance(mark, Mapping):
@@ -82,8 +82,8 @@ def shallow(mark: Mark, depth: int = _DEPTH_MAX) -> Mark:
 
 
 def masked(value: Json, mark: Mark) -> Json:
-    """The value without what is personal. Where something else stands than the mark is for, all of it is taken for
-    personal; null is shown."""
+    """The value with its personal parts replaced by `MASK`. Where the value has another shape than the mark, all of it
+    counts as personal; null is shown."""
     if not mark or value is None:
         return value
     if mark is True:
@@ -96,7 +96,8 @@ def masked(value: Json, mark: Mark) -> Json:
 
 
 def masked_object(value: Json, mark: Mark) -> Json:
-    """The same of a value that others take for an object, if it is one: its names stay."""
+    """As `masked`, for a value that its readers expect to be an object: if all of an object is personal, its keys stay
+    and each value is masked."""
     return dict.fromkeys(value, MASK) if mark is True and isinstance(value, Mapping) else masked(value, mark)
 
 
@@ -104,13 +105,13 @@ def masked_object(value: Json, mark: Mark) -> Json:
 
 
 def of_schema(schema: Json) -> Mark:
-    """What a schema marks with `pii: true`."""
+    """The mark of the values of a schema: of the parts that it marks with `pii: true`."""
     return shallow(_of_schema(schema, schema, ()))
 
 
 def denies(schema: Json) -> bool:
-    """Whether the schema says `pii: false` at its top: what is made of personal values is none itself, but for what is
-    marked inside."""
+    """Whether the schema says `pii: false` at its top: its value is not personal although it is made of personal
+    values, except for the parts that the schema marks."""
     return isinstance(schema, Mapping) and schema.get(PII) is False
 
 

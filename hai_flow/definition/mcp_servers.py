@@ -26,7 +26,7 @@ _NAMES: Final = Names(Types({}, {}), frozenset()).with_roots("secrets")
 
 @dataclass(frozen=True, slots=True)
 class CatalogueServer:
-    """A server of the deployment. `trusted`: what it says of its own functions counts."""
+    """A server of the deployment. `trusted`: its own claims about its functions (whether they only read) count."""
 
     name: str
     server: plan.McpServer

@@ -1,7 +1,7 @@
-"""Documents of OpenAPI 3: which operations a service has, what arguments each takes, and where in a request they go.
+"""Documents of OpenAPI 3: which operations a service has, which arguments each takes, and where in a request they go.
 
 An operation is a function: its arguments are its parameters by their names, and `body`. Nothing is read but the
-document itself: references to other files or addresses make an operation unusable, and the others stay what they are.
+document itself: references to other files or addresses make an operation unusable, and leave the others usable.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class ApiDocument:
 
     @cached_property
     def _places(self) -> dict[str, tuple[str, str]]:
-        """Where each operation stands: its path and its method."""
+        """The path and the method of each operation, by its id."""
         found: dict[str, tuple[str, str]] = {}
         for path, item in _mapping(self._raw.get("paths")).items():
             for method in METHODS:
@@ -124,8 +124,8 @@ class ApiDocument:
         )
 
     def _callback(self, raw: Mapping[str, Json]) -> DescribedCallback | None:
-        """The callback that the operation has; None where it has none, or several. What can't be read of it says
-        nothing: the author may give a schema."""
+        """The callback that the operation has; None where it has none, or several. None as well where it can't be read:
+        then the author of the workflow may give a schema."""
         try:
             found = [
                 (expression, _mapping(_mapping(self._resolved(item)).get("post")))
@@ -181,7 +181,7 @@ class ApiDocument:
         raise Unusable(f"its body is {', '.join(content) or 'nothing that is known'}, which is not sent from here")
 
     def _result(self, raw: Mapping[str, Json]) -> Mapping[str, Json] | None:
-        """The schema of what it answers, as far as the document says it."""
+        """The schema of the operation's successful answer, None where the document has none that can be used."""
         responses = _mapping(raw.get("responses"))
         for status in ("200", "201", "202", "2XX", "default"):
             content = _mapping(_mapping(self._resolved(responses.get(status))).get("content"))
@@ -191,7 +191,7 @@ class ApiDocument:
         return None
 
     def _resolved(self, value: Json) -> Json:
-        """`value`, or what it refers to."""
+        """`value`, with a `$ref` followed to the object that it names."""
         seen: set[str] = set()
         while isinstance(value, Mapping) and isinstance(reference := value.get("$ref"), str):
             if reference in seen:
@@ -201,7 +201,7 @@ class ApiDocument:
         return value
 
     def _found(self, reference: str) -> Json:
-        """What stands at a place of the document."""
+        """The part of the document that a reference like `#/components/schemas/A` names."""
         if not reference.startswith("#/"):
             raise Unusable(f"it refers to {shorten(reference)}, and only what stands in the document itself is read")
         found: Json = self._raw
@@ -239,8 +239,8 @@ class ApiDocument:
         return {**converted, "$defs": definitions}
 
     def _definition(self, name: str) -> _Definition:
-        """The schema that all which refer to it share. It is converted once, whatever refers to it, and by itself: how
-        deep something is counts within it."""
+        """The definition of this name, which all references to it share. It is converted once, and the depth of nesting
+        is counted from its own top, not from the reference."""
         known = self._definitions.get(name)
         if known is None:
             used: set[str] = set()
@@ -262,7 +262,7 @@ class ApiDocument:
             name = self._name(reference)
             used.add(name)
             found["$ref"] = f"#/$defs/{quote(name.replace('~', '~0').replace('/', '~1'))}"
-            if not self._has_siblings:  # what else stands there says nothing, but to who reads it
+            if not self._has_siblings:  # here the keys beside `$ref` have no effect
                 return found | {key: schema[key] for key in ("description",) if isinstance(schema.get(key), str)}
         for key, value in schema.items():
             if key == "$ref" and key in found:
@@ -340,7 +340,7 @@ def _placed(place: str, name: str, parameter: Mapping[str, Json]) -> Placed:
 
 
 def _as_of_2020(schema: dict[str, Json], *, nullable: bool) -> dict[str, Json]:
-    """What OpenAPI 3.0 writes in another way than JSON Schema: null as a type, and exclusive bounds."""
+    """A schema of OpenAPI 3.0 as JSON Schema 2020-12: `nullable` and exclusive bounds are written differently there."""
     for bound, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
         if isinstance(schema.get(exclusive), bool) and schema.pop(exclusive) and bound in schema:
             schema[exclusive] = schema.pop(bound)

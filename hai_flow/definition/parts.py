@@ -281,5 +281,5 @@ def texts(value: Json, at: Path) -> Iterator[tuple[Path, str]]:
 
 
 def is_literal(value: Json) -> bool:
-    """Whether a value of a document is what it will be: no text in it has holes."""
+    """Whether a value of a document is already final: no text in it has holes."""
     return not any("${{" in text for _, text in texts(value, ()))

@@ -46,7 +46,7 @@ def option(name: str) -> str:
 
 
 def is_handler(body: str) -> bool:
-    """Whether the list is no part of the step's own work: it handles what became of it."""
+    """Whether the list handles the outcome of the step (like `catch`), rather than being part of its work."""
     return body.startswith("~")
 
 
@@ -71,8 +71,8 @@ def undone_by(undo: str) -> str:
 
 
 def in_cleanup(path: str, scope: str = "") -> bool:
-    """Whether a step stands in a `finally` inside `scope`, or is an `undo` there: those run to their end, whatever is
-    cut off around them."""
+    """Whether a step is in a `finally` or an `undo` inside of `scope`. These run to their end even where the steps
+    around them are cut off."""
     inner = path[len(scope) :] if scope else path
     return FINALLY + "/" in inner or inner.endswith(UNDO)
 
@@ -86,7 +86,7 @@ def in_handler(path: str) -> bool:
 
 
 def inside(owner: str, rest: str) -> str:
-    """The path of what is called `rest` in the step `owner`: of one of its lists, or of a step of a run below it."""
+    """The path of `rest` inside of the step `owner`: of one of its lists, or of a step of its child run."""
     return f"{owner}/{rest}" if owner else rest
 
 
@@ -106,7 +106,7 @@ def level(path: str) -> int:
 
 
 def depth(path: str) -> int:
-    """How many lists and iterations a step stands in: what is deeper is cut off first."""
+    """How many lists and iterations a step stands in. Deeper steps are cut off first."""
     return path.count("/") + path.count("[")
 
 
@@ -114,7 +114,7 @@ def depth(path: str) -> int:
 
 
 def escaped(key: str) -> str:
-    """A key as it stands in a path. An empty one is a lone %, which nothing else gives."""
+    """A key as it stands in a path. An empty key is written as a lone %, which no other key becomes."""
     return "".join(_ESCAPES.get(character, character) for character in key) or "%"
 
 
@@ -122,7 +122,7 @@ def unescaped(key: str) -> str:
     """The key that `escaped` wrote."""
     if key == "%" or "%" not in key:
         return "" if key == "%" else key
-    for character in "/[]%":  # the sign itself last: what it gives must not be read again
+    for character in "/[]%":  # the sign itself last: its replacement must not be read again
         key = key.replace(_ESCAPES[character], character)
     return key
 
@@ -205,7 +205,7 @@ def with_keys(path: str, keys: Iterable[str]) -> str:
 
 
 def filled(path: str | None, keys: tuple[str, ...]) -> str | None:
-    """The same of a path that need not be there."""
+    """As `with_keys`, for a path that may be None."""
     return path if path is None or "[]" not in path else with_keys(path, keys)
 
 

@@ -1,9 +1,9 @@
-"""Which values of a workflow's runs are personal: what its schemas mark, and all that is made of it.
+"""Which values of a workflow's runs are personal: those that its schemas mark, and all values made of those.
 
-Marks follow the expressions of the document: what a template reads marks the place where it stands, what a step is
-given marks what it gives, until nothing new is marked. Who judged by the values themselves would miss all that was
-changed on the way. Conditions pass no marks on: which way a run takes says little of a value, and who sees the run may
-see its way. What is not known counts as personal. Pure.
+Marks follow the expressions of the document: the values that a template reads mark the place where the template stands,
+and a step's arguments mark its output, until nothing new is marked. A search for the values themselves would miss every
+value that was changed on the way. Conditions pass no marks on: the branch that a run takes says little of a value, and
+the readers of the run may see the branch. A value of unknown origin counts as personal. Pure.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ Children: TypeAlias = Callable[[plan.Run], "plan.Plan | None"]
 
 @dataclass(frozen=True, slots=True)
 class OfStep:
-    """What is personal of a step. `title` and `words` (of a message, a question, an event) as a whole; `args`,
-    `output`, its `evidence`, the `items` of a loop, and the `form` that it shows, by their parts; `answer`: of the
-    values of that form. `touches`: whether it has to do with anything personal at all: its errors may quote it."""
+    """The personal parts of a step. `title` and `words` (of a message, a question, an event) are personal as a whole or
+    not at all; `args`, `output`, its `evidence`, the `items` of a loop, and the `form` that it shows have marks;
+    `answer` is the mark of the values of that form. `touches`: whether the step reads or makes anything personal, in
+    which case its errors may quote it."""
 
     title: bool = False
     words: bool = False
@@ -40,7 +41,7 @@ class OfStep:
 
     @property
     def approval(self) -> Mark:
-        """Of the envelope of a decision."""
+        """The mark of a decision as expressions read it, with its values, reason, edits and votes."""
         edits: Mark = bool(self.args)
         said = marks.record(values=self.answer, reason=self.touches)
         return marks.record(values=self.answer, reason=self.touches, edits=edits, votes=under((EVERY,), said))
@@ -51,7 +52,7 @@ EVERYTHING: Final = OfStep(True, True, True, True, True, True, True, True, True)
 
 
 class Personal:
-    """What is personal in the runs of the workflow `sha256` (in hex; "": whichever). Equal ones mask alike."""
+    """The personal parts of the runs of the workflow `sha256` (in hex; "": of any workflow). Equal ones mask alike."""
 
     def __init__(
         self,
@@ -67,7 +68,7 @@ class Personal:
     ) -> None:
         self.sha256 = sha256
         self.input, self.state, self.output = input, state, output
-        self.message = message  # what people write in the thread
+        self.message = message  # the text that people write in the thread
         self.key = key  # the concurrency key
         self.steps: Mapping[str, OfStep] = steps or {}
         self.whole = whole  # nothing is known of the workflow
@@ -92,14 +93,14 @@ class Personal:
         )  # fmt: skip
 
     def of(self, path: str | None) -> OfStep:
-        """What is personal of the step at `path` in a run. Of what no step of the workflow is, and of the document as a
-        whole (""): everything, if anything is."""
+        """The personal parts of the step at `path` in a run. For a path that no step of the workflow has, and for the
+        document as a whole (""): everything, if anything in the workflow is personal."""
         known = plan_path(path) if path else ""
         while known:
             found = self.steps.get(known)
             if found is not None:
                 return found if known == plan_path(path or "") or not found.touches else EVERYTHING
-            known = list_of(known)  # of a run below: what its step says
+            known = list_of(known)  # for a step of a child run: those of the step that started it
         return EVERYTHING if self.anything else NOTHING
 
 
@@ -114,7 +115,7 @@ WHOLE: Final = Personal(input=True, state=True, output=True, message=True, key=T
 
 
 def personal_of(workflow: plan.Plan, children: Children) -> Personal:
-    """What is personal in a workflow's runs."""
+    """The personal parts of a workflow's runs. `children` finds the workflows of its child runs."""
     return _of(workflow, children, False, ())
 
 
@@ -138,7 +139,7 @@ def _all(workflow: plan.Plan) -> Iterator[plan.Step]:
 
 
 def _schemas(step: plan.Step) -> Iterator[Any]:
-    """The schemas that say what a step takes and gives."""
+    """The schemas of a step's arguments and of its output."""
     verb, gate = step.verb, step.approval
     for policy in (getattr(verb, "policy", None), None if gate is None else gate.policy):
         if policy is not None and policy.form is not None:
@@ -167,7 +168,7 @@ def _parameters(verb: plan.Verb) -> Any:
 
 
 def _result(verb: plan.Verb) -> Any:
-    """The schema of what a step gives."""
+    """The schema of a step's output."""
     callback = plan.callback_of(verb)
     if callback is not None:
         return None if callback.schema is None else callback.schema.raw
@@ -244,7 +245,7 @@ class Flow:
         )
 
     def _output(self) -> Mark:
-        """Of the run as a whole."""
+        """The mark of the run's output."""
         ends = [] if self.workflow.output is None else [self.workflow.output]
         ends += [step.verb.value for step in _all(self.workflow) if isinstance(step.verb, plan.Return)]
         found: Mark = False
@@ -252,7 +253,7 @@ class Flow:
             found = join(found, self.mark(each, None))
         return marks.shallow(found)
 
-    # --- what is read
+    # --- values that are read
 
     def _look(self, path: tuple[str | int, ...], step: plan.Step | None) -> Mark:
         """The mark of the data at `path`, as `step` (None: the end of the document) sees it."""
@@ -296,7 +297,7 @@ class Flow:
         return self.steps[around.path if around is not None else step.path].touches
 
     def _item(self, name: str, step: plan.Step | None) -> Mark:
-        """Of the variable of a loop around the step."""
+        """The mark of the variable of a loop around the step."""
         for loop in self._around(step):
             if isinstance(loop.verb, plan.ForEach) and loop.verb.as_ == name:
                 return marks.part(self.mark(loop.verb.items, loop), 0)
@@ -313,7 +314,7 @@ class Flow:
         return next((each for each in around if isinstance(each.verb, plan.Agent)), None)
 
     def mark(self, template: plan.Template | None, step: plan.Step | None) -> Mark:
-        """Of what a template renders to."""
+        """The mark of the value that a template renders to."""
         found: Mark = False
         for hole in () if template is None else template.holes:
             read = [self._look(path, step) for path in hole.paths]
@@ -325,7 +326,7 @@ class Flow:
         """Whether anything that the step has to do with is personal."""
         return any(self._look(path, step) for path in self.reads[step.path] if path[0] != "args")
 
-    # --- what is made of it
+    # --- values that are made of them
 
     def _step(self, step: plan.Step) -> OfStep:
         verb, gate = step.verb, step.approval
@@ -354,12 +355,12 @@ class Flow:
         )
         output = marks.shallow(self._gives(step, found))
         more = self._below(step, found)
-        if output and isinstance(verb, plan.EFFECTS):  # what it streams is its output
+        if output and isinstance(verb, plan.EFFECTS):  # the text that it streams is its output
             more |= {"words": True, "touches": True}
         return dataclasses.replace(found, output=output, **more)
 
     def _below(self, step: plan.Step, found: OfStep) -> dict[str, Any]:
-        """What a run below adds: its words and its errors are told here."""
+        """The marks that a child run adds: its messages and its errors are shown in this run, too."""
         if not isinstance(step.verb, plan.Run):
             return {}
         known = self._child(step.verb, found.args).anything
@@ -382,7 +383,8 @@ class Flow:
         return any(self.steps[path].touches for path in self.steps if is_inside(path, step.path))
 
     def _answer(self, form: plan.Template | None, policy: plan.Policy | None, step: plan.Step) -> Mark:
-        """Of the values of a form: marked there, or filled in beforehand."""
+        """The mark of the values of a form: of those that its schema marks, and of personal ones that are filled in
+        beforehand."""
         if form is None or policy is None:
             return False
         found = join(of_schema(form.written), self.mark(policy.expiry.value, step))
@@ -396,7 +398,7 @@ class Flow:
         return found
 
     def _gives(self, step: plan.Step, own: OfStep) -> Mark:
-        """Of the step's output."""
+        """The mark of the step's output."""
         verb = step.verb
         match verb:
             case plan.Ask():

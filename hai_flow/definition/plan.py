@@ -20,8 +20,8 @@ from hai_flow.values import Json
 
 
 class Hole(NamedTuple):
-    """A hole of a template: where it stands in the value, and the `paths` into the data that it reads. `whole`: what
-    stands there is the value at its one path, unchanged."""
+    """A hole of a template: where it stands in the value, and the `paths` into the data that it reads. `whole`: it
+    renders to the value at its one path, unchanged."""
 
     place: tuple[str | int, ...]
     paths: tuple[tuple[str | int, ...], ...]
@@ -168,7 +168,7 @@ class DescribedCallback:
 @dataclass(frozen=True, slots=True)
 class Operation:
     """An operation of a described service. `parameters` is the schema of its arguments, of which `body` is the body,
-    sent as `body_kind` says; `result` that of what it answers, as far as it is known."""
+    sent as `body_kind` says; `result` is the schema of its answer, None where it is not known."""
 
     id: str
     method: str
@@ -201,8 +201,9 @@ class Service(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class HttpTool:
-    """A described HTTP service. `settings` is the `http` value as written, `service` what its document says, which is
-    part of the workflow; None: it names none, or it can't be read. `base_url`: where the service is."""
+    """A described HTTP service. `settings` is the `http` value as written; `service` is its OpenAPI document, parsed,
+    which is part of the workflow; None: it names none, or it can't be read. `base_url` is the address of the
+    service."""
 
     name: str
     settings: Json
@@ -273,7 +274,8 @@ class Model:
 # --- people -------------------------------------------------------------------------------------------------------
 
 Quorum: TypeAlias = int | Literal["all"] | Mapping[str, int]
-"""How many of whom: distinct people, everyone in `from`, or seats by selector (and `any`: people in all)."""
+"""The people that are needed: a number of distinct ones, everyone in `from`, or seats by selector (and `any`: people in
+all)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,7 +373,8 @@ NOTHING: Template = _Nothing()
 
 
 THE_CALL = "~call"
-"""The root by which the step of an agent's call reads what its model has written. No author can write it."""
+"""The root by which the step of an agent's call reads the arguments that the model has written. Authors can't write
+it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -417,8 +420,8 @@ class Growing:
 
 @dataclass(frozen=True, slots=True)
 class Callback:
-    """What a request waits for behind its answer: one more request, to an address that it was given. `schema` is that
-    of its body; None: anything."""
+    """The callback that a request waits for after its answer: one more request, by the service, to an address that was
+    sent along. `schema` is that of the callback's body; None: any body is taken."""
 
     deadline: Duration
     schema: Schema | None = None
@@ -475,7 +478,7 @@ class Llm(Verb):
 
 
 Memory: TypeAlias = Literal["thread", "run", "none"]
-"""What an agent's model is told of before: the messages of the thread, those of the run, or nothing."""
+"""The earlier messages that an agent's model gets: those of the thread, those of the run, or none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -505,8 +508,8 @@ class Agent(Verb):
 @dataclass(frozen=True, slots=True)
 class AgentTurn(Verb):
     """One answer of an agent's model. `models` as of `Llm`. `tools`: the entries of the agent's `tools` with the tools
-    that they name. `output` is that of the agent, `stream` what of it is shown: its text and calls, its calls (steps),
-    or neither."""
+    that they name. `output` is the schema of the agent's output; `stream` says which part of the answer is shown: its
+    text and calls, its calls alone (`steps`), or neither."""
 
     model: str
     models: tuple[Model, ...]
@@ -517,7 +520,7 @@ class AgentTurn(Verb):
 
     @property
     def arguments(self) -> Template:
-        """Nothing: the question is the agent's, and the conversation is put together from the log."""
+        """Empty: the question belongs to the agent, and the conversation is put together from the log."""
         return NOTHING
 
 
@@ -579,7 +582,8 @@ class Switch(Verb):
     cases: tuple[tuple[Expression | None, str], ...]
 
     def at(self, keys: tuple[str, ...]) -> Switch:
-        """The verb as it stands in the iterations with these keys; so of each block."""
+        """The verb inside of the iterations with these keys: its paths have the keys in their brackets. Every block has
+        this method."""
         return replace(self, cases=tuple((when, with_keys(first, keys)) for when, first in self.cases))
 
 
@@ -592,7 +596,7 @@ class Parallel(Verb):
 
     @property
     def wanted(self) -> int | None:
-        """How many branches end the block by finishing; None where all of them have to."""
+        """The number of branches that have to finish for the block to end; None: all of them."""
         return {"all": None, "any": 1}[self.join] if isinstance(self.join, str) else self.join
 
     def at(self, keys: tuple[str, ...]) -> Parallel:
@@ -650,8 +654,8 @@ class Iteration(Verb):
 
 @dataclass(frozen=True, slots=True)
 class AnyCall(Iteration):
-    """The body of `AgentCalls`. `uses`: by name of a function, or by `tool.*`, the step that performs such a call. At
-    the key of a call it is the `Iteration` with that step."""
+    """The body of `AgentCalls`. `uses` has, by name of a function or by `tool.*`, the step that performs calls of that
+    function. At the key of a call it is the `Iteration` with that step."""
 
     uses: tuple[tuple[str, str], ...] = ()
 
@@ -718,7 +722,7 @@ class Fail(Verb):
 
 
 def callback_of(verb: Verb) -> Callback | None:
-    """What an effect waits for behind the answer to its request."""
+    """The callback that an effect waits for after the answer to its request; None: it waits for none."""
     return verb.callback if isinstance(verb, Http | Call) else None
 
 
@@ -788,8 +792,8 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 class StateVariable:
     """One name of the top-level `state`. `default` is its value at the start of a run (None where not given).
 
-    `client`: clients that post for the thread may write it. `kept`: a run begins with what the one before it in its
-    thread had. `shown`: of a child run, it is in the state of its thread.
+    `client`: clients that post for the thread may write it. `kept`: a run begins with the value that the run before it
+    in its thread had. `shown`: of a child run, it is in the state of its thread.
     """
 
     name: str
@@ -904,7 +908,7 @@ class Plan:
     finally_: str | None = None
     models: Mapping[str, Model] = field(default_factory=dict)
     roles: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # role -> user:/group: selectors
-    visibility: tuple[str, ...] = ()  # who may read its runs, with the members of its own roles; () = no one else
+    visibility: tuple[str, ...] = ()  # selectors of its runs' readers, members for own roles; () = no one else
     triggers: tuple[Trigger, ...] = (ApiTrigger(),)
     limits: Limits = Limits()
     concurrency: Concurrency | None = None

@@ -328,7 +328,7 @@ def _check_combine_type(context: Context, word: str, schema: Json, at: Path) -> 
         context.reader.error(at, "combine.type", message)
 
 
-# -- who -------------------------------------------------------------------------------------------------------
+# -- people -------------------------------------------------------------------------------------------------------
 
 
 def _selectors(

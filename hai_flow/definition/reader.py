@@ -91,7 +91,7 @@ def _named(kind: NameKind) -> Callable[[str], str]:
     return validate
 
 
-# What a line that YAML could not read may have been the cause of.
+# Findings that may be caused by a line that YAML could not read.
 _CONSEQUENCES: Final = frozenset(("shape.missing_key", "step.no_verb", "step.type"))
 
 
@@ -220,7 +220,7 @@ def _unknown_key(key: str, known: Sequence[str], where: str, elsewhere: frozense
     return f"unknown key `{key}` in {where}; {hint}"
 
 
-# What stands in another place than where it was written.
+# Keys that are often written in the wrong place: a hint at the right one.
 _MISPLACED: Final = {
     "timeout": "people have a `deadline`, inside of `ask` or `approve`; waits have one inside of `wait_for`",
     "retry": "only effects (call, http, llm, agent, run) are tried again; put it on the steps inside",
@@ -230,7 +230,7 @@ _MISPLACED: Final = {
     "input": "a child run takes its input as `with`",
 }
 
-# What other languages call it.
+# The names that other languages have for a key.
 _SYNONYMS: Final[dict[str, tuple[str, ...]]] = {
     "inputs": ("input", "with"), "input": ("with",), "signal": ("event",),
     "outputs": ("output",), "variables": ("state",), "vars": ("state",),
@@ -268,7 +268,7 @@ def _meant(key: str, known: Sequence[str]) -> str:
     return near[0] if near else ""
 
 
-# How a key is written, for whoever left it out or wrote something of another kind.
+# How a key is written, for a finding on one that is missing or of another kind.
 _EXAMPLES: Final = {
     "version": "`version: 1`", "steps": "`steps:` and below it a list such as `- say: hello`",
     "max": "`max: 3`", "from": "`from: role:manager`", "form": "`form: {properties: {name: {type: string}}}`",

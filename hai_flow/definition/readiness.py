@@ -46,7 +46,7 @@ def missing_runners(plan: Plan, known: frozenset[str], file: str = "<workflow>")
 
 
 def _written(plan: Plan, step: Step) -> Step:
-    """The step that an author has written: of what is inside of an agent, the agent."""
+    """The step as it stands in the document: the agent, for the steps that the compiler adds inside of an agent."""
     while step.of_agent:
         step = plan.steps[step.parent]
     return step
@@ -66,7 +66,7 @@ def tool_kind(tool: Tool) -> str | None:
 
 
 def _needed(plan: Plan, step: Step) -> Iterator[tuple[str, str]]:
-    """Each kind of runner that the step needs, and the part of it that does."""
+    """Each kind of runner that the step needs, with the part of the step that needs it."""
     kind, verb = runner_kind(step), step.verb
     if isinstance(verb, Call) and kind is not None:
         yield kind, f"the {_WORDS[kind]} tool `{verb.tool.name}`"

@@ -77,13 +77,14 @@ class Shape:
         return tuple(key.name for key in self.keys)
 
     def of(self, word: str) -> Shape:
-        """The same mapping, where of a group of which one key must be there it is `word`."""
+        """The mapping with `word` as the key that is chosen from its group of `exactly_one`: the group's other keys are
+        gone."""
         others = {each for group in self.exactly_one for each in group if word in group} - {word}
         keys = (key for key in self.keys if key.name not in others and (not key.beside or word in key.beside))
         return replace(self, keys=tuple(replace(key, required=True) if key.name == word else key for key in keys))
 
     def without(self, word: str) -> Shape:
-        """The same mapping without one of its keys."""
+        """The mapping without the key `word`."""
         return replace(self, keys=tuple(key for key in self.keys if key.name != word))
 
 

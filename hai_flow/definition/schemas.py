@@ -3,8 +3,8 @@
 jsonschema-rs would fetch remote references and read `file:` ones; here one of these is a finding, and a retriever
 that always refuses stands behind it. Formats are asserted, not only annotated.
 
-A `pattern` is matched in a time that grows with the text alone, unless it looks around or back: then it may grow with
-the square of the text, so the texts that such a schema takes are bounded (`LOOKING_CHARS_MAX`).
+A `pattern` is matched in a time that grows with the text alone, unless it has a lookaround or a backreference: then it
+may grow with the square of the text, so the texts that are valid by the schema are bounded (`LOOKING_CHARS_MAX`).
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ class JsonSchema:
 
     def findings(self, value: Json) -> list[dict[str, Any]]:
         """Every fault of `value` (the first hundred) as `{"path": JSON Pointer, "message": text, "code", "params"}`;
-        empty = valid. `code` names the keyword that refuses, and `params` what it wants, as texts: a sentence in
-        another language is made of them."""
+        empty = valid. `code` names the keyword that refuses, and `params` has its value in the schema, as texts:
+        clients make a sentence in another language of them."""
         if self._looking and (fault := _too_long(value, self._looking)) is not None:
             return [fault]
         if self._validator.is_valid(value):
@@ -107,7 +107,8 @@ def code_of_kind(kind: str) -> str:
 
 
 def _params(wanted: object) -> list[str]:
-    """What a keyword wants, where that is a value or a list of values. Some kinds have the faults of others there."""
+    """The value of a keyword (or its values) as texts. Objects among them (some kinds of faults hold other faults) are
+    left out."""
     each = wanted if isinstance(wanted, list) else [wanted]
     plain = [one for one in each if isinstance(one, (str, int, float)) and not isinstance(one, bool)]
     return [str(one)[:_PARAM_CHARS_MAX] for one in plain][:_PARAMS_MAX]
@@ -118,7 +119,8 @@ def _pointer(parts: Iterable[str | int]) -> str:
 
 
 def _shortened(message: str) -> str:
-    """A fault begins with the value, which may be all of a body; what is said of it comes behind."""
+    """A message without its middle, if it is too long: the value, which may be a whole body, comes first in it, and the
+    fault last."""
     if len(message) <= _MESSAGE_CHARS_MAX:
         return message
     half = (_MESSAGE_CHARS_MAX - 3) // 2
@@ -126,7 +128,8 @@ def _shortened(message: str) -> str:
 
 
 def _too_long(value: Json, patterns: int) -> dict[str, Any] | None:
-    """The fault of a value whose texts, its names among them, are too much for so many such patterns."""
+    """The fault of a value whose texts (keys of objects among them) are too long for this many patterns with lookaround
+    or backreferences; None: they are not."""
     squares, longest, place = 0, -1, ""
     stack: list[tuple[tuple[str | int, ...], Json]] = [((), value)]
     while stack:
@@ -197,7 +200,7 @@ def closed(raw: Mapping[str, Json]) -> dict[str, Json]:
 
 
 def without_marks(raw: Json) -> Json:
-    """The schema without `pii`, for those who take no keywords but those of JSON Schema: models."""
+    """The schema without `pii`: providers of models take only the keywords of JSON Schema."""
     if not isinstance(raw, Mapping):
         return raw
     plain: dict[str, Json] = {}

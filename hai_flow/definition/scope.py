@@ -137,7 +137,7 @@ def moved(names: Names, place: Visibility) -> Names:
 
 
 def _common(one: Chain, other: Chain) -> int:
-    """How many of the lists around two places are the same."""
+    """The number of lists around both places, counted from the outermost."""
     level = 0
     for mine, theirs in zip(one, other, strict=False):
         if mine is not theirs and (mine.owner is not theirs.owner or mine.body != theirs.body):

@@ -1,7 +1,7 @@
-"""Secrets in values: a document names them, what is recorded and shown names them too, and who sends puts them in.
+"""Secrets in values: documents, logs and pages have only a secret's name; the runner puts its value in as it sends.
 
-`${{ secrets.NAME }}` renders to itself. What else a value is made of must not look like that, or who starts a run could
-have a secret put in where the author has not.
+`${{ secrets.NAME }}` renders to itself. No other part of a value may look like that: otherwise the input of a run could
+have a secret put in where the author of the workflow wanted none.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ CALLBACK: Final = "${{ callback.url }}"
 
 
 class CallbackBearing(_Bearing):
-    """A template that may name the address of its step's callback: nobody who reads a log can answer for the
-    service."""
+    """A template that may name the address of its step's callback. It renders to a name, too: a reader of the log must
+    not learn the address, by which they could answer in the place of the service."""
 
     root: ClassVar[str] = "callback"
 

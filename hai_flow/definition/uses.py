@@ -3,8 +3,8 @@
 A published workflow holds the files that it uses: the workflow's document, and behind it, after `---`, the documents
 that its `use` names, in that order, and then those that the `openapi` of its tools and of theirs name. So its sha256
 covers them, and it is complete without any file. The files are brought together by the module that reads files
-(`hai_flow/shared.py`); here is only how they stand together. What could not be read stands there as a sentence, so that
-it is a finding like any other.
+(`hai_flow/shared.py`); this module only joins and splits them. In the place of a file that could not be read stands a
+sentence that says why, and it becomes a finding like any other.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ KIND: Final = "shared/v1"
 USES_MAX: Final = 16
 SERVICES_MAX: Final = 16
 _MARK: Final = re.compile(rb"^---(?:[ \t][^\n]*|\r)?(?:\n|\Z)", re.M)
-# A line can be read in one way only: with two, those who try them all need 2^n steps for n lines.
+# A line can match in one way only: with two, the regular expression would try 2^n ways for n lines.
 _NOTHING: Final = re.compile(rb"(?:\xef\xbb\xbf)?(?:[ \t]*(?:#[^\n]*|\r)?(?:\n|\Z))*")
 _FAULT: Final = b"--- #! "
 

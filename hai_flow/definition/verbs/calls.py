@@ -74,7 +74,8 @@ def _callback(
     function: str,
     template: plan.Template,
 ) -> plan.Callback | None:
-    """What the call waits for behind its answer. An operation whose document describes one callback says what comes."""
+    """The callback that the call waits for after its answer. Its schema comes from `await_callback`, or else from the
+    operation, where its document describes one callback."""
     at = (*draft.at, "await_callback")
     if not isinstance(tool, plan.HttpTool):
         message = f"`{tool.name}` is no service that an OpenAPI document describes; only such a one calls back"
@@ -87,8 +88,8 @@ def _callback(
 
 
 def delivery_of(verb: plan.Verb) -> Literal["at_least_once", "asked"]:
-    """How an effect is delivered whose document does not say it. A server of MCP can't recognise a repetition, so what
-    may have changed something there is not simply done again."""
+    """How an effect is delivered whose document does not say it. A server of MCP can't recognise a repetition, so a
+    call that may have changed something is not repeated without asking."""
     writes = isinstance(verb, plan.Call) and isinstance(verb.tool, plan.McpTool) and verb.tool.effect != "read"
     return "asked" if writes else "at_least_once"
 
@@ -188,7 +189,8 @@ def _operation_fault(service: plan.Service, function: str, name: str) -> str | N
 
 
 def check_arguments(context: Context, who: str, schema: plan.Schema, code: str, draft: StepDraft) -> None:
-    """The keys of `with` against a schema, and those values that have no holes. `who` names the tool or workflow."""
+    """Report the keys of `with`, and the values without holes, that do not fit a schema. `who` names the tool or
+    workflow in messages."""
     report = context.reader.refuse if code == "run" else context.reader.error
     raw, arguments = schema.raw, draft.fields.get("with", {})
     properties = raw.get("properties", {})

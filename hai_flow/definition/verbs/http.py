@@ -1,4 +1,4 @@
-"""`http`: one request, and what it may wait for behind its answer."""
+"""`http`: one request, and the callback that it may wait for after its answer."""
 
 from __future__ import annotations
 
@@ -126,8 +126,8 @@ def _streamed(context: Context, fields: Mapping[str, Json], at: Path, names: Nam
 def awaited(
     context: Context, fields: Mapping[str, Json], at: Path, names: Names, sent: Json, hint: str = ""
 ) -> tuple[plan.Duration, plan.Schema | None]:
-    """The deadline and the schema of `await_callback`, whose keys are `fields`. `sent`: what is sent, as it is written;
-    some part of it has to say where to call back. `hint`: which one that could be."""
+    """The deadline and the schema of `await_callback`, whose keys are `fields`. `sent` is the request as the document
+    has it; some part of it has to hold the address of the callback. `hint` suggests a part, for the finding."""
     deadline = context.duration(fields, "deadline", at, names) or context.declared.default_deadline
     schema = context.schema(fields["schema"], (*at, "schema")) if "schema" in fields else None
     if not any("callback" in text for _, text in texts(sent, ())):

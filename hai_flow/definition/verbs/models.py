@@ -85,7 +85,7 @@ def _llm(context: Context, draft: StepDraft, names: Names) -> plan.Llm | None:
     output = context.schema(fields["output"], (*at, "output")) if "output" in fields else None
     if name is None or arguments is None:
         return None
-    stream = fields.get("stream", "text" if output is None else "none")  # what is half an object says nothing
+    stream = fields.get("stream", "text" if output is None else "none")  # half an object is no use to a reader
     return plan.Llm(name, arguments, output, stream, _models_asked(context, name))
 
 
@@ -134,8 +134,8 @@ def _handing_over(context: Context, agent: plan.Agent, at: Path) -> plan.Agent:
 
 
 class _Body:
-    """Adds the steps of an agent that nobody writes: an answer of its model, a call of each kind that it may make, and
-    the same of the agents among its tools."""
+    """Adds the steps of an agent that its document does not list: an answer of its model, a call of each function that
+    it may call, and the same for the agents among its tools."""
 
     def __init__(
         self,
@@ -273,7 +273,7 @@ def _use(
     approvals: Mapping[str, plan.Approval | None],
     expose: bool,
 ) -> plan.Step:
-    """The step that performs such a call, behind its gate."""
+    """The step that performs calls of the function `name`, with its gate."""
     path = _use_path(body, name)
     people = isinstance(tool, plan.FrontendTool)
     timeout = None if people else tool.timeout

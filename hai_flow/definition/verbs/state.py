@@ -96,7 +96,8 @@ def _check_operation(context: Context, raw: Json, at: Path) -> None:
 
 
 def _check_target(context: Context, target: str, at: Path, *, pointer_form: bool, key: bool = True) -> None:
-    """That `target` (a state name or a JSON Pointer) begins at a declared variable, and may be set so."""
+    """Report a `target` (a state name or a JSON Pointer) that does not begin with a declared variable, or can't be
+    set."""
     name = target
     if pointer_form:
         if not target.startswith("/"):
