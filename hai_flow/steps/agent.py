@@ -1,6 +1,7 @@
-"""The question of one answer of an agent, and the answer as it is recorded. Asks nobody.
+"""The question of one answer of an agent, and the answer as it is recorded. Pure: `llm` sends it to a model.
 
-Models take names of functions without dots: `mail.send` is shown as `mail_send`, and read back by what was offered.
+Models take names of functions without dots: `mail.send` is shown as `mail_send`, and a call of `mail_send` is
+translated back by the functions that were offered.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from hai_flow.steps.runner import Attempt
 from hai_flow.values import Json, storable
 
 CALLS_MAX: Final = 64  # of one answer
-REMEMBERED_MAX: Final = 200  # messages of before that a model is told
+REMEMBERED_MAX: Final = 200  # earlier messages of the thread that a model gets
 REMEMBERED_CHARS_MAX: Final = 100_000
 CHARS_PER_TOKEN: Final = 4  # more or less
 FULL: Final = 0.75  # a conversation is made shorter where it fills so much of the model's context
@@ -81,7 +82,7 @@ class Shelf:
         return tuple(Tool(name, each.description, each.parameters) for name, each in self.functions.items())
 
     def schemas(self) -> dict[str, JsonSchema]:
-        """By shown name. Raises StepError for a schema that is none."""
+        """The compiled schemas of the arguments, by shown name. Raises StepError where one is no JSON Schema."""
         try:
             return {name: JsonSchema(each.parameters) for name, each in self.functions.items()}
         except ValueError as error:
@@ -124,8 +125,8 @@ def _means(entry: str, tool: DeclaredTool, name: str) -> bool:
 
 
 async def opening_of(attempt: Attempt, turn: AgentTurn, talk: Talk) -> tuple[Message, ...]:
-    """What the model is told at first: the system's prompt, what was said before, the question. Raises StepError
-    `llm.invalid_request`."""
+    """The messages that the conversation with the model begins with: the system's prompt, earlier messages of the
+    thread, the question. Raises StepError `llm.invalid_request`."""
     asked = values.loads(talk.asked)
     own = conversation(asked)
     if "messages" in asked or turn.memory == "none":
@@ -139,7 +140,7 @@ async def opening_of(attempt: Attempt, turn: AgentTurn, talk: Talk) -> tuple[Mes
 
 
 def _newest(messages: Sequence[Message]) -> Sequence[Message]:
-    """As many of the newest messages as a model is told of before."""
+    """The newest of the messages, within the bounds of number and length that a model gets."""
     chars, first = 0, len(messages)
     while first and len(messages) - first < REMEMBERED_MAX and chars < REMEMBERED_CHARS_MAX:
         first -= 1
@@ -148,7 +149,7 @@ def _newest(messages: Sequence[Message]) -> Sequence[Message]:
 
 
 def _remembered(content: Json) -> str:
-    """A message of the thread as text; of a part that is none, its kind."""
+    """A message of the thread as text; a part that is no text becomes its type, like `[image]`."""
     if isinstance(content, str):
         return content
     parts = content if isinstance(content, list) else [content]
@@ -163,7 +164,8 @@ def _part(part: Json) -> str:
 
 
 def exchanged(talk: Talk, shelf: Shelf, endpoint: Endpoint) -> list[Message]:
-    """What has been said since the question, as the model at `endpoint` is told it."""
+    """The messages since the question (answers, results of calls, a summary of the oldest), as the model at `endpoint`
+    gets them."""
     summary = [Message("user", SUMMARY + talk.summary)] if talk.summary else []
     ids = CallIds()  # some servers count their calls anew in each answer, and others want ids that never occur twice
     told = [message for each in talk.exchanges for message in _exchanged(each, shelf, endpoint, ids)]
@@ -171,7 +173,7 @@ def exchanged(talk: Talk, shelf: Shelf, endpoint: Endpoint) -> list[Message]:
 
 
 def to_be_cut(talk: Talk, shelf: Shelf, endpoint: Endpoint, opening: Sequence[Message]) -> int:
-    """How many of the oldest exchanges a summary has to stand for, so that the model has room to answer."""
+    """The number of oldest exchanges that a summary has to replace, so that the model has room to answer."""
     if endpoint.context is None or not talk.exchanges:
         return 0
     exchanges = (_exchanged(each, shelf, endpoint, CallIds()) for each in talk.exchanges)
@@ -225,7 +227,7 @@ def _exchanged(exchange: Exchange, shelf: Shelf, endpoint: Endpoint, ids: CallId
 
 
 def _args(call: Mapping[str, Json]) -> str:
-    """The arguments of a call; of one whose arguments are none, nothing: some servers read them."""
+    """The arguments of a call as JSON text; `{}` for arguments that are no JSON object: some servers parse them."""
     if "fault" not in call:
         return call["args"]
     try:
@@ -235,7 +237,7 @@ def _args(call: Mapping[str, Json]) -> str:
 
 
 def _by(endpoint: Endpoint) -> str:
-    """Who can read what a provider has given with an answer."""
+    """The model whose answer it is: only the same model can read the opaque data that its provider gave with it."""
     return f"{endpoint.provider}/{endpoint.model}"
 
 

@@ -1,4 +1,4 @@
-"""What a tool is told of the attempt that runs it, and what it may ask for: `Context`."""
+"""`Context`: the data of an attempt, and the services of the runtime, that a tool written in Python gets."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FILE_BYTES_MAX: Final = 64 * 1024 * 1024
 
 @dataclass(slots=True)
 class Host:
-    """What stands behind the Context of one attempt. `is_over`: nothing waits for the tool any more."""
+    """The parts of the runtime that the Context of one attempt uses. `is_over`: nothing waits for the tool any more."""
 
     loop: asyncio.AbstractEventLoop
     stream: Stream
@@ -71,7 +71,7 @@ class BlockingConnection:
 
 
 class TransactionBlock:
-    """What `Context.transaction` gives: `async with` it on the loop, `with` it in a thread."""
+    """The result of `Context.transaction`: `async with` it on the loop, `with` it in a thread."""
 
     def __init__(self, host: Host | None) -> None:
         if host is None or host.transaction is None:
@@ -97,7 +97,8 @@ async def _awaited(waiting: Awaitable[Answer]) -> Answer:
 
 
 class ToolSecrets:
-    """The secrets of the deployment, for a tool. What it reads is hidden from then on in all that is recorded."""
+    """The secrets of the deployment, for a tool. A value that it reads is hidden from then on in all that is
+    recorded."""
 
     def __init__(self, host: Host | None) -> None:
         self._host = host
@@ -129,8 +130,8 @@ class ToolFiles:
         self._host = host
 
     async def get(self, id: str, *, bytes_max: int = FILE_BYTES_MAX) -> Content:
-        """What a file holds: `body`, `media_type`, `name`. Raises StepError: `step.file_unknown` where no run that may
-        be seen refers to it, `step.file_too_large`, `step.file_unavailable`."""
+        """The content of a file: `body`, `media_type`, `name`. Raises StepError: `step.file_unknown` where no run that
+        may be seen refers to it, `step.file_too_large`, `step.file_unavailable`."""
         return await self._files().read(id, bytes_max)
 
     async def put(self, body: bytes, media_type: str = "application/octet-stream", name: str = "") -> dict[str, Json]:
@@ -197,19 +198,19 @@ class Context:
         return ToolFiles(self._host)
 
     def transaction(self) -> TransactionBlock:
-        """A transaction on the run's own PostgreSQL: what the tool writes there and the step's result are committed
-        together, when the tool has returned, or neither is.
+        """A transaction on the run's own PostgreSQL: the rows that the tool writes there and the step's result are
+        committed together, when the tool has returned, or neither is.
 
         `async with` it in an `async def`, and there is a connection of asyncpg; `with` it in a `def`, and there is one
-        with its methods `execute`, `executemany`, `fetch`, `fetchrow` and `fetchval`. A block that raises takes back
-        what was done in it. A further block belongs to the same transaction. Raises StepError `tool.unavailable` where
+        with its methods `execute`, `executemany`, `fetch`, `fetchrow` and `fetchval`. A block that raises rolls back
+        its own statements. A further block belongs to the same transaction. Raises StepError `tool.unavailable` where
         no connection is to be had.
         """
         return TransactionBlock(self._host)
 
     def progress(self, message: str = "", *, done: float | None = None, total: float | None = None) -> None:
-        """Tell the run's followers how far the tool is. What comes in quick succession is told at most once a second,
-        the newest of it."""
+        """Tell the run's followers how far the tool is. Of calls in quick succession, at most one a second is shown,
+        the newest."""
         host = self._host
         if host is None or host.is_over:
             return

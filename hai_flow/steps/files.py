@@ -24,7 +24,7 @@ _MEDIA: Final[tuple[Kind, ...]] = ("image", "audio", "video")
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What a file holds."""
+    """The content of a file."""
 
     body: bytes
     media_type: str
@@ -47,7 +47,7 @@ class RunFiles(Protocol):
 
 
 class NoFiles:
-    """Of an attempt that nothing has given files to."""
+    """The files of an attempt without access to any: every method raises."""
 
     async def read(self, id: str, bytes_max: int) -> Content:
         raise _none()
@@ -69,7 +69,7 @@ def _none() -> StepError:
 
 
 def kind_of(media_type: str) -> Kind:
-    """The type of the content part that holds such a file."""
+    """The type of the content part that holds a file of this media type."""
     return next((kind for kind in _MEDIA if media_type.startswith(f"{kind}/")), "document")
 
 

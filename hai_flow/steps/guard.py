@@ -25,7 +25,8 @@ _COMPATIBLE: Final = ipaddress.ip_network("::/96")
 
 
 async def resolve(host: str, port: int) -> list[str]:
-    """As this machine resolves names, also those that only look like numbers (`0x7f.1`). Does not block."""
+    """The addresses of a name, by this machine's resolver, which also takes forms of numbers like `0x7f.1`. Does not
+    block the loop."""
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(each[4][0]) for each in found))

@@ -129,7 +129,8 @@ async def with_address(value: Json, attempt: Attempt) -> Json:
 
 
 class Exchange:
-    """The requests of one attempt. `expect`: what counts as success (None: any 2xx); `following`: the next page."""
+    """The requests of one attempt. `expect`: the statuses that count as success (None: any 2xx); `following`: the next
+    page."""
 
     def __init__(
         self,
@@ -236,7 +237,8 @@ class Exchange:
             raise StepError(f"{message} (HAI_FLOW_HTTP_BYTES_MAX).", code="http.too_large", retriable=False)
 
     def _telling(self, response: httpx2.Response) -> Telling | None:
-        """What says the body while it comes, if it is one that streams."""
+        """Streams the text of the body to the run's followers while it arrives; None where the step does not stream, or
+        the body is no text."""
         verb = self._attempt.step.verb
         streamed = verb.stream if isinstance(verb, Http) else None
         media = _media_of(response)
@@ -310,7 +312,8 @@ def _client_of(guard: Guard, config: HttpConfig) -> httpx2.AsyncClient:
 
 
 def transport_of(guard: Guard, config: HttpConfig) -> httpx2.AsyncHTTPTransport:
-    """What connects to addresses that `guard` has judged, and to no others. Behind a proxy it judges nothing."""
+    """A transport that connects only to addresses that `guard` has allowed. Behind a proxy it can't judge addresses,
+    and connects to the proxy alone."""
     import httpcore2
     import httpx2
 

@@ -1,4 +1,5 @@
-"""A response that becomes text of a message while it comes: a text as it is, of a stream of events what each says."""
+"""A response that becomes text of a message while it arrives: plain text as it is, and of a stream of server-sent
+events the text of each event."""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ class Event:
 
 
 class Events:
-    """Text of the format in pieces, as events. What is no event yet is kept: who feeds it bounds it."""
+    """Text of the format in pieces, as events. The beginning of an unfinished event is kept, without a bound: the
+    caller limits the size of the body."""
 
     def __init__(self) -> None:
         self._line: list[str] = []
@@ -74,7 +76,7 @@ class Events:
 
 
 class Telling:
-    """Says what comes of a body. `piece` gives the text of an event; None: its data."""
+    """Streams the text of a body while it arrives. `piece` gives the text of an event; None: its data."""
 
     def __init__(
         self, media: str, charset: str, stream: Stream, piece: Callable[[dict[str, Json]], Json] | None
@@ -90,11 +92,11 @@ class Telling:
 
     @property
     def text(self) -> str:
-        """All that was said."""
+        """All the text so far."""
         return "".join(self._said)
 
     async def take(self, chunk: bytes, *, final: bool = False) -> None:
-        """Say what is in the next bytes of the body. Raises StepError where `piece` fails, or gives no text."""
+        """Stream the text in the next bytes of the body. Raises StepError where `piece` fails, or gives no text."""
         text = storable(self._decoder.decode(chunk, final))
         if self._events is None:
             await self._say(text)

@@ -91,7 +91,7 @@ class HttpToolRunner:
 
 
 def request_of(base_url: str, operation: Operation, arguments: Mapping[str, Json]) -> dict[str, Any]:
-    """The request of a call, without what authenticates it. Raises StepError `tool.invalid_arguments` for a value that
+    """The request of a call, without its authentication. Raises StepError `tool.invalid_arguments` for a value that
     would lead elsewhere."""
     path, headers = operation.path, {}
     query: list[tuple[str, str]] = []

@@ -112,7 +112,8 @@ class LlmRunner:
         stream: Stream,
         of: tuple[tuple[Message, ...], Talk, int, Shelf],
     ) -> Json:
-        """What stands for the oldest exchanges from now on. Nobody is shown it, and no tool is called."""
+        """A summary, by the model, that replaces the oldest exchanges from now on. It is not shown in the thread, and
+        no tool is called."""
         opening, talk, cut, shelf = of
         quiet = replace(verb, output=None, stream="none")
         question = _Question(self._providers, quiet, (stream, NO_FILES), shelf)
@@ -148,7 +149,7 @@ class LlmRunner:
             return [endpoint]
 
     async def _with_keys(self, known: list[Endpoint], attempt: Attempt) -> list[Endpoint]:
-        """Those whose keys are there. Raises StepError for the first of them if there is none."""
+        """The endpoints whose keys can be resolved. Raises the StepError of the first one if no key can be."""
         found: list[Endpoint] = []
         missing: StepError | None = None
         for each in known:
@@ -193,8 +194,8 @@ class _Question:
         shows_calls: bool = False,
         keeps: bool = True,
     ) -> tuple[Turn, Endpoint]:
-        """The complete answer, and whose it is; `keeps`: its files are part of what the attempt says. Raises
-        StepError."""
+        """The complete answer, and the endpoint that gave it. `keeps`: files in it become parts of the attempt's
+        output. Raises StepError."""
         output = None if self._llm.output is None else _raw(self._llm.output)
         calls = _Calls(self._shelf, self._stream) if self._shelf is not None and shows_calls else None
 
@@ -217,8 +218,8 @@ class _Question:
         return answer, endpoint
 
     async def made(self, answer: Turn, endpoint: Endpoint, messages: tuple[Message, ...], schema: Schema) -> Json:
-        """The object that the answer to `messages` is, or that it is when its model was told why it is none. Raises
-        StepError `llm.invalid_output`."""
+        """The answer to `messages` as an object of `schema`. Where it is none, the model gets the reason and answers
+        once more. Raises StepError `llm.invalid_output`."""
         output, faults = read_answer(answer.text, schema)
         if faults:
             wrong = (*messages, Message("assistant", answer.text), Message("user", repair_prompt(faults)))
@@ -241,7 +242,7 @@ class _Question:
 
 
 class _Calls:
-    """The calls of one answer while they are written. Those of functions that nobody has offered are not shown."""
+    """The calls of one answer while they are written. Calls of functions that were not offered are not shown."""
 
     def __init__(self, shelf: Shelf, stream: Stream) -> None:
         self._shelf = shelf
@@ -266,7 +267,8 @@ class _Calls:
 
 
 def _without_secrets(messages: tuple[Message, ...]) -> tuple[Message, ...]:
-    """The messages without any secret that this process has resolved: whoever wrote it there, no model needs it."""
+    """The messages without the value of any secret that this process has resolved: a value can get there by a tool's
+    result, and no model needs it."""
     return tuple(map(_message_without_secrets, messages))
 
 
@@ -274,7 +276,7 @@ def _message_without_secrets(message: Message) -> Message:
     content = message.content
     if isinstance(content, str):
         shown: str | list[Json] = hidden(content)
-    else:  # pictures and documents are what they are, and long
+    else:  # pictures and documents stay as they are: they are long
         shown = [{**part, "text": hidden(part["text"])} if "text" in part else part for part in content]
     calls = tuple(replace(call, args=hidden(call.args)) for call in message.calls)
     return replace(message, content=shown, calls=calls, thinking=hidden(message.thinking))

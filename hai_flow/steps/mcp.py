@@ -10,7 +10,7 @@ The deployment has a catalogue (`HAI_FLOW_MCP`), a file like
 Workflows name its servers (`mcp: {use: files}`). A workflow may also declare an address. Only one that was read from a
 disk of this machine may declare a command: otherwise the right to publish would be the right to start programs here.
 
-What a server says (descriptions, results, errors) is data. It opens no gate and names no secret.
+Everything that a server sends (descriptions, results, errors) is data. It opens no gate and names no secret.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ NOT_CONFIGURED: Final = "mcp.not_configured"
 LOOK_SECONDS: Final = 5.0  # for a server to be asked when a workflow is published
 UNAVAILABLE: Final = "tool.unavailable"
 PROGRESS_CHARS_MAX: Final = 500
-_PROGRESS_MAX: Final = 1000  # of one call; a server may send what it likes
+_PROGRESS_MAX: Final = 1000  # of one call; a server may send any number
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,8 @@ class McpRunner:
     async def _fetched(
         self, connection: Connection, session: Session, result: types.CallToolResult
     ) -> dict[int, list[dict[str, Json]]]:
-        """What the links of a result lead to, by the number of the part, as far as the server reads it to us."""
+        """The parts that replace the links of a result, by the number of the linking part. A link that the server can't
+        read is left out."""
         from hai_flow.steps.mcp_results import LINKS_MAX, linked, links_in
 
         found: dict[int, list[dict[str, Json]]] = {}
@@ -129,7 +130,7 @@ class McpRunner:
         return found
 
     async def offered(self, name: str, tool: Tool, *, from_disk: bool = False) -> Sequence[Offered]:
-        """What the server offers now, as far as the declaration allows it."""
+        """The functions that the server has now and the declaration allows, as a model is offered them."""
         return await self.offered_to(name, tool, NoPins(), workflow="", tenant=DEFAULT, from_disk=from_disk)
 
     async def offered_to(
@@ -144,14 +145,14 @@ class McpRunner:
     async def _functions(
         self, tool: McpTool, reached: Reached, of: tuple[str, str], *, from_disk: bool
     ) -> dict[str, types.Tool]:
-        """What the server offers, as far as the declaration allows it."""
+        """The functions that the server has and the declaration allows, by their names."""
         connection = await self._connection(reached, of, from_disk=from_disk)
         session = await connection.session()
         names = session.tools if tool.allow is None else [each for each in tool.allow if each in session.tools]
         return {each: session.tools[each] for each in names}
 
     async def look(self, plan: Plan, tenant: str = DEFAULT) -> Looked:
-        """One server after the other: most workflows have one."""
+        """Ask one server after the other: most workflows have one."""
         pins: dict[str, str] = {}
         doubts: list[tuple[str, str]] = []
         for tool, steps in _used(plan):
@@ -271,7 +272,7 @@ def _missing(tool: McpTool, steps: Sequence[Step], found: Mapping[str, types.Too
 
 
 def digest_of(tool: types.Tool) -> str:
-    """Of everything that a server says of a function and that people or models go by."""
+    """The digest of a function's description by its server: of all parts by which people or models judge it."""
     said = tool.model_dump(by_alias=True, mode="json", exclude={"icons", "meta"}, exclude_none=True)
     return sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
@@ -279,9 +280,11 @@ def digest_of(tool: types.Tool) -> str:
 async def demand_known(
     tool: McpTool, found: Mapping[str, types.Tool], pins: Pins, *, skips: bool = False
 ) -> dict[str, types.Tool]:
-    """Those of the functions that are as the workflow knows them. `skips`: one that it does not know is left out.
+    """The functions whose descriptions have the digests that the workflow knows. `skips`: a function without a digest
+    is left out, instead of refused.
 
-    A server that could not be asked at publication is believed the first time. Raises StepError `mcp.tool_changed`.
+    If the server could not be asked at publication, the descriptions at the first contact count. Raises StepError
+    `mcp.tool_changed`.
     """
     digests = {name: digest_of(each) for name, each in found.items()}
     known = await pins.known()
@@ -323,7 +326,7 @@ def _is_plain(offered: types.Tool) -> bool:
 
 
 def _effect(tool: McpTool, offered: types.Tool, *, trusted: bool) -> Literal["read", "write"]:
-    """Whether a call changes anything. What the server says of itself counts only if the deployment trusts it."""
+    """Whether a call changes anything. The server's own claim counts only if the deployment trusts it."""
     if tool.effect is not None:
         return tool.effect
     hints = offered.annotations
@@ -343,7 +346,8 @@ def _offer(name: str, tool: McpTool, offered: types.Tool, *, trusted: bool) -> O
 
 
 def _progress(stream: Stream, *, streams: bool) -> ProgressFnT:
-    """What takes a server's words on its progress: they are told as progress, and are text where the step streams."""
+    """The callback for a server's progress notifications: it shows them as progress, and as text where the step
+    streams."""
     heard = 0
 
     async def heard_of(progress: float, total: float | None, message: str | None) -> None:

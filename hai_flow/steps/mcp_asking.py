@@ -43,7 +43,8 @@ class Settled(msgspec.Struct, frozen=True):
 
 
 class _Sitting(msgspec.Struct, frozen=True):
-    """The state of a question that was asked within a session: what was settled before it, and which it is."""
+    """The state of a question that was asked within a session: the answers that were given before it, and its
+    digest."""
 
     settled: tuple[Settled, ...]
     question: str
@@ -51,7 +52,7 @@ class _Sitting(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What a call that is made again brings along. `settled`: for a server that asks within a session."""
+    """The answers that a repeated call brings along. `settled`: those for a server that asks within a session."""
 
     responses: dict[str, types.ElicitResult] | None = None
     state: str | None = None
@@ -68,8 +69,9 @@ class Sitting:
     """The questions of a server within the session of a call, as protocols before 2026-07-28 have them.
 
     The session is gone when a person answers. So the server hears that the question was cancelled, and the call ends
-    with it (`question`, once `asked` is set); the next attempt begins the call anew, and answers at once what is
-    settled. Each answer is given once: who asks the same again gets another one.
+    with it (`question`, once `asked` is set); the next attempt begins the call anew, in which the settled questions are
+    answered at once. Each answer is used once: for the same question a second time, the server gets the next answer, or
+    a person is asked again.
     """
 
     def __init__(self, settled: tuple[Settled, ...]) -> None:

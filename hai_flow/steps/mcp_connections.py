@@ -43,13 +43,13 @@ when it asks within the session."""
 
 START_SECONDS: Final = 20.0  # to connect, to agree on a protocol, and to list the functions
 CANCEL_SECONDS: Final = 5.0  # for a call to end whose question was cancelled
-READ_SECONDS: Final = 20.0  # for what a link leads to
+READ_SECONDS: Final = 20.0  # to read the resource behind a link
 IDLE_SECONDS: Final = 600.0
 TOOLS_MAX: Final = 1000
 TOOLS_BYTES_MAX: Final = 16 * 1024 * 1024  # of all that a server says of its functions
 _CLOSE_SECONDS: Final = 10.0
 _RELOOK_SECONDS: Final = 60.0
-_NAME: Final = re.compile(r"[A-Za-z0-9_./-]{1,128}")  # what a workflow can write behind `call:`
+_NAME: Final = re.compile(r"[A-Za-z0-9_./-]{1,128}")  # the names that a workflow can write behind `call:`
 """After which the functions of a server are listed again: not every server tells of changes."""
 Answered: TypeAlias = types.CallToolResult | types.InputRequiredResult
 _RESULT: Final[TypeAdapter[Answered]] = TypeAdapter(types.CallToolResult | types.InputRequiredResult)
@@ -64,7 +64,7 @@ class Session:
 
 
 class Connection:
-    """One server, as its declaration says. `name` is what errors call it."""
+    """The connection to one server. `name` is the server's name in errors."""
 
     def __init__(self, name: str, open: Open) -> None:
         self.name = name
@@ -80,7 +80,7 @@ class Connection:
         self._used = 0.0
 
     async def session(self) -> Session:
-        """The session with the server, and what it offers there. Raises StepError `mcp.unavailable`."""
+        """The session with the server, and the functions that it offers there. Raises StepError `mcp.unavailable`."""
         client = await self.client()
         async with self._listing:
             if self._tools is None or time.monotonic() - self._listed > _RELOOK_SECONDS:
@@ -108,11 +108,11 @@ class Connection:
         state: str | None = None,
         sitting: Sitting,
     ) -> types.CallToolResult | types.InputRequiredResult:
-        """What the server answers to a call. `repeatable`: to perform it twice does no harm.
+        """The server's answer to a call. `repeatable`: to perform it twice does no harm.
 
         Raises StepError: `mcp.unavailable` where nothing has happened (or it is `repeatable`), `tool.failed` where the
-        server refuses it, `tool.invalid_result` for an answer that is none; OutcomeLost where nobody knows. Raises
-        AsksPerson where it asks within the session.
+        server refuses it, `tool.invalid_result` for an answer that can't be read; OutcomeLost where it is unknown
+        whether the call was performed. Raises AsksPerson where it asks within the session.
         """
         if not self._is_open(session.client):
             raise self._unavailable("has just ended the connection")
@@ -147,7 +147,8 @@ class Connection:
         return types.ErrorData(code=types.INVALID_REQUEST, message=message)
 
     async def read(self, session: Session, uri: str) -> Sequence[Resource]:
-        """What the server has at an address of its own; nothing where it has nothing, or does not say so in time."""
+        """The contents of a resource of the server; empty where it has none at this address, or does not answer in
+        time."""
         request = types.ReadResourceRequest(params=types.ReadResourceRequestParams(uri=uri))
         self._calls += 1
         try:
@@ -182,7 +183,7 @@ class Connection:
         self._tools = None
 
     async def close(self) -> None:
-        """End it, and what it has started."""
+        """End the connection, and the server's program if it has one."""
         self.drop()
         owner = self._owner
         if owner is not None:
@@ -229,14 +230,14 @@ class Connection:
                 opened.cancel()
             else:
                 opened.set_exception(self._not_opened(error))
-                opened.exception()  # whoever asked may be gone
+                opened.exception()  # retrieved here: the caller may be gone
             if isinstance(error, asyncio.CancelledError):
                 raise
         finally:
             unwanted.set()
 
     async def _wanted(self, over: asyncio.Event, unwanted: asyncio.Event) -> None:
-        """Until nobody wants the connection, or it is over."""
+        """Wait until the connection is closed, by either side, or has been idle for `IDLE_SECONDS`."""
         ends = [asyncio.create_task(each.wait()) for each in (over, unwanted)]
         try:
             while not any(each.done() for each in ends):
@@ -314,7 +315,7 @@ def over_stdio(command: tuple[str, ...], env: Mapping[str, str], bytes_max: int)
 def over_http(
     url: str, guard: Guard, config: HttpConfig, headers: Mapping[str, str], auth: Callable[[], Any] | None
 ) -> Open:
-    """A server at an address. `auth` makes what gives its requests a token."""
+    """A server at an address. `auth` makes the object that adds a token to its requests."""
 
     @asynccontextmanager
     async def open(over: asyncio.Event, changed: Callable[[], None], asked: Asked) -> Any:
@@ -338,8 +339,8 @@ def _client(streams: Any, changed: Callable[[], None], asked: Asked) -> Client:
 
 
 async def _unless_asked(sending: Coroutine[Any, Any, Answered], sitting: Sitting) -> Answered:
-    """What is answered to a call. Raises AsksPerson where the server asked within it: it has heard that nobody answers
-    now, and what it says then is not waited for long."""
+    """The server's answer to a call. Raises AsksPerson where the server asked a question within it: the question has
+    been answered by `cancel`, and the call gets `CANCEL_SECONDS` to end."""
     call, asked = asyncio.create_task(sending), asyncio.create_task(sitting.asked.wait())
     try:
         await asyncio.wait((call, asked), return_when=asyncio.FIRST_COMPLETED)
@@ -359,7 +360,7 @@ def _is_ours(error: MCPError) -> bool:
 
 
 def _innermost(error: BaseException) -> BaseException:
-    """What a group of exceptions is about: the SDK's transports wrap everything in groups."""
+    """The first exception inside of nested groups: the SDK's transports wrap every exception in groups."""
     while isinstance(error, BaseExceptionGroup):
         error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
     return error

@@ -26,7 +26,7 @@ CONNECT_SECONDS: Final = 10.0
 _UNREACHED: Final = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
 _BUSY: Final = frozenset({429, 503})
 _DENIED: Final = frozenset({401, 403})
-_STREAM_FACTOR: Final = 16  # the answer to one call, with all that is told on the way, in times of one message
+_STREAM_FACTOR: Final = 16  # the largest answer to one call, with its notifications, as a multiple of one message
 
 
 def client_for(
@@ -95,7 +95,8 @@ class _Answering(httpx2.AsyncBaseTransport):
         return _fault(f"it answers {status}", code="tool.failed", final=True)
 
     def _is_for_the_sdk(self, status: int) -> bool:
-        """What says more to it than an error: an answer, a session that is over, a token that is wanted."""
+        """Whether the SDK treats a response of this status in its own way: an answer, a session that is over (404), a
+        token that is missing."""
         return status < 400 or status == 404 or status in _DENIED
 
     async def aclose(self) -> None:
@@ -103,7 +104,7 @@ class _Answering(httpx2.AsyncBaseTransport):
 
 
 def _call_of(request: httpx2.Request) -> types.RequestId | None:
-    """The id of the call that a request makes; None: nobody waits for a message that answers it."""
+    """The id of the call that a request makes; None: it makes none, so that no message has to answer it."""
     if request.method != "POST" or not request.headers.get("content-type", "").startswith("application/json"):
         return None
     body = values.loads(request.content)
@@ -200,7 +201,7 @@ def _readable(event: list[bytes]) -> bytes:
 
 
 def _value(line: bytes) -> bytes:
-    """What stands behind the colon of a line."""
+    """The value of a line of server-sent events: the text behind its colon."""
     return line.strip(b"\r\n").partition(b":")[2].removeprefix(b" ")
 
 

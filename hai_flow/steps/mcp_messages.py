@@ -1,9 +1,9 @@
-"""What a server of the Model Context Protocol writes, made readable before the SDK has it.
+"""The messages of a server of the Model Context Protocol, checked before the SDK gets them.
 
 The SDK ends a connection, and with it all calls that are under way, at a notification with a number that it can't
-convert; an answer that it can't parse is dropped, and the call waits for ever. So each message is read here first: what
-nobody waits for is left out, and what somebody waits for becomes an answer that says what is wrong. Characters that no
-run can hold are replaced in all that a server says. Pure.
+convert; an answer that it can't parse is dropped, and the call waits for ever. So each message is read here first. One
+that the SDK can't read is left out, unless it answers a call: then an error takes its place, so that the call ends.
+Characters that no run can hold are replaced in every message. Pure.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ class Read:
 
 
 def read(raw: bytes | bytearray) -> Read | None:
-    """The message in `raw`; an answer that can't be read as an error of ours; None for what nobody waits for."""
+    """The message in `raw`. For an answer that can't be read, an error with the same id; for any other message that
+    can't be read, None."""
     text = _storable(raw.decode(errors="replace"))
     try:
         message = types.jsonrpc_message_adapter.validate_json(text, by_name=False)
@@ -50,8 +51,8 @@ def read(raw: bytes | bytearray) -> Read | None:
 
 
 def begun(raw: bytes, why: str) -> types.JSONRPCMessage | None:
-    """What stands for a message of which only the beginning is known: as for one that can't be read. Raises ValueError
-    if not even that says which message it was."""
+    """The stand-in for a message of which only the beginning is known: the same as for one that can't be read. Raises
+    ValueError if the beginning has neither an id nor a method."""
     text = _storable(raw.decode(errors="replace"))
     found = _stand_in(text, why)
     if found is None and "method" not in _members(text):
@@ -60,7 +61,7 @@ def begun(raw: bytes, why: str) -> types.JSONRPCMessage | None:
 
 
 def written(message: types.JSONRPCMessage) -> Read:
-    """A message that no server has written."""
+    """A message of our own making, with its text."""
     return Read(message, message.model_dump_json(by_alias=True, exclude_unset=True))
 
 
@@ -99,8 +100,8 @@ def _is_plain(params: Mapping[str, Any] | None) -> bool:
 
 
 def _stand_in(text: str, why: str = UNREADABLE) -> types.JSONRPCMessage | None:
-    """What stands for a message that can't be read, if somebody waits: for an answer of the server, an error; for a
-    request of the server, the same without its parameters, which the SDK refuses."""
+    """The stand-in for a message that can't be read: for an answer of the server, an error; for a request of the
+    server, the same request without its parameters, which the SDK refuses; for a notification, None."""
     known = _members(text)
     try:
         id, method = values.loads(known.get("id", "null")), values.loads(known.get("method", "null"))

@@ -1,4 +1,4 @@
-"""What a server of the Model Context Protocol says, as values of a run: plain, bounded, checked. Pure."""
+"""Results of a server of the Model Context Protocol, as values of a run: plain, bounded, checked. Pure."""
 
 from __future__ import annotations
 
@@ -34,8 +34,9 @@ def schema_of(raw: Mapping[str, Any], what: str) -> JsonSchema:
 
 
 def content_of(result: types.CallToolResult, who: str, fetched: Mapping[int, Sequence[Json]]) -> Json:
-    """What a call gave: its structured content, else its text, else its parts, of which `fetched` has some by their
-    numbers. Raises StepError `tool.failed` where the result says so, and `tool.invalid_result` for too many parts."""
+    """The value of a result: its structured content, else its text, else its parts, of which `fetched` replaces some by
+    their numbers. `who` names the tool in errors. Raises StepError `tool.failed` where the result says so, and
+    `tool.invalid_result` for too many parts."""
     if result.is_error:
         said = text_of(result.content)[:SAID_CHARS_MAX] or "it says nothing more"
         raise StepError(f"{who} failed: {said}")
@@ -50,8 +51,8 @@ def content_of(result: types.CallToolResult, who: str, fetched: Mapping[int, Seq
 
 
 def links_in(result: types.CallToolResult) -> list[tuple[int, types.ResourceLink]]:
-    """The links to what only the server itself can read, with the numbers of their parts. An address of the web stays
-    one: what is there is not the server's word."""
+    """The links to resources that only the server itself can read, with the numbers of their parts. A link to the web
+    stays a link: the page behind it is not the server's own content."""
     if result.is_error or result.structured_content is not None:
         return []
     links = ((n, part) for n, part in enumerate(result.content) if isinstance(part, types.ResourceLink))
@@ -59,8 +60,8 @@ def links_in(result: types.CallToolResult) -> list[tuple[int, types.ResourceLink
 
 
 def linked(link: types.ResourceLink, contents: Sequence[Resource]) -> tuple[list[dict[str, Json]], int]:
-    """The parts that hold what stands behind a link, and how many bytes these are; none if one of them is not in
-    Base64, as it says."""
+    """The parts that hold the resource behind a link, and their size in bytes; no parts if one of them claims to be
+    Base64 and is not."""
     parts: list[dict[str, Json]] = []
     size = 0
     for each in contents:
@@ -80,8 +81,8 @@ def linked(link: types.ResourceLink, contents: Sequence[Resource]) -> tuple[list
 
 
 def judged(output: Json, tool: types.Tool, who: str, bytes_max: int) -> Json:
-    """The output of a call, which is small enough and what the tool declares. Raises StepError
-    `tool.invalid_result`."""
+    """`output`, if it has at most `bytes_max` bytes and fits the tool's declared schema. `who` names the tool in
+    errors. Raises StepError `tool.invalid_result`."""
     try:
         size = len(values.dumps(values.check(output)))
     except values.NotJson as error:

@@ -1,7 +1,8 @@
 """A server of the Model Context Protocol that is a program: messages are lines of its standard input and output.
 
-The SDK has such a transport too. This one bounds a line (a program that writes for ever would take all memory), keeps
-the program's standard error for the log instead of mixing it into ours, and says when the program has ended.
+The SDK has a transport for programs, too. This one bounds a line (a program that writes for ever would take all
+memory), sends the program's standard error to the log instead of to our own standard error, and reports the program's
+end.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ from hai_flow.steps.mcp_messages import begun, read
 log = structlog.get_logger(__name__)
 
 INHERITED: Final = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER")
-"""What a program has of our own environment: nothing that could be a secret."""
+"""The variables that a program inherits from our environment: none of them could be a secret."""
 SAID_LINES_MAX: Final = 20
 _SAID_CHARS_MAX: Final = 500
-_BEGINNING_BYTES: Final = 4096  # of a line that is too long; in it stands who waits for it
+_BEGINNING_BYTES: Final = 4096  # of a line that is too long; they hold the id of the call that it answers
 _END_SECONDS: Final = 2.0  # to end by itself once its input is closed, and again after a signal
 
 
@@ -85,7 +86,7 @@ async def _read(
                 log.debug("mcp_line_skipped", command=name, characters=len(line))
                 continue
             await to_session.send(SessionMessage(message))
-    except ValueError:  # a line that is too long, and nobody knows who waits for it
+    except ValueError:  # a line that is too long, and the call that it answers is unknown
         log.warning("mcp_line_too_long", command=name)
     except (anyio.ClosedResourceError, anyio.BrokenResourceError, ConnectionError):
         pass
@@ -139,7 +140,7 @@ async def _write(process: asyncio.subprocess.Process, to_server: Any, to_session
 
 
 async def _listen(process: asyncio.subprocess.Process, said: deque[str]) -> None:
-    """Take the program's standard error, or it would wait for that at some time."""
+    """Read the program's standard error: a program whose pipe is full would block."""
     assert process.stderr is not None
     while piece := await process.stderr.read(4096):
         said.extend(line[:_SAID_CHARS_MAX] for line in piece.decode(errors="replace").splitlines() if line.strip())

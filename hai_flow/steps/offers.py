@@ -1,4 +1,4 @@
-"""What a model is offered: the functions of declared tools, with the schemas of their arguments."""
+"""The functions of declared tools, with the schemas of their arguments, as a model is offered them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ class Offered:
     """A function of a tool as a model is shown it, and as arguments are checked by.
 
     `name` is as in `call:` and `agent.tools`: `shop.refund`, or `pick` for a tool that is one function. `parameters` is
-    the JSON Schema of an object. `effect` is what the declaration says, else what a trusted source says, else `write`.
+    the JSON Schema of an object. `effect` is taken from the declaration, else from a trusted source, else it is
+    `write`.
     """
 
     name: str
@@ -27,7 +28,7 @@ class Offered:
 
 @runtime_checkable
 class Offers(Protocol):
-    """A runner that can say what a tool of its kind offers."""
+    """A runner that can list the functions of a tool of its kind."""
 
     async def offered(self, name: str, tool: Tool, *, from_disk: bool = False) -> Sequence[Offered]:
         """The functions of the declared tool `name`. Raises StepError (`tool.unavailable`)."""

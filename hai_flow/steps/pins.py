@@ -1,7 +1,7 @@
-"""What a workflow was published with: the functions of servers, as they described themselves then.
+"""Pins: digests of the descriptions that functions of servers had when a workflow was published.
 
-A server may change what it says of a function at any time: after people have read it, and a model trusts it. So a
-workflow remembers a digest of each, and a function that differs is not called by it any more.
+A server may change the description of a function at any time, also after people have reviewed it, and models trust
+descriptions. So a workflow remembers a digest of each, and does not call a function whose description differs.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ class Pins(Protocol):
     async def known(self) -> Mapping[str, str]: ...
 
     async def add(self, found: Mapping[str, str]) -> Mapping[str, str]:
-        """Add what is not there yet; all that stand."""
+        """Add the digests of functions that have none yet. Returns all digests that are stored now."""
         ...
 
 
 class NoPins:
-    """Nothing is remembered: whatever is found stands."""
+    """Pins that remember nothing: every description is accepted."""
 
     async def known(self) -> Mapping[str, str]:
         return {}
@@ -39,7 +39,7 @@ class NoPins:
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """What was seen of the servers that a plan uses. `doubts`: steps by their paths, and why each could not be
+    """The present state of the servers that a plan uses. `doubts`: steps by their paths, and why each could not be
     performed now."""
 
     pins: Mapping[str, str]
@@ -51,11 +51,12 @@ class Looks(Protocol):
     """A runner whose tools may change by themselves."""
 
     async def look(self, plan: Plan, tenant: str) -> Looked:
-        """Ask the servers of the plan, which is the tenant's of this name, for a short while."""
+        """Ask the servers of the plan for their functions, each for a short time at most. `tenant` is the name of the
+        plan's tenant."""
         ...
 
     async def offered_to(
         self, name: str, tool: Tool, pins: Pins, *, workflow: str, tenant: str, from_disk: bool
     ) -> Sequence[Offered]:
-        """As `Offers.offered`, without what the workflow does not know. Raises StepError, also `mcp.tool_changed`."""
+        """As `Offers.offered`, without functions that have no pin. Raises StepError, also `mcp.tool_changed`."""
         ...

@@ -25,7 +25,7 @@ from typing import Final, TypeAlias
 from hai_flow.steps.tools import registered
 
 Stamp: TypeAlias = tuple[int, int, int]
-"""When a file was changed, its size, and who may read it."""
+"""The time of a file's last change, its size, and its permissions."""
 
 _OURS: Final = __name__.partition(".")[0]
 _INSTALLED: Final = {Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib")}

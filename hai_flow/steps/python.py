@@ -1,7 +1,6 @@
 """Python functions as effects: `async def` on the loop, `def` in a thread, generators of either kind streaming.
 
-What a call gives is held against the function's annotations before anything of it runs, and what it returns after it
-(`signatures`).
+The arguments are checked against the function's annotations before it runs, and its result afterwards (`signatures`).
 """
 
 from __future__ import annotations
@@ -150,7 +149,7 @@ async def _streamed(generator: AsyncGenerator[Any], stream: Stream | None) -> An
 
 
 def _drained(work: Callable[[], Generator[Any]], host: Host, stream: Stream | None) -> Any:
-    """The same of a generator in a thread. It is closed where nothing waits for it any more."""
+    """The same for a generator in a thread. It is closed where nothing waits for it any more."""
     heard = _Yielded()
     with contextlib.closing(work()) as generator:
         for item in generator:
@@ -163,7 +162,7 @@ def _drained(work: Callable[[], Generator[Any]], host: Host, stream: Stream | No
 
 
 class _Yielded:
-    """What a generator has yielded so far."""
+    """The values that a generator has yielded so far."""
 
     def __init__(self) -> None:
         self._texts: list[str] = []

@@ -36,11 +36,11 @@ class Stream(Protocol):
         ...
 
     def made(self, part: Json) -> None:
-        """Note a file that is part of what the attempt says, as a content part: it counts if the attempt succeeds."""
+        """Add a file to the attempt's output, as a content part. It is kept if the attempt succeeds."""
         ...
 
     def used(self, use: ModelUse) -> None:
-        """Note an answer of a model: it is recorded with whatever becomes of the attempt."""
+        """Note the usage of an answer of a model: it is recorded also where the attempt fails."""
         ...
 
     def progress(self, value: Json) -> None:
@@ -108,14 +108,13 @@ class Answer(msgspec.Struct, frozen=True):
 class Attempt(msgspec.Struct, frozen=True):
     """One try of one effect: everything that a runner needs. `args` is the JSON text that was recorded (and hashed).
 
-    `evaluate` gives the value of an expression or a template of the step, with further names. `workflow` is its name,
-    and `tenant` that of the tenant whose it is.
-    `files` are those of the run. `key` is the idempotency key where it is not the default. `from_disk`: the workflow
-    was read from a file of this machine, so it may name more modules than one that came over the network
-    (`steps/toolbox`). Of an answer of an agent: `talk` gives its conversation so far, `recall` what its thread had said
-    before the run, `offered` the functions of its tools. `answer`: that of a person, whom the tool has asked.
-    `pins`: what the workflow knows of the functions of servers. `traceparent`: the attempt's place in a trace, as W3C
-    writes it.
+    `evaluate` gives the value of an expression or a template of the step, with further names. `workflow` is the
+    workflow's name, `tenant` that of the tenant that has the run. `files` are those of the run. `key` is the
+    idempotency key where it is not the default. `from_disk`: the workflow was read from a file of this machine, so it
+    may name more modules than one that came over the network (`steps/toolbox`). Of an answer of an agent: `talk` gives
+    its conversation so far, `recall` the messages of its thread before the run, `offered` the functions of its tools.
+    `answer`: a person's answer to the tool's question. `pins`: the digests that the workflow has of functions of
+    servers. `traceparent`: the attempt's place in a trace, as W3C writes it.
     """
 
     run_id: str
@@ -204,7 +203,7 @@ class Registry:
         tenant: str = DEFAULT,
         pins: Pins = _NO_PINS,
     ) -> Sequence[Offered]:
-        """What the declared tool `name` offers to models, which its runner says. Raises StepError."""
+        """The functions that the declared tool `name` offers to models, by its runner. Raises StepError."""
         runner = self._runners.get(tool_kind(tool) or "")
         if isinstance(runner, Looks):
             return await runner.offered_to(name, tool, pins, workflow=workflow, tenant=tenant, from_disk=from_disk)
@@ -226,7 +225,7 @@ class Registry:
         return self._said(plan, lambda runner, step: runner.doubt(step, from_disk=plan.from_disk))
 
     async def looked(self, plan: Plan, tenant: str = DEFAULT) -> Looked:
-        """What the servers are like now whose functions the plan, of the tenant of this name, uses."""
+        """Ask the servers that the plan uses for their functions now. `tenant` is the name of the plan's tenant."""
         found = [await runner.look(plan, tenant) for runner in self._runners.values() if isinstance(runner, Looks)]
         pins = {name: digest for each in found for name, digest in each.pins.items()}
         return Looked(pins, [doubt for each in found for doubt in each.doubts])

@@ -14,7 +14,7 @@ A name that neither the file nor the environment has a value for is asked of the
 if there is one: it gets the name as its last argument, without a shell, and writes the value.
 
 A secret is for workflows of the tenant `default`, unless the file names others: names of workflows are each tenant's
-own, so who may publish in another tenant could else claim the name that a secret is bound to.
+own, so without this rule an author in another tenant could publish a workflow of the name that a secret is bound to.
 
 A workflow that came over the network may send a secret only to hosts that the file names for it. One that was read from
 a disk of this machine may send any to any host: a user that can write there can read the environment as well.
@@ -94,7 +94,7 @@ def _hidden(text: str) -> str:
 
 
 def remember(value: str) -> None:
-    """Hide this from now on, also as it is written in Base64 and in addresses."""
+    """Hide this value from now on in all that is recorded, also its forms in Base64 and in addresses."""
     if len(value) < SHOWN_MIN:
         return
     for form in (value, base64.b64encode(value.encode()).decode().rstrip("="), quote(value, safe="")):
@@ -182,7 +182,8 @@ class Secrets:
         return value
 
     async def _said(self, name: str, command: tuple[str, ...], seconds: float) -> str:
-        """What the command says, or said lately. Who asks meanwhile waits for the same answer."""
+        """The value that the command writes, from memory where it was asked within the last `seconds`. Callers at the
+        same time wait for one run of the command."""
         async with self._asking.setdefault(name, asyncio.Lock()):
             kept = self._kept.get(name)
             if kept is None or kept.until < time.monotonic():
@@ -240,7 +241,7 @@ async def _said_by(name: str, command: tuple[str, ...]) -> str:
 
 
 async def _up_to(stream: asyncio.StreamReader, bytes_max: int) -> bytes:
-    """All of the stream, or more than `bytes_max` bytes of it."""
+    """The whole stream, or, if that is longer, a beginning of more than `bytes_max` bytes."""
     said = b""
     while len(said) <= bytes_max and (piece := await stream.read(bytes_max)):
         said += piece

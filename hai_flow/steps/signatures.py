@@ -1,4 +1,5 @@
-"""What a Python function takes and gives, as JSON Schema: checked before a call and after it, and shown to models.
+"""The arguments and the result of a Python function as JSON Schema: checked before and after a call, and shown to
+models.
 
 The schemas are pydantic's, of the function's annotations. Values of plain JSON types reach the function as they were
 recorded; where an annotation means more than JSON has (a model, a date, an enumeration), the function gets an instance
@@ -44,7 +45,7 @@ _VALIDATORS: Final = (
 
 
 class _Untitled(GenerateJsonSchema):
-    """Without the titles that repeat the names of fields."""
+    """Makes schemas without the titles of pydantic, which only repeat the names of fields."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
@@ -57,7 +58,7 @@ class Signature:
     """
 
     def __init__(self, function: Callable[..., Any], given: Sequence[inspect.Parameter], *, streams: bool) -> None:
-        """`given` are the parameters that a call gives, `streams`: the function yields what it gives."""
+        """`given` are the parameters that a call fills. `streams`: the function yields its result in pieces."""
         hints = hints_of(function)
         more = next((each.name for each in given if each.kind is each.VAR_KEYWORD), None)
         self._takes_any = more is not None
@@ -110,7 +111,8 @@ class Signature:
         return types is not None and all(type(value) is types.get(name) for name, value in given.items())
 
     def fault(self, written: Mapping[str, Json], is_literal: Callable[[Json], bool]) -> str | None:
-        """What is wrong with arguments as a document has them. Values that are not literal are not judged."""
+        """A sentence on the first fault of the arguments in a document; None: they fit. Values with holes are not
+        judged."""
         literal = {name: value for name, value in written.items() if is_literal(value)}
         faults = [
             fault
@@ -120,7 +122,7 @@ class Signature:
         return _said(faults) if faults else None
 
     def output(self, value: Any) -> Json:
-        """What the function gave, as plain JSON. Raises StepError `tool.invalid_result`."""
+        """The function's result as plain JSON. Raises StepError `tool.invalid_result`."""
         if type(value) is self._result and self._result in _SCALARS:
             return plain(value)
         if not self._plain_result:
@@ -144,7 +146,8 @@ class Signature:
         return frozenset(name.replace("~", "~0").replace("/", "~1") for name in self._named)
 
     def _whole(self, given: dict[str, Json]) -> dict[str, Json]:
-        """`given`, with integers as such where they were written like 90.0, which JSON takes for the same."""
+        """`given`, with an `int` wherever an integer was written like 90.0: JSON makes no difference between the
+        two."""
         for name, value in given.items():
             if type(value) is float and self._named.get(name) is int:
                 given = {**given, name: int(value)}
@@ -209,7 +212,7 @@ def _schema_of(typed: pydantic.TypeAdapter[Any] | type[pydantic.BaseModel], mode
 
 
 def _is_plain(hint: Any, around: tuple[Any, ...] = ()) -> bool:
-    """Whether values of this type are in Python what they are in JSON, and are judged by the schema alone."""
+    """Whether values of this type are the same in Python and in JSON, so that the schema alone judges them."""
     if hint is Any or any(hint is each for each in (*_PLAIN, *around)):
         return True
     origin, inner = get_origin(hint), get_args(hint)
@@ -228,7 +231,7 @@ def _is_plain(hint: Any, around: tuple[Any, ...] = ()) -> bool:
 
 
 def _yielded(hint: Any) -> Any:
-    """The type of what a generator yields."""
+    """The type of the values that a generator yields."""
     inner = get_args(hint)
     return inner[0] if inner else Any
 

@@ -98,7 +98,7 @@ class _Registered:
         self.changes += 1
 
     def named(self, name: str) -> dict[str, PythonFunction]:
-        """Those of this name, by module."""
+        """The functions of this name, by module."""
         return {module: found for (module, each), found in self._functions.items() if each == name}
 
     def found(self, function: object) -> PythonFunction | None:
@@ -106,7 +106,7 @@ class _Registered:
         return next((each for each in self._functions.values() if each.function is function), None)
 
     def of(self, module: str) -> dict[str, PythonFunction]:
-        """Those of a module, by name."""
+        """The functions of a module, by name."""
         return {name: found for (each, name), found in self._functions.items() if each == module}
 
 
