@@ -40,9 +40,9 @@ _AWAY: Final = (*FAILURES, TimeoutError)
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of a campaign. `quiet_after`: seconds from the last fault until every run had ended and every
-    follower knew; None: that was not so in the time that it had. `statuses`: how many runs ended how. `logs`: the
-    events of the runs of which something is broken."""
+    """The result of a campaign. `quiet_after`: seconds from the last fault until every run had ended and every follower
+    had seen it; None: that took longer than the campaign waits. `statuses`: the number of runs by their last status.
+    `logs`: the events of the runs for which a promise was broken."""
 
     campaign: Campaign
     plan: Sequence[Fault]
@@ -136,8 +136,8 @@ async def run(
 
 
 async def _look_meanwhile(stage: Stage, history: History, report: Path) -> None:
-    """Look at what is there again and again, and say at once what does not hold. In a thread: this loop carries the
-    connections of all processes."""
+    """Check all runs every `VERIFY_SECONDS`, and note each broken promise once, as soon as it is found. The checks run
+    in a thread: this loop carries the connections of all processes."""
     told: set[tuple[str, str]] = set()
     looked = _Looked()
     while True:
@@ -154,14 +154,15 @@ async def _look_meanwhile(stage: Stage, history: History, report: Path) -> None:
 
 @dataclass(slots=True)
 class _Looked:
-    """What was seen while runs go on. `over`: those that have ended and are right are not looked at again."""
+    """The runs as they were last read. `over`: runs that have ended, with a correct log; they are not read again."""
 
     runs: dict[str, oracle.Run] = field(default_factory=dict)
     over: set[UUID] = field(default_factory=set)
 
 
 async def _look(stage: Stage, looked: _Looked) -> list[Broken]:
-    """Verify what goes on, and keep it for the oracle. What was told and seen before is in it."""
+    """Verify every run that is not over yet against its log, and keep it in `looked` for the oracle. All that clients
+    and the world had noted before this call is in these logs, or is lost."""
     found, limits = Verified(), bounds_of(Settings.from_environment(stage.settings))
     connection = await stage.connect()
     try:
@@ -218,7 +219,7 @@ async def _verified(stage: Stage, connection: Connection[Any]) -> Verified:
 
 
 async def _until_done(doing: Awaitable[object], working: asyncio.Task[None], history: History, first: bool) -> None:
-    """Until that is done; sooner at the first violation, if that is asked for."""
+    """Wait until `doing` is done, or, with `first`, until a promise is broken. Raises the error of `working`."""
     task = asyncio.ensure_future(doing)
     try:
         while not task.done() and not (first and history.broken):
@@ -242,8 +243,8 @@ async def _rest(
     first: bool,
     patient: bool,
 ) -> float | None:
-    """How long it took until all was quiet; None: it was not within `settle`, of the last end of anything if that is
-    asked for."""
+    """Wait until every run has ended and every follower has got its end. Returns the seconds that took; None: it was
+    not within `settle` seconds, which with `patient` begin anew whenever a run or a stream ends."""
     began = since = history.now()
     over = 0
     while history.now() - since < campaign.settle:
@@ -276,7 +277,8 @@ async def _ends(stage: Stage) -> tuple[int, int | None]:
 
 
 async def _judge(outcome: Outcome, stage: Stage, report: Path) -> None:
-    """The database as it is now against everything."""
+    """Judge the campaign by the database as it is now, with every rule and with `verify`, and write the result to
+    `outcome`."""
     async with asyncio.timeout(300):
         connection = await _connected(stage)
         try:
@@ -295,7 +297,7 @@ async def _judge(outcome: Outcome, stage: Stage, report: Path) -> None:
 
 
 async def _connected(stage: Stage) -> Connection[Any]:
-    """A connection, as soon as there is one: where the faults were broken off, a disk is perhaps full for a moment."""
+    """A connection, as soon as there is one: if the faults were broken off, the disk may still be full for a moment."""
     while True:
         await stage.until_up()
         try:

@@ -1,7 +1,8 @@
-"""People and programs that use the deployment, through proxies that are broken, and write down what they were told.
+"""People and programs that use the deployment, through proxies that are broken, and write down the answers they get.
 
-A request of unknown outcome is sent again under its key, to any server, until somebody answers it: that is all that the
-clients know of faults. What they see at once of a broken promise (an event twice, a run that is gone) they say at once.
+A request of unknown outcome is sent again under its key, to any server, until a server answers it: the clients know
+nothing else of faults. They note at once every broken promise that they can see themselves (an event twice, a run that
+is gone).
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ NOBODYS: Final = "Nobody answers this"
 FOLLOWED: Final = ((0.4, (LOG.name,)), (0.55, (AGUI.name, HAI.name)), (0.7, (AGUI.name, SOCIAL.name)))
 """In whose words runs are followed, each with the share up to which it is drawn. The others are asked for."""
 QUIET_CONNECTIONS: Final = 3
-"""So many connections in a row, to a run that has ended, bring nothing more to who has seen all of it."""
+"""A follower has seen all of a run that has ended when this many connections in a row bring nothing more."""
 
 LEAVE_SHARE: Final = 0.3  # of the connections of followers, which they end themselves after some frames
 LEAVE_FRAMES: Final = (1, 8)
@@ -61,7 +62,7 @@ BUSY: Final = (429, 502, 503, 504)
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a server said."""
+    """The answer of a server. `body` is its JSON."""
 
     status: int
     body: Any
@@ -130,7 +131,7 @@ class Caller:
 
 
 class Clients:
-    """All of a campaign's clients. `world`: the address of what the workflows act on."""
+    """All of a campaign's clients. `world`: the address of the server that the workflows act on (`effects`)."""
 
     def __init__(self, campaign: Campaign, stage: Stage, history: History, world: str) -> None:
         self._campaign = campaign
@@ -140,7 +141,7 @@ class Clients:
         self._call = Caller(stage, history, self._chance)
         self._asked: set[str] = set()  # questions that somebody is answering
         self._numbers = itertools.count(campaign.runs)  # of the runs that come beside those of the campaign
-        self.calmed = asyncio.Event()  # what was started before anything is broken is over
+        self.calmed = asyncio.Event()  # the runs that were started before the first fault are over
         self.started = asyncio.Event()  # every run has been acknowledged
 
     async def publish(self) -> None:
@@ -151,7 +152,7 @@ class Clients:
                 raise RuntimeError(f"{path.name} can't be published: {answer.body}")
 
     async def work(self) -> None:
-        """Start all runs, and do what they need, until cancelled."""
+        """Start all runs, then follow them, answer their questions and signal them, until cancelled."""
         plan = random.Random(f"runs of {self._campaign.seed}")
         chosen = [(number, plan.choice(CHOSEN), plan.random()) for number in range(self._campaign.runs)]
         async with asyncio.TaskGroup() as group:
@@ -183,7 +184,7 @@ class Clients:
     # --- one run ------------------------------------------------------------------------------------------------------
 
     async def _life(self, number: int, flow: str, draw: float, acknowledged: asyncio.Event) -> None:
-        """One run from its start to its end; of a queue, or of a thread, several that are started at once."""
+        """Start a run and use it to its end. For the flows of queues and threads, several runs are started at once."""
         if flow not in ("queue", "talk"):
             await self._one(number, flow, draw, acknowledged)
             return
@@ -245,14 +246,14 @@ class Clients:
         await asyncio.gather(*(follows or [self._look(run_id)]))
 
     async def _start_again(self, number: int, body: Mapping[str, Json], run_id: str) -> None:
-        """The same key is the same run, whichever server is asked."""
+        """Repeat a start under its key: every server has to answer with the same run."""
         answer = await self._call.ask("operator", "POST", "/v1/runs", dict(body), key=f"start-{number}")
         found = answer.body.get("id") if answer.ok else answer.body
         if found != run_id:
             self._history.breaks("a start that is repeated is the same run", run_id, f"found {found}")
 
     async def _look(self, run_id: str) -> None:
-        """Until it has ended. What was seen of it does not go back."""
+        """Read the run again and again until it has ended. It must not be gone, or at an earlier event than before."""
         seen = 0
         while True:
             answer = await self._call.ask("operator", "GET", f"/v1/runs/{run_id}")
@@ -362,7 +363,7 @@ class Clients:
         place = (0, 0)
         while not stream.ended:
             headers, before, lost = {"Last-Event-ID": cursor} if cursor else {}, cursor, stream.lost + stream.left
-            known = ""  # what stands behind it without an id of its own, no event has made
+            known = ""  # frames behind this one with the same id come from no event
             async for frame in self._frames(run_id, stream, {"dialect": dialect}, headers):
                 if b"hai.cursor_reset" in frame.data:
                     self._history.breaks("nothing that was seen disappears", run_id, f"cursor_reset behind {cursor}")
@@ -423,7 +424,7 @@ class Clients:
     # --- people -------------------------------------------------------------------------------------------------------
 
     async def _people(self, group: asyncio.TaskGroup) -> None:
-        """Look at the open questions, and answer each."""
+        """Look for open questions again and again, and answer each."""
         while True:
             for pending in await self._all("/v1/pendings?limit=200"):
                 if pending["id"] not in self._asked and pending["title"] != NOBODYS:
@@ -460,7 +461,7 @@ class Clients:
                 said = [(who, {"values": {"pick": who}}) for who in ("ann", "bob")]
         await asyncio.gather(*(self._say(pending["id"], who, answer) for who, answer in said))
         await asyncio.sleep(5.0)
-        self._asked.discard(pending["id"])  # whoever still finds it open may answer it again
+        self._asked.discard(pending["id"])  # another person may answer it again if it is still open
 
     async def _say(self, pending_id: str, who: str, said: dict[str, Json]) -> None:
         path = f"/v1/pendings/{pending_id}/decide"
@@ -473,7 +474,7 @@ class Clients:
         self._history.answered.append(told)
 
     async def _operator(self) -> None:
-        """Runs whose attempts were lost too often in a row wait for an operator, who says: go on."""
+        """Retry runs that wait for an operator because their attempts were lost too often in a row."""
         while True:
             for run in await self._all("/v1/runs?status=needs_attention&limit=200"):
                 self._history.tallies["runs_that_needed_attention"] += 1

@@ -1,8 +1,8 @@
 """The world that workflows act on: a server that keeps a record of each effect under its idempotency key, and a model.
 
-It is never broken: what it has seen is what the campaign is judged by. A request that says `fail: n` is refused as
-often; one that says `hang` is never answered, and some are answered late. What it is asked for a second time under one
-key happens a second time, and is recorded so.
+It is never broken: the campaign is judged by its record. A request with `fail: n` is refused n times; one with `hang`
+is never answered, and some are answered late. A second request under the same key is performed, and recorded, a second
+time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from hai_flow.chaos.history import Effect, History
 
 WORDS: Final = ("what", "was", "committed", "stays", "and", "what", "was", "seen", "was", "committed")
 ANSWER_SECONDS: Final = 0.1
-"""How long after an effect it says so: who asked for it may be killed, cut off or stopped in between."""
+"""Seconds between an effect and its answer, in which the client may be killed, cut off or stopped."""
 SLOW_SHARE: Final = 5  # of so many keys one is slow: at each moment some effects are known to the world alone
 SLOW_SECONDS: Final = 1.5
 
@@ -57,7 +57,7 @@ class World:
             while await self._one(reader, writer):
                 pass
         except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, asyncio.CancelledError, OSError):
-            pass  # who asked was killed, or has hung up, or the campaign is over
+            pass  # the client was killed, or has hung up, or the campaign is over
         finally:
             self._serving.discard(task)
             writer.close()

@@ -30,7 +30,7 @@ _NO_CONNECTION: Final = (*FAILURES, TimeoutError)
 
 
 class Faults:
-    """Does what is planned. Chance within a fault (which of the connections) is drawn from the seed, too."""
+    """Performs the faults of a plan. Chance within a fault (which of the connections) is drawn from the seed, too."""
 
     def __init__(self, stage: Stage, history: History, seed: int) -> None:
         self._stage = stage
@@ -38,7 +38,8 @@ class Faults:
         self._chance = random.Random(f"faults of {seed}")
 
     async def do(self, plan: Sequence[Fault], began: float) -> None:
-        """All of them, each at its time, in seconds of the campaign's clock after `began`. Returns behind the last."""
+        """Perform all faults, each at its time in seconds after `began` by the campaign's clock. Returns after the
+        last."""
         async with asyncio.TaskGroup() as group:
             for fault in plan:
                 await asyncio.sleep(max(0.0, began + fault.at - self._history.now()))
@@ -113,7 +114,8 @@ class Faults:
         return f"{len(chosen)} connections"
 
     async def _lose_answers(self, fault: Fault) -> str:
-        """What is asked for meanwhile happens, and each connection ends when PostgreSQL says so."""
+        """For a while, cut some of the seat's connections to PostgreSQL when its answer comes: the statement was
+        performed, and the seat does not learn it."""
         seat, end, lost = self._stage.seat(fault.whom), self._history.now() + fault.seconds, set[Line]()
         while self._history.now() < end:
             fresh = [line for line in seat.database.lines() if line not in lost]
@@ -151,7 +153,7 @@ class Faults:
         return f"{filled // _MIB} MiB"
 
     def _fill(self) -> int:
-        """Until there is no room left; how many bytes that took."""
+        """Fill the disk until no room is left. Returns the number of bytes that took."""
         filled, piece = 0, 16 * _MIB
         with self._stage.ballast.open("wb") as file:
             while piece >= 4096:
@@ -182,7 +184,7 @@ class Faults:
         return f"{gone} snapshots"
 
     async def _execute(self, *statements: str) -> str | None:
-        """What PostgreSQL says of the last of them; None: it could not be told all."""
+        """The command tag of the last statement, like `DELETE 3`; None: PostgreSQL was not there for all of them."""
         done = ""
         try:
             connection = await self._stage.connect()

@@ -1,6 +1,7 @@
-"""What happened in a campaign, seen from outside: what clients were told, what the world saw, what was broken.
+"""The history of a campaign, seen from outside: the answers that clients got, the effects on the world, the faults.
 
-Everything has the second of the campaign's own clock at which it was known. Nothing here is taken from the database.
+Each entry has the second, by the campaign's own clock, at which it became known. Nothing here is taken from the
+database.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from hai_flow.values import Json
 
 
 class Started(NamedTuple):
-    """A client was told that a run has started. `number` is its place in the campaign, `flow` its workflow."""
+    """A server acknowledged the start of a run. `number` is its place in the campaign, `flow` its workflow."""
 
     at: float
     number: int
@@ -26,7 +27,7 @@ class Started(NamedTuple):
 
 
 class Answered(NamedTuple):
-    """A client was told what became of its answer to a question. `already`: the same had been said before."""
+    """A server took or refused a client's answer to a question. `already`: it had got the same answer before."""
 
     at: float
     pending_id: str
@@ -38,7 +39,7 @@ class Answered(NamedTuple):
 
 
 class Controlled(NamedTuple):
-    """A client was told that a run is stopped, paused, resumed or retried, or that a signal to it is kept."""
+    """A server acknowledged that a run is stopped, paused, resumed or retried, or that a signal to it is stored."""
 
     at: float
     run_id: str
@@ -47,8 +48,8 @@ class Controlled(NamedTuple):
 
 
 class Effect(NamedTuple):
-    """The world was acted on: under this idempotency key, by an attempt of a step. `attempt` 0: it did not say which.
-    `refused`: the world said no, and nothing happened."""
+    """The world got a request for an effect: under this idempotency key, by an attempt of a step. `attempt` 0: the
+    request did not name the attempt. `refused`: the world refused it, and nothing happened."""
 
     at: float
     key: str
@@ -59,7 +60,7 @@ class Effect(NamedTuple):
 
 
 class Broken(NamedTuple):
-    """A promise that was not kept: its name, whom it concerns, what was seen."""
+    """A promise that was not kept: its name, the run, key or person that it concerns, the observation."""
 
     rule: str
     whom: str
@@ -79,9 +80,9 @@ class Mark(NamedTuple):
 
 @dataclass(slots=True)
 class Stream:
-    """What one follower was shown of a run: in the log's own words (`dialect` empty) the bytes of each event by its
-    seq, else the bytes of each frame by its cursor. `opened`: how many connections it had; `lost`: how many of them
-    broke, or were refused for now; `left`: how many it ended itself. `ended`: it saw the end."""
+    """The stream of a run as one follower got it: of the log (`dialect` empty) the bytes of each event by its seq, of a
+    dialect the bytes of each frame by its cursor. `opened`: its number of connections; `lost`: how many of them broke,
+    or were refused for now; `left`: how many the follower ended itself. `ended`: it got the end of the run."""
 
     run_id: str
     dialect: str = ""
@@ -94,7 +95,7 @@ class Stream:
 
 @dataclass(slots=True)
 class History:
-    """All of it. `tallies` count what is worth a number in the report."""
+    """The whole history. `tallies` are counts for the report, like that of the connections that were cut."""
 
     began: float = field(default_factory=time.monotonic)
     started: list[Started] = field(default_factory=list)
@@ -106,7 +107,7 @@ class History:
     marks: list[Mark] = field(default_factory=list)
     tallies: Counter[str] = field(default_factory=Counter)
     stopping: set[str] = field(default_factory=set)
-    """Runs of which a client has asked that they are stopped, whether it was told so or not."""
+    """Runs that a client has sent a stop, acknowledged or not."""
     calm: set[str] = field(default_factory=set)
     """Runs that were over before anything was broken."""
     _awaited: dict[str, asyncio.Event] = field(default_factory=dict)
@@ -120,7 +121,7 @@ class History:
         self.broken.append(Broken(rule, whom, message, self.now()))
 
     def copy(self) -> History:
-        """It as it is at this moment."""
+        """A copy of the history as it is now."""
         streams = [replace(stream, frames=dict(stream.frames)) for stream in self.streams]
         return History(
             self.began,
@@ -146,7 +147,7 @@ class History:
             await self._awaited.setdefault(run_id, asyncio.Event()).wait()
 
     def effects_by_key(self) -> dict[str, list[Effect]]:
-        """What the world saw under each idempotency key, in its order."""
+        """The effects on the world by idempotency key, in the order in which they came."""
         found: dict[str, list[Effect]] = defaultdict(list)
         for effect in self.effects:
             found[effect.key].append(effect)

@@ -17,7 +17,7 @@ _PIECE: Final = 65536
 
 
 class Lost(Exception):
-    """There was no whole answer: what was asked for may have happened, or not."""
+    """There was no whole answer: the request may have been performed, or not."""
 
 
 class Response:
@@ -42,7 +42,7 @@ class Response:
                 yield piece
 
     async def body(self) -> bytes:
-        """All of it. Raises Lost."""
+        """The whole body. Raises Lost."""
         return b"".join([piece async for piece in self.pieces()])
 
     async def _get(self, reading: Awaitable[bytes]) -> bytes:

@@ -43,7 +43,7 @@ def _children(parent: int) -> list[int]:
 
 
 def keep(directory: Path) -> None:
-    """Until stdin ends."""
+    """Run the PostgreSQL in `directory`, and obey commands on stdin, until that ends."""
     postgres = EmbeddedPostgres(directory)
     away, known = 0.0, None
     try:

@@ -1,13 +1,13 @@
-"""The process that servers and workers are forked from: it has imported what they need, so each is there at once.
+"""The process that servers and workers are forked from: it has imported their modules, so that they start at once.
 
     python -m hai_flow.chaos.nursery
 
 Takes lines of JSON on stdin: `{"name", "words", "environment", "home", "log", "clock"}` forks `hai-flow WORDS` with
-that environment, and `{"name", "signal"}` sends it a signal. Says `{"name", "pid"}` and `{"name", "ended"}` on stdout.
-Where nothing is imported before, a campaign with a hundred kills spends most of its time on starting.
+that environment, and `{"name", "signal"}` sends it a signal. Writes `{"name", "pid"}` and `{"name", "ended"}` to
+stdout. Without the imports beforehand, a campaign with a hundred kills would spend most of its time on starting.
 
-It serves one thread, never holds a lock when it forks, and opens nothing that a process would inherit but its log. When
-stdin ends, everybody is killed.
+It has one thread, never holds a lock when it forks, and opens nothing that a process would inherit but its log. When
+stdin ends, it kills all of its processes.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Nursery:
         self._names: dict[int, str] = {}
 
     def serve(self) -> None:
-        """Until stdin ends."""
+        """Obey commands on stdin until that ends."""
         wake, woken = os.pipe()
         os.set_blocking(woken, False)
         signal.set_wakeup_fd(woken)

@@ -1,6 +1,7 @@
-"""What clients were told and what the world saw, held against the log. `hai-flow verify` holds the log against itself.
+"""Compares the answers that clients got, and the effects on the world, with the log. `hai-flow verify` compares the log
+with itself.
 
-Each rule is a function of `Known`, which yields what it finds broken. All are pure.
+Each rule is a function of `Known` that yields the broken promises that it finds. All are pure.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ class Run:
 
 @dataclass(slots=True)
 class Known:
-    """All that is compared. `payments`: the rows that tools have written in their transactions, as (run, path)."""
+    """The data that the rules compare. `payments`: the rows that tools have written in their transactions, as (run,
+    path)."""
 
     history: History
     runs: Mapping[str, Run]
@@ -70,7 +72,7 @@ class Known:
 
 
 def started_runs_are_there(known: Known) -> Iterator[Broken]:
-    """Nothing acknowledged is lost: starts."""
+    """No acknowledged start is lost: its run is there, with the input that was sent."""
     for told in known.history.started:
         run = known.runs.get(told.run_id)
         if run is None:
@@ -80,7 +82,7 @@ def started_runs_are_there(known: Known) -> Iterator[Broken]:
 
 
 def controls_are_in_the_log(known: Known) -> Iterator[Broken]:
-    """Nothing acknowledged is lost: what operators did, and signals of which a run that finished has heard."""
+    """No acknowledged stop or pause is lost: each is in the log of its run."""
     kinds: dict[str, type[e.Event]] = {"stop": e.RunStopping, "pause": e.RunPaused}
     for told in known.history.controlled:
         kind, run = kinds.get(told.what), known.runs.get(told.run_id)
@@ -101,7 +103,7 @@ def signals_are_heard_once(known: Known) -> Iterator[Broken]:
 
 
 def questions_have_one_winner(known: Known) -> Iterator[Broken]:
-    """The first valid answer wins; nobody else is told that theirs did."""
+    """The first valid answer to a question wins: only this answer was accepted, and it is the one in the log."""
     told: dict[str, list[Answered]] = defaultdict(list)
     for answer in known.history.answered:
         if answer.status == 200 and "values" in answer.said:
@@ -118,8 +120,8 @@ def questions_have_one_winner(known: Known) -> Iterator[Broken]:
 
 
 def votes_are_in_the_log(known: Known) -> Iterator[Broken]:
-    """A vote that was taken is there once, as it was given. Who is told that it was said already may have said what was
-    decided by then, and has no vote; or they have asked twice, and have one."""
+    """An accepted vote is in the log once, as it was given. With `already`, none may be there as well: the question may
+    have been decided the same way before the vote came."""
     for answer in known.history.answered:
         if answer.status != 200 or "decision" not in answer.said or answer.by == "operator":
             continue
@@ -132,7 +134,7 @@ def votes_are_in_the_log(known: Known) -> Iterator[Broken]:
 
 
 def refusals_are_true(known: Known) -> Iterator[Broken]:
-    """Who is told that an answer comes too late, or was given before, is told the truth."""
+    """An answer is refused as late, or as given before, only where the log says so, too."""
     for answer in known.history.answered:
         true = {
             "pending_decided": answer.pending_id in known.decided,
@@ -146,7 +148,7 @@ def refusals_are_true(known: Known) -> Iterator[Broken]:
 
 
 def effects_have_attempts(known: Known) -> Iterator[Broken]:
-    """The world was not acted on more often than attempts are logged; by one attempt once at most."""
+    """Each effect has a logged attempt, and each attempt has one effect at most."""
     for key, effects in known.effects.items():
         run_id, _, path = key.partition("/")
         run = known.runs.get(run_id)
@@ -166,7 +168,7 @@ def effects_have_attempts(known: Known) -> Iterator[Broken]:
 
 
 def finished_steps_had_their_effect(known: Known) -> Iterator[Broken]:
-    """A step of a tool that acts on the world has finished only if it did."""
+    """A step whose tool acts on the world has finished only if the world has recorded the effect."""
     seen = {key for key, effects in known.effects.items() if any(not each.refused for each in effects)}
     acted = {
         "act", "tick", "last", "one", "gated", "first", "second", "tidied", "caught", "cleaned", "enter", "leave",
@@ -194,7 +196,7 @@ def results_are_of_open_attempts(known: Known) -> Iterator[Broken]:
 
 
 def texts_are_whole(known: Known) -> Iterator[Broken]:
-    """What a step has streamed is what it gave: nothing of it is missing, or there twice."""
+    """The text that a step has streamed equals its output: no piece is missing, or there twice."""
     for run in known.runs.values():
         texts: dict[str, str] = {}
         of: dict[str, str] = {}
@@ -215,7 +217,7 @@ def texts_are_whole(known: Known) -> Iterator[Broken]:
 
 
 def runs_below_are_heard_once(known: Known) -> Iterator[Broken]:
-    """A run is told once of each thing that becomes of a question below it."""
+    """A run hears once of each change of a question of its child runs."""
     for run in known.runs.values():
         told = Counter(
             (event.opened.id, event.status, event.by, event.opened.digest, len(event.votes))
@@ -229,7 +231,7 @@ def runs_below_are_heard_once(known: Known) -> Iterator[Broken]:
 
 
 def nothing_is_wrong_with_a_run(known: Known) -> Iterator[Broken]:
-    """A run needs attention where its attempts are lost one after the other, and for nothing else that happens here."""
+    """A run of a campaign needs attention only where the attempts of a step were lost one after the other."""
     for run in known.runs.values():
         for event in run.events:
             if isinstance(event, e.RunNeedsAttention) and not event.path:
@@ -237,7 +239,7 @@ def nothing_is_wrong_with_a_run(known: Known) -> Iterator[Broken]:
 
 
 def a_calm_is_calm(known: Known) -> Iterator[Broken]:
-    """As long as nothing is broken, no attempt is lost or in doubt, and each effect happens once."""
+    """Before the first fault, no attempt is lost or in doubt."""
     for id in known.history.calm:
         run = known.runs.get(id)
         for event in () if run is None else run.events:
@@ -249,7 +251,7 @@ def a_calm_is_calm(known: Known) -> Iterator[Broken]:
 
 
 def effects_of_one_chance_happen_once(known: Known) -> Iterator[Broken]:
-    """`delivery: at_most_once` is never repeated."""
+    """An effect with `delivery: at_most_once` happens once at most."""
     for told in known.history.started:
         if told.flow == "once":
             seen = known.effects.get(f"{told.run_id}/once", [])
@@ -258,7 +260,7 @@ def effects_of_one_chance_happen_once(known: Known) -> Iterator[Broken]:
 
 
 def payments_are_exact(known: Known) -> Iterator[Broken]:
-    """What a tool writes in its transaction is there exactly where its step has finished."""
+    """A row that a tool writes in its transaction is there exactly where its step has finished."""
     rows = Counter(known.payments)
     for run in known.runs.values():
         for path, times in run.finished().items():
@@ -403,7 +405,7 @@ def _in_a_dialect(run: Run, name: str) -> dict[str, bytes]:
 
 
 def everything_has_ended(known: Known) -> Iterator[Broken]:
-    """All is quiet."""
+    """Every run has reached a terminal status."""
     for run in known.runs.values():
         if run.status not in TERMINAL_STATUSES:
             last = run.events[-1] if run.events else None
@@ -411,7 +413,7 @@ def everything_has_ended(known: Known) -> Iterator[Broken]:
 
 
 def followers_saw_the_end(known: Known) -> Iterator[Broken]:
-    """Who follows a run learns that it has ended."""
+    """Every follower of a run that has ended got the end."""
     for stream in known.history.streams:
         run = known.runs.get(stream.run_id)
         if run is not None and run.status in TERMINAL_STATUSES and not stream.ended:
@@ -426,19 +428,19 @@ TOLD: Final[tuple[Rule, ...]] = (
     runs_below_are_heard_once, nothing_is_wrong_with_a_run, a_calm_is_calm, effects_of_one_chance_happen_once,
     rejected_gates_let_nothing_through, lanes_are_one_at_a_time, streams_are_the_log,
 )  # fmt: skip
-"""They hold at each moment, of what was told and seen before the database was read."""
+"""They hold at each moment, for the history as it was before the database was read."""
 HAPPENED: Final[tuple[Rule, ...]] = (finished_steps_had_their_effect, outcomes_are_as_written)
-"""They hold at each moment, of what was told and seen by the time that the database was read."""
+"""They hold at each moment, for the history as it was after the database was read."""
 RULES: Final[tuple[Rule, ...]] = (*TOLD, *HAPPENED, payments_are_exact, everything_has_ended, followers_saw_the_end)
 
 
 def judged(known: Known) -> list[Broken]:
-    """Everything that is broken, by any rule, and what was seen broken while it happened."""
+    """Every broken promise: those that any rule finds now, and those that were noted during the campaign."""
     return [*known.history.broken, *(broken for rule in RULES for broken in rule(known))]
 
 
 def judged_meanwhile(before: History, now: History, runs: Mapping[str, Run]) -> Iterator[Broken]:
-    """What is broken already. `before`: what was known before the runs were read."""
+    """The promises that are broken already. `before`: the history as it was before the runs were read."""
     for history, rules in ((before, TOLD), (now, HAPPENED)):
         known = Known(history, runs)
         yield from (broken for rule in rules for broken in rule(known))

@@ -12,8 +12,8 @@ Kind: TypeAlias = Literal[
     "kill_server",
     "crash_postgres",  # kill -9 of all of its processes at once
     "cut",  # connections between a process and PostgreSQL end, by a reset or in order
-    "silence",  # they stay up, and lose what is sent
-    "lose_answers",  # PostgreSQL does what it is asked, and the connections end when it says so
+    "silence",  # connections stay up, and lose the bytes that are sent
+    "lose_answers",  # PostgreSQL performs statements, and connections end when it answers
     "cut_clients",  # the same between clients and a server
     "silence_clients",
     "stall",  # SIGSTOP for longer than the lease, then SIGCONT
@@ -52,8 +52,8 @@ FIRST_SHARE, LAST_SHARE = 0.04, 0.97
 
 @dataclass(frozen=True, slots=True)
 class Campaign:
-    """What is asked for. `minutes`: how long there are faults. `lease`: the processes' lease, in seconds. `settle`:
-    within how many seconds after the last fault every run has ended."""
+    """The parameters of a campaign. `minutes`: for how long there are faults. `lease`: the processes' lease, in
+    seconds. `settle`: within how many seconds after the last fault every run has to end."""
 
     seed: int
     minutes: float = 1.0
@@ -69,7 +69,7 @@ class Campaign:
 
     @property
     def command(self) -> str:
-        """How to repeat it."""
+        """The command that repeats the campaign."""
         return (
             f"hai-flow chaos --seed {self.seed} --minutes {self.minutes:g} --servers {self.servers} "
             f"--workers {self.workers} --runs {self.runs} --settle {self.settle:g}"
@@ -78,8 +78,8 @@ class Campaign:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """At `at` seconds something of `kind` happens to `whom` (a seat, "postgres" or "all"), for `seconds` (0: at once).
-    `amount` says how much: the share of the connections, or the seconds by which a clock is wrong."""
+    """A fault of `kind`, which begins at `at` seconds, hits a seat, "postgres" or "all", and lasts for `seconds` (0: it
+    is over at once). `amount`: the share of the connections, or the seconds by which a clock is wrong."""
 
     at: float
     kind: Kind
@@ -140,7 +140,7 @@ def _drawn(campaign: Campaign, kind: Kind, at: float, chance: random.Random) -> 
         case "cut" | "silence":
             return Fault(at, kind, chance.choice(anybody), amount=round(chance.uniform(0.2, 1.0), 2))
         case "lose_answers":
-            whom = chance.choice([*workers, *anybody])  # of what a worker asks for, more happens
+            whom = chance.choice([*workers, *anybody])  # workers twice as often: their statements do more
             return Fault(at, kind, whom, lasting(0.5, 2.0), amount=round(chance.uniform(0.5, 1.0), 2))
         case "cut_clients" | "silence_clients":
             return Fault(at, kind, chance.choice(servers), amount=round(chance.uniform(0.2, 1.0), 2))

@@ -1,8 +1,9 @@
-"""What can happen to a line, done to real connections: a TCP proxy.
+"""A TCP proxy that breaks the connections it carries, in the ways in which a network breaks them.
 
-A swallowed line stays up and loses what is sent, as when the other machine is gone or a device on the way has forgotten
-the connection. A cut one ends, in order (FIN) or at once (RST); one that is `cut_at` a direction ends when something
-comes that way, and that is lost: what was asked for has happened then, and who has asked never hears of it.
+A swallowed line stays up and loses the bytes that are sent, as when the other machine is gone or a device on the way
+has forgotten the connection. A cut one ends, in order (FIN) or at once (RST); one that is `cut_at` a direction ends
+when bytes come that way, and loses them: cut at the answer, the request has been performed, and its sender does not
+learn it.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class Line:
         self._ends_at = direction
 
     async def carry(self, client: asyncio.StreamReader, upstream: Address) -> None:
-        """Everything in both directions, until one side ends it."""
+        """Carry bytes in both directions until one side ends the connection."""
         if isinstance(upstream, str):
             server, self._writers["to server"] = await asyncio.open_unix_connection(upstream)
         else:
@@ -86,7 +87,7 @@ class Line:
         return True
 
     def say(self, data: bytes, direction: Direction) -> None:
-        """Write to one side what the other has not said."""
+        """Write bytes of the proxy's own making to one side."""
         self._writers[direction].write(data)
 
 
@@ -94,8 +95,9 @@ AnyLine = TypeVar("AnyLine", bound=Line)
 
 
 class Proxy(Generic[AnyLine]):
-    """A port of this machine that leads to where `upstream` says, anew for each connection; None: nowhere. While it is
-    `silent`, new connections are taken and nothing is said. `line` makes a connection's line for its client."""
+    """A port of this machine that leads to the address that `upstream` returns, asked anew for each connection; None:
+    the connection is closed. While the proxy is `silent`, new connections are taken and no bytes are carried. `line`
+    makes a connection's line for its client."""
 
     def __init__(self, upstream: Callable[[], Address | None], line: Callable[[asyncio.StreamWriter], AnyLine]) -> None:
         self._upstream = upstream
@@ -126,7 +128,7 @@ class Proxy(Generic[AnyLine]):
         return list(self._carrying.values())
 
     def swallow(self) -> None:
-        """Everything goes silent: what is up, and what is still to come."""
+        """All connections go silent, those that are up and those to come."""
         self.silent = True
         for line in self.lines():
             line.swallow()

@@ -98,7 +98,7 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def _timeline(outcome: Outcome) -> str:
-    """A row for each process with its lives and what was done to it, and the runs that were acknowledged so far."""
+    """A picture over time (SVG): a row for each process with its lives and faults, and the number of started runs."""
     marks = outcome.history.marks
     end = max(
         [outcome.faults_until, *(mark.until for mark in marks), *(each.at or 0.0 for each in outcome.broken), 1.0]

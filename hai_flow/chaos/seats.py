@@ -52,7 +52,7 @@ class Nursery:
         self.ready = asyncio.Event()
 
     async def live(self) -> None:
-        """Begin it, and hear what it says, until cancelled. Raises StoreError where it ends by itself."""
+        """Start the process, and read its reports, until cancelled. Raises StoreError where it ends by itself."""
         self._process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "hai_flow.chaos.nursery",
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, env=self._environment, cwd=self._home,
@@ -153,7 +153,7 @@ class Seat:
         }
 
     def _look(self, start: int) -> None:
-        """Whether it says that it is ready, in its log behind `start`."""
+        """Look for the line of readiness in its log behind `start`; note the address in it."""
         with self._log.open("rb") as log:
             log.seek(start)
             found = _READY.search(log.read(65536))
@@ -163,16 +163,16 @@ class Seat:
 
     @property
     def lives(self) -> bool:
-        """Whether there is a process."""
+        """Whether the process is running."""
         return self._ended is not None and not self._ended.done()
 
     async def ended(self) -> None:
-        """Until there is none."""
+        """Wait until the process has ended."""
         if self._ended is not None:
             await asyncio.wait({self._ended})
 
     def kill(self) -> bool:
-        """kill -9. Whether there was a process."""
+        """kill -9. Returns whether there was a process."""
         if not self.lives:
             return False
         self._expected = True

@@ -35,16 +35,16 @@ PEOPLE: Final = {
     "bob": ("user:bob", ("decider", "requester")),
     "cid": ("user:cid", ("decider", "requester")),
 }
-"""Who calls, by a short name: their principal and their roles."""
+"""The callers by a short name: the principal and the roles of each."""
 
 _TUNING: Final = ("ALTER SYSTEM SET max_wal_size = '160MB'", "ALTER SYSTEM SET min_wal_size = '64MB'")
 
 
 @dataclass(slots=True)
 class Stage:
-    """`lacking`: the kinds of fault that this machine does not allow, with the reason. `keys`: the API keys of
-    `PEOPLE`. `settings`: the environment of its processes, but for what each has alone. `library`: what makes clocks
-    wrong; None: nothing can, and there are no clocks."""
+    """The deployment of a campaign. `lacking`: the kinds of fault that this machine does not allow, with the reason.
+    `keys`: the API keys of `PEOPLE`. `settings`: the environment that all its processes have in common. `library`: the
+    shared library that makes clocks wrong; None: there is none, and clocks stay right."""
 
     directory: Path
     disk: Path
@@ -72,7 +72,7 @@ class Stage:
         return next(seat for seat in self.seats if seat.name == name)
 
     def postgres(self) -> Address | None:
-        """Where PostgreSQL is; None: it has not been up yet."""
+        """The address of PostgreSQL; None: it has not been up yet."""
         return self.socket
 
     @property
@@ -86,7 +86,7 @@ class Stage:
         return self.disk / "ballast"
 
     def preloaded(self, clock: Clock | None) -> dict[str, str]:
-        """What a process needs in the environment for its clock to be stepped; `clock`: by which it lives."""
+        """The environment variables with which a process lives by `clock`, which can be stepped."""
         by = {} if clock is None else {"SKEWED_BY": str(clock.file)}
         return {} if self.library is None else {"LD_PRELOAD": str(self.library), **by}
 
@@ -98,11 +98,11 @@ class Stage:
         self._keeper.stdin.write(f"crash {seconds}\n".encode())
 
     async def until_up(self) -> None:
-        """Until PostgreSQL runs (again)."""
+        """Wait until PostgreSQL runs (again)."""
         await self._up.wait()
 
     async def end(self) -> None:
-        """End all servers and workers: what is judged then does not move any more."""
+        """End all servers and workers, so that the database is not changed while it is judged."""
         for seat in self.seats:
             seat.closing = True
             seat.kill()
@@ -118,7 +118,7 @@ class Stage:
         return await asyncpg.connect(user="postgres", database=DATABASE, host=where, port=PORT, timeout=10)
 
     async def keep_postgres(self) -> None:
-        """Begin the keeper, and hear what it says, until cancelled."""
+        """Start the keeper, and read its reports, until cancelled."""
         self._keeper = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "hai_flow.chaos.keeper", str(self.cluster),
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
@@ -177,7 +177,8 @@ async def staged(
 
 
 async def cluster_in(directory: Path) -> Path:
-    """A PostgreSQL as campaigns begin with, which has stopped: for who begins many of them."""
+    """The directory of a stopped PostgreSQL with the schema of a campaign. Many campaigns can begin with a copy of
+    it."""
     stage = Stage(directory, directory, History(), {}, None, None)
     async with _beside(stage.keep_postgres()):
         async with asyncio.timeout(START_SECONDS):
@@ -227,7 +228,7 @@ async def _made(stage: Stage) -> None:
 
 
 async def _let_in(stage: Stage) -> None:
-    """Who may call."""
+    """Create an API key for each of `PEOPLE`."""
     from hai_flow.store import keys
 
     connection = await stage.connect()
@@ -279,7 +280,8 @@ def _directory(keep: bool) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def _disk(directory: Path) -> Iterator[tuple[Path, str]]:
-    """Where PostgreSQL's files are, and why that can't be filled, if so."""
+    """The directory for PostgreSQL's files: a small file system, which a fault can fill. With it comes the reason why
+    it can't be filled, or ""."""
     disk = directory / "disk"
     disk.mkdir(mode=0o755)
     if os.getuid() != 0 or sys.platform != "linux":

@@ -54,7 +54,7 @@ async def _told(context: Context, to: str, what: str, said: dict[str, object]) -
 
 @tool
 async def deaf(context: Context, to: str, forever: bool) -> str:
-    """Act on the world, and then be busy, whoever asks for an end of it: `forever`, or some seconds longer."""
+    """Act on the world, and then ignore the cancellation: `forever`, or for some seconds."""
     await _told(context, to, "deaf", {"attempt": context.attempt})
     end = None
     while forever or end is None or time.monotonic() < end:
@@ -67,7 +67,7 @@ async def deaf(context: Context, to: str, forever: bool) -> str:
 
 @tool
 async def note(context: Context, text: str, to: str = "") -> str:
-    """What a model asks for: it is noted."""
+    """A note, for calls by a model: the text and the path of the step."""
     return f"noted {text} as {context.path}"
 
 
