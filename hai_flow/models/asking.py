@@ -18,7 +18,7 @@ Spent: TypeAlias = Callable[[Endpoint, Turn], None]
 OTHERS_MAY: Final = frozenset(
     {"llm.rate_limited", "llm.unavailable", "llm.timeout", "llm.truncated", "llm.not_configured"}
 )
-"""What another model may do better."""
+"""The errors after which another model is tried."""
 
 
 async def ask(

@@ -39,7 +39,7 @@ _SAID: Final = {
     "wav": "audio/wav", "mp3": "audio/mpeg", "flac": "audio/flac", "opus": "audio/ogg", "aac": "audio/aac",
     "pcm16": "audio/pcm",
 }  # fmt: skip
-_AUDIO_CHARS_MAX: Final = 96 * 1024 * 1024  # base64 of one answer; what is too much is said behind it
+_AUDIO_CHARS_MAX: Final = 96 * 1024 * 1024  # base64 of one answer; more is an error
 _OPEN, _CLOSE = "<think>", "</think>"
 
 
@@ -220,7 +220,7 @@ class ChatReader:
             yield from self._call(call)
 
     def _spoken(self, audio: Mapping[str, Json]) -> Iterator[Piece]:
-        """A piece of sound, and of what it says."""
+        """A piece of sound, and the piece of its transcript."""
         if text := _text_of(audio.get("transcript")):
             yield Text(text)
         if data := audio.get("data"):
@@ -292,8 +292,8 @@ def _held(text: str, tag: str) -> int:
 
 
 def _picture(part: Json) -> Iterator[Piece]:
-    """A picture as a part of the answer. One that is only an address is told as a picture in Markdown: nobody fetches
-    what a model names."""
+    """A picture as a part of the answer. Where the model gives only an address, the text gets a picture in Markdown:
+    addresses from a model are never fetched."""
     if not isinstance(part, dict) or part.get("type") != "image_url":
         return
     image = part.get("image_url")

@@ -70,7 +70,7 @@ def broken_off() -> StepError:
 
 
 def unreadable() -> StepError:
-    """Something in the stream is no piece of an answer."""
+    """The error for a stream with a part that is no piece of an answer."""
     return _error("llm.truncated", "The model's answer broke off: its stream holds what can't be read.")
 
 
@@ -98,7 +98,7 @@ def refused(said: str) -> StepError:
 
 
 def silent(seconds: float) -> StepError:
-    """Nothing came for so long."""
+    """The error for an answer in which nothing came for `seconds`."""
     return _error("llm.timeout", f"Nothing came from the model for {seconds:g} s.")
 
 
@@ -108,7 +108,7 @@ def late(seconds: float) -> StepError:
 
 
 def unreachable(why: str) -> StepError:
-    """There is no connection."""
+    """The error for a provider to which no connection can be made."""
     return _error("llm.unavailable", f"The model's server can't be reached: {why[:SAID_CHARS_MAX]}")
 
 

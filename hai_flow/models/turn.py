@@ -43,7 +43,7 @@ class Turn:
     _newest: dict[str, _Written] = field(default_factory=dict)  # by the id that the provider gives
 
     def add(self, piece: Piece) -> Piece:
-        """Take up the next piece. Returns it as others are told it: each call has an id of its own, also where the
+        """Take up the next piece. Returns it as it is passed on: each call with an id of its own, also where the
         provider repeats one. Raises StepError for a piece of a call that has not begun."""
         match piece:
             case Text(text):

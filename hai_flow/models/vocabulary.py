@@ -100,7 +100,7 @@ class Message:
 
     `content` is text, or parts: `{type: text, text}` and `{type: image | audio | document, source: {type: data | url,
     value, mimeType}}`. An assistant's may have `calls` and `thinking`, a tool's names the call that it answers.
-    `opaque`: what the provider gave with it and gets back as it was (`Finish`).
+    `opaque`: data that the provider gave with it and gets back unchanged (`Finish`).
     """
 
     role: Literal["system", "user", "assistant", "tool"]
@@ -198,7 +198,7 @@ class ModelProvider(Protocol):
     """A provider of models."""
 
     def fault(self, endpoint: Endpoint) -> str | None:
-        """Why this model could never be asked as it is declared, as a sentence, or None."""
+        """The reason why this model could never be asked as it is declared, as a sentence; None: it could."""
         ...
 
     def stream(self, request: Request) -> AsyncIterator[Piece]:

@@ -16,7 +16,7 @@ from hai_flow.testing.names import asks_people, calls_of, effects_of, is_request
 from hai_flow.testing.suite import Answer, Case, Decide, Expect, Mock, Suite
 from hai_flow.values import Json
 
-_DOUBT: Final = ("happened", "again", "fail")  # what became of a call whose outcome was lost
+_DOUBT: Final = ("happened", "again", "fail")  # the possible answers on a call whose outcome was lost
 
 
 def check_suite(suite: Suite, plan: Plan) -> list[Finding]:
@@ -146,7 +146,7 @@ class _Checker:
     def _asking_step(self, path: str, at: Path) -> Step | None:
         """The step at a path of a run. A name that is none is a finding; so is an id of a step that stands deeper."""
         if not path:
-            return None  # it is missing, or no text: the reader has said so
+            return None  # it is missing, or no text: the reader has reported it
         step = self.plan.steps.get(plan_path(path))
         if step is None:
             stands_at = self.plan.ids.get(path)
@@ -181,7 +181,7 @@ class _Checker:
 
 
 def _policy(step: Step) -> Policy | None:
-    """How people decide over the step; None where they don't."""
+    """The policy by which people decide over the step; None: they don't."""
     if isinstance(step.verb, Approve):
         return step.verb.policy
     return None if step.approval is None else step.approval.policy

@@ -60,18 +60,18 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Performer(Protocol):
-    """Performs an attempt really."""
+    """Performs an attempt for a recording, by a real request."""
 
     def perform(
         self, plan: Plan, state: RunState, step: Step, attempt: int, now: int
     ) -> c.StepSucceeded | c.StepFailed:
-        """How it ends, without secrets."""
+        """Perform the attempt. Returns its result, without secrets."""
         ...
 
 
 @dataclass(slots=True)
 class Cassette:
-    """The cassette at `path`. With a `performer` it is recorded anew: what a case asks is asked really."""
+    """The cassette at `path`. With a `performer` it is recorded anew: the calls of a case are really performed."""
 
     path: Path
     performer: Performer | None = None
@@ -79,12 +79,12 @@ class Cassette:
     changed: bool = False
 
     def of(self, case: str) -> Tape:
-        """What it has of a case, from the beginning; while it is recorded: nothing, until `keep`."""
+        """The recording of a case, from its beginning; an empty one while the cassette is recorded anew."""
         known = [] if self.performer is not None else [each for each in self.exchanges if each.case == case]
         return Tape(case, known, self.performer, str(self.path))
 
     def keep(self, tape: Tape) -> None:
-        """Take over what a case has recorded, in place of what there was of it."""
+        """Replace the recording of a case by the one that `tape` has made."""
         self.exchanges = [*(each for each in self.exchanges if each.case != tape.case), *tape.exchanges]
         self.changed = True
 
@@ -114,7 +114,8 @@ class Tape:
         return self.performer is not None or bool(self.exchanges)
 
     def answer(self, plan: Plan, state: RunState, step: Step, attempt: int, now: int) -> c.StepSucceeded | c.StepFailed:
-        """How the attempt ends, as it was recorded, or is recorded now. Raises CassetteError."""
+        """The recorded result of the attempt; while the cassette is recorded, that of a real one. Raises
+        CassetteError."""
         kind, request = asked(plan, state, step)
         if self.performer is None:
             return _ended(step.path, attempt, self._next(kind, request))
@@ -147,7 +148,7 @@ def is_recorded(step: Step) -> bool:
 
 
 def asked(plan: Plan, state: RunState, step: Step) -> tuple[Kind, Json]:
-    """What the attempt asks, by which it is known again."""
+    """The question of an attempt (its kind, and the arguments as JSON), by which its recorded answer is found."""
     verb = step.verb
     if isinstance(verb, AgentTurn):
         known = talk(plan, state, step.path)

@@ -27,7 +27,7 @@ from hai_flow.testing.suite import ABSENT, Behaviour, Mock, MockError, ToolCall
 from hai_flow.values import Json
 
 _RESPONSE: Final = ("status", "headers", "json", "text", "url")
-MOCK: Final = "mock"  # who provides the models of a test
+MOCK: Final = "mock"  # the provider of the models of a test
 _STATUS_RETRIABLE: Final = frozenset((408, 425, 429))
 
 
@@ -35,14 +35,14 @@ class Mocks:
     """The mocks of one case, with a memory of the calls."""
 
     def __init__(self, plan: Plan, *mocks: Mapping[str, Mock], tape: Tape | None = None) -> None:
-        """`mocks`: the case's own, then the file's. The case's mock of a name replaces the file's. `tape` answers what
-        they do not."""
+        """`mocks`: the case's own, then the file's. The case's mock of a name replaces the file's. `tape` answers the
+        calls that no mock answers."""
         self._plan = plan
         self._tape = tape
         self._mocks = mocks
         self._used: Counter[Path] = Counter()  # behaviours taken, by the place of the mock
         self._calls: list[tuple[str, ...]] = []  # the names of each call
-        self._rest: dict[str, Behaviour] = {}  # by agent: what it answers behind the calls that it has made
+        self._rest: dict[str, Behaviour] = {}  # by agent: its answer behind the calls that it has made
 
     def count(self, name: str) -> int:
         """How often an effect of that name was called, every attempt counted."""
@@ -51,7 +51,7 @@ class Mocks:
         return sum(name in names for names in self._calls)
 
     def perform(self, state: RunState, path: str, attempt: int, now: int) -> c.Command:
-        """How the attempt ends. Raises `CaseFailed` where the test does not say."""
+        """The result of the attempt, by its mock or the recording. Raises `CaseFailed` where the test has neither."""
         step = Draft(self._plan, state, now, DEFAULT_BOUNDS).step(path)
         assert isinstance(step.verb, EFFECTS), f"{path} is performed, but is no effect"
         names = names_of(self._plan, path)
@@ -80,14 +80,14 @@ class Mocks:
         used = (ModelUse(step.verb.model, MOCK, MOCK),) if isinstance(step.verb, Llm) else ()
         return c.StepSucceeded(path=path, attempt=attempt, output=output, used=used)
 
-    # --- what was recorded ----------------------------------------------------------------------------------------
+    # --- recorded answers -----------------------------------------------------------------------------------------
 
     def _is_taped(self, step: Step, names: tuple[str, ...]) -> bool:
         tape = self._tape
         return tape is not None and tape.knows_any and is_recorded(step) and self._mock(names) is None
 
     def _replayed(self, state: RunState, step: Step, names: tuple[str, ...], attempt: int, now: int) -> c.Command:
-        """How the attempt ended when it was recorded. An agent is called once, however often its model answers."""
+        """The recorded result of the attempt. An agent counts as one call, however often its model answers."""
         loop = state.steps[agent_of(step.path)].loop if isinstance(step.verb, AgentTurn) else None
         if loop is None or loop.last == loop.begun:
             self._calls.append(names)
@@ -251,7 +251,7 @@ def _child_ended(path: str, attempt: int, behaviour: Behaviour) -> c.ChildEnded:
 
 
 def _failed(path: str, attempt: int, error: MockError) -> c.Command:
-    if error.code == "step.lost":  # nobody reports that: the engine is told that the worker is gone
+    if error.code == "step.lost":  # no report of the step brings that: the engine hears that the worker is gone
         return c.StepLost(path=path, attempt=attempt)
     return c.StepFailed(
         path=path,

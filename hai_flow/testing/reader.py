@@ -107,7 +107,7 @@ class _SuiteBuilder:
     ) -> dict[str, Json]:
         """The sound fields of `value`. `where` names the mapping in messages.
 
-        A key that nobody knows where one is missing is one mistake, and one finding.
+        An unknown key where a required one is missing is one mistake, and one finding.
         """
         if not isinstance(value, dict):
             self.error(at, "test.type", f"expected a mapping for {where}, found {kind_of(value)}")
@@ -216,7 +216,7 @@ class _SuiteBuilder:
             self.people[name] = Principal(f"user:{name}", tuple(roles), tuple(groups))
 
     def _person(self, fields: Mapping[str, Json], key: str, at: Path) -> str | None:
-        """The name of somebody in `people`; None where none was given (or none was right)."""
+        """The name of a person in `people`; None where the key is missing, or wrong."""
         name = fields.get(key)
         if name is None or name in self.people:
             return name

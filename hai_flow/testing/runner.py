@@ -66,7 +66,7 @@ def _failure_dict(file: str, failure: Failure) -> dict[str, Json]:
 
 def run_case(suite: Suite, case: Case, plan: Plan, cassette: Cassette | None = None) -> Result:
     """Perform one case of `suite` against `plan`. Differences are in the result; nothing is raised. `cassette` answers
-    what is not mocked; one that is recorded takes over what a case that passed has asked."""
+    the calls that are not mocked; one that is being recorded keeps the calls of a case that passed."""
     began = time.perf_counter()
     tape = None if cassette is None else cassette.of(case.name)
     playing = _Playing(suite, case, _with_state(plan, case.state), tape)
@@ -96,7 +96,7 @@ class _Playing:
     # --- the script -----------------------------------------------------------------------------------------------
 
     def play(self) -> list[Failure]:
-        """Everything that is wrong at the first entry that is."""
+        """Play the case. Returns the failures of the first entry of its script that has any."""
         case, run = self.case, self.run
         at: Path = case.at
         try:
@@ -218,7 +218,7 @@ class _Playing:
         return Failure(line, column, message, expected, found)
 
     def summary(self) -> str:
-        """Where the run stands, in a line."""
+        """The state of the run, in one line."""
         state = self.run.state
         text = f"the run is {state.status}" if state.status != "new" else "there is no run"
         if state.error is not None:

@@ -21,7 +21,7 @@ class _Absent:
 
 
 ABSENT = _Absent()
-"""What stands for a value that was not given, where null is a value."""
+"""Stands for a value that was not given, where null is a value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class MockError:
-    """How a mocked effect fails. `retriable` None: as the code says."""
+    """The error of a mocked effect. `retriable` None: as usual for the code."""
 
     code: str = "tool.failed"
     message: str = "The test lets it fail."

@@ -45,7 +45,7 @@ _STATUS_AFTER: Final[dict[type[e.Event], str]] = {
 
 class VirtualRun:
     """A run of `plan` on a clock of its own, which begins at `now` (ms since 1970). Methods that send a command raise
-    `Rejected` where it is refused, and `CaseFailed` where a mock says nothing."""
+    `Rejected` where it is refused, and `CaseFailed` where no mock answers a call."""
 
     def __init__(self, plan: Plan, mocks: Mocks, now: int) -> None:
         self.plan = plan
@@ -54,12 +54,12 @@ class VirtualRun:
         self.state = RunState(str(RUN_ID))
         self.log: list[tuple[e.Event, ...]] = []
         self._begun: list[tuple[str, int]] = []  # attempts in the order in which they began
-        self._heard: dict[str, str] = {}  # what became of steps, also of those that the state has forgotten
+        self._heard: dict[str, str] = {}  # the outcomes of steps, also of those that the state has forgotten
         self._escalated: Counter[str] = Counter()
         self._signals: list[c.Signal] = []  # everything that was ever sent, oldest first
         self._subscribed: list[tuple[str, ...]] = []  # types that steps have begun to wait for, not yet looked up
 
-    # --- what happens to it ---------------------------------------------------------------------------------------
+    # --- commands -------------------------------------------------------------------------------------------------
 
     def start(self, requester: str, input: Json) -> None:
         self._do(c.Start(run_id=RUN_ID, thread_id=THREAD_ID, requester=requester, input=input))
@@ -107,14 +107,15 @@ class VirtualRun:
         self.state = again
 
     def settle(self, until: int | None = None) -> None:
-        """Go on until nothing moves without the clock; pauses between retries pass (but none beyond `until`)."""
+        """Go on until the run waits for a person, an event or a timer. The clock moves over pauses between retries, but
+        not beyond `until`."""
         for _ in range(DECISIONS_MAX):
             if not self._move(until):
                 return
         raise CaseFailed(f"the run has not come to rest after {DECISIONS_MAX} decisions; does a `repeat` never end?")
 
     def _move(self, until: int | None) -> bool:
-        """Do the next thing that happens by itself. False if there is none."""
+        """Perform the next step of the run that needs no command from outside. False if there is none."""
         if Continue() in open_jobs(self.state):
             self._do(c.Continue())
             return True
@@ -174,7 +175,7 @@ class VirtualRun:
             self._heard.pop(path, None)  # the last one to be heard of stands last
             self._heard[path] = status
 
-    # --- what is there --------------------------------------------------------------------------------------------
+    # --- the state ------------------------------------------------------------------------------------------------
 
     @property
     def pending(self) -> list[str]:

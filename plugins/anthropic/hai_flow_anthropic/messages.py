@@ -179,7 +179,7 @@ class MessagesReader:
                 yield CallArgs(self._calls[index], delta["partial_json"])
 
     def _counted(self, given: Mapping[str, Json]) -> Usage:
-        """Tokens so far. What was cached is not among `input_tokens` here."""
+        """Tokens so far. Anthropic counts cached tokens apart from `input_tokens`, so they are added."""
         known = self._usage
         if given.get("input_tokens") is not None:
             cached = given.get("cache_read_input_tokens") or 0

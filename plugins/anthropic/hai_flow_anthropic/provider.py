@@ -30,7 +30,8 @@ class AnthropicProvider:
         return None if endpoint.secret is not None else "Anthropic's models ask for an `api_key`"
 
     async def stream(self, request: Request) -> AsyncIterator[Piece]:
-        """The answer, piece by piece. Raises StepError. Whoever reads it notices if nothing comes in time."""
+        """The answer, piece by piece. Raises StepError. There is no timeout here: the reader of the stream bounds the
+        time between pieces."""
         endpoint, reader, answers = request.endpoint, MessagesReader(), False
         body = values.dumps(body_of(request))
         try:
