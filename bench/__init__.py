@@ -1,4 +1,5 @@
-"""What the system costs on this machine, against a plain reference on the same PostgreSQL in the same minutes.
+"""Measures the costs of the system on this machine, against a plain reference on the same PostgreSQL in the same
+minutes.
 
 Rates of different machines say little; ratios of interleaved rounds say much. So every number of a report is a median,
 and every key of it is a ratio: of the whole engine to a bare group commit (`throughput`), of a resumed run to one

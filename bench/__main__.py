@@ -101,7 +101,7 @@ def main() -> None:
 
 
 def reported(details: dict[str, dict[str, Any]], *, quick: bool) -> dict[str, Any]:
-    """The report: the keys first, then what they were made of, and where."""
+    """The report: the keys first, then the numbers that they are computed from, and the machine."""
     measured = {key: value for part in details.values() for key, value in part.items()}
     return {
         **{key: round(measured[key], 4) for key in KEYS},

@@ -1,8 +1,8 @@
 """This tree and another commit of it, measured in turns: `python -m bench --against COMMIT`.
 
 A number means little on a machine that others use, and a ratio of two runs on different days not much more. So the
-commit is checked out beside this tree, and both are measured again and again, one after the other; what is printed is
-the median of each and the ratio. Both run in the environment that this process has.
+commit is checked out beside this tree, and both are measured again and again, one after the other; the median of each
+and the ratio are printed. Both run in the environment that this process has.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _measured(tree: Path, *, quick: bool) -> dict[str, Any]:
 
 
 def numbers(report: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
-    """The numbers of a report by the names on the way to them: the keys, and what they were made of."""
+    """All numbers of a report, nested ones included, by the keys on the way to them, joined by dots."""
     found: dict[str, float] = {}
     for name, value in report.items():
         if isinstance(value, Mapping):

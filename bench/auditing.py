@@ -1,4 +1,4 @@
-"""What it costs a request that the audit records who made it.
+"""The cost of the audit for a request: the record of its caller.
 
 `audit_cost`: the time of a request that starts a run, with the record of its caller in the same commit, to that of the
 same request whose caller is not recorded. Both go to one application in turns, in this process.

@@ -1,7 +1,7 @@
-"""What a run notices of a million others: the same work beside many waiting runs and beside few, in turns.
+"""The effect of a million waiting runs on another one: the same work beside many waiting runs and beside few, in turns.
 
 One process has a runtime over each of both databases and does everything in one of them and then in the other, so that
-whatever else the machine does meets both.
+other load of the machine slows both.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PAGE: Final = 50
 
 
 async def measure(many_dsn: str, few_dsn: str, samples: int) -> dict[str, Any]:
-    """Both databases are as `scale.build` leaves them. `samples`: so often everything is done in each."""
+    """Measure on two databases that `scale.build` has filled. `samples`: how often everything is done in each."""
     cold: dict[str, list[Any]] = {}
     for dsn in (many_dsn, few_dsn):
         async with running(dsn, QUESTION) as engine:
@@ -39,7 +39,8 @@ async def measure(many_dsn: str, few_dsn: str, samples: int) -> dict[str, Any]:
             return await answer_seconds(engine.runtime, runs[number])
 
         async def both(work: Callable[[Engine, int], Awaitable[float]]) -> tuple[float, float]:
-            """Medians, beside many and beside few. What comes first prepares statements, and is not counted."""
+            """Medians in seconds, beside many and beside few. The first round prepares statements, and is not
+            counted."""
             took = [[await work(engine, number) for engine, _ in beside] for number in range(samples + 1)][1:]
             return statistics.median(each[0] for each in took), statistics.median(each[1] for each in took)
 
@@ -51,7 +52,7 @@ async def measure(many_dsn: str, few_dsn: str, samples: int) -> dict[str, Any]:
 
 
 async def _inbox_seconds(engine: Engine, number: int) -> float:
-    """A page of the inbox of who is asked by everything."""
+    """Seconds for a page of the inbox of a person that every pending asks."""
     began = time.perf_counter()
     items, _ = await engine.runtime.inbox.page(LOCAL_TENANT, ASKED, Filters(), limit=PAGE)
     took = time.perf_counter() - began

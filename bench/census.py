@@ -1,7 +1,7 @@
-"""What a process keeps: the sizes of its collections and the number of its objects, by name.
+"""A census of a process: the sizes of its collections and the number of its objects, by name.
 
-Memory that the system reports goes up and down for many reasons; a count does not. So who keeps something of runs that
-are long over shows here, in a few dozen runs, with its name.
+Memory that the system reports goes up and down for many reasons; a count does not. So a collection that keeps objects
+of runs that are long over is found here by its name, within a few dozen runs.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _MANY: Final = (list, tuple, set, frozenset, deque)
 
 
 def census(root: object) -> Counter[str]:
-    """How many things each collection holds that is reached from `root` or from a module of ours, and how many objects
-    of our own classes and of asyncio's there are anywhere in the process."""
+    """The size of each collection that can be reached from `root` or from a module of ours, and the number of objects
+    of each class of ours, and of asyncio's futures and handles, in the whole process."""
     gc.collect()
     found = Counter(_kept(each) for each in gc.get_objects() if _is_counted(each))
     modules = [module for name, module in sys.modules.items() if name.split(".")[0] == OURS]
@@ -43,7 +43,7 @@ def census(root: object) -> Counter[str]:
 
 
 def grown(before: Counter[str], after: Counter[str], bounds: Mapping[str, int]) -> dict[str, str]:
-    """What there is more of, but for what may grow to a bound and is within it."""
+    """The counts that have grown, as "before -> after" by name. One with a bound counts only beyond it."""
     more = {name: count for name, count in after.items() if count > max(before[name], bounds.get(name, 0))}
     return {name: f"{before[name]} -> {count}" for name, count in more.items()}
 
@@ -55,7 +55,7 @@ def _is_counted(value: object) -> bool:
             getattr(getattr(value, "_callback", None), "__module__", "")
         ).startswith("asyncpg")
     module = type(value).__module__.split(".")
-    # Rows that were read live in the variables of whoever read them last, and nobody else keeps them uncounted.
+    # Rows of the store live in the variables of their last reader; any collection that keeps them is counted itself.
     return (module[0] == OURS and module[1:2] != ["store"]) or isinstance(value, asyncio.Future)
 
 
@@ -64,7 +64,7 @@ def _kept(value: object) -> str:
 
 
 def _inside(name: str, value: object) -> Iterator[tuple[str, object]]:
-    """What a collection or an object of ours holds, named after the attribute where it is found."""
+    """The items of a collection, or the attributes of an object of ours, each with a name by which it is counted."""
     if isinstance(value, Mapping):
         yield from ((f"{name}[]", each) for each in _both(value))
     elif isinstance(value, _MANY):

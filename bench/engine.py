@@ -1,4 +1,4 @@
-"""Driving the whole engine: publish a workflow, start runs of it, wait for what they do."""
+"""Driving the whole engine: publish a workflow, start runs of it, wait for their ends."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Engine:
         runtime.committer.listeners.committed.append(self._committed)
 
     async def published(self, source: bytes) -> Plan:
-        """A further workflow, which `finish_runs` may be told to run."""
+        """Publish a further workflow; `finish_runs` takes its plan."""
         _, plan = await self.runtime.catalog.publish(LOCAL_TENANT, source)
         return plan
 
@@ -61,7 +61,7 @@ class Engine:
         await asyncio.gather(*(run_some() for _ in range(min(count, concurrency))))
 
     def _committed(self, run: CachedRun, first_seq: int, events: Sequence[e.Event]) -> None:
-        """A run's end wakes who waits for it."""
+        """A run's end wakes the task that waits for it."""
         if isinstance(events[-1], e.TERMINAL) and (ended := self._ended.pop(run.id, None)) is not None:
             ended.set_result(None)
 

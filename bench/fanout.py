@@ -1,14 +1,14 @@
-"""What it costs to show one run to many, against a bare Starlette StreamingResponse that sends the same bytes.
+"""The cost of showing one run to many followers, against a bare Starlette StreamingResponse that sends the same bytes.
 
-The followers are real connections from a process of their own. What is counted is the CPU time of the serving process,
-user and system, from the first to the last of a round's deliveries: `deliveries / CPU seconds` is a rate per core that
-other load on the machine hardly touches. Both servers are up all the time; their rounds alternate.
+The followers are real connections from a process of their own. The measure is the CPU time of the serving process, user
+and system, from the first to the last of a round's deliveries: `deliveries / CPU seconds` is a rate per core that other
+load on the machine hardly touches. Both servers are up all the time; their rounds alternate.
 
-Our events take the real way: the run is performed, committed and published in the serving process. The reference has
-no engine, so what the same rounds cost us without any follower is measured first, and taken off. (The encoding is not:
+Our events take the real way: the run is performed, committed and published in the serving process. The reference has no
+engine, so the cost of the same rounds without any follower is measured first, and subtracted. (The encoding is not:
 without followers nothing is encoded.) The bytes that the reference sends are those of our rounds, in the same groups
 and at the same times: one event at a time (`fanout_vs_starlette`), or ten of one commit (`fanout_bursts_vs_starlette`).
-`follower_memory_vs_starlette` is what an idle follower adds to the resident memory of the process.
+`follower_memory_vs_starlette` compares the resident memory that an idle follower adds to each process.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ import httpx2
 from bench.fanout_servers import SETTINGS
 
 BURST: Final = 10
-SILENCE_SECONDS: Final = 0.3  # before and after what is measured of a round
+SILENCE_SECONDS: Final = 0.3  # before and after the measured part of a round
 TIMEOUT_SECONDS: Final = 60.0
 ROUNDS_ALONE: Final = 3
 _ROOT: Final = Path(__file__).resolve().parents[1]
@@ -38,9 +38,9 @@ _SSE: Final = {"accept": "text/event-stream"}
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much to measure. The reference must not be busy all the time: who can't follow sends together what should
-    come one at a time. Some followers come before the memory is read: a process that never streamed is not yet what it
-    will be."""
+    """How much to measure. The reference must not be busy all the time: a server that can't keep up sends events
+    together that should come one at a time. Some followers connect before the memory is read first: a process needs
+    memory for its first streams that later ones share."""
 
     rounds: int
     followers: int
@@ -124,7 +124,7 @@ def _medians(rounds: list[dict[str, float]]) -> dict[str, float]:
 
 
 class _Process:
-    """A Python process of the bench: it is told lines, and answers each with one."""
+    """A Python process of the bench: it gets lines, and answers each with one."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
@@ -190,7 +190,7 @@ class _Audience:
         self.size = size
 
     async def reach(self, frames: int) -> None:
-        """Until everybody has got that many."""
+        """Wait until all followers together have got this many frames."""
         await self._told(f"await {frames * self.size}")
 
     async def _told(self, line: str) -> None:
@@ -206,7 +206,7 @@ async def _audience(server: _Server, path: str) -> AsyncIterator[_Audience]:
 
 
 async def _weight(audience: _Audience, size: Size) -> float:
-    """What an idle follower adds to the server's resident memory, in bytes."""
+    """The resident memory that an idle follower adds to the server, in bytes."""
     await audience.grow(size.followers_before)
     before = audience.server.process.resident()
     await audience.grow(size.followers)
@@ -217,7 +217,7 @@ async def _weight(audience: _Audience, size: Size) -> float:
 
 
 class _Run:
-    """The run that everybody follows, at a round's beginning whenever nobody looks."""
+    """The run that all followers follow. Between measurements it waits at the beginning of a round."""
 
     def __init__(self, http: httpx2.AsyncClient, server: _Server, run_id: str) -> None:
         self._http = http
@@ -241,7 +241,7 @@ class _Run:
         return run
 
     async def cpu_alone(self, kind: _Kind) -> float:
-        """The CPU seconds of a round that nobody follows."""
+        """The CPU seconds of a round without followers."""
         before, _ = await self._waiting()
         self._heads[kind.name] = before + kind.opening
         await self._begin()

@@ -1,4 +1,4 @@
-"""Many followers in a process of their own, so that what they cost is not counted: raw sockets that count frames.
+"""Many followers in a process of their own, so that their cost is not counted: raw sockets that count frames.
 
 `python -m bench.fanout_clients` obeys lines on standard input and answers each with one line:
 `connect URL COUNT` once that many more have the head of their response, `await TOTAL` once all together have got that
@@ -18,7 +18,7 @@ _FRAME: Final = b"\ndata: "  # once in each of them, and nowhere else
 
 
 class _Audience:
-    """All followers of the process, and what they have got together."""
+    """All followers of the process, and the number of frames that they have got together."""
 
     def __init__(self) -> None:
         self.frames = 0
@@ -53,7 +53,7 @@ class _Audience:
 
 
 class _Follower(asyncio.Protocol):
-    """One connection: what it gets is counted and thrown away."""
+    """One connection: the frames that it gets are counted and thrown away."""
 
     def __init__(self, audience: _Audience, request: bytes) -> None:
         self._audience = audience

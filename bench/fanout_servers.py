@@ -1,11 +1,11 @@
 """The two servers of the fan-out bench, each in a process of its own: `python -m bench.fanout_servers ours|starlette`.
 
 *ours* is the product as it is served: the application, its uvicorn configuration, a worker in the same process. Its
-argument is a migrated database. *starlette* is what anybody would write first for the same: a StreamingResponse over
-one `asyncio.Queue` per client, into which a publisher puts every frame; under uvicorn as it comes, with the same loop
-and HTTP parser. One frame is one item of the queue and one `yield`: that is how bytes are published there, and a
-publisher that knew how to gather them for each client would be another program. A queue is also the form which, as
-ours, lets a client that stalls stall nobody else.
+argument is a migrated database. *starlette* is the first solution that comes to mind for the same task: a
+StreamingResponse over one `asyncio.Queue` per client, into which a publisher puts every frame; under uvicorn as it
+comes, with the same loop and HTTP parser. One frame is one item of the queue and one `yield`: that is how bytes are
+published there, and a publisher that knew how to gather them for each client would be another program. With a queue for
+each client, as with our server, a client that stalls does not hold up the others.
 
 Both print their URL once they listen, and end with their standard input.
 """

@@ -1,4 +1,4 @@
-"""What many servers ask of the database to show their followers one run: `python -m bench.hints`.
+"""The statements that many servers send to the database to show their followers one run: `python -m bench.hints`.
 
 `fanout_reads_redis_vs_notify`: the statements with which servers looked for a follower's events, for each event and
 server, with hints by Redis to those by NOTIFY. Statements are counted, not timed; a poll every two seconds is among
@@ -57,7 +57,7 @@ async def _looks(dsn: str, settings: Settings, servers: int, notes: int) -> floa
         runtimes = [Runtime(dsn, settings, performs=False) for _ in range(servers + 1)]
         for runtime in runtimes:
             await stack.enter_async_context(runtime.lifespan())
-            while runtime.carrier.fault is not None:  # noqa: ASYNC110 (nobody tells)
+            while runtime.carrier.fault is not None:  # noqa: ASYNC110 (there is no event to wait for)
                 await asyncio.sleep(0.01)
         writer, *others = runtimes
         _, plan = await writer.catalog.publish(LOCAL_TENANT, LISTENING)

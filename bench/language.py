@@ -1,4 +1,4 @@
-"""What the language costs: checking a document, the expressions of a step, and an item of a long list."""
+"""The costs of the language: checking a document, the expressions of a step, and an item of a long list."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a step of a long run costs, to one of a short run: a run's length is to be free.
+"""The cost of a step of a long run, compared to one of a short run: it must not grow with the run's length.
 
 Both runs go round in a `repeat`, alone, one step after the other, so this is also the pace of one run by itself.
 """

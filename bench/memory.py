@@ -1,4 +1,4 @@
-"""What suspended runs cost a process that performs: nothing, for they are rows in the database.
+"""The memory that suspended runs take in a process that performs: it should be none, for they are rows in the database.
 
 Some runs are really started and wait for an answer; the others are copies of their rows. Each reading is that of a
 child process: `python -m bench.memory DSN` starts a runtime, lets it poll for work, and prints its resident bytes.

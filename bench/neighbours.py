@@ -1,9 +1,9 @@
-"""What a tenant notices of a neighbour that is at its limit and goes on asking.
+"""The effect on a tenant of a neighbour that is at its limit and goes on asking.
 
-`neighbour_at_limit`: the rate at which one tenant starts runs while another, which has started all that it may in a
-minute, sends start after start and is refused each time, to its rate while the other is silent. Both have as many
-clients, none of which pauses, and all go to one process: 0.5 would be each its half of it. A refusal costs less than a
-run, so it is to be more.
+`neighbour_at_limit`: the rate at which one tenant starts runs while another, which has started as many as it may in a
+minute, sends start after start and is refused each time, divided by its rate while the other is silent. Both have the
+same number of clients, none of which pauses, and all go to one process: 0.5 would mean that each gets half of it. A
+refusal costs less than a run, so the rate has to be higher.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ async def measure(dsn: str, rounds: int) -> dict[str, Any]:
 
 
 async def _caller(runtime: Runtime, name: str, runs_per_minute: int | None) -> str:
-    """The key of somebody who may start runs of the tenant's workflow."""
+    """Create a tenant with a workflow and this limit. Returns an API key that may start runs of it."""
     pool = runtime.database.api
     made = await tenants.create_tenant(pool, name)
     assert made is not None

@@ -13,7 +13,7 @@ FUNCTIONS = 40
 
 
 async def profile(dsn: str, reference_dsn: str) -> None:
-    """Measure the CPU per step first (a profiler doubles it), then print what the profiler saw."""
+    """Measure the CPU per step first (a profiler doubles it), then print the profile."""
     cpu = (await measure(dsn, reference_dsn, QUICK))["cpu_us_per_step"]
     async with running(dsn, chain()) as engine:
         await engine.finish_runs(QUICK.runs)

@@ -1,4 +1,4 @@
-"""What runs notice of it that old ones are removed beside them: the latency of whole runs, with and without, in turns.
+"""The effect on runs of removing old ones at the same time: the latency of whole runs, with and without, in turns.
 
     python -m bench.prune [--rows N]
 
@@ -125,7 +125,7 @@ def _pruner(dsn: str) -> subprocess.Popen[bytes]:
 
 
 async def prune(dsn: str) -> None:
-    """Remove what is old."""
+    """Print "ready", then remove all old runs."""
     connection = await asyncpg.connect(dsn)
     print("ready", flush=True)
     pruning = Pruning(POLICY, {LOCAL_TENANT: "default"}, None, "bench")

@@ -1,4 +1,4 @@
-"""What anybody would write by hand for the same rows: the yardstick. No engine, no decisions, nothing performed.
+"""The yardstick: code that one would write by hand for the same rows. No engine, no decisions, no effects.
 
 Both forms update a row of `runs` and append one to `log`, in tables of the same migrated schema as the engine's, with
 rows of the size and number that the engine was measured to write.
@@ -42,8 +42,8 @@ VALUES ($1, $2, $3, $4, $5, clock_timestamp(), $6)
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What the engine writes: `rows` of the log per step, `events` and `bytes` of one, one as `sample`, and a row of
-    `runs` to copy."""
+    """The rows that the engine writes: `rows` of the log per step, `events` and `bytes` of each, one as `sample`, and a
+    row of `runs` to copy."""
 
     rows: float
     events: int
@@ -59,7 +59,7 @@ class Shape:
 
 
 async def shape_of(dsn: str) -> Shape:
-    """The shape of what the engine has written to `dsn`, where only runs of the chain have run."""
+    """The shape of the rows that the engine has written to `dsn`, where only runs of the chain have run."""
     connection = await asyncpg.connect(dsn)
     try:
         [(rows, events, size)] = await connection.fetch(
@@ -155,7 +155,7 @@ class Reference:
 
 
 class _GroupCommitter:
-    """As little as a group commit can be: rows wait for the statement before theirs, then go together."""
+    """The simplest group commit: rows wait for the statement before theirs, then go together."""
 
     def __init__(self, connection: Any, events: int) -> None:
         self._connection = connection

@@ -1,12 +1,12 @@
-"""What grows: beside a million waiting runs, with timers by the hundred thousand, with workers, with a run's length.
+"""Costs that could grow: beside a million waiting runs, with 100,000 timers, with workers, with a run's length.
 
     python -m bench.scale [--runs N] [--seconds N]        make bench-scale
 
-Really started runs are copied until there are so many, with what else there is at that scale: subscriptions, signals,
-queues for concurrency keys, firings. A worker idles beside them in a process of its own; the processor time is that of
-the process and of its PostgreSQL backends. Every statement that it sent, and every one that is sent now and then, is
-explained there. The bench fails where one reads a big table through, or more of its rows than a page has. What else
-is measured says its own module: `beside`, `timers`, `workers`, `length`.
+Really started runs are copied until there are so many, with the other rows of a database of that scale: subscriptions,
+signals, queues for concurrency keys, firings. A worker idles beside them in a process of its own; the processor time is
+that of the process and of its PostgreSQL backends. Every statement that it sent, and every one that is sent now and
+then, is explained there. The bench fails where one reads a big table through, or more of its rows than a page has. The
+other measurements have modules of their own: `beside`, `timers`, `workers`, `length`.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ KEYS: Final = {
 _CLOCK_TICK: Final = os.sysconf("SC_CLK_TCK")
 _ROOT: Final = Path(__file__).resolve().parents[1]
 
-# What else there is when there are a million runs. Every status is there: the seldom ones are of the oldest runs, where
+# The other rows of a database with a million runs. Every status is there: the seldom ones are of the oldest runs, where
 # a list that begins with the newest finds them last.
 _BESIDES: Final = """
 UPDATE pendings p SET deadline = date_trunc('milliseconds', now()) + s.n * interval '1 second'
@@ -140,7 +140,7 @@ class Recorder:
 
 
 async def build(dsn: str, count: int) -> None:
-    """Let there be `count` waiting runs in the migrated database, and what else there is then."""
+    """Let there be `count` waiting runs in the migrated database, and the other rows of a database of that size."""
     async with running(dsn, QUESTION) as engine:
         for _ in range(STARTED):
             await engine.start_run()
@@ -174,7 +174,8 @@ async def _without_indexes(connection: asyncpg.Connection[Any]) -> AsyncIterator
 
 
 async def idle(dsn: str, seconds: float) -> dict[str, Any]:
-    """Be a worker without work for so long; what that cost, and what its statements read."""
+    """Be a worker without work for `seconds`. Returns its processor time as a share of that, and the plans of its
+    statements."""
     recorder = Recorder()
     with recorder.watching():
         runtime = Runtime(dsn, Settings(), performs=True)
@@ -183,7 +184,7 @@ async def idle(dsn: str, seconds: float) -> dict[str, Any]:
             before, began = await _processor_seconds(dsn), time.monotonic()
             await asyncio.sleep(seconds)
             after, took = await _processor_seconds(dsn), time.monotonic() - began
-            # A backend that has ended since has taken what it used with it: a sum of all would shrink.
+            # The time of a backend that has ended since is gone: a difference of two sums would shrink by it.
             share = sum(max(0.0, used - before.get(pid, 0.0)) for pid, used in after.items()) / took
             recurring = await _explained(runtime, recorder, [_now_and_then])
             lists = await _explained(runtime, recorder, [_lists])
@@ -191,7 +192,7 @@ async def idle(dsn: str, seconds: float) -> dict[str, Any]:
 
 
 async def _processor_seconds(dsn: str) -> dict[int, float]:
-    """What this process and the backends of its connections have used so far, by pid."""
+    """The processor seconds of this process and of the backends of its connections so far, by pid."""
     connection = await asyncpg.connect(dsn)
     try:
         rows = await connection.fetch("SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'hai-flow%'")
@@ -209,7 +210,7 @@ def _backend_seconds(pid: int) -> float:
 
 
 async def _now_and_then(runtime: Runtime) -> None:
-    """What is sent too seldom to be seen, or only while somebody looks on."""
+    """Send the statements that are sent too seldom to be recorded, or only while there are followers."""
     pool, engine = runtime.database.api, runtime.database.engine
     await pool.execute("UPDATE sweeps SET due_at = now()")
     await runtime._sweeper.tidy()
@@ -244,7 +245,7 @@ async def _lists(runtime: Runtime) -> None:
 async def _explained(
     runtime: Runtime, recorder: Recorder, work: list[Callable[[Runtime], Awaitable[None]]]
 ) -> list[dict[str, Any]]:
-    """What is known of the statements that were sent, and of those of `work`; they are forgotten."""
+    """The plans of the recorded statements, and of those that `work` sends, slowest first. The recorder is emptied."""
     for each in work:
         await each(runtime)
     seen, recorder.seen = recorder.seen, {}
@@ -269,7 +270,7 @@ async def _explained(
 
 
 async def _plan(pool: Any, text: str, arguments: tuple[Any, ...]) -> dict[str, Any]:
-    """How the statement is carried out, which is then undone; of three times the quickest."""
+    """The plan of a statement, with its times: the quickest of three executions, each rolled back."""
     plans: list[dict[str, Any]] = []
     for _ in range(3):
         async with pool.acquire() as connection:
@@ -284,7 +285,7 @@ async def _plan(pool: Any, text: str, arguments: tuple[Any, ...]) -> dict[str, A
 
 
 def faults(plan: dict[str, Any], big: set[str]) -> list[str]:
-    """What the plan does that takes the longer the more rows the `big` tables have."""
+    """The nodes of a plan whose time grows with the number of rows of the `big` tables, a sentence each."""
     found = [fault for below in plan.get("Plans", ()) for fault in faults(below, big)]
     table = plan.get("Relation Name")
     if table not in big or plan["Node Type"] == "ModifyTable":
@@ -304,7 +305,8 @@ def faults(plan: dict[str, Any], big: set[str]) -> list[str]:
 async def measure(
     dsn: str, few_dsn: str, *, count: int = RUNS, few: int = FEW, seconds: float = SECONDS, samples: int = SAMPLES
 ) -> dict[str, Any]:
-    """Build both migrated databases, idle beside many, work beside both; the keys, and what they were made of."""
+    """Build both migrated databases, idle beside many, work beside both. Returns the keys, and the numbers that they
+    are computed from."""
     await build(few_dsn, few)
     began = time.perf_counter()
     await build(dsn, count)

@@ -14,7 +14,7 @@ from hai_flow.store import migrations
 
 @contextlib.contextmanager
 def durable_server() -> Iterator[Callable[[str], str]]:
-    """A server with fsync on; what is yielded makes a migrated database by name and returns its DSN."""
+    """A server with fsync on. Yields a function that makes a migrated database by name and returns its DSN."""
     with (
         tempfile.TemporaryDirectory(prefix="hai-flow-bench-") as directory,
         EmbeddedPostgres(Path(directory)) as server,

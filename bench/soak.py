@@ -79,8 +79,8 @@ async def live(engine: Engine, count: int, together: int = TOGETHER) -> None:
 
 
 async def quiet(engine: Engine, since: Counter[str] | None = None) -> dict[str, str]:
-    """What the process keeps more of than at `since` (a census), once nothing is going on in it: nothing, as soon as
-    that is so. Without one, returns as soon as no run is held."""
+    """Wait until no run is held and no count is above that of the census `since`, for `QUIET_SECONDS` at most. Returns
+    the counts that are still above it, as "before -> after"; without a census, none."""
     until = time.monotonic() + QUIET_SECONDS
     while True:
         worker = engine.runtime.worker
@@ -105,7 +105,7 @@ async def _go(engine: Engine, run_id: UUID) -> None:
 
 
 async def _heard(engine: Engine, run_id: UUID) -> None:
-    """An event ends the run, which is followed to its end."""
+    """Start a run, end it by an event, and follow it to its end."""
     await engine.start_run(run_id=run_id)
     await _go(engine, run_id)
     await _until_the_end(engine, run_id)
@@ -121,7 +121,7 @@ async def _left(engine: Engine, run_id: UUID) -> None:
     for task in leaving:
         task.cancel()
     await asyncio.wait(leaving)
-    del following  # as a client that vanishes: nobody closes it
+    del following  # like a client that vanishes, it is never closed
     await _heard_already(engine, run_id)
 
 
@@ -131,7 +131,7 @@ async def _heard_already(engine: Engine, run_id: UUID) -> None:
 
 
 async def _stopped(engine: Engine, run_id: UUID) -> None:
-    """A person stops the run, wherever it is; who repeats that is refused or told so."""
+    """A person stops the run, wherever it is, and repeats the command, which may be refused."""
     await engine.start_run(run_id=run_id)
     for _ in range(2):
         with contextlib.suppress(Rejected):
@@ -150,7 +150,7 @@ async def _terminated(engine: Engine, run_id: UUID) -> None:
 
 
 async def _unknown(engine: Engine, run_id: UUID) -> None:
-    """Nobody has started it: it is asked for, stopped, and sent an event."""
+    """The run was never started: a stop is sent to it, and its state is read."""
     with contextlib.suppress(Rejected):
         await engine.runtime.committer.submit(run_id, LOCAL_TENANT, c.Stop(by="user:local"))
     await engine.runtime.fanout.state_at(LOCAL_TENANT, run_id, 1)
@@ -160,7 +160,8 @@ LIVES: Final[tuple[Callable[[Engine, UUID], Awaitable[None]], ...]] = (_heard, _
 
 
 async def soak(dsn: str, runs: int) -> dict[str, str]:
-    """Let `runs` runs live over the migrated database `dsn`; what the process keeps more of than after a tenth."""
+    """Let `runs` runs live over the migrated database `dsn`. Returns the counts that are above those after the first
+    tenth."""
     async with running(dsn, WORKFLOW) as engine:
         part = max(runs // REPORTS, len(LIVES))
         await live(engine, part)

@@ -1,8 +1,8 @@
-"""What being watched costs a step.
+"""The cost of telemetry for a step.
 
 `telemetry_cost`: the time of a step with metrics, the census, and traces at their default rate, sent to a collector in
-a process of its own, to that of the same step without any of it. One runtime does both, in turns: what watches is
-attached for one round and let go for the next. `every_run_traced` is the same with the trace of each run recorded.
+a process of its own, to that of the same step without any of it. One runtime does both, in turns: telemetry is attached
+for one round and detached for the next. `every_run_traced` is the same with the trace of each run recorded.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ async def _timed(engine: Engine, runs: int, concurrency: int) -> tuple[float, fl
 
 @contextlib.contextmanager
 def _collector() -> Iterator[str]:
-    """A process that takes what is sent and forgets it; its address."""
+    """The address of a process that takes telemetry and forgets it."""
     process = subprocess.Popen([sys.executable, "-m", "bench.telemetry"], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     try:

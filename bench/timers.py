@@ -1,4 +1,4 @@
-"""What new runs notice when very many timers are due at once.
+"""The effect on new runs of very many timers that are due at once.
 
 `timers_100k_drain_steps_ratio`: the steps a second of new runs while 100,000 timers that are due at one instant go
 off, each of which wakes a run that has a step to do and ends, to those of new runs just before.

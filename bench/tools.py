@@ -1,4 +1,4 @@
-"""The tools of the measured workflows: as trivial as a tool can be, so that what is measured is the engine."""
+"""The tools of the measured workflows: as trivial as a tool can be, so that the engine is measured and not they."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`python -m bench.waiting`: what a run that waits for a person costs on disk, and how fast such runs are started.
+"""`python -m bench.waiting`: the bytes on disk of a run that waits for a person, and how fast these runs are started.
 
 The table of docs/scale.md is computed from it (`python -m docs.scale_page`).
 """

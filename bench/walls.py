@@ -1,4 +1,4 @@
-"""What identity and the second wall cost a request.
+"""The cost of identity and of row-level security (the second wall) for a request.
 
 `auth_and_rls_cost`: the time of a request with a key, whose reads go behind the wall of row-level security, to that of
 the same request of `user:local` without either. Two applications over one runtime, asked in turns in this process, so

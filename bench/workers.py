@@ -1,8 +1,8 @@
-"""What a second worker brings, and what a second core could.
+"""The gain of a second worker, and the gain that a second core could bring.
 
-`two_workers_vs_one`: steps a second of two worker processes that share the runs of one database, to those of one.
-How much that can be depends on the machine: `two_writers_vs_one` is the same for two processes that only write, in a
-group commit, what an engine would write, and `cores` says how many cores there are for them and for PostgreSQL.
+`two_workers_vs_one`: steps a second of two worker processes that share the runs of one database, to those of one. How
+much that can be depends on the machine: `two_writers_vs_one` is the same for two processes that only write, in a group
+commit, the rows that an engine would write, and `cores` says how many cores there are for them and for PostgreSQL.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ async def _start(dsn: str, runs: int) -> None:
 
 
 def _written(dsn: str, reference_dsn: str, count: int, runs: int) -> float:
-    """The same of so many writers, which write what there is to write in equal parts."""
+    """Steps a second of `count` writers, which write the rows of the same steps in equal parts."""
     with _children(count, "--write", dsn, reference_dsn, str(runs * STEPS // count)) as children:
         began = time.perf_counter()
         for child in children:
@@ -105,7 +105,7 @@ def _written(dsn: str, reference_dsn: str, count: int, runs: int) -> float:
 
 @contextlib.contextmanager
 def _children(count: int, *arguments: str) -> Iterator[list[subprocess.Popen[str]]]:
-    """Processes that are ready to begin, and end when they are told so."""
+    """Processes that are ready to begin; they end with the block."""
     command = [sys.executable, "-m", "bench.workers", *arguments]
     with contextlib.ExitStack() as stack:
         children = [

@@ -207,7 +207,8 @@ steps:
 
 
 def audience() -> bytes:
-    """Rounds that begin when they are told to: of events that come one at a time, then of events that come by tens."""
+    """A workflow of rounds, each begun by a signal: of events that come one at a time, then of events that come by
+    tens."""
     return b"""\
 hai: flow/v1
 name: bench_audience

@@ -1,4 +1,4 @@
-"""What the durable loop of an agent costs beside its model, and what a tool's own transaction costs.
+"""The cost of an agent's durable loop beside its model, and the cost of a tool's own transaction.
 
 `agent_turn_in_commits`: a model that answers at once calls one tool in each of twenty turns; the median time of a turn
 (ask, record the answer, call, record its result) in raw durable commits of one run. `tool_transaction_vs_plain`: the

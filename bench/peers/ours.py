@@ -49,7 +49,7 @@ output: ${{ steps.chat.output }}
 
 @tool
 async def free(n: int, context: Context) -> int:
-    """Needs nobody."""
+    """A call without approval."""
     return await talking.call_tool("free", n, context.idempotency_key)
 
 
@@ -82,7 +82,7 @@ class Agent:
         await self._runtime.starts.start(LOCAL_TENANT, self._plan, start)
 
     async def resume(self, run: str) -> None:
-        """Nothing to do: whoever holds the run goes on with it."""
+        """Nothing to do: the worker that holds the run goes on with it."""
 
     async def look(self, run: str) -> Json:
         state = await self._state(run)

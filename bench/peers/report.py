@@ -85,7 +85,7 @@ async def measure(
 
 
 def table(report: Mapping[str, Any]) -> str:
-    """The report as people read it: chains, turns, and what was repeated after a kill beyond what nobody can avoid."""
+    """The report as text for people: chains, turns, and the avoidable repetitions after a kill."""
     chain, turn = report["chain"], report["turn"]
     lines = ["durable steps per second".ljust(44) + "busy   to ours      alone   to ours"]
     for name, rate in chain["steps_per_second"].items():

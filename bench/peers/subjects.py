@@ -1,4 +1,4 @@
-"""The processes that are measured: started, told what to do, killed."""
+"""The measured processes: starts them, sends them commands, kills them."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ LINE_BYTES_MAX: Final = 1 << 20
 
 
 class SubjectError(Exception):
-    """A subject has failed or ended. The message has what it said last."""
+    """A subject has failed or ended. The message has the last lines of its output."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A program that is a subject, and what it is told to be. `records`: the tables without which its agent can't
-    record a step; `concurrency`: how many runs of its chain go on at a time."""
+    """A program that is a subject, and its `role`, which is its argument. `records`: the tables without which its agent
+    can't record a step; `concurrency`: how many runs of its chain go on at a time."""
 
     name: str
     module: str
@@ -70,7 +70,7 @@ class Subject:
 
     @classmethod
     async def started(cls, kind: Kind, python: Path, dsn: str, world: int = 0) -> Subject:
-        """Start one, return when it can be told what to do. `world`: the port of an agent's. Raises SubjectError."""
+        """Start one, return when it takes commands. `world`: the port of an agent's. Raises SubjectError."""
         process = await asyncio.create_subprocess_exec(
             str(python if kind.theirs else sys.executable),
             *("-m", kind.module, kind.role, dsn),

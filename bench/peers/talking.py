@@ -30,7 +30,7 @@ class Line:
         self._handlers = handlers
         self._packages = packages
         self._out = os.fdopen(os.dup(1), "w", buffering=1)
-        os.dup2(2, 1)  # what libraries print is no reply
+        os.dup2(2, 1)  # lines that libraries print are no replies
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def serve(self) -> None:

@@ -1,10 +1,10 @@
 """An agent's turn with a free call, one that a person edits and one that is denied: its time, and kills at its points.
 
-A subject is killed with SIGKILL while a fact that the bench holds on to keeps it at the point: a request that the world
-does not answer, a table that it can't write, or a person who does not decide. What it has done is counted by the world.
-Some repetitions nobody can avoid: a model is asked again whose answer was not recorded, and a call is made again whose
-result was not. Each point names its own (`unavoidable`); what is repeated beyond that was recorded too late or not at
-all.
+A subject is killed with SIGKILL while the bench keeps it at the point: by a request that the world does not answer, a
+table that the subject can't write, or a person that does not decide. The world counts the requests that it gets. Some
+repetitions are unavoidable: a model is asked again whose answer was not recorded, and a call is made again whose result
+was not. Each point names its own (`unavoidable`); any other repetition means that the subject recorded too late or not
+at all.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _STUCK: Final = "FROM pg_stat_activity WHERE datname = current_database() AND wa
 @dataclass(frozen=True, slots=True)
 class Point:
     """Where a subject is killed: at a place of the world (`recording`: behind it, before its record), or when so many
-    calls wait for a person. `unavoidable`: what any subject must do again."""
+    calls wait for a person. `unavoidable`: the request that any subject must repeat."""
 
     title: str
     place: str | None = None
@@ -63,7 +63,7 @@ POINTS: Final = (
 
 @dataclass
 class Turn:
-    """One turn of a subject's agent, with a person who answers one call after the other, and at once."""
+    """One turn of a subject's agent, with a person that answers one call after the other, and at once."""
 
     subject: Subject
     run: str = field(default_factory=lambda: str(uuid4()))
@@ -114,7 +114,8 @@ class Stage:
         return time.perf_counter() - began
 
     async def killed_at(self, point: Point) -> dict[str, Any]:
-        """Play a turn, kill the subject at the point, play on with a new one; what happened more than once."""
+        """Play a turn, kill the subject at the point, play on with a new one. Returns the requests that came more than
+        once."""
         self.world.forget(point.place)
         turn = Turn(self.subject, pause_at=point.waiting)
         await self.subject.ask("start", run=turn.run)
@@ -144,7 +145,7 @@ class Stage:
                 self.world.release(answered=True)
                 await self._stuck()
                 await self.subject.kill()
-                # PostgreSQL would do for the dead what it was asked to do, once it may.
+                # PostgreSQL would still perform the dead subject's statements, as soon as the table is free.
                 await self._eye.fetch(f"SELECT pg_terminate_backend(pid) {_STUCK}")
             return
         await self.subject.kill()
@@ -152,8 +153,8 @@ class Stage:
             self.world.release(answered=False)
 
     async def _settled(self) -> None:
-        """Return when the subject seems to have recorded all that it can: what goes on beside the held call, or has
-        gone on before, is no fault of the subject's if the kill is quicker than its record."""
+        """Return when the subject seems to have recorded all that it can. Otherwise the kill could be quicker than the
+        record of work beside or before the held call, which would not be the subject's fault."""
         rows, before = await self._rows(), -1
         while rows != before:
             await asyncio.sleep(SETTLED_SECONDS)

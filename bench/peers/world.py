@@ -1,4 +1,4 @@
-"""The world of a measured agent: a model by OpenAI's protocol and three tools, on one port, that count what is asked.
+"""The world of a measured agent: a model by OpenAI's protocol and three tools, on one port, that count requests.
 
 The model's turn is a script: three calls first, and when it sees their results, "Done.". The world holds a request at
 the place where a subject is to be killed, before it is answered; nothing here waits for an amount of time.
@@ -52,7 +52,7 @@ class World:
         self._released = asyncio.get_running_loop().create_future()
 
     def release(self, *, answered: bool) -> None:
-        """Let the held request go on, or drop it: who has sent it is dead."""
+        """Let the held request go on, or drop it, because its sender is dead."""
         assert self._released is not None
         self._released.set_result(answered)
 

@@ -1,8 +1,8 @@
 """DBOS as a subject, and pydantic-ai on it: `python -m bench.peers.theirs.dbos_subject chain|agent DSN`.
 
 As their documentations say: the agent has the capability `DBOSDurability` and runs in a workflow, its tools are steps,
-what waits for a person is an event of the workflow, and an answer is a message to it. A workflow goes on by itself when
-the next process of the same executor launches.
+the calls that wait for a person are an event of the workflow, and an answer is a message to it. A workflow goes on by
+itself when the next process of the same executor launches.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ async def be_chain() -> None:
 
 @DBOS.step()
 async def free(ctx: RunContext[None], n: int) -> int:
-    """Needs nobody."""
+    """A call without approval."""
     return await talking.call_tool("free", n, str(ctx.tool_call_id))
 
 
@@ -123,7 +123,8 @@ async def be_agent() -> None:
         return {"open": waiting or {}, "ended": ended}
 
     async def answer(run: str, call: str, decision: str, n: int | None = None) -> None:
-        """Return when the workflow has taken it: until then what it shows has the call among those that wait."""
+        """Send an answer. Returns when the workflow has taken it: until then it shows the call among those that
+        wait."""
         await DBOS.send_async(run, {"decision": decision, "n": n}, topic=call)
         await taken[call].wait()
 

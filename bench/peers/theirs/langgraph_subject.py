@@ -2,9 +2,9 @@
 
 As its documentation says: the PostgreSQL saver over a pool of connections; the agent is `create_agent` with the
 middleware that asks people, in its default mode (one interrupt for all calls of an answer of the model, decided
-together) as `agent`, with one interrupt for each as `agent-per-call`. `chain-async` has the durability that is its
-default, the others have `sync`, which is what the other subjects do: no step begins before the one before it is stored.
-Nothing goes on by itself: the program must know the threads, and invoke them again.
+together) as `agent`, with one interrupt for each as `agent-per-call`. `chain-async` has the durability that is
+LangGraph's default, the others have `sync`, as the other subjects do: no step begins before the one before it is
+stored. Nothing goes on by itself: the program must know the threads, and invoke them again.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ async def be_chain(dsn: str, durability: Any) -> None:
 
 @tool
 async def free(n: int, runtime: ToolRuntime) -> int:
-    """Needs nobody."""
+    """A call without approval."""
     return await talking.call_tool("free", n, str(runtime.tool_call_id))
 
 
