@@ -1,8 +1,9 @@
-"""Writes what clients repeat of the server, anew from where it is said first: `make generate`. A test holds it fresh.
+"""Generates the code of the clients that repeats definitions of the server: `make generate`. A test fails where it is
+stale.
 
 The Python client imports nothing of the server, so it repeats the vocabulary of the log and the shapes of answers
 (`models`); and it is there twice, for asyncio and for threads. The TypeScript client repeats the records of the Python
-client. This module is beside the clients and not in the package, since nobody who installs that needs it.
+client. This module is beside the clients and not in the package, since users of the package don't need it.
 """
 
 from __future__ import annotations
@@ -124,7 +125,7 @@ def read_event(shown: dict[str, Json]) -> AnyEvent:
 _TIMES: Final = frozenset(("at", "due", "deadline", "since"))
 _JSON_TEXTS: Final = frozenset(("args", "evidence"))
 _LOG_ALONE: Final = frozenset(("Heard",))  # how a run remembers signals is nothing to follow
-# What REST says otherwise than the log.
+# Phrases in the docstrings of the log's records that don't hold for REST, each with its replacement.
 _PHRASES: Final = (
     (
         "`args` is the JSON text of the rendered arguments: the very text that is hashed, shown and executed.",
@@ -160,7 +161,7 @@ def _records(tree: ast.Module, log: str) -> Iterator[str]:
 
 
 def _closed_lists(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    """The names of `X: TypeAlias = Literal[...]`, with what they stand for."""
+    """The names of `X: TypeAlias = Literal[...]`, with their values as source text."""
     for node in tree.body:
         if isinstance(node, ast.AnnAssign) and node.value and ast.unparse(node.value).startswith("Literal["):
             yield ast.unparse(node.target), ast.unparse(node.value)
@@ -220,7 +221,7 @@ def _snake(name: str) -> str:
 
 # --- the client for threads ---------------------------------------------------------------------------------------
 
-# What stands in `awaiting.py`, and for threads in its place. Each is there; the order is that of the replacements.
+# Texts of `awaiting.py`, each with its replacement for threads. Each is there; they are replaced in this order.
 _FOR_THREADS: Final = (
     ("performed in an event loop", "performed by a thread that waits"),
     ('"""`AsyncClient`:', '"""`Client`:'),
@@ -309,7 +310,7 @@ _RECORDS: Final = (
 _SPARSE: Final = frozenset(
     ("Error", "InboxCounts", "Run", "RunCounts", "Tenant", "Origin", "StepState", "Pending", "Snapshot")
 )
-"""Of these a server may leave out what has a default."""
+"""In these records a server may leave out a field with a default."""
 _TS_HEAD: Final = """\
 /** The answers of a HAI Flow server, as records. Times are texts as in RFC 3339. */
 
@@ -339,7 +340,7 @@ _TS_TYPES: Final = {
 
 
 def records(*sources: str) -> str:
-    """`records.ts` from the texts of `client/models.py` and of what it takes from `client/events.py`."""
+    """`records.ts` from the texts of `client/models.py` and of the parts that it takes from `client/events.py`."""
     bodies = (node for text in sources for node in ast.parse(text).body)
     classes = {each.name: each for each in bodies if isinstance(each, ast.ClassDef)}
     return _TS_HEAD + "".join(_interface(classes, name) for name in _RECORDS)

@@ -94,7 +94,7 @@ RECORDS: Final = {
     "Fires": "Fires",
     "CursorReset": "CursorReset",
 }
-"""What each shape is called in the client. Lists are a `Page` there, which is written by hand."""
+"""The name of each shape in the client. Lists are a `Page` there, which is written by hand."""
 
 _BASES: Final = {
     "Decision": "Pending",
@@ -128,7 +128,7 @@ _ABSENT: Final = {
     "InboxCounts": {"missing": "[]"},
     "Tenant": {"cells": "[]"},
 }
-"""Fields that an older server does not send, or that only some answers have, with what stands for them then."""
+"""Fields that an older server does not send, or that only some answers have, with their defaults."""
 
 _ABOUT: Final = {
     "Run": """A run. `seq` is how many events it has; `output` and `error` are None until it has ended. `in_flight`:
@@ -195,7 +195,7 @@ Moment: TypeAlias = int | str | datetime
 
 ENDED: Final = frozenset({"finished", "failed", "stopped"})
 STANDING: Final = ENDED | {"waiting", "paused", "needs_attention"}
-"""Nothing happens in such a run until somebody (or time) moves it on."""
+"""Nothing happens in a run of these statuses until a person, an event or a timer moves it on."""
 
 
 '''

@@ -22,7 +22,7 @@ Moment: TypeAlias = int | str | datetime
 
 ENDED: Final = frozenset({"finished", "failed", "stopped"})
 STANDING: Final = ENDED | {"waiting", "paused", "needs_attention"}
-"""Nothing happens in such a run until somebody (or time) moves it on."""
+"""Nothing happens in a run of these statuses until a person, an event or a timer moves it on."""
 
 
 class Version(msgspec.Struct, frozen=True, kw_only=True):
