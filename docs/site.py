@@ -1,9 +1,8 @@
 """The documentation as a searchable site: `make site` writes `site/`.
 
-The pages are staged as the repository has them, README in front, so that every link works as it stands; what links to
-source code becomes text. Then zensical builds, in an environment of its own (docs/requirements.lock), and what it built
-is looked through: every link must lead somewhere, and nothing may be loaded from elsewhere. Each page forbids that
-itself, too.
+The pages are staged as the repository has them, README in front, so that every link works as it stands; a link to
+source code becomes text. Then zensical builds, in an environment of its own (docs/requirements.lock), and its pages are
+checked: every link must lead somewhere, and nothing may be loaded from elsewhere. Each page forbids that itself, too.
 """
 
 from __future__ import annotations
@@ -52,11 +51,11 @@ def main() -> None:
     cli.say(f"{len(list(target.rglob('*.html')))} pages in {target}: python3 -m http.server --directory {target}")
 
 
-# --- what goes in -------------------------------------------------------------------------------------------------
+# --- the sources --------------------------------------------------------------------------------------------------
 
 
 def stage(directory: Path) -> None:
-    """Write what zensical reads into `directory`: its settings, and `pages`."""
+    """Write the input of zensical into `directory`: its settings, and `pages`."""
     pages = directory / "pages"
     shutil.copytree(DOCS, pages / "docs", ignore=shutil.ignore_patterns("*.py", "*.toml", "*.in", "*.lock", "__*"))
     for name, there in IN_FRONT.items():
@@ -75,7 +74,7 @@ def decisions() -> str:
 
 
 def _staged(link: re.Match[str], page: Path, pages: Path) -> str:
-    """The link as the site has it; one to what is no page of it is nothing but text."""
+    """The link as the site has it. A link that leads to no page of the site becomes plain text."""
     text, target, anchor = link[1], link[2], link[3] or ""
     if "://" in target:
         return link[0]
@@ -94,11 +93,11 @@ def _staged(link: re.Match[str], page: Path, pages: Path) -> str:
     return f"[{text}]({up}{place.relative_to(pages.resolve()).as_posix()}{anchor})"
 
 
-# --- what comes out -----------------------------------------------------------------------------------------------
+# --- the built site -----------------------------------------------------------------------------------------------
 
 
 def build(directory: Path) -> Path:
-    """Let zensical build what was staged; the directory of the pages."""
+    """Let zensical build the staged pages. Returns the directory of the built ones."""
     answer = subprocess.run(
         [str(environment() / "bin" / "zensical"), "build", "--strict"],
         cwd=directory,
@@ -129,7 +128,8 @@ def environment() -> Path:
 
 
 class Page(HTMLParser):
-    """What a page refers to: `links` that are followed, `loads` that are fetched, and its own `anchors`."""
+    """The references of a page: `links` that a reader follows, `loads` that a browser fetches, and its own
+    `anchors`."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -149,7 +149,7 @@ class Page(HTMLParser):
 
 
 def faults_of(html: Path) -> Iterator[str]:
-    """What is wrong with the pages of a built site, a sentence each."""
+    """The faults of the pages of a built site, a sentence each."""
 
     @cache
     def read(path: Path) -> Page:

@@ -1,10 +1,10 @@
-"""The recording of a terminal in README, made by doing what it shows.
+"""Makes the recording of a terminal in README, by performing the commands that it shows.
 
     .venv/bin/python -m docs.terminal        writes docs/terminal.svg
 
 Starts `dev --demo` in a folder of its own, answers its question, looks at the run, and draws each line at the moment at
-which it came; long pauses are shortened, and long lines and ids are cut. A reader who wants no motion sees the last
-picture.
+which it came; long pauses are shortened, and long lines and ids are cut. A reader whose system asks for reduced motion
+sees the last picture.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ READING: Final = 1.2  # seconds before a command is typed
 STAYS: Final = 6  # seconds that the end is shown before it begins again
 SECONDS_MAX: Final = 120
 PROMPT: Final = "$ "
-_KEPT: Final = ("Making", "PostgreSQL", "Serving", "The demo")  # what `dev` says beside examples
+_KEPT: Final = ("Making", "PostgreSQL", "Serving", "The demo")  # the lines of `dev` that are shown, beside examples
 _DEMO: Final = re.compile(r"The demo, \w+, waits for you: run (\S+), pending (\S+)\.")
 
 Frame = tuple[float, str]  # seconds from the beginning; a line
 
 
 def record() -> list[Frame]:
-    """Do it, and return what came when."""
+    """Perform the commands, and return the lines with their times."""
     with tempfile.TemporaryDirectory(prefix="hai-flow-terminal-") as folder:
         began, frames = time.monotonic(), [(0.0, f"{PROMPT}python3 cli.py dev --demo")]
         arguments = [sys.executable, "-P", "-m", "hai_flow.cli", "dev", "--demo", "--port", "0", "--no-open"]
@@ -95,7 +95,7 @@ def shown(text: str) -> str:
 
 
 def drawn(frames: Sequence[Frame]) -> str:
-    """The picture of what came when."""
+    """The frames as an animated SVG."""
     lines, now, last = [], 0.0, 0.0
     for at, text in frames:
         now += min(at - last, PAUSE_MAX)

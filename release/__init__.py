@@ -1,5 +1,5 @@
-"""Makes a release: `make release`. Everything of one lies in `dist` afterwards, and was tried where nothing else is.
+"""Makes a release: `make release`. All of its files lie in `dist` afterwards, and were tried in an empty environment.
 
-`parts` builds the wheel, the sdist and the npm tarball, `bill` lists what they bring along, `trial` installs them for
-each Python that is there; `versions` holds the places that say the version against each other.
+`parts` builds the wheel, the sdist and the npm tarball, `bill` lists their dependencies, `trial` installs them for each
+Python that is there; `versions` checks that the version is the same in every place that has it.
 """

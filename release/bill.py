@@ -1,7 +1,7 @@
-"""What a release brings along: a bill of materials (CycloneDX 1.6) and a list of licences.
+"""The dependencies of a release: a bill of materials (CycloneDX 1.6) and a list of licences.
 
-Of Python it is what the image's lock names, with its hashes; of JavaScript what the console's pages and the TypeScript
-client need to run. A licence that a user of Apache-2.0 software need not expect stops the release.
+For Python these are the packages in the image's lock, with its hashes; for JavaScript those that the console's pages
+and the TypeScript client need to run. A licence that a user of Apache-2.0 software need not expect stops the release.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ def pinned() -> Iterator[tuple[str, str]]:
 
 
 def of_python(installed: Path) -> list[Component]:
-    """Those that are installed in the folder, with their licences; the others of the lock are for other machines."""
+    """The packages of the lock that are installed in the folder, with their licences. The others are for other
+    machines."""
     there = {_name(each): each for each in distributions(path=[str(installed)])}
     return [Component("pypi", name, version, licence_of(there[name])) for name, version in pinned() if name in there]
 
@@ -55,7 +56,7 @@ def _name(distribution: Distribution) -> str:
 
 
 def licence_of(distribution: Distribution) -> str:
-    """What the package says: as an expression, in words, or by a classifier."""
+    """The licence in the package's metadata: an expression, words, or a classifier."""
     said: Any = distribution.metadata
     expression = said.get("License-Expression") or ""
     words = (said.get("License") or "").strip()
@@ -67,7 +68,7 @@ def licence_of(distribution: Distribution) -> str:
 
 
 def of_javascript() -> list[Component]:
-    """What the built pages and the client need to run."""
+    """The packages that the built pages and the client need to run."""
     found: dict[str, Component] = {}
     for folder in ("console", "clients/typescript"):
         lock: dict[str, Any] = json.loads((ROOT / folder / "package-lock.json").read_text())

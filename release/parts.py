@@ -39,7 +39,7 @@ def when() -> str:
 
 
 def build(work: Path, dist: Path) -> list[Path]:
-    """The files, in `dist`. `work` is a folder of nobody else's."""
+    """Build the files of the release into `dist`. `work` is an empty folder for the steps between."""
     tools = work / "tools"
     run(sys.executable, "-m", "venv", tools)
     lock = ROOT / "deploy" / "image" / "build.lock"

@@ -47,7 +47,7 @@ def pythons() -> dict[tuple[int, int], str]:
 
 
 def tried(python: str, wheel: Path, work: Path) -> Path:
-    """Install and try the wheel; the folder of what was installed. Raises ReleaseError."""
+    """Install and try the wheel. Returns the folder of the installed environment. Raises ReleaseError."""
     environment = work / "environment"
     run(python, "-m", "venv", environment)
     versions = work / "constraints.txt"
@@ -108,7 +108,7 @@ def _asked(url: str, body: Any = None) -> Any:
 
 
 def _finish(url: str, run_id: str) -> None:
-    """Approve what the run asks, until it has ended well."""
+    """Approve every question of the run, until it has finished."""
 
     def done() -> bool:
         status = _asked(f"{url}/v1/runs/{run_id}")["status"]

@@ -13,18 +13,18 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 
 
 class ReleaseError(Exception):
-    """There can be no release. The message says why, and what to do."""
+    """There can be no release. The message has the reason and the remedy."""
 
 
 def version() -> str:
-    """What `hai_flow/__init__.py` says: the other places repeat it."""
+    """The version in `hai_flow/__init__.py`: the other places repeat it."""
     found = re.search(r'^__version__ = "([^"]+)"', (ROOT / "hai_flow" / "__init__.py").read_text(), re.MULTILINE)
     assert found is not None, "the package says its version"
     return found[1]
 
 
 def said() -> Iterator[tuple[str, str]]:
-    """Every place that says a version, and what it says."""
+    """Every place that has a version, with the version there."""
     for name in ("pyproject.toml", "plugins/anthropic/pyproject.toml"):
         yield name, tomllib.loads((ROOT / name).read_text())["project"]["version"]
     for name in ("clients/typescript/package.json", "console/package.json"):
@@ -51,7 +51,7 @@ def demand_one_version() -> str:
 
 
 def notes(wanted: str) -> str:
-    """What CHANGELOG.md says of the version. Raises ReleaseError where it says nothing."""
+    """The text on the version in CHANGELOG.md. Raises ReleaseError where there is none."""
     text = (ROOT / "CHANGELOG.md").read_text()
     found = re.search(rf"^## \[{re.escape(wanted)}\] - (\S+)\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
     if found is None or not re.fullmatch(r"\d{4}-\d\d-\d\d", found[1]):
