@@ -1,4 +1,4 @@
-"""A client of the Agent API over real sockets. Every stream that it sees is checked for what all streams must have."""
+"""A client of the Agent API over real sockets. Every stream that it gets is checked by the rules for all streams."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class AguiStream(Stream):
         return "".join(event["delta"] for event in self.all("TEXT_MESSAGE_CONTENT"))
 
     def interrupts(self) -> list[dict[str, Any]]:
-        """What the run waits for; empty if it ended without an outcome."""
+        """The interrupts that the run waits for; empty if it ended without an outcome."""
         return self.one("RUN_FINISHED").get("outcome", {}).get("interrupts", [])
 
     def calls(self) -> list[str]:

@@ -1,8 +1,9 @@
-"""Every AG-UI frame against AG-UI's own models (`ag-ui-protocol`), and what those let pass though a client does not.
+"""Checks AG-UI frames by AG-UI's own models (`ag-ui-protocol`), and for faults that these let pass and clients don't.
 
 `lint` returns one sentence per fault. It shares no code with the encoders; brackets and line ends are `wire_lint`'s.
-The models keep unknown properties, fill in defaults and convert types. So a frame must also be what its model writes
-again, and know no property that the model does not: a 1.0 client removes those with a warning, and dies of a null.
+The models keep unknown properties, fill in defaults and convert types. So a frame must also be equal to the text that
+its model writes of it, and have no property that the model does not know: a 1.0 client removes unknown ones with a
+warning, and fails on a null.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _EMPTY_IS_FATAL = ("TEXT_MESSAGE_CONTENT", "REASONING_MESSAGE_CONTENT", "TOOL_CA
 
 
 def lint(stream: bytes, version: str | None = None) -> list[str]:
-    """The faults of a complete stream of SSE bytes, for a peer whose body said `protocolVersion: version`."""
+    """The faults of a complete stream of SSE bytes, for a peer that sent `protocolVersion: version`."""
     faults: list[str] = []
     linter = _Linter(faults, modern=version is not None)
     for number, data in enumerate(documents(stream)):
@@ -63,7 +64,7 @@ class _Linter:
         self._faults.append(f"{where}: {text}")
 
     def _profile(self, where: str, event: dict[str, Json]) -> None:
-        """What this peer can bear: without a version it is older than 1.0."""
+        """Note parts of the event that this peer fails on. A peer without a version is older than 1.0."""
         type, outcome = event["type"], event.get("outcome") or {}
         if type in _EMPTY_IS_FATAL and not event["delta"]:
             self._fault(where, "the delta is empty")
@@ -100,7 +101,7 @@ class _Linter:
 
 
 def _unknown(value: Json, path: str = "") -> Iterator[str]:
-    """The properties that no model knows, at any depth. What is somebody's own JSON is not a model."""
+    """The properties that no model knows, at any depth. Values that AG-UI declares as free JSON are not searched."""
     if isinstance(value, list):
         for index, item in enumerate(value):
             yield from _unknown(item, f"{path}/{index}")

@@ -22,7 +22,7 @@ def close_all() -> None:
 
 
 class AuiClient:
-    """One socket. `events` are those that have come; `state` is what they make of the run's state."""
+    """One socket. `events` are those that have come; `state` is the run's state as the events have patched it."""
 
     def __init__(
         self, url: str, stream_type: str = "interactive", headers: dict[str, str] | None = None, **params: Any

@@ -61,8 +61,9 @@ async def settle(home: str, name: str, cells: Sequence[Cell]) -> UUID:
 
 
 async def spread(home: str, name: str, cells: Sequence[Cell], after: timedelta = timedelta(0)) -> None:
-    """Let new threads of the tenant begin in these cells, as somebody says it while it works. At once, unless `after`
-    some time: so a process may know less than it ever does."""
+    """Let new threads of the tenant begin in these cells, as an operator does while servers run. In production the
+    cells count after a time in which every process has read of them; without `after` they count at once, which is
+    harder."""
     known = {each.number: each for each in cells}
 
     @asynccontextmanager

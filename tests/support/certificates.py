@@ -27,7 +27,7 @@ def _name(text: str) -> x509.Name:
 
 
 def make_identity(folder: Path, *, addresses: tuple[str, ...] = ("127.0.0.1",)) -> Identity:
-    """A server's certificate for these addresses, signed by an authority that nobody else has."""
+    """A server's certificate for these addresses, signed by an authority made for it alone."""
     folder.mkdir(parents=True, exist_ok=True)
     authority_key, server_key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
     begins = datetime.now(UTC) - timedelta(hours=1)

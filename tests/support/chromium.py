@@ -30,7 +30,7 @@ def found() -> str | None:
 
 
 class Tab:
-    """One page. `errors` is what went wrong in it, as its console tells."""
+    """One page. `errors` are the errors in its console."""
 
     def __init__(self, socket: ClientConnection) -> None:
         self._socket = socket
@@ -40,18 +40,18 @@ class Tab:
             self._ask(f"{domain}.enable")
 
     def open(self, url: str) -> None:
-        """Go there. What is waited for has to be of the new page."""
+        """Load the address. Expressions that a test awaits afterwards must not be true of the page before."""
         answer = self._ask("Page.navigate", url=url)
         assert not answer.get("errorText"), answer
 
     def evaluate(self, expression: str) -> Any:
-        """The value of an expression, or of what it promises."""
+        """The value of an expression; where that is a promise, the value that it resolves to."""
         answer = self._ask("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
 
     def until(self, expression: str) -> Any:
-        """The value of an expression as soon as it counts as true. Fails with what the page says then."""
+        """The value of an expression as soon as it counts as true. Fails with the text of the page."""
         end = time.monotonic() + SECONDS
         while not (
             value := self._ask("Runtime.evaluate", expression=expression, returnByValue=True)["result"].get("value")
@@ -61,11 +61,11 @@ class Tab:
         return value
 
     def text(self) -> str:
-        """All that the page says."""
+        """The text of the page."""
         return self.evaluate("document.body?.innerText ?? ''")
 
     def shows(self, text: str) -> str:
-        """All that the page says, once this is among it."""
+        """Wait until the page has this text. Returns all of its text."""
         return self.until(f"document.body?.innerText.includes({json.dumps(text)}) && document.body.innerText")
 
     def click(self, button: str) -> None:

@@ -46,7 +46,7 @@ async def cells(count: int) -> AsyncIterator[list[str]]:
 
 
 def pretend(patch: pytest.MonkeyPatch) -> None:
-    """Let a PostgreSQL alone be asked as Citus is: with the statements that it routes, and its settings."""
+    """Treat a plain PostgreSQL like Citus: it gets the settings of Citus, and the statements that Citus can route."""
 
     async def plan_anew(pool: database.Pool) -> Mapping[str, str]:
         await pool.expire_connections()
@@ -56,7 +56,7 @@ def pretend(patch: pytest.MonkeyPatch) -> None:
 
 
 def drop_free() -> None:
-    """Drop what nobody uses any more."""
+    """Drop the databases that no test uses any more."""
     while _free:
         asyncio.run(_dropped(_free.pop()))
 

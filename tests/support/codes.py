@@ -59,7 +59,7 @@ def _calls(names: AbstractSet[str], room: str = "") -> Iterator[ast.Call]:
 
 
 def _nodes(words: AbstractSet[str], room: str = "") -> Iterator[ast.AST]:
-    """All that the sources say which have one of the words. The others, which are most, are not parsed."""
+    """The syntax nodes of all sources that have one of the words. The others, which are most, are not parsed."""
     for path in sorted((SOURCES / room).rglob("*.py")):
         text = path.read_text()
         if any(word in text for word in words):

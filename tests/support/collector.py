@@ -1,4 +1,4 @@
-"""A collector of OpenTelemetry: takes OTLP over HTTP and keeps what it was sent."""
+"""A collector of OpenTelemetry: takes OTLP over HTTP and keeps all that it gets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 
 class Collector:
-    """What came. `status`: what is answered."""
+    """The telemetry that came. `status`: the HTTP status of the answers."""
 
     def __init__(self) -> None:
         self.url = ""

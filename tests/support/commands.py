@@ -80,7 +80,7 @@ def _end(process: subprocess.Popen[bytes] | forking.Process) -> None:
 
 
 class Process:
-    """A command that goes on until it is told to end. `output` is everything that it has said so far."""
+    """A command that runs until it gets a signal to end. `output` is everything that it has written so far."""
 
     def __init__(self, process: subprocess.Popen[bytes] | forking.Process, log: Path) -> None:
         self._process = process

@@ -1,4 +1,4 @@
-"""A Compose file as what it would start: each service's command and environment, its variables filled in."""
+"""The services that a Compose file would start: each with its command and environment, variables filled in."""
 
 from __future__ import annotations
 

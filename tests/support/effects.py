@@ -42,14 +42,14 @@ begun: list[tuple[str, str, int]] = []
 
 
 def write_to(dsn: str) -> None:
-    """Where this process keeps its ledger. The gate is shut again."""
+    """Let this process keep its ledger in the database `dsn`, and shut the gate."""
     global _dsn, _lock, gate
     _dsn, _lock, gate = dsn, asyncio.Lock(), asyncio.Event()
     begun.clear()
 
 
 def ledger_name(pid: int) -> str:
-    """What the connection to the ledger of the process `pid` is called."""
+    """The application name of the connection of the process `pid` to the ledger."""
     return f"ledger of {pid}"
 
 
@@ -122,7 +122,7 @@ async def gated(context: Context) -> str:
 
 @tool
 async def tidying(context: Context) -> str:
-    """Begins, and when it is told to end, tidies up until the test opens the gate."""
+    """Begins, and when it is cancelled, tidies up until the test opens the gate."""
     begun.append((context.run_id, context.path, context.attempt))
     try:
         await gate.wait()
@@ -134,7 +134,7 @@ async def tidying(context: Context) -> str:
 
 @tool
 async def stubborn() -> None:
-    """Goes on for a while after it was told to end."""
+    """Goes on for a while after it was cancelled."""
     try:
         await asyncio.sleep(20)
     except asyncio.CancelledError:
@@ -154,7 +154,7 @@ def logs(context: Context) -> None:
 
 @tool
 def traced(context: Context) -> list[str | None]:
-    """Where it stands in a trace: as it is told, and as libraries see it."""
+    """Its place in a trace: by its context, and by the current span that libraries see."""
     above = trace.get_current_span().get_span_context()
     return [context.traceparent, f"{above.span_id:016x}" if above.is_valid else None]
 
@@ -178,7 +178,7 @@ async def hesitant(context: Context) -> AsyncIterator[str]:
 
 @tool
 async def impatient() -> str:
-    """Gives up waiting before it has awaited anything else: what it cancels is the task that it runs in."""
+    """Times out in its first `await`: the timeout cancels the task that the tool runs in."""
     try:
         async with asyncio.timeout(0.01):
             await asyncio.Event().wait()
@@ -189,7 +189,7 @@ async def impatient() -> str:
 
 @tool
 async def cancels_itself() -> None:
-    """What it waits for is cancelled, and nobody cancelled it."""
+    """Raises CancelledError although nothing has cancelled it."""
     raise asyncio.CancelledError
 
 
@@ -227,7 +227,7 @@ _PAY = "INSERT INTO shop.payments VALUES ($1::text::uuid, $2, $3, $4)"
 
 @tool
 async def pay(context: Context, then: str = "return", attempts: int = 0) -> str:
-    """Writes a payment in its transaction, and then does as it is told, in its first `attempts` attempts (0: all)."""
+    """Writes a payment in its transaction, and then acts by `then`, in its first `attempts` attempts (0: all)."""
     async with context.transaction() as connection:
         await connection.execute(_PAY, context.run_id, context.path, context.attempt, "paid")
         if attempts and context.attempt > attempts:
@@ -258,7 +258,7 @@ async def pay(context: Context, then: str = "return", attempts: int = 0) -> str:
 
 @tool
 async def pay_in_part(context: Context) -> list[str]:
-    """A block that raises takes back what was done in it, and no more."""
+    """A block that raises rolls back its own statements, and no more."""
     async with context.transaction() as connection:
         await connection.execute(_PAY, context.run_id, context.path, context.attempt, "kept")
     with contextlib.suppress(LookupError):
@@ -312,4 +312,4 @@ async def fetch(url: str) -> str:
 
 
 hostile: list[str] = []
-"""What pages say that somebody has written who wants more of a model than to be read."""
+"""Texts of pages whose authors try to give orders to a model."""

@@ -1,9 +1,9 @@
-"""Python processes that start at once: a *nursery* imports what most of them need, and forks one for each request.
+"""Python processes that start at once: a *nursery* imports the modules of most of them, and forks one for each request.
 
     with piped("tests.support.server", dsn, stderr=log.fileno()) as process: ...
 
-What such a process does is what `python -m MODULE` does, but for the imports. Where these are the subject (how a
-command starts, what it loads), start a real one.
+The process behaves like `python -m MODULE`, except for the imports. Where a test is about these (how a command starts,
+which modules it loads), start a real one.
 """
 
 from __future__ import annotations
@@ -102,8 +102,8 @@ def fork(
     session: bool = False,
     preloaded: Sequence[str] = SERVER,
 ) -> Process:
-    """`python -m module arguments` in `folder`. `files`: the numbers of what are its standard input, output and error;
-    `descriptors`: how many files it may open; `session`: whether it begins one of its own; `preloaded`: the
+    """`python -m module arguments` in `folder`. `files`: the descriptors that become its standard input, output and
+    error; `descriptors`: how many files it may open; `session`: whether it begins one of its own; `preloaded`: the
     modules that are imported before it begins."""
     request = {"module": module, "arguments": arguments, "environment": dict(environment), "folder": str(folder)}
     nursery = _nursery(tuple(preloaded))
@@ -212,7 +212,7 @@ def _exit_code(pid: int, children: set[int]) -> int | None:
 
 
 def _become(request: Mapping[str, Any], descriptors: list[int]) -> None:
-    """In the forked process: be `python -m` of what was asked for. Does not return."""
+    """In the forked process: be `python -m` of the requested module. Does not return."""
     code = 1
     try:
         for number, descriptor in enumerate(descriptors):  # the first takes the place of the nursery's socket

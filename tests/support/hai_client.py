@@ -77,7 +77,7 @@ class Stream:
         return found[0]
 
     def text(self) -> str:
-        """What the messages say."""
+        """The text of all messages."""
         return "".join(json.loads(event["delta"])["output"]["content"] for event in self.all("BUSINESS_DATA_CONTENT"))
 
     def call_id(self, name: str) -> str:
@@ -99,7 +99,7 @@ class Live:
         return [event.data for event in self.events()]
 
     def events(self) -> list[Event]:
-        """What has come as a whole."""
+        """The events that have come completely."""
         return parse(self.body[: self.body.rfind(b"\n\n") + 2] if b"\n\n" in self.body else b"")
 
     def rest(self) -> Stream:
@@ -190,7 +190,8 @@ def answer(call_id: str, content: str = "confirmed", **more: Any) -> dict[str, A
 
 
 class DemoPage:
-    """What the demo client shows of streams, parsed as it does: re-implemented from the HAI document, section 4.1.
+    """The page that the demo client shows of streams: re-implemented, with its parser, from section 4.1 of HAI's
+    document.
 
     `outputs` are the documents of all messages, one after the other; `items` are the tasks that agents handed over,
     patched by STATE_DELTA (it takes no snapshot of the state); `calls` are those of frontend tools.

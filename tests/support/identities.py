@@ -40,7 +40,7 @@ class People:
         tenant: str = tenants.DEFAULT,
         expires_at: datetime | None = None,
     ) -> dict[str, str]:
-        """The headers of a caller who has a key of `tenant`, which is made if there is none of this name."""
+        """The headers of a caller with a key of `tenant`, which is made if there is none of this name."""
         return carried(self.key(id, roles=roles, groups=groups, tenant=tenant, expires_at=expires_at)[1])
 
     def key(
@@ -82,7 +82,7 @@ class People:
         self.do(lambda connection: keys.revoke_key(connection, key.tenant, key.id))
 
     def do(self, work: Callable[[asyncpg.Connection], Awaitable[T]]) -> T:
-        """What `work` returns, with a connection of its own; also where a loop runs."""
+        """The result of `work`, which gets a connection of its own. Works inside a running event loop, too."""
         done: list[T] = []
 
         async def connected() -> None:

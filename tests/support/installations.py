@@ -15,7 +15,8 @@ from tests.support.postgres import Server, run_apart
 
 @dataclass(frozen=True)
 class Installation:
-    """`owner` and `role` are the URLs of who migrates and of who works; `name` is that of the database and the role."""
+    """A database of its own. `owner` is the URL of the role that migrates, `role` that of the role that works; `name`
+    is the name of the database and of the working role."""
 
     name: str
     owner: str

@@ -21,7 +21,7 @@ AUDIENCE = "hai-flow"
 
 
 class Issuer:
-    """An issuer with one signing key for each algorithm. `url` is what its tokens say in `iss`."""
+    """An issuer with one signing key for each algorithm. `url` is the `iss` of its tokens."""
 
     def __init__(self, url: str = "https://login.example.com") -> None:
         self.url = url
@@ -70,8 +70,8 @@ def identity_file(folder: Path, issuers: dict[str, dict[str, Any]], people: dict
 
 
 class KeyServer:
-    """A server of an issuer's keys. `asked` counts requests; while `hangs` is set none is answered; `broken` is what
-    it says in place of the keys."""
+    """A server of an issuer's keys. `asked` counts requests; while `hangs` is set none is answered; `broken` is sent in
+    place of the keys."""
 
     def __init__(self, issuer: Issuer, url: str) -> None:
         self.issuer = issuer

@@ -14,7 +14,7 @@ async def _secret(context: Context) -> str:
 
 @tool
 async def told(context: Context) -> dict[str, str]:
-    """It is the output, a key of it, progress and a line of the log; as it is, and as an address has it."""
+    """Puts the secret into the output, a key of it, progress and a line of the log; plainly, and as in an address."""
     secret = await _secret(context)
     context.progress(f"with {secret}")
     context.log.warning("using", secret=secret)
@@ -30,19 +30,19 @@ async def drawn(context: Context, like: str) -> dict[str, object]:
 
 @tool
 def drawn_in_a_thread(context: Context, like: str) -> str:
-    """The same, in a thread."""
+    """A file made of another one, in a thread."""
     part = context.files.write(context.files.read(like).body[::-1], "text/plain; charset=utf-8", "back.txt")
     return part["source"]["value"]
 
 
 @tool
 async def streamed(context: Context) -> AsyncIterator[str]:
-    """It is a piece of a stream."""
+    """Puts the secret into a piece of a stream."""
     yield "it is "
     yield await _secret(context)
 
 
 @tool
 async def raised(context: Context) -> None:
-    """It is in an error, and in the trace of it."""
+    """Puts the secret into an error, and into its traceback."""
     raise ValueError(f"refused: {await _secret(context)}")

@@ -1,4 +1,4 @@
-"""What must be true of every run, whatever happened to the processes: the oracle of the tests that kill."""
+"""Facts that must be true of every run, however the processes ended: the oracle of the tests that kill."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 
 async def log_of(connection: Connection | Pool, run_id: UUID) -> list[e.Event]:
-    """The run's events in order; fails on a gap, on an overlap, and on a row that says another end than the run."""
+    """The run's events in order; fails on a gap, on an overlap, and where the log and the row of the run end at
+    different events."""
     rows = await connection.fetch(
         "SELECT first_seq, last_seq, events FROM log WHERE run_id = $1 ORDER BY last_seq", run_id
     )

@@ -1,4 +1,4 @@
-r"""Servers of the Model Context Protocol that say what no SDK would say: what they answer to a call is given as text.
+r"""Servers of the Model Context Protocol that send messages that no SDK would send: their answers are given as text.
 
 `catalogue` declares one, either a program (`python -m tests.support.mcp_lines FILE`) or over HTTP (`over_http`), which
 answers with one JSON text or with a stream of events. In an answer `ID` stands for the id of the call, `TOKEN` for the
@@ -24,8 +24,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class Script(msgspec.Struct):
-    """What a server offers and answers. `modern`: calls may be made again with a person's answer. `questions`: what it
-    asks within a call, as protocols before that have it; the call gives what was answered."""
+    """The functions and answers of a server. `modern`: calls may be made again with a person's answer. `questions`:
+    questions that it asks within a call, as older protocols have it; the result of the call is the list of answers."""
 
     names: tuple[str, ...] = ("add",)
     answers: tuple[str, ...] = ()
@@ -35,7 +35,7 @@ class Script(msgspec.Struct):
     call: Any = None
 
     def _told(self, answered: dict[str, Any]) -> str:
-        """What follows the client's answer to a question: the next one, or the result of the call."""
+        """The message behind the client's answer to a question: the next question, or the result of the call."""
         told = answered.get("result") or {"refused": answered["error"]["message"]}
         self.given.append(told.get("content", told))
         if told.get("action") == "accept" and len(self.given) < len(self.questions):

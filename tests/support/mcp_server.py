@@ -1,5 +1,5 @@
 """A server of the Model Context Protocol, made with the official SDK: a program (`python -m tests.support.mcp_server`),
-or over HTTP (`http_server`). Its functions do what the tests need. What it has done stands in the file `LEDGER`.
+or over HTTP (`http_server`). Its functions are made for tests. It records its actions in the file `LEDGER`.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ async def surely(order: str) -> Elicit[Sure]:
 
 
 def note(word: str) -> None:
-    """Write a line that survives whatever happens next."""
+    """Write a line to the file `LEDGER`, which stays if the process is killed."""
     if ledger := os.environ.get("LEDGER"):
         with open(ledger, "a") as file:
             file.write(f"{word}\n")
 
 
 def server(described: str = "Adds two numbers.") -> MCPServer:
-    """A new one. `described`: what `add` says of itself."""
+    """A new server. `described`: the description of `add`."""
     made = MCPServer("tests", request_state_security=RequestStateSecurity(keys=[KEY], ttl=7 * 86_400))
 
     @made.tool(description=described, annotations=ToolAnnotations(read_only_hint=True))
@@ -159,7 +159,8 @@ class HttpServer:
         return self
 
     async def _refuse(self, path: str, send: Any) -> None:
-        """What a request without the token gets: nothing, or what it needs to get one by client credentials."""
+        """Answer a request without the token: by a refusal, or by the documents with which a client gets a token by
+        client credentials."""
         origin = f"http://127.0.0.1:{self.port}"
         known: dict[str, Any] = {
             "/.well-known/oauth-protected-resource/mcp": {"resource": self.url, "authorization_servers": [origin]},

@@ -1,4 +1,4 @@
-"""A server of OpenAI's protocols on a real socket, that answers as a script says; and how servers differ in it.
+"""A server of OpenAI's protocols on a real socket that answers by a script, in the dialects of real servers.
 
 `FakeModels.answers` are taken one after the other, the last one stays. An answer is a list of acts: `Said` is an event
 of a stream, `Raw` bytes of it as they are, `Status` an answer that is none, and `END`, `CUT` or `STALL` how it ends: in
@@ -129,7 +129,7 @@ class FakeModels:
         writer.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
 
 
-# --- what is said -----------------------------------------------------------------------------------------------------
+# --- answers ----------------------------------------------------------------------------------------------------------
 
 DONE = Raw(b"data: [DONE]\n\n")
 USAGE = {"prompt_tokens": 12, "completion_tokens": 7, "total_tokens": 19}
@@ -137,7 +137,7 @@ USAGE = {"prompt_tokens": 12, "completion_tokens": 7, "total_tokens": 19}
 
 @dataclass(frozen=True)
 class Answer:
-    """What a model says, whatever the dialect. `calls` are (name, arguments as JSON text)."""
+    """An answer of a model, in any dialect. `calls` are (name, arguments as JSON text)."""
 
     text: str = ""
     thinking: str = ""
@@ -251,7 +251,7 @@ def _think_tags(answer: Answer) -> list[Act]:
 
 
 def _strange_shape(answer: Answer) -> list[Act]:
-    """Empty and null everywhere, content in parts, fields that nobody knows, and a choice that nobody asked for."""
+    """Empty and null everywhere, content in parts, unknown fields, and a second choice that was not requested."""
     acts: list[Act] = [
         chunk(usage=None, provider="x"),
         chunk({"role": "assistant", "content": None, "tool_calls": None}),

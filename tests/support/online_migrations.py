@@ -1,4 +1,5 @@
-"""What a revision must not do to a database that is in use: seen in its text, and in what its transactions did."""
+"""Finds operations of a revision that would stop a database in use: in its text, and in the locks of its
+transactions."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ _OTHER_WORDS: Final = re.compile(r"\bop\.(?!execute\b|get_context\b)(\w+)")
 
 
 def faults_in(source: str) -> list[str]:
-    """What the text of a revision would do to tables that are there before it, as sentences."""
+    """Operations in the text of a revision that would lock, or break for others, tables from before it, a sentence
+    each."""
     upgrade = source.split("def downgrade")[0]
     new = set(_CREATED.findall(upgrade))
     found = [f"op.{word}: say it in SQL, which is what is looked through" for word in _OTHER_WORDS.findall(upgrade)]
@@ -55,7 +57,7 @@ GROUP BY 1 ORDER BY 1
 
 
 def watch_transactions(engine: sa.Engine, tell: Callable[[str], Any]) -> None:
-    """Call `tell` with a sentence for each table that a transaction of `engine` read while nobody else could use it."""
+    """Call `tell` with a sentence for each table that a transaction of `engine` read while it locked out all others."""
 
     def look(connection: sa.Connection) -> None:
         for table, modes in connection.exec_driver_sql(_READ_WHILE_HELD).fetchall():

@@ -1,4 +1,4 @@
-"""Documents as what they show: their blocks of code, their headings as anchors, their links."""
+"""The visible parts of documents: their blocks of code, their headings as anchors, their links."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```\n', re.MULTILINE
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block: what stands behind the fence, what is in it, and the prose up to the next one."""
+    """A fenced block: the words behind its opening fence, its text, and the prose up to the next block."""
 
     language: str
     title: str | None
@@ -40,6 +40,6 @@ def anchors(document: str) -> list[str]:
 
 
 def links(document: str) -> list[str]:
-    """Where the links and pictures of the document lead."""
+    """The targets of the document's links and pictures."""
     text = re.sub(r"`[^`\n]*`", "", prose(document))
     return re.findall(r"\]\(([^()\s]+)\)", text)

@@ -1,7 +1,7 @@
 """One step that asks people, without the rest of a run: plans made by hand, and votes on them.
 
-`Asked` begins the step and sends it answers, deadlines and reminders, as the commands of a run would. What a test
-plays is folded from the log as well, so that the events say all there is.
+`Asked` begins the step and sends it answers, deadlines and reminders, as the commands of a run would. The state of the
+step is also folded from its log, so that a fact that is in no event is noticed.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Lit:
 
 
 class Hole(Lit):
-    """A template (or a condition) that is one function of one root, such as `args`."""
+    """A template (or a condition) that is one function of one root, like `args`."""
 
     def __init__(self, root: str, function: Callable[[Any], Any]) -> None:
         self.roots = frozenset({root})
@@ -223,10 +223,10 @@ class Asked:
         self.log.extend(draft.events)
         return result
 
-    # --- what happens
+    # --- commands
 
     def answer(self, by: c.Principal, **fields: Any) -> list[str]:
-        """Send an answer. What became of it: accepted, or already. Raises Rejected."""
+        """Send an answer. Returns `["accepted"]` or `["already"]`. Raises Rejected."""
         answer = c.PendingAnswer(id=self.id, **fields)
         command = c.Answer(answers=(answer,), by=by)
 
@@ -254,7 +254,7 @@ class Asked:
         raise AssertionError(f"{by.id} was not refused")
 
     def advance(self, ms: int) -> list[str]:
-        """Let time pass and fire what is due, one timer after the other. The kinds that fired."""
+        """Let time pass and fire the timers that are due, one after the other. Returns the kinds that fired."""
         self.now += ms
         fired: list[str] = []
         while (due := next((t for t in self.state.timers if t.due <= self.now), None)) is not None:
@@ -273,7 +273,7 @@ class Asked:
     def do(self, what: Callable[[Draft, Step], Any]) -> Any:
         return self._play(lambda draft: what(draft, draft.step(self.path)))
 
-    # --- what is there
+    # --- the state
 
     @property
     def pendings(self) -> list[PendingState]:

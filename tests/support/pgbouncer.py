@@ -105,7 +105,7 @@ logfile = {place}/log
         return False
 
     def kill(self) -> None:
-        """As by kill -9."""
+        """Kill it as by kill -9."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()

@@ -38,7 +38,7 @@ VERSIONS = "alembic_version"
 KEPT = frozenset((VERSIONS, "tenants"))  # the tables with rows that a migration makes; they stay
 GROWTH_MAX = 16 << 20  # bytes by which a database may have grown and still be handed out again
 
-# All that a migration makes, but for rows; what a test changed of it shows. By numbers, and as the catalogues keep it:
+# All that a migration makes, but for rows, so that a change by a test shows. By numbers, and as the catalogues keep it:
 # the databases are copies of one, and names and readable text would have to be looked up.
 _SCHEMA = f"""
 WITH ours AS (
@@ -75,7 +75,7 @@ _RESTART = "SELECT setval(oid, 1, false) FROM pg_class WHERE relkind = 'S' AND r
 
 
 class _Made(NamedTuple):
-    """What a database of the current schema is: its tables, a fingerprint of its schema, its size in bytes."""
+    """A new database of the current schema: its tables, a fingerprint of its schema, its size in bytes."""
 
     tables: frozenset[str]
     schema: str
@@ -131,7 +131,7 @@ class Server:
         again, admin = self._new_name(), await self._administrator()
         await admin.execute("SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = $1", name)
         try:
-            # First of all: who still comes back to what it was called, finds nothing.
+            # First of all: a client that still connects by the old name finds nothing.
             await admin.execute(f'ALTER DATABASE "{name}" RENAME TO "{again}"')
         except asyncpg.PostgresError:
             again = name
@@ -142,7 +142,7 @@ class Server:
         return None
 
     def drop_free(self) -> None:
-        """Drop what nobody uses any more."""
+        """Drop the databases that no test uses any more."""
         while self._free:
             self._execute(f'DROP DATABASE "{self._free.pop()}" WITH (FORCE)')
 
@@ -187,7 +187,7 @@ class Server:
 
 
 async def _looked_at(dsn: str) -> _Made:
-    """What a new database is like. Its tables have no rows: what a migration put there would be lost with the first
+    """The facts of a new database. Its tables must have no rows: rows of a migration would be lost with the first
     test."""
     connection = await asyncpg.connect(dsn)
     try:
@@ -201,7 +201,7 @@ async def _looked_at(dsn: str) -> _Made:
 
 
 async def _is_emptied(dsn: str, made: _Made) -> bool:
-    """Take out what a test put in. False where it has changed more than rows."""
+    """Remove the tables and rows that a test has added. False where it has changed more than that."""
     connection = await asyncpg.connect(dsn)
     try:
         for table in {each["tablename"] for each in await connection.fetch(_TABLES)} - made.tables:
@@ -222,9 +222,7 @@ async def _is_emptied(dsn: str, made: _Made) -> bool:
 
 
 def run_apart(work: Coroutine[Any, Any, T]) -> T:
-    """Run `work` in a loop of its own in a thread of its own: the test's loop and what is current stay
-    untouched.
-    """
+    """Run `work` in a loop and a thread of its own: the test's loop and context variables stay untouched."""
     with concurrent.futures.ThreadPoolExecutor(1) as thread:
         return thread.submit(asyncio.run, work).result()
 
@@ -281,9 +279,8 @@ def _serve_foreign(server: Server, directory: Path, users: int) -> Iterator[Serv
 
 
 def keep(directory: Path) -> None:
-    """Own the server in `directory` until nobody uses it, then remove everything. Returns at once if one is
-    kept.
-    """
+    """Own the server in `directory` until no process uses it, then remove it. Returns at once if another process
+    does."""
     server = EmbeddedPostgres(directory, durable=False, binaries=Settings.from_environment().pg_bin)
     server.start()
     print("ready", flush=True)

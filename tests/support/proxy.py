@@ -1,12 +1,12 @@
-"""What can happen to a line (hai_flow/chaos/proxy.py), done by tests to connections with PostgreSQL.
+"""A proxy (hai_flow/chaos/proxy.py) by which tests break connections with PostgreSQL.
 
     async with Proxy(database_url) as proxy:
         ... use proxy.dsn ...
         for line in proxy.lines("hai-flow heartbeat"):
             line.swallow()
 
-Beside being swallowed or cut, a line can be held: it is late. It is known by the application name that its client
-gave, so a test chooses whose it breaks.
+Beside being swallowed or cut, a line can be held: its bytes come late. A line has the application name that its client
+gave, by which a test chooses the lines that it breaks.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ class Line(proxy.Line):
         super().__init__(client)
         self.name = ""
         self._taken_by = taken_by
-        self.begun = asyncio.Event()  # its client has said what it wants
+        self.begun = asyncio.Event()  # its client has sent the first message
         self._open = {direction: asyncio.Event() for direction in BOTH}
         self.release()
         self.delay_seconds = 0.0
         self._fatal: bytes | None = None
-        self._end_of_last = b""  # what is fatal may come in two pieces
+        self._end_of_last = b""  # the fatal bytes may come in two pieces
 
     def hold(self, *directions: Direction) -> None:
-        """Keep back what comes, until `release`."""
+        """Keep back the bytes that come, until `release`."""
         for direction in directions or BOTH:
             self._open[direction].clear()
 
     def release(self) -> None:
-        """Let go on what was held back."""
+        """Let the bytes go on that were held back."""
         for event in self._open.values():
             event.set()
 
@@ -66,10 +66,11 @@ class Line(proxy.Line):
         return True
 
     def _listen_in(self, data: bytes) -> bytes:
-        """What the client says of itself; a pooler's refusal of it, or nothing.
+        """Take the application name from the client's first message. Returns a pooler's refusal of the message, or
+        nothing.
 
-        What happens to new lines happens to this one too if it was taken before and begins only now: nobody could
-        name it until now, so nobody could break it by its name.
+        A fault of new lines is done to this one, too, if it was taken before the fault and sends its first message only
+        now: it had no name until now, by which the fault could have found it.
         """
         self.begun.set()
         self._fatal = self._taken_by.fatal
@@ -110,10 +111,10 @@ class Upstream:
 
 
 class Proxy(proxy.Proxy[Line]):
-    """The proxy in front of the server of `dsn`. `silent`: whether it accepts new connections and says nothing.
+    """The proxy in front of the server of `dsn`. `silent`: whether it accepts new connections and sends nothing.
 
     `pooler`: it refuses settings from its clients, as PgBouncer does. `fatal`: new lines are swallowed when these bytes
-    come, as where what is large is lost on the way, and nothing else.
+    come, as in a network that loses large packets and nothing else.
     """
 
     def __init__(self, dsn: str, *, pooler: bool = False) -> None:
@@ -137,7 +138,8 @@ class Proxy(proxy.Proxy[Line]):
         return [line for line in super().lines() if name in (None, line.name)]
 
     async def away(self, *, silent: bool) -> None:
-        """The server can't be reached: it says nothing, or nobody listens there any more."""
+        """Make the server unreachable: `silent`, connections are taken and no bytes are carried; else they are
+        refused."""
         if silent:
             self.swallow()
             return
@@ -146,7 +148,7 @@ class Proxy(proxy.Proxy[Line]):
             line.cut()
 
     async def back(self) -> None:
-        """It can be reached again, at the same place; what was up before is cut."""
+        """Make the server reachable again, at the same place; connections from before are cut."""
         self.speak()
         if not self._server.is_serving():
             await self.listen()

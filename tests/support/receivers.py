@@ -1,4 +1,4 @@
-"""Receivers of notifications on real sockets: a mail server, and a server of webhooks that answers as it is told."""
+"""Receivers of notifications on real sockets: a mail server, and a server of webhooks with given answers."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def mail_server() -> Iterator[Mailbox]:
 
 
 async def _stop(server: asyncio.Server) -> None:
-    """Close it, and what its connections have left to do."""
+    """Close the server, and cancel the tasks of its connections."""
     server.close()
     others = asyncio.all_tasks() - {asyncio.current_task()}
     for task in others:
@@ -76,7 +76,8 @@ class Received:
 
 @dataclass
 class Hooks:
-    """The requests that came to `url`. `answers`: what the next ones get, a status, `hang` or `drop`; then 204."""
+    """The requests that came to `url`. `answers`: the answers to the next requests, each a status, `hang` or `drop`;
+    then 204."""
 
     url: str
     answers: list[int | str] = field(default_factory=list)

@@ -114,18 +114,18 @@ class RedisServer:
         if self._identity is None:
             return line
         context = ssl.create_default_context(cafile=str(self._identity.authority))
-        context.check_hostname = False  # it is asked whether it is there, not who it is
+        context.check_hostname = False  # this only asks whether the server is up; its identity does not matter
         return context.wrap_socket(line, server_hostname="127.0.0.1")
 
     def kill(self) -> None:
-        """As by kill -9."""
+        """Kill it as by kill -9."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
             self._process = None
 
     def freeze(self) -> None:
-        """It accepts connections, and never answers."""
+        """From now on it accepts connections, and never answers."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
 

@@ -1,4 +1,4 @@
-"""For a nursery of servers: what each of them works out when it is first asked, before they are forked."""
+"""For a nursery of servers: work that each would do at its first request is done once, before they are forked."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """One run without a database: documents become plans, a `Play` sends commands to the pure engine on a virtual clock.
 
-Whatever a test plays, every decision is checked against what must hold of any run (`check_decision`). A test asserts
-only what is special about it.
+In every test, each decision is checked by the rules that hold for any run (`check_decision`). A test asserts only the
+facts that are special to it.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Play:
     # --- commands -------------------------------------------------------------------------------------------------
 
     def do(self, command: c.Command) -> Decision:
-        """Decide, check, and take over what was decided. `Continue` is up to the test (see `settle`)."""
+        """Decide, check, and take over the decision. `Continue` is up to the test (see `settle`)."""
         while True:
             before = self.state
             decision = self._decide(self.plan, before, command, self.now, self.limits)
@@ -120,7 +120,7 @@ class Play:
         return self.do(c.StepLost(path=path, attempt=attempt or self.attempt(path)))
 
     def answer(self, path: str, by: str | c.Principal | None = None, **fields: Any) -> Decision:
-        """Answer the pending that the step `path` has open (or had open last), as somebody who may."""
+        """Answer the pending that the step `path` has open (or had open last), as a person that may do so."""
         return self.answer_all({path: fields}, by=by)
 
     def answer_all(self, answers: dict[str, dict[str, Any]], by: str | c.Principal | None = None) -> Decision:
@@ -129,7 +129,7 @@ class Play:
         return self.do(c.Answer(answers=given, by=principal))
 
     def decider(self, *ids: str) -> c.Principal:
-        """Bob, if he may decide all of these; an operator, if there is a doubt; else who started the run."""
+        """Bob, if he may decide all of these; an operator, if there is a doubt; else the run's requester."""
         bob, known = c.Principal("user:bob"), self.state.pendings
         if any(id in known and known[id].opened.kind == "doubt" for id in ids):
             return c.LOCAL_PRINCIPAL
@@ -137,7 +137,7 @@ class Play:
         return bob if may else c.Principal(self.state.requester)
 
     def advance(self, ms: int) -> Decision | None:
-        """Let time pass, then fire what is due, as a worker would that slept until then."""
+        """Let time pass, then fire the timers that are due, as a worker would that slept until then."""
         self.now += ms
         due = wake_at(self.state)
         return self.do(c.TimerFired()) if due is not None and due <= self.now else None
@@ -164,7 +164,8 @@ class Play:
         return self.do(c.Skip(by=by, path=path, output=output))
 
     def fork(self, at: int, answers: dict[str, dict[str, Any]], by: str = "user:ann", run_id: UUID = FORK) -> Play:
-        """Another run, that begins as this one was after its event `at`, with answers to what it waited for there."""
+        """Another run, which begins with the state of this one after its event `at`, and answers the questions that
+        were open there."""
         there = self.state_at(at)
         given = tuple(c.PendingAnswer(id=there.open_pendings[path], **fields) for path, fields in answers.items())
         return self.forked(at, c.Answer(answers=given, by=c.Principal(by)), run_id)
@@ -243,7 +244,7 @@ class Play:
         self.log.append((event,))
         return event
 
-    # --- what is there --------------------------------------------------------------------------------------------
+    # --- the state ------------------------------------------------------------------------------------------------
 
     @property
     def status(self) -> str:
@@ -320,12 +321,12 @@ class Play:
 
 
 def _is_cut(error: e.Error) -> bool:
-    """Whether the run ended because its log was full, in the midst of what cleans up."""
+    """Whether the run ended because its log was full, in the midst of its cleanup."""
     return error.code == LOG_FULL and "cut off, too" in error.message
 
 
 class Book:
-    """What must hold of every decision of one run. It remembers the ids and attempts that were given away."""
+    """The rules for every decision of one run. It remembers the ids and attempts that were given away."""
 
     def __init__(self, plan: Plan) -> None:
         self.move_to(plan)
@@ -436,8 +437,8 @@ class Book:
         assert event.turn == (state.turn.n if state.turn else 0)
 
     def _check_undo_order(self, state: RunState, path: str) -> None:
-        """What an undo takes back finished last of all that its scope has left to undo. A step that fails when it runs
-        once more after a Retry is the scope of what it did the first time."""
+        """An undo takes back the step that finished last of all that its scope has left to undo. A step that fails when
+        it runs once more after a Retry is the scope of the steps that it performed the first time."""
         if not path.endswith("/~undo"):
             return
         owner = scope = path.removesuffix("/~undo")
@@ -515,7 +516,7 @@ def _reported(events: Sequence[e.Event]) -> bool:
 
 
 def check_state(plan: Plan, state: RunState) -> None:
-    """What must hold of a state between two decisions: its indexes, and that nothing in it is forgotten."""
+    """The rules for a state between two decisions: its indexes are right, and no open step is forgotten."""
     steps, attempts, status = state.steps, state.attempts, state.status
     assert {step.status for step in steps.values()} <= STEP_STATUSES
     for path, number in attempts.items():
@@ -567,7 +568,7 @@ def _check_timers(state: RunState) -> None:
 def _check_nothing_forgotten(state: RunState) -> None:
     """Every open step is moved by something: an attempt, a pending, a timer, its turn to begin; or a step inside is.
 
-    The blocks of a stopping run end behind what it has to clean up.
+    In a stopping run a block may wait for the cleanup instead.
     """
     moved = _moved(state)
     if state.status == "stopping":

@@ -1,4 +1,4 @@
-"""What Prometheus would read: its own parser over our text."""
+"""Reads our metrics as Prometheus would: with its own parser."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server in a process of its own, on a free port: what tests talk to over real sockets, stop and kill."""
+"""A server in a process of its own, on a free port: tests talk to it over real sockets, stop it and kill it."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from tests.support import effects, forking
 ROOT = Path(__file__).resolve().parents[2]
 YAML = {"Content-Type": "application/yaml"}
 
-# Quick where production is patient: what a killed process held is free again soon.
+# Quick where production is patient: the runs that a killed process held are free again soon.
 QUICK = {"HAI_FLOW_LEASE_SECONDS": "2", "HAI_FLOW_HEARTBEAT_SECONDS": "0.5", "HAI_FLOW_POLL_SECONDS": "0.2"}
-LOG_LEVEL = "HAI_FLOW_TESTS_LOG"  # what the server logs, in the `environment` of `serving`
+LOG_LEVEL = "HAI_FLOW_TESTS_LOG"  # the server's log level, in the `environment` of `serving`
 TOOLS = {"HAI_FLOW_TOOLS": ",".join(effects.MODULES)}
 
 
@@ -39,7 +39,7 @@ class ServerProcess:
 
     @property
     def faults(self) -> list[str]:
-        """What it logged that is a fault of ours: an error with its exception, or a traceback that nobody caught."""
+        """The lines of its log that are faults of the server: an error with its exception, or an uncaught traceback."""
         return [line for line in self.log.splitlines() if _is_fault(line)]
 
     def kill(self) -> None:
@@ -48,7 +48,7 @@ class ServerProcess:
         self.process.wait(10)
 
     def terminate(self) -> None:
-        """Tell it to end."""
+        """Send it SIGTERM."""
         self.process.send_signal(signal.SIGTERM)
 
     def ended(self) -> int:
@@ -85,7 +85,7 @@ def serving(
             descriptors=descriptors,
         ) as process,
     ):
-        lines = (line.decode().strip() for line in process.stdout)  # what is logged before is there as well
+        lines = (line.decode().strip() for line in process.stdout)  # lines that were logged before are there as well
         url = next((line for line in lines if line.startswith("http://")), "")
         assert url, f"the server did not start: {Path(log.name).read_text()}"
         yield ServerProcess(process, url, Path(log.name))
@@ -101,7 +101,7 @@ async def _main(dsn: str, admission: dict[str, Any]) -> None:
 
     configure_logs(
         os.environ.get(LOG_LEVEL, "WARNING")
-    )  # on standard error: nobody reads standard output, and who writes there stands still
+    )  # on standard error: standard output is not read, and a process that writes there would block
     settings = Settings.from_environment(dev=True)
     runtime = Runtime(dsn, settings, performs=True)
     effects.write_to(dsn)
@@ -115,7 +115,7 @@ async def _main(dsn: str, admission: dict[str, Any]) -> None:
 
 
 def _end_with_parent() -> None:
-    """Nobody is left to talk to: the test's process, which holds the other end of standard input, is gone."""
+    """End this process when the test's process is gone, which holds the other end of standard input."""
     os.read(0, 1)
     os._exit(1)
 

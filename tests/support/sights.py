@@ -35,7 +35,7 @@ class Case:
         return AguiClient(self.url, self.thread_id, headers=self.headers[who])
 
     def over(self, who: str, way: str) -> str:
-        """All that `who` is shown of the thread, or of the run, over one of the protocols."""
+        """All that a person is shown of the thread, or of the run, over the protocol `way`."""
         streamed = {"Accept": "text/event-stream"}
         match way:
             case "hai" | "agui" | "social" | "aui" | "agent-api":

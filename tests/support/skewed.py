@@ -1,4 +1,4 @@
-"""A PostgreSQL of a test's own whose clock the test sets: what a wrong NTP server or a restored machine does to it.
+"""A PostgreSQL of a test's own whose clock the test sets, as a wrong NTP server or a restored machine would.
 
 No setting of PostgreSQL moves `now()`. So a few lines of C (`hai_flow/chaos/skewed.c`) stand between the server and the
 C library, and nothing that is tested knows of them.
@@ -37,7 +37,7 @@ class SkewedServer:
 
 
 def compiler() -> str | None:
-    """The C compiler that such a server needs."""
+    """The path of the C compiler that the server needs; None: there is none."""
     return shutil.which("cc")
 
 

@@ -17,7 +17,8 @@ statement by itself."""
 
 
 async def until(fact: Callable[[], Fact | Awaitable[Fact]], seconds: float = PATIENCE, *, every: float = 0.02) -> Fact:
-    """What `fact()` gives as soon as it is true. Fails after `seconds`, for the few facts that take longer."""
+    """The value of `fact()` as soon as it is true. Fails after `seconds`; a larger bound is for the few facts that take
+    longer."""
     deadline = time.monotonic() + seconds
     while True:
         found = fact()

@@ -1,11 +1,11 @@
-"""What every stream of ours must obey, checked on its bytes (docs/design/protocols.md).
+"""Checks the rules for all streams of our server on their bytes (docs/design/protocols.md).
 
-What HAI and AG-UI demand of anybody is in `hai_flow.conformance.rules`, and only there; it shares no code with the
-encoders either. Here is what only our own server must promise: how it frames events, the narrower AG-UI that every one
-of its clients takes, the threads' streams, the log, the Agent API.
+The rules of HAI and AG-UI for any server are in `hai_flow.conformance.rules`, and only there; it shares no code with
+the encoders either. Here are the rules for our own server alone: how it frames events, the narrower AG-UI that every
+one of its clients takes, the threads' streams, the log, the Agent API.
 
-Each function returns one sentence per fault, which begins with the rule that is broken. `faults_of` finds out what a
-stream is, so that a client of the tests need not know what it reads.
+Each function returns one sentence per fault, which begins with the rule that is broken. `faults_of` recognises the
+dialect of a stream, so that a client of the tests need not know it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def lint_protobuf(stream: bytes) -> list[str]:
 
 
 def binary_events(stream: bytes) -> list[Any]:
-    """What a client makes of a stream in HAI's binary framing, the empty frames left out."""
+    """The events that a client reads from a stream in HAI's binary framing, the empty frames left out."""
     return [event.value for event in read_message_pack(stream)[0]]
 
 
@@ -64,7 +64,8 @@ def _sentence(fault: Fault) -> str:
 
 
 def _dialects(events: Sequence[Event]) -> tuple[Dialect, ...]:
-    """Those that the events may be of. HAI's are open to more: what could be either is judged as HAI."""
+    """The dialects that the events may be of. HAI's events are open to more properties: a stream that could be either
+    is judged as HAI."""
     types = {event.type for event in events}
     named = all("messageId" in event.value for event in events if event.type in _TURN)
     return (Dialect.HAI,) if named and not types & (AGUI_TYPES - HAI_TYPES) else (Dialect.AGUI, Dialect.AGUI_0)
@@ -93,7 +94,7 @@ def _read(stream: bytes | Iterable[_HasData]) -> tuple[list[Event], list[str]]:
 
 
 def _framing_faults(stream: bytes) -> list[str]:
-    """Readers differ in what they do with other lines, and with several for one event."""
+    """Readers treat other lines, and several data lines for one event, in different ways; so neither may be sent."""
     faults: list[str] = []
     for block in filter(None, stream.split(b"\n\n")):
         lines = [line for line in block.split(b"\n") if line and not line.startswith(b":")]
@@ -110,7 +111,7 @@ def lint_log(stream: bytes) -> list[str]:
     faults: list[str] = []
     before: int | None = None
     for number, (block, data) in enumerate(zip(_blocks(stream), _documents(stream, faults), strict=False)):
-        if b"event: auth.expired\n" in block:  # not one of the log: its reader has to prove anew who they are
+        if b"event: auth.expired\n" in block:  # no event of the log: the reader has to authenticate again
             continue
         event = _event_of(number, data, faults, "seq")
         if event is None or "type" not in event:  # a reset
@@ -124,8 +125,8 @@ def lint_log(stream: bytes) -> list[str]:
 
 
 def faults_of(stream: bytes, *, whole: bool = False) -> list[str]:
-    """The faults of SSE bytes of any dialect, told by their lines: the log and the threads' streams name their events,
-    HAI's and AG-UI's do not."""
+    """The faults of SSE bytes of any dialect, which is recognised by its lines: the log and the threads' streams name
+    their events, HAI's and AG-UI's do not."""
     names = [line for line in stream.split(b"\n") if line.startswith(b"event: ")]
     if stream.startswith(b'data: {"sequence_number":'):
         return lint_agent_api(stream, whole=whole)
@@ -299,7 +300,7 @@ class _SocialLinter:
 _CALLED = (["START", "ARGS"], ["START", "ARGS", "END"], ["ARGS", "END"])
 # --- AG-UI --------------------------------------------------------------------------------------------------------
 
-# What we send of AG-UI, and what of each event: no more than every one of its clients takes.
+# The events of AG-UI that we send, with their properties: no more than every one of its clients takes.
 _SENT: dict[str, set[str]] = {
     "RUN_STARTED": {"threadId", "runId", "protocolVersion", "parentRunId"},
     "RUN_FINISHED": {"threadId", "runId", "result", "outcome", "usage"},

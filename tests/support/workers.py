@@ -85,7 +85,7 @@ class Starter:
         await self.runtime.stop()
 
     async def start(self, number: int) -> None:
-        """As a client that sends the same request again while the database is away."""
+        """Start a run as a client does that repeats its request while the database is away."""
         while True:
             try:
                 return await self._start(number)
