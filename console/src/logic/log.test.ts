@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import type { RunStep } from "../api/types.gen.ts";
-import { type LogEvent, axisOf, lengthOf, passedOf, spansOf, upTo, versionAt, workOf } from "./log.ts";
+import type { LogEvent } from "./event.ts";
+import { axisOf, lengthOf, passedOf, spansOf, upTo, versionAt, workOf } from "./log.ts";
 
 const DAY = 86_400_000;
 const iso = (at: number): string => new Date(at).toISOString();

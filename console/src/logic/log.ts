@@ -1,16 +1,8 @@
 // What a run's log says beyond its snapshot: how long steps worked and waited, and which calls of tools there were.
 
-import type { Json, RunStep, Version } from "../api/types.gen.ts";
+import type { RunStep, Version } from "../api/types.gen.ts";
+import type { LogEvent } from "./event.ts";
 import { after } from "./record.ts";
-
-export interface LogEvent {
-  seq: number;
-  type: string;
-  at: number;
-  turn: number;
-  path?: string;
-  [key: string]: Json | undefined;
-}
 
 export interface Interval {
   from: number;

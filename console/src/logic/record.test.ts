@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import type { Json } from "../api/types.gen.ts";
-import type { LogEvent } from "./log.ts";
+import type { LogEvent } from "./event.ts";
 import { Recorded, usedOf } from "./record.ts";
 
 const log = (...told: [string, Record<string, Json>][]): LogEvent[] =>

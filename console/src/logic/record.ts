@@ -3,7 +3,7 @@
 
 import type { Json } from "../api/types.gen.ts";
 import { isObject } from "./json.ts";
-import type { LogEvent } from "./log.ts";
+import type { LogEvent } from "./event.ts";
 
 export interface ToolCall {
   id: string;

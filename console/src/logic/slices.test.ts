@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import type { LogEvent } from "./log.ts";
+import type { LogEvent } from "./event.ts";
 import { Recorded } from "./record.ts";
 import { SLICE, inSlices } from "./slices.ts";
 

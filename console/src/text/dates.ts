@@ -1,5 +1,6 @@
 // Moments and spans as the reader writes them, in the reader's zone.
 
+import type { Texts } from "./en.ts";
 import { locale } from "./index.ts";
 
 const UNITS: [Intl.RelativeTimeFormatUnit, number][] = [
@@ -59,4 +60,9 @@ export function ownZone(): string {
 /** A moment as it is on the clocks of another zone. */
 export function momentIn(at: string | number, timeZone: string): string {
   return format(at, `moment in ${timeZone}`, { dateStyle: "medium", timeStyle: "short", timeZone });
+}
+
+/** A moment as it is `said` in the reader's zone, and as the clock of another zone has it, if there is one. */
+export function inZones(t: Texts, said: string, at: string | number, zone: string | null): string {
+  return zone === null ? said : `${said}; ${momentIn(at, zone)} ${t.decision.deadlineIn(zone)}`;
 }

@@ -218,3 +218,5 @@ export const en = {
     not_found: "There is no such thing.",
   },
 };
+
+export type Texts = typeof en;

@@ -3,11 +3,9 @@
 import { useSyncExternalStore } from "react";
 import type { Problem } from "../api/problems.ts";
 import type { Json } from "../api/types.gen.ts";
-import { momentIn } from "./dates.ts";
-import { en } from "./en.ts";
+import { type Texts, en } from "./en.ts";
 import { zh } from "./zh.ts";
 
-export type Texts = typeof en;
 export type Language = "en" | "zh";
 
 const CATALOGUES: Record<Language, Texts> = { en, zh };
@@ -66,11 +64,6 @@ export function useText(): Texts {
 /** The locale of dates and numbers: the browser's own where it is of the chosen language. */
 export function locale(): string {
   return navigator.language.toLowerCase().startsWith(language) ? navigator.language : tag(language);
-}
-
-/** A moment as it is `said` in the reader's zone, and as the clock of another zone has it, if there is one. */
-export function inZones(t: Texts, said: string, at: string | number, zone: string | null): string {
-  return zone === null ? said : `${said}; ${momentIn(at, zone)} ${t.decision.deadlineIn(zone)}`;
 }
 
 /** A refusal in the reader's language: by its code where we have words for it, else what the server says. */

@@ -1,4 +1,4 @@
-import type { Texts } from "./index.ts";
+import type { Texts } from "./en.ts";
 import { runsZh } from "./runs.zh.ts";
 
 export const zh: Texts = {

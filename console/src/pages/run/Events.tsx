@@ -4,7 +4,7 @@ import { useVirtualizer } from "@tanstack/react-virtual";
 import { useDeferredValue, useEffect, useMemo, useRef, useState } from "react";
 import type { Json } from "../../api/types.gen.ts";
 import { brief } from "../../logic/json.ts";
-import type { LogEvent } from "../../logic/log.ts";
+import type { LogEvent } from "../../logic/event.ts";
 import { ProblemNote } from "../../parts/Problem.tsx";
 import { Tree } from "../../parts/Tree.tsx";
 import { clock, exactly } from "../../text/dates.ts";

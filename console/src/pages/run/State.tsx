@@ -4,8 +4,8 @@ import { Fragment, useState } from "react";
 import type { Run, Snapshot } from "../../api/types.gen.ts";
 import { useZone } from "../../api/zone.ts";
 import { Tree } from "../../parts/Tree.tsx";
-import { exactly } from "../../text/dates.ts";
-import { inZones, useText } from "../../text/index.ts";
+import { exactly, inZones } from "../../text/dates.ts";
+import { useText } from "../../text/index.ts";
 import { TONES } from "../runs/filters.ts";
 import { Failure } from "./StepCard.tsx";
 

@@ -9,8 +9,8 @@ import { Go } from "../../parts/Go.tsx";
 import { Source } from "../../parts/Source.tsx";
 import { Tree } from "../../parts/Tree.tsx";
 import { Text } from "../../parts/Value.tsx";
-import { exactly, span as spanText } from "../../text/dates.ts";
-import { codeText, inZones, useText } from "../../text/index.ts";
+import { exactly, inZones, span as spanText } from "../../text/dates.ts";
+import { codeText, useText } from "../../text/index.ts";
 import { TONES } from "../runs/filters.ts";
 import { planPathOf } from "./moment.ts";
 

@@ -5,7 +5,8 @@ import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { get } from "../../api/client.ts";
 import type { EventsPage, Graph, Run, RunStep, Snapshot, StepPage, Version, Workflow } from "../../api/types.gen.ts";
-import { type LogEvent, versionAt } from "../../logic/log.ts";
+import type { LogEvent } from "../../logic/event.ts";
+import { versionAt } from "../../logic/log.ts";
 
 const PAGE = 500; // read in pieces that a browser takes in at once
 const STEPS_MAX = 20_000;

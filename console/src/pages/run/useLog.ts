@@ -5,7 +5,7 @@ import { useEffect, useState } from "react";
 import { type Connection, follow, get } from "../../api/client.ts";
 import { type Problem, asProblem } from "../../api/problems.ts";
 import type { EventsPage, Json } from "../../api/types.gen.ts";
-import type { LogEvent } from "../../logic/log.ts";
+import type { LogEvent } from "../../logic/event.ts";
 import { Recorded } from "../../logic/record.ts";
 import { inSlices } from "../../logic/slices.ts";
 

@@ -1,7 +1,7 @@
 // Those of many events that are looked for, found piece by piece: to look through thousands at once would hold the page up.
 
 import { useEffect, useRef, useState } from "react";
-import type { LogEvent } from "../../logic/log.ts";
+import type { LogEvent } from "../../logic/event.ts";
 
 const SLICE_MS = 12;
 

@@ -2,7 +2,7 @@
 
 import { useCallback, useEffect, useRef, useState } from "react";
 import { type Problem, asProblem } from "../../api/problems.ts";
-import type { LogEvent } from "../../logic/log.ts";
+import type { LogEvent } from "../../logic/event.ts";
 import { readBack } from "./useLog.ts";
 
 const STRETCH = 2_000;
