@@ -1082,6 +1082,20 @@ notifications.bug(
     by="tests/api/test_links.py::test_a_link_whose_time_is_over_is_as_one_that_never_was",
 )
 
+# --- connections ------------------------------------------------------------------------------------------------------
+
+connections = Room("hai_flow/store/database.py", "tests/store/test_database.py")
+connections.bug(
+    "each connection asks for the types of arrays",
+    ("            _types_known[wanted] = types\n", "            pass\n"),
+    by="tests/store/test_database.py::test_only_the_first_connection_of_a_process_asks_for_the_types_of_arrays",
+)
+connections.bug(
+    "a type of one database is taken for that of another",
+    ("if max(wanted) < _OIDS_OF_OURS:", "if wanted:"),
+    by="tests/store/test_database.py::test_a_type_of_the_database_s_own_is_asked_for_by_each_connection",
+)
+
 # --- the audit --------------------------------------------------------------------------------------------------------
 
 audit = Room("hai_flow/store/audit.py", "tests/store/test_audit.py")
@@ -1157,7 +1171,7 @@ packing.bug(
 
 ROOMS: Final = (
     retiring, packing,
-    transactions,
+    transactions, connections,
     audit, audit_chain, erasing, log_chain,
     callbacks,
     inbox,
