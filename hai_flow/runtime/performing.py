@@ -91,10 +91,13 @@ class Stage:
     tenants: Tenants | None = None  # None: it performs for the tenant `default` alone
     streams: int = 0  # attempts that have streamed some text and are not over
 
+    def known_tenant(self, tenant: UUID) -> str | None:
+        """The tenant's name, if this process need not ask for it."""
+        return tenants.DEFAULT if self.tenants is None else self.tenants.known_name(tenant)
+
     async def tenant_of(self, tenant: UUID) -> str:
         """The tenant's name. Raises StepError where the database refuses to say it."""
-        if self.tenants is None:
-            return tenants.DEFAULT
+        assert self.tenants is not None, "the name of the default tenant is known"
         try:
             return await self.answer_of(partial(self.tenants.name, tenant))
         except FAILURES as error:
@@ -204,6 +207,7 @@ class Performance:
             PERFORMED.set(self)
             if run.state.trace is not None:
                 self._trace()
+            tenant = self._stage.known_tenant(run.tenant)
             attempt = Attempt(
                 run.state.run_id,
                 path,
@@ -218,7 +222,7 @@ class Performance:
                 transaction=self,
                 callback=self.callback,
                 traceparent=None if self.place is None else str(self.place),
-                tenant=await self._stage.tenant_of(run.tenant),
+                tenant=await self._stage.tenant_of(run.tenant) if tenant is None else tenant,
             )
             if isinstance(step.verb, Call) and isinstance(step.verb.tool, McpTool):
                 attempt = msgspec.structs.replace(attempt, pins=self._stage.pins.of(run.tenant, plan.sha256))

@@ -62,6 +62,10 @@ class Tenants:
             self._seats.pop(next(iter(self._seats)))
         return self._seats[tenant]
 
+    def known_name(self, tenant: UUID) -> str | None:
+        """The tenant's name, if it was asked for before."""
+        return self._names.get(tenant)
+
     async def name(self, tenant: UUID) -> str:
         """The tenant's name; "" of one that has no row. Raises asyncpg's errors."""
         if tenant not in self._names:

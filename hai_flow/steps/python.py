@@ -48,8 +48,7 @@ class PythonRunner:
         assert isinstance(call, Call)
         assert isinstance(call.tool, PythonTool)
         found = self._toolbox.find(call.tool.target, call.function, call.tool.name, from_disk=attempt.from_disk)
-        name = full_name(call.tool.target, call.function, call.tool.name)
-        host = self._host(attempt, stream, name) if found.wants_host else None
+        host = self._host(attempt, stream, _name_of(call.tool, call)) if found.wants_host else None
         work = partial(found.function, **_arguments(found, attempt, host))
         heard = stream if call.stream else None
         try:
@@ -59,10 +58,10 @@ class PythonRunner:
                 case "stream":
                     output = await _streamed(work(), heard)
                 case "sync":
-                    output = await self._in_thread(attempt, name, work)
+                    output = await self._in_thread(attempt, _name_of(call.tool, call), work)
                 case "sync_stream":
                     assert host is not None
-                    output = await self._in_thread(attempt, name, partial(_drained, work, host, heard))
+                    output = await self._in_thread(attempt, host.tool, partial(_drained, work, host, heard))
         except SystemExit as error:  # a tool must not end the process that performs for everybody else
             raise StepError(f"the tool tried to end its process: SystemExit: {error}", retriable=False) from error
         finally:
@@ -121,6 +120,11 @@ class PythonRunner:
             return None
         fault = found.argument_fault(set(given)) or found.signature.fault(given, is_literal)
         return fault and f"the call gives what the function does not take: {fault}"
+
+
+def _name_of(tool: PythonTool, call: Call) -> str:
+    """The name of the function for people."""
+    return full_name(tool.target, call.function, tool.name)
 
 
 def _arguments(found: PythonFunction, attempt: Attempt, host: Host | None) -> dict[str, Any]:
