@@ -7,8 +7,8 @@ refusal needs a state that is surely fresh, so it may have to wait until the run
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeAlias
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
 from uuid import UUID
 
 import msgspec
@@ -203,7 +203,7 @@ class Decider:
         plan = entry.plan or run.plan
         assert plan is not None, "a run that decides has a plan"
         encoded, rows = e.encode_events(events), rows_of(events, state, plan.roles)
-        entry.outbox.extend(rows.pop("outbox", ()))
+        entry.outbox.extend(rows.get("outbox", ()))
         if entry.chunks and (grown := children.grown(state, events)) is not None:
             entry.outbox.append(_outbox_row(grown))
         if not entry.decides:
@@ -214,31 +214,49 @@ class Decider:
                 events=encoded,
                 fence=run.fence,
                 outbox=entry.outbox,
-                **rows,
+                pendings=rows.get("pendings", ()),
+                votes=rows.get("votes", ()),
+                turns=rows.get("turns", ()),
+                messages=rows.get("messages", ()),
             )
-        ended, busy = state.status in TERMINAL_STATUSES, is_busy(state)
-        due = None if busy or ended else wake_at(state)
-        return Entry(
+        busy = is_busy(state)
+        row = Entry(
             run_id=run.id,
             tenant=run.tenant,
             n=len(events),
             events=encoded,
-            born=None if run.exists else _born(entry),
             version=run.version if run.exists else None,
             status=state.status,
             busy=busy,
-            wake_at=None if due is None else values.instant(due),
             elsewhere=busy and not self._serves(plan.queue),
             cut=entry.cut,
-            take_slot=_slot_of(run) if run.exists and run.state.ended and not ended else None,
-            seat=entry.seat,
-            result=_result(state) if ended else None,
-            moved=_moved(entry) if run.exists and entry.plan is not None else None,
-            commands=tuple(entry.commands.values()) if entry.commands else (),
             outbox=entry.outbox,
-            audit=entry.audit,
-            **rows,
         )
+        is_plain = busy and run.exists and not (rows or entry.commands or entry.audit or entry.seat or entry.plan)
+        return row if is_plain and not run.state.ended else completed(row, entry, rows)
+
+
+def completed(row: Entry, entry: BatchEntry, rows: Mapping[str, Any]) -> Entry:
+    """The row with what most entries have not, which are of a step behind a step. It is filled in apart, because a call
+    with as many keywords as both have together makes a dictionary of them."""
+    run, state = entry.run, entry.state
+    busy, ended = row.busy, state.status in TERMINAL_STATUSES
+    due = None if busy or ended else wake_at(state)
+    return msgspec.structs.replace(
+        row,
+        born=None if run.exists else _born(entry),
+        wake_at=None if due is None else values.instant(due),
+        take_slot=_slot_of(run) if run.exists and run.state.ended and not ended else None,
+        seat=entry.seat,
+        result=_result(state) if ended else None,
+        moved=_moved(entry) if run.exists and entry.plan is not None else None,
+        commands=tuple(entry.commands.values()) if entry.commands else (),
+        pendings=rows.get("pendings", ()),
+        votes=rows.get("votes", ()),
+        turns=rows.get("turns", ()),
+        messages=rows.get("messages", ()),
+        audit=entry.audit,
+    )
 
 
 def _is_reported(run: CachedRun, chunk: Streamed) -> bool:

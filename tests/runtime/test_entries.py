@@ -1,0 +1,99 @@
+"""The row of an entry: what most have not is left out of it, and what one has is in it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any, Final, cast
+from uuid import UUID
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hai_flow.engine.decide import DEFAULT_BOUNDS
+from hai_flow.engine.state import RunState
+from hai_flow.errors import Rejected
+from hai_flow.runtime import LOCAL_TENANT
+from hai_flow.runtime.batches import BatchEntry
+from hai_flow.runtime.cache import CachedRun
+from hai_flow.runtime.decider import Decider, completed
+from hai_flow.runtime.submissions import Birth
+from hai_flow.store.entries import Entry
+from hai_flow.store.projection import rows_of
+from tests.support.runs import Play
+
+ALL_KINDS: Final = """\
+tools:
+  work: {python: "pkg.mod:work", effect: write}
+  pick: {frontend: {description: Pick one., parameters: {type: object, additionalProperties: true}}}
+steps:
+  - {id: first, call: work, with: {}}
+  - wait: {for: 10s}
+  - {id: second, call: work, with: {}}
+  - say: hello
+  - parallel:
+      one: [{id: left, call: work, with: {}}, {id: further, call: work, with: {}}]
+      other: [{id: chosen, call: pick, with: {a: 1}}]
+  - wait: {for: 1h}
+  - {id: last, call: work, with: {}}
+"""
+
+
+def _of_open(act: Callable[[Play, str], Any]) -> Callable[[Play], Any]:
+    def done(run: Play) -> None:
+        for path in list(run.open)[:1]:
+            act(run, path)
+
+    return done
+
+
+def _answer(run: Play) -> None:
+    if "chosen" in run.state.open_pendings:
+        run.answer("chosen", result="x")
+
+
+ACTS: Final[tuple[Callable[[Play], Any], ...]] = (
+    _of_open(Play.succeed),
+    _of_open(Play.succeed),
+    _of_open(Play.fail),
+    _of_open(Play.lose),
+    _answer,
+    lambda run: run.advance(3_600_000),
+    Play.pause,
+    Play.resume,
+    Play.stop,
+    Play.retry,
+)
+
+
+def entry_of(run: Play, before: RunState) -> BatchEntry:
+    """The entry of the run's last decision."""
+    known = CachedRun(UUID(int=7), LOCAL_TENANT, before, run.plan, version=3, exists=before.status != "new")
+    birth = None if known.exists else Birth(run.plan)
+    return BatchEntry(known, run.state, list(run.last), decides=True, birth=birth)
+
+
+def decider() -> Decider:
+    nothing = cast(Any, None)
+    return Decider(nothing, nothing, DEFAULT_BOUNDS, lambda: 0, lambda tenant, workflow: False, lambda queue: True)
+
+
+def told(row: Entry) -> dict[str, Any]:
+    """The row, without the difference of one empty list to another."""
+    fields = {name: getattr(row, name) for name in row.__struct_fields__}
+    return {name: value or None if isinstance(value, list | tuple) else value for name, value in fields.items()}
+
+
+@given(st.lists(st.sampled_from(ACTS), max_size=12))
+def test_a_plain_row_is_what_the_filled_in_row_would_be(acts: list[Callable[[Play], Any]]) -> None:
+    run = Play(ALL_KINDS, start=False)
+    for act in (lambda run: run.start(), *acts):
+        before, seq = run.state, run.state.seq
+        with contextlib.suppress(Rejected):  # not where the run stands
+            act(run)
+        if run.state.seq == seq:
+            continue
+        entry = entry_of(run, before)
+        row = decider()._row(entry)
+        whole = completed(row, entry, rows_of(entry.events, run.state, run.plan.roles))
+        assert told(row) == told(whole)
