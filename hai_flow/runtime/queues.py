@@ -61,6 +61,7 @@ class Queues:
         self.loads = Queue()
         self.queued = 0
         self._released = asyncio.Event()
+        self._awaited = 0  # by so many
 
     def lane_of(self, run: CachedRun) -> Queue:
         return self.lanes[run.id.int % len(self.lanes)]
@@ -108,9 +109,11 @@ class Queues:
 
     def leave(self, run: CachedRun) -> None:
         run.queued = run.taken = False
-        self.lane_of(run).failed.discard(run)
+        if failed := self.lane_of(run).failed:
+            failed.discard(run)
         self.queued -= 1
-        self._released.set()
+        if self._awaited:
+            self._released.set()
 
     async def settled(self, runs: Iterable[CachedRun]) -> None:
         """Return when all commands for these runs are decided and committed."""
@@ -125,7 +128,11 @@ class Queues:
 
     async def _release_of_any(self) -> None:
         self._released.clear()
-        await self._released.wait()
+        self._awaited += 1
+        try:
+            await self._released.wait()
+        finally:
+            self._awaited -= 1
 
     def worked_at(self) -> float:
         """Since when (monotonic) something has been waiting without any lane, or the loader, getting on; now, if

@@ -589,7 +589,8 @@ class Worker(Service):
             self._places.leave(queue)
             performance.cease()
         performance.flush()
-        tell(self.committer.listeners.performed, performance, report, began, time.monotonic())
+        if watching := self.committer.listeners.performed:
+            tell(watching, performance, report, began, time.monotonic())
         self.committer.report(run, report, performance.transaction)
 
     def _forget(self, performance: Performance) -> None:
