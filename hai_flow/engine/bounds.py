@@ -51,9 +51,11 @@ def used(state: RunState, log_bytes: int, limits: Bounds) -> float:
 
 def is_due(state: RunState, log_bytes: int, limits: Bounds) -> bool:
     """Whether something follows from the length of the run's log as soon as it goes on."""
-    share = used(state, log_bytes, limits)
-    if share < WARN_AT or state.status not in ("running", "waiting", "stopping"):
+    if state.seq / limits.run_events < WARN_AT and log_bytes / limits.run_bytes < WARN_AT:
+        return False  # as of nearly all runs
+    if state.status not in ("running", "waiting", "stopping"):
         return False
+    share = used(state, log_bytes, limits)
     return share >= CUT_AT or (share >= 1 and not _is_over(state)) or not state.near
 
 

@@ -41,8 +41,11 @@ class _Expected(NamedTuple):
 def demand(draft: Draft, step: Step, args: str) -> None:
     """Raises `Raised` where the run has no room for asking a model with the arguments `args` (JSON text). Steps that
     clean up are not counted."""
-    limits, verb = limits_of(draft), step.verb
-    if (limits.tokens is None and limits.cost_usd is None) or not isinstance(verb, Asks) or in_cleanup(step.path):
+    verb = step.verb
+    if not isinstance(verb, Asks):
+        return
+    limits = limits_of(draft)
+    if (limits.tokens is None and limits.cost_usd is None) or in_cleanup(step.path):
         return
     spent = draft.state.spent
     others = _reserved(draft)

@@ -47,10 +47,11 @@ def decide(
     if state.status == "new" and type(command) not in (c.Start, c.Fork):
         raise Rejected(404, "run_unknown", f"there is no run {state.run_id}.")
     draft = Draft(plan, state, max(now, state.at), limits, log_bytes)
-    undecided = not pass_time_before(draft, command) and not isinstance(command, _FOR_TIME)
+    for_time = type(command) in _FOR_TIME
+    undecided = not pass_time_before(draft, command) and not for_time
     passed = len(draft.events)
     outcome = None if undecided else _RULES[type(command)](draft, command)
-    if not undecided and (draft.already or len(draft.events) == passed) and not isinstance(command, _FOR_TIME):
+    if not undecided and not for_time and (draft.already or len(draft.events) == passed):
         return Decision((), state, outcome, already=True)  # passed time has a timer of its own
     children.tell_parent(draft, state)
     slots.tell_freed(draft, state)
@@ -70,7 +71,7 @@ def as_of(plan: Plan, state: RunState, now: int, limits: Bounds = DEFAULT_BOUNDS
     return state
 
 
-_FOR_TIME: Final = (c.TimerFired, c.Continue)
+_FOR_TIME: Final = frozenset({c.TimerFired, c.Continue})
 """Commands that ask for nothing but the passing of time."""
 
 _RULES: Final[dict[type[c.Command], Callable[[Draft, Any], Json]]] = {

@@ -238,18 +238,24 @@ class Draft:
 
     def truth(self, expression: Expression, step: Step, **roots: Json) -> bool:
         """The value of a condition at `step`; `roots` are names that exist for it alone (`args`, `event`)."""
-        value = self._evaluated(lambda: expression.evaluate(self._scope(expression, step, roots)))
+        value = self._evaluated(expression.evaluate, expression, step, roots)
         if not isinstance(value, bool):
             raise Raised("expression.error", f"expected true or false from {expression.source}, found {value!r}.")
         return value
 
     def render(self, template: Template, step: Step | None, **roots: Json) -> Json:
-        return self._evaluated(lambda: template.render(self._scope(template, step, roots)))
+        return self._evaluated(template.render, template, step, roots)
 
-    def _evaluated(self, evaluate: Callable[[], Json]) -> Json:
+    def _evaluated(
+        self,
+        evaluate: Callable[[Mapping[str, Json]], Json],
+        uses: Expression | Template,
+        step: Step | None,
+        roots: dict[str, Json],
+    ) -> Json:
         self.evaluations += 1
         try:
-            return evaluate()
+            return evaluate(self._scope(uses, step, roots))
         except ExpressionError as error:
             raise Raised(error.code, error.message) from None
 

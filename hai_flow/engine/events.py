@@ -112,7 +112,7 @@ class Event(
 
     @property
     def type(self) -> str:
-        return _TYPE_NAMES[type(self)]
+        return TYPES[type(self)]
 
 
 # --- the run ------------------------------------------------------------------------------------------------------
@@ -870,8 +870,8 @@ AnyEvent: TypeAlias = (
 )  # fmt: skip
 
 EVENT_TYPES: tuple[type[Event], ...] = AnyEvent.__args__  # type: ignore[attr-defined]
-_TYPE_NAMES: dict[type, str] = {kind: _snake(kind.__name__) for kind in EVENT_TYPES}
-TYPE_NAMES: frozenset[str] = frozenset(_TYPE_NAMES.values())
+TYPES: dict[type[Event], str] = {kind: _snake(kind.__name__) for kind in EVENT_TYPES}
+TYPE_NAMES: frozenset[str] = frozenset(TYPES.values())
 TERMINAL = (RunFinished, RunFailed, RunStopped)
 
 _encoder = msgspec.json.Encoder()

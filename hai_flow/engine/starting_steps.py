@@ -5,10 +5,8 @@ Its verb goes on in `verbs` and `blocks`. Not here: whether it may begin now (`d
 
 from __future__ import annotations
 
-from typing import Final
-
 from hai_flow.definition.paths import in_cleanup
-from hai_flow.definition.plan import Call, Limits, Step
+from hai_flow.definition.plan import Call, Step
 from hai_flow.engine import budget, consequences, retry
 from hai_flow.engine import events as e
 from hai_flow.engine.blocks import BLOCKS, block_of
@@ -17,8 +15,6 @@ from hai_flow.engine.draft import Draft, Raised
 from hai_flow.engine.endings import draw
 from hai_flow.engine.verbs import VERBS
 from hai_flow.engine.verbs.effects import begin_attempt
-
-NO_LIMITS: Final = Limits()
 
 
 def begin(draft: Draft, step: Step) -> None:
@@ -53,7 +49,7 @@ def _begin_first(draft: Draft, step: Step) -> Consequence | None:
 def _demand_room(draft: Draft, step: Step) -> None:
     """Raises `Raised` where the run's limits have no room for a further step. Steps that clean up are not counted."""
     limits, state = budget.limits_of(draft), draft.state
-    if limits == NO_LIMITS or step.is_iteration or in_cleanup(step.path):
+    if (limits.steps is None and limits.tool_calls is None) or step.is_iteration or in_cleanup(step.path):
         return
     if limits.steps is not None and state.begun_steps >= limits.steps:
         raise Raised("limit.steps", f"The run has begun {state.begun_steps} steps; its limit is {limits.steps}.")

@@ -307,7 +307,7 @@ decide.bug(
 )
 decide.bug(
     "a command is decided before what was due before it",
-    ("undecided = not pass_time_before(draft, command) and not isinstance(command, _FOR_TIME)", "undecided = False"),
+    ("undecided = not pass_time_before(draft, command) and not for_time", "undecided = False"),
     by=f"{_T}time.py",
 )
 going_on = Room("hai_flow/engine/going_on.py", *_COMMANDS)

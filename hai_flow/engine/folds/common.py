@@ -6,7 +6,7 @@ decision's time.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -15,6 +15,8 @@ from hai_flow.definition.paths import is_inside, iteration_around
 from hai_flow.engine import events as e
 from hai_flow.engine.state import Map, Phase, RunState, StepState, Timer
 from hai_flow.engine.transitions import STEP_TRANSITIONS
+
+_ROWS: Final = {kind: STEP_TRANSITIONS.get(name, {}) for kind, name in e.TYPES.items()}
 
 
 def following(state: RunState, event: e.Event, /, **changes: Any) -> RunState:
@@ -68,7 +70,7 @@ def inside_with(state: RunState, path: str) -> Map[str, tuple[str, ...]]:
 def phase_after(event: e.Event, step: StepState | None, phase: Phase) -> Phase:
     """The phase that the event brings a step to, which has no record yet where it is None."""
     before = "new" if step is None else step.phase
-    allowed = STEP_TRANSITIONS[event.type].get(before, ())
+    allowed = _ROWS[type(event)].get(before, ())
     assert phase in allowed, f"{event.type} brings a step from {before} to {phase}: not in the transition table"
     return phase
 
