@@ -20,13 +20,13 @@ def arguments(moved: Sequence[Entry], born: Sequence[Entry], parts: frozenset[st
     nothing."""
     yield [entry.run_id for entry in moved]
     yield _shared([entry.tenant for entry in moved])
-    yield [entry.n for entry in moved]
+    yield _written([entry.n for entry in moved])
     yield [entry.events for entry in moved]
     versions = [entry.version for entry in moved]
-    yield _sparse(versions)
-    yield [entry.fence for entry in moved] if None in versions else _NO
-    yield _sparse([entry.status for entry in moved])
-    yield _sparse([entry.busy for entry in moved])
+    yield _written(versions)
+    yield _written([entry.fence for entry in moved]) if None in versions else _NO
+    yield _written([entry.status for entry in moved])
+    yield _written([entry.busy for entry in moved])
     yield _sparse([entry.wake_at for entry in moved])
     yield _sparse([entry.cut or None for entry in moved])
     yield _sparse([entry.take_slot for entry in moved])
@@ -133,6 +133,14 @@ PIECE_ARRAYS: Final[Mapping[str, Callable[[Rows], Arrays]]] = {
 
 def _sparse(column: list[Any]) -> list[Any] | None:
     return _NO if column.count(None) == len(column) else column
+
+
+def _written(column: list[Any]) -> str | None:
+    """The array as PostgreSQL writes it, of values that need no quotes."""
+    unused = column.count(None)
+    if unused == len(column):
+        return _NO
+    return f"{{{','.join(['NULL' if each is None else str(each) for each in column] if unused else map(str, column))}}}"
 
 
 def _shared(column: list[Any]) -> list[Any]:

@@ -53,7 +53,8 @@ class _Parameters:
         """`unnest` of one array parameter per column, and those parameters by column.
 
         An array that is shorter than the others is filled up with NULLs, so a column that no row uses is not sent: one
-        array element costs the driver 0.7 us. `ordinality`: a last column that counts the rows from 1.
+        array element costs the driver 0.7 us. An array of the kind `text::int` comes as PostgreSQL writes it, as one
+        text, which costs a quarter of that. `ordinality`: a last column that counts the rows from 1.
         """
         parameters = {column: self.one(f"{kind}[]") for column, kind in columns.items()}
         counted = " WITH ORDINALITY" if ordinality else ""
@@ -103,9 +104,9 @@ def _moving(parameters: _Parameters, parts: frozenset[str]) -> _Moving:
     seats = {"seat": "text"} if "seats" in parts else {}
     elsewhere = {"elsewhere": "bool"} if "elsewhere" in parts else {}
     entries, arrays = parameters.arrays(
-        "entry", ordinality="i", id="uuid", tenant="uuid", n="int", events="bytea", version="bigint", fence="int",
-        status="text", busy="bool", wake_at="timestamptz", cut="bool", slot="text", result="bytea", **moves, **seats,
-        **elsewhere,
+        "entry", ordinality="i", id="uuid", tenant="uuid", n="text::int", events="bytea", version="text::bigint",
+        fence="text::int", status="text::text", busy="text::bool", wake_at="timestamptz", cut="bool", slot="text",
+        result="bytea", **moves, **seats, **elsewhere,
     )  # fmt: skip
     read = "".join(f", {column}" for column in (*moves, *seats, *elsewhere))
     set_ = "".join(f"\n    {column} = coalesce(entries.{column}, r.{column})," for column in moves)
