@@ -137,6 +137,7 @@ class Performance:
         "_ended",
         "_progress",
         "_stage",
+        "_succeeded",
         "_text",
         "_transaction",
         "attempt",
@@ -166,22 +167,7 @@ class Performance:
         self._text: _Text | None = None
         self._progress: _Progress | None = None
         self._transaction: Transaction | None = None
-        self._ended = False
-
-    async def perform(self) -> Report:
-        """Call the runner; the report of the outcome. Raises CancelledError if there is nothing to report.
-
-        The tool's transaction is still open after a success, if it has begun one (`transaction`).
-        """
-        succeeded = False
-        try:
-            report = await self._performed()
-            succeeded = isinstance(report, c.StepSucceeded)
-            return report
-        finally:
-            self._ended = True
-            if not succeeded and self._transaction is not None:
-                self._transaction.abandon()
+        self._ended = self._succeeded = False
 
     @property
     def transaction(self) -> Transaction | None:
@@ -197,7 +183,12 @@ class Performance:
                 self._transaction.abandon()
         return self._transaction.block()
 
-    async def _performed(self) -> Report:
+    async def perform(self) -> Report:
+        """Call the runner; the report of the outcome. Raises CancelledError if there is nothing to report. Call `cease`
+        behind it in any case.
+
+        The tool's transaction is still open after a success, if it has begun one (`transaction`).
+        """
         run, path, registry = self.run, self.path, self._stage.registry
         try:
             assert run.plan is not None
@@ -244,6 +235,7 @@ class Performance:
             if self._progress is not None:
                 self._progress.tell()
             output = registry.hidden(output)
+            self._succeeded = True
             return c.StepSucceeded(
                 path=path,
                 attempt=self.attempt,
@@ -367,7 +359,11 @@ class Performance:
         self._progress.note(self._stage.registry.hidden(value))
 
     def cease(self) -> None:
-        """Stop the timers: text that the committer does not have yet is sent by `flush` alone."""
+        """End the attempt: stop the timers (text that the committer does not have yet is sent by `flush` alone), and
+        abandon the transaction unless the attempt succeeded."""
+        self._ended = True
+        if self._transaction is not None and not self._succeeded:
+            self._transaction.abandon()
         if self._text is not None:
             self._text.close()
         if self._progress is not None:

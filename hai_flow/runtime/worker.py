@@ -558,7 +558,7 @@ class Worker(Service):
             self._waiting.add(run.id)
             return
         performance = held.attempts[path] = Performance(self._stage, run, path, attempt)
-        task = performance.task = asyncio.create_task(self._attempt(performance), name="attempt")
+        task = performance.task = asyncio.get_running_loop().create_task(self._attempt(performance))
         self._attempts.add(task)
         task.add_done_callback(self._over)
 
