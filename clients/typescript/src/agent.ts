@@ -1,4 +1,4 @@
-/** The agent: one thread of one server, over HTTP. It sends, follows, comes back, and keeps what the thread is now. */
+/** The agent: one thread of one server, over HTTP. It sends, follows, comes back, and keeps the thread as it is now. */
 
 import { AUTH_EXPIRED, keyOfEnvironment, signed, type Credential } from "./credentials.js";
 import { ConnectionLost, HaiError, HttpProblem, PatchError, ProtocolError } from "./errors.js";
@@ -35,14 +35,14 @@ export interface HttpAgentConfig {
   threadId?: string;
   initialMessages?: HaiMessage[];
   initialState?: State;
-  /** Proves who calls: an API key or another token, sent as `Authorization: Bearer`. A function is asked before each
+  /** Proves the caller's identity: an API key or another token, sent as `Authorization: Bearer`. A function is asked before each
    * request, also after a cut, and when the server ends a stream because its token has: the run is followed on with the
    * next one. Default, in Node: the variable HAI_FLOW_KEY. */
   key?: Credential;
   /** Sent with every request. `agent.headers` may be changed at any time, for instance when a token is renewed. */
   headers?: Record<string, string>;
   fetch?: HttpAgentFetchFn;
-  /** What to ask the server for. It answers as it can, and the answer's Content-Type decides. */
+  /** The encoding to ask the server for. It answers as it can, and the answer's Content-Type decides. */
   transport?: "sse" | "binary";
   /** `full` (default): all messages with every request, as HAI describes. `new`: only those the server can't know yet. */
   history?: "full" | "new";
@@ -50,7 +50,7 @@ export interface HttpAgentConfig {
   reconnect?: Partial<ReconnectOptions> | false;
   /** After how much silence a connection counts as broken (default 60 000; keep-alives count as sound). 0: never. */
   idleTimeoutMs?: number;
-  /** Hears of what is odd but harmless. Default: `console.warn`. */
+  /** Hears of odd but harmless things. Default: `console.warn`. */
   warn?: (message: string) => void;
 }
 
@@ -66,10 +66,10 @@ export interface RunAgentParameters {
 
 export interface RunAgentResult {
   runId: string;
-  /** What the run gave, if it is over and gave something: `result` of RUN_FINISHED, or CUSTOM `hai.output`. */
+  /** The output of a run that is over, if it has one: `result` of RUN_FINISHED, or CUSTOM `hai.output`. */
   result: unknown;
   newMessages: HaiMessage[];
-  /** What waits for an answer now. */
+  /** The open pendings. */
   pendings: Pending[];
   /** Set if the run failed. */
   error?: RunErrorEvent;
@@ -91,7 +91,7 @@ interface ActiveRun {
   error: RunErrorEvent | undefined;
 }
 
-/** Refusals of what was said, not of who said it or when. */
+/** Refusals of a request's content, not of its sender or its time. */
 const REFUSALS = new Set([400, 404, 409, 410, 413, 422]);
 
 export class HttpAgent {
@@ -146,7 +146,7 @@ export class HttpAgent {
     return this.#view.steps;
   }
 
-  /** What waits for an answer: see `addToolResult`, `approve`, `reject`. */
+  /** The open pendings: see `addToolResult`, `approve`, `reject`. */
   get pendings(): Pending[] {
     return pendingsOf(this.#view, this.isRunning, this.#frontendTools);
   }
@@ -180,7 +180,7 @@ export class HttpAgent {
     void this.#change({ ...this.#view, state });
   }
 
-  /** Answers a pending; `runAgent` sends it. What is not text is sent as JSON. `error` tells that the tool failed. */
+  /** Answers a pending; `runAgent` sends it. A result that is not text is sent as JSON. `error` says that the tool failed. */
   addToolResult(toolCallId: string, content: unknown, options: { error?: string } = {}): ToolMessage {
     const message: ToolMessage = {
       id: newId("msg"),
@@ -215,7 +215,7 @@ export class HttpAgent {
     return uploadFile((url, init) => this.#asked(url, init), this.#files, content, options);
   }
 
-  /** What the file holds, for who may see a run that refers to it. */
+  /** The content of the file, for people that may see a run which refers to it. */
   async downloadFile(id: string, options: { signal?: AbortSignal } = {}): Promise<Blob> {
     return downloadFile((url, init) => this.#asked(url, init), this.#files, id, options.signal);
   }
@@ -231,7 +231,7 @@ export class HttpAgent {
   // --- runs ---------------------------------------------------------------------------------------------------------
 
   /**
-   * Sends what is new and follows the turn that it opens to its end, over as many connections as it takes. With nothing
+   * Sends the new messages and answers, and follows the turn that they open to its end, over as many connections as it takes. With nothing
    * new it attaches to the thread as it is. Resolves also when the run fails (`error`) or is aborted here (`aborted`);
    * rejects where it could not be sent or followed.
    */
@@ -242,7 +242,7 @@ export class HttpAgent {
     });
   }
 
-  /** Attaches to the thread: it is told as it is now, then live for as long as a turn is open. Sends no message. */
+  /** Attaches to the thread: it comes as it is now, then live for as long as a turn is open. Sends no message. */
   async connectAgent(parameters: RunAgentParameters = {}, subscriber?: AgentSubscriber): Promise<RunAgentResult> {
     return this.#perform(parameters, subscriber, () => []);
   }
@@ -468,7 +468,7 @@ export class HttpAgent {
     return run?.subscriber ? [...this.#subscribers, run.subscriber] : [...this.#subscribers];
   }
 
-  /** What was refused is taken back: sent again it would be refused again, and a question that it answered is still open. */
+  /** A refused message is taken back: sent again it would be refused again, and the question that it answered is still open. */
   async #fail(run: ActiveRun, error: Error): Promise<void> {
     if (error instanceof HttpProblem && REFUSALS.has(error.status) && !run.accepted) {
       const refused = new Set(run.input.messages.filter((message) => this.#isUnsent(message)).map(({ id }) => id));
@@ -479,7 +479,7 @@ export class HttpAgent {
   }
 }
 
-/** The same run, with nothing new: the server tells what the thread is now and goes on live. */
+/** The same run, with nothing new: the server sends the thread as it is now and goes on live. */
 function attaching(input: RunAgentInput): RunAgentInput {
   const { threadId, tools, forwardedProps } = input;
   return { threadId, runId: newId("run"), messages: [], tools, context: [], forwardedProps };

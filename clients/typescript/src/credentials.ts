@@ -1,6 +1,6 @@
-/** What proves who calls. */
+/** Credentials: the proof of a caller's identity. */
 
-/** A credential, or what gives one. */
+/** A credential, or a function that gives one. */
 export type Credential = string | (() => string | Promise<string>);
 
 /** With this code a server ends the stream of a caller whose credential has expired. */

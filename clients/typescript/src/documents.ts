@@ -1,5 +1,5 @@
 /**
- * What agents say: a message is a sequence of JSON documents, each with one output, or bare text.
+ * The messages of agents: a message is a sequence of JSON documents, each with one output, or bare text.
  *
  * The stream concatenates the documents of a message, and so does a snapshot: `{...}{...}`. Their seams are found by
  * reading the JSON, so a `}{` inside a string is left alone, and a document may be cut anywhere.
@@ -29,7 +29,7 @@ export class DocumentReader {
     return documents;
   }
 
-  /** What is left when the message ends: text that only looked like a document, or one that was never completed. */
+  /** The rest when the message ends: text that only looked like a document, or a document that was never completed. */
   end(): HaiDocument[] {
     const rest = this.#text;
     this.#text = "";
@@ -63,7 +63,7 @@ export function documentsOf(content: string): HaiDocument[] {
   return [...reader.push(content), ...reader.end()];
 }
 
-/** The words of a message, whoever wrote it: its text outputs, or what a person typed. */
+/** The words of a message, of any author: its text outputs, or what a person typed. */
 export function textOf(message: HaiMessage): string {
   if (message.role === "activity" || message.content === undefined) return "";
   if (typeof message.content !== "string") {

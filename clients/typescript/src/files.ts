@@ -4,7 +4,7 @@ import { ConnectionLost, HaiError, HttpProblem, ProtocolError } from "./errors.j
 import type { ContentPart } from "./events.js";
 import { describe, problemOf } from "./transport.js";
 
-/** A file as the server knows it: by what it holds. The same bytes are the same file. */
+/** A file as the server knows it: by its content. The same bytes are the same file. */
 export interface UploadedFile {
   id: string;
   /** Of its bytes, in hexadecimal. */
@@ -18,7 +18,7 @@ export interface UploadedFile {
 }
 
 export interface UploadOptions {
-  /** What its owner calls it; of a `File` its own name. */
+  /** The name that its owner gives it; of a `File` its own name. */
   name?: string;
   /** Default: that of the `Blob`, else `application/octet-stream`. */
   mediaType?: string;
@@ -58,7 +58,7 @@ export async function uploadFile(
   return { ...known, mediaType: media_type } as unknown as UploadedFile;
 }
 
-/** What the file holds. */
+/** The content of the file. */
 export async function downloadFile(request: Request, filesUrl: string, id: string, signal?: AbortSignal): Promise<Blob> {
   const response = await accepted(request, `${filesUrl}/${encodeURIComponent(id)}`, { method: "GET", headers: {} }, signal);
   try {
@@ -79,13 +79,13 @@ async function accepted(request: Request, url: string, init: RequestInit, signal
   return response;
 }
 
-/** An abort stays what it is; anything else is a connection that broke. */
+/** An abort is passed on; any other error is a connection that broke. */
 function lost(error: unknown, signal: AbortSignal | undefined): unknown {
   if (signal?.aborted || error instanceof HaiError) return error;
   return new ConnectionLost(`the file did not come through: ${describe(error)}`, { cause: error });
 }
 
-/** What must arrive (RFC 9530). A page that is not secure can't compute it. */
+/** The digest of the content that must arrive (RFC 9530). A page that is not secure can't compute it. */
 async function digestOf(body: Blob): Promise<Record<string, string>> {
   if (globalThis.crypto?.subtle === undefined) return {};
   const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", await body.arrayBuffer()));

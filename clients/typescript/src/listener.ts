@@ -1,6 +1,6 @@
 /**
- * What a subscriber may listen to. The shape is that of `@ag-ui/client`: every callback gets the thread as it was before
- * its event, and may return a mutation; with `stopPropagation` the event is not applied. `Agent` is what a callback gets as
+ * The callbacks of a subscriber. The shape is that of `@ag-ui/client`: every callback gets the thread as it was before
+ * its event, and may return a mutation; with `stopPropagation` the event is not applied. `Agent` is the type that a callback gets as
  * `agent`: nothing here needs to know it (subscriber.ts does).
  */
 
@@ -34,7 +34,7 @@ import type {
 } from "./events.js";
 import type { Pending } from "./pendings.js";
 
-/** What a callback wants changed. `undefined` fields stay as they are. */
+/** The changes that a callback asks for. `undefined` fields stay as they are. */
 export interface AgentStateMutation {
   messages?: HaiMessage[];
   state?: State;
@@ -55,7 +55,7 @@ export type ParamsOfChange<Agent> = Omit<Params<Agent>, "input"> & { input?: Run
 export interface Collaboration {
   from: string;
   to: string;
-  /** The task that is handed over: what the message's one JSON document says, if it can be read. */
+  /** The task that is handed over: the message's one JSON document, if it can be read. */
   task: { id?: string; name?: string; [name: string]: unknown } | undefined;
 }
 
@@ -70,7 +70,7 @@ export interface Listener<Agent> {
   onRunFailed?: Callback<Agent, { error: Error }>;
   /** Last, whatever happened. */
   onRunFinalized?: Callback<Agent>;
-  /** The connection broke; in `delayMs` the client comes back. The thread is then told anew, from RUN_STARTED on. */
+  /** The connection broke; in `delayMs` the client comes back. The thread then comes anew, from RUN_STARTED on. */
   onReconnecting?: Callback<Agent, { attempt: number; delayMs: number; reason: Error }>;
 
   // --- events
@@ -113,7 +113,7 @@ export interface Listener<Agent> {
   onCustomEvent?: Hears<Agent, CustomEvent>;
   onRawEvent?: Hears<Agent, RawEvent>;
 
-  // --- what came of them
+  // --- their results
   onMessagesChanged?: (params: ParamsOfChange<Agent>) => MaybePromise<void>;
   onStateChanged?: (params: ParamsOfChange<Agent>) => MaybePromise<void>;
   /** A message is complete, or was added. */

@@ -1,5 +1,5 @@
 /**
- * MessagePack, the half that a reader of events needs: what JSON can say, plus byte strings.
+ * MessagePack, the half that a reader of events needs: the values of JSON, plus byte strings.
  *
  * A decoder of our own, because the usual one brings an encoder, extension types and streams and is seven times as large,
  * and this is all that an event can contain. Extension types are refused: nothing in the protocol has one.

@@ -1,9 +1,9 @@
-/** What waits for an answer: calls of frontend tools, and questions to a person, in whichever form the stream tells them. */
+/** Pendings: calls of frontend tools, and questions to a person, in whichever form the stream has them. */
 
 import type { HaiMessage, PendingValue, ToolCall, ToolMessage } from "./events.js";
 
 export interface Pending {
-  /** What an answer names: the call's id. */
+  /** The id of the call. An answer names it. */
   id: string;
   /** `tool`: run a tool and give its result. `approve`: yes or no. `ask`: fill in a form. */
   kind: "tool" | "approve" | "ask";
@@ -13,7 +13,7 @@ export interface Pending {
   arguments: unknown;
   title?: string;
   message?: string;
-  /** What is to be decided on, as the workflow shows it. */
+  /** The evidence for the decision, as the workflow shows it. */
   evidence?: unknown;
   /** JSON Schema of the values that are asked for. */
   form?: Record<string, unknown>;
@@ -32,7 +32,7 @@ export function asksPerson(toolName: string): boolean {
 
 /**
  * A call of `confirmAction` or `requestInput` may be the server's own question, or a tool of the workflow that happens to
- * have that name. The former bears the digest of what is decided on, and its arguments are the question.
+ * have that name. The former bears the digest of the question, which is its arguments.
  */
 export function pendingOfCall(call: ToolCall): Pending {
   const { id } = call;

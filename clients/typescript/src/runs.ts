@@ -26,7 +26,7 @@ export type RunRef = string | { readonly id: string };
 export type Moment = number | string | Date;
 
 export interface StartOptions extends Abortable {
-  /** What the workflow asks for. */
+  /** The input that the workflow asks for. */
   input?: Record<string, unknown>;
   /** The conversation that it belongs to. */
   threadId?: string;
@@ -157,7 +157,7 @@ export class Runs {
     return this.#told(run, "resume", undefined, options);
   }
 
-  /** Stops cooperatively: `inFlight` attempts are told to cancel and have a grace period. */
+  /** Stops cooperatively: `inFlight` attempts are asked to cancel and have a grace period. */
   async stop(run: RunRef, options: { reason?: string } & Abortable = {}): Promise<Run> {
     return this.#told(run, "stop", reasoned(options), options);
   }
@@ -178,7 +178,7 @@ export class Runs {
   }
 
   /**
-   * Goes on as the run was at a place, in a new run of its thread. What is active in the thread is stopped first. Refused
+   * Goes on as the run was at a place, in a new run of its thread. The run that is active in the thread is stopped first. Refused
    * with 409 where the run can't be forked there; `problem.winner` names the `nearest` moments.
    */
   async fork(run: RunRef, request: ForkRequest, options: Abortable = {}): Promise<Run> {
@@ -190,7 +190,7 @@ export class Runs {
     return this.fork(run, { ...request, step }, options);
   }
 
-  /** What `fork` would do: what begins, what is asked again, what is stopped and undone. Nothing happens. */
+  /** The consequences of `fork`: steps that begin, questions that are asked again, runs that are stopped. Nothing happens. */
   async rehearse(run: RunRef, request: ForkRequest, options: Abortable = {}): Promise<Rehearsal> {
     const told = recordOf<Rehearsal>(await this.#rest.post(`${of(run)}/fork`, { ...request, dry_run: true }, options));
     return { ...told, stops: told.stops && recordOf<Left>(told.stops) };

@@ -1,4 +1,4 @@
-/** What a subscriber of an `HttpAgent` may listen to. */
+/** The callbacks of a subscriber to an `HttpAgent`. */
 
 import type { HttpAgent } from "./agent.js";
 import type { Listener, Params, ParamsOfChange } from "./listener.js";

@@ -1,5 +1,5 @@
 /**
- * A thread as a fold of its events. Pure: `reduce` returns a new view and changes nothing, so whoever holds a view may
+ * A thread as a fold of its events. Pure: `reduce` returns a new view and changes nothing, so the holder of a view may
  * keep it.
  */
 
@@ -23,15 +23,15 @@ export interface ThreadView {
   readonly state: State;
   /** The steps that are under way, in the order in which they began. */
   readonly steps: readonly string[];
-  /** What the last turn said of itself: `stopped`, `paused`, ... */
+  /** The state in which the last turn ended: `stopped`, `paused`, ... */
   readonly status: StatusValue | undefined;
-  /** What the run gave in the end (CUSTOM `hai.output`), once it has. */
+  /** The run's output (CUSTOM `hai.output`), once it has one. */
   readonly output: OutputValue | undefined;
   /** Questions that came without a call (CUSTOM `hai.pending`). */
   readonly asked: readonly PendingValue[];
   /** Calls whose arguments still stream. */
   readonly streaming: ReadonlySet<string>;
-  /** Calls that nobody waits for any more, though they have no answer: their run is over. */
+  /** Calls without an answer whose run is over: no answer is waited for any more. */
   readonly abandoned: ReadonlySet<string>;
 }
 
@@ -85,7 +85,7 @@ export function reduce(view: ThreadView, event: HaiEvent, isUnsent: (message: Ha
   }
 }
 
-/** What waits for an answer. While the run goes on, a call that has no answer may be one the server performs. */
+/** The open pendings. While the run goes on, a call that has no answer may be one the server performs. */
 export function pendingsOf(view: ThreadView, running: boolean, frontendTools: ReadonlySet<string>): Pending[] {
   const answered = answeredIds(view.messages);
   const calls = unansweredCalls(view.messages)
@@ -129,7 +129,7 @@ function appended(message: HaiMessage, delta: string): HaiMessage {
   return { ...message, content: content + delta } as HaiMessage;
 }
 
-/** The server's messages, then what it has not been told yet. */
+/** The server's messages, then those that are not sent to it yet. */
 function restated(
   view: ThreadView,
   event: MessageSnapshotEvent,
@@ -140,7 +140,7 @@ function restated(
   const unsent = view.messages
     .filter((message) => !ids.has(message.id) && isUnsent(message))
     .filter((message) => message.role !== "tool" || !answered.has(message.toolCallId));
-  // Open questions without a call come again after the snapshot; what does not come again is decided.
+  // Open questions without a call come again after the snapshot; a question that does not come again is decided.
   return { ...view, messages: [...event.messages, ...unsent], asked: [], streaming: new Set(), abandoned: new Set() };
 }
 
@@ -203,7 +203,7 @@ function abandon(view: ThreadView): ThreadView {
   return { ...view, steps: [], asked: [], streaming: new Set(), abandoned: new Set([...view.abandoned, ...ids]) };
 }
 
-// --- what HAI Flow says in CUSTOM -----------------------------------------------------------------------------------
+// --- CUSTOM events of HAI Flow --------------------------------------------------------------------------------------
 
 function custom(view: ThreadView, name: string, value: unknown): ThreadView {
   if (typeof value !== "object" || value === null) return view;

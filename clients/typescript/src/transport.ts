@@ -116,7 +116,7 @@ async function readOrBreak(
   }
 }
 
-/** What is waited for, if it comes within `idleMs` (0: whenever it comes). */
+/** The value that is waited for, if it comes within `idleMs` (0: whenever it comes). */
 async function within<T>(idleMs: number, coming: Promise<T>): Promise<T> {
   if (idleMs <= 0) return coming;
   let timer: ReturnType<typeof setTimeout> | undefined;
@@ -132,7 +132,7 @@ async function within<T>(idleMs: number, coming: Promise<T>): Promise<T> {
 
 interface Decoder<T> {
   push(chunk: Uint8Array): T[];
-  /** What is left at the end of the response, as far as it can be read. */
+  /** The rest at the end of the response, as far as it can be read. */
   end(): T[];
 }
 
