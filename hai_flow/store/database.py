@@ -223,7 +223,9 @@ def _ends(statement: Callable[..., Awaitable[Any]]) -> Callable[..., Any]:
     return send
 
 
-_OIDS_OF_OURS: Final = 10_000  # smaller ones are PostgreSQL's own by its source, the same in every database
+_OIDS_OF_POSTGRES_MAX: Final = 10_000  # below it are PostgreSQL's own types, the same in every database
+_ARRAYS: Final = (1000, 1001, 1005, 1007, 1016, 1022, 1185, 1187, 2951, 3807)
+"""The arrays that statements of ours have: bool, bytea, int2, int4, int8, float8, timestamptz, interval, uuid, jsonb."""
 
 
 class _NotAsked:
@@ -232,8 +234,8 @@ class _NotAsked:
     name = "known already"
 
 
-_types_known: Final[dict[frozenset[int], Any]] = {}
-"""Types of PostgreSQL's own, as asyncpg describes them: by the numbers of those that a statement needed."""
+_types_known: Final[dict[int, Any]] = {}
+"""Types of PostgreSQL's own as asyncpg describes them, by their numbers."""
 
 
 class Session(_Connection):
@@ -286,13 +288,13 @@ class Session(_Connection):
     async def _introspect_types(self, typeoids: Collection[int], timeout: float | None) -> tuple[Any, Any]:
         """The description of types that asyncpg does not know by itself: arrays, but for two. It would ask every
         connection for them, once for each set of them, with a query that takes longer to plan than any of ours."""
-        wanted = frozenset(typeoids)
-        if (known := _types_known.get(wanted)) is not None:
-            return known, _NotAsked
-        types, statement = await super()._introspect_types(typeoids, timeout)  # type: ignore[misc]
-        if max(wanted) < _OIDS_OF_OURS:
-            _types_known[wanted] = types
-        return types, statement
+        missing = {oid for oid in typeoids if oid not in _types_known}
+        if not missing:
+            return [*_types_known.values()], _NotAsked
+        asked = missing if _types_known else missing.union(_ARRAYS)
+        types, statement = await super()._introspect_types(asked, timeout)  # type: ignore[misc]
+        _types_known.update((each["oid"], each) for each in types if each["oid"] < _OIDS_OF_POSTGRES_MAX)
+        return [*_types_known.values(), *types], statement
 
     async def close(self, *, timeout: float | None = None) -> None:
         """Say farewell, and cut the line if no answer comes."""

@@ -1087,12 +1087,12 @@ notifications.bug(
 connections = Room("hai_flow/store/database.py", "tests/store/test_database.py")
 connections.bug(
     "each connection asks for the types of arrays",
-    ("            _types_known[wanted] = types\n", "            pass\n"),
+    ("        _types_known.update(", "        tuple("),
     by="tests/store/test_database.py::test_only_the_first_connection_of_a_process_asks_for_the_types_of_arrays",
 )
 connections.bug(
     "a type of one database is taken for that of another",
-    ("if max(wanted) < _OIDS_OF_OURS:", "if wanted:"),
+    (' for each in types if each["oid"] < _OIDS_OF_POSTGRES_MAX)', " for each in types)"),
     by="tests/store/test_database.py::test_a_type_of_the_database_s_own_is_asked_for_by_each_connection",
 )
 
