@@ -225,7 +225,7 @@ def _ends(statement: Callable[..., Awaitable[Any]]) -> Callable[..., Any]:
 
 _OIDS_OF_POSTGRES_MAX: Final = 10_000  # below it are PostgreSQL's own types, the same in every database
 _ARRAYS: Final = (1000, 1001, 1005, 1007, 1016, 1022, 1185, 1187, 2951, 3807)
-"""The arrays that statements of ours have: bool, bytea, int2, int4, int8, float8, timestamptz, interval, uuid, jsonb."""
+"""The arrays of our statements: of bool, bytea, int2, int4, int8, float8, timestamptz, interval, uuid, jsonb."""
 
 
 class _NotAsked:
