@@ -36,7 +36,7 @@ from hai_flow.store import threads
 from hai_flow.store.run_lists import RunSummary
 from hai_flow.store.threads import Position
 from hai_flow.values import Json
-from hai_flow.wire import agent_input, aui
+from hai_flow.wire import aui, posted_json
 from hai_flow.wire.aui import AUI, AuiEncoder
 from hai_flow.wire.dialect import Frame, Posted, ToolMessage
 
@@ -461,7 +461,7 @@ class _Connection:
         """The frame as an object. Raises Rejected."""
         if isinstance(text, bytes):
             raise Rejected(415, "body.not_json", "expected a text frame with JSON, found a binary one.")
-        frame = agent_input.load(text.encode("utf-8", "surrogatepass"), self._limits)
+        frame = posted_json.load(text.encode("utf-8", "surrogatepass"), self._limits)
         if not isinstance(frame, dict):
             raise _invalid("", "expected a frame that is a JSON object")
         return frame

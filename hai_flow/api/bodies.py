@@ -21,7 +21,7 @@ from hai_flow.api.peers import peer_of
 from hai_flow.api.principals import get_principal, rights_for
 from hai_flow.errors import Rejected
 from hai_flow.settings import Settings
-from hai_flow.wire import agent_input
+from hai_flow.wire import posted_json
 from hai_flow.wire.dialect import Limits
 
 JSON: Final = "application/json"
@@ -170,4 +170,4 @@ async def _checked(request: Request) -> Request:
     if not body:
         return _CheckedRequest(request, body, None)
     demand_media_type(request, body, (JSON,))
-    return _CheckedRequest(request, body, agent_input.load(body, limits))
+    return _CheckedRequest(request, body, posted_json.load(body, limits))

@@ -25,7 +25,7 @@ from hai_flow.engine import commands as c
 from hai_flow.engine.state import TERMINAL_STATUSES
 from hai_flow.errors import Rejected
 from hai_flow.store import threads, workflows
-from hai_flow.wire import agent_input
+from hai_flow.wire import posted_json
 from hai_flow.wire.agui import AGUI, decode
 from hai_flow.wire.agui_capabilities import capabilities
 
@@ -77,14 +77,14 @@ async def connect_copilotkit_agent(agent: str, body: JsonBody, access: CurrentAc
 )
 async def stop_copilotkit_agent(agent: str, thread_id: str, body: JsonBody, access: CurrentAccess) -> JSONResponse:
     """CopilotKit: stop the thread's run; with `{runId}` only if the newest turn is that one."""
-    given = agent_input.load(body, limits_of(access.settings)) if body.strip() else {}
+    given = posted_json.load(body, limits_of(access.settings)) if body.strip() else {}
     return await _stop(agent, thread_id, given, access)
 
 
 @router.post("", dependencies=[requires(Right.SEE_OWN)], response_model=None, responses=_STREAM)
 async def call_copilotkit(body: JsonBody, access: CurrentAccess, accept: Accept = "") -> Response:
     """CopilotKit, all in one: `{method: info | agent/run | agent/connect | agent/stop, params, body}`."""
-    envelope = agent_input.load(body, limits_of(access.settings))
+    envelope = posted_json.load(body, limits_of(access.settings))
     if not isinstance(envelope, dict):
         raise _invalid("", "expected an object {method, params, body}")
     params = envelope.get("params") or {}

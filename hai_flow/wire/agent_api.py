@@ -26,7 +26,7 @@ from hai_flow.engine.patch import pointer_of
 from hai_flow.engine.state import MessageState, PendingState, ToolCallState
 from hai_flow.errors import Rejected
 from hai_flow.values import Json
-from hai_flow.wire import agent_input
+from hai_flow.wire import posted_json
 from hai_flow.wire.dialect import Dialect, Entry, Frame, Limits, Posted, Profile, ToolMessage, dump
 from hai_flow.wire.transcript import CONFIRM, answer_of, as_shown, question_args, result_id, shown_as_call
 from hai_flow.wire.turns import TurnEncoder, error_message
@@ -51,7 +51,7 @@ def read(body: bytes, limits: Limits, fresh: str) -> AgentRequest:
     and a part of the ids of unnamed messages. A client that wants to repeat its request safely must give the request an
     `id`, or name its session and all of its messages.
     """
-    document = agent_input.load(body, limits)
+    document = posted_json.load(body, limits)
     return _Reader(limits, fresh).read(document, sha256(body).hexdigest())
 
 

@@ -7,9 +7,7 @@ not evidence, so a fault in it does no harm. Everything that is kept must be pla
 
 from __future__ import annotations
 
-import json
 import re
-from collections import Counter
 from hashlib import sha256
 from typing import Any, Final, TypeAlias
 
@@ -18,8 +16,8 @@ import msgspec
 from hai_flow import values
 from hai_flow.engine.events import UserMessage
 from hai_flow.engine.patch import pointer_of
-from hai_flow.errors import Rejected
 from hai_flow.values import Json
+from hai_flow.wire import posted_json
 from hai_flow.wire.dialect import Limits, ResumeEntry, ToolMessage
 
 MEDIA: Final = ("image", "audio", "video", "document")
@@ -58,7 +56,7 @@ def wishes(posted: AgentInput) -> tuple[str | None, Json]:
     """The workflow and the input that `forwardedProps` names. Raises `Rejected` 422."""
     workflow, given = posted.forwarded.get("workflow"), posted.forwarded.get("input")
     if workflow is not None and not isinstance(workflow, str):
-        raise _invalid([{"path": "/forwardedProps/workflow", "message": "expected the name of a workflow"}])
+        raise posted_json.invalid([{"path": "/forwardedProps/workflow", "message": "expected the name of a workflow"}])
     return workflow, {} if given is None else given
 
 
@@ -66,67 +64,6 @@ def wishes(posted: AgentInput) -> tuple[str | None, Json]:
 
 # A string that never ends is matched up to the end of the body: a new try at each of its quotes would take quadratic
 # time.
-_TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?|[\[{]|[\]}]', re.DOTALL)
-
-
-def load(body: bytes, limits: Limits) -> Json:
-    """The JSON value in `body`. Size and depth are checked before anything is parsed. Raises `Rejected`."""
-    if len(body) > limits.body_bytes_max:
-        raise _too_large(f"a body of at most {limits.body_bytes_max} bytes", f"{len(body)} bytes")
-    if _depth(body, limits.depth_max) > limits.depth_max:
-        raise _too_large(f"JSON nested at most {limits.depth_max} deep", "more")
-    try:
-        value = json.loads(body.decode(), object_pairs_hook=_object, parse_constant=_no_constant)
-    except ValueError as error:  # UnicodeDecodeError and JSONDecodeError are kinds of it
-        reason = "a number has too many digits" if str(error).startswith("Exceeds the limit") else str(error)
-        raise Rejected(400, "body.not_json", f"expected a body of JSON in UTF-8: {reason}") from None
-    try:
-        return values.check(value)
-    except values.NotJson as error:
-        place, _, message = str(error).partition(": ")
-        path = place if place.startswith("/") else ""
-        raise _invalid([{"path": path, "message": message}]) from None
-
-
-def _depth(body: bytes, enough: int) -> int:
-    """How deep `body` nests, or the first number beyond `enough`."""
-    depth = deepest = 0
-    for match in _TOKEN.finditer(body):
-        token = match[0]
-        if token in (b"[", b"{"):
-            depth += 1
-            deepest = max(deepest, depth)
-            if deepest > enough:
-                break
-        elif token in (b"]", b"}"):
-            depth -= 1
-    return deepest
-
-
-def _object(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
-    record = dict(pairs)
-    if len(record) != len(pairs):  # parsers disagree on which one counts: one might be checked and the other used
-        counts = Counter(name for name, _ in pairs)
-        twice = next(name for name, count in counts.items() if count > 1)
-        raise ValueError(f"the key {twice[:120]!r} stands twice in one object")
-    return record
-
-
-def _no_constant(name: str) -> Json:
-    raise ValueError(f"{name} is not a JSON number")
-
-
-def _too_large(expected: str, found: str) -> Rejected:
-    return Rejected(413, "body.too_large", f"expected {expected}, found {found}")
-
-
-def _invalid(findings: list[dict[str, str]]) -> Rejected:
-    first = findings[0]
-    more = f" ({len(findings)} findings)" if len(findings) > 1 else ""
-    detail = f"{first['path'] or 'the body'}: {first['message']}{more}"
-    return Rejected(422, "body.invalid", detail, findings=findings)
-
-
 # --- JSON to a RunAgentInput --------------------------------------------------------------------------------------
 
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
@@ -141,9 +78,9 @@ class _Reader:
         self._findings: list[dict[str, str]] = []
 
     def read(self, body: bytes) -> AgentInput:
-        document = load(body, self._limits)
+        document = posted_json.load(body, self._limits)
         if not isinstance(document, dict):
-            raise _invalid([{"path": "", "message": "expected a JSON object, a RunAgentInput"}])
+            raise posted_json.invalid([{"path": "", "message": "expected a JSON object, a RunAgentInput"}])
         if self._resumes:
             document = self._camel(document, _OF_THE_INPUT)
         messages = self._records(document, "messages", self._limits.messages_max)
@@ -163,7 +100,7 @@ class _Reader:
             **(self._resuming(document) if self._resumes else {}),
         )
         if self._findings:
-            raise _invalid(self._findings)
+            raise posted_json.invalid(self._findings)
         return found
 
     def _camel(self, record: dict[str, Json], names: _Names, at: _Place = ()) -> dict[str, Json]:
@@ -283,7 +220,7 @@ class _Reader:
             self._find("expected a list", name)
             return []
         if len(items) > most:
-            raise _too_large(f"at most {most} {name}", str(len(items)))
+            raise posted_json.too_large(f"at most {most} {name}", str(len(items)))
         records: list[tuple[_Place, dict[str, Json]]] = []
         for index, item in enumerate(items):
             if isinstance(item, dict):

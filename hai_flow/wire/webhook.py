@@ -24,7 +24,7 @@ from urllib.parse import parse_qsl
 from hai_flow import values
 from hai_flow.errors import Rejected
 from hai_flow.values import Json
-from hai_flow.wire import agent_input
+from hai_flow.wire import posted_json
 from hai_flow.wire.dialect import Limits
 
 Scheme: TypeAlias = Literal["github", "stripe", "standard", "token"]
@@ -109,7 +109,7 @@ def content_of(call: Call, limits: Limits) -> Json:
     if not call.body:
         return None
     if call.headers.get("content-type", "").partition(";")[0].strip().lower() != FORM:
-        return agent_input.load(call.body, limits)
+        return posted_json.load(call.body, limits)
     try:
         fields = parse_qsl(call.body.decode(), keep_blank_values=True, max_num_fields=FIELDS_MAX)
         return values.check(dict(fields))

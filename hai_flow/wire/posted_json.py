@@ -1,0 +1,76 @@
+"""The one reader of posted JSON: within limits that are checked before anything is parsed, each key of an object once,
+and every value one that may enter a run (docs/design/threats.md)."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from typing import Final
+
+from hai_flow import values
+from hai_flow.errors import Rejected
+from hai_flow.values import Json
+from hai_flow.wire.dialect import Limits
+
+_TOKEN: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?|[\[{]|[\]}]', re.DOTALL)
+
+
+def load(body: bytes, limits: Limits) -> Json:
+    """The JSON value in `body`. Size and depth are checked before anything is parsed. Raises `Rejected`."""
+    if len(body) > limits.body_bytes_max:
+        raise too_large(f"a body of at most {limits.body_bytes_max} bytes", f"{len(body)} bytes")
+    if _depth(body, limits.depth_max) > limits.depth_max:
+        raise too_large(f"JSON nested at most {limits.depth_max} deep", "more")
+    try:
+        value = json.loads(body.decode(), object_pairs_hook=_object, parse_constant=_no_constant)
+    except ValueError as error:  # UnicodeDecodeError and JSONDecodeError are kinds of it
+        reason = "a number has too many digits" if str(error).startswith("Exceeds the limit") else str(error)
+        raise Rejected(400, "body.not_json", f"expected a body of JSON in UTF-8: {reason}") from None
+    try:
+        return values.check(value)
+    except values.NotJson as error:
+        place, _, message = str(error).partition(": ")
+        path = place if place.startswith("/") else ""
+        raise invalid([{"path": path, "message": message}]) from None
+
+
+def too_large(expected: str, found: str) -> Rejected:
+    """The refusal of a body that is beyond a limit."""
+    return Rejected(413, "body.too_large", f"expected {expected}, found {found}")
+
+
+def invalid(findings: list[dict[str, str]]) -> Rejected:
+    """The refusal of a body with these findings, each a `path` (a JSON pointer) and a `message`."""
+    first = findings[0]
+    more = f" ({len(findings)} findings)" if len(findings) > 1 else ""
+    detail = f"{first['path'] or 'the body'}: {first['message']}{more}"
+    return Rejected(422, "body.invalid", detail, findings=findings)
+
+
+def _depth(body: bytes, enough: int) -> int:
+    """How deep `body` nests, or the first number beyond `enough`."""
+    depth = deepest = 0
+    for match in _TOKEN.finditer(body):
+        token = match[0]
+        if token in (b"[", b"{"):
+            depth += 1
+            deepest = max(deepest, depth)
+            if deepest > enough:
+                break
+        elif token in (b"]", b"}"):
+            depth -= 1
+    return deepest
+
+
+def _object(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+    record = dict(pairs)
+    if len(record) != len(pairs):  # parsers disagree on which one counts: one might be checked and the other used
+        counts = Counter(name for name, _ in pairs)
+        twice = next(name for name, count in counts.items() if count > 1)
+        raise ValueError(f"the key {twice[:120]!r} stands twice in one object")
+    return record
+
+
+def _no_constant(name: str) -> Json:
+    raise ValueError(f"{name} is not a JSON number")
