@@ -72,7 +72,7 @@ async def _examined(cell: Place) -> list[Check]:
     import asyncpg
 
     from hai_flow.runtime.doctor import Place, examine, examine_cell
-    from hai_flow.store import migrations
+    from hai_flow.store import revisions
     from hai_flow.store.health import is_pooler, read_facts
 
     settings, database = cell.settings, cell.database
@@ -84,14 +84,14 @@ async def _examined(cell: Place) -> list[Check]:
         facts = await read_facts(connection, pooled=settings.database_pooled or pooler)
     finally:
         await connection.close()
-    schema = await migrations.current(database.dsn)
+    schema = await revisions.current(database.dsn)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     asks_redis = cell.number == HOME and settings.hints is not None
     place = Place(
         embedded=database.postgres is not None,
         schema=schema,
-        newest=migrations.head(),
-        known=schema is None or schema in migrations.known(),
+        newest=revisions.head(),
+        known=schema is None or schema in revisions.known(),
         descriptors=2**31 if hard == resource.RLIM_INFINITY else max(soft, hard),
         pooler=pooler,
         direct_pooler=direct_pooler,

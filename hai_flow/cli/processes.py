@@ -388,9 +388,9 @@ def over_database(data_dir: Path | None, work: Callable[[Connection], Awaitable[
 
 async def demand_schema(database: Database) -> None:
     """Raises StoreError unless the database has this release's schema."""
-    from hai_flow.store import migrations
+    from hai_flow.store import revisions
 
-    if await migrations.is_behind(database.dsn):
+    if await revisions.is_behind(database.dsn):
         raise StoreError(f"{_upper(database.shown)} does not have the schema of this release: run {program()} migrate.")
 
 

@@ -44,21 +44,21 @@ async def _of_cell(place: Place) -> dict[str, Any]:
     import asyncpg
 
     from hai_flow.runtime.standing import Schema, faults
-    from hai_flow.store import eras, migrations, status
+    from hai_flow.store import eras, revisions, status
 
     database = place.database
     connection = await asyncpg.connect(database.dsn, statement_cache_size=0, timeout=CONNECT_SECONDS)
     try:
-        revision = await migrations.current(database.dsn)
-        known = revision is None or revision in migrations.known()
+        revision = await revisions.current(database.dsn)
+        known = revision is None or revision in revisions.known()
         version = await connection.fetchval("SELECT current_setting('server_version')")
-        ours = revision == migrations.head() or not known
+        ours = revision == revisions.head() or not known
         era = await eras.look(connection) if ours else None
         standing = await status.standing(connection) if ours else None
     finally:
         await connection.close()
     held = None if era is None else era.held or era.moved
-    schema = Schema(revision=revision, newest=migrations.head(), known=known, held=held)
+    schema = Schema(revision=revision, newest=revisions.head(), known=known, held=held)
     return {
         "database": {"place": database.shown, "version": version, "schema": revision, "held": held},
         **({} if standing is None else _shown(standing)),

@@ -26,7 +26,7 @@ from hai_flow.runtime.placing import Places
 from hai_flow.runtime.service import Service
 from hai_flow.runtime.spreading import Spreading
 from hai_flow.settings import Settings
-from hai_flow.store import health, migrations
+from hai_flow.store import health, revisions
 from hai_flow.store.cells import HOME_NAME, Cell
 from hai_flow.store.database import FAILURES, Database, Deadlines
 
@@ -172,7 +172,7 @@ class Cells(Service):
 
     async def _begun(self, cell: Cell, runtime: Runtime) -> str | None:
         try:
-            if await migrations.is_behind(cell.dsn, runtime.deadlines):
+            if await revisions.is_behind(cell.dsn, runtime.deadlines):
                 return "its schema is older than this release: run hai-flow migrate"
             await runtime.start()
         except (StoreError, *FAILURES) as error:

@@ -10,7 +10,7 @@ import structlog
 
 from hai_flow.errors import Rejected
 from hai_flow.runtime.recent import Recent
-from hai_flow.store import claims, migrations
+from hai_flow.store import claims, revisions
 
 if TYPE_CHECKING:
     from hai_flow.runtime import Runtime
@@ -30,7 +30,7 @@ class Readiness:
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        self._behind = Recent(lambda: migrations.is_behind(runtime.dsn, runtime.deadlines), SCHEMA_SECONDS)
+        self._behind = Recent(lambda: revisions.is_behind(runtime.dsn, runtime.deadlines), SCHEMA_SECONDS)
 
     async def demand(self) -> None:
         """The database answers, its schema is ours, and all that must run does. Raises `Rejected` 503 otherwise."""

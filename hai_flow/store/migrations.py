@@ -16,7 +16,6 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncGenerator, Callable
-from pathlib import Path
 from typing import Final
 
 import asyncpg
@@ -24,14 +23,13 @@ import sqlalchemy as sa
 from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
 from hai_flow.errors import StoreError
-from hai_flow.store import roles
-from hai_flow.store.database import Deadlines, connect, sqlstate_of
+from hai_flow.store import revisions, roles
+from hai_flow.store.database import sqlstate_of
 
 LOCK_KEY: Final = 0x4841_4946_4C4F_57  # "HAIFLOW"
 LOCK_TIMEOUT: Final = "200ms"
@@ -56,33 +54,6 @@ async def downgrade(dsn: str, revision: str) -> None:
     await _migrate(dsn, lambda config: command.downgrade(config, revision), upwards=False)
 
 
-async def current(dsn: str, deadlines: Deadlines | None = None) -> str | None:
-    """The revision of the database, None when it is empty."""
-    deadlines = deadlines or Deadlines()
-    connection = await connect(dsn, deadlines, behind_pooler=True)  # whether there is one or not
-    connection.statement_seconds = deadlines.connect_seconds
-    try:
-        if await connection.fetchval("SELECT to_regclass('alembic_version')") is None:
-            return None
-        return await connection.fetchval("SELECT version_num FROM alembic_version")
-    finally:
-        await connection.close()
-
-
-async def is_behind(dsn: str, deadlines: Deadlines | None = None) -> bool:
-    """Whether the database's schema is older than this release. On a newer one old code still runs
-    (docs/design/promises.md#versions)."""
-    revision = await current(dsn, deadlines)
-    if revision is None:
-        return True
-    return revision != head() and revision in known()
-
-
-def known() -> frozenset[str]:
-    """All revisions that this release knows."""
-    return frozenset(script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions())
-
-
 def is_sharded(connection: sa.Connection | None) -> bool:
     """Whether Citus keeps the tables of the session's schema, whole, on some node: it does not take every statement."""
     assert connection is not None, "revisions are carried out, not written down"
@@ -91,25 +62,9 @@ def is_sharded(connection: sa.Connection | None) -> bool:
     return bool(known and connection.exec_driver_sql(query).scalar_one())
 
 
-def directory() -> Path:
-    """Where the revisions are: at the top of a checkout, inside the package when installed from a wheel."""
-    package = Path(__file__).resolve().parents[1]
-    for place in (package / "_migrations", package.parent / "migrations"):
-        if (place / "env.py").is_file():
-            return place
-    raise StoreError(f"expected the migrations in {package / '_migrations'} or beside the package; found neither")
-
-
-def head() -> str:
-    """The newest revision that this release knows."""
-    revision = ScriptDirectory.from_config(_config()).get_current_head()
-    assert revision is not None, "there is at least one revision"
-    return revision
-
-
 def _config() -> Config:
     config = Config()
-    config.set_main_option("script_location", str(directory()).replace("%", "%%"))
+    config.set_main_option("script_location", str(revisions.directory()).replace("%", "%%"))
     config.set_main_option("path_separator", "os")
     return config
 
@@ -155,7 +110,7 @@ async def _migrate_once(dsn: str, run: Callable[[Config], None], upwards: bool) 
     sa.event.listen(engine.sync_engine, "begin", _be_patient_for_a_moment)
 
     def migrate(connection: sa.Connection) -> bool:
-        left_alone = upwards and _knows_more(connection, config)
+        left_alone = upwards and _knows_more(connection)
         connection.commit()  # each revision is to have a transaction of its own
         if not left_alone:
             config.attributes["connection"] = connection
@@ -205,8 +160,7 @@ async def _alone(dsn: str) -> AsyncGenerator[None]:
         await connection.close()
 
 
-def _knows_more(connection: sa.Connection, config: Config) -> bool:
+def _knows_more(connection: sa.Connection) -> bool:
     """Whether the database is at a revision that this release has never heard of: a newer release migrated it."""
     revision = MigrationContext.configure(connection).get_current_revision()
-    known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
-    return revision is not None and revision not in known
+    return revision is not None and revision not in revisions.known()

@@ -12,7 +12,7 @@ from hai_flow.api.app import create_app
 from hai_flow.runtime import LOCAL_TENANT, Runtime
 from hai_flow.runtime.recent import Recent
 from hai_flow.settings import Settings
-from hai_flow.store import migrations
+from hai_flow.store import revisions
 from hai_flow.store.database import Deadlines
 from tests.support.proxy import Proxy
 from tests.support.waiting import until
@@ -71,7 +71,7 @@ async def test_every_request_ends_with_a_sentence_and_the_server_is_not_ready(
 async def test_however_many_ask_whether_it_is_ready_one_connection_is_opened(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, looks, go_on = migrations.is_behind, 0, asyncio.Event()
+    real, looks, go_on = revisions.is_behind, 0, asyncio.Event()
 
     async def counted(*given: Any) -> bool:
         nonlocal looks
@@ -79,7 +79,7 @@ async def test_however_many_ask_whether_it_is_ready_one_connection_is_opened(
         await go_on.wait()
         return await real(*given)
 
-    monkeypatch.setattr(migrations, "is_behind", counted)
+    monkeypatch.setattr(revisions, "is_behind", counted)
     monkeypatch.setattr("hai_flow.runtime.readiness.SCHEMA_SECONDS", 3600.0)
     settings = Settings()
     runtime = Runtime(database_url, settings, performs=False)

@@ -23,7 +23,7 @@ import pytest
 
 from hai_flow.client import Client
 from hai_flow.embedded import EmbeddedPostgres
-from hai_flow.store import migrations
+from hai_flow.store import revisions
 from tests.support.commands import ROOT, SECONDS_MAX, Process, command, environment, run, started
 from tests.support.postgres import run_apart
 from tests.support.scraping import Scrape
@@ -49,18 +49,18 @@ def wait_until(fact: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-def test_a_worker_imports_no_web_framework(database_url: str, tmp_path: Path) -> None:
+def test_a_worker_imports_no_web_framework_and_nothing_that_changes_a_schema(database_url: str, tmp_path: Path) -> None:
     # sitecustomize is imported first of all: at the end it tells what the worker itself had loaded.
     (tmp_path / "sitecustomize.py").write_text(
         "import atexit, sys\n"
-        "names = {'fastapi', 'starlette', 'uvicorn'}\n"
-        "atexit.register(lambda: print('web:', sorted(names & {name.partition('.')[0] for name in sys.modules})))\n"
+        "names = {'alembic', 'fastapi', 'sqlalchemy', 'starlette', 'uvicorn'}\n"
+        "atexit.register(lambda: print('loaded:', sorted(names & {name.partition('.')[0] for name in sys.modules})))\n"
     )
     path = f"{tmp_path}{os.pathsep}{ROOT}"
     with started(tmp_path / "log", "worker", HAI_FLOW_DATABASE_URL=database_url, PYTHONPATH=path) as worker:
         worker.wait_for(r"Worker \d+ performs")
         assert worker.end(signal.SIGTERM) == 143
-        assert "web: []" in worker.output
+        assert "loaded: []" in worker.output
         assert "Traceback" not in worker.output
 
 
@@ -70,13 +70,7 @@ def test_a_process_over_an_old_schema_says_what_to_do(empty_database_url: str) -
         assert refused.returncode == 1
         assert re.search(r"does not have the schema of this release: run .* migrate\.\n$", refused.stderr)
     assert run("migrate", HAI_FLOW_DATABASE_URL=empty_database_url).returncode == 0
-    revisions: list[str | None] = []
-
-    async def look() -> None:
-        revisions.append(await migrations.current(empty_database_url))
-
-    run_apart(look())
-    assert revisions == [migrations.head()]
+    assert run_apart(revisions.current(empty_database_url)) == revisions.head()
 
 
 def test_a_database_that_does_not_answer_is_a_sentence() -> None:

@@ -20,7 +20,7 @@ from hai_flow.engine import commands as c
 from hai_flow.runtime import LOCAL_TENANT, Runtime
 from hai_flow.runtime.cells import settings_of
 from hai_flow.settings import Settings
-from hai_flow.store import migrations
+from hai_flow.store import migrations, revisions
 from hai_flow.store.cells import Cell
 from tests.support.cells import cell, settle
 
@@ -131,7 +131,7 @@ def test_a_home_that_is_away_keeps_no_cell_waiting(here: Deployment, monkeypatch
     assert ("fault" in report["cells"]["home"], report["cells"]["north"]["runs"]) == (True, 1)
     standing = told("status", code=1)
     assert "does not answer" in standing["faults"][0]
-    assert standing["cells"]["north"]["database"]["schema"] == migrations.head()
+    assert standing["cells"]["north"]["database"]["schema"] == revisions.head()
     assert "does not answer" in called("status").output
 
 

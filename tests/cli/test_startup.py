@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,9 @@ def test_commands_that_ask_a_server_load_nothing_heavy(database_url: str, tellin
             packages = loaded(*arguments, HAI_FLOW_URL=url, PYTHONPATH=telling)
             assert "hai_flow" in packages
             assert not packages & HEAVY, arguments
+        server.end(signal.SIGTERM)
+    (line,) = (line for line in server.output.splitlines() if line.startswith("loaded: "))
+    assert not set(line.split()) & {"alembic", "sqlalchemy"}, "a server changes no schema"
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["runs", "--help"], ["run", "--help"], ["version"]])

@@ -11,7 +11,7 @@ from typing import Any
 import asyncpg
 
 import hai_flow
-from hai_flow.store import migrations
+from hai_flow.store import migrations, revisions
 from tests.runtime.conftest import ASKING, ECHO, Connection, Make, eye, is_now, make, start
 from tests.support.commands import run, started
 from tests.support.waiting import until
@@ -42,7 +42,7 @@ async def test_servers_workers_and_what_waits_are_on_one_screen(make: Make, data
     assert [each["id"] for each in report["workers"]] == [worker.worker and worker.worker.id]
     assert report["runs"]["waiting"] == 1
     assert (report["waiting"]["pendings"], report["waiting"]["due"]) == (1, 0)
-    assert report["database"]["schema"] == migrations.head()
+    assert report["database"]["schema"] == revisions.head()
     await server.stop()
     await worker.stop()
     assert told(database_url, code=0)["servers"] == [], "who ends says so"

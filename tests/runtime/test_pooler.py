@@ -10,7 +10,7 @@ import pytest
 
 from hai_flow.errors import StoreError
 from hai_flow.runtime import LOCAL_TENANT, Runtime
-from hai_flow.store import hints, migrations
+from hai_flow.store import hints, revisions
 from hai_flow.store.database import Database
 from hai_flow.store.health import is_pooler
 from tests.runtime.conftest import (
@@ -41,7 +41,7 @@ async def test_a_process_works_through_a_pooler_that_refuses_settings(
     async with Proxy(database_url, pooler=True) as pooler:
         with pytest.raises(StoreError, match="unsupported startup parameter"):
             await Database.open(pooler.dsn)
-        assert not await migrations.is_behind(pooler.dsn)
+        assert not await revisions.is_behind(pooler.dsn)
         runtime = await make(performs=True, dsn=pooler.dsn, database_url=pooler.dsn, database_pooled=True)
         assert runtime.worker is not None
         first = runtime.worker.id

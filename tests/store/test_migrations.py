@@ -9,11 +9,12 @@ from pathlib import Path
 
 import asyncpg
 import pytest
+from alembic.script import ScriptDirectory
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
 from hai_flow.errors import StoreError
-from hai_flow.store import migrations
+from hai_flow.store import migrations, revisions
 from hai_flow.store.tables import metadata
 
 CATALOGUE = {
@@ -66,9 +67,9 @@ async def test_the_migrated_schema_is_the_one_that_tables_py_describes(
 
 
 async def test_four_processes_may_migrate_at_once(empty_database_url: str) -> None:
-    assert await migrations.current(empty_database_url) is None
+    assert await revisions.current(empty_database_url) is None
     await asyncio.gather(*(migrations.upgrade(empty_database_url) for _ in range(4)))
-    assert await migrations.current(empty_database_url) == migrations.head()
+    assert await revisions.current(empty_database_url) == revisions.head()
 
 
 async def test_down_to_nothing_and_up_again(empty_database_url: str) -> None:
@@ -100,7 +101,7 @@ async def test_a_newer_schema_is_left_alone(database_url: str) -> None:
     async with connected(database_url) as connection:
         await connection.execute("UPDATE alembic_version SET version_num = '9999'")
     await migrations.upgrade(database_url)
-    assert await migrations.current(database_url) == "9999"
+    assert await revisions.current(database_url) == "9999"
 
 
 async def test_a_lock_that_nobody_gives_back_is_reported(
@@ -113,18 +114,24 @@ async def test_a_lock_that_nobody_gives_back_is_reported(
             await migrations.upgrade(empty_database_url)
 
 
+def test_the_revisions_that_the_names_of_files_tell_are_those_of_alembic() -> None:
+    scripts = ScriptDirectory.from_config(migrations._config())
+    assert revisions.head() == scripts.get_current_head()
+    assert revisions.known() == {script.revision for script in scripts.walk_revisions()}
+
+
 def test_the_revisions_are_found_beside_the_package_and_inside_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert migrations.directory() == Path(migrations.__file__).parents[2] / "migrations"
+    assert revisions.directory() == Path(revisions.__file__).parents[2] / "migrations"
     installed = tmp_path / "hai_flow" / "_migrations"
     installed.mkdir(parents=True)
     (installed / "env.py").touch()
-    monkeypatch.setattr(migrations, "__file__", str(tmp_path / "hai_flow" / "store" / "migrations.py"))
-    assert migrations.directory() == installed
+    monkeypatch.setattr(revisions, "__file__", str(tmp_path / "hai_flow" / "store" / "revisions.py"))
+    assert revisions.directory() == installed
     (installed / "env.py").unlink()
     with pytest.raises(StoreError, match="found neither"):
-        migrations.directory()
+        revisions.directory()
 
 
 async def test_signals_that_were_stored_before_they_had_places_get_theirs_by_their_time(

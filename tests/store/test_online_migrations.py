@@ -14,11 +14,11 @@ import pytest
 import sqlalchemy as sa
 from alembic.script import ScriptDirectory
 
-from hai_flow.store import migrations
+from hai_flow.store import migrations, revisions
 from tests.support.online_migrations import faults_in, watch_transactions
 from tests.support.waiting import until
 
-VERSIONS = sorted((migrations.directory() / "versions").glob("*.py"))
+VERSIONS = sorted((revisions.directory() / "versions").glob("*.py"))
 # The longest that a statement of the release at work may wait for a lock: several times what a revision waits for one.
 PATIENCE = "1500ms"
 
@@ -110,7 +110,7 @@ INSERT INTO slots (tenant, slot, run_id) SELECT tenant, id::text, id FROM born
 """
 
 
-def revisions() -> list[str]:
+def in_order() -> list[str]:
     """All of them, oldest first."""
     scripts = ScriptDirectory.from_config(migrations._config())
     return [script.revision for script in scripts.walk_revisions()][::-1]
@@ -127,7 +127,7 @@ async def test_every_revision_runs_beside_the_first_release(
         watch_transactions(engine.sync_engine, faults.append)
         return engine
 
-    first, *later = revisions()
+    first, *later = in_order()
     await migrations.upgrade(empty_database_url, first)
     monkeypatch.setattr(migrations, "create_async_engine", watched)
     async with Release(empty_database_url).at_work() as release:
@@ -135,7 +135,7 @@ async def test_every_revision_runs_beside_the_first_release(
             await migrations.upgrade(empty_database_url, revision)
             assert faults == [], f"revision {revision}"
             await release.has_gone_on()
-    assert await migrations.current(empty_database_url) == migrations.head()
+    assert await revisions.current(empty_database_url) == revisions.head()
 
 
 def test_a_transaction_that_reads_a_table_which_it_holds_is_seen(database_url: str) -> None:
@@ -162,7 +162,7 @@ def test_a_transaction_that_reads_a_table_which_it_holds_is_seen(database_url: s
 
 async def test_a_revision_that_waits_for_a_lock_does_not_keep_others_from_theirs(empty_database_url: str) -> None:
     """A report holds on to the table for long; the revision queues for it again and again, and lets others pass."""
-    before = revisions()[revisions().index("0004") - 1]
+    before = in_order()[in_order().index("0004") - 1]
     await migrations.upgrade(empty_database_url, before)
     async with Release(empty_database_url).at_work() as release:
         report = await asyncpg.connect(empty_database_url)
@@ -179,7 +179,7 @@ async def test_a_revision_that_waits_for_a_lock_does_not_keep_others_from_theirs
         await upgrading
         await report.close()
         await eye.close()
-    assert await migrations.current(empty_database_url) == "0004"
+    assert await revisions.current(empty_database_url) == "0004"
 
 
 QUEUES = "SELECT count(*) FROM pg_locks WHERE NOT granted AND mode = 'AccessExclusiveLock'"
@@ -190,9 +190,9 @@ async def test_a_revision_that_was_cut_off_behind_its_first_half_is_begun_again(
     connection = await asyncpg.connect(empty_database_url)
     for revision in in_halves:
         await migrations.upgrade(empty_database_url, revision)
-        before = revisions()[revisions().index(revision) - 1]
+        before = in_order()[in_order().index(revision) - 1]
         await connection.execute("UPDATE alembic_version SET version_num = $1", before)
         await migrations.upgrade(empty_database_url, revision)
     await connection.close()
     assert "0004" in in_halves
-    assert await migrations.current(empty_database_url) == in_halves[-1]
+    assert await revisions.current(empty_database_url) == in_halves[-1]

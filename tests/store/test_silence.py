@@ -16,7 +16,7 @@ from uuid import uuid4
 import asyncpg
 import pytest
 
-from hai_flow.store import hints, migrations
+from hai_flow.store import hints, revisions
 from hai_flow.store.database import CommitUnknown, Database, Deadlines, Session, connect
 from tests.store.conftest import as_owner, birth, commit, decision, load
 from tests.support.proxy import Proxy
@@ -130,7 +130,7 @@ async def test_a_server_that_accepts_and_says_nothing_is_one_that_can_t_be_reach
     with pytest.raises(TimeoutError, match="whoever listens there does not answer"):
         await in_time(connect(proxy.dsn, QUICK))
     with pytest.raises(OSError, match="does not answer"):
-        await in_time(migrations.is_behind(proxy.dsn, QUICK))
+        await in_time(revisions.is_behind(proxy.dsn, QUICK))
     with pytest.raises(Exception, match="the database can't be reached: no connection within"):
         await in_time(Database.open(proxy.dsn, deadlines=QUICK))
 

@@ -20,7 +20,7 @@ from typing import Any, Final
 import httpx2
 
 from hai_flow.embedded import EmbeddedPostgres, find_binaries
-from hai_flow.store import migrations
+from hai_flow.store import revisions
 from tests.support.commands import command, environment
 
 HERE: Final = Path(__file__).resolve().parent
@@ -62,4 +62,4 @@ def _until(look: Any) -> Any:
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
-        (HERE / f"schema-{migrations.head()}.sql.gz").write_bytes(gzip.compress(record(Path(folder)), mtime=0))
+        (HERE / f"schema-{revisions.head()}.sql.gz").write_bytes(gzip.compress(record(Path(folder)), mtime=0))

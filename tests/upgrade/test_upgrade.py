@@ -12,7 +12,7 @@ import httpx2
 import pytest
 
 from hai_flow.embedded import find_binaries
-from hai_flow.store import migrations
+from hai_flow.store import revisions
 from tests.support.commands import SECONDS_MAX, environment, run, started
 from tests.support.postgres import Server, run_apart
 from tests.support.waiting import until
@@ -35,7 +35,7 @@ def test_a_database_of_an_earlier_release_is_migrated_and_its_waiting_runs_go_on
             "an older schema is not served"
         )
         assert run("migrate", **there).returncode == 0
-        assert run_apart(migrations.current(dsn)) == migrations.head()
+        assert run_apart(revisions.current(dsn)) == revisions.head()
         with (
             started(tmp_path / "serve", "serve", "--port", "0", **there) as serve,
             started(tmp_path / "worker", "worker", **there),
