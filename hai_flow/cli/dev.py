@@ -20,10 +20,14 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from hai_flow import addresses
-from hai_flow.cli import processes
 from hai_flow.cli.author import SUFFIXES, TESTS
 from hai_flow.cli.backend import Backend, Local
-from hai_flow.cli.processes import Database, DataDirOption, HostOption, PortOption, QueuesOption
+from hai_flow.cli.database import Database, migrated, open_database
+from hai_flow.cli.living import exit_code_for, live
+from hai_flow.cli.logs import configure_logs
+from hai_flow.cli.options import DataDirOption, HostOption, PortOption, QueuesOption, load_settings
+from hai_flow.cli.processes import tell_identity
+from hai_flow.cli.running import alongside, running_runtime
 from hai_flow.cli.terminal import UsageError, explain, program, say
 from hai_flow.errors import HaiFlowError
 from hai_flow.settings import Settings, variable
@@ -50,7 +54,7 @@ def dev(
     no_open: Annotated[bool, typer.Option("--no-open", help="Open nothing in a browser.")] = False,
 ) -> None:
     """Everything in one process: PostgreSQL, the API and a worker; workflows are loaded again when you save them."""
-    settings = processes.load_settings(
+    settings = load_settings(
         dev=True,
         host=host,
         port=port,
@@ -59,9 +63,9 @@ def dev(
         queues=tuple(queue) if queue else None,
     )
     folders = workflow_folders(settings, named=workflows is not None)
-    processes.configure_logs("warning", settings.logs)
-    with processes.open_database(settings) as database:
-        code = processes.live(lambda: Dev(database, settings, folders, demo=demo, opens=not no_open).run())
+    configure_logs("warning", settings.logs)
+    with open_database(settings) as database:
+        code = live(lambda: Dev(database, settings, folders, demo=demo, opens=not no_open).run())
     say("Stopped.")
     raise typer.Exit(code)
 
@@ -95,21 +99,21 @@ class Dev:
         from hai_flow.api.app import create_app
         from hai_flow.cli.shelf import Shelf
 
-        await processes.migrated(self._database)
+        await migrated(self._database)
         say(f"PostgreSQL is ready: {self._database.shown}.")
-        async with processes.running_runtime(self._database, self._settings, performs=True, project=True) as runtime:
+        async with running_runtime(self._database, self._settings, performs=True, project=True) as runtime:
             local = Local(runtime)
             shelf = Shelf(local, self._folders, runtime.toolbox.project)
             await shelf.load()
             app = create_app(self._settings, runtime, act_as=True)
-            processes.tell_identity(self._settings)
-            async with processes.alongside(shelf.watch()):
+            tell_identity(self._settings)
+            async with alongside(shelf.watch()):
                 ended_by = await server.serve(
                     app, runtime, self._settings, started=lambda url: self._started(url, local, shelf)
                 )
             say("Stopping.")
             await self._end_greeting()
-        return processes.exit_code_for(ended_by)
+        return exit_code_for(ended_by)
 
     def _started(self, url: str, local: Local, shelf: Shelf) -> None:
         self._greeting = asyncio.get_running_loop().create_task(self._greet(url, local, shelf))

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from hai_flow.cli.processes import load_settings
+from hai_flow.cli.options import load_settings
 from hai_flow.definition.plan import AgentTurn, Plan, Step
 from hai_flow.engine import commands as c
 from hai_flow.engine.agents import talk

@@ -12,14 +12,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from hai_flow.cli import answers, processes
+from hai_flow.cli import answers
 from hai_flow.cli.author import STDIN, print_definition_error, read, whole
 from hai_flow.cli.backend import Backend, Local, Remote
 from hai_flow.cli.client import Server
+from hai_flow.cli.database import migrated, open_database
 from hai_flow.cli.follow import Narrator, question_of
+from hai_flow.cli.living import live
+from hai_flow.cli.logs import configure_logs
 from hai_flow.cli.operate import ActAsOption, ask
+from hai_flow.cli.options import DataDirOption, load_settings
 from hai_flow.cli.people import as_whom, may_answer, principal
-from hai_flow.cli.processes import DataDirOption
+from hai_flow.cli.running import running_runtime
 from hai_flow.cli.terminal import (
     FAILED,
     INTERRUPTED,
@@ -100,18 +104,18 @@ def run(
 
 def _converse(conversation: Conversation, server: str | None, data_dir: Path | None, act_as: str | None) -> int:
     if server is not None:
-        return processes.live(lambda: _on_server(conversation, server, act_as), interrupted=INTERRUPTED)
-    settings = processes.load_settings(data_dir=data_dir)
-    processes.configure_logs("error", settings.logs)
-    with processes.open_database(settings, interrupted=INTERRUPTED) as database:
+        return live(lambda: _on_server(conversation, server, act_as), interrupted=INTERRUPTED)
+    settings = load_settings(data_dir=data_dir)
+    configure_logs("error", settings.logs)
+    with open_database(settings, interrupted=INTERRUPTED) as database:
 
         async def here() -> int:
             if database.postgres is not None:
-                await processes.migrated(database)
-            async with processes.running_runtime(database, settings, performs=True, project=True) as runtime:
+                await migrated(database)
+            async with running_runtime(database, settings, performs=True, project=True) as runtime:
                 return await conversation.hold(Local(runtime, act_as=act_as))
 
-        return processes.live(here, interrupted=INTERRUPTED)
+        return live(here, interrupted=INTERRUPTED)
 
 
 def _detached(

@@ -10,7 +10,7 @@ import typer
 
 from hai_flow.cli.console import Styled
 from hai_flow.cli.operate import JsonOption
-from hai_flow.cli.processes import DataDirOption, load_settings
+from hai_flow.cli.options import DataDirOption, load_settings
 from hai_flow.cli.terminal import FAILED, out, plural, print_json, roughly, say
 from hai_flow.cli.visiting import CONNECT_SECONDS, CellOption, Place, Visit, places, through
 

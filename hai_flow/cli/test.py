@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from hai_flow.cli.database import Database, open_database, reachable
+from hai_flow.cli.options import load_settings
 from hai_flow.cli.terminal import FAILED, USAGE, UsageError, clean, out, print_findings, print_json, say
 from hai_flow.errors import Finding, HaiFlowError
 
 if TYPE_CHECKING:
-    from hai_flow.cli.processes import Database
     from hai_flow.testing.cassettes import Performer
     from hai_flow.testing.loading import Loaded, Loader
     from hai_flow.testing.runner import Result
@@ -209,22 +210,19 @@ class _Published:
         return found["source"].encode()
 
     def _ask_database(self, reference: str, dsn: str) -> bytes:
-        from hai_flow.cli import processes
-
-        settings = processes.load_settings(database_url=dsn)
-        with processes.open_database(settings) as database:
+        settings = load_settings(database_url=dsn)
+        with open_database(settings) as database:
             return asyncio.run(_read_published(reference, database))
 
 
 async def _read_published(reference: str, database: Database) -> bytes:
     import asyncpg
 
-    from hai_flow.cli import processes
     from hai_flow.runtime import LOCAL_TENANT
     from hai_flow.store import workflows
 
     name, _, version = reference.partition("@")
-    async with processes.reachable(database):
+    async with reachable(database):
         connection = await asyncpg.connect(database.direct or database.dsn, statement_cache_size=0)
         try:
             stored = await workflows.workflow_version(connection, LOCAL_TENANT, name, int(version.partition("+")[0]))

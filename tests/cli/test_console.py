@@ -11,7 +11,7 @@ import structlog
 
 from hai_flow.cli.console import Cell, Console, Styled, clean, json_text
 from hai_flow.cli.follow import question_of
-from hai_flow.cli.processes import configure_logs
+from hai_flow.cli.logs import configure_logs
 
 
 class Terminal(io.StringIO):

@@ -1,0 +1,89 @@
+"""The log of a process, on standard error: as text for a person at a terminal, or as JSON lines."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import MutableMapping
+from typing import Any, TextIO
+
+from hai_flow.cli.console import clean, one_line
+
+
+def configure_logs(level: str, style: str = "auto") -> None:
+    """Structured logs on standard error: as text or as JSON lines; `auto`: as text on a terminal."""
+    import logging
+
+    import structlog
+
+    # asyncpg's pool logs a traceback for each connection that it cannot restore; the code that needed it logs it, too.
+    logging.getLogger("asyncpg").setLevel(logging.CRITICAL)
+    logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)  # likewise: `telemetry/otel` reports the failure
+    as_text = style == "text" or (style == "auto" and sys.stderr.isatty())
+    shown: list[Any] = (
+        [_plain_values, structlog.dev.ConsoleRenderer(exception_formatter=_plain_traceback)]
+        if as_text
+        else [
+            # Without local variables: they hold inputs, arguments and secrets.
+            structlog.processors.ExceptionRenderer(structlog.tracebacks.ExceptionDictTransformer(show_locals=False)),
+            structlog.processors.JSONRenderer(),
+        ]
+    )
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            _with_place,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            *shown,
+            _without_secrets,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=False,
+    )
+
+
+def _with_place(_logger: Any, _method: str, entry: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Add the subject of a log line, as far as its task knows it: the attempt that is performed with its run, and the
+    trace. It is looked up only when something is logged, so a step pays nothing for it."""
+    from hai_flow.runtime.tracing import ASKER, PERFORMED
+
+    performed, asker, place = PERFORMED.get(), ASKER.get(), None
+    if performed is not None:
+        run, place = performed.run, performed.place
+        entry.setdefault("run_id", str(run.id))
+        entry.setdefault("thread_id", run.state.thread_id)
+        entry.setdefault("tenant", str(run.tenant))
+        entry.setdefault("path", performed.path)
+        entry.setdefault("attempt", performed.attempt)
+    elif asker is not None:
+        place = asker.place or asker.parent
+    if place is not None:
+        entry.setdefault("trace_id", place.trace_id)
+        entry.setdefault("span_id", place.span_id)
+    return entry
+
+
+def _without_secrets(_logger: Any, _method: str, line: Any) -> Any:
+    """A line of the log without secrets: an exception in it may quote a request."""
+    from hai_flow.steps.secrets import hidden
+
+    return hidden(line)
+
+
+def _plain_values(_logger: Any, _method: str, entry: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Values of a log may come from a client: on a terminal they must not control it, nor begin a line of their own.
+
+    Values that are not text are shown by their `repr`, which escapes control characters.
+    """
+    return {name: one_line(value) if isinstance(value, str) else value for name, value in entry.items()}
+
+
+def _plain_traceback(file: TextIO, raised: Any) -> None:
+    """A traceback whose message can't control the terminal: it may come from another system."""
+    import structlog
+
+    text = io.StringIO()
+    structlog.dev.plain_traceback(text, raised)
+    file.write(clean(text.getvalue()))
