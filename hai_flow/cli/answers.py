@@ -13,7 +13,8 @@ import sys
 from collections.abc import Callable
 from typing import Final
 
-from hai_flow.cli.terminal import clean, compact
+from hai_flow.cli.console import clean
+from hai_flow.cli.terminal import compact
 from hai_flow.values import Json
 
 DECLINE: Final = "/decline"
@@ -68,7 +69,7 @@ async def answer(pending: dict[str, Json], prompt: Prompt) -> dict[str, Json]:
 
 
 async def _choice(pending: dict[str, Json], prompt: Prompt) -> dict[str, Json]:
-    options = list(pending.get("options") or ("approve", "reject"))
+    options = options_of(pending)
     decision = await _asked(prompt, f"{'/'.join(options)}: ", lambda text: one_of(options, text))
     body: dict[str, Json] = {"decision": decision}
     if decision == "approve" and pending.get("schema") is not None:
@@ -77,6 +78,11 @@ async def _choice(pending: dict[str, Json], prompt: Prompt) -> dict[str, Json]:
         body["result"] = tool_result(await prompt.line("its result, as JSON or text: "), {})
     reason = await prompt.line("reason (may be empty): ")
     return {**body, "reason": reason} if reason else body
+
+
+def options_of(pending: dict[str, Json]) -> list[str]:
+    """The possible decisions of a pending."""
+    return list(pending.get("options") or ("approve", "reject"))
 
 
 async def _tool_result(pending: dict[str, Json], prompt: Prompt) -> dict[str, Json]:

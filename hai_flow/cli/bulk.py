@@ -8,8 +8,8 @@ from typing import Annotated, Final
 import typer
 
 from hai_flow.cli import completion
-from hai_flow.cli.client import Server
-from hai_flow.cli.operate import ActAsOption, JsonOption, ReasonOption, ServerOption, ask
+from hai_flow.cli.client import Server, ask
+from hai_flow.cli.options import ActAsOption, JsonOption, ReasonOption, ServerOption
 from hai_flow.cli.terminal import UsageError, note, print_json, say
 from hai_flow.values import Json
 

@@ -6,25 +6,28 @@ command to type next.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 import msgspec
 
 from hai_flow import addresses
-from hai_flow.cli.terminal import Problem, Unreachable, UsageError, note, program
+from hai_flow.cli.terminal import Problem, Unreachable, UsageError, note, print_json, program
 from hai_flow.settings import Settings
 from hai_flow.values import Json, NotJson
 
 if TYPE_CHECKING:
     from hai_flow.client import AsyncClient, HaiFlowError
 
+Result = TypeVar("Result")
 
 RECONNECTS_MAX: Final = 60
 RECONNECT_SECONDS: Final = 0.5
 PAGE: Final = 200
+_EVENTS_PAGE: Final = 1000
 _FULL_ID_CHARS: Final = 36
 
 
@@ -131,6 +134,15 @@ class Server:
         some = ", ".join(matches[:5]) + (", …" if len(matches) > 5 else "")
         raise Problem({"code": "run_ambiguous", "detail": f"{text!r} begins {len(matches)} runs: {some}"})
 
+    async def log(self, run_id: str, after: int = 0) -> AsyncGenerator[dict[str, Json], None]:
+        """The events that the run has after a seq, page by page."""
+        place: int | str | None = after
+        while place is not None:
+            page = await self.get(f"/v1/runs/{run_id}/events", after=place, limit=_EVENTS_PAGE)
+            for event in page["items"]:
+                yield event
+            place = page["next_cursor"]
+
     async def events(self, run_id: str, after: int = 0) -> AsyncGenerator[dict[str, Json], None]:
         """The run's events after a seq as they happen, until its terminal one. A lost connection is made anew."""
         with self._told():
@@ -166,3 +178,20 @@ class Server:
             f"No server answers at {self.url}{why}. Start one with `{program()} dev`, "
             f"or say where it is in HAI_FLOW_URL."
         )
+
+
+def ask(
+    server: str | None, as_json: bool, work: Callable[[Server], Awaitable[Result]], *, act_as: str | None = None
+) -> Result:
+    """The result of `work` with the server. With --json a refusal is also printed as the server's problem document."""
+
+    async def asked() -> Result:
+        async with Server(server, act_as=act_as) as opened:
+            return await work(opened)
+
+    try:
+        return asyncio.run(asked())
+    except Problem as problem:
+        if as_json:
+            print_json(problem.body)
+        raise

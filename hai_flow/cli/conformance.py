@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from hai_flow.cli.operate import JsonOption, parse_json
-from hai_flow.cli.terminal import FAILED, OK, UsageError, clean, err, print_json, say
+from hai_flow.cli.console import clean
+from hai_flow.cli.options import JsonOption, parse_json
+from hai_flow.cli.terminal import FAILED, OK, UsageError, err, print_json, say
 from hai_flow.values import Json
 
 if TYPE_CHECKING:

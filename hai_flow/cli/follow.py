@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-from hai_flow.cli.console import Console, clean, json_text, one_line
+from hai_flow.cli.console import Console, clean, json_text
 from hai_flow.cli.people import approval, is_envelope
+from hai_flow.cli.questions import question_of
 from hai_flow.cli.terminal import compact, indented, moment, roughly
 from hai_flow.values import Json
 
@@ -260,14 +261,6 @@ class Narrator:
 
 
 _MARKS: Final = {"running": ("▸", "cyan"), "finished": ("✓", "green"), "skipped": ("✓", "green")}  # of steps below
-
-
-def question_of(pending: EventJson) -> str:
-    """The question of a pending, in one line."""
-    if pending["kind"] == "tool":
-        title = one_line(pending.get("title") or "The client is asked for")
-        return f"{title} {pending['tool']}({compact(pending.get('args'))})"
-    return one_line(str(pending.get("title") or pending.get("message") or pending["path"]))
 
 
 def _error(error: EventJson) -> str:

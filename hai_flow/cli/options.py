@@ -2,14 +2,48 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from hai_flow.cli import completion
+from hai_flow.cli.terminal import UsageError
 from hai_flow.settings import Settings
+from hai_flow.values import Json
 
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
+ServerOption = Annotated[str | None, typer.Option("--server", metavar="URL", help="Default: HAI_FLOW_URL.")]
+LimitOption = Annotated[int, typer.Option("--limit", min=1, max=10_000, help="The most to show.")]
+RunArgument = Annotated[
+    str,
+    typer.Argument(metavar="RUN", help="The run's id, or the beginning of it.", autocompletion=completion.runs),
+]
+
+
+def _checked_who(text: str | None) -> str | None:
+    from hai_flow.engine.selectors import NotASelector, acting_as
+
+    if text is not None:
+        try:
+            acting_as(text)
+        except NotASelector as error:
+            raise UsageError(f"--as: {error}.") from None
+    return text
+
+
+ActAsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--as",
+        metavar="WHO",
+        callback=_checked_who,
+        help="Act as somebody, for trying out: user:ann,role:controller,group:money.",
+    ),
+]
+ReasonOption = Annotated[str, typer.Option("--reason", help="Why; it is recorded.")]
 PortOption = Annotated[int | None, typer.Option("--port", min=0, max=65535, help="The TCP port; 0 takes a free one.")]
 HostOption = Annotated[str | None, typer.Option("--host", help="The address to listen on.")]
 QueuesOption = Annotated[
@@ -30,3 +64,11 @@ def load_settings(*, dev: bool = False, **options: Any) -> Settings:
     """The settings of the environment; those of the command line override them. Raises SettingsError."""
     given = {name: value for name, value in options.items() if value is not None}
     return replace(Settings.from_environment(dev=dev), **given)
+
+
+def parse_json(text: str, place: str) -> Json:
+    """`text` as JSON. Raises UsageError."""
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise UsageError(f"{place}: expected JSON, found {text[:80]!r} ({error}). Put text in double quotes.") from None

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from hai_flow.cli.database import demand_schema
-from hai_flow.cli.operate import JsonOption
-from hai_flow.cli.options import DataDirOption, load_settings
+from hai_flow.cli.options import DataDirOption, JsonOption, load_settings
 from hai_flow.cli.terminal import FAILED, UsageError, note, out, plural, print_json, program, say
 from hai_flow.cli.visiting import CONNECT_SECONDS, CellOption, Place, places, tell_faults, through
 

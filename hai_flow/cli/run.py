@@ -15,14 +15,14 @@ import typer
 from hai_flow.cli import answers
 from hai_flow.cli.author import STDIN, print_definition_error, read, whole
 from hai_flow.cli.backend import Backend, Local, Remote
-from hai_flow.cli.client import Server
+from hai_flow.cli.client import Server, ask
 from hai_flow.cli.database import migrated, open_database
-from hai_flow.cli.follow import Narrator, question_of
+from hai_flow.cli.follow import Narrator
 from hai_flow.cli.living import live
 from hai_flow.cli.logs import configure_logs
-from hai_flow.cli.operate import ActAsOption, ask
-from hai_flow.cli.options import DataDirOption, load_settings
+from hai_flow.cli.options import ActAsOption, DataDirOption, load_settings
 from hai_flow.cli.people import as_whom, may_answer, principal
+from hai_flow.cli.questions import how_to_answer, or_else, question_of
 from hai_flow.cli.running import running_runtime
 from hai_flow.cli.terminal import (
     FAILED,
@@ -32,9 +32,7 @@ from hai_flow.cli.terminal import (
     Problem,
     UsageError,
     explain,
-    how_to_answer,
     note,
-    or_else,
     out,
     print_json,
     program,

@@ -6,9 +6,10 @@ from typing import Annotated
 
 import typer
 
-from hai_flow.cli.client import Server
-from hai_flow.cli.operate import JsonOption, RunArgument, ServerOption, ask, parse_json
-from hai_flow.cli.terminal import clean, print_json, say
+from hai_flow.cli.client import Server, ask
+from hai_flow.cli.console import clean
+from hai_flow.cli.options import JsonOption, RunArgument, ServerOption, parse_json
+from hai_flow.cli.terminal import print_json, say
 from hai_flow.values import Json
 
 DataOption = Annotated[str | None, typer.Option("--data", metavar="JSON", help="What the event says.")]

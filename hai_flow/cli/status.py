@@ -9,8 +9,7 @@ from typing import Any, Final
 import typer
 
 from hai_flow.cli.console import Styled
-from hai_flow.cli.operate import JsonOption
-from hai_flow.cli.options import DataDirOption, load_settings
+from hai_flow.cli.options import DataDirOption, JsonOption, load_settings
 from hai_flow.cli.terminal import FAILED, out, plural, print_json, roughly, say
 from hai_flow.cli.visiting import CONNECT_SECONDS, CellOption, Place, Visit, places, through
 

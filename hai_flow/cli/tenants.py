@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hai_flow.cli.cells import CellOption, cells_by_number, connected_to, wanted_cells
+from hai_flow.cli.client import ask
 from hai_flow.cli.commands import Command, app_of
 from hai_flow.cli.database import over_database
 from hai_flow.cli.keys import record
-from hai_flow.cli.operate import JsonOption, ServerOption, ask
-from hai_flow.cli.options import DataDirOption
+from hai_flow.cli.options import DataDirOption, JsonOption, ServerOption
 from hai_flow.cli.terminal import EPILOG, UsageError, moment, out, print_json, say
 from hai_flow.errors import HaiFlowError
 from hai_flow.values import Json

@@ -77,6 +77,12 @@ def print_json(value: Json) -> None:
     sys.stdout.write(json_text(value, indent=2) + "\n")
 
 
+def write_line(event: Json) -> None:
+    """One event as a line of JSON, at once."""
+    sys.stdout.write(json_text(event) + "\n")
+    sys.stdout.flush()
+
+
 def compact(value: Json, length: int = 160) -> str:
     """`value` as one line of JSON, cut to `length` characters."""
     text = json_text(value)
@@ -177,40 +183,3 @@ def program() -> str:
 def indented(text: str) -> str:
     """`text` as lines under a question."""
     return "\n".join(f"  {line}".rstrip() for line in text.rstrip().splitlines())
-
-
-def how_to_answer(pending: dict[str, Json], *, act_as: str | None = None) -> str:
-    """The arguments after `decide` that answer `pending`, as an example that works: a first option, sample values.
-
-    `act_as`: the value of `--as`, if not everybody may answer.
-    """
-    from hai_flow.cli.samples import sample_of
-
-    words = ["decide", pending["id"]]
-    schema = pending.get("schema")
-    if pending["kind"] in ("approve", "gate", "doubt"):
-        first = options_of(pending)[0]
-        words.append(shlex.quote(first))
-        if schema is not None:
-            words += ["--values", _quoted(sample_of(schema))]
-        if first in ((pending.get("policy") or {}).get("reasons") or ()):
-            words += ["--reason", "TEXT"]
-    else:
-        words += ["--values" if pending["kind"] == "ask" else "--result", _quoted(sample_of(schema))]
-    return " ".join([*words, *(["--as", shlex.quote(act_as)] if act_as else [])])
-
-
-def or_else(pending: dict[str, Json]) -> str:
-    """The other possible answers; empty: there are none."""
-    if pending["kind"] in ("approve", "gate", "doubt"):
-        return ", ".join(options_of(pending)[1:])
-    return "--error TEXT" if pending["kind"] == "tool" else ""
-
-
-def options_of(pending: dict[str, Json]) -> list[str]:
-    """The possible decisions of a pending."""
-    return list(pending.get("options") or ("approve", "reject"))
-
-
-def _quoted(value: Json) -> str:
-    return shlex.quote(json_text(value))

@@ -8,23 +8,13 @@ from typing import Annotated
 
 import typer
 
-from hai_flow.cli.client import Server
+from hai_flow.cli.client import Server, ask
 from hai_flow.cli.follow import Narrator
-from hai_flow.cli.operate import (
-    ActAsOption,
-    JsonOption,
-    ReasonOption,
-    RunArgument,
-    ServerOption,
-    ask,
-    parse_json,
-    write_line,
-)
-from hai_flow.cli.terminal import UsageError, compact, moment, out, print_json, program, say
+from hai_flow.cli.options import ActAsOption, JsonOption, ReasonOption, RunArgument, ServerOption, parse_json
+from hai_flow.cli.terminal import UsageError, compact, moment, out, print_json, program, say, write_line
 from hai_flow.values import Json
 
 _MOMENT = "an event's number, a time, or step:PATH"
-_EVENTS_PAGE = 1000
 
 AtOption = Annotated[int | None, typer.Option("--at", min=1, metavar="SEQ", help="Behind this event (see `marks`).")]
 FromOption = Annotated[str | None, typer.Option("--from", metavar="MOMENT", help=f"Since when: {_MOMENT}.")]
@@ -59,18 +49,14 @@ def replay(
         if to is not None:
             last = (await api.get(f"/v1/runs/{run_id}/snapshot", at=to))["seq"]
         before: datetime | None = None
-        after: str | None = str(seq)
-        while after is not None:
-            page = await api.get(f"/v1/runs/{run_id}/events", after=after, limit=_EVENTS_PAGE)
-            for event in page["items"]:
-                if last is not None and event["seq"] > last:
-                    return
-                at = datetime.fromisoformat(event["at"])
-                if before is not None and at > before:
-                    await asyncio.sleep(min((at - before).total_seconds() / speed, gap))
-                before = at
-                write(event)
-            after = page["next_cursor"]
+        async for event in api.log(run_id, seq):
+            if last is not None and event["seq"] > last:
+                return
+            at = datetime.fromisoformat(event["at"])
+            if before is not None and at > before:
+                await asyncio.sleep(min((at - before).total_seconds() / speed, gap))
+            before = at
+            write(event)
 
     ask(server, as_json, work)
 

@@ -11,8 +11,7 @@ from uuid import UUID
 import typer
 
 from hai_flow.cells import cell_of
-from hai_flow.cli.operate import JsonOption
-from hai_flow.cli.options import DataDirOption
+from hai_flow.cli.options import DataDirOption, JsonOption
 from hai_flow.cli.terminal import FAILED, UsageError, note, plural, print_json, say
 from hai_flow.cli.visiting import CellOption, Place, shown_cells, tell_faults, visit
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from hai_flow.cli.client import ask
 from hai_flow.cli.console import Cell, Styled
-from hai_flow.cli.operate import ask
 from hai_flow.cli.terminal import moment, out, print_json, say
 from hai_flow.values import Json
 

@@ -12,7 +12,8 @@ from typer.testing import CliRunner
 
 from hai_flow.cli import app
 from hai_flow.cli.people import approval, as_whom, may_answer, principal
-from hai_flow.cli.terminal import how_to_answer, or_else, program
+from hai_flow.cli.questions import how_to_answer, or_else
+from hai_flow.cli.terminal import program
 from tests.support.server import YAML, serving
 
 LOCAL, ANN, CONTROLLER = "user:local", "user:ann", "user:ann,role:controller"

@@ -10,8 +10,8 @@ import pytest
 import structlog
 
 from hai_flow.cli.console import Cell, Console, Styled, clean, json_text
-from hai_flow.cli.follow import question_of
 from hai_flow.cli.logs import configure_logs
+from hai_flow.cli.questions import question_of
 
 
 class Terminal(io.StringIO):

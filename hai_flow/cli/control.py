@@ -1,0 +1,67 @@
+"""Commands over REST that control one run: `pause`, `resume`, `stop`, `terminate`, `retry`."""
+
+from __future__ import annotations
+
+from hai_flow.cli.client import Server, ask
+from hai_flow.cli.options import ActAsOption, JsonOption, ReasonOption, RunArgument, ServerOption
+from hai_flow.cli.terminal import print_json, say
+from hai_flow.values import Json
+
+
+def pause(
+    run: RunArgument,
+    reason: ReasonOption = "",
+    act_as: ActAsOption = None,
+    server: ServerOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Let no new step start; answers and timers are kept until `resume`."""
+    _control(run, "pause", {"reason": reason}, act_as, server, as_json)
+
+
+def resume(
+    run: RunArgument, act_as: ActAsOption = None, server: ServerOption = None, as_json: JsonOption = False
+) -> None:
+    """Go on after a pause."""
+    _control(run, "resume", None, act_as, server, as_json)
+
+
+def stop(
+    run: RunArgument,
+    reason: ReasonOption = "",
+    act_as: ActAsOption = None,
+    server: ServerOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Stop a run: its running steps are cancelled and have some time to clean up."""
+    _control(run, "stop", {"reason": reason}, act_as, server, as_json)
+
+
+def terminate(
+    run: RunArgument,
+    reason: ReasonOption = "",
+    act_as: ActAsOption = None,
+    server: ServerOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """End at once; results that come later are not recorded."""
+    _control(run, "terminate", {"reason": reason}, act_as, server, as_json)
+
+
+def retry(
+    run: RunArgument, act_as: ActAsOption = None, server: ServerOption = None, as_json: JsonOption = False
+) -> None:
+    """Go on from the step that failed."""
+    _control(run, "retry", None, act_as, server, as_json)
+
+
+def _control(run: str, verb: str, body: Json, act_as: str | None, server: str | None, as_json: bool) -> None:
+    async def work(api: Server) -> Json:
+        return await api.post(f"/v1/runs/{await api.run_id(run)}/{verb}", body)
+
+    answered = ask(server, as_json, work, act_as=act_as)
+    if as_json:
+        print_json(answered)
+        return
+    in_flight = f", {answered['in_flight']} attempts in flight" if answered.get("in_flight") else ""
+    say(f"{answered['id']} is {answered['status']}{in_flight}.", "green")
