@@ -13,9 +13,10 @@ import typer
 
 from hai_flow.authoring.scaffold import DEFAULT, TemplateName
 from hai_flow.cli import completion
-from hai_flow.cli.author import STDIN, FilesArgument, print_definition_error, read, sources_of, whole
+from hai_flow.cli.author import print_definition_error
 from hai_flow.cli.client import ask
 from hai_flow.cli.options import ServerOption
+from hai_flow.cli.sources import STDIN, FilesArgument, read, sources_of, whole
 from hai_flow.cli.terminal import FAILED, UsageError, err, plural, print_findings, print_json, program, say
 from hai_flow.errors import DefinitionError, Finding
 

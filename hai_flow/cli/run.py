@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from hai_flow.cli import answers
-from hai_flow.cli.author import STDIN, print_definition_error, read, whole
+from hai_flow.cli.author import print_definition_error
 from hai_flow.cli.backend import Backend, Local, Remote
 from hai_flow.cli.client import Server, ask
 from hai_flow.cli.database import migrated, open_database
@@ -24,6 +24,7 @@ from hai_flow.cli.options import ActAsOption, DataDirOption, load_settings
 from hai_flow.cli.people import as_whom, may_answer, principal
 from hai_flow.cli.questions import how_to_answer, or_else, question_of
 from hai_flow.cli.running import running_runtime
+from hai_flow.cli.sources import STDIN, read, whole
 from hai_flow.cli.terminal import (
     FAILED,
     INTERRUPTED,

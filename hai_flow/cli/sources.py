@@ -1,0 +1,62 @@
+"""The workflow files that a command names: found, and read with the files that they use."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from hai_flow.cli.terminal import UsageError
+
+SUFFIXES: Final = (".yaml", ".yml")
+WORKFLOWS: Final = tuple(f".flow{suffix}" for suffix in SUFFIXES)
+TESTS: Final = tuple(f".test{suffix}" for suffix in SUFFIXES)
+STDIN: Final = "-"
+
+FilesArgument = Annotated[
+    list[str],
+    typer.Argument(metavar="FILE|FOLDER|-", help="Workflow files, folders of them, or - for standard input."),
+]
+
+
+def sources_of(names: Iterable[str]) -> Iterator[tuple[str, bytes]]:
+    """Every document that was named, as (name, bytes). Raises UsageError for a name that leads nowhere."""
+    for name in names:
+        if name == STDIN:
+            yield "<stdin>", sys.stdin.buffer.read()
+            continue
+        for path in workflow_files(Path(name)):
+            yield str(path), read(path)
+
+
+def workflow_files(place: Path) -> list[Path]:
+    """The workflow files at `place`: itself, or every `*.flow.yaml` in the folder and below. Raises UsageError."""
+    if not place.is_dir():
+        return [place]
+    files = sorted(path for path in place.rglob("*") if path.name.endswith(WORKFLOWS) and path.is_file())
+    if not files:
+        raise UsageError(f"{place}: expected workflow files (*{', *'.join(WORKFLOWS)}) in the folder, found none.")
+    return files
+
+
+def read(path: Path) -> bytes:
+    """The bytes of a workflow file. Raises UsageError."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path}: expected a workflow file that can be read: {error.strerror}.") from None
+
+
+def read_whole(path: Path) -> bytes:
+    """A workflow file with the files that it uses. Raises UsageError."""
+    return whole(str(path), read(path))
+
+
+def whole(name: str, source: bytes) -> bytes:
+    """The workflow of that name with the files that it uses; from standard input, as they lie from here."""
+    from hai_flow.shared import with_uses
+
+    return with_uses(Path("stdin") if name == "<stdin>" else Path(name), source)
