@@ -13,7 +13,6 @@ from hai_flow.cli.client import Server, ask
 from hai_flow.cli.commands import Command, app_of
 from hai_flow.cli.console import clean
 from hai_flow.cli.options import ActAsOption, JsonOption, ServerOption
-from hai_flow.cli.sources import read_whole
 from hai_flow.cli.terminal import EPILOG, UsageError, note, print_json, say
 
 app = app_of(name="files", help="Files that input and answers refer to.", epilog=EPILOG, no_args_is_help=True)
@@ -38,7 +37,10 @@ def put(
 ) -> None:
     """Upload a file; print the id by which input, answers and messages refer to it."""
     kind = media_type or mimetypes.guess_type(file.name)[0] or BYTES
-    body = read_whole(file)
+    try:
+        body = file.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{file}: expected a file that can be read: {error.strerror}.") from None
 
     async def work(api: Server) -> dict[str, object]:
         return await api.post("/v1/files", content=body, media_type=kind, name=file.name)
