@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hai_flow import addresses
-from hai_flow.cli.terminal import Problem, explain
+from hai_flow.cli.errors import Problem, explain
 
 RUN = "/v1/runs/{run_id}"
 

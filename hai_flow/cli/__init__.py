@@ -17,7 +17,8 @@ from typing import Final
 
 from hai_flow.cli import completion
 from hai_flow.cli.commands import LazyGroup, app_of, entries
-from hai_flow.cli.terminal import EPILOG, program
+from hai_flow.cli.errors import EPILOG
+from hai_flow.cli.terminal import program
 
 _PANELS: Final = (
     ("Start here", (("dev", "dev:dev"), ("run", "run:run"), ("validate", "author:validate"), ("test", "test:play"))),

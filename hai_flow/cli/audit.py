@@ -18,8 +18,9 @@ from hai_flow.cli import completion
 from hai_flow.cli.client import Server, ask
 from hai_flow.cli.commands import Command, app_of
 from hai_flow.cli.database import over_database
+from hai_flow.cli.errors import EPILOG, FAILED, UsageError
 from hai_flow.cli.options import DataDirOption, JsonOption, LimitOption, ServerOption
-from hai_flow.cli.terminal import EPILOG, FAILED, UsageError, moment, out, plural, print_json, say
+from hai_flow.cli.terminal import moment, out, plural, print_json, say
 
 if TYPE_CHECKING:
     from hai_flow.store.audit import Verified

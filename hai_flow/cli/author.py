@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from hai_flow.cli.errors import FAILED, UsageError, print_findings
 from hai_flow.cli.sources import FilesArgument, read_whole, sources_of, whole
-from hai_flow.cli.terminal import FAILED, UsageError, err, out, plural, print_findings, print_json, say
+from hai_flow.cli.terminal import out, plural, print_json, say
 from hai_flow.errors import DefinitionError, Finding
 
 if TYPE_CHECKING:
@@ -121,10 +122,3 @@ def version(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")]
         print_json({"version": hai_flow.__version__, "python": platform.python_version()})
     else:
         say(f"hai-flow {hai_flow.__version__} (Python {platform.python_version()})")
-
-
-def print_definition_error(findings: Iterable[Finding], path: str, source: bytes) -> None:
-    """Print the mistakes of one file, with the lines that they are in."""
-    from hai_flow.definition.uses import texts_of
-
-    print_findings(list(findings), texts_of(source, path), err())

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
 from hai_flow.cli.client import Server
-from hai_flow.cli.terminal import Problem
+from hai_flow.cli.errors import Problem
 from hai_flow.values import Json
 
 if TYPE_CHECKING:

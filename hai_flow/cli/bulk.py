@@ -9,8 +9,9 @@ import typer
 
 from hai_flow.cli import completion
 from hai_flow.cli.client import Server, ask
+from hai_flow.cli.errors import UsageError
 from hai_flow.cli.options import ActAsOption, JsonOption, ReasonOption, ServerOption
-from hai_flow.cli.terminal import UsageError, note, print_json, say
+from hai_flow.cli.terminal import note, print_json, say
 from hai_flow.values import Json
 
 ACTIONS: Final = ("pause", "resume", "stop", "retry")

@@ -12,8 +12,9 @@ import typer
 
 from hai_flow.cli.commands import Command, app_of
 from hai_flow.cli.database import Database, migrated, over_database
+from hai_flow.cli.errors import EPILOG, FAILED, UsageError
 from hai_flow.cli.options import DataDirOption, JsonOption, load_settings
-from hai_flow.cli.terminal import EPILOG, FAILED, UsageError, out, print_json, say
+from hai_flow.cli.terminal import out, print_json, say
 from hai_flow.errors import HaiFlowError, StoreError
 from hai_flow.values import Json
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from hai_flow.cli.errors import FAILED, UsageError
 from hai_flow.cli.options import JsonOption
-from hai_flow.cli.terminal import FAILED, UsageError, note, plural, print_json, say
+from hai_flow.cli.terminal import note, plural, print_json, say
 from hai_flow.settings import variable
 
 if TYPE_CHECKING:

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Final, Self, TypeVar
 import msgspec
 
 from hai_flow import addresses
-from hai_flow.cli.terminal import Problem, Unreachable, UsageError, note, print_json, program
+from hai_flow.cli.errors import Problem, Unreachable, UsageError
+from hai_flow.cli.terminal import note, print_json, program
 from hai_flow.settings import Settings
 from hai_flow.values import Json, NotJson
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from hai_flow.cli.terminal import EPILOG, exit_code_of, explain
+from hai_flow.cli.errors import EPILOG, exit_code_of, explain
 from hai_flow.errors import HaiFlowError
 
 CONTEXT: Final = {"help_option_names": ["-h", "--help"]}

@@ -12,7 +12,8 @@ from typing import Annotated, Final, Literal, TypeAlias
 import typer
 
 from hai_flow.cli.console import one_line
-from hai_flow.cli.terminal import UsageError, program
+from hai_flow.cli.errors import UsageError
+from hai_flow.cli.terminal import program
 from hai_flow.values import Json
 
 Offers: TypeAlias = list[tuple[str, str]]  # a word, and its meaning

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from hai_flow.cli.console import clean
+from hai_flow.cli.errors import FAILED, OK, UsageError
 from hai_flow.cli.options import JsonOption, parse_json
-from hai_flow.cli.terminal import FAILED, OK, UsageError, err, print_json, say
+from hai_flow.cli.terminal import err, print_json, say
 from hai_flow.values import Json
 
 if TYPE_CHECKING:

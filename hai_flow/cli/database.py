@@ -11,9 +11,10 @@ from types import FrameType
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
+from hai_flow.cli.errors import OK
 from hai_flow.cli.living import exit_code_for, handling
 from hai_flow.cli.options import load_settings
-from hai_flow.cli.terminal import OK, note, program
+from hai_flow.cli.terminal import note, program
 from hai_flow.errors import StoreError
 from hai_flow.settings import Settings, variable
 

@@ -22,13 +22,14 @@ import typer
 from hai_flow import addresses
 from hai_flow.cli.backend import Backend, Local
 from hai_flow.cli.database import Database, migrated, open_database
+from hai_flow.cli.errors import UsageError, explain
 from hai_flow.cli.living import exit_code_for, live
 from hai_flow.cli.logs import configure_logs
 from hai_flow.cli.options import DataDirOption, HostOption, PortOption, QueuesOption, load_settings
 from hai_flow.cli.processes import tell_identity
 from hai_flow.cli.running import alongside, running_runtime
 from hai_flow.cli.sources import SUFFIXES, TESTS
-from hai_flow.cli.terminal import UsageError, explain, program, say
+from hai_flow.cli.terminal import program, say
 from hai_flow.errors import HaiFlowError
 from hai_flow.settings import Settings, variable
 from hai_flow.values import Json

@@ -10,8 +10,9 @@ import typer
 
 from hai_flow.cells import HOME
 from hai_flow.cli.console import Styled
+from hai_flow.cli.errors import FAILED
 from hai_flow.cli.options import DataDirOption, JsonOption, load_settings
-from hai_flow.cli.terminal import FAILED, out, print_json, say
+from hai_flow.cli.terminal import out, print_json, say
 from hai_flow.cli.visiting import CONNECT_SECONDS, CellOption, Place, places, through
 from hai_flow.errors import HaiFlowError
 

@@ -13,11 +13,11 @@ import typer
 
 from hai_flow.authoring.scaffold import DEFAULT, TemplateName
 from hai_flow.cli import completion
-from hai_flow.cli.author import print_definition_error
 from hai_flow.cli.client import ask
+from hai_flow.cli.errors import FAILED, UsageError, print_definition_error, print_findings
 from hai_flow.cli.options import ServerOption
 from hai_flow.cli.sources import STDIN, FilesArgument, read, sources_of, whole
-from hai_flow.cli.terminal import FAILED, UsageError, err, plural, print_findings, print_json, program, say
+from hai_flow.cli.terminal import err, plural, print_json, program, say
 from hai_flow.errors import DefinitionError, Finding
 
 Format: TypeAlias = Literal["mermaid", "svg", "json"]  # hai_flow.graph's, which is imported only to draw

@@ -12,8 +12,9 @@ import typer
 from hai_flow.cli.client import Server, ask
 from hai_flow.cli.commands import Command, app_of
 from hai_flow.cli.console import clean
+from hai_flow.cli.errors import EPILOG, UsageError
 from hai_flow.cli.options import ActAsOption, JsonOption, ServerOption
-from hai_flow.cli.terminal import EPILOG, UsageError, note, print_json, say
+from hai_flow.cli.terminal import note, print_json, say
 
 app = app_of(name="files", help="Files that input and answers refer to.", epilog=EPILOG, no_args_is_help=True)
 

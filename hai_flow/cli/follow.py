@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from hai_flow.cli.console import Console, clean, json_text
-from hai_flow.cli.people import approval, is_envelope
+from hai_flow.cli.decisions import approval, is_envelope
 from hai_flow.cli.questions import question_of
 from hai_flow.cli.terminal import compact, indented, moment, roughly
 from hai_flow.values import Json

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from hai_flow.cli.people import approval, is_envelope
+from hai_flow.cli.decisions import approval, is_envelope
 from hai_flow.cli.terminal import compact, moment
 from hai_flow.values import Json
 

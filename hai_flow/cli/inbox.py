@@ -9,9 +9,10 @@ import typer
 
 from hai_flow import addresses
 from hai_flow.cli.client import Server, ask, server_url
+from hai_flow.cli.errors import UsageError
 from hai_flow.cli.options import ActAsOption, JsonOption, LimitOption, ServerOption
 from hai_flow.cli.questions import show_question
-from hai_flow.cli.terminal import UsageError, moment, print_json, say
+from hai_flow.cli.terminal import moment, print_json, say
 from hai_flow.values import Json
 
 

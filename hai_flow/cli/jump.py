@@ -8,8 +8,9 @@ from typing import Annotated, Final
 import typer
 
 from hai_flow.cli.client import Server, ask
+from hai_flow.cli.errors import UsageError
 from hai_flow.cli.options import ActAsOption, JsonOption, RunArgument, ServerOption
-from hai_flow.cli.terminal import UsageError, note, print_json, program, roughly, say
+from hai_flow.cli.terminal import note, print_json, program, roughly, say
 from hai_flow.definition.durations import NotADuration, milliseconds
 from hai_flow.values import Json
 

@@ -14,8 +14,9 @@ from hai_flow.cli.client import Server, ask
 from hai_flow.cli.commands import Command, app_of
 from hai_flow.cli.console import Styled
 from hai_flow.cli.database import over_database
+from hai_flow.cli.errors import EPILOG, UsageError
 from hai_flow.cli.options import DataDirOption, JsonOption, ServerOption
-from hai_flow.cli.terminal import EPILOG, UsageError, moment, note, out, print_json, say
+from hai_flow.cli.terminal import moment, note, out, print_json, say
 from hai_flow.errors import HaiFlowError
 from hai_flow.values import Json
 

@@ -8,7 +8,8 @@ import signal
 from collections.abc import Awaitable, Callable, Iterator
 from types import FrameType
 
-from hai_flow.cli.terminal import OK, TERMINATED, note
+from hai_flow.cli.errors import OK, TERMINATED
+from hai_flow.cli.terminal import note
 
 
 def live(work: Callable[[], Awaitable[int | None]], *, interrupted: int = OK) -> int:

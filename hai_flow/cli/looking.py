@@ -13,11 +13,12 @@ from hai_flow import addresses
 from hai_flow.cli import completion
 from hai_flow.cli.client import Server, ask, server_url
 from hai_flow.cli.console import Cell, Styled
+from hai_flow.cli.errors import Problem
 from hai_flow.cli.follow import TRACE, Narrator
 from hai_flow.cli.history import asked_below
 from hai_flow.cli.options import JsonOption, LimitOption, RunArgument, ServerOption
 from hai_flow.cli.questions import show_question
-from hai_flow.cli.terminal import Problem, compact, indented, moment, note, out, print_json, program, say, write_line
+from hai_flow.cli.terminal import compact, indented, moment, note, out, print_json, program, say, write_line
 from hai_flow.values import Json
 
 _STYLES: Final = {

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from hai_flow.cli import completion
-from hai_flow.cli.terminal import UsageError
+from hai_flow.cli.errors import UsageError
 from hai_flow.settings import Settings
 from hai_flow.values import Json
 

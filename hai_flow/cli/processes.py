@@ -15,11 +15,12 @@ import typer
 
 from hai_flow import addresses
 from hai_flow.cli.database import Database, migrated, open_database
+from hai_flow.cli.errors import FAILED, OK, UsageError
 from hai_flow.cli.living import exit_code_for, live
 from hai_flow.cli.logs import configure_logs
 from hai_flow.cli.options import DataDirOption, HostOption, PortOption, QueuesOption, load_settings
 from hai_flow.cli.running import running_cells
-from hai_flow.cli.terminal import FAILED, OK, UsageError, note, program, say
+from hai_flow.cli.terminal import note, program, say
 from hai_flow.errors import StoreError
 from hai_flow.settings import Settings
 

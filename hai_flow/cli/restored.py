@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from hai_flow.cli.database import demand_schema
+from hai_flow.cli.errors import FAILED, UsageError
 from hai_flow.cli.options import DataDirOption, JsonOption, load_settings
-from hai_flow.cli.terminal import FAILED, UsageError, note, out, plural, print_json, program, say
+from hai_flow.cli.terminal import note, out, plural, print_json, program, say
 from hai_flow.cli.visiting import CONNECT_SECONDS, CellOption, Place, places, tell_faults, through
 
 if TYPE_CHECKING:

@@ -12,8 +12,9 @@ from uuid import UUID
 import typer
 
 from hai_flow.cells import HOME
+from hai_flow.cli.errors import FAILED, UsageError
 from hai_flow.cli.options import DataDirOption, JsonOption, load_settings
-from hai_flow.cli.terminal import FAILED, UsageError, note, plural, print_json, say
+from hai_flow.cli.terminal import note, plural, print_json, say
 from hai_flow.cli.visiting import CellOption, Place, Visit, shown_cells, tell_faults, visit
 from hai_flow.settings import variable
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from hai_flow.cli import answers
-from hai_flow.cli.author import print_definition_error
 from hai_flow.cli.backend import Backend, Local, Remote
 from hai_flow.cli.client import Server, ask
 from hai_flow.cli.database import migrated, open_database
+from hai_flow.cli.errors import FAILED, INTERRUPTED, OK, WAITS, Problem, UsageError, explain, print_definition_error
 from hai_flow.cli.follow import Narrator
 from hai_flow.cli.living import live
 from hai_flow.cli.logs import configure_logs
@@ -25,19 +25,7 @@ from hai_flow.cli.people import as_whom, may_answer, principal
 from hai_flow.cli.questions import how_to_answer, or_else, question_of
 from hai_flow.cli.running import running_runtime
 from hai_flow.cli.sources import STDIN, read, whole
-from hai_flow.cli.terminal import (
-    FAILED,
-    INTERRUPTED,
-    OK,
-    WAITS,
-    Problem,
-    UsageError,
-    explain,
-    note,
-    out,
-    print_json,
-    program,
-)
+from hai_flow.cli.terminal import note, out, print_json, program
 from hai_flow.errors import DefinitionError, Rejected
 from hai_flow.values import Json
 

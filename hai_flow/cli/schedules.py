@@ -10,8 +10,9 @@ from hai_flow.cli import completion
 from hai_flow.cli.client import Server, ask
 from hai_flow.cli.commands import Command, app_of
 from hai_flow.cli.console import Styled
+from hai_flow.cli.errors import EPILOG, UsageError
 from hai_flow.cli.options import JsonOption, ServerOption
-from hai_flow.cli.terminal import EPILOG, UsageError, moment, out, print_json, say
+from hai_flow.cli.terminal import moment, out, print_json, say
 from hai_flow.values import Json
 
 app = app_of(name="schedules", help="What starts by the clock.", epilog=EPILOG)

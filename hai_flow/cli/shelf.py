@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from hai_flow.cli.console import clean
+from hai_flow.cli.errors import UsageError, explain, print_findings
 from hai_flow.cli.samples import sample_input
 from hai_flow.cli.sources import SUFFIXES, TESTS, read, whole
-from hai_flow.cli.terminal import UsageError, err, explain, note, plural, print_findings, say
+from hai_flow.cli.terminal import err, note, plural, say
 from hai_flow.definition.compiler import compile_workflow
 from hai_flow.definition.plan import ApiTrigger, Call, Plan, PythonTool, Run
 from hai_flow.definition.readiness import RunnersMissing

@@ -9,7 +9,7 @@ from typing import Annotated, Final
 
 import typer
 
-from hai_flow.cli.terminal import UsageError
+from hai_flow.cli.errors import UsageError
 
 SUFFIXES: Final = (".yaml", ".yml")
 WORKFLOWS: Final = tuple(f".flow{suffix}" for suffix in SUFFIXES)

@@ -9,8 +9,9 @@ from typing import Any, Final
 import typer
 
 from hai_flow.cli.console import Styled
+from hai_flow.cli.errors import FAILED
 from hai_flow.cli.options import DataDirOption, JsonOption, load_settings
-from hai_flow.cli.terminal import FAILED, out, plural, print_json, roughly, say
+from hai_flow.cli.terminal import out, plural, print_json, roughly, say
 from hai_flow.cli.visiting import CONNECT_SECONDS, CellOption, Place, Visit, places, through
 
 LISTED_MAX: Final = 20  # servers, and workers

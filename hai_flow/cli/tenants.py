@@ -14,9 +14,10 @@ from hai_flow.cli.cells import CellOption, cells_by_number, connected_to, wanted
 from hai_flow.cli.client import ask
 from hai_flow.cli.commands import Command, app_of
 from hai_flow.cli.database import over_database
+from hai_flow.cli.errors import EPILOG, UsageError
 from hai_flow.cli.keys import record
 from hai_flow.cli.options import DataDirOption, JsonOption, ServerOption
-from hai_flow.cli.terminal import EPILOG, UsageError, moment, out, print_json, say
+from hai_flow.cli.terminal import moment, out, print_json, say
 from hai_flow.errors import HaiFlowError
 from hai_flow.values import Json
 

@@ -14,8 +14,9 @@ import typer
 
 from hai_flow.cli.console import clean
 from hai_flow.cli.database import Database, open_database, reachable
+from hai_flow.cli.errors import FAILED, USAGE, UsageError, print_findings
 from hai_flow.cli.options import load_settings
-from hai_flow.cli.terminal import FAILED, USAGE, UsageError, out, print_findings, print_json, say
+from hai_flow.cli.terminal import out, print_json, say
 from hai_flow.errors import Finding, HaiFlowError
 
 if TYPE_CHECKING:

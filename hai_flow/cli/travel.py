@@ -9,9 +9,10 @@ from typing import Annotated
 import typer
 
 from hai_flow.cli.client import Server, ask
+from hai_flow.cli.errors import UsageError
 from hai_flow.cli.follow import Narrator
 from hai_flow.cli.options import ActAsOption, JsonOption, ReasonOption, RunArgument, ServerOption, parse_json
-from hai_flow.cli.terminal import UsageError, compact, moment, out, print_json, program, say, write_line
+from hai_flow.cli.terminal import compact, moment, out, print_json, program, say, write_line
 from hai_flow.values import Json
 
 _MOMENT = "an event's number, a time, or step:PATH"

@@ -11,8 +11,9 @@ from uuid import UUID
 import typer
 
 from hai_flow.cells import cell_of
+from hai_flow.cli.errors import FAILED, UsageError
 from hai_flow.cli.options import DataDirOption, JsonOption
-from hai_flow.cli.terminal import FAILED, UsageError, note, plural, print_json, say
+from hai_flow.cli.terminal import note, plural, print_json, say
 from hai_flow.cli.visiting import CellOption, Place, shown_cells, tell_faults, visit
 
 if TYPE_CHECKING:

@@ -9,12 +9,12 @@ from typing import Annotated, Any
 import typer
 
 from hai_flow.cli import completion, processes
-from hai_flow.cli.author import print_definition_error
 from hai_flow.cli.client import Server, ask
 from hai_flow.cli.console import clean
+from hai_flow.cli.errors import FAILED, Problem, UsageError, explain, print_definition_error
 from hai_flow.cli.options import ActAsOption, DataDirOption, JsonOption, ServerOption
 from hai_flow.cli.sources import read_whole, workflow_files
-from hai_flow.cli.terminal import FAILED, Problem, UsageError, compact, explain, moment, out, plural, print_json, say
+from hai_flow.cli.terminal import compact, moment, out, plural, print_json, say
 from hai_flow.errors import DefinitionError, Finding
 from hai_flow.values import Json
 

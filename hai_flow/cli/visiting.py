@@ -17,8 +17,9 @@ import typer
 
 from hai_flow.cells import HOME
 from hai_flow.cli.database import Database, demand_schema, open_database, reachable
+from hai_flow.cli.errors import UsageError
 from hai_flow.cli.options import load_settings
-from hai_flow.cli.terminal import UsageError, say
+from hai_flow.cli.terminal import say
 from hai_flow.errors import HaiFlowError, StoreError
 from hai_flow.settings import Settings, variable
 

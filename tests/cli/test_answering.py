@@ -11,7 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 from hai_flow.cli import app
-from hai_flow.cli.people import approval, as_whom, may_answer, principal
+from hai_flow.cli.decisions import approval
+from hai_flow.cli.people import as_whom, may_answer, principal
 from hai_flow.cli.questions import how_to_answer, or_else
 from hai_flow.cli.terminal import program
 from tests.support.server import YAML, serving

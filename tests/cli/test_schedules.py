@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from hai_flow.cli.errors import UsageError
 from hai_flow.cli.schedules import id_of
-from hai_flow.cli.terminal import UsageError
 
 SCHEDULES = [
     {"id": "aa11", "workflow": "nightly"},
