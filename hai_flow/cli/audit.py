@@ -15,6 +15,7 @@ from uuid import UUID
 import typer
 
 from hai_flow.cli import completion
+from hai_flow.cli.acts import BY
 from hai_flow.cli.client import Server, ask
 from hai_flow.cli.commands import Command, app_of
 from hai_flow.cli.database import over_database
@@ -165,7 +166,7 @@ def forget(
 
     async def work(connection: Any) -> erasing.Forgotten:
         (found,) = await _names(connection, tenant)
-        return await erasing.forget(connection, found, principal, by="service:cli")
+        return await erasing.forget(connection, found, principal, by=BY)
 
     done = over_database(data_dir, work)
     if as_json:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +12,7 @@ import typer
 from hai_flow.cli.commands import Command, app_of
 from hai_flow.cli.database import Database, migrated, over_database
 from hai_flow.cli.errors import EPILOG, FAILED, UsageError
+from hai_flow.cli.known_cells import all_cells, connected_to
 from hai_flow.cli.options import DataDirOption, JsonOption, load_settings
 from hai_flow.cli.terminal import out, print_json, say
 from hai_flow.errors import HaiFlowError, StoreError
@@ -21,13 +21,7 @@ from hai_flow.values import Json
 if TYPE_CHECKING:
     from asyncpg import Connection
 
-    from hai_flow.settings import Settings
     from hai_flow.store.cells import Cell
-
-CellOption = Annotated[
-    list[str] | None,
-    typer.Option("--cell", metavar="NAME", help="A cell in which its threads begin, also `home`; several for several."),
-]
 
 app = app_of(name="cells", help="Cells.", epilog=EPILOG)
 
@@ -42,7 +36,7 @@ def cells(context: typer.Context) -> None:
 @app.command("list", cls=Command, epilog=EPILOG)
 def list_cells(data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
     """All cells: where each is, how many tenants live there, and how much it holds. Exits with 1 if one is away."""
-    cells = _all(load_settings(data_dir=data_dir))
+    cells = all_cells(load_settings(data_dir=data_dir))
     found = over_database(data_dir, lambda connection: _looked_at(cells, connection))
     if as_json:
         print_json({"items": found})
@@ -158,58 +152,3 @@ async def _make(cell: Cell) -> None:
         finally:
             await connection.close()
     await migrated(Database(cell.dsn, f"the cell {cell.name} ({cell.shown})", direct=cell.direct))
-
-
-# --- cells, for other commands ------------------------------------------------------------------------------------
-
-
-def _all(settings: Settings) -> list[Cell]:
-    from hai_flow.cells import HOME
-    from hai_flow.runtime.world import cells_of
-    from hai_flow.store.cells import HOME_NAME
-    from hai_flow.store.cells import Cell as Place
-
-    home = Place(
-        number=HOME, name=HOME_NAME, dsn=settings.database_url or "", direct=None, pooled=False, schema=None
-    )  # fmt: skip
-    return [home, *cells_of(settings)]
-
-
-def wanted_cells(data_dir: Path | None, names: Sequence[str]) -> list[Cell]:
-    """The cells of these names, each once. Raises UsageError for a name that no cell has."""
-    if not names:
-        return []
-    known = {cell.name: cell for cell in _all(load_settings(data_dir=data_dir))}
-    for name in names:
-        if name not in known:
-            raise UsageError(f"--cell: expected one of {', '.join(known)}, found {name!r:.60}.")
-    return [known[name] for name in dict.fromkeys(names)]
-
-
-def cells_by_number(data_dir: Path | None, numbers: Sequence[int]) -> list[Cell]:
-    """The cells of these numbers. Raises HaiFlowError for one that the settings do not name."""
-    known = {cell.number: cell for cell in _all(load_settings(data_dir=data_dir))}
-    for number in numbers:
-        if number not in known:
-            raise HaiFlowError(f"HAI_FLOW_CELLS names no cell {number}, where something may live.")
-    return [known[number] for number in numbers]
-
-
-@contextlib.asynccontextmanager
-async def connected_to(cell: Cell, home: Connection) -> AsyncIterator[Connection]:
-    """A connection to the cell; `home` for that. Raises StoreError."""
-    import asyncpg
-
-    from hai_flow.cells import HOME
-
-    if cell.number == HOME:
-        yield home
-        return
-    try:
-        connection = await asyncpg.connect(cell.direct or cell.dsn, timeout=10)
-    except (OSError, asyncpg.PostgresError) as error:
-        raise StoreError(f"the cell {cell.name} ({cell.shown}) does not answer: {error}.") from error
-    try:
-        yield connection
-    finally:
-        await connection.close()

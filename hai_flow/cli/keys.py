@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import typer
 
+from hai_flow.cli.acts import BY, record
 from hai_flow.cli.client import Server, ask
 from hai_flow.cli.commands import Command, app_of
 from hai_flow.cli.console import Styled
@@ -76,7 +77,7 @@ def create(
                 name=name,
                 roles=roles,
                 groups=groups,
-                created_by="service:cli",
+                created_by=BY,
                 expires_at=expires_at,
             )
             given = {"principal": principal, "given_roles": list(roles)}
@@ -161,18 +162,6 @@ def revoke(
         print_json(done)
     else:
         say(f"The key {done['id']} of {done['principal']} is revoked.", "green")
-
-
-async def record(connection: Connection, of: Any, act: str, subject: str, **details: Json) -> None:
-    """Record an act in the audit. Access to the database proves no principal, so the record names the way (`database`)
-    and the account on this machine."""
-    import getpass
-
-    from hai_flow.store import audit
-    from hai_flow.store.audit_chain import new_row
-
-    body = {"way": "database", "account": getpass.getuser(), **details}
-    await audit.write(connection, of, [new_row(act, "service:cli", body, subject=subject)])
 
 
 def _lasts(text: str | None) -> timedelta | None:

@@ -12,6 +12,7 @@ from uuid import UUID
 import typer
 
 from hai_flow.cells import HOME
+from hai_flow.cli.acts import BY
 from hai_flow.cli.errors import FAILED, UsageError
 from hai_flow.cli.options import DataDirOption, JsonOption, load_settings
 from hai_flow.cli.terminal import note, plural, print_json, say
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from hai_flow.runtime.retention import Retention
 
 NOTE_SECONDS: Final = 5.0
-BY: Final = "service:cli"
 
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")]
 TenantOption = Annotated[str | None, typer.Option("--tenant", metavar="NAME", help="Only this tenant. Default: all.")]

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hai_flow.cli.cells import CellOption, cells_by_number, connected_to, wanted_cells
+from hai_flow.cli.acts import record
 from hai_flow.cli.client import ask
 from hai_flow.cli.commands import Command, app_of
 from hai_flow.cli.database import over_database
 from hai_flow.cli.errors import EPILOG, UsageError
-from hai_flow.cli.keys import record
+from hai_flow.cli.known_cells import cells_by_number, connected_to, wanted_cells
 from hai_flow.cli.options import DataDirOption, JsonOption, ServerOption
 from hai_flow.cli.terminal import moment, out, print_json, say
 from hai_flow.errors import HaiFlowError
@@ -26,6 +26,11 @@ if TYPE_CHECKING:
 
     from hai_flow.store.cells import Cell
     from hai_flow.store.tenants import Tenant
+
+CellOption = Annotated[
+    list[str] | None,
+    typer.Option("--cell", metavar="NAME", help="A cell in which its threads begin, also `home`; several for several."),
+]
 
 app = app_of(name="tenants", help="Tenants.", epilog=EPILOG)
 

@@ -1,0 +1,71 @@
+"""The cells that the settings name, for commands over the databases: by name, by number, and a connection to one."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hai_flow.cli.errors import UsageError
+from hai_flow.cli.options import load_settings
+from hai_flow.errors import HaiFlowError, StoreError
+
+if TYPE_CHECKING:
+    from asyncpg import Connection
+
+    from hai_flow.settings import Settings
+    from hai_flow.store.cells import Cell
+
+
+def all_cells(settings: Settings) -> list[Cell]:
+    """All cells, home first."""
+    from hai_flow.cells import HOME
+    from hai_flow.runtime.world import cells_of
+    from hai_flow.store.cells import HOME_NAME
+    from hai_flow.store.cells import Cell as Place
+
+    home = Place(
+        number=HOME, name=HOME_NAME, dsn=settings.database_url or "", direct=None, pooled=False, schema=None
+    )  # fmt: skip
+    return [home, *cells_of(settings)]
+
+
+def wanted_cells(data_dir: Path | None, names: Sequence[str]) -> list[Cell]:
+    """The cells of these names, each once. Raises UsageError for a name that no cell has."""
+    if not names:
+        return []
+    known = {cell.name: cell for cell in all_cells(load_settings(data_dir=data_dir))}
+    for name in names:
+        if name not in known:
+            raise UsageError(f"--cell: expected one of {', '.join(known)}, found {name!r:.60}.")
+    return [known[name] for name in dict.fromkeys(names)]
+
+
+def cells_by_number(data_dir: Path | None, numbers: Sequence[int]) -> list[Cell]:
+    """The cells of these numbers. Raises HaiFlowError for one that the settings do not name."""
+    known = {cell.number: cell for cell in all_cells(load_settings(data_dir=data_dir))}
+    for number in numbers:
+        if number not in known:
+            raise HaiFlowError(f"HAI_FLOW_CELLS names no cell {number}, where something may live.")
+    return [known[number] for number in numbers]
+
+
+@contextlib.asynccontextmanager
+async def connected_to(cell: Cell, home: Connection) -> AsyncIterator[Connection]:
+    """A connection to the cell; `home` for that. Raises StoreError."""
+    import asyncpg
+
+    from hai_flow.cells import HOME
+
+    if cell.number == HOME:
+        yield home
+        return
+    try:
+        connection = await asyncpg.connect(cell.direct or cell.dsn, timeout=10)
+    except (OSError, asyncpg.PostgresError) as error:
+        raise StoreError(f"the cell {cell.name} ({cell.shown}) does not answer: {error}.") from error
+    try:
+        yield connection
+    finally:
+        await connection.close()
