@@ -13,13 +13,15 @@ from fastapi.responses import Response
 from starlette.requests import ClientDisconnect
 
 from hai_flow.agent_api import Sequence
+from hai_flow.api.access import Access
 from hai_flow.api.bodies import limits_of
 from hai_flow.api.conversation import Conversation
-from hai_flow.api.deps import Access, CurrentAccess, JsonBody, Pieces
+from hai_flow.api.deps import CurrentAccess, JsonBody
 from hai_flow.api.following import last_words
 from hai_flow.api.principals import requires
 from hai_flow.api.problems import WITH_BODY, documented
 from hai_flow.api.rights import Right
+from hai_flow.api.stream import Pieces
 from hai_flow.errors import Rejected
 from hai_flow.runtime.fanout import Piece
 from hai_flow.wire import agent_api, sse

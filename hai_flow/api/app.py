@@ -50,7 +50,7 @@ from hai_flow.api import (
 )
 from hai_flow.api.admission import Admission
 from hai_flow.api.bodies import Bodies
-from hai_flow.api.deps import OpenAccess, is_development, known_parameters
+from hai_flow.api.deps import OpenAccess, known_parameters
 from hai_flow.api.guard import Guard
 from hai_flow.api.identity import identity_of
 from hai_flow.api.measured import Measured
@@ -61,7 +61,7 @@ from hai_flow.api.terms import Terms
 from hai_flow.runtime import Runtime
 from hai_flow.runtime.cells import Cells
 from hai_flow.runtime.readiness import Readiness
-from hai_flow.settings import KEYS, Settings
+from hai_flow.settings import KEYS, Settings, is_loopback
 
 # Its spans would hold paths and queries, where tokens of callbacks and links stand; `measured` tells of requests.
 _NO_TELEMETRY: Final[Any] = {"tracing": False, "metrics": False, "logs": False, "auto_configure": False}
@@ -84,6 +84,12 @@ class _Application(FastAPI):
         document = super().openapi()
         document["components"]["schemas"]["Problem"] = problems.SCHEMA
         return document
+
+
+def is_development(settings: Settings, *, act_as: bool) -> bool:
+    """Whether the server has the development features: it was started with `act_as`, only this machine can reach it,
+    and it asks for no credentials."""
+    return act_as and not settings.allow_remote and is_loopback(settings.host) and settings.identity is None
 
 
 def create_app(settings: Settings, runtime: Runtime, *, act_as: bool = False, cells: Cells | None = None) -> FastAPI:

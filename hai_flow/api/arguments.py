@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hai_flow.api.deps import Access
+from hai_flow.api.access import Access
 from hai_flow.definition.plan import Call, FrontendTool, HttpTool, Plan, PythonTool
 from hai_flow.definition.schemas import without_marks
 from hai_flow.engine.instances import standing_at

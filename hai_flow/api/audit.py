@@ -12,8 +12,9 @@ from fastapi import APIRouter, Query
 from pydantic import AwareDatetime
 
 from hai_flow.api import gathering, shapes
-from hai_flow.api.bodies import NO_CONTROL_CHARACTERS
-from hai_flow.api.deps import Access, CurrentAccess, is_run_id
+from hai_flow.api.access import Access
+from hai_flow.api.deps import CurrentAccess
+from hai_flow.api.names import NO_CONTROL_CHARACTERS, is_run_id
 from hai_flow.api.pages import PageCursor, PageLimit, bad_cursor, cut, decode_place, encode_place
 from hai_flow.api.principals import requires
 from hai_flow.api.problems import documented

@@ -18,10 +18,12 @@ from fastapi import APIRouter, WebSocket, WebSocketDisconnect
 from fastapi.responses import JSONResponse, Response
 from pydantic import Field
 
-from hai_flow.api.bodies import NO_CONTROL_CHARACTERS, Body, CheckedRoute, limits_of
+from hai_flow.api.access import Access
+from hai_flow.api.bodies import Body, CheckedRoute, limits_of
 from hai_flow.api.conversation import Conversation
-from hai_flow.api.deps import Access, CurrentAccess
+from hai_flow.api.deps import CurrentAccess
 from hai_flow.api.following import earlier_entries, read_by
+from hai_flow.api.names import NO_CONTROL_CHARACTERS
 from hai_flow.api.principals import open_to_everybody, requires
 from hai_flow.api.problems import WITH_BODY, documented
 from hai_flow.api.rights import Right

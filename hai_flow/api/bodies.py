@@ -27,7 +27,6 @@ from hai_flow.wire.dialect import Limits
 JSON: Final = "application/json"
 YAML: Final = ("application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml", JSON)
 ROOM: Final = "hai_flow.room"  # the scope's key of the room for the request's body
-NO_CONTROL_CHARACTERS: Final = r"^[^\x00-\x1f\x7f]*$"
 
 
 class Body(BaseModel):

@@ -16,12 +16,13 @@ from pydantic import AwareDatetime, Field
 
 from hai_flow import values
 from hai_flow.api import shapes
-from hai_flow.api.bodies import NO_CONTROL_CHARACTERS, Body, CheckedRoute
-from hai_flow.api.deps import Access, CommandKey, CurrentAccess, is_run_id
+from hai_flow.api.access import Access
+from hai_flow.api.bodies import Body, CheckedRoute
+from hai_flow.api.deps import CommandKey, CurrentAccess
+from hai_flow.api.names import ERROR_CODE, NO_CONTROL_CHARACTERS, QUEUE, is_run_id
 from hai_flow.api.principals import requires
 from hai_flow.api.problems import WITH_BODY, documented
 from hai_flow.api.rights import Right
-from hai_flow.api.runs import ERROR_CODE, QUEUE
 from hai_flow.engine import commands as c
 from hai_flow.errors import Rejected, Unreadable
 from hai_flow.store import run_lists

@@ -15,9 +15,10 @@ from fastapi.responses import JSONResponse, Response
 import hai_flow
 from hai_flow import values
 from hai_flow.api import agui
+from hai_flow.api.access import Access
 from hai_flow.api.bodies import limits_of
 from hai_flow.api.conversation import RUN_AGENT_INPUT, attach, streamed
-from hai_flow.api.deps import Access, CurrentAccess, JsonBody
+from hai_flow.api.deps import CurrentAccess, JsonBody
 from hai_flow.api.principals import requires
 from hai_flow.api.problems import WITH_BODY, documented
 from hai_flow.api.rights import Right

@@ -10,8 +10,8 @@ import msgspec
 from pydantic import Field
 
 from hai_flow import values
+from hai_flow.api.access import Access
 from hai_flow.api.bodies import Body
-from hai_flow.api.deps import Access
 from hai_flow.api.rights import Right
 from hai_flow.api.views import pending_view
 from hai_flow.engine import commands as c

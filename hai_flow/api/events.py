@@ -12,12 +12,14 @@ from fastapi import APIRouter, Header, Query, Response
 from fastapi.responses import JSONResponse
 
 from hai_flow.api import shapes
-from hai_flow.api.deps import Access, CurrentAccess, Pieces
+from hai_flow.api.access import Access
+from hai_flow.api.deps import CurrentAccess
 from hai_flow.api.following import earlier_entries, farewell, nothing, preceded, profile_of, read_by, up_to, with_wishes
 from hai_flow.api.principals import requires
 from hai_flow.api.problems import documented
 from hai_flow.api.rights import Right
 from hai_flow.api.sight import Sight
+from hai_flow.api.stream import Pieces
 from hai_flow.definition.document import suggestion
 from hai_flow.engine import events as e
 from hai_flow.engine.state import RunState

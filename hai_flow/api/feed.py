@@ -11,13 +11,15 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 from fastapi import APIRouter, Header, Query, Response
 
 from hai_flow.api import live, runs, schedules, shapes, workflows
-from hai_flow.api.deps import Access, CurrentAccess, Pieces
+from hai_flow.api.access import Access
+from hai_flow.api.deps import CurrentAccess
 from hai_flow.api.following import farewell
 from hai_flow.api.inbox import read_inbox
 from hai_flow.api.pages import PageLimit
 from hai_flow.api.principals import requires
 from hai_flow.api.problems import documented
 from hai_flow.api.rights import Right
+from hai_flow.api.stream import Pieces
 from hai_flow.runtime.fanout import Piece
 from hai_flow.wire.log import LOG
 

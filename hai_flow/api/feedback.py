@@ -13,8 +13,10 @@ from fastapi import APIRouter, Path, Response
 from pydantic import BeforeValidator, Field
 
 from hai_flow.api import shapes
-from hai_flow.api.bodies import NO_CONTROL_CHARACTERS, Body, CheckedRoute
-from hai_flow.api.deps import Access, CurrentAccess, ThreadId, is_run_id
+from hai_flow.api.access import Access
+from hai_flow.api.bodies import Body, CheckedRoute
+from hai_flow.api.deps import CurrentAccess
+from hai_flow.api.names import NO_CONTROL_CHARACTERS, ThreadId, is_run_id
 from hai_flow.api.pages import PageCursor, PageLimit, bad_cursor, cut, decode_cursor, encode_cursor
 from hai_flow.api.principals import requires
 from hai_flow.api.problems import WITH_BODY, documented

@@ -20,9 +20,11 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from starlette.types import Receive, Scope, Send
 
 from hai_flow.api import shapes
-from hai_flow.api.bodies import NO_CONTROL_CHARACTERS, arriving, declared_bytes
-from hai_flow.api.deps import Access, CurrentAccess
+from hai_flow.api.access import Access
+from hai_flow.api.bodies import arriving, declared_bytes
+from hai_flow.api.deps import CurrentAccess
 from hai_flow.api.gathering import gathered
+from hai_flow.api.names import NO_CONTROL_CHARACTERS
 from hai_flow.api.peers import peer_of
 from hai_flow.api.principals import requires
 from hai_flow.api.problems import WITH_BODY, documented

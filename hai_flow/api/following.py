@@ -9,8 +9,9 @@ from uuid import UUID
 
 import msgspec
 
-from hai_flow.api.deps import Access, Pieces
+from hai_flow.api.access import Access
 from hai_flow.api.sight import ids_of
+from hai_flow.api.stream import Pieces
 from hai_flow.api.terms import Ending
 from hai_flow.engine.state import RunState, TurnState
 from hai_flow.runtime.fanout import Following, Piece

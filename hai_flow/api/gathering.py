@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 
 import structlog
 
-from hai_flow.api.deps import Access
+from hai_flow.api.access import Access
 from hai_flow.errors import Rejected
 from hai_flow.store.database import FAILURES
 from hai_flow.store.run_lists import RunRow

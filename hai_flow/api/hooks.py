@@ -11,8 +11,9 @@ from typing import Any, Final
 from fastapi import APIRouter, Request
 
 from hai_flow.api import shapes
+from hai_flow.api.access import Access
 from hai_flow.api.bodies import limits_of, read_body
-from hai_flow.api.deps import Access, OpenAccess
+from hai_flow.api.deps import OpenAccess
 from hai_flow.api.principals import open_to_everybody
 from hai_flow.api.problems import WITH_BODY, documented
 from hai_flow.cells import HOME

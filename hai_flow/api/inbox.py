@@ -12,14 +12,17 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from pydantic import AwareDatetime, Field
 
 from hai_flow.api import gathering, live, shapes
-from hai_flow.api.bodies import NO_CONTROL_CHARACTERS, Body, CheckedRoute
+from hai_flow.api.access import Access, Found
+from hai_flow.api.bodies import Body, CheckedRoute
 from hai_flow.api.deciding import PERSON, DecideBody, decide
-from hai_flow.api.deps import Access, CommandKey, CurrentAccess, Found, Pieces, is_run_id
+from hai_flow.api.deps import CommandKey, CurrentAccess
 from hai_flow.api.following import farewell
+from hai_flow.api.names import NO_CONTROL_CHARACTERS, is_run_id
 from hai_flow.api.pages import PageCursor, PageLimit, bad_cursor, decode_cursor, encode_cursor
 from hai_flow.api.principals import requires
 from hai_flow.api.problems import WITH_BODY, documented, problem_of
 from hai_flow.api.rights import Right
+from hai_flow.api.stream import Pieces
 from hai_flow.api.views import decided_view, delegation_view, inbox_view
 from hai_flow.definition.durations import NotADuration, milliseconds
 from hai_flow.engine.ids import run_of_pending

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 from fastapi import APIRouter, Request
 from pydantic import Field
 
 from hai_flow.api import shapes
-from hai_flow.api.bodies import NO_CONTROL_CHARACTERS, Body, CheckedRoute
+from hai_flow.api.bodies import Body, CheckedRoute
 from hai_flow.api.deps import CurrentAccess
+from hai_flow.api.names import NO_CONTROL_CHARACTERS, Names, PrincipalId
 from hai_flow.api.pages import PageCursor, PageLimit, cut, decode_cursor, encode_cursor
 from hai_flow.api.principals import requires
 from hai_flow.api.problems import WITH_BODY, documented
@@ -22,10 +23,6 @@ from hai_flow.store import keys
 router = APIRouter(prefix="/v1/keys", tags=["identity"], route_class=CheckedRoute)
 
 SECONDS_MAX: Final = 10 * 366 * 86400
-
-PrincipalId = Annotated[str, Field(pattern=keys.PRINCIPAL.pattern, description="`user:ann`, or `service:ci`")]
-Named = Annotated[str, Field(min_length=1, max_length=200, pattern=keys.NAMED)]
-Names = Annotated[list[Named], Field(max_length=100)]
 
 
 class KeyBody(Body):

@@ -18,9 +18,10 @@ from fastapi.responses import HTMLResponse
 from pydantic import ValidationError
 
 from hai_flow.api import forms
+from hai_flow.api.access import Access
 from hai_flow.api.bodies import read_body
 from hai_flow.api.deciding import DecideBody, decide, find_pending
-from hai_flow.api.deps import Access, OpenAccess
+from hai_flow.api.deps import OpenAccess
 from hai_flow.api.principals import Principal, open_to_everybody
 from hai_flow.cells import cell_of_address
 from hai_flow.engine import commands as c

@@ -13,7 +13,7 @@ from hashlib import sha256
 from typing import Any, Final, TypeAlias
 
 from hai_flow import values
-from hai_flow.api.deps import Access
+from hai_flow.api.access import Access
 from hai_flow.runtime.fanout import Piece
 from hai_flow.runtime.service import wait_at_most
 from hai_flow.wire import sse

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Final
 
 from hai_flow import values
-from hai_flow.api.deps import Access
+from hai_flow.api.access import Access
 from hai_flow.errors import Rejected
 from hai_flow.store.run_lists import RunRow
 

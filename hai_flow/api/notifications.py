@@ -10,9 +10,11 @@ from uuid import UUID
 from fastapi import APIRouter, Query
 
 from hai_flow.api import shapes
+from hai_flow.api.access import Access
 from hai_flow.api.bodies import CheckedRoute
-from hai_flow.api.deps import Access, CurrentAccess, is_run_id
+from hai_flow.api.deps import CurrentAccess
 from hai_flow.api.gathering import page, whole
+from hai_flow.api.names import is_run_id
 from hai_flow.api.pages import PageCursor, PageLimit, decode_cursor, encode_cursor
 from hai_flow.api.principals import requires
 from hai_flow.api.problems import documented

@@ -9,10 +9,12 @@ from uuid import UUID
 from fastapi import APIRouter, Query
 
 from hai_flow.api import gathering, shapes
+from hai_flow.api.access import Access, Found
 from hai_flow.api.arguments import arguments_of
-from hai_flow.api.bodies import NO_CONTROL_CHARACTERS, CheckedRoute
+from hai_flow.api.bodies import CheckedRoute
 from hai_flow.api.deciding import DecideBody, check, decide, find_pending, view_for
-from hai_flow.api.deps import Access, CommandKey, CurrentAccess, Found, is_run_id
+from hai_flow.api.deps import CommandKey, CurrentAccess
+from hai_flow.api.names import NO_CONTROL_CHARACTERS, is_run_id
 from hai_flow.api.pages import (
     PageCursor,
     PageLimit,

@@ -17,7 +17,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hai_flow import addresses, values
-from hai_flow.api.bodies import NO_CONTROL_CHARACTERS
+from hai_flow.api.names import NO_CONTROL_CHARACTERS
 from hai_flow.api.principals import caller_of
 from hai_flow.engine.patch import pointer_of
 from hai_flow.errors import DefinitionError, Rejected, StoreError, Unreadable, particulars

@@ -15,10 +15,12 @@ from pydantic import AwareDatetime, Field
 
 from hai_flow import values
 from hai_flow.api import shapes
-from hai_flow.api.bodies import NO_CONTROL_CHARACTERS, Body, CheckedRoute
-from hai_flow.api.deps import Access, CommandKey, CurrentAccess, is_run_id
+from hai_flow.api.access import Access
+from hai_flow.api.bodies import Body, CheckedRoute
+from hai_flow.api.deps import CommandKey, CurrentAccess
 from hai_flow.api.gathering import gathered, page, shown_rows, summed, whole
 from hai_flow.api.moments import MOMENT_CHARS_MAX, MOMENTS, moment_of
+from hai_flow.api.names import ERROR_CODE, NO_CONTROL_CHARACTERS, QUEUE, is_run_id
 from hai_flow.api.pages import PageCursor, PageLimit, bad_cursor, decode_cursor, encode_cursor
 from hai_flow.api.principals import requires
 from hai_flow.api.problems import WITH_BODY, documented
@@ -26,7 +28,6 @@ from hai_flow.api.rights import Right
 from hai_flow.api.sight import Sight
 from hai_flow.api.views import run_view, snapshot_view
 from hai_flow.cells import placed
-from hai_flow.definition import names
 from hai_flow.definition.durations import NotADuration, milliseconds
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
@@ -39,10 +40,6 @@ if TYPE_CHECKING:
     from hai_flow.store.database import Pool
 
 router = APIRouter(prefix="/v1/runs", tags=["runs"], route_class=CheckedRoute)
-
-
-ERROR_CODE: Final = r"^[a-zA-Z0-9_.-]{1,200}$"
-QUEUE: Final = rf"^{names.WORKFLOW}$"
 
 
 class StartBody(Body):

@@ -9,7 +9,9 @@ from uuid import UUID
 from fastapi import APIRouter, Query, Response
 
 from hai_flow.api import shapes
-from hai_flow.api.deps import Access, CommandKey, CurrentAccess, is_run_id
+from hai_flow.api.access import Access
+from hai_flow.api.deps import CommandKey, CurrentAccess
+from hai_flow.api.names import is_run_id
 from hai_flow.api.pages import PageCursor, PageLimit, bad_cursor, cut, decode_place, encode_place
 from hai_flow.api.principals import requires
 from hai_flow.api.problems import documented

@@ -12,8 +12,9 @@ from fastapi import APIRouter, Path
 from pydantic import Field
 
 from hai_flow.api import shapes
+from hai_flow.api.access import Access
 from hai_flow.api.bodies import Body, CheckedRoute
-from hai_flow.api.deps import Access, CurrentAccess
+from hai_flow.api.deps import CurrentAccess
 from hai_flow.api.principals import requires
 from hai_flow.api.problems import WITH_BODY, documented
 from hai_flow.api.rights import Right

@@ -10,9 +10,11 @@ from uuid import UUID, uuid4
 from fastapi import APIRouter
 
 from hai_flow.api import shapes
+from hai_flow.api.access import Access, thread_unknown
 from hai_flow.api.bodies import CheckedRoute
-from hai_flow.api.deps import Access, CurrentAccess, ThreadId, is_run_id, thread_unknown
+from hai_flow.api.deps import CurrentAccess
 from hai_flow.api.gathering import page, whole
+from hai_flow.api.names import ThreadId, is_run_id
 from hai_flow.api.pages import (
     PageCursor,
     PageLimit,

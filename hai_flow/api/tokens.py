@@ -11,11 +11,11 @@ from pydantic import Field
 
 from hai_flow import values
 from hai_flow.api import shapes
-from hai_flow.api.bodies import NO_CONTROL_CHARACTERS, Body, CheckedRoute
+from hai_flow.api.bodies import Body, CheckedRoute
 from hai_flow.api.deps import CurrentAccess
 from hai_flow.api.identity.frontend import issue, new_claims
 from hai_flow.api.identity.tickets import SECONDS, create
-from hai_flow.api.keys import Names, PrincipalId
+from hai_flow.api.names import NO_CONTROL_CHARACTERS, Names, PrincipalId
 from hai_flow.api.principals import now_ms, requires
 from hai_flow.api.problems import WITH_BODY, documented
 from hai_flow.api.rights import Right

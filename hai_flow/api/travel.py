@@ -14,15 +14,18 @@ from pydantic import Field
 
 from hai_flow import values
 from hai_flow.api import shapes
-from hai_flow.api.bodies import NO_CONTROL_CHARACTERS, Body, CheckedRoute
-from hai_flow.api.deps import Access, CommandKey, CurrentAccess, Pieces
+from hai_flow.api.access import Access
+from hai_flow.api.bodies import Body, CheckedRoute
+from hai_flow.api.deps import CommandKey, CurrentAccess
 from hai_flow.api.events import log_profile
 from hai_flow.api.following import farewell
 from hai_flow.api.moments import MOMENT_CHARS_MAX, MOMENTS, moment_of
+from hai_flow.api.names import NO_CONTROL_CHARACTERS
 from hai_flow.api.principals import requires
 from hai_flow.api.problems import WITH_BODY, documented
 from hai_flow.api.rights import Right
 from hai_flow.api.sight import Sight
+from hai_flow.api.stream import Pieces
 from hai_flow.api.views import difference_view, run_view
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c

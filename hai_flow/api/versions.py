@@ -13,8 +13,10 @@ from pydantic import Field
 
 from hai_flow import values
 from hai_flow.api import shapes
-from hai_flow.api.bodies import NO_CONTROL_CHARACTERS, Body, CheckedRoute
-from hai_flow.api.deps import Access, CommandKey, CurrentAccess, is_run_id
+from hai_flow.api.access import Access
+from hai_flow.api.bodies import Body, CheckedRoute
+from hai_flow.api.deps import CommandKey, CurrentAccess
+from hai_flow.api.names import NO_CONTROL_CHARACTERS, is_run_id
 from hai_flow.api.principals import requires
 from hai_flow.api.problems import WITH_BODY, documented
 from hai_flow.api.rights import Right

@@ -9,7 +9,7 @@ import httpx2
 import pytest
 from starlette.datastructures import Headers
 
-from hai_flow.api.deps import is_development
+from hai_flow.api.app import is_development
 from hai_flow.api.identity.local import LocalIdentity
 from hai_flow.errors import Rejected
 from hai_flow.settings import Settings

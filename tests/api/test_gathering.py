@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hai_flow.api import gathering
-from hai_flow.api.deps import Access
+from hai_flow.api.access import Access
 from hai_flow.errors import Rejected
 
 

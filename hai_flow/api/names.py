@@ -1,0 +1,27 @@
+"""Names and ids as requests may give them: their patterns and lengths."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Final, TypeAlias
+
+from fastapi import Path
+from pydantic import Field
+
+from hai_flow.definition.names import WORKFLOW
+from hai_flow.store import keys
+
+NO_CONTROL_CHARACTERS: Final = r"^[^\x00-\x1f\x7f]*$"
+ERROR_CODE: Final = r"^[a-zA-Z0-9_.-]{1,200}$"
+QUEUE: Final = rf"^{WORKFLOW}$"
+
+PrincipalId = Annotated[str, Field(pattern=keys.PRINCIPAL.pattern, description="`user:ann`, or `service:ci`")]
+Named = Annotated[str, Field(min_length=1, max_length=200, pattern=keys.NAMED)]
+Names = Annotated[list[Named], Field(max_length=100)]
+# A client names its threads freely; also with slashes in them, which a proxy may have decoded on the way.
+ThreadId: TypeAlias = Annotated[str, Path(min_length=1, max_length=200, pattern=NO_CONTROL_CHARACTERS)]
+
+
+def is_run_id(text: str) -> bool:
+    """Whether `text` is an id as we write it."""
+    return re.fullmatch(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", text) is not None
