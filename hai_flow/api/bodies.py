@@ -22,7 +22,7 @@ from hai_flow.api.principals import get_principal, rights_for
 from hai_flow.errors import Rejected
 from hai_flow.settings import Settings
 from hai_flow.wire import posted_json
-from hai_flow.wire.dialect import Limits
+from hai_flow.wire.posted_json import Limits
 
 JSON: Final = "application/json"
 YAML: Final = ("application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml", JSON)

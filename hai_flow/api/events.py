@@ -28,8 +28,9 @@ from hai_flow.runtime.fanout import Piece, numbered, unnumbered
 from hai_flow.store import logs
 from hai_flow.store.run_lists import RunRow
 from hai_flow.wire import DIALECTS, sse
-from hai_flow.wire.dialect import Dialect, Frame, Profile, dump
+from hai_flow.wire.dialect import Dialect, Frame, Profile
 from hai_flow.wire.log import LOG, event_json, seeing
+from hai_flow.wire.sent_json import dump
 from hai_flow.wire.turns import TurnEncoder
 from hai_flow.wire.withheld import EVIDENCE
 

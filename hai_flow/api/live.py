@@ -17,8 +17,9 @@ from hai_flow.api.access import Access
 from hai_flow.runtime.fanout import Piece
 from hai_flow.runtime.service import wait_at_most
 from hai_flow.wire import sse
-from hai_flow.wire.dialect import Frame, dump
+from hai_flow.wire.dialect import Frame
 from hai_flow.wire.log import LOG
+from hai_flow.wire.sent_json import dump
 
 Items: TypeAlias = dict[str, dict[str, Any]]
 """The items of a list as they are shown, by their ids."""

@@ -27,8 +27,8 @@ from hai_flow.settings import Settings
 from hai_flow.store import evidence
 from hai_flow.store.database import FAILURES
 from hai_flow.values import Json, loads
-from hai_flow.wire.dialect import dump
 from hai_flow.wire.log import event_json
+from hai_flow.wire.sent_json import dump
 
 if TYPE_CHECKING:
     from asyncpg import Connection

@@ -20,8 +20,9 @@ from hai_flow.engine.state import TERMINAL_STATUSES, RunState
 from hai_flow.runtime.fanout import numbered
 from hai_flow.values import Json
 from hai_flow.wire import DIALECTS
-from hai_flow.wire.dialect import Profile, dump
+from hai_flow.wire.dialect import Profile
 from hai_flow.wire.log import event_json
+from hai_flow.wire.sent_json import dump
 
 
 @dataclass(slots=True)

@@ -27,9 +27,13 @@ from hai_flow.engine.state import MessageState, PendingState, ToolCallState
 from hai_flow.errors import Rejected
 from hai_flow.values import Json
 from hai_flow.wire import posted_json
-from hai_flow.wire.dialect import Dialect, Entry, Frame, Limits, Posted, Profile, ToolMessage, dump
-from hai_flow.wire.transcript import CONFIRM, answer_of, as_shown, question_args, result_id, shown_as_call
-from hai_flow.wire.turns import TurnEncoder, error_message
+from hai_flow.wire.dialect import Dialect, Entry, Frame, Posted, Profile, ToolMessage
+from hai_flow.wire.errors import error_message
+from hai_flow.wire.posted_json import Limits
+from hai_flow.wire.questions import CONFIRM, answer_of, as_shown, question_args, shown_as_call
+from hai_flow.wire.sent_json import dump
+from hai_flow.wire.transcript import result_id
+from hai_flow.wire.turns import TurnEncoder
 
 Object: TypeAlias = dict[str, Json]
 

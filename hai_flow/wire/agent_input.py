@@ -18,7 +18,8 @@ from hai_flow.engine.events import UserMessage
 from hai_flow.engine.patch import pointer_of
 from hai_flow.values import Json
 from hai_flow.wire import posted_json
-from hai_flow.wire.dialect import Limits, ResumeEntry, ToolMessage
+from hai_flow.wire.dialect import ResumeEntry, ToolMessage
+from hai_flow.wire.posted_json import Limits
 
 MEDIA: Final = ("image", "audio", "video", "document")
 """The types of content parts that have a source."""

@@ -27,20 +27,22 @@ from hai_flow.values import Json
 from hai_flow.wire import agent_input
 from hai_flow.wire.agui_interrupts import interrupt, told
 from hai_flow.wire.agui_protobuf import PROTOBUF
-from hai_flow.wire.dialect import Dialect, Entry, Frame, Limits, Posted, Profile, ResumeEntry, dump, without_none
-from hai_flow.wire.transcript import (
+from hai_flow.wire.dialect import Dialect, Entry, Frame, Posted, Profile, ResumeEntry
+from hai_flow.wire.errors import error_message
+from hai_flow.wire.posted_json import Limits
+from hai_flow.wire.questions import (
     CONFIRM,
     Call,
     answer_of,
     as_shown,
     confirmation,
-    history,
     may_be_answered,
     question_args,
-    result_id,
     shown_as_call,
 )
-from hai_flow.wire.turns import SPOKEN, TurnEncoder, error_message
+from hai_flow.wire.sent_json import dump, without_none
+from hai_flow.wire.transcript import history, result_id
+from hai_flow.wire.turns import SPOKEN, TurnEncoder
 
 PROTOCOL: Final = "1.0"
 """The version that the server speaks and announces to every client."""

@@ -8,8 +8,8 @@ from typing import Final
 from hai_flow import values
 from hai_flow.engine import events as e
 from hai_flow.values import Json
-from hai_flow.wire.dialect import without_none
-from hai_flow.wire.transcript import question_args
+from hai_flow.wire.questions import question_args
+from hai_flow.wire.sent_json import without_none
 
 _REASONS: Final = {"gate": "tool_call", "approve": "confirmation"}
 

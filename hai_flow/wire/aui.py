@@ -22,9 +22,12 @@ from hai_flow.engine import events as e
 from hai_flow.engine.children import SILENT_VERBS
 from hai_flow.engine.state import MessageState, PendingState, ToolCallState
 from hai_flow.values import Json
-from hai_flow.wire.dialect import CLOSING, Dialect, Entry, Frame, Profile, dump, without_none
-from hai_flow.wire.transcript import as_shown, history, object_of
-from hai_flow.wire.turns import TurnEncoder, error_message
+from hai_flow.wire.dialect import CLOSING, Dialect, Entry, Frame, Profile
+from hai_flow.wire.errors import error_message
+from hai_flow.wire.questions import as_shown
+from hai_flow.wire.sent_json import dump, object_of, without_none
+from hai_flow.wire.transcript import history
+from hai_flow.wire.turns import TurnEncoder
 
 Object: TypeAlias = dict[str, Json]
 

@@ -10,7 +10,7 @@ Deliberately absent are sockets, clocks, new ids, and every decision about peopl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
@@ -23,19 +23,9 @@ from hai_flow.engine.events import Event, UserMessage
 from hai_flow.engine.state import MessageState, RunState, ToolCallState
 from hai_flow.values import Json
 from hai_flow.wire.framing import SSE, Framing
+from hai_flow.wire.posted_json import Limits
+from hai_flow.wire.sent_json import dump
 from hai_flow.wire.sse import Cursor
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """The most that one POST may hold (docs/design/promises.md#bounds). An id longer than `id_chars_max` gives 422;
-    each other limit gives 413."""
-
-    body_bytes_max: int = 1 << 20
-    depth_max: int = values.DEPTH_MAX
-    messages_max: int = 500
-    tools_max: int = 200
-    id_chars_max: int = 200
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True):
@@ -169,25 +159,6 @@ class Encoder(Protocol):
         ...
 
 
-# Some clients' `splitlines` ends a line at these characters; the SSE standard does not. In JSON text they stand only
-# inside strings, so they can be escaped.
-_LINE_ENDS = {
-    "\u0085".encode(): b"\\u0085",
-    "\u2028".encode(): b"\\u2028",
-    "\u2029".encode(): b"\\u2029",
-}
-
-
-def dump(value: Json) -> bytes:
-    """`value` as JSON on one line, for readers with any notion of a line end."""
-    data = values.dumps(value)
-    if data.isascii():
-        return data
-    for character, escape in _LINE_ENDS.items():
-        data = data.replace(character, escape)
-    return data
-
-
 def readdressed(frame: Frame, run_id: str) -> Frame:
     """`frame` with the runId of a follower that attached to another client's turn: its RUN_STARTED bore this runId too.
 
@@ -239,16 +210,3 @@ class Dialect:
     def unnumbered(self, frames: Sequence[Frame]) -> bytes:
         """The bytes of frames that no event made (a preface, a farewell): they carry no id."""
         return b"".join(self.framing.render(frame.data, frame.name, None) for frame in frames)
-
-
-def entries_of(state: RunState) -> list[Entry]:
-    """The closed messages and complete calls of one run, in the order in which they began."""
-    entries: list[Entry] = [message for message in state.messages.values() if not message.open]
-    entries += [call for call in state.tool_calls.values() if not call.open]
-    return sorted(entries, key=lambda entry: entry.n)
-
-
-def without_none(fields: Mapping[str, Json]) -> dict[str, Json]:
-    """`fields` without the absent ones: null for an optional field is fatal to clients
-    (docs/design/protocols.md#absent-never-null)."""
-    return {name: value for name, value in fields.items() if value is not None}

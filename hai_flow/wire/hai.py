@@ -21,18 +21,14 @@ from hai_flow.engine.state import MessageState, PendingState, RunState, ToolCall
 from hai_flow.errors import Rejected
 from hai_flow.values import Json
 from hai_flow.wire import agent_input
-from hai_flow.wire.dialect import Dialect, Entry, Frame, Limits, Posted, Profile, dump, without_none
+from hai_flow.wire.dialect import Dialect, Entry, Frame, Posted, Profile
+from hai_flow.wire.errors import error_message
 from hai_flow.wire.framing import MESSAGE_PACK
-from hai_flow.wire.transcript import (
-    CONFIRM,
-    answer_of,
-    as_shown,
-    history,
-    question_args,
-    result_id,
-    shown_as_call,
-)
-from hai_flow.wire.turns import TurnEncoder, error_message
+from hai_flow.wire.posted_json import Limits
+from hai_flow.wire.questions import CONFIRM, answer_of, as_shown, question_args, shown_as_call
+from hai_flow.wire.sent_json import dump, without_none
+from hai_flow.wire.transcript import history, result_id
+from hai_flow.wire.turns import TurnEncoder
 
 # --- inward -------------------------------------------------------------------------------------------------------
 

@@ -16,9 +16,10 @@ from hai_flow.engine.events import TERMINAL, Event
 from hai_flow.engine.evolve import evolve
 from hai_flow.engine.state import RunState
 from hai_flow.values import Json
-from hai_flow.wire.dialect import CLOSING, EXPIRED, Dialect, Entry, Frame, Profile, dump
+from hai_flow.wire.dialect import CLOSING, EXPIRED, Dialect, Entry, Frame, Profile
 from hai_flow.wire.framing import NAMED_SSE
 from hai_flow.wire.personal import mask_of
+from hai_flow.wire.sent_json import dump
 from hai_flow.wire.withheld import (
     CONVERSATION,
     event_without_conversation,

@@ -6,14 +6,26 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from dataclasses import dataclass
 from typing import Final
 
 from hai_flow import values
 from hai_flow.errors import Rejected
 from hai_flow.values import Json
-from hai_flow.wire.dialect import Limits
 
 _TOKEN: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?|[\[{]|[\]}]', re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The most that one POST may hold (docs/design/promises.md#bounds). An id longer than `id_chars_max` gives 422;
+    each other limit gives 413."""
+
+    body_bytes_max: int = 1 << 20
+    depth_max: int = values.DEPTH_MAX
+    messages_max: int = 500
+    tools_max: int = 200
+    id_chars_max: int = 200
 
 
 def load(body: bytes, limits: Limits) -> Json:

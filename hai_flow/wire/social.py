@@ -23,10 +23,13 @@ from hai_flow import values
 from hai_flow.engine import events as e
 from hai_flow.engine.state import MessageState, ToolCallState
 from hai_flow.values import Json
-from hai_flow.wire.dialect import CLOSING, EXPIRED, Dialect, Entry, Frame, Profile, dump, without_none
+from hai_flow.wire.dialect import CLOSING, EXPIRED, Dialect, Entry, Frame, Profile
+from hai_flow.wire.errors import error_message
 from hai_flow.wire.framing import NAMED_SSE
-from hai_flow.wire.transcript import as_shown, history, object_of, question_args, result_id
-from hai_flow.wire.turns import TurnEncoder, error_message
+from hai_flow.wire.questions import as_shown, question_args
+from hai_flow.wire.sent_json import dump, object_of, without_none
+from hai_flow.wire.transcript import history, result_id
+from hai_flow.wire.turns import TurnEncoder
 
 STAGE: Final = "worker"
 """The document knows two stages, `router` and `worker`; this dialect sends only `worker`."""

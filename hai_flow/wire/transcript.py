@@ -8,19 +8,14 @@ A call belongs to its parent message; a call without one gets a message of its o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Final, NamedTuple, Protocol
+from typing import Protocol
 
 from hai_flow import values
-from hai_flow.engine import events as e
 from hai_flow.engine.calls import ABORTED
 from hai_flow.engine.state import MessageState, PendingState, RunState, ToolCallState
-from hai_flow.engine.votes import asks
 from hai_flow.values import Json
-from hai_flow.wire.dialect import Entry, Profile, entries_of, without_none
-from hai_flow.wire.withheld import opened_without_evidence
-
-CONFIRM: Final = {"approve": "confirmAction", "gate": "confirmAction", "ask": "requestInput"}
-"""The frontend tools that a client may advertise to get questions as calls, by the kind of question."""
+from hai_flow.wire.dialect import Entry, Profile
+from hai_flow.wire.questions import Call, answer_of, confirmation
 
 
 class Words(Protocol):
@@ -35,91 +30,9 @@ class Words(Protocol):
         ...
 
 
-class Call(NamedTuple):
-    """A call that shows a question to a client. `answer` is its result as (content, error), None without one."""
-
-    id: str
-    name: str
-    args: str
-    answer: tuple[str, str | None] | None
-
-
-def may_be_answered(profile: Profile, opened: e.PendingOpened) -> bool:
-    """Whether this client may answer the question: its profile allows answers, and the question is put to its
-    reader."""
-    if not profile.may_answer or opened.policy is None:
-        return profile.may_answer
-    if profile.reader is None:
-        return opened.policy.get("asks_requester", True)
-    return asks(opened.policy, profile.reader)
-
-
-def as_shown(profile: Profile, opened: e.PendingOpened) -> e.PendingOpened:
-    """The question as this client sees it. A client that can't answer it sees that there is a question, but neither its
-    evidence nor the digest that binds an answer to it."""
-    if may_be_answered(profile, opened):
-        return opened
-    return opened_without_evidence(opened)
-
-
-def shown_as_call(profile: Profile, opened: e.PendingOpened) -> bool:
-    """Whether the client gets this question as a call: it advertised the tool for it and may answer."""
-    return may_be_answered(profile, opened) and CONFIRM.get(opened.kind) in profile.client_tools
-
-
-def confirmation(profile: Profile, pending: PendingState) -> Call | None:
-    """The call of confirmAction or requestInput that shows the question to the client; None if no call shows it."""
-    opened = pending.opened
-    if not shown_as_call(profile, opened):
-        return None
-    return Call(opened.id, CONFIRM[opened.kind], question_args(opened), answer_of(pending))
-
-
-def question_args(opened: e.PendingOpened) -> str:
-    """The arguments of confirmAction and requestInput (docs/design/protocols.md#hai)."""
-    fields = {
-        "title": opened.title,
-        "message": opened.message,
-        "evidence": None if opened.evidence is None else values.loads(opened.evidence),
-        "tool": opened.tool,
-        "arguments": None if opened.args is None else values.loads(opened.args),
-        "options": list(opened.options) or None,
-        "reasons": (opened.policy or {}).get("reasons"),
-        "form": opened.schema,
-        "deadline": opened.deadline,
-        "digest": opened.digest or None,
-    }
-    return values.dumps(without_none(fields)).decode()
-
-
-def object_of(text: str) -> dict[str, Json]:
-    """The object that a JSON text holds. A model may have written another value, or no JSON: this is kept as
-    `value`."""
-    try:
-        value = values.loads(text) if text else {}
-    except values.NotJson:
-        value = text
-    return value if isinstance(value, dict) else {"value": value}
-
-
 def result_id(tool_call_id: str) -> str:
     """The id of the message that answers a call."""
     return f"{tool_call_id}:result"
-
-
-def answer_of(pending: PendingState) -> tuple[str, str | None] | None:
-    """The outcome of a pending, as a tool message's (content, error); None while it is open."""
-    match pending.status:
-        case "open":
-            return None
-        case "answered":
-            value = pending.value
-            return (value if isinstance(value, str) else values.dumps(value).decode()), None
-        case "declined" | "expired" | "voided":
-            error = pending.reason or pending.status
-            return error, error
-        case decision:
-            return values.dumps({"decision": decision}).decode(), None
 
 
 class _History:
@@ -161,6 +74,13 @@ class _History:
     def _append(self, message: dict[str, Json]) -> None:
         self.messages.append(message)
         self._by_id.setdefault(message["id"], message)
+
+
+def entries_of(state: RunState) -> list[Entry]:
+    """The closed messages and complete calls of one run, in the order in which they began."""
+    entries: list[Entry] = [message for message in state.messages.values() if not message.open]
+    entries += [call for call in state.tool_calls.values() if not call.open]
+    return sorted(entries, key=lambda entry: entry.n)
 
 
 def _before(pending: PendingState, entry: Entry) -> bool:

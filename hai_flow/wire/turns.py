@@ -22,43 +22,6 @@ from hai_flow.wire.dialect import CLOSING, Entry, Frame, Profile
 from hai_flow.wire.personal import mask_of
 from hai_flow.wire.withheld import CONVERSATION, event_without_conversation, state_without_conversation
 
-# docs/language.md#codes: an author's own codes never begin with one of these.
-_RESERVED: Final = frozenset(
-    {
-        "input",
-        "state",
-        "expression",
-        "step",
-        "tool",
-        "http",
-        "secret",
-        "llm",
-        "agent",
-        "approval",
-        "ask",
-        "wait_for",
-        "for_each",
-        "repeat",
-        "run",
-        "undo",
-        "limit",
-    }
-)
-
-
-def error_message(error: e.Error) -> str:
-    """The author's words for an error that the author raised (`fail`, rejections); else only the place where it
-    happened.
-
-    Nothing else may reach a client (docs/design/protocols.md#errors-for-clients). An error with an attempt comes from
-    an effect, even if its code looks like an author's: its message may quote another system.
-    """
-    prefix, dot, _ = error.code.partition(".")
-    authored = not error.attempt and not (prefix in _RESERVED and dot)
-    if authored or prefix == "approval":
-        return error.message
-    return f"Step {error.path} failed." if error.path else "The run failed."
-
 
 def _steps_open(state: RunState) -> set[str]:
     """The steps that a stream has open at this moment: those that began in the open turn and that a client can see."""

@@ -25,7 +25,7 @@ from hai_flow import values
 from hai_flow.errors import Rejected
 from hai_flow.values import Json
 from hai_flow.wire import posted_json
-from hai_flow.wire.dialect import Limits
+from hai_flow.wire.posted_json import Limits
 
 Scheme: TypeAlias = Literal["github", "stripe", "standard", "token"]
 

@@ -13,8 +13,8 @@ from hai_flow.chaos.history import Answered, Broken, Controlled, Effect, History
 from hai_flow.chaos.oracle import Known, Run
 from hai_flow.engine import events as e
 from hai_flow.values import Json
-from hai_flow.wire.dialect import dump
 from hai_flow.wire.log import event_json
+from hai_flow.wire.sent_json import dump
 
 IDS = {
     name: f"00000000-0000-8000-8000-{number:012d}"

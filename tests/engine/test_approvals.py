@@ -12,7 +12,7 @@ from hai_flow.engine.ids import pending_id
 from hai_flow.engine.pendings import admission
 from hai_flow.errors import Rejected
 from hai_flow.wire.dialect import Profile
-from hai_flow.wire.transcript import shown_as_call
+from hai_flow.wire.questions import shown_as_call
 from tests.support.people import (
     DAY,
     HOUR,

@@ -10,7 +10,8 @@ from msgspec.structs import replace
 
 from hai_flow.errors import Rejected
 from hai_flow.wire.agui import decode
-from hai_flow.wire.dialect import Limits, Posted, ResumeEntry
+from hai_flow.wire.dialect import Posted, ResumeEntry
+from hai_flow.wire.posted_json import Limits
 
 LIMITS = Limits()
 TOLD = {"id": "call_1", "kind": "approve", "title": "Delete it?"}

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from hai_flow.engine.events import UserMessage
 from hai_flow.errors import Rejected
 from hai_flow.wire import DIALECTS
-from hai_flow.wire.dialect import Limits, Posted, ToolMessage
+from hai_flow.wire.dialect import Posted, ToolMessage
 from hai_flow.wire.hai import HAI, decode
+from hai_flow.wire.posted_json import Limits
 
 LIMITS = Limits()
 IDS = {"threadId": "thread_12345", "runId": "run_67890"}

@@ -10,9 +10,11 @@ from hai_flow.engine import events as e
 from hai_flow.engine.calls import ABORTED
 from hai_flow.engine.state import RunState
 from hai_flow.wire.agui import AguiEncoder
-from hai_flow.wire.dialect import entries_of, readdressed
+from hai_flow.wire.dialect import readdressed
+from hai_flow.wire.errors import error_message
 from hai_flow.wire.hai import HaiEncoder, document
-from hai_flow.wire.turns import IGNORED, TurnEncoder, error_message
+from hai_flow.wire.transcript import entries_of
+from hai_flow.wire.turns import IGNORED, TurnEncoder
 from tests.support.wire_lint import lint
 from tests.wire.stories import (
     RUN,

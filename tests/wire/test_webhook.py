@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from hai_flow.errors import Rejected
 from hai_flow.wire import webhook
-from hai_flow.wire.dialect import Limits
+from hai_flow.wire.posted_json import Limits
 from hai_flow.wire.webhook import Call, Scheme
 
 SECRET: Final = "a secret that both know"

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hai_flow.wire import sse
-from hai_flow.wire.dialect import dump
+from hai_flow.wire.sent_json import dump
 from hai_flow.wire.sse import Cursor, event_bytes, parse_cursor
 from tests.wire.stories import RUN, TEXTS
 
