@@ -2,32 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
-
+from hai_flow.definition.parts import RESERVED_PREFIXES
 from hai_flow.engine import events as e
-
-# docs/language.md#codes: an author's own codes never begin with one of these.
-_RESERVED: Final = frozenset(
-    {
-        "input",
-        "state",
-        "expression",
-        "step",
-        "tool",
-        "http",
-        "secret",
-        "llm",
-        "agent",
-        "approval",
-        "ask",
-        "wait_for",
-        "for_each",
-        "repeat",
-        "run",
-        "undo",
-        "limit",
-    }
-)
 
 
 def error_message(error: e.Error) -> str:
@@ -38,7 +14,7 @@ def error_message(error: e.Error) -> str:
     an effect, even if its code looks like an author's: its message may quote another system.
     """
     prefix, dot, _ = error.code.partition(".")
-    authored = not error.attempt and not (prefix in _RESERVED and dot)
+    authored = not error.attempt and not (prefix in RESERVED_PREFIXES and dot)
     if authored or prefix == "approval":
         return error.message
     return f"Step {error.path} failed." if error.path else "The run failed."

@@ -291,6 +291,7 @@ def test_a_run_stopped_between_turns_has_no_stream_to_tell():
         (e.Error("tool.failed", "password=1", "a", 1), "Step a failed."),
         (e.Error("mine.code", "password=1", "a", 1), "Step a failed."),
         (e.Error("expression.error", "inner", "a"), "Step a failed."),
+        (e.Error("mcp.unavailable", "inner", "a"), "Step a failed."),
         (e.Error("limit.steps", "inner"), "The run failed."),
     ],
 )
