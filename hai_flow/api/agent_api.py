@@ -24,8 +24,8 @@ from hai_flow.api.rights import Right
 from hai_flow.api.stream import Pieces
 from hai_flow.errors import Rejected
 from hai_flow.runtime.fanout import Piece
-from hai_flow.wire import agent_api, sse
-from hai_flow.wire.agent_api import AGENT_API
+from hai_flow.wire import agent_request, sse
+from hai_flow.wire.agent_api import AGENT_API, numbered
 from hai_flow.wire.dialect import Frame
 
 router = APIRouter(tags=["dialects"])
@@ -86,7 +86,7 @@ async def post_workflow_process(name: str, body: JsonBody, access: CurrentAccess
 
 
 async def _process(body: bytes, access: Access, request: Request, workflow: str | None) -> Response:
-    asked = agent_api.read(body, limits_of(access.settings), uuid4().hex)
+    asked = agent_request.read(body, limits_of(access.settings), uuid4().hex)
     access = await access.at_thread(asked.posted.thread_id)
     conversation = Conversation(access, AGENT_API, asked.posted, workflow)
     if not asked.stream:
@@ -113,7 +113,7 @@ async def _counted(sequence: Sequence, pieces: Pieces) -> Pieces:
 
 
 def _rendered(sequence: Sequence, frames: Iterable[Frame]) -> bytes:
-    return b"".join(sse.event_bytes(agent_api.numbered(frame, sequence.next())) for frame in frames)
+    return b"".join(sse.event_bytes(numbered(frame, sequence.next())) for frame in frames)
 
 
 async def _whole(request: Request, conversation: Conversation) -> Response:
@@ -135,7 +135,7 @@ async def _whole(request: Request, conversation: Conversation) -> Response:
         term.leave()
     if last is None or not last.terminal:
         raise Rejected(503, "closing", "the server is shutting down; ask again.")
-    return Response(agent_api.numbered(last, 0), media_type="application/json")
+    return Response(numbered(last, 0), media_type="application/json")
 
 
 async def _last_frame(conversation: Conversation) -> Frame | None:

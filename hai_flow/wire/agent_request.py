@@ -1,0 +1,209 @@
+"""AgentRequest: the body that clients of the Agent API post (docs/protocols/agent-api.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from hashlib import sha256
+from typing import Final, TypeAlias
+
+import msgspec
+
+from hai_flow import values
+from hai_flow.engine.events import UserMessage
+from hai_flow.engine.patch import pointer_of
+from hai_flow.errors import Rejected
+from hai_flow.values import Json
+from hai_flow.wire import posted_json
+from hai_flow.wire.agent_api import AGENT_API
+from hai_flow.wire.dialect import Posted, Profile, ToolMessage
+from hai_flow.wire.posted_json import Limits
+
+Object: TypeAlias = dict[str, Json]
+
+
+class AgentRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """An AgentRequest, checked. `stream` False: the client wants the last object alone."""
+
+    posted: Posted
+    stream: bool
+
+
+def read(body: bytes, limits: Limits, fresh: str) -> AgentRequest:
+    """The AgentRequest in `body`. Raises `Rejected` (400 not JSON, 413 too large, 422 with every finding).
+
+    `fresh` is text that no other request has. It is the id of the session and of the request if the client gave none,
+    and a part of the ids of unnamed messages. A client that wants to repeat its request safely must give the request an
+    `id`, or name its session and all of its messages.
+    """
+    document = posted_json.load(body, limits)
+    return _Reader(limits, fresh).read(document, sha256(body).hexdigest())
+
+
+class _Reader:
+    """One pass over a request, collecting every finding."""
+
+    def __init__(self, limits: Limits, fresh: str) -> None:
+        self._limits = limits
+        self._fresh = fresh
+        self._findings: list[dict[str, str]] = []
+
+    def read(self, document: Json, body_sha: str) -> AgentRequest:
+        if not isinstance(document, dict):
+            raise self._refused("", "expected a JSON object, an AgentRequest")
+        messages = self._list(document, "input", self._limits.messages_max)
+        users, answers = self._users(messages), self._answers(messages)
+        named = all(isinstance(message.get("id"), str) and message["id"] for _, message in messages)
+        session = self._id(document, "session_id")
+        request = self._id(document, "id") or (body_sha if session and named and messages else self._fresh)
+        stream = document.get("stream", True)
+        if not isinstance(stream, bool):
+            self._find("expected true or false", "stream")
+        found = Posted(
+            thread_id=session or self._fresh,
+            wire_run_id=request,
+            body_sha=body_sha,
+            profile=Profile(dialect=AGENT_API.name, version="1", client_tools=self._tools(document)),
+            user_messages=users,
+            tool_messages=answers,
+            history=tuple((self._message_id(at, message), self._role(message)) for at, message in messages),
+            workflow=self._optional(document, "workflow"),
+            input={} if document.get("workflow_input") is None else document["workflow_input"],
+        )
+        if self._findings:
+            raise Rejected(422, "body.invalid", self._detail(), findings=self._findings)
+        return AgentRequest(posted=found, stream=stream is not False)
+
+    def _users(self, messages: list[tuple[int, Object]]) -> tuple[UserMessage, ...]:
+        users: dict[str, UserMessage] = {}
+        for at, message in messages:
+            if self._role(message) != "user":
+                continue
+            id = self._message_id(at, message)
+            if id in users:
+                self._find("another message has this id already", "input", at, "id")
+            users[id] = UserMessage(id, "user", self._content(at, message))
+        return tuple(users.values())
+
+    def _answers(self, messages: list[tuple[int, Object]]) -> tuple[ToolMessage, ...]:
+        answers: list[ToolMessage] = []
+        for at, message in messages:
+            answer = _ANSWERS.get(str(message.get("type")))
+            if answer is None:
+                continue
+            for number, data in self._data(at, message):
+                call, content = answer(data)
+                if not isinstance(call, str) or not call:
+                    self._find("expected the id of the call or the request", "input", at, "content", number, "data")
+                else:
+                    answers.append(ToolMessage(self._message_id(at, message), call, content))
+        return tuple(answers)
+
+    def _data(self, at: int, message: Object) -> list[tuple[int, Object]]:
+        content = message.get("content")
+        found = [
+            (number, part["data"])
+            for number, part in enumerate(content if isinstance(content, list) else ())
+            if isinstance(part, dict) and isinstance(part.get("data"), dict)
+        ]
+        if not found:
+            self._find("expected a content of type data with what is answered", "input", at, "content")
+        return found
+
+    def _content(self, at: int, message: Object) -> Json:
+        """Text as text; anything else as parts, unchanged."""
+        content = message.get("content")
+        if content is None or isinstance(content, str):
+            return content or ""
+        if not isinstance(content, list) or not all(
+            isinstance(part, dict) and isinstance(part.get("type"), str) for part in content
+        ):
+            self._find("expected text or a list of contents, each an object with a type", "input", at, "content")
+            return ""
+        return [_part(part) for part in content]
+
+    def _role(self, message: Object) -> str:
+        if str(message.get("type")) in _ANSWERS:
+            return "tool"
+        role = message.get("role")
+        return role if isinstance(role, str) else "user"
+
+    def _message_id(self, at: int, message: Object) -> str:
+        return self._id(message, "id", "input", at) or f"{self._fresh}-{at}"
+
+    def _tools(self, document: Object) -> frozenset[str]:
+        names: set[str] = set()
+        for at, tool in self._list(document, "tools", self._limits.tools_max):
+            function = tool.get("function")
+            name = function.get("name") if isinstance(function, dict) else tool.get("name")
+            if isinstance(name, str) and 0 < len(name) <= self._limits.id_chars_max:
+                names.add(name)
+            else:
+                self._find("expected the name of a function", "tools", at)
+        return frozenset(names)
+
+    def _list(self, document: Object, name: str, most: int) -> list[tuple[int, Object]]:
+        items = document.get(name)
+        if items is None and name == "tools":
+            return []
+        if not isinstance(items, list):
+            self._find("expected a list", name)
+            return []
+        if len(items) > most:
+            raise Rejected(413, "body.too_large", f"expected at most {most} {name}, found {len(items)}")
+        for at, item in enumerate(items):
+            if not isinstance(item, dict):
+                self._find("expected an object", name, at)
+        return [(at, item) for at, item in enumerate(items) if isinstance(item, dict)]
+
+    def _id(self, record: Object, name: str, *at: str | int) -> str:
+        """The id, or "" if the client gave none."""
+        value = record.get(name)
+        if value is None or value == "":
+            return ""
+        if not isinstance(value, str) or len(value) > self._limits.id_chars_max or not value.isprintable():
+            self._find(f"expected text of at most {self._limits.id_chars_max} printable characters", *at, name)
+            return ""
+        return value
+
+    def _optional(self, record: Object, name: str) -> str | None:
+        value = record.get(name)
+        if value is None or isinstance(value, str):
+            return value
+        self._find("expected text", name)
+        return None
+
+    def _find(self, message: str, *at: str | int) -> None:
+        self._findings.append({"path": pointer_of(*at), "message": message})
+
+    def _detail(self) -> str:
+        first, more = self._findings[0], len(self._findings) - 1
+        return f"{first['path']}: {first['message']}" + (f" ({more} more)" if more else "")
+
+    def _refused(self, path: str, message: str) -> Rejected:
+        self._findings.append({"path": path, "message": message})
+        return Rejected(422, "body.invalid", message, findings=self._findings)
+
+
+def _part(part: Object) -> Object:
+    """A content as the part of a message that every dialect knows: text as text, the rest unchanged."""
+    return {"type": "text", "text": part.get("text") or ""} if part["type"] == "text" else part
+
+
+def _output(data: Object) -> tuple[Json, str]:
+    output = data.get("output")
+    return data.get("call_id"), output if isinstance(output, str) else values.dumps(output).decode()
+
+
+def _approval(data: Object) -> tuple[Json, str]:
+    """Only a true `approve` approves."""
+    decision = {"decision": "approve" if data.get("approve") is True else "reject", "reason": data.get("reason")}
+    return data.get("approval_request_id"), values.dumps(
+        {name: value for name, value in decision.items() if value is not None}
+    ).decode()
+
+
+_ANSWERS: Final[dict[str, Callable[[Object], tuple[Json, str]]]] = {
+    "function_call_output": _output,
+    "plugin_call_output": _output,
+    "mcp_approval_response": _approval,
+}
