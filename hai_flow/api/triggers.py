@@ -12,8 +12,8 @@ from hai_flow.api.bodies import CheckedRoute
 from hai_flow.api.deps import CommandKey, CurrentAccess
 from hai_flow.api.principals import requires
 from hai_flow.api.problems import WITH_BODY, documented
+from hai_flow.api.receiving import SignalBody, checked_id, demand_files, record_of, spread
 from hai_flow.api.rights import Right
-from hai_flow.api.signals import SignalBody, checked_id, demand_files, record_of, spread
 from hai_flow.api.views import received_view
 
 router = APIRouter(prefix="/v1/events", tags=["events"], route_class=CheckedRoute)
