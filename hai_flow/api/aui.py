@@ -22,10 +22,11 @@ from hai_flow.api.access import Access
 from hai_flow.api.bodies import Body, CheckedRoute, limits_of
 from hai_flow.api.conversation import Conversation
 from hai_flow.api.deps import CurrentAccess
-from hai_flow.api.following import earlier_entries, read_by
+from hai_flow.api.following import earlier_entries
 from hai_flow.api.names import NO_CONTROL_CHARACTERS
 from hai_flow.api.principals import open_to_everybody, requires
 from hai_flow.api.problems import WITH_BODY, documented
+from hai_flow.api.profiles import read_by
 from hai_flow.api.rights import Right
 from hai_flow.api.sight import Sight
 from hai_flow.api.stream import note_broken_off

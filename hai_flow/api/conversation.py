@@ -25,8 +25,9 @@ from fastapi.responses import Response
 from hai_flow import values
 from hai_flow.api.access import Access
 from hai_flow.api.bodies import limits_of
-from hai_flow.api.following import earlier_entries, farewell, last_words, one, preceded, read_by, with_wishes
+from hai_flow.api.following import earlier_entries, farewell, last_words, one, preceded
 from hai_flow.api.problems import WITH_BODY, documented
+from hai_flow.api.profiles import read_by, with_wishes
 from hai_flow.api.sight import Sight
 from hai_flow.api.stream import Pieces
 from hai_flow.api.terms import Ending

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
 
-import msgspec
 from fastapi import APIRouter, Header, Query, Response
 from fastapi.responses import JSONResponse
 
 from hai_flow.api import shapes
 from hai_flow.api.access import Access
 from hai_flow.api.deps import CurrentAccess
-from hai_flow.api.following import earlier_entries, farewell, nothing, preceded, profile_of, read_by, up_to, with_wishes
+from hai_flow.api.following import earlier_entries, farewell, nothing, preceded, up_to
 from hai_flow.api.principals import requires
 from hai_flow.api.problems import documented
+from hai_flow.api.profiles import reader_of, seen_by
 from hai_flow.api.rights import Right
 from hai_flow.api.sight import Sight
 from hai_flow.api.stream import Pieces
@@ -29,10 +28,9 @@ from hai_flow.store import logs
 from hai_flow.store.run_lists import RunRow
 from hai_flow.wire import DIALECTS, sse
 from hai_flow.wire.dialect import Dialect, Frame, Profile
-from hai_flow.wire.log import LOG, event_json, seeing
+from hai_flow.wire.log import LOG, event_json
 from hai_flow.wire.sent_json import dump
 from hai_flow.wire.turns import TurnEncoder
-from hai_flow.wire.withheld import EVIDENCE
 
 router = APIRouter(prefix="/v1/runs", tags=["runs"])
 
@@ -185,30 +183,6 @@ async def _backwards(
     return items, place if place > after + 1 else None
 
 
-def log_profile(access: Access, row: RunRow, dialect: Dialect, start: RunState) -> Profile:
-    """The caller as a reader of the run from `start` on, in the log's own words or in those of a dialect."""
-    if dialect is LOG:
-        return _log_profile(access, row)
-    profile = read_by(profile_of(start.turn, dialect), access, row.id, row.started_by)
-    return with_wishes(profile, access.settings)
-
-
-def _log_profile(access: Access, row: RunRow) -> Profile:
-    """The caller as a reader of the log as it is."""
-    profile = read_by(Profile(dialect=LOG.name), access, row.id, row.started_by)
-    if access.principal.sees_all:
-        reader = None if profile.personal is None else profile.reader
-        return msgspec.structs.replace(profile, reader=reader, redaction="")
-    return profile if profile.redaction else msgspec.structs.replace(profile, redaction=EVIDENCE)
-
-
-async def seen_by(access: Access, row: RunRow, after: int) -> Callable[[e.Event], e.Event | None]:
-    """How the caller sees each of the events after `after`; None: not at all."""
-    profile = _log_profile(access, row)
-    kept = profile.redaction or profile.personal is not None
-    return seeing(profile, await access.state_of(row, after) if kept else RunState(str(row.id)))
-
-
 async def _log(access: Access, row: RunRow, seq: int) -> Pieces:
     if seq > row.seq:
         state = await access.state(row.id)
@@ -220,7 +194,7 @@ async def _log(access: Access, row: RunRow, seq: int) -> Pieces:
 def _until_end(access: Access, row: RunRow, start: RunState, head: int) -> Pieces:
     if start.ended and start.seq >= head:
         return nothing()
-    return access.follow(start, LOG, _log_profile(access, row))
+    return access.follow(start, LOG, reader_of(access, row, LOG, start))
 
 
 # --- a dialect ----------------------------------------------------------------------------------------------------
@@ -273,8 +247,7 @@ class _Shown:
         return preceded(rest, self._follow(here, profile, head))
 
     def _profile(self, state: RunState) -> Profile:
-        profile = read_by(profile_of(state.turn, self.dialect), self.access, self.row.id, self.row.started_by)
-        return with_wishes(profile, self.access.settings)
+        return reader_of(self.access, self.row, self.dialect, state)
 
     async def _reset(self) -> Pieces:
         """The run as it is now, for a follower whose place in it is unknown."""

@@ -17,10 +17,11 @@ from fastapi.responses import JSONResponse
 
 from hai_flow.api.access import Access
 from hai_flow.api.deps import CurrentAccess
-from hai_flow.api.following import earlier_entries, farewell, read_by
+from hai_flow.api.following import earlier_entries, farewell
 from hai_flow.api.names import ThreadId
 from hai_flow.api.principals import requires
 from hai_flow.api.problems import documented
+from hai_flow.api.profiles import read_by
 from hai_flow.api.rights import Right
 from hai_flow.api.sight import Sight
 from hai_flow.api.stream import Pieces

@@ -10,9 +10,9 @@ from fastapi import APIRouter, Query
 from hai_flow import values
 from hai_flow.api import shapes
 from hai_flow.api.deps import CurrentAccess
-from hai_flow.api.events import seen_by
 from hai_flow.api.principals import requires
 from hai_flow.api.problems import documented
+from hai_flow.api.profiles import seen_by
 from hai_flow.api.rights import Right
 from hai_flow.api.views import error_view
 from hai_flow.engine import events as e

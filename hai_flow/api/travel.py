@@ -17,12 +17,12 @@ from hai_flow.api import shapes
 from hai_flow.api.access import Access
 from hai_flow.api.bodies import Body, CheckedRoute
 from hai_flow.api.deps import CommandKey, CurrentAccess
-from hai_flow.api.events import log_profile
 from hai_flow.api.following import farewell
 from hai_flow.api.moments import MOMENT_CHARS_MAX, MOMENTS, moment_of
 from hai_flow.api.names import NO_CONTROL_CHARACTERS
 from hai_flow.api.principals import requires
 from hai_flow.api.problems import WITH_BODY, documented
+from hai_flow.api.profiles import reader_of
 from hai_flow.api.rights import Right
 from hai_flow.api.sight import Sight
 from hai_flow.api.stream import Pieces
@@ -153,7 +153,7 @@ async def replay_run(
     last = row.seq if to is None else await moment_of(access, row, to, "to")
     shown = LOG if dialect is None else DIALECTS[dialect]
     start = await access.state_of(row, first)
-    profile = log_profile(access, row, shown, start)
+    profile = reader_of(access, row, shown, start)
 
     async def begin() -> Pieces:
         return _replayed(access, shown, profile, start, last, speed, gap)
