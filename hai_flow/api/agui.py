@@ -10,8 +10,9 @@ from fastapi.responses import JSONResponse, Response
 import hai_flow
 from hai_flow.api.access import Access
 from hai_flow.api.bodies import limits_of
-from hai_flow.api.conversation import RUN_AGENT_INPUT, respond, streamed
+from hai_flow.api.conversation import respond
 from hai_flow.api.deps import CurrentAccess, JsonBody
+from hai_flow.api.described import RUN_AGENT_INPUT, streamed
 from hai_flow.api.principals import requires
 from hai_flow.api.problems import documented
 from hai_flow.api.rights import Right

@@ -22,11 +22,10 @@ import msgspec
 import structlog
 from fastapi.responses import Response
 
-from hai_flow import values
 from hai_flow.api.access import Access
 from hai_flow.api.bodies import limits_of
 from hai_flow.api.following import earlier_entries, farewell, last_words, one, preceded
-from hai_flow.api.problems import WITH_BODY, documented
+from hai_flow.api.posted_answers import asker, call_answers, newest_answer, open_answers, told
 from hai_flow.api.profiles import read_by, with_wishes
 from hai_flow.api.sight import Sight
 from hai_flow.api.stream import Pieces
@@ -37,7 +36,7 @@ from hai_flow.engine.events import UserMessage
 from hai_flow.engine.forking import inherited_from, undone_in
 from hai_flow.engine.ids import run_of_pending, turn_of
 from hai_flow.engine.shared import may_write, posted_changes
-from hai_flow.engine.state import TERMINAL_STATUSES, PendingState, RunState
+from hai_flow.engine.state import TERMINAL_STATUSES, RunState
 from hai_flow.errors import Rejected
 from hai_flow.runtime.catalog import named_version
 from hai_flow.runtime.fanout import Piece, numbered, unnumbered
@@ -46,48 +45,12 @@ from hai_flow.store import posts, run_lists, threads
 from hai_flow.store.entries import Branch
 from hai_flow.store.run_lists import RunSummary
 from hai_flow.store.workflows import WorkflowSummary
-from hai_flow.wire.dialect import Dialect, Entry, Posted, Profile, ResumeEntry, ToolMessage
+from hai_flow.wire.dialect import Dialect, Entry, Posted, Profile, ToolMessage
 from hai_flow.wire.transcript import result_id
 
 log = structlog.get_logger(__name__)
 
 _BUSY: Final = ("thread_busy", "thread_waiting")
-
-RUN_AGENT_INPUT: Final[dict[str, Any]] = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            "application/json": {
-                "schema": {
-                    "type": "object",
-                    "description": "RunAgentInput",
-                    "required": ["threadId", "runId"],
-                    "properties": {
-                        "threadId": {"type": "string", "maxLength": 200},
-                        "runId": {"type": "string", "maxLength": 200},
-                        "messages": {"type": "array", "items": {"type": "object"}},
-                        "tools": {"type": "array", "items": {"type": "object"}},
-                        "forwardedProps": {"type": "object"},
-                        "state": {"description": "of it counts what the workflow declares with `client: true`"},
-                        "resume": {"type": "array", "items": {"type": "object"}, "description": "AG-UI"},
-                        "protocolVersion": {"type": "string", "description": "AG-UI"},
-                    },
-                }
-            }
-        },
-    }
-}
-
-
-def streamed(dialect: Dialect) -> dict[int | str, dict[str, Any]]:
-    """The responses to a POST of the dialect, for the OpenAPI document."""
-    text, binary = {"type": "string"}, {"type": "string", "format": "binary"}
-    content = {dialect.framing.content_type: {"schema": text}}
-    content |= {other.framing.content_type: {"schema": binary} for other in dialect.others}
-    return {
-        **documented(404, 409, 410, *WITH_BODY),
-        200: {"description": "the events of one turn", "content": content},
-    }
 
 
 async def converse(body: bytes, access: Access, dialect: Dialect, workflow: str | None = None) -> Response:
@@ -143,7 +106,7 @@ class Conversation:
         if last is not None and (answers := await self._answers(last, stale=not messages)):
             return await self._answer(last, answers, messages)
         if not messages:
-            if last is None and (answer := self._newest_answer()) is not None:
+            if last is None and (answer := newest_answer(self.posted)) is not None:
                 await self._refuse_foreign(answer)
             self.access.place.only_follows()
             return await self._attach(last)
@@ -233,56 +196,19 @@ class Conversation:
         is refused, and the refusal names the first answer.
         """
         posted = self.posted
-        ours = self._call_answers()
+        ours = call_answers(self.posted)
         if not ours and not posted.resume:
             return ()
         state = self.access.seen(await self.access.state(last.id))
-        answers = self._open_answers(state, stale=stale)
-        newest = self._newest_answer()
+        answers = open_answers(self.posted, state, stale=stale)
+        newest = newest_answer(self.posted)
         if answers or newest is None:
             return answers
         if newest.tool_call_id in state.questions:
-            return (_told(newest),)
+            return (told(newest),)
         if newest.tool_call_id not in state.tool_calls:
             await self._refuse_foreign(newest)
         return ()
-
-    def _open_answers(self, state: RunState, *, stale: bool = False) -> tuple[c.PendingAnswer, ...]:
-        """The answers to the questions that are open in `state`; `stale` as in `_resumed`."""
-        resumed = self._resumed(state, stale=stale) or []
-        answered = {each.id for each in resumed}
-        open_ids = {each.opened.id for each in state.open_questions} - answered
-        return (*resumed, *(_told(each) for each in self._call_answers() if each.tool_call_id in open_ids))
-
-    def _newest_answer(self) -> ToolMessage | None:
-        """The answer that the posted history ends with, if it ends with one and its id could be that of our pending."""
-        if not self.posted.history or self.posted.history[-1][1] != "tool":
-            return None
-        newest = self.posted.tool_messages[-1]
-        return newest if run_of_pending(newest.tool_call_id) is not None else None
-
-    def _call_answers(self) -> list[ToolMessage]:
-        """The posted answers with ids that could be those of our pendings."""
-        return [each for each in self.posted.tool_messages if run_of_pending(each.tool_call_id) is not None]
-
-    def _resumed(self, state: RunState, *, stale: bool) -> list[c.PendingAnswer] | None:
-        """The answers of `resume` to open questions; if there are none and `stale`, those to decided ones.
-
-        An entry that names no question of this run is ignored, with a line in the server's log. None: there is no
-        `resume`.
-        """
-        entries = self.posted.resume
-        if not entries:
-            return None
-        asked = state.questions
-        known = {e.interrupt_id: asked[e.interrupt_id] for e in entries if e.interrupt_id in asked}
-        if len(known) < len(entries):
-            unknown = [entry.interrupt_id for entry in entries if entry.interrupt_id not in known]
-            log.warning("resume_ignored", thread_id=self.posted.thread_id, run_id=state.run_id, unknown=unknown[:20])
-        chosen = [e for e in entries if e.interrupt_id in known and known[e.interrupt_id].status == "open"]
-        if not chosen and stale:
-            chosen = [e for e in entries if e.interrupt_id in known and not _is_void(e, known[e.interrupt_id])]
-        return [_answer_of(entry, known[entry.interrupt_id]) for entry in chosen]
 
     async def _refuse_foreign(self, message: ToolMessage) -> None:
         """404 for an answer to a pending of another thread; one of this thread's earlier runs is only history."""
@@ -317,7 +243,7 @@ class Conversation:
     async def _answers_a_servers_call(self, run_id: UUID) -> bool:
         """Whether the client has an answer of its own to a call that the server performs. CopilotKit makes one from its
         `resume` entry for a call that waits for approval, and shows it in place of the result that comes later."""
-        given = [each for each in self._call_answers() if each.id != result_id(each.tool_call_id)]
+        given = [each for each in call_answers(self.posted) if each.id != result_id(each.tool_call_id)]
         if not given or not self.posted.resume or not self.dialect.corrects:
             return False
         state = await self.access.state(run_id)
@@ -347,7 +273,7 @@ class Conversation:
         base = await self.access.run(parent.run_id)
         there = await self.access.state(base.id, parent.last_seq or base.seq)
         messages = await self._unseen_messages((base.id, there.seq))
-        answers = self._open_answers(there) if there.status == "waiting" else ()
+        answers = open_answers(self.posted, there) if there.status == "waiting" else ()
         now = await self.access.state(base.id)
         over = now.ended and now.turn == there.turn
         if answers:
@@ -605,7 +531,7 @@ class Conversation:
         """Answer the questions of runs below the thread's own: each is decided by the run that asks it. Returns whether
         any answer was new."""
         given = False
-        for run_id, group in itertools.groupby(sorted(answers, key=lambda each: each.id), _asker):
+        for run_id, group in itertools.groupby(sorted(answers, key=lambda each: each.id), asker):
             answer = self._answer_command(tuple(group), () if given else messages, self.posted.state)
             outcome = await self._submit(run_id, answer, command_id=command_id)
             given = given or not outcome.already
@@ -700,47 +626,6 @@ def _is_servers(call_id: str, state: RunState) -> bool:
     if call_id in state.questions or (call is not None and call.executor == "frontend"):
         return False
     return str(run_of_pending(call_id)) == state.run_id
-
-
-def _asker(answer: c.PendingAnswer) -> UUID:
-    """The run that asks the question which `answer` answers."""
-    run_id = run_of_pending(answer.id)
-    assert run_id is not None, "only a pending of ours is answered"
-    return run_id
-
-
-def _told(message: ToolMessage) -> c.PendingAnswer:
-    return c.PendingAnswer(id=message.tool_call_id, content=message.content, error=message.error)
-
-
-def _is_void(entry: ResumeEntry, pending: PendingState) -> bool:
-    """Whether the entry cancels a question that needs no answer any more: a client can do nothing else about an
-    interrupt that expired."""
-    return entry.cancelled and pending.status in ("expired", "voided")
-
-
-def _answer_of(entry: ResumeEntry, pending: PendingState) -> c.PendingAnswer:
-    """A `resume` entry as an answer, in the form of any other frontend (docs/language.md#people)."""
-    payload: Any = {"status": "cancelled"} if entry.cancelled else entry.payload
-    if payload is msgspec.UNSET:
-        payload = None
-    if isinstance(payload, dict) and "editedArgs" in payload and "edits" not in payload:
-        edits = _edits(payload["editedArgs"], pending)
-        payload = {key: value for key, value in payload.items() if key != "editedArgs"} | edits
-    if isinstance(payload, str) and pending.opened.kind == "ask":  # a form's values, as LangGraph's clients write them
-        return c.PendingAnswer(id=entry.interrupt_id, content=payload)
-    return c.PendingAnswer(id=entry.interrupt_id, content=values.dumps(payload).decode())
-
-
-def _edits(edited: Any, pending: PendingState) -> dict[str, Any]:
-    """The edits that `editedArgs` makes: it holds all arguments, and only those that differ from the question's first
-    ones are edits. So a repeated answer stays equal, even if its edits have been made since."""
-    args = values.loads(pending.opened.args) if pending.opened.args is not None else {}
-    if not isinstance(edited, dict) or not isinstance(args, dict):
-        return {"edits": edited}
-    made = {name.removeprefix("/").partition("/")[0] for name in pending.edits or {}}
-    changed = {name: value for name, value in edited.items() if name not in args or args[name] != value or name in made}
-    return {"edits": changed} if changed else {}
 
 
 def _text(content: Any) -> str:

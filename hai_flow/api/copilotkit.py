@@ -17,8 +17,9 @@ from hai_flow import values
 from hai_flow.api import agui
 from hai_flow.api.access import Access
 from hai_flow.api.bodies import limits_of
-from hai_flow.api.conversation import RUN_AGENT_INPUT, attach, streamed
+from hai_flow.api.conversation import attach
 from hai_flow.api.deps import CurrentAccess, JsonBody
+from hai_flow.api.described import RUN_AGENT_INPUT, streamed
 from hai_flow.api.principals import requires
 from hai_flow.api.problems import WITH_BODY, documented
 from hai_flow.api.rights import Right

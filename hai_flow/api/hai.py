@@ -8,8 +8,9 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Header
 from fastapi.responses import Response
 
-from hai_flow.api.conversation import RUN_AGENT_INPUT, converse, streamed
+from hai_flow.api.conversation import converse
 from hai_flow.api.deps import CurrentAccess, JsonBody
+from hai_flow.api.described import RUN_AGENT_INPUT, streamed
 from hai_flow.api.principals import requires
 from hai_flow.api.rights import Right
 from hai_flow.wire.hai import HAI

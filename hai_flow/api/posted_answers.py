@@ -1,0 +1,100 @@
+"""The answers in a POST of a UI protocol: which question of a run each of them answers, and in which words."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+import msgspec
+import structlog
+
+from hai_flow import values
+from hai_flow.engine import commands as c
+from hai_flow.engine.ids import run_of_pending
+from hai_flow.engine.state import PendingState, RunState
+from hai_flow.wire.dialect import Posted, ResumeEntry, ToolMessage
+
+log = structlog.get_logger(__name__)
+
+
+def open_answers(posted: Posted, state: RunState, *, stale: bool = False) -> tuple[c.PendingAnswer, ...]:
+    """The answers to the questions that are open in `state`; `stale` as in `_resumed`."""
+    resumed = _resumed(posted, state, stale=stale) or []
+    answered = {each.id for each in resumed}
+    open_ids = {each.opened.id for each in state.open_questions} - answered
+    return (*resumed, *(told(each) for each in call_answers(posted) if each.tool_call_id in open_ids))
+
+
+def newest_answer(posted: Posted) -> ToolMessage | None:
+    """The answer that the posted history ends with, if it ends with one and its id could be that of our pending."""
+    if not posted.history or posted.history[-1][1] != "tool":
+        return None
+    newest = posted.tool_messages[-1]
+    return newest if run_of_pending(newest.tool_call_id) is not None else None
+
+
+def call_answers(posted: Posted) -> list[ToolMessage]:
+    """The posted answers with ids that could be those of our pendings."""
+    return [each for each in posted.tool_messages if run_of_pending(each.tool_call_id) is not None]
+
+
+def _resumed(posted: Posted, state: RunState, *, stale: bool) -> list[c.PendingAnswer] | None:
+    """The answers of `resume` to open questions; if there are none and `stale`, those to decided ones.
+
+    An entry that names no question of this run is ignored, with a line in the server's log. None: there is no
+    `resume`.
+    """
+    entries = posted.resume
+    if not entries:
+        return None
+    asked = state.questions
+    known = {e.interrupt_id: asked[e.interrupt_id] for e in entries if e.interrupt_id in asked}
+    if len(known) < len(entries):
+        unknown = [entry.interrupt_id for entry in entries if entry.interrupt_id not in known]
+        log.warning("resume_ignored", thread_id=posted.thread_id, run_id=state.run_id, unknown=unknown[:20])
+    chosen = [e for e in entries if e.interrupt_id in known and known[e.interrupt_id].status == "open"]
+    if not chosen and stale:
+        chosen = [e for e in entries if e.interrupt_id in known and not _is_void(e, known[e.interrupt_id])]
+    return [_answer_of(entry, known[entry.interrupt_id]) for entry in chosen]
+
+
+def asker(answer: c.PendingAnswer) -> UUID:
+    """The run that asks the question which `answer` answers."""
+    run_id = run_of_pending(answer.id)
+    assert run_id is not None, "only a pending of ours is answered"
+    return run_id
+
+
+def told(message: ToolMessage) -> c.PendingAnswer:
+    """A ToolMessage as the answer to its question."""
+    return c.PendingAnswer(id=message.tool_call_id, content=message.content, error=message.error)
+
+
+def _is_void(entry: ResumeEntry, pending: PendingState) -> bool:
+    """Whether the entry cancels a question that needs no answer any more: a client can do nothing else about an
+    interrupt that expired."""
+    return entry.cancelled and pending.status in ("expired", "voided")
+
+
+def _answer_of(entry: ResumeEntry, pending: PendingState) -> c.PendingAnswer:
+    """A `resume` entry as an answer, in the form of any other frontend (docs/language.md#people)."""
+    payload: Any = {"status": "cancelled"} if entry.cancelled else entry.payload
+    if payload is msgspec.UNSET:
+        payload = None
+    if isinstance(payload, dict) and "editedArgs" in payload and "edits" not in payload:
+        edits = _edits(payload["editedArgs"], pending)
+        payload = {key: value for key, value in payload.items() if key != "editedArgs"} | edits
+    if isinstance(payload, str) and pending.opened.kind == "ask":  # a form's values, as LangGraph's clients write them
+        return c.PendingAnswer(id=entry.interrupt_id, content=payload)
+    return c.PendingAnswer(id=entry.interrupt_id, content=values.dumps(payload).decode())
+
+
+def _edits(edited: Any, pending: PendingState) -> dict[str, Any]:
+    """The edits that `editedArgs` makes: it holds all arguments, and only those that differ from the question's first
+    ones are edits. So a repeated answer stays equal, even if its edits have been made since."""
+    args = values.loads(pending.opened.args) if pending.opened.args is not None else {}
+    if not isinstance(edited, dict) or not isinstance(args, dict):
+        return {"edits": edited}
+    made = {name.removeprefix("/").partition("/")[0] for name in pending.edits or {}}
+    changed = {name: value for name, value in edited.items() if name not in args or args[name] != value or name in made}
+    return {"edits": changed} if changed else {}
