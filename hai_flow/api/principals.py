@@ -113,6 +113,11 @@ class Unproven(Rejected):
         return self
 
 
+def invalid_credential() -> Unproven:
+    """The refusal of every wrong credential, whatever is wrong with it: so it gives a forger no hint."""
+    return Unproven(401, "auth.invalid", "this credential is none of this server's, or was revoked.")
+
+
 def caller_of(connection: HTTPConnection) -> Principal | None:
     """The caller of the request; None: the identity was not asked for them."""
     return connection.scope.get(_CALLER)

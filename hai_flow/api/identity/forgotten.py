@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Final
 from uuid import UUID
 
-from hai_flow.api.identity.keys import invalid
+from hai_flow.api.principals import invalid_credential
 from hai_flow.runtime import Runtime
 from hai_flow.runtime.recent import Recent
 from hai_flow.store import proofs
@@ -28,7 +28,7 @@ class Forgotten:
         recently = await self._recently.get()
         at = recently.get(proofs.person_digest(tenant, person)) if recently else None
         if at is not None and made_at <= at.timestamp() * 1000:
-            raise invalid()
+            raise invalid_credential()
 
     async def _find(self) -> Mapping[bytes, datetime]:
         return await proofs.forgotten(self._runtime.database.api)

@@ -16,8 +16,8 @@ import msgspec
 
 from hai_flow import values
 from hai_flow.api.identity.forgotten import Forgotten
-from hai_flow.api.identity.keys import Keys, ends_at, invalid
-from hai_flow.api.principals import Principal, Unproven, now_ms
+from hai_flow.api.identity.keys import Keys, ends_at
+from hai_flow.api.principals import Principal, Unproven, invalid_credential, now_ms
 from hai_flow.api.rights import REQUESTER, Right, rights_of
 from hai_flow.engine import commands as c
 from hai_flow.errors import Rejected
@@ -87,16 +87,16 @@ class FrontendTokens:
         """The caller with this token. Raises Rejected 401."""
         form = _FORM.fullmatch(token)
         if form is None:
-            raise invalid()
+            raise invalid_credential()
         try:
             claims, signature = _decode(_bytes(form[1])), _bytes(form[2])
         except (msgspec.MsgspecError, ValueError):
-            raise invalid() from None
+            raise invalid_credential() from None
         key = await self._keys.find(claims.key) if keys.ID.fullmatch(claims.key) else None
         if key is None:
-            raise invalid()
+            raise invalid_credential()
         if key.revoked_at is not None or not key.verified(form[1].encode(), signature):
-            raise invalid().of(key.tenant, key.id)
+            raise invalid_credential().of(key.tenant, key.id)
         end = ends_at(key)
         expires_at = claims.exp if end is None else min(claims.exp, end)
         if expires_at <= now:

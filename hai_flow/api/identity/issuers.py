@@ -20,10 +20,9 @@ import jwt
 
 from hai_flow import values
 from hai_flow.api.identity.forgotten import Forgotten
-from hai_flow.api.identity.keys import invalid
 from hai_flow.api.identity.keysets import KeySet
 from hai_flow.api.identity.tenants import Tenants
-from hai_flow.api.principals import Principal, Unproven
+from hai_flow.api.principals import Principal, Unproven, invalid_credential
 from hai_flow.engine import commands as c
 from hai_flow.runtime import Runtime
 from hai_flow.store import keys
@@ -93,14 +92,14 @@ class Tokens:
         header, unproven = _parts(token)
         found = self._issuers.get(_text(unproven.get("iss")) or "")
         if found is None:
-            raise invalid()
+            raise invalid_credential()
         issuer, keys_of_issuer = found
         algorithm = header.get("alg")
         if algorithm not in issuer.algorithms:
-            raise invalid()
+            raise invalid_credential()
         key = await keys_of_issuer.key(header.get("kid"), algorithm)
         if key is None:
-            raise invalid()
+            raise invalid_credential()
         try:
             return issuer, _proven(token, key, issuer, algorithm)
         except Unproven as refusal:
@@ -114,14 +113,14 @@ class Tokens:
         """The caller that the claims describe. Raises Rejected 401 where they describe no person of a tenant here."""
         name = _text(_claim(claims, issuer.id_claim))
         if issuer.id_claim == "email" and claims.get("email_verified") is not True:
-            raise invalid()
+            raise invalid_credential()
         id = f"user:{issuer.prefix}{name}"
         if not name or not keys.PRINCIPAL.fullmatch(id):
-            raise invalid()
+            raise invalid_credential()
         tenant_name = issuer.tenant if issuer.tenant_claim is None else _text(_claim(claims, issuer.tenant_claim))
         tenant = await self._tenants.id_of(tenant_name or "")
         if tenant is None:
-            raise invalid()
+            raise invalid_credential()
         who = c.Principal(
             self._people.get(id, id),
             tuple(_roles(issuer, claims)),
@@ -154,24 +153,24 @@ def _proven(token: str, key: jwt.PyJWK, issuer: Issuer, algorithm: str) -> Mappi
     except jwt.InvalidAudienceError:
         raise Unproven(401, "auth.audience", "this token is for somebody else than this server.") from None
     except (jwt.PyJWTError, ValueError, TypeError):
-        raise invalid() from None
+        raise invalid_credential() from None
 
 
 def _parts(token: str) -> tuple[Mapping[str, Json], Mapping[str, Json]]:
     """The header and the claims of a token as they stand in it, unproven. Raises Rejected 401."""
     parts = token.split(".")
     if len(parts) != 3 or not all(parts):
-        raise invalid()
+        raise invalid_credential()
     header, claims = (_object(part) for part in parts[:2])
     kind = header.get("typ", "JWT")
     if not _NEVER.isdisjoint(header) or not isinstance(kind, str) or kind.lower() not in TYPES:
-        raise invalid()
+        raise invalid_credential()
     if not isinstance(header.get("kid"), str | None) or not isinstance(header.get("alg"), str):
-        raise invalid()
+        raise invalid_credential()
     for name in ("exp", "nbf", "iat"):
         number = claims.get(name, 0)
         if isinstance(number, bool) or not isinstance(number, int | float) or not 0 <= number <= NUMBER_MAX:
-            raise invalid()
+            raise invalid_credential()
     return header, claims
 
 
@@ -179,9 +178,9 @@ def _object(part: str) -> dict[str, Json]:
     try:
         found = values.loads(base64.b64decode(part + "=" * (-len(part) % 4), altchars=b"-_", validate=True))
     except (binascii.Error, ValueError, NotJson, RecursionError):
-        raise invalid() from None
+        raise invalid_credential() from None
     if not isinstance(found, dict):
-        raise invalid()
+        raise invalid_credential()
     return found
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from hai_flow.api.identity.book import Book
-from hai_flow.api.principals import Principal, Unproven
+from hai_flow.api.principals import Principal, Unproven, invalid_credential
 from hai_flow.engine import commands as c
 from hai_flow.runtime import Runtime
 from hai_flow.store import keys
@@ -31,9 +31,9 @@ class Keys:
         parts = keys.parts_of(text)
         key = None if parts is None else await self.find(parts.id)
         if parts is None or key is None:
-            raise invalid()
+            raise invalid_credential()
         if not key.proves(parts) or key.revoked_at is not None:
-            raise invalid().of(key.tenant, key.id)
+            raise invalid_credential().of(key.tenant, key.id)
         expires_at = ends_at(key)
         if expires_at is not None and expires_at <= now:
             raise Unproven(401, "auth.expired", "this key has expired; ask for a new one.").of(key.tenant, key.id)
@@ -59,8 +59,3 @@ class Keys:
 def ends_at(key: Key) -> int | None:
     """When the key expires (ms since 1970); None: never."""
     return None if key.expires_at is None else int(key.expires_at.timestamp() * 1000)
-
-
-def invalid() -> Unproven:
-    """The refusal of every wrong credential, whatever is wrong with it: so it gives a forger no hint."""
-    return Unproven(401, "auth.invalid", "this credential is none of this server's, or was revoked.")

@@ -13,11 +13,11 @@ from typing import Final
 from starlette.requests import HTTPConnection
 
 from hai_flow.api.identity import frontend, tickets
+from hai_flow.api.identity.acting import acting_forbidden, acting_header
 from hai_flow.api.identity.forgotten import Forgotten
 from hai_flow.api.identity.frontend import FrontendTokens
 from hai_flow.api.identity.issuers import Issuer, Tokens
 from hai_flow.api.identity.keys import Keys
-from hai_flow.api.identity.local import acting_forbidden, acting_header
 from hai_flow.api.identity.sessions import Limits, Sessions, session_of
 from hai_flow.api.principals import Principal, now_ms
 from hai_flow.errors import Rejected

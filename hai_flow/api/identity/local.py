@@ -7,6 +7,7 @@ from typing import Final
 
 from starlette.requests import HTTPConnection
 
+from hai_flow.api.identity.acting import ACT_AS, acting_forbidden, acting_header
 from hai_flow.api.identity.tenants import Tenants
 from hai_flow.api.principals import Principal
 from hai_flow.engine import commands as c
@@ -14,7 +15,6 @@ from hai_flow.engine.selectors import NotASelector, acting_as
 from hai_flow.errors import Rejected
 from hai_flow.runtime import LOCAL_TENANT, Runtime
 
-ACT_AS: Final = "HAI-Act-As"
 _TENANT: Final = "tenant="
 _LOCAL: Final = Principal(c.LOCAL_PRINCIPAL, LOCAL_TENANT)
 
@@ -52,21 +52,3 @@ class LocalIdentity:
 
     def forget(self, credential: str) -> None:
         """There is nothing to forget."""
-
-
-def acting_header(connection: HTTPConnection) -> str | None:
-    """The value of HAI-Act-As. Raises Rejected 400 if it stands twice."""
-    given = connection.headers.getlist(ACT_AS)
-    if len(given) > 1:
-        raise Rejected(400, "header_twice", f"expected at most one {ACT_AS}.")
-    return given[0] if given else None
-
-
-def acting_forbidden() -> Rejected:
-    """The refusal of HAI-Act-As on a server that does not believe it."""
-    return Rejected(
-        403,
-        "act_as.forbidden",
-        f"{ACT_AS}: only a development server (`hai-flow dev`) that listens on loopback alone takes it, and only "
-        "without configured identity.",
-    )

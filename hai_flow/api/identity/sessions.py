@@ -31,10 +31,9 @@ from hai_flow.api.identity import oidc
 from hai_flow.api.identity.book import Book
 from hai_flow.api.identity.issuers import Issuer, Tokens
 from hai_flow.api.identity.kept import dumped, loaded
-from hai_flow.api.identity.keys import invalid
 from hai_flow.api.identity.oidc import Grant
 from hai_flow.api.identity.sealing import seal, unseal
-from hai_flow.api.principals import Principal, now_ms
+from hai_flow.api.principals import Principal, invalid_credential, now_ms
 from hai_flow.api.rights import ROLES
 from hai_flow.engine.commands import Principal as Who
 from hai_flow.errors import Rejected
@@ -101,7 +100,7 @@ class Sessions:
         """The caller of the session. Raises Rejected 401 and 403, and 503 where its issuer has not answered for too
         long."""
         if not _TEXT.fullmatch(text):
-            raise invalid()
+            raise invalid_credential()
         digest = sessions.digest(text)
         found = await self._known.get(digest.hex())
         if found is not None and _is_past(found.renew_at):

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Final
 from starlette.requests import HTTPConnection
 
 from hai_flow.api.identity.kept import dumped, loaded
-from hai_flow.api.identity.keys import invalid
-from hai_flow.api.principals import Principal, now_ms
+from hai_flow.api.principals import Principal, invalid_credential, now_ms
 from hai_flow.errors import Rejected
 from hai_flow.store import proofs, tickets
 from hai_flow.store.proofs import Proof
@@ -48,11 +47,11 @@ async def principal_of(pool: Pool, ticket: str) -> Principal:
     with has ended."""
     used = await tickets.use_ticket(pool, ticket) if ticket.startswith(tickets.TICKET) else None
     if used is None:
-        raise invalid()
+        raise invalid_credential()
     principal = loaded(*used, way="ticket")
     if principal.expires_at is not None and principal.expires_at <= now_ms():
         raise Rejected(401, "auth.expired", "the sign-in that this ticket was made with has ended; sign in again.")
     proof = Proof(principal.tenant, principal.id, principal.key, principal.session, principal.session_version)
     if await proofs.ended(pool, [(proof, datetime.now(UTC))]):
-        raise invalid()
+        raise invalid_credential()
     return principal
