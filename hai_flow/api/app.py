@@ -19,6 +19,7 @@ from hai_flow.api import (
     callbacks,
     console,
     copilotkit,
+    delegations,
     events,
     feed,
     feedback,
@@ -158,6 +159,7 @@ def common_routes() -> tuple[BaseRoute, ...]:
         steps,
         events,
         feed,
+        delegations,  # before the inbox, which takes any word there for a question
         inbox,
         links,
         notifications,

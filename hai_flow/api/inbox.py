@@ -1,4 +1,4 @@
-"""`/v1/inbox`: the open questions that ask the caller, the caller's decisions, and their delegates."""
+"""`/v1/inbox`: the open questions that ask the caller, and the caller's decisions."""
 
 from __future__ import annotations
 
@@ -6,32 +6,30 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Final, Literal, TypeAlias
-from uuid import UUID, uuid4
 
-from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi import APIRouter, Header, Query, Response
 from pydantic import AwareDatetime, Field
 
 from hai_flow.api import gathering, live, shapes
 from hai_flow.api.access import Access, Found
 from hai_flow.api.bodies import Body, CheckedRoute
-from hai_flow.api.deciding import PERSON, DecideBody, decide
+from hai_flow.api.deciding import DecideBody, decide
 from hai_flow.api.deps import CommandKey, CurrentAccess
 from hai_flow.api.following import farewell
-from hai_flow.api.names import NO_CONTROL_CHARACTERS, is_run_id
+from hai_flow.api.names import NO_CONTROL_CHARACTERS
 from hai_flow.api.pages import PageCursor, PageLimit, bad_cursor, decode_cursor, encode_cursor
 from hai_flow.api.principals import requires
 from hai_flow.api.problems import WITH_BODY, documented, problem_of
 from hai_flow.api.rights import Right
 from hai_flow.api.stream import Pieces
-from hai_flow.api.views import decided_view, delegation_view, inbox_view
+from hai_flow.api.views import decided_view, inbox_view
 from hai_flow.definition.durations import NotADuration, milliseconds
 from hai_flow.engine.ids import run_of_pending
 from hai_flow.engine.state import PendingState
 from hai_flow.errors import Rejected
 from hai_flow.runtime.fanout import Piece
 from hai_flow.runtime.inbox import Item
-from hai_flow.store import delegations, inbox
-from hai_flow.store.delegations import Delegation
+from hai_flow.store import inbox
 from hai_flow.store.inbox import Filters, Place
 from hai_flow.wire.log import LOG
 from hai_flow.wire.personal import Mask
@@ -41,7 +39,6 @@ router = APIRouter(
 )
 
 _Time: TypeAlias = Annotated[AwareDatetime | None, Query()]
-_Instant: TypeAlias = Annotated[AwareDatetime, Field(strict=False)]  # JSON has no times, only texts
 _Name: TypeAlias = Annotated[str | None, Query(max_length=200, pattern=NO_CONTROL_CHARACTERS)]
 _Kind: TypeAlias = Annotated[Literal["tool", "ask", "approve", "gate", "doubt"] | None, Query()]
 
@@ -242,80 +239,6 @@ async def read_decided(access: CurrentAccess, limit: PageLimit = 50, cursor: Pag
     found = await gathering.page(access, ask, place, limit)
     following = None if found.following is None else encode_cursor(*found.following)
     return {"items": [decided_view(row) for _, row in found.rows], "next_cursor": following, "missing": found.missing}
-
-
-# --- delegations ------------------------------------------------------------------------------------------------------
-
-_DELEGATION_MAX: Final = timedelta(days=366)
-
-
-class DelegationBody(Body):
-    """`to` may answer the questions that ask you, from `since` (null: now) until `until`, with the roles and groups
-    that you have now."""
-
-    to: str = Field(pattern=PERSON)
-    since: _Instant | None = None
-    until: _Instant
-    note: str | None = Field(default=None, max_length=500, pattern=NO_CONTROL_CHARACTERS)
-
-
-@router.get("/delegations", response_model=None, responses={**documented(), 200: {"model": shapes.Delegations}})
-async def list_delegations(access: CurrentAccess) -> dict[str, Any]:
-    """Those from you and to you that have not ended."""
-    found = await delegations.of_person(access.reads, access.tenant, access.principal.id)
-    return {"items": [delegation_view(each) for each in found]}
-
-
-@router.post(
-    "/delegations",
-    dependencies=[requires(Right.DECIDE)],
-    status_code=201,
-    response_model=None,
-    responses={**documented(409, *WITH_BODY), 201: {"model": shapes.Delegation}},
-)
-async def delegate(body: DelegationBody, request: Request, access: CurrentAccess) -> dict[str, Any]:
-    """Let somebody answer the questions that ask you, while you are away. Their decisions are recorded with both names.
-    They can't pass the delegation on, and get no question that you or they may not decide."""
-    who, now = access.principal.who, access.runtime.committer.now()
-    to = request.app.state.identity.person(body.to)
-    since = max(body.since or now, now)
-    if who.on_behalf_of is not None or access.principal.way in ("token", "link", "ticket"):
-        raise Rejected(403, "delegation_forbidden", "only you can delegate: sign in yourself, with a key or a token.")
-    if to == who.id:
-        raise Rejected(422, "delegation.invalid", "to: expected somebody else than you.")
-    if not since < body.until <= since + _DELEGATION_MAX:
-        raise Rejected(422, "delegation.invalid", "until: expected a time behind `since`, within 366 days of it.")
-    if len(await delegations.of_person(access.reads, access.tenant, who.id)) >= delegations.SHOWN_MAX:
-        raise Rejected(409, "delegations_many", f"{who.id} has {delegations.SHOWN_MAX} delegations; end one first.")
-    made = Delegation(uuid4(), who.id, to, who.roles, who.groups, since, body.until, body.note, now)
-    async with access.act() as connection:
-        await delegations.create(connection, access.tenant, made)
-        await access.record(
-            connection,
-            "delegation.created",
-            subject=f"delegation:{made.id}",
-            to=made.to_id,
-            until=body.until.isoformat(),
-        )
-    await access.repeat()
-    return delegation_view(made)
-
-
-@router.delete(
-    "/delegations/{delegation_id}",
-    dependencies=[requires(Right.DECIDE)],
-    status_code=204,
-    response_model=None,
-    responses=documented(404),
-)
-async def end_delegation(delegation_id: str, access: CurrentAccess) -> None:
-    """End a delegation from you, or to you, at once."""
-    id = UUID(delegation_id) if is_run_id(delegation_id) else None
-    async with access.act() as connection:
-        if id is None or not await delegations.remove(connection, access.tenant, id, access.principal.id):
-            raise Rejected(404, "delegation_unknown", f"there is no delegation {delegation_id[:60]!r} of yours.")
-        await access.record(connection, "delegation.ended", subject=f"delegation:{id}")
-    await access.repeat()
 
 
 # --- one question -----------------------------------------------------------------------------------------------------

@@ -1,0 +1,99 @@
+"""`/v1/inbox/delegations`: who answers the questions that ask the caller, while they are away."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated, Any, Final, TypeAlias
+from uuid import UUID, uuid4
+
+from fastapi import APIRouter, Request
+from pydantic import AwareDatetime, Field
+
+from hai_flow.api import shapes
+from hai_flow.api.bodies import Body, CheckedRoute
+from hai_flow.api.deciding import PERSON
+from hai_flow.api.deps import CurrentAccess
+from hai_flow.api.names import NO_CONTROL_CHARACTERS, is_run_id
+from hai_flow.api.principals import requires
+from hai_flow.api.problems import WITH_BODY, documented
+from hai_flow.api.rights import Right
+from hai_flow.api.views import delegation_view
+from hai_flow.errors import Rejected
+from hai_flow.store import delegations
+from hai_flow.store.delegations import Delegation
+
+router = APIRouter(
+    prefix="/v1/inbox/delegations", tags=["inbox"], route_class=CheckedRoute, dependencies=[requires(Right.SEE_INBOX)]
+)
+
+_Instant: TypeAlias = Annotated[AwareDatetime, Field(strict=False)]  # JSON has no times, only texts
+_DELEGATION_MAX: Final = timedelta(days=366)
+
+
+class DelegationBody(Body):
+    """`to` may answer the questions that ask you, from `since` (null: now) until `until`, with the roles and groups
+    that you have now."""
+
+    to: str = Field(pattern=PERSON)
+    since: _Instant | None = None
+    until: _Instant
+    note: str | None = Field(default=None, max_length=500, pattern=NO_CONTROL_CHARACTERS)
+
+
+@router.get("", response_model=None, responses={**documented(), 200: {"model": shapes.Delegations}})
+async def list_delegations(access: CurrentAccess) -> dict[str, Any]:
+    """Those from you and to you that have not ended."""
+    found = await delegations.of_person(access.reads, access.tenant, access.principal.id)
+    return {"items": [delegation_view(each) for each in found]}
+
+
+@router.post(
+    "",
+    dependencies=[requires(Right.DECIDE)],
+    status_code=201,
+    response_model=None,
+    responses={**documented(409, *WITH_BODY), 201: {"model": shapes.Delegation}},
+)
+async def delegate(body: DelegationBody, request: Request, access: CurrentAccess) -> dict[str, Any]:
+    """Let somebody answer the questions that ask you, while you are away. Their decisions are recorded with both names.
+    They can't pass the delegation on, and get no question that you or they may not decide."""
+    who, now = access.principal.who, access.runtime.committer.now()
+    to = request.app.state.identity.person(body.to)
+    since = max(body.since or now, now)
+    if who.on_behalf_of is not None or access.principal.way in ("token", "link", "ticket"):
+        raise Rejected(403, "delegation_forbidden", "only you can delegate: sign in yourself, with a key or a token.")
+    if to == who.id:
+        raise Rejected(422, "delegation.invalid", "to: expected somebody else than you.")
+    if not since < body.until <= since + _DELEGATION_MAX:
+        raise Rejected(422, "delegation.invalid", "until: expected a time behind `since`, within 366 days of it.")
+    if len(await delegations.of_person(access.reads, access.tenant, who.id)) >= delegations.SHOWN_MAX:
+        raise Rejected(409, "delegations_many", f"{who.id} has {delegations.SHOWN_MAX} delegations; end one first.")
+    made = Delegation(uuid4(), who.id, to, who.roles, who.groups, since, body.until, body.note, now)
+    async with access.act() as connection:
+        await delegations.create(connection, access.tenant, made)
+        await access.record(
+            connection,
+            "delegation.created",
+            subject=f"delegation:{made.id}",
+            to=made.to_id,
+            until=body.until.isoformat(),
+        )
+    await access.repeat()
+    return delegation_view(made)
+
+
+@router.delete(
+    "/{delegation_id}",
+    dependencies=[requires(Right.DECIDE)],
+    status_code=204,
+    response_model=None,
+    responses=documented(404),
+)
+async def end_delegation(delegation_id: str, access: CurrentAccess) -> None:
+    """End a delegation from you, or to you, at once."""
+    id = UUID(delegation_id) if is_run_id(delegation_id) else None
+    async with access.act() as connection:
+        if id is None or not await delegations.remove(connection, access.tenant, id, access.principal.id):
+            raise Rejected(404, "delegation_unknown", f"there is no delegation {delegation_id[:60]!r} of yours.")
+        await access.record(connection, "delegation.ended", subject=f"delegation:{id}")
+    await access.repeat()
