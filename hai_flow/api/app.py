@@ -18,6 +18,7 @@ from hai_flow.api import (
     bulk,
     callbacks,
     console,
+    control,
     copilotkit,
     delegations,
     events,
@@ -156,6 +157,7 @@ def common_routes() -> tuple[BaseRoute, ...]:
     common = APIRouter(**_OF_EVERY_ROUTE)
     for module in (
         runs,
+        control,
         steps,
         events,
         feed,

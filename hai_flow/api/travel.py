@@ -62,12 +62,6 @@ class ForkBody(Body):
     dry_run: bool = False
 
 
-class SkipBody(Body):
-    step: Annotated[str, _NAMED]
-    output: Any = None
-    reason: str = Field(default="", max_length=2000)
-
-
 # --- looking ----------------------------------------------------------------------------------------------------------
 
 
@@ -352,19 +346,3 @@ async def _edits_of(
         raise Rejected(422, "request.invalid", "map: expected `version`, to which steps are mapped.")
     is_other = to is not None and to.sha256.hex() != there.sha256
     return to, edits if is_other or body.input is not None or body.state is not None else None
-
-
-@router.post(
-    "/{run_id}/skip",
-    dependencies=[requires(Right.CONTROL_RUNS)],
-    response_model=None,
-    responses={**documented(404, 409, *WITH_BODY), 200: {"model": shapes.ControlledRun}},
-)
-async def skip_step(run_id: str, body: SkipBody, access: CurrentAccess, key: CommandKey) -> dict[str, Any]:
-    """Go on behind a step at which the run stands: one that waits, is about to begin, or has failed the run. The step
-    does nothing more, `output` replaces its own, and its open questions end without an answer."""
-    row = await access.run(run_id)
-    command = c.Skip(by=access.principal.id, path=body.step, output=body.output, reason=body.reason)
-    asked = ["Skip", body.step, body.output, body.reason]
-    await access.submit(row.id, command, command_id=key, body_sha=sha256(values.dumps(asked)).digest())
-    return {**run_view(*await access.shown_rows([await access.run(row.id)])), "in_flight": 0}

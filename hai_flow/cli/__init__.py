@@ -73,7 +73,7 @@ _PANELS: Final = (
             ("stop", "control:stop"),
             ("terminate", "control:terminate"),
             ("retry", "control:retry"),
-            ("skip", "travel:skip"),
+            ("skip", "control:skip"),
             ("rerun", "travel:rerun"),
             ("fork", "travel:fork"),
             ("bulk", "bulk:bulk"),

@@ -1,9 +1,21 @@
-"""Commands over REST that control one run: `pause`, `resume`, `stop`, `terminate`, `retry`."""
+"""Commands over REST that control one run: `pause`, `resume`, `stop`, `terminate`, `retry`, `skip`."""
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import typer
+
 from hai_flow.cli.client import Server, ask
-from hai_flow.cli.options import ActAsOption, JsonOption, ReasonOption, RunArgument, ServerOption
+from hai_flow.cli.options import (
+    ActAsOption,
+    JsonOption,
+    ReasonOption,
+    RunArgument,
+    ServerOption,
+    StepArgument,
+    parse_json,
+)
 from hai_flow.cli.terminal import print_json, say
 from hai_flow.values import Json
 
@@ -53,6 +65,29 @@ def retry(
 ) -> None:
     """Go on from the step that failed."""
     _control(run, "retry", None, act_as, server, as_json)
+
+
+def skip(
+    run: RunArgument,
+    step: StepArgument,
+    output: Annotated[str | None, typer.Option("--output", metavar="JSON", help="In place of its own.")] = None,
+    reason: ReasonOption = "",
+    act_as: ActAsOption = None,
+    server: ServerOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Go on behind a step that waits or has failed; the step does nothing more, and counts as skipped, not as
+    approved."""
+    body = {"step": step, "output": None if output is None else parse_json(output, "--output"), "reason": reason}
+
+    async def work(api: Server) -> Json:
+        return await api.post(f"/v1/runs/{await api.run_id(run)}/skip", body)
+
+    answered = ask(server, as_json, work, act_as=act_as)
+    if as_json:
+        print_json(answered)
+        return
+    say(f"{answered['id']} goes on behind {step}; it is {answered['status']}.", "green")
 
 
 def _control(run: str, verb: str, body: Json, act_as: str | None, server: str | None, as_json: bool) -> None:

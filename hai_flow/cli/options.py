@@ -21,6 +21,7 @@ RunArgument = Annotated[
     str,
     typer.Argument(metavar="RUN", help="The run's id, or the beginning of it.", autocompletion=completion.runs),
 ]
+StepArgument = Annotated[str, typer.Argument(metavar="STEP", help="The step's id or path.")]
 
 
 def _checked_who(text: str | None) -> str | None:

@@ -1,4 +1,4 @@
-"""Commands of operators for earlier moments of a run: replay, marks, changes, fork, rerun; and skip."""
+"""Commands of operators for earlier moments of a run: `replay`, `marks`, `changes`, `fork`, `rerun`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,15 @@ import typer
 from hai_flow.cli.client import Server, ask
 from hai_flow.cli.errors import UsageError
 from hai_flow.cli.follow import Narrator
-from hai_flow.cli.options import ActAsOption, JsonOption, ReasonOption, RunArgument, ServerOption, parse_json
+from hai_flow.cli.options import (
+    ActAsOption,
+    JsonOption,
+    ReasonOption,
+    RunArgument,
+    ServerOption,
+    StepArgument,
+    parse_json,
+)
 from hai_flow.cli.terminal import compact, moment, out, print_json, program, say, write_line
 from hai_flow.values import Json
 
@@ -24,7 +32,6 @@ InputOption = Annotated[str | None, typer.Option("--input", metavar="JSON", help
 StateOption = Annotated[str | None, typer.Option("--state", metavar="JSON", help="Other values of variables.")]
 VersionOption = Annotated[str | None, typer.Option("--version", metavar="N", help="Another version of the workflow.")]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only say what would happen.")]
-StepArgument = Annotated[str, typer.Argument(metavar="STEP", help="The step's id or path.")]
 
 
 # --- looking back -----------------------------------------------------------------------------------------------------
@@ -184,26 +191,3 @@ def _fork(
     if stops is not None:
         undoes = f", which undoes {', '.join(stops['undoes'])}" if stops["undoes"] else ""
         say(f"  Stops {stops['run_id']} ({stops['status']}){undoes}.", "yellow")
-
-
-def skip(
-    run: RunArgument,
-    step: StepArgument,
-    output: Annotated[str | None, typer.Option("--output", metavar="JSON", help="In place of its own.")] = None,
-    reason: ReasonOption = "",
-    act_as: ActAsOption = None,
-    server: ServerOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Go on behind a step that waits or has failed; the step does nothing more, and counts as skipped, not as
-    approved."""
-    body = {"step": step, "output": None if output is None else parse_json(output, "--output"), "reason": reason}
-
-    async def work(api: Server) -> Json:
-        return await api.post(f"/v1/runs/{await api.run_id(run)}/skip", body)
-
-    answered = ask(server, as_json, work, act_as=act_as)
-    if as_json:
-        print_json(answered)
-        return
-    say(f"{answered['id']} goes on behind {step}; it is {answered['status']}.", "green")
