@@ -3,7 +3,7 @@
 A stream begins as any response does, in the task of its request, and sends the events that the log has already. After
 that it only passes on new events, perhaps for days, so it takes the connection over from the request (`Outlet`): the
 task, the request and everything that the application kept for it are freed, and a piece goes from its ring to the
-socket in one call. That needs a server which lends its connections: ours does (`api/server.py`). Under another one, and
+socket in one call. That needs a server which lends its connections: ours does (`http_protocol`). Under another one, and
 with pieces that are not simply those of a run, the request's task goes on and does the same.
 """
 

@@ -16,7 +16,7 @@ import pytest
 from fastapi import FastAPI
 from uvicorn.server import ServerState
 
-from hai_flow.api import server as serving_http
+from hai_flow.api import http_protocol
 from hai_flow.api.admission import Admission
 from hai_flow.api.stream import CONNECTION, EventStream
 from hai_flow.runtime.fanout import Lagging, Piece
@@ -550,10 +550,10 @@ async def test_a_stream_ends_in_every_way_without_leaving_a_task() -> None:
 
 
 async def test_a_connection_has_so_few_attributes_that_python_keeps_them_in_the_object() -> None:
-    config = serving_http._Config(FastAPI())
+    config = http_protocol.Config(FastAPI())
     config.load()
     config.head_seconds = 60.0
-    protocol = serving_http._Protocol(config, ServerState(), {})
+    protocol = http_protocol.Protocol(config, ServerState(), {})
     protocol._await_head()
     protocol.on_message_begin()
     protocol._bound_trailers(1)
