@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from hashlib import sha256
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 from uuid import UUID, uuid4
 
 import structlog
@@ -19,8 +18,8 @@ from fastapi.responses import JSONResponse, Response
 from pydantic import Field
 
 from hai_flow.api.access import Access
+from hai_flow.api.aui_session import Object, Session, id_in, invalid, text_in
 from hai_flow.api.bodies import Body, CheckedRoute, limits_of
-from hai_flow.api.conversation import Conversation
 from hai_flow.api.deps import CurrentAccess
 from hai_flow.api.following import earlier_entries
 from hai_flow.api.names import NO_CONTROL_CHARACTERS
@@ -31,27 +30,20 @@ from hai_flow.api.rights import Right
 from hai_flow.api.sight import Sight
 from hai_flow.api.stream import note_broken_off
 from hai_flow.api.terms import REVOKED, Term
-from hai_flow.engine.events import UserMessage
-from hai_flow.engine.ids import run_of_pending
 from hai_flow.engine.state import RunState
 from hai_flow.errors import Rejected
 from hai_flow.store import threads
-from hai_flow.store.run_lists import RunSummary
 from hai_flow.store.threads import Position
 from hai_flow.values import Json
 from hai_flow.wire import aui, posted_json
 from hai_flow.wire.aui import AUI, AuiEncoder
-from hai_flow.wire.dialect import Frame, Posted, ToolMessage
-
-Object: TypeAlias = dict[str, Json]
+from hai_flow.wire.dialect import Frame
 
 log = structlog.get_logger(__name__)
 router = APIRouter(prefix="/api/aui", tags=["dialects"], route_class=CheckedRoute)
 
 PARAMS_SECONDS: Final = 0.1  # how long a client's first frame is waited for
 ANY_WORKFLOW: Final = frozenset({"interactive", "interrupt"})
-# Fields of a payload that name the question and the action. The others are the answer.
-_ADDRESS: Final = frozenset({"interrupt_id", "session_id", "action"})
 CLOSE_NORMAL, CLOSE_ERROR, CLOSE_STREAM_TYPE, CLOSE_EXPIRED = 1000, 1011, 4000, 4401
 CLOSE_GONE: Final = 1006  # never sent: stands for a connection that ended without a close
 
@@ -88,7 +80,7 @@ async def ping() -> Response:
 @router.post("/input", dependencies=[requires(Right.SPEAK, Right.ANSWER)], response_model=None, responses=_TAKEN)
 async def post_input(body: InputBody, access: CurrentAccess) -> Response:
     """An input without a socket: any client of the session may post one. The response comes when it is committed."""
-    taken = await _Session(await access.at_thread(body.session_id), body.session_id, None).take(body.model_dump())
+    taken = await Session(await access.at_thread(body.session_id), body.session_id, None).take(body.model_dump())
     return JSONResponse({"accepted": True, **taken})
 
 
@@ -128,86 +120,6 @@ class _Stalled(Exception):
     """The client has taken nothing for too long."""
 
 
-class _Session:
-    """A thread as AUI sees it. `workflow` is the stream's; None if the stream names none."""
-
-    def __init__(self, access: Access, session_id: str, workflow: str | None) -> None:
-        self.access = access
-        self.id = session_id
-        self._workflow = workflow
-
-    async def take(self, given: Object) -> Object:
-        """Submit an input. Returns `{interrupt_id}` if it is an answer, `{message_id}` if it is a message. Raises
-        Rejected."""
-        payload = given.get("payload")
-        if payload is None:
-            payload = {}
-        if not isinstance(payload, dict):
-            raise _invalid("/payload", "expected an object")
-        action = _text(given, "action") or _text(given, "label") or _text(payload, "action")
-        interrupt = _text(given, "interrupt_id") or _text(payload, "interrupt_id")
-        if interrupt is None and (message := _text(payload, "message") or _text(payload, "text")):
-            return await self._say(message, payload)
-        interrupt = interrupt or await self._only_interrupt()
-        payload = {name: value for name, value in payload.items() if name not in _ADDRESS}
-        return await self._answer(interrupt, action, payload)
-
-    async def _say(self, message: str, payload: Object) -> Object:
-        id = self.id_in(payload, "message_id", at="/payload") or f"msg_{uuid4().hex}"
-        said, given = UserMessage(id, "user", message), payload.get("input")
-        await self._post(id, user_messages=(said,), history=((id, "user"),), input={} if given is None else given)
-        return {"message_id": id}
-
-    def id_in(self, record: Object, name: str, at: str = "") -> str | None:
-        """The id that the client chose. Raises Rejected 422 for a text that can't be one."""
-        return _id(record, name, at, limits_of(self.access.settings).id_chars_max)
-
-    async def _answer(self, id: str, action: str | None, payload: Object) -> Object:
-        run_id = run_of_pending(id)
-        state = None if run_id is None else await self.access.find_state(run_id)
-        pending = None if state is None else state.pendings.get(id)
-        if (
-            state is None
-            or pending is None
-            or state.thread_id != self.id
-            or id not in self.access.seen(state).questions
-        ):
-            raise Rejected(404, "pending_unknown", f"there is no interrupt {id[:100]!r} in this session.")
-        answer = ToolMessage(f"{id}:answer", id, aui.answer_content(pending, action, payload))
-        await self._post(uuid4().hex, tool_messages=(answer,), history=((answer.id, "tool"),))
-        return {"interrupt_id": id}
-
-    async def _only_interrupt(self) -> str:
-        last = await self.last_run()
-        state = None if last is None else await self.access.state(last.id)
-        opened = [] if state is None else [each.opened.id for each in self.access.seen(state).open_questions]
-        if len(opened) != 1:
-            found = "none is" if not opened else f"{len(opened)} are"
-            expected = "expected the interrupt that is answered, or in payload.message (text) what the user says"
-            raise _invalid("/interrupt_id", f"{expected}; {found} open")
-        return opened[0]
-
-    async def _post(self, name: str, **what: Any) -> None:
-        posted = Posted(
-            thread_id=self.id,
-            wire_run_id=name,
-            body_sha=sha256(name.encode()).hexdigest(),
-            profile=aui.profile(),
-            **what,
-        )
-        pieces = await Conversation(self.access, AUI, posted, self._workflow).pieces()
-        await pieces.aclose()  # the followers of the session see the result
-
-    async def is_hidden(self) -> bool:
-        """Whether the session has runs, and the caller sees nothing of the newest one."""
-        last = await threads.last_run(self.access.reads, self.access.tenant, self.id)
-        return last is not None and await self.access.sight(last) is Sight.NOTHING
-
-    async def last_run(self) -> RunSummary | None:
-        """The session's newest run; None: it has none, or the caller sees nothing of it."""
-        return await self.access.last_run(self.id)
-
-
 class _Connection:
     """One socket: events down, inputs up."""
 
@@ -237,7 +149,7 @@ class _Connection:
             params: Object | None = await self._params()
             while params is not None:
                 id = self._session_id(params)
-                session = _Session(await self.access.at_thread(id), id, workflow)
+                session = Session(await self.access.at_thread(id), id, workflow)
                 await self._tell("aui_stream_start", session_id=session.id)
                 params = await self._both_ways(session, params)
         except Rejected as rejected:
@@ -245,7 +157,7 @@ class _Connection:
             code = "INVALID_STREAM_TYPE" if wrong_type else rejected.code
             await self.refuse(rejected, CLOSE_STREAM_TYPE if wrong_type else CLOSE_ERROR, code)
 
-    async def _both_ways(self, session: _Session, params: Object) -> Object | None:
+    async def _both_ways(self, session: Session, params: Object) -> Object | None:
         """Serve both directions until one of them ends. Returns the parameters with which the client begins anew, if it
         does."""
         down = asyncio.ensure_future(self._down(session, params))
@@ -280,7 +192,7 @@ class _Connection:
 
     # --- down -----------------------------------------------------------------------------------------------------
 
-    async def _down(self, session: _Session, params: Object) -> None:
+    async def _down(self, session: Session, params: Object) -> None:
         """Send the session as it is now, and take the message in its parameters, if any. Then send new events, until a
         run of the session ends."""
         place = None
@@ -290,7 +202,7 @@ class _Connection:
         state = None if last is None else await self._show(session, last.id)
         if last is not None and state is not None:
             place = Position(last.id, state.seq)
-        if _text(params, "message") is not None or _text(params, "text") is not None:
+        if text_in(params, "message") is not None or text_in(params, "text") is not None:
             await self._take(session, {"payload": params})
         if state is not None and not state.ended and await self._follow(state):
             return
@@ -310,7 +222,7 @@ class _Connection:
                 return
             place = Position(newest.id, (await self.access.state(newest.id)).seq)
 
-    async def _show(self, session: _Session, run_id: UUID) -> RunState:
+    async def _show(self, session: Session, run_id: UUID) -> RunState:
         """Send the session as it is now, up to the newest event of its run `run_id`. Returns that run's state."""
         state = await self.access.state(run_id)
         earlier = await earlier_entries(self.access, session.id, run_id)
@@ -392,14 +304,14 @@ class _Connection:
             return None
         data = frame.get("data")
         if data is not None and not isinstance(data, dict):
-            raise _invalid("/data", "expected an object")
+            raise invalid("/data", "expected an object")
         self._session_id(data or {})
         return data or {}
 
     def _session_id(self, params: Object) -> str:
-        return _id(params, "session_id", "/data", self._limits.id_chars_max) or uuid4().hex
+        return id_in(params, "session_id", "/data", self._limits.id_chars_max) or uuid4().hex
 
-    async def _up(self, session: _Session) -> Object | None:
+    async def _up(self, session: Session) -> Object | None:
         """Take inputs until the client closes or begins anew. Returns the parameters with which it begins anew; None:
         it closes."""
         while True:
@@ -421,8 +333,8 @@ class _Connection:
                     await self._take(session, frame)
                 case other:
                     found = repr(other)[:60]
-                    unknown = _invalid("/type", f"expected params, input, ping or close, found {found}")
-                    await self._acknowledge(session, _text(frame, "action"), unknown)
+                    unknown = invalid("/type", f"expected params, input, ping or close, found {found}")
+                    await self._acknowledge(session, text_in(frame, "action"), unknown)
 
     async def _receive(self) -> str | bytes:
         """The next frame: text, or the bytes of a binary one. Raises WebSocketDisconnect."""
@@ -432,22 +344,22 @@ class _Connection:
         text = message.get("text")
         return message["bytes"] if text is None else text
 
-    async def _take(self, session: _Session, given: Object) -> None:
-        other, refused = _text(given, "session_id"), None
+    async def _take(self, session: Session, given: Object) -> None:
+        other, refused = text_in(given, "session_id"), None
         async with self._taking:
             taken: Object = {}
             try:
                 if other is not None and other != session.id:
-                    raise _invalid("/session_id", f"expected {session.id!r}, the session of this socket")
+                    raise invalid("/session_id", f"expected {session.id!r}, the session of this socket")
                 if not await self.access.terms.is_good(self.access.principal):
                     self._term.end(REVOKED)
                     raise Rejected(401, *REVOKED)
                 taken = await session.take(given)
             except Rejected as rejected:
                 refused = rejected
-            await self._acknowledge(session, _text(given, "action"), refused, **taken)
+            await self._acknowledge(session, text_in(given, "action"), refused, **taken)
 
-    async def _acknowledge(self, session: _Session, action: str | None, refused: Rejected | None, **of: Json) -> None:
+    async def _acknowledge(self, session: Session, action: str | None, refused: Rejected | None, **of: Json) -> None:
         """Tell the client whether an action was accepted; `of` names the interrupt or the message that it was."""
         if refused is not None:
             await self._record(refused)
@@ -466,25 +378,5 @@ class _Connection:
             raise Rejected(415, "body.not_json", "expected a text frame with JSON, found a binary one.")
         frame = posted_json.load(text.encode("utf-8", "surrogatepass"), self._limits)
         if not isinstance(frame, dict):
-            raise _invalid("", "expected a frame that is a JSON object")
+            raise invalid("", "expected a frame that is a JSON object")
         return frame
-
-
-def _text(record: Object, name: str) -> str | None:
-    value = record.get(name)
-    return value if isinstance(value, str) and value else None
-
-
-def _id(record: Object, name: str, at: str, chars_max: int) -> str | None:
-    """The text `name`, if there is one. Raises Rejected 422 for one that can't be an id."""
-    found = record.get(name)
-    if found is None or found == "":
-        return None
-    if not isinstance(found, str) or len(found) > chars_max or not found.isprintable():
-        raise _invalid(f"{at}/{name}", f"expected text of at most {chars_max} printable characters")
-    return found
-
-
-def _invalid(path: str, message: str) -> Rejected:
-    detail = f"{path}: {message}." if path else f"{message}."
-    return Rejected(422, "body.invalid", detail, findings=[{"path": path, "message": message}])
