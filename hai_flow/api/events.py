@@ -27,6 +27,7 @@ from hai_flow.runtime.fanout import Piece, numbered, unnumbered
 from hai_flow.store import logs
 from hai_flow.store.run_lists import RunRow
 from hai_flow.wire import DIALECTS, sse
+from hai_flow.wire.cursors import Cursor, parse_cursor
 from hai_flow.wire.dialect import Dialect, Frame, Profile
 from hai_flow.wire.log import LOG, event_json
 from hai_flow.wire.sent_json import dump
@@ -217,9 +218,9 @@ class _Shown:
             return await self._reset()
         return await self._rest(place)
 
-    def _place(self, cursor: str) -> sse.Cursor:
+    def _place(self, cursor: str) -> Cursor:
         try:
-            place = sse.parse_cursor(cursor)
+            place = parse_cursor(cursor)
         except ValueError as error:
             raise Rejected(400, "cursor.invalid", f"{error}.") from None
         ours = place.encoding.rpartition("-")[0] == self.dialect.name
@@ -232,7 +233,7 @@ class _Shown:
         start = await self.access.state(self.row.id, head.turn.first_seq - 1 if head.turn else 0)
         return self._follow(start, self._profile(head), head)
 
-    async def _rest(self, place: sse.Cursor) -> Pieces:
+    async def _rest(self, place: Cursor) -> Pieces:
         """The other frames of the cursor's event, then those of later events: in this turn, else in later ones."""
         before = await self.access.state(self.row.id, place.seq - 1)
         here = await self.access.state(self.row.id, place.seq)

@@ -32,13 +32,13 @@ from hai_flow.runtime.fanout import Piece, numbered, unnumbered
 from hai_flow.store import logs, run_lists, threads
 from hai_flow.store.run_lists import RunRow, RunSummary
 from hai_flow.store.threads import Position
-from hai_flow.wire import sse
+from hai_flow.wire.cursors import LAST_FRAME, Cursor, parse_cursor
 from hai_flow.wire.dialect import Profile
 from hai_flow.wire.social import SOCIAL, SocialEncoder, profile
 
 router = APIRouter(prefix="/api/v1/agent/runs", tags=["dialects"])
 
-_BEGINNING: Final = sse.Cursor("00000000-0000-0000-0000-000000000000", SOCIAL.encoding, 0, 0)
+_BEGINNING: Final = Cursor("00000000-0000-0000-0000-000000000000", SOCIAL.encoding, 0, 0)
 """The place before all runs of a thread. A client that listened before the first run gets all of them, also after its
 connection was lost."""
 
@@ -100,7 +100,7 @@ async def get_thread_history(thread_id: ThreadId, access: CurrentAccess) -> Resp
     else:
         state = await access.state(last.id)
         earlier = await earlier_entries(access, thread_id, last.id)
-        cursor = str(sse.Cursor(str(last.id), SOCIAL.encoding, state.seq, sse.LAST_FRAME))
+        cursor = str(Cursor(str(last.id), SOCIAL.encoding, state.seq, LAST_FRAME))
     reading = profile() if last is None else read_by(profile(), access, last.id, last.started_by)
     shown = SocialEncoder(reading, state).history(earlier)
     return JSONResponse({**shown, "cursor": cursor})
@@ -130,9 +130,9 @@ class _Thread:
             return await self._reset()
         return await self._rest(place, row)
 
-    async def _place(self, cursor: str) -> tuple[sse.Cursor, RunRow]:
+    async def _place(self, cursor: str) -> tuple[Cursor, RunRow]:
         try:
-            place = sse.parse_cursor(cursor)
+            place = parse_cursor(cursor)
         except ValueError as error:
             raise Rejected(400, "cursor.invalid", f"{error}.") from None
         row = await run_lists.get_run(self.access.reads, self.access.tenant, UUID(place.run_id))
@@ -172,7 +172,7 @@ class _Thread:
         last = await threads.last_run(self.access.reads, self.access.tenant, self.thread_id)
         return None if last is None else last.id
 
-    async def _rest(self, place: sse.Cursor, row: RunRow) -> Pieces:
+    async def _rest(self, place: Cursor, row: RunRow) -> Pieces:
         """The other frames of the cursor's event, then those of all later events."""
         before = await self.access.state(row.id, place.seq - 1)
         here = await self.access.state(row.id, place.seq)

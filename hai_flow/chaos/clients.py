@@ -25,6 +25,7 @@ from hai_flow.engine.state import TERMINAL_STATUSES
 from hai_flow.values import Json
 from hai_flow.wire import sse
 from hai_flow.wire.agui import AGUI
+from hai_flow.wire.cursors import parse_cursor
 from hai_flow.wire.dialect import CLOSING
 from hai_flow.wire.hai import HAI
 from hai_flow.wire.log import LOG
@@ -372,7 +373,7 @@ class Clients:
                     stream.lost += CLOSING.encode() in frame.data
                     continue
                 known = frame.id
-                found = sse.parse_cursor(frame.id)
+                found = parse_cursor(frame.id)
                 if (found.seq, found.frame) <= place:
                     message = f"frame {frame.id} was shown behind {cursor}"
                     self._history.breaks("a follower is shown each frame once, in order", run_id, message)
