@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from hai_flow.definition.reference import COMMON_KEYS, DOCUMENT_SHAPES, Key, Shape
+from hai_flow.definition.reference import COMMON_KEYS, DOCUMENT_SHAPES, Key, Shape, Type
 from hai_flow.definition.verbs import blocks, calls, ends, http, messages, models, people, runs, state, waits
 from hai_flow.definition.verbs.verb import Verb
 
@@ -23,8 +23,14 @@ def _step(verb: Verb) -> Shape:
     return Shape(verb.name, f"a `{verb.name}` step", (*common, own, *(keys[word] for word in verb.keys)))
 
 
+def _inside(type_: Type) -> frozenset[str]:
+    own = SHAPES[type_.shape].words if type_.kind == "shape" else ()
+    return frozenset(own).union(*(_inside(part) for part in type_.parts if type_.kind == "either"))
+
+
 STEP_SHAPES: Final = {name: _step(verb) for name, verb in VERBS.items()}
 STEP_KEYS: Final = frozenset(word for shape in STEP_SHAPES.values() for word in shape.words)
+VERB_KEYS: Final = {name: _inside(verb.type) for name, verb in VERBS.items()}  # those that stand under the verb
 STEP_ORDER: Final = (
     *COMMON_KEYS,
     *VERBS,

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from hai_flow.definition.document import Path, kind_of, suggestion
 from hai_flow.definition.drafts import Chain, Clause, Enclosure, Outline, StepDraft
-from hai_flow.definition.language import SHAPES, STEP_KEYS, STEP_SHAPES, VERBS
+from hai_flow.definition.language import SHAPES, STEP_KEYS, STEP_SHAPES, VERB_KEYS, VERBS
 from hai_flow.definition.names import corrected, name_fault
 from hai_flow.definition.reader import Reader
 from hai_flow.values import Json
@@ -53,7 +53,9 @@ class _Outliner:
         fields: dict[str, Json] = {}
         before = len(self.reader.findings)
         if verb:
-            fields = self.reader.fields(STEP_SHAPES[verb], raw, at, f"a `{verb}` step", elsewhere=STEP_KEYS)
+            shape = self.reader.around[at] = STEP_SHAPES[verb]
+            inside = {verb: VERB_KEYS[verb]}
+            fields = self.reader.fields(shape, raw, at, f"a `{verb}` step", elsewhere=STEP_KEYS, inside=inside)
         given = raw.get("id") if isinstance(raw, Mapping) else None
         usable = isinstance(given, str) and name_fault(given) is None
         own = given if usable and isinstance(given, str) else f"{word}#{counts[word]}"

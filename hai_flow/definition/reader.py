@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Final, Literal
 
@@ -95,6 +96,9 @@ def _named(kind: NameKind) -> Callable[[str], str]:
 _CONSEQUENCES: Final = frozenset(("shape.missing_key", "step.no_verb", "step.type"))
 
 
+NO_KEYS: Final[Mapping[str, Collection[str]]] = {}
+
+
 class TooMany(Exception):
     """So much is wrong that reading on would only cost time."""
 
@@ -110,6 +114,7 @@ class Reader:
         self.document = document
         self.stored = stored
         self.findings: list[Finding] = list(document.findings)
+        self.around: dict[Path, Shape] = {}  # the shapes of the steps, by their places
         self._left = {"error": FINDINGS_MAX, "warning": FINDINGS_MAX}
         self._wrong = {(finding.line, finding.column): finding.code for finding in document.findings}
 
@@ -154,12 +159,26 @@ class Reader:
         elif severity == "error":
             raise TooMany
 
+    def _beside(self, path: Path) -> Mapping[str, Collection[str]]:
+        step = self.around.get(path[:-1])
+        if step is None or path[-1] not in (step.name, "approval"):
+            return NO_KEYS
+        return {str(path[-1]): step.words}
+
     def fields(
-        self, shape: Shape, value: Json, path: Path, where: str, *, elsewhere: frozenset[str] = frozenset()
+        self,
+        shape: Shape,
+        value: Json,
+        path: Path,
+        where: str,
+        *,
+        elsewhere: frozenset[str] = frozenset(),
+        inside: Mapping[str, Collection[str]] = NO_KEYS,
     ) -> dict[str, Json]:
         """The keys of `value` that are right, with their values; everything wrong has become a finding.
 
-        `where` names the mapping in messages ("a `say` step", "`retry`"); `elsewhere` are keys of others of its kind.
+        `where` names the mapping in messages ("a `say` step", "`retry`"); `elsewhere` are keys of others of its kind;
+        `inside` says by key which keys its own mapping has.
         """
         if not isinstance(value, dict):
             self.error(path, "shape.type", f"expected a mapping for {where}, found {kind_of(value)}")
@@ -169,7 +188,8 @@ class Reader:
         except ValidationError as error:
             details = error.errors(include_url=False)
             wrong = {str(detail["loc"][0]) for detail in details}
-            self._explain(details, shape, value, path, where, elsewhere)
+            place = _Place(where, shape.words, elsewhere, inside, self._beside(path))
+            self._explain(details, shape, value, path, place)
             return {key: item for key, item in value.items() if key not in wrong}
         return dict(value)
 
@@ -179,8 +199,7 @@ class Reader:
         shape: Shape,
         value: Mapping[str, Json],
         path: Path,
-        where: str,
-        elsewhere: frozenset[str],
+        place: _Place,
     ) -> None:
         known = shape.words
         told: set[str] = {"when", "steps"} if "else" in value and "when" in known else set()
@@ -194,9 +213,9 @@ class Reader:
                 continue
             told.add(key)
             if detail["type"] == "extra_forbidden":
-                self.error((*path, key), "shape.unknown_key", _unknown_key(key, known, where, elsewhere), key=True)
+                self.error((*path, key), "shape.unknown_key", _unknown_key(key, place), key=True)
             elif detail["type"] == "missing":
-                message = f"`{key}` is missing in {where}; add {_example(shape, key)}"
+                message = f"`{key}` is missing in {place.where}; add {_example(shape, key)}"
                 self.error(path, "shape.missing_key", message, key=bool(path))
             else:
                 inner = tuple(part for part in detail["loc"][1:] if isinstance(part, int))
@@ -205,19 +224,41 @@ class Reader:
                 self.error(at, "shape.value", _wrong_value(key, detail, found))
 
 
-def _unknown_key(key: str, known: Sequence[str], where: str, elsewhere: frozenset[str]) -> str:
-    if key in elsewhere:
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """What is known around a key that does not fit; see `fields`. `beside`: the keys that may stand beside that
+    of the mapping it is in, by that."""
+
+    where: str
+    known: Sequence[str]
+    elsewhere: frozenset[str]
+    inside: Mapping[str, Collection[str]]
+    beside: Mapping[str, Collection[str]]
+
+
+def _unknown_key(key: str, place: _Place) -> str:
+    where, known = place.where, place.known
+    if key in place.elsewhere:
         remedy = _MISPLACED.get(key) or f"its keys are {', '.join(known)}"
         return f"`{key}` does not apply to {where}; {remedy}"
     if key == "else" and "switch" in where:
         return "unknown key `else` in a case of `switch`; the last case is `- default: true` with its `steps`"
     if key == "env" and "tool" in where:
         return "a Python tool has no `env`: it reads os.environ itself; only an `mcp` command takes one"
-    meant = _meant(key, known)
+    meant = _synonym(key, known) or ("" if (level := _level(key, place)) else _near(key, known))
     if meant:
         return f"unknown key `{key}` in {where}; did you mean `{meant}`?"
-    hint = _ADVICE.get(key) or f"the keys are {', '.join(known)}"
+    hint = level or _ADVICE.get(key) or f"the keys are {', '.join(known)}"
     return f"unknown key `{key}` in {where}; {hint}"
+
+
+def _level(key: str, place: _Place) -> str:
+    """Where this key stands, if it is a right one that is indented too little or too much; "" for others."""
+    for relation, keys in (("inside of", place.inside), ("beside", place.beside)):
+        for neighbour, words in keys.items():
+            if key in words:
+                return f"it stands {relation} `{neighbour}`"
+    return ""
 
 
 # Keys that are often written in the wrong place: a hint at the right one.
@@ -261,9 +302,14 @@ _ADVICE: Final = {
 
 def _meant(key: str, known: Sequence[str]) -> str:
     """The known key that was meant by an unknown one; "" where that is not certain."""
-    synonym = next((word for word in _SYNONYMS.get(key, ()) if word in known), None)
-    if synonym is not None:
-        return synonym
+    return _synonym(key, known) or _near(key, known)
+
+
+def _synonym(key: str, known: Sequence[str]) -> str:
+    return next((word for word in _SYNONYMS.get(key, ()) if word in known), "")
+
+
+def _near(key: str, known: Sequence[str]) -> str:
     near = [] if key in _ADVICE else difflib.get_close_matches(key, known, n=1, cutoff=0.6)
     return near[0] if near else ""
 
@@ -298,6 +344,8 @@ def _example(shape: Shape, key: str) -> str:
     if key == "hai":  # each kind of document has its own
         (kind,) = next(each.type.values for each in shape.keys if each.name == key)
         return f"`hai: {kind}`"
+    if key == "tools" and shape.name != "document":
+        return "`tools: [tool.*]`"
     return _EXAMPLES.get(key, f"`{key}`")
 
 
@@ -352,6 +400,8 @@ _DURATIONS: Final = ("timeout", "deadline", "every", "max_delay", "duration", "f
 def _quote_hint(kind: str, key: str, found: Json) -> str:
     if kind in ("dict_type", "list_type") and key in _EXAMPLES:
         return f"; write {_EXAMPLES[key]}"
+    if kind == "string_type" and key in ("call", "run") and isinstance(found, Mapping):
+        return f"; write `{key}: NAME`, and `with:` beside it"
     if kind == "int_type" and isinstance(found, str) and found.isdigit():
         return f"; write it without quotes: {found}"
     if kind == "int_from_float" or (kind == "int_type" and isinstance(found, float)):

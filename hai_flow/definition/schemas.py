@@ -284,6 +284,8 @@ def _check_schema(path: Path, schema: Json, root: Json, fault: Report) -> None:
     for keyword in schema:
         if keyword not in _KEYWORDS and not keyword.startswith("x-"):
             hint = suggestion(keyword, _KEYWORDS)
+            if not hint and (isinstance(schema[keyword], Mapping) or schema[keyword] in _TYPES):
+                hint = f"; if it is a property, write it under `properties`: `{keyword}: {{type: ...}}`"
             fault((*path, keyword), "schema.unknown_keyword", f"`{keyword}` is no keyword of JSON Schema{hint}")
     if not isinstance(schema.get(PII, True), bool):
         fault((*path, PII), "schema.invalid", f"expected true or false, found {kind_of(schema[PII])}")
