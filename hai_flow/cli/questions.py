@@ -68,6 +68,8 @@ def how_to_answer(pending: dict[str, Json], *, act_as: str | None = None) -> str
         words.append(shlex.quote(first))
         if schema is not None:
             words += ["--values", _quoted(sample_of(schema))]
+        if first == "happened":  # whoever says so says with what result
+            words += ["--result", "null"]
         if first in ((pending.get("policy") or {}).get("reasons") or ()):
             words += ["--reason", "TEXT"]
     else:

@@ -71,6 +71,8 @@ def test_the_command_answers_with_a_sample_of_what_is_asked() -> None:
     assert how_to_answer(asked) == """decide call_x --values '{"note": "text"}'"""
     tool = {"id": "call_x", "kind": "tool", "schema": {"type": ["boolean", "string"]}}
     assert (how_to_answer(tool), or_else(tool)) == ("decide call_x --result true", "--error TEXT")
+    doubt = {"id": "call_x", "kind": "doubt", "options": ["happened", "again", "fail"]}
+    assert (how_to_answer(doubt), or_else(doubt)) == ("decide call_x happened --result null", "again, fail")
     approve = {**asking("role:x", reasons=["ship it"]), "options": ["ship it", "revise", "reject"]}
     assert how_to_answer(approve, act_as=ANN) == "decide call_x 'ship it' --reason TEXT --as user:ann"
     assert or_else(approve) == "revise, reject"
