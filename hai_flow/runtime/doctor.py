@@ -62,7 +62,7 @@ def examine(settings: Settings, facts: Facts, place: Place) -> list[Check]:
         *_way_in(settings),
         *_pooler(settings, place),
         *_replica(settings, place),
-        *_audit(facts),
+        *_audit(facts, place),
         *_files(settings, place),
         *_limits(settings, facts),
     ]
@@ -76,7 +76,7 @@ def examine_cell(settings: Settings, facts: Facts, place: Place) -> list[Check]:
         *_role(facts, place),
         _clock(facts),
         *_pooler(settings, place),
-        *_audit(facts),
+        *_audit(facts, place),
         *_limits(settings, facts),
     ]
 
@@ -133,6 +133,8 @@ def _role(facts: Facts, place: Place) -> Iterator[Check]:
             yield Check("database.role", "doubtful", f"{found} (embedded)", "for production take a server of your own")
         else:
             yield Check("database.role", "bad", found, remedy)
+    if place.schema is None:
+        return  # there is nothing yet that a role could own or a wall could part
     if facts.no_role is not None:
         yield Check("database.works_as", "doubtful", f"processes work as {facts.works_as}", facts.no_role.rstrip("."))
     else:
@@ -233,7 +235,9 @@ def _replica(settings: Settings, place: Place) -> Iterator[Check]:
         yield Check("replica", "good", f"a standby of this database, which had all of it within {found.seconds:.2f} s")
 
 
-def _audit(facts: Facts) -> Iterator[Check]:
+def _audit(facts: Facts, place: Place) -> Iterator[Check]:
+    if place.schema is None:
+        return  # there are no records yet: nobody has taken away what keeps them
     missing = sorted(AUDIT_TRIGGERS - facts.audit_triggers)
     if missing:
         remedy = "somebody took away or disabled what keeps records: find out who, verify, and enable them again"

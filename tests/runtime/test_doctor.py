@@ -97,6 +97,16 @@ def test_each_fault_of_the_place_is_named(changes: dict[str, Any], expected: dic
     assert found(place=msgspec.structs.replace(PLACE, **changes)) == expected
 
 
+def test_an_empty_database_is_migrated_and_not_suspected() -> None:
+    empty = msgspec.structs.replace(PLACE, schema=None)
+    facts = replace(GOOD, works_as="", audit_triggers=frozenset(), tables=0)
+    assert found(facts, empty) == {"schema": "bad"}
+    names = {check.name for check in examine(SETTINGS, facts, empty)}
+    assert names.isdisjoint(
+        {"database.works_as", "database.row_security", "audit.triggers", "audit.grants", "audit.seals"}
+    )
+
+
 def test_settings_that_believe_everybody_or_trust_the_way_are_named() -> None:
     local = Settings(database_url="postgresql:///x")
     assert found(settings=local) == {"identity": "doubtful"}
