@@ -50,6 +50,7 @@ from hai_flow.wire.transcript import result_id
 
 log = structlog.get_logger(__name__)
 
+_NAME_ONE: Final = "POST to the path of one, /workflows/{name}/..., or name it in forwardedProps.workflow."
 _BUSY: Final = ("thread_busy", "thread_waiting")
 
 
@@ -442,7 +443,14 @@ class Conversation:
         """The Start of a run behind `last`; `found`: its workflow, where it was read already."""
         posted = self.posted
         catalog = self.access.catalog
-        stored, plan = await catalog.resolve_startable(self.access.tenant, self._workflow(last), found)
+        name = self._workflow(last)
+        try:
+            stored, plan = await catalog.resolve_startable(self.access.tenant, name, found)
+        except Rejected as rejected:
+            if rejected.code != "workflow_unknown" or self._named(last) is not None:
+                raise
+            found_none = f"this names no workflow, and the default, {name!r}, is not published; {_NAME_ONE}"
+            raise Rejected(rejected.status, rejected.code, found_none) from None
         start = c.Start(
             run_id=self._run_id,
             thread_id=posted.thread_id,
@@ -481,16 +489,14 @@ class Conversation:
         return await self.access.submit(run_id, command, command_id=command_id, body_sha=body_sha)
 
     def _workflow(self, last: RunSummary | None) -> str:
-        name = self.path_workflow or self.posted.workflow or (last.workflow_name if last is not None else None)
-        name = name or self.access.settings.default_workflow
+        name = self._named(last) or self.access.settings.default_workflow
         if name is None:
-            raise Rejected(
-                422,
-                "workflow_missing",
-                "expected a workflow: POST to the path of one, /workflows/{name}/..., or name it in "
-                "forwardedProps.workflow.",
-            )
+            raise Rejected(422, "workflow_missing", f"expected a workflow: {_NAME_ONE}")
         return name
+
+    def _named(self, last: RunSummary | None) -> str | None:
+        """The workflow that the POST or its thread names."""
+        return self.path_workflow or self.posted.workflow or (last.workflow_name if last is not None else None)
 
     async def _answer(
         self, last: RunSummary, answers: tuple[c.PendingAnswer, ...], messages: tuple[UserMessage, ...]

@@ -17,7 +17,7 @@ import pytest
 from hai_flow.embedded import EmbeddedPostgres
 from hai_flow.store import migrations
 from tests.support.hai_client import HaiClient, answer, unique, user
-from tests.support.postgres import run_apart
+from tests.support.postgres import Server, run_apart
 from tests.support.server import YAML, ServerProcess, serving
 
 
@@ -207,6 +207,14 @@ def test_an_unknown_workflow_is_refused_whatever_else_is_asked(
     by_name = HaiClient(server.url).post(user(), forwardedProps={"workflow": name})
     assert (by_name.status, by_name.problem["code"]) == (404, "workflow_unknown")
     assert runs_of(http, client) == []
+
+
+def test_a_default_workflow_that_is_not_there_is_not_taken_for_one_that_was_named(postgres_server: Server) -> None:
+    environment = {"HAI_FLOW_DEFAULT_WORKFLOW": "elsewhere"}
+    with postgres_server.database() as dsn, serving(dsn, environment=environment) as server:
+        refused = HaiClient(server.url).post(user())
+    assert (refused.status, refused.problem["code"]) == (404, "workflow_unknown")
+    assert "the default, 'elsewhere', is not published; POST to the path of one" in refused.problem["detail"]
 
 
 def test_an_unknown_thread_with_nothing_new_is_empty_and_stays_unknown(
