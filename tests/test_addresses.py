@@ -44,6 +44,8 @@ def test_a_refusal_of_one_thing_names_its_own_page(code: str, route: str, named:
 def test_what_a_command_is_refused_names_the_page(capsys: pytest.CaptureFixture[str]) -> None:
     explain(Problem({"code": "run_ended", "detail": "no."}, "http://flow/console/runs/run_1"))
     assert capsys.readouterr().err.splitlines()[-1] == "  In a browser: http://flow/console/runs/run_1"
+    explain(Problem({"code": "auth.missing", "detail": "no."}))
+    assert "HAI_FLOW_KEY" in capsys.readouterr().err
     explain(Problem({"code": "store_unavailable", "detail": "no."}))
     assert "In a browser" not in capsys.readouterr().err
 

@@ -61,6 +61,8 @@ def explain(error: HaiFlowError) -> None:
         return
     if isinstance(error, Problem):
         _explain_problem(console, str(error), error.body.get("findings") or (), error.body.get("winner"))
+        if error.code == "auth.missing":
+            console.print("  The command line takes it from HAI_FLOW_KEY; `hai-flow keys create` makes one.")
         if error.page:
             console.print(f"  In a browser: {error.page}", style="dim")
     elif isinstance(error, Rejected):
