@@ -191,7 +191,8 @@ def _own_function(module: ModuleType, attribute: str) -> PythonFunction:
     found: Any = getattr(module, attribute, None)
     defined = found.func if isinstance(found, partial) else found
     if attribute.startswith("_") or not inspect.isfunction(defined) or defined.__module__ != module.__name__:
-        message = f"expected a function {attribute!r} that {module.__name__} defines, found none"
+        has = ", ".join(_own_functions(module)) or "none"
+        message = f"expected a function {attribute!r} that {module.__name__} defines; it defines {has}"
         raise StepError(message, code=UNAVAILABLE)
     return _inspected(found, attribute, module)
 

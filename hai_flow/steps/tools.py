@@ -58,11 +58,12 @@ class PythonFunction:
         """A sentence about missing or unknown arguments if a call with these names can't work, else None."""
         if self.required <= names and (self.takes_any or names <= self._names):
             return None
-        missing = sorted(self.required - names)
-        if missing:
-            return f"missing argument {', '.join(missing)}"
-        unknown = sorted(names - self._names)
-        return f"unknown argument {', '.join(unknown)}; it takes {', '.join(self.parameters) or 'none'}"
+        faults: list[str] = []
+        if missing := sorted(self.required - names):
+            faults.append(f"missing argument {', '.join(missing)}")
+        if not self.takes_any and (unknown := sorted(names - self._names)):  # a misspelt one is missing as well
+            faults.append(f"unknown argument {', '.join(unknown)}; it takes {', '.join(self.parameters) or 'none'}")
+        return ", ".join(faults)
 
 
 class _Registered:

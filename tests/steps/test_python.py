@@ -197,7 +197,11 @@ async def test_tuples_become_lists(runner: PythonRunner) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
-    [({}, "missing argument left"), ({"left": 1, "up": 2}, "unknown argument up; it takes left, right")],
+    [
+        ({}, "missing argument left"),
+        ({"left": 1, "up": 2}, "unknown argument up; it takes left, right"),
+        ({"letf": 1}, "missing argument left, unknown argument letf; it takes left, right"),
+    ],
 )
 async def test_wrong_arguments_are_named(runner: PythonRunner, arguments: dict[str, Any], said: str) -> None:
     with pytest.raises(StepError, match=said) as failed:

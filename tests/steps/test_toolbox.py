@@ -147,6 +147,9 @@ def test_a_workflow_from_disk_may_call_what_a_module_of_its_project_defines_and_
     assert found(toolbox, "shop.helper", "acme_shop", from_disk=True)(order="o1") == "o1"
     for name in ("getoutput", "polish", "subprocess", "_book", "wraps"):
         assert refusal(toolbox, f"shop.{name}", "acme_shop", from_disk=True).code == "tool.unavailable", name
+    assert refusal(toolbox, "shop.helpr", "acme_shop", from_disk=True).message.startswith(
+        "expected a function 'helpr' that acme_shop defines; it defines "
+    )
     assert refusal(toolbox, "shop.helper", "acme_shop").code == "tool.not_allowed"
 
 
