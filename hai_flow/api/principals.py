@@ -188,10 +188,11 @@ def open_to_everybody() -> Any:
 def forbidden(rights: tuple[Right, ...]) -> Rejected:
     """The refusal of a caller that has none of `rights`."""
     roles = [role for role, held in ROLES.items() if held.intersection(rights)]
+    who = f"the role {roles[0]} does" if len(roles) == 1 else f"the roles {', '.join(roles)} do"
     return Rejected(
         403,
         "right_missing",
-        f"this takes the right {' or '.join(rights)}, which your roles do not have; the roles {', '.join(roles)} do.",
+        f"this takes the right {' or '.join(rights)}, which your roles do not have; {who}.",
     )
 
 

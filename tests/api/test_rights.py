@@ -13,7 +13,7 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 from docs import rights_page
-from hai_flow.api.principals import NOBODY, Principal
+from hai_flow.api.principals import NOBODY, Principal, forbidden
 from hai_flow.api.rights import ROLES, Right, rights_of
 from hai_flow.engine import commands as c
 from tests.support.identities import KEYS, People
@@ -160,3 +160,8 @@ def test_a_body_is_not_read_for_who_has_no_credential(strict: ServerProcess) -> 
         headers = {"Content-Type": "application/json"}
         answer = httpx2.post(strict.url + path, content=b"no JSON", headers=headers, timeout=30)
         assert (answer.status_code, answer.json()["code"]) == (401, "auth.missing"), path
+
+
+def test_a_refusal_names_the_roles_that_would_do() -> None:
+    assert forbidden((Right.SEE_INBOX,)).detail.endswith("which your roles do not have; the role decider does.")
+    assert forbidden((Right.PUBLISH, Right.CHECK_WORKFLOWS)).detail.endswith("; the roles author, publisher do.")
