@@ -34,6 +34,12 @@ class Backend(Protocol):
         ...
 
 
+def _named(found: Json, file: str) -> str:
+    from hai_flow.definition.uses import label
+
+    return label(file, found) if isinstance(found, str) and found != "<workflow>" else file
+
+
 class Remote:
     """A server performs the runs, over REST."""
 
@@ -41,10 +47,17 @@ class Remote:
         self._server = server
 
     async def publish(self, source: bytes, file: str) -> str:
-        stored = await self._stored(source, file) or await self._server.post(
-            "/v1/workflows", content=source, dev="true"
-        )
+        stored = await self._stored(source, file) or await self._sent(source, file)
         return f"{stored['name']}@{stored['version']}" + (f"+{stored['sha256'][:8]}" if stored["dev"] else "")
+
+    async def _sent(self, source: bytes, file: str) -> Json:
+        """The workflow as the server has it now. What it finds wrong stands in `file`, whose name it was not told."""
+        try:
+            return await self._server.post("/v1/workflows", content=source, dev="true")
+        except Problem as problem:
+            found: list[dict[str, Json]] = problem.body.get("findings") or []
+            named = [{**each, "file": _named(each.get("file"), file)} for each in found]
+            raise Problem({**problem.body, "findings": named}, problem.page) from None
 
     async def _stored(self, source: bytes, file: str) -> Json:
         """The server's workflow with exactly these bytes, or None.

@@ -207,6 +207,14 @@ def test_a_run_that_is_detached_goes_on_at_the_server_with_the_tools_of_the_proj
         work.ends(json.loads(told.stdout)["run_id"], 10)
 
 
+def test_what_a_server_refuses_of_a_detached_run_is_told_of_its_file(working: Working) -> None:
+    with working({"workflows/sale.yaml": CALLER, "till.py": SHOP, "lib/prices.py": PRICES}) as work:
+        work.save("other.yaml", CALLER.replace("name: sale", "name: other"))
+        refused = run("run", "other.yaml", "--detach", folder=work.folder, HAI_FLOW_URL=work.url)
+        assert refused.returncode == 1
+        assert re.search(r"^  other\.yaml:\d+:\d+: step .*'till' is not a module", refused.stderr, re.M), refused.stderr
+
+
 def test_what_is_detached_needs_a_server() -> None:
     flow = "workflows/weather.flow.yaml"
     alone = run("run", flow, "-i", "city=Rome", "--detach", HAI_FLOW_URL="http://127.0.0.1:9")
