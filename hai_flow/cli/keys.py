@@ -3,7 +3,7 @@ come from somewhere. With --server through a server, for admins."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
@@ -67,6 +67,8 @@ def create(
         if not re.fullmatch(store.NAMED, each):
             raise UsageError(f"expected a role or a group without spaces, found {each!r}.")
 
+    _doubt(roles)
+
     async def here(connection: Connection, of: Any) -> Json:
         expires_at = None if lasts is None else datetime.now(UTC) + lasts
         async with connection.transaction():
@@ -94,6 +96,18 @@ def create(
         return
     note(f"The key {made['id']} of {principal}; it is shown this once:")
     say(made["key"])
+
+
+def _doubt(roles: Sequence[str]) -> None:
+    """Say which of `roles` may be meant to be built in, and are not. A workflow may ask for roles of any name."""
+    import difflib
+
+    from hai_flow.api.rights import ROLES
+
+    for role in roles:
+        near = difflib.get_close_matches(role.lower(), list(ROLES), n=1, cutoff=0.8)
+        if role not in ROLES and near:
+            note(f"{role} is no built-in role, and opens nothing by itself; did you mean {near[0]}?")
 
 
 @app.command("list", cls=Command, epilog=EPILOG)

@@ -128,6 +128,13 @@ def test_a_key_that_makes_no_sense_is_refused(dsn: str, strict: ServerProcess, b
     assert httpx2.post(f"{strict.url}/v1/keys", json=body, headers=admin).status_code == 422
 
 
+def test_a_role_that_is_nearly_a_built_in_one_is_doubted_and_one_of_a_workflow_is_not(dsn: str) -> None:
+    here = {"HAI_FLOW_DATABASE_URL": dsn}
+    made = run("keys", "create", "user:dan", "--role", "operater", "--role", "Admin", "--role", "controller", **here)
+    said = [line for line in made.stderr.splitlines() if "did you mean" in line]
+    assert [line.rpartition(" ")[2] for line in said] == ["operator?", "admin?"]
+
+
 def test_the_command_refuses_the_same(dsn: str) -> None:
     here = {"HAI_FLOW_DATABASE_URL": dsn}
     for wrong in (("ann",), ("user:a b",), ("user:a", "--role", "a b"), ("user:a", "--expires-in", "soon")):
