@@ -48,7 +48,8 @@ ELSEWHERE: Final[dict[str, str]] = {
     "args": "`args` exists only in the keys of `approval`",
     "response": "`response` exists only in `http.expect`",
     "event": "`event` exists only in `wait_for.match` and in triggers",
-    "secrets": "`secrets` can be named only in the settings of tools and models",
+    "secrets": "`secrets` can be named only in the settings of tools and models, "
+    "in `auth` and `headers` of `http`, and as a webhook's `secret`",
 }
 # No loop variable but `item` may have one of these names; outside of their places they keep their own sentence.
 ROOTS: Final = ALWAYS | frozenset(ELSEWHERE)

@@ -223,6 +223,7 @@ EFFECTS: Final[list[Case]] = [
     ("steps: [{call: «one.run}]\n", "tool.function", "write `call: one`"),
     ("steps: [{call: «web.serach}]\n", "tool.function", "did you mean `search`?"),
     ("steps: [{call: «'${{ input.kind }}.send'}]\n", "tool.hole", "use a `switch`"),
+    ("steps: [{say: '${{ «secrets.A }}'}]\n", "expression.unknown_name", "`auth` and `headers` of `http`"),
     ("steps: [{«agent: {prompt: hi}}]\n", "shape.missing_key", "add `tools: [tool.*]`"),
     ("steps: [{call: «{tool: mail.send}}]\n", "shape.value", "write `call: NAME`, and `with:` beside it"),
     ("steps: [{call: mail.send, «args: {to: a}}]\n", "shape.unknown_key", "did you mean `with`?"),
