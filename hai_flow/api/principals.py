@@ -118,6 +118,14 @@ def invalid_credential() -> Unproven:
     return Unproven(401, "auth.invalid", "this credential is none of this server's, or was revoked.")
 
 
+def demand_own_name(id: str) -> None:
+    """Raise Rejected 401 for the id that stands for everybody where no identity is configured: all runs from that time
+    are its own, and it settles lost outcomes. Whoever proves to be a person of this name elsewhere is not that."""
+    if id == c.LOCAL_PRINCIPAL.id:
+        detail = f"`{id}` stands for everybody on a server without identity, and can't call this one; use another name."
+        raise Unproven(401, "auth.invalid", detail)
+
+
 def caller_of(connection: HTTPConnection) -> Principal | None:
     """The caller of the request; None: the identity was not asked for them."""
     return connection.scope.get(_CALLER)

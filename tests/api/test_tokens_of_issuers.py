@@ -316,6 +316,14 @@ def test_keys_that_can_not_be_had_are_no_keys(rotating: tuple[ServerProcess, Key
     assert said(ask(server, issuer.token())) == ((401, "auth.invalid") if none else (503, "auth.unavailable"))
 
 
+def test_a_person_by_the_name_of_everybody_is_nobody(rotating: tuple[ServerProcess, KeyServer, Issuer]) -> None:
+    server, _, issuer = rotating
+    assert said(ask(server, issuer.token(sub="locale"))) == (200, "")
+    refused = ask(server, issuer.token(sub="local"))
+    assert said(refused) == (401, "auth.invalid")
+    assert "`user:local` stands for everybody" in refused.json()["detail"]
+
+
 def test_weak_shared_and_foreign_keys_are_not_taken(rotating: tuple[ServerProcess, KeyServer, Issuer]) -> None:
     server, keys, issuer = rotating
     short = rsa.generate_private_key(65537, 1024)
@@ -367,6 +375,7 @@ def test_a_sound_file_is_read(tmp_path: Path) -> None:
         ({"a": SOUND, "b": {**SOUND, "issuer": "https://b.example"}}, None, "issuer.prefix"),
         ({"a": {**SOUND, "audiance": "x"}}, None, "shape.unknown_key"),
         ({"a": SOUND}, {"user:ann": ["ann"]}, "people.id"),
+        ({"a": SOUND}, {"user:local": ["user:ann"]}, "people.id"),
         ({"a": SOUND}, {"user:ann": ["user:x"], "user:bob": ["user:x"]}, "people.twice"),
         ({"a": SOUND}, {"user:ann": ["user:bob"], "user:bob": ["user:c"]}, "people.twice"),
     ],

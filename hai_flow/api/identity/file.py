@@ -27,6 +27,7 @@ from hai_flow.definition.document import parse
 from hai_flow.definition.durations import NotADuration, milliseconds
 from hai_flow.definition.reader import Reader
 from hai_flow.definition.reference import DURATION, LITERAL, Key, Shape, either, enum, list_of, map_of, shape_of
+from hai_flow.engine.commands import LOCAL_PRINCIPAL
 from hai_flow.errors import DefinitionError
 from hai_flow.settings import is_loopback, variables
 from hai_flow.store import keys, tenants
@@ -194,6 +195,9 @@ def _people(reader: Reader, given: Mapping[str, Json]) -> Mapping[str, str]:
         for each in (id, *others):
             if not keys.PRINCIPAL.fullmatch(each):
                 reader.error(("people", id), "people.id", f"expected ids like user:ann, found {each!r:.80}", key=True)
+        if id == LOCAL_PRINCIPAL.id:
+            message = f"expected a name of their own: `{id}` stands for everybody on a server without identity"
+            reader.error(("people", id), "people.id", message, key=True)
         for each in others:
             if each in one or each in given:
                 message = f"expected {each!r:.80} once: it is an id of {one.get(each, each)!r} too"

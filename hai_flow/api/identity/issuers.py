@@ -22,7 +22,7 @@ from hai_flow import values
 from hai_flow.api.identity.forgotten import Forgotten
 from hai_flow.api.identity.keysets import KeySet
 from hai_flow.api.identity.tenants import Tenants
-from hai_flow.api.principals import Principal, Unproven, invalid_credential
+from hai_flow.api.principals import Principal, Unproven, demand_own_name, invalid_credential
 from hai_flow.engine import commands as c
 from hai_flow.runtime import Runtime
 from hai_flow.store import keys
@@ -126,6 +126,7 @@ class Tokens:
             tuple(_roles(issuer, claims)),
             tuple(_names(claims, issuer.groups_claim)),
         )
+        demand_own_name(who.id)  # nor is there a session for it
         await self._forgotten.refuse(tenant, who.id, float(claims.get("iat", 0)) * 1000)
         token_id = _text(claims.get("jti")) or _text(claims.get("sid")) or ""
         return Principal(
