@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 
 import httpcore2
+import httpx2
 import pytest
 import structlog
 from hypothesis import HealthCheck, settings
@@ -43,6 +44,9 @@ structlog.configure(processors=LOG_PROCESSORS)
 
 # A client reads all certificate authorities when it is made: 20 ms, thousands of times. None of ours speaks TLS.
 vars(httpcore2)["default_ssl_context"] = cache(httpcore2.default_ssl_context)
+
+# A client that is given no time: its own five seconds are less than a busy machine needs for an OpenAPI document.
+httpx2._config.DEFAULT_TIMEOUT_CONFIG.read = 30.0
 
 SERVERS = frozenset(("postgres_server", "skewed"))  # fixtures that are, or need, a PostgreSQL
 STARTS_ONE = "starts a process of its own"

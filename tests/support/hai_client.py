@@ -173,9 +173,11 @@ def _checked(status: int, body: bytes, *, binary: bool = False) -> Stream:
         assert problem["status"] == status, problem
         return Stream(status, body)
     if binary:
-        assert wire_lint.lint_binary(body) == []
+        faults = wire_lint.lint_binary(body)
+        assert not faults, (faults, body[-500:])
         return Stream(status, body, wire_lint.binary_events(body))
-    assert wire_lint.lint(body) == []
+    faults = wire_lint.lint(body)
+    assert not faults, (faults, body[-500:])
     return Stream(status, body, [event.data for event in parse(body)])
 
 

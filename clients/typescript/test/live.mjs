@@ -251,13 +251,13 @@ const scenarios = {
   },
 
   /** Says when the run streams; is told where the next server is. */
-  async restart({ url }) {
+  async restart({ url, text }) {
     const between = await door(url);
     const agent = agentFor(between.url, "chat", { reconnect: { attemptsMax: 200, delayMs: 50, delayMsMax: 300 } });
     createInterface(process.stdin).once("line", between.move);
     const reasons = [];
     agent.subscribe({ onReconnecting: ({ reason }) => void reasons.push(reason.message) });
-    agent.addMessage(user("stay with me"));
+    agent.addMessage(user(text));
     let contents = 0;
     const { error } = await agent.runAgent({}, {
       onBusinessDataContentEvent: () => {
