@@ -18,7 +18,7 @@ import structlog
 
 from hai_flow.api.access import Access
 from hai_flow.errors import Rejected
-from hai_flow.store.database import FAILURES
+from hai_flow.store.faults import FAILURES
 from hai_flow.store.run_lists import RunRow
 
 T = TypeVar("T")

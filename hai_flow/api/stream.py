@@ -20,7 +20,7 @@ from starlette.types import Receive, Scope, Send
 
 from hai_flow.api.terms import Ending, Term
 from hai_flow.runtime.fanout import Following, Lagging, Piece, Place
-from hai_flow.store.database import passing
+from hai_flow.store.faults import passing
 from hai_flow.wire.dialect import CLOSING
 from hai_flow.wire.framing import SSE, Framing
 

@@ -25,7 +25,7 @@ from hai_flow.runtime.verifying import Plans, Verified, Verifying, checked, veri
 from hai_flow.runtime.world import bounds_of
 from hai_flow.settings import Settings
 from hai_flow.store import evidence
-from hai_flow.store.database import FAILURES
+from hai_flow.store.faults import FAILURES
 from hai_flow.values import Json, loads
 from hai_flow.wire.log import event_json
 from hai_flow.wire.sent_json import dump

@@ -103,7 +103,7 @@ async def _examined(cell: Place) -> list[Check]:
 
 async def _replica(url: str | None, connection: Connection) -> Standby | str | None:
     """The standby at the replica's address, or why it does not answer; None: there is no replica."""
-    from hai_flow.store.database import FAILURES
+    from hai_flow.store.faults import FAILURES
     from hai_flow.store.replicas import probe
 
     if url is None:

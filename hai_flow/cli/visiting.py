@@ -88,7 +88,7 @@ async def through(
     cells: Sequence[Place], work: Callable[[Place], Awaitable[Result]], *, alone: bool
 ) -> list[Visit[Result]]:
     """The result of `work` for each cell. `alone`: there is no other cell, so its errors are raised."""
-    from hai_flow.store.database import FAILURES
+    from hai_flow.store.faults import FAILURES
 
     visits: list[Visit[Result]] = []
     for place in cells:

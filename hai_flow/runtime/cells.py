@@ -28,7 +28,8 @@ from hai_flow.runtime.spreading import Spreading
 from hai_flow.settings import Settings
 from hai_flow.store import health, revisions
 from hai_flow.store.cells import HOME_NAME, Cell
-from hai_flow.store.database import FAILURES, Database, Deadlines
+from hai_flow.store.database import Database, Deadlines
+from hai_flow.store.faults import FAILURES
 
 log = structlog.get_logger(__name__)
 

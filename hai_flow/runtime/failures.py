@@ -22,7 +22,8 @@ from hai_flow.runtime.personal import told_of
 from hai_flow.runtime.queues import Queue, Queues
 from hai_flow.runtime.submissions import Submission
 from hai_flow.store import logs
-from hai_flow.store.database import FAILURES, Database, Fault, classify, sqlstate_of
+from hai_flow.store.database import Database
+from hai_flow.store.faults import FAILURES, Fault, classify, sqlstate_of
 from hai_flow.store.logs import Loaded
 
 log = structlog.get_logger(__name__)

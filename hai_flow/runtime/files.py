@@ -25,7 +25,7 @@ from hai_flow.runtime.contents import IN_POSTGRES, Contents, MissingContent, Pos
 from hai_flow.steps.files import Content, kind_of
 from hai_flow.steps.secrets import hidden
 from hai_flow.store import files, sweeps
-from hai_flow.store.database import FAILURES
+from hai_flow.store.faults import FAILURES
 from hai_flow.store.files import File
 from hai_flow.store.run_lists import Viewer
 from hai_flow.values import Json

@@ -31,8 +31,9 @@ from hai_flow.runtime.queues import Queue, Queues
 from hai_flow.runtime.snapshots import Snapshots, Spawn
 from hai_flow.runtime.submissions import Submission
 from hai_flow.store import commits, logs
-from hai_flow.store.database import FAILURES, Database, Fault, classify, passing
+from hai_flow.store.database import Database
 from hai_flow.store.entries import Committed, Won
+from hai_flow.store.faults import FAILURES, Fault, classify, passing
 
 if TYPE_CHECKING:
     from hai_flow.store.database import Connection

@@ -9,7 +9,7 @@ import structlog
 
 from hai_flow.engine import events as e
 from hai_flow.runtime.cache import CachedRun
-from hai_flow.store.database import Fault
+from hai_flow.store.faults import Fault
 
 if TYPE_CHECKING:
     from hai_flow.runtime.batches import BatchEntry

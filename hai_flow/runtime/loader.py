@@ -25,7 +25,8 @@ from hai_flow.runtime.listeners import Listeners
 from hai_flow.runtime.queues import Queues
 from hai_flow.runtime.snapshots import Snapshots, Spawn
 from hai_flow.store import claims, logs, slots
-from hai_flow.store.database import Database, Fault, classify, passing
+from hai_flow.store.database import Database
+from hai_flow.store.faults import Fault, classify, passing
 from hai_flow.store.logs import Loaded, LogRow
 from hai_flow.store.slots import thread_slot
 

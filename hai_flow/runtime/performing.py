@@ -47,7 +47,8 @@ from hai_flow.runtime.tracing import PERFORMED
 from hai_flow.steps.runner import Answer, Attempt, Kind, Registry
 from hai_flow.steps.trace import trace_of
 from hai_flow.store import callbacks, tenants
-from hai_flow.store.database import FAILURES, RECONNECT_SECONDS_MAX, RECONNECT_SECONDS_MIN, Database, passing
+from hai_flow.store.database import RECONNECT_SECONDS_MAX, RECONNECT_SECONDS_MIN, Database
+from hai_flow.store.faults import FAILURES, passing
 from hai_flow.store.transactions import Transaction
 from hai_flow.values import Json
 
@@ -553,7 +554,7 @@ def _answer_to(inquiry: PendingState) -> Answer:
     asked = inquiry.opened.inquiry
     assert asked is not None
     action = inquiry.status if inquiry.status in INQUIRY_OPTIONS else ACCEPT
-    return Answer(cast(Any, action), inquiry.value, asked.state, asked.keys)
+    return Answer(cast("Any", action), inquiry.value, asked.state, asked.keys)
 
 
 def evaluated(plan: Plan, state: RunState, step: Step, now: int, uses: Expression | Template, /, **names: Json) -> Json:
@@ -563,7 +564,7 @@ def evaluated(plan: Plan, state: RunState, step: Step, now: int, uses: Expressio
     try:
         if isinstance(uses, CompiledExpression):
             return draft.truth(uses, step, **names)
-        return draft.render(cast(Template, uses), step, **names)
+        return draft.render(cast("Template", uses), step, **names)
     except Raised as raised:
         raise StepError(raised.message, code=raised.code, data=raised.data, retriable=False) from None
 

@@ -18,8 +18,8 @@ from hai_flow import values
 from hai_flow.cells import Living
 from hai_flow.errors import Rejected, StoreError
 from hai_flow.store import audit, mirror, relays, signals, sweeps, tenants
-from hai_flow.store.database import FAILURES
 from hai_flow.store.entries import AuditRow
+from hai_flow.store.faults import FAILURES
 from hai_flow.store.relays import Relay
 from hai_flow.store.signals import Signal
 from hai_flow.store.sweeps import Page

@@ -12,7 +12,8 @@ from hai_flow.errors import StoreError
 from hai_flow.runtime.recent import Recent
 from hai_flow.settings import Settings
 from hai_flow.store import tenants
-from hai_flow.store.database import FAILURES, Database
+from hai_flow.store.database import Database
+from hai_flow.store.faults import FAILURES
 from hai_flow.store.tenants import Limits, Tenant
 
 SECONDS: Final = 5.0  # for how long other processes go by limits that were changed

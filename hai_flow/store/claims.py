@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, cast
 from uuid import UUID
 
 from hai_flow.engine.events import ABI
-from hai_flow.store.database import outcome_known
+from hai_flow.store.faults import outcome_known
 
 if TYPE_CHECKING:
     from hai_flow.store.database import Connection, Pool
@@ -124,7 +124,7 @@ async def register_worker(
     INSERT INTO workers (name, alive_until, queues, release, places, started_at, beat_at)
     VALUES ($1, now() + $2, $3, $4, $5, now(), now()) RETURNING id
     """
-    return cast(int, await connection.fetchval(query, name, lease, list(queues), release, places))
+    return cast("int", await connection.fetchval(query, name, lease, list(queues), release, places))
 
 
 async def begin_draining(connection: Connection | Pool, worker_id: int) -> None:

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any, Final
 from hai_flow.store.commit_arrays import arguments
 from hai_flow.store.commit_pieces import commit_in_pieces
 from hai_flow.store.commit_statement import CHILDREN, commit_statement
-from hai_flow.store.database import PIN, outcome_known, transaction
+from hai_flow.store.database import PIN, transaction
 from hai_flow.store.entries import Committed, Entry, Won
+from hai_flow.store.faults import outcome_known
 
 if TYPE_CHECKING:
     from hai_flow.store.database import Connection
@@ -40,7 +41,7 @@ async def commit(connection: Connection, entries: Sequence[Entry], worker_id: in
     (they are sorted here, so that locks are). `worker_id` is None in a process that performs nothing. `at` is the
     database's clock as last seen: a lower bound of it.
 
-    Raises `CommitUnknown` when the connection broke; other errors as `database.classify` reads them.
+    Raises `CommitUnknown` when the connection broke; other errors as `faults.classify` reads them.
     """
     assert 0 < len(entries) <= ENTRIES_MAX, f"a batch has 1 to {ENTRIES_MAX} entries, not {len(entries)}"
     keys = [entry.run_id.int for entry in entries]

@@ -1,4 +1,4 @@
-"""The connections to PostgreSQL, and the meaning of its errors. No statement of the domain lives here.
+"""The connections to PostgreSQL. No statement of the domain lives here; `faults` says what an error of one means.
 
 Two pools: the engine's, whose plans are pinned (docs/design/store.md#locks: a plan cached while a table was small took
 348 ms instead of 4.6), and the API's, whose list queries need a free planner. Nothing on the hot path holds a lock
@@ -15,9 +15,8 @@ import asyncio
 import contextlib
 import functools
 import socket
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Generator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
-from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import asyncpg
@@ -25,6 +24,7 @@ import structlog
 
 from hai_flow.errors import StoreError
 from hai_flow.store import roles, walls
+from hai_flow.store.faults import FAILURES, CommitUnknown, Fault, classify
 
 if TYPE_CHECKING:
     from asyncpg.pool import PoolConnectionProxy
@@ -99,115 +99,6 @@ class Deadlines:
     line_seconds: float = 15.0
     probe_seconds: float = 15.0
     close_seconds: float = 5.0
-
-
-class CommitUnknown(StoreError):
-    """The connection broke while a statement ran: it may have happened, or not, or *may still happen*.
-
-    A client that hangs up does not stop the server: a load right after may not see a commit yet that lands in a moment.
-    Late decisions are harmless (`version` settles them), late chunks are not: `claims.refence_runs` before anything
-    else. One in three commits that a client saw fail in a crash had been committed
-    (docs/design/store.md#unknown-outcomes).
-    """
-
-
-# The errors of a statement. InternalClientError: the server closed an idle connection in this very moment.
-FAILURES: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, CommitUnknown)
-
-
-class Fault(Enum):
-    """How the sender of a failed statement should go on."""
-
-    # Some row of it can never be stored: halve the batch until the culprit is alone
-    # (docs/design/store.md#refused-batches).
-    DATA = "data"
-    RETRY = "retry"  # nothing happened and nothing is wrong: send the same statement again
-    UNKNOWN = "unknown"  # it may have happened, or this connection is no good: load over another before deciding again
-    INSTALLATION = (
-        "installation"  # no room, no rights, a table that is not there: the same for every run, until somebody mends it
-    )
-    OTHER = "other"  # a fault of ours: let it be seen
-
-
-# By SQLSTATE, or by its class (the first two characters). A state in neither is the installation's: 28 and 42501
-# say that we may not, 3D, 3F and the rest of 42 that something is not there, 53 and 58 that there is no room or that a
-# disk fails, 0A, 55 and XX statements that no other run could make either, and an unknown state of some product is no
-# reason to condemn a run.
-_FAULT_OF_STATE: Final[Mapping[str, Fault]] = {
-    "40003": Fault.UNKNOWN,  # statement completion unknown: the only one of its class that may have happened
-    "55P03": Fault.RETRY,  # lock_timeout
-    "57014": Fault.RETRY,  # cancelled by statement_timeout, which is never after the commit
-    "42P03": Fault.UNKNOWN,  # a cursor or a prepared statement of that name exists: somebody shares the session
-    "42P05": Fault.UNKNOWN,
-}
-_FAULT_OF_CLASS: Final[Mapping[str, Fault]] = {
-    # some row
-    "21": Fault.DATA,
-    "22": Fault.DATA,
-    "23": Fault.DATA,
-    "44": Fault.DATA,  # the condition of a view or a policy
-    "54": Fault.DATA,
-    "P0": Fault.DATA,  # a trigger of the installation's own refuses it
-    # rolled back for others' sake
-    "40": Fault.RETRY,
-    # this connection: it broke (08, 57P..), or every statement on it will end like this one
-    "08": Fault.UNKNOWN,
-    "24": Fault.UNKNOWN,
-    "25": Fault.UNKNOWN,  # 25006: read-only since a switchover; 25P02: in a failed transaction; 25P03: cut for idling
-    "26": Fault.UNKNOWN,  # our prepared statements are gone: a pooler gave us another session
-    "34": Fault.UNKNOWN,
-    "57": Fault.UNKNOWN,  # shutdown, crash, starting up, database dropped, idle for too long
-}
-
-
-# Citus lost the node while that committed: it may have, and the error says no more than that it is internal.
-_INTERNAL: Final = "XX000"
-_CITUS_COMMIT: Final = "could not commit transaction"
-
-
-def sqlstate_of(error: BaseException | None) -> str | None:
-    """The SQLSTATE that `error` (asyncpg's, or SQLAlchemy's wrapper of it) carries; None when it carries none."""
-    while error is not None:
-        state = getattr(error, "sqlstate", None)
-        if isinstance(state, str):
-            return state
-        error = error.__cause__
-    return None
-
-
-def classify(error: BaseException) -> Fault:
-    """How to go on after a failed statement. `asyncpg.InterfaceError` on bad data counts as data, not as a broken line:
-    text that has no UTF-8 form (a lone surrogate) is refused by the driver before anything is sent."""
-    if isinstance(error, CommitUnknown):
-        return Fault.UNKNOWN
-    state = sqlstate_of(error)
-    if state == _INTERNAL and any(_CITUS_COMMIT in str(said) for said in error.args):
-        return Fault.UNKNOWN
-    if state is not None:
-        return _FAULT_OF_STATE.get(state) or _FAULT_OF_CLASS.get(state[:2], Fault.INSTALLATION)
-    if isinstance(error, (asyncpg.DataError, UnicodeError, OverflowError)):
-        return Fault.DATA
-    if isinstance(error, (OSError, EOFError, asyncpg.InterfaceError, asyncpg.InternalClientError)):
-        return Fault.UNKNOWN
-    return Fault.OTHER
-
-
-def passing(error: BaseException) -> bool:
-    """Whether the database is away or overburdened, so that the statement itself is not at fault."""
-    return classify(error) in (Fault.RETRY, Fault.UNKNOWN, Fault.INSTALLATION)
-
-
-@contextlib.contextmanager
-def outcome_known() -> Generator[None]:
-    """Turn every way in which asyncpg reports a broken connection into `CommitUnknown`."""
-    try:
-        yield
-    except CommitUnknown:
-        raise
-    except Exception as error:
-        if classify(error) is Fault.UNKNOWN:
-            raise CommitUnknown(f"the connection broke while a statement ran: {error}") from error
-        raise
 
 
 # --- one connection -----------------------------------------------------------------------------------------------

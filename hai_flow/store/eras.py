@@ -19,7 +19,7 @@ import asyncpg
 import msgspec
 
 from hai_flow.store import sweeps
-from hai_flow.store.database import outcome_known
+from hai_flow.store.faults import outcome_known
 
 if TYPE_CHECKING:
     from hai_flow.store.database import Connection, Pool

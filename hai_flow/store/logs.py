@@ -11,8 +11,9 @@ from uuid import UUID
 
 import msgspec
 
-from hai_flow.store.database import ON_THE_NODE, outcome_known
+from hai_flow.store.database import ON_THE_NODE
 from hai_flow.store.entries import CommandRow
+from hai_flow.store.faults import outcome_known
 
 if TYPE_CHECKING:
     from hai_flow.store.database import Connection, Pool
@@ -196,4 +197,4 @@ async def save_snapshot(connection: Connection, run_id: UUID, seq: int, abi: int
 
 async def read_clock(connection: Connection | Pool) -> datetime:
     """The database's clock."""
-    return cast(datetime, await connection.fetchval("SELECT clock_timestamp()"))
+    return cast("datetime", await connection.fetchval("SELECT clock_timestamp()"))

@@ -29,7 +29,7 @@ from sqlalchemy.pool import NullPool
 
 from hai_flow.errors import StoreError
 from hai_flow.store import revisions, roles
-from hai_flow.store.database import sqlstate_of
+from hai_flow.store.faults import sqlstate_of
 
 LOCK_KEY: Final = 0x4841_4946_4C4F_57  # "HAIFLOW"
 LOCK_TIMEOUT: Final = "200ms"

@@ -24,7 +24,8 @@ import structlog
 
 from hai_flow.errors import StoreError
 from hai_flow.store import logs
-from hai_flow.store.database import FAILURES, Database
+from hai_flow.store.database import Database
+from hai_flow.store.faults import FAILURES
 from hai_flow.store.walls import Reads
 
 if TYPE_CHECKING:

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any, Final
 import structlog
 
 from hai_flow.errors import StepError
-from hai_flow.store.database import FAILURES, PIN, Fault, classify, outcome_known, sqlstate_of
+from hai_flow.store.database import PIN
+from hai_flow.store.faults import FAILURES, Fault, classify, outcome_known, sqlstate_of
 
 if TYPE_CHECKING:
     from hai_flow.store.database import Connection, Database

@@ -18,7 +18,7 @@ from hai_flow.engine import events as e
 from hai_flow.runtime.batches import BatchEntry
 from hai_flow.steps.runner import runner_kind
 from hai_flow.store.claims import Claimed
-from hai_flow.store.database import Fault
+from hai_flow.store.faults import Fault
 from hai_flow.store.replicas import Replica
 from hai_flow.telemetry.instruments import (
     LONG_SECONDS,

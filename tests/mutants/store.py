@@ -1186,8 +1186,8 @@ TARGETS: Final = (
         ("tests/store/test_projection.py", "tests/runtime/test_inbox.py", "tests/runtime/test_notifier.py"),
     ),
     Target(
-        "hai_flow/store/database.py",
+        "hai_flow/store/faults.py",
         ("tests/store/test_database.py::test_what_a_failure_asks_of_its_sender",),
-        functions=("sqlstate_of", "is_data_error", "is_retryable", "is_outcome_unknown", "classify"),
+        functions=("sqlstate_of", "classify"),
     ),
 )

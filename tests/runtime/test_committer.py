@@ -21,8 +21,8 @@ from hai_flow.errors import Rejected, StoreError
 from hai_flow.runtime import LOCAL_TENANT, Runtime, cache, decider, loader, snapshots
 from hai_flow.runtime.submissions import Chunk, Outcome
 from hai_flow.store import claims, commits, logs, slots
-from hai_flow.store.database import CommitUnknown
 from hai_flow.store.entries import CommandRow, Committed, Entry
+from hai_flow.store.faults import CommitUnknown
 from tests.runtime.conftest import (
     ASKING,
     ECHO,

@@ -18,7 +18,7 @@ from hai_flow.runtime.heart import Heart
 from hai_flow.runtime.worker import Worker
 from hai_flow.store import claims
 from hai_flow.store.claims import Claimed
-from hai_flow.store.database import CommitUnknown
+from hai_flow.store.faults import CommitUnknown
 from tests.runtime.conftest import GATED, TOOLS, Connection, Make, is_now, start
 from tests.support import effects
 from tests.support.ledger import log_of

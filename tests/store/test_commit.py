@@ -13,8 +13,9 @@ import asyncpg
 import pytest
 
 from hai_flow.store import claims, commits, logs, run_lists, slots, sweeps, triggers
-from hai_flow.store.database import CommitUnknown, Database, Fault, classify
+from hai_flow.store.database import Database
 from hai_flow.store.entries import CommandRow, Entry, MessageRow, OutboxRow, PendingRow, TurnRow, VoteRow
+from hai_flow.store.faults import CommitUnknown, Fault, classify
 from hai_flow.store.sweeps import Page
 from tests.store.conftest import (
     LEASE,

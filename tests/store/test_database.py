@@ -10,7 +10,8 @@ import pytest
 
 from hai_flow.errors import StoreError
 from hai_flow.store import hints
-from hai_flow.store.database import CommitUnknown, Database, Deadlines, Fault, classify, connect
+from hai_flow.store.database import Database, Deadlines, connect
+from hai_flow.store.faults import CommitUnknown, Fault, classify
 from tests.store.conftest import as_owner, birth, commit, load
 
 

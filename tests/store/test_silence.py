@@ -17,7 +17,8 @@ import asyncpg
 import pytest
 
 from hai_flow.store import hints, revisions
-from hai_flow.store.database import CommitUnknown, Database, Deadlines, Session, connect
+from hai_flow.store.database import Database, Deadlines, Session, connect
+from hai_flow.store.faults import CommitUnknown
 from tests.store.conftest import as_owner, birth, commit, decision, load
 from tests.support.proxy import Proxy
 from tests.support.waiting import until

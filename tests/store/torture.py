@@ -33,8 +33,8 @@ from uuid import UUID, uuid5
 import asyncpg
 import pytest
 
-from hai_flow.store import claims, commits, database, logs, migrations, slots
-from hai_flow.store.database import CommitUnknown, Database, Fault
+from hai_flow.store import claims, commits, faults, logs, migrations, slots
+from hai_flow.store.database import Database
 from hai_flow.store.entries import (
     Born,
     CommandRow,
@@ -47,6 +47,7 @@ from hai_flow.store.entries import (
     VoteRow,
     Won,
 )
+from hai_flow.store.faults import CommitUnknown, Fault
 from hai_flow.store.logs import Loaded
 from tests.support import citus
 from tests.support.waiting import until
@@ -158,21 +159,21 @@ class Process:
                     await self.claim()
                     beat = time.monotonic() + BEAT_SECONDS
                 await self.round()
-            except database.FAILURES as error:
+            except faults.FAILURES as error:
                 # Some outcomes were not learned: forget everything, the heartbeat says what is ours.
                 self.held.clear()
                 self.fault(error)
         self.history.close()
 
     def fault(self, error: BaseException) -> None:
-        self.note(fault=database.classify(error).value, state=database.sqlstate_of(error), text=repr(error)[:300])
+        self.note(fault=faults.classify(error).value, state=faults.sqlstate_of(error), text=repr(error)[:300])
 
     async def register(self) -> None:
         while True:
             try:
                 self.worker = await claims.register_worker(self.db.engine, f"torture {os.getpid()}", LEASE)
                 return
-            except database.FAILURES as error:
+            except faults.FAILURES as error:
                 self.fault(error)
 
     async def heartbeat(self) -> None:
@@ -367,8 +368,8 @@ class Process:
         except CommitUnknown:
             self.note(unknown=len(plans))
             return await self.after_unknown(plans)
-        except database.FAILURES as error:
-            fault = database.classify(error)
+        except faults.FAILURES as error:
+            fault = faults.classify(error)
             if fault is Fault.DATA and len(plans) > 1:
                 await self.commit(plans[: len(plans) // 2])
                 return await self.commit(plans[len(plans) // 2 :])

@@ -23,7 +23,8 @@ from hai_flow.engine import commands as c
 from hai_flow.runtime import LOCAL_TENANT, Runtime, hints
 from hai_flow.runtime.starts import derived_id
 from hai_flow.settings import Settings
-from hai_flow.store.database import FAILURES, Deadlines
+from hai_flow.store.database import Deadlines
+from hai_flow.store.faults import FAILURES
 from tests.support import effects, forking
 
 LEASE_SECONDS = 2.0
