@@ -17,7 +17,7 @@ from hai_flow.api.identity.tickets import PARAMETER
 from hai_flow.api.names import is_run_id
 from hai_flow.api.principals import NOBODY, Principal, get_principal
 from hai_flow.cells import HOME, Living
-from hai_flow.definition.document import suggestion
+from hai_flow.definition.wording import suggestion
 from hai_flow.engine.ids import run_of_pending
 from hai_flow.errors import Rejected
 from hai_flow.runtime.auditing import Asked

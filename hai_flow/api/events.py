@@ -19,7 +19,7 @@ from hai_flow.api.profiles import reader_of, seen_by
 from hai_flow.api.rights import Right
 from hai_flow.api.sight import Sight
 from hai_flow.api.stream import Pieces
-from hai_flow.definition.document import suggestion
+from hai_flow.definition.wording import suggestion
 from hai_flow.engine import events as e
 from hai_flow.engine.state import RunState
 from hai_flow.errors import Rejected

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from hai_flow.definition.document import Path, kind_of
+from hai_flow.definition.document import Path
 from hai_flow.definition.reader import Reader
+from hai_flow.definition.wording import kind_of
 from hai_flow.values import Json
 
 _AUTH: Final = {

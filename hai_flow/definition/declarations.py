@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from hai_flow.definition import plan
 from hai_flow.definition.auth import check_auth
-from hai_flow.definition.document import Path, kind_of, shorten, suggestion
+from hai_flow.definition.document import Path
 from hai_flow.definition.drafts import Outline
 from hai_flow.definition.expressions import Names, Types
 from hai_flow.definition.mcp_servers import declared_server
@@ -27,6 +27,7 @@ from hai_flow.definition.scope import Visibility, names_at
 from hai_flow.definition.secret_names import SecretBearing
 from hai_flow.definition.sharing import Used
 from hai_flow.definition.triggers import read_concurrency, read_limits, read_triggers
+from hai_flow.definition.wording import kind_of, shorten, suggestion
 from hai_flow.values import Json
 
 (_TOOL_KINDS,) = DOCUMENT_SHAPES["tool"].exactly_one

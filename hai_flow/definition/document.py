@@ -6,11 +6,9 @@ YAML would quietly drop, merge, guess or expand without bound is a finding here.
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -19,6 +17,7 @@ from typing import Any, Final, Literal, TypeAlias
 import yaml
 
 from hai_flow.definition.holes import Masked, end_of_hole, masked
+from hai_flow.definition.wording import shorten
 from hai_flow.errors import Finding
 from hai_flow.values import INTEGER_MAX, Json
 
@@ -137,34 +136,6 @@ def _index_of(text: str, node: Node, offset: int) -> int | None:
         if misses > _MISSES_MAX:
             return None
     return max(cursor - 1, node.start) if cursor > node.start else None
-
-
-def suggestion(word: str, known: Sequence[str] | Mapping[str, Any] | frozenset[str]) -> str:
-    """`; did you mean x?` for the nearest known word, or nothing."""
-    near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
-    return f"; did you mean `{near[0]}`?" if near else ""
-
-
-def kind_of(value: Json) -> str:
-    """The kind of a value, in words for people."""
-    match value:
-        case None:
-            return "nothing (null)"
-        case bool():
-            return f"{str(value).lower()} (a boolean)"
-        case int() | float():
-            return f"the number {value}"
-        case str():
-            return f"the text {shorten(value)!r}"
-        case list():
-            return "a list"
-        case _:
-            return "a mapping"
-
-
-def shorten(text: str, limit: int = 40) -> str:
-    """`text` short enough to stand in a sentence."""
-    return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
 class _Stop(Exception):

@@ -17,11 +17,12 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from hai_flow.definition import cel
 from hai_flow.definition.cel import Chain, ExpressionError, Fault, Faults, Kind, Program, Segment
-from hai_flow.definition.document import Path, shorten, suggestion
+from hai_flow.definition.document import Path
 from hai_flow.definition.functions import pattern_fault, zone_fault
 from hai_flow.definition.holes import end_of_hole
 from hai_flow.definition.plan import Hole
 from hai_flow.definition.schemas import resolve
+from hai_flow.definition.wording import shorten, suggestion
 from hai_flow.values import Json
 
 __all__ = [

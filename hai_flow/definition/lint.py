@@ -10,9 +10,10 @@ from itertools import pairwise
 
 from hai_flow.definition import plan
 from hai_flow.definition.context import Context
-from hai_flow.definition.document import Path, suggestion
+from hai_flow.definition.document import Path
 from hai_flow.definition.drafts import LEAVING, Clause, Enclosure, StepDraft, always_ends, loop_around
 from hai_flow.definition.language import VERBS
+from hai_flow.definition.wording import suggestion
 from hai_flow.values import Json
 
 

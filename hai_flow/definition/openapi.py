@@ -14,9 +14,10 @@ from typing import Any, Final, cast
 from urllib.parse import quote, unquote, urlsplit
 
 from hai_flow import values
-from hai_flow.definition.document import kind_of, parse, shorten
+from hai_flow.definition.document import parse
 from hai_flow.definition.plan import BodyKind, DescribedCallback, Operation, Placed
 from hai_flow.definition.schemas import JsonSchema
+from hai_flow.definition.wording import kind_of, shorten
 from hai_flow.values import Json
 
 METHODS: Final = ("get", "put", "post", "delete", "head", "patch")

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
-from hai_flow.definition.document import Path, kind_of, suggestion
+from hai_flow.definition.document import Path
 from hai_flow.definition.drafts import Chain, Clause, Enclosure, Outline, StepDraft
 from hai_flow.definition.language import SHAPES, STEP_KEYS, STEP_SHAPES, VERB_KEYS, VERBS
 from hai_flow.definition.names import corrected, name_fault
 from hai_flow.definition.reader import Reader
+from hai_flow.definition.wording import kind_of, suggestion
 from hai_flow.values import Json
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from hai_flow.definition import plan
-from hai_flow.definition.document import Path, shorten, suggestion
+from hai_flow.definition.document import Path
 from hai_flow.definition.durations import NotADuration, milliseconds
 from hai_flow.definition.expressions import (
     DOUBTS,
@@ -25,6 +25,7 @@ from hai_flow.definition.expressions import (
 from hai_flow.definition.reader import Reader
 from hai_flow.definition.reference import DOCUMENT_SHAPES
 from hai_flow.definition.schemas import JsonSchema, compile_schema
+from hai_flow.definition.wording import shorten, suggestion
 from hai_flow.values import Json
 
 DEADLINE_DEFAULT: Final = 7 * 24 * 3_600_000  # milliseconds

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from hai_flow.definition import plan
 from hai_flow.definition.context import Context
-from hai_flow.definition.document import Path, kind_of, shorten, suggestion
+from hai_flow.definition.document import Path
 from hai_flow.definition.expressions import CompiledTemplate, Names
 from hai_flow.definition.names import name_fault
 from hai_flow.definition.parts import is_hole, texts
@@ -38,6 +38,7 @@ from hai_flow.definition.reference import (
     shape_of,
     stages,
 )
+from hai_flow.definition.wording import kind_of, shorten, suggestion
 from hai_flow.values import Json
 
 Kind: TypeAlias = Literal["approve", "approval", "ask"]

@@ -17,7 +17,8 @@ from typing import Any, Final, TypeAlias
 
 import jsonschema_rs
 
-from hai_flow.definition.document import Path, kind_of, suggestion
+from hai_flow.definition.document import Path
+from hai_flow.definition.wording import kind_of, suggestion
 from hai_flow.values import Json
 
 Report: TypeAlias = Callable[[Path, str, str], None]  # path inside the schema, code, message

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from hai_flow.definition.document import suggestion
 from hai_flow.definition.drafts import LEAVING, Chain, Enclosure, Outline, StepDraft, always_ends, leaving
 from hai_flow.definition.expressions import ALWAYS, Names, Types
+from hai_flow.definition.wording import suggestion
 
 END: Final = 1 << 30  # an order behind every step
 _ALL_MEMBERS: Final = ("output", "error", "approval", "usage", "parts")

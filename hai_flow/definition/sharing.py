@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from hai_flow.definition.document import parse, shorten
+from hai_flow.definition.document import parse
 from hai_flow.definition.reader import Reader
 from hai_flow.definition.reference import SHARED
 from hai_flow.definition.uses import Part, label, services_of
+from hai_flow.definition.wording import shorten
 from hai_flow.values import Json
 
 _NOT_SENT: Final = (

@@ -13,12 +13,13 @@ from typing import Final
 from cronsim import CronSim, CronSimError
 
 from hai_flow.definition import plan
-from hai_flow.definition.document import Path, kind_of, shorten, suggestion
+from hai_flow.definition.document import Path
 from hai_flow.definition.expressions import REQUEST, Names
 from hai_flow.definition.names import WEBHOOK_PATH
 from hai_flow.definition.parts import Parts, texts
 from hai_flow.definition.reference import DOCUMENT_SHAPES, NOTHING
 from hai_flow.definition.schemas import JsonSchema
+from hai_flow.definition.wording import kind_of, shorten, suggestion
 from hai_flow.values import Json
 
 _KINDS: Final = tuple(plan.TRIGGER_KINDS.values())

@@ -21,11 +21,12 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from hai_flow.definition.declarations import Declarations
-from hai_flow.definition.document import parse, suggestion
+from hai_flow.definition.document import parse
 from hai_flow.definition.expressions import Names, Types
 from hai_flow.definition.plan import Model
 from hai_flow.definition.reader import Reader
 from hai_flow.definition.reference import CATALOGUE
+from hai_flow.definition.wording import suggestion
 from hai_flow.errors import Finding
 from hai_flow.models.faults import not_configured
 from hai_flow.models.presets import PRESETS, Preset

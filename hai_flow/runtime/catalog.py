@@ -16,10 +16,11 @@ from uuid import UUID
 from hai_flow.definition import names
 from hai_flow.definition.children import Child, child_of
 from hai_flow.definition.compiler import compile_workflow
-from hai_flow.definition.document import parse, suggestion
+from hai_flow.definition.document import parse
 from hai_flow.definition.plan import TRIGGER_KINDS, ApiTrigger, Plan, Run, WebhookTrigger
 from hai_flow.definition.readiness import RunnersMissing, lacking, missing_runners
 from hai_flow.definition.uses import first_of
+from hai_flow.definition.wording import suggestion
 from hai_flow.engine.children import reference_of
 from hai_flow.engine.events import Pin
 from hai_flow.errors import DefinitionError, Finding, Rejected, Unreadable

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
-from hai_flow.definition.document import Path, shorten, suggestion
+from hai_flow.definition.document import Path
 from hai_flow.definition.paths import plan_path
 from hai_flow.definition.plan import Agent, Approve, Call, FrontendTool, Http, Plan, Policy, Schema, Step
+from hai_flow.definition.wording import shorten, suggestion
 from hai_flow.errors import Finding
 from hai_flow.testing.names import asks_people, calls_of, effects_of, is_request, may_call
 from hai_flow.testing.suite import Answer, Case, Decide, Expect, Mock, Suite

@@ -12,9 +12,10 @@ from datetime import datetime
 from typing import Final, get_args
 
 from hai_flow import values
-from hai_flow.definition.document import Document, Path, kind_of, parse, shorten, suggestion
+from hai_flow.definition.document import Document, Path, parse
 from hai_flow.definition.durations import NotADuration
 from hai_flow.definition.durations import milliseconds as duration_ms
+from hai_flow.definition.wording import kind_of, shorten, suggestion
 from hai_flow.engine.commands import Principal
 from hai_flow.engine.events import EVENT_TYPES
 from hai_flow.engine.state import Status, StepStatus

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from hai_flow.definition import plan
 from hai_flow.definition.context import Context
-from hai_flow.definition.document import Path, kind_of
+from hai_flow.definition.document import Path
 from hai_flow.definition.drafts import Enclosure, Lists, StepDraft
 from hai_flow.definition.expressions import ROOTS, CompiledExpression, Names
 from hai_flow.definition.names import name_fault
@@ -27,6 +27,7 @@ from hai_flow.definition.reference import (
     shape_of,
 )
 from hai_flow.definition.verbs.verb import Verb, record
+from hai_flow.definition.wording import kind_of
 from hai_flow.values import Json
 
 CASE: Final = Shape("case", "An entry of `switch`", (

@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 from hai_flow.definition import plan
 from hai_flow.definition.context import Context
-from hai_flow.definition.document import Path, shorten, suggestion
+from hai_flow.definition.document import Path
 from hai_flow.definition.drafts import StepDraft
 from hai_flow.definition.expressions import Names
 from hai_flow.definition.parts import is_literal
@@ -17,6 +17,7 @@ from hai_flow.definition.schemas import JsonSchema
 from hai_flow.definition.secret_names import CallbackBearing
 from hai_flow.definition.verbs.http import AWAIT_CALLBACK, awaited
 from hai_flow.definition.verbs.verb import Verb, record
+from hai_flow.definition.wording import shorten, suggestion
 from hai_flow.values import Json
 
 CALL_MS: Final = 300_000  # of one attempt, unless the tool or the document says otherwise

@@ -12,7 +12,7 @@ import msgspec
 from hai_flow.definition import plan
 from hai_flow.definition.context import Context
 from hai_flow.definition.declarations import check_model
-from hai_flow.definition.document import Path, kind_of, suggestion
+from hai_flow.definition.document import Path
 from hai_flow.definition.drafts import StepDraft
 from hai_flow.definition.expressions import Names
 from hai_flow.definition.parts import Record, is_hole
@@ -38,6 +38,7 @@ from hai_flow.definition.reference import (
 )
 from hai_flow.definition.verbs.calls import CALL_MS, delivery_of, function_fits, is_tool
 from hai_flow.definition.verbs.verb import Verb
+from hai_flow.definition.wording import kind_of, suggestion
 from hai_flow.values import Json
 
 _MODEL_KEYS: Final = (

@@ -8,13 +8,13 @@ from typing import Final
 from hai_flow.definition import plan
 from hai_flow.definition.children import Child
 from hai_flow.definition.context import Context
-from hai_flow.definition.document import shorten
 from hai_flow.definition.drafts import StepDraft
 from hai_flow.definition.expressions import Names
 from hai_flow.definition.names import WORKFLOW
 from hai_flow.definition.reference import DECIDED_KEYS, EFFECT_KEYS, LITERAL
 from hai_flow.definition.verbs.calls import check_arguments
 from hai_flow.definition.verbs.verb import Verb, record
+from hai_flow.definition.wording import shorten
 from hai_flow.values import Json
 
 _REFERENCE: Final = re.compile(rf"(?P<name>{WORKFLOW})(@(?P<version>[1-9][0-9]{{0,8}}))?")

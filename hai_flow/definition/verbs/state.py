@@ -7,7 +7,7 @@ from typing import Final
 
 from hai_flow.definition import plan
 from hai_flow.definition.context import Context
-from hai_flow.definition.document import Path, shorten, suggestion
+from hai_flow.definition.document import Path
 from hai_flow.definition.drafts import StepDraft
 from hai_flow.definition.expressions import Names
 from hai_flow.definition.parts import texts
@@ -26,6 +26,7 @@ from hai_flow.definition.reference import (
 )
 from hai_flow.definition.schemas import JsonSchema
 from hai_flow.definition.verbs.verb import Verb
+from hai_flow.definition.wording import shorten, suggestion
 from hai_flow.values import Json
 
 OPERATION: Final = Shape("operation", "An operation of `set` (RFC 6902)", (
