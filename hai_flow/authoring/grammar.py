@@ -9,8 +9,9 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from hai_flow.authoring.scaffold import TemplateName, template
+from hai_flow.definition.keys import Key, Shape
 from hai_flow.definition.language import SHAPES, VERBS
-from hai_flow.definition.reference import COMMON_KEYS, Key, Shape
+from hai_flow.definition.reference import COMMON_KEYS
 
 _HEAD: Final = """\
 # hai: flow/v1

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from hai_flow.definition.document import Path
+from hai_flow.definition.keys import Type
 from hai_flow.definition.language import SHAPES, VERBS
-from hai_flow.definition.reference import Type
 from hai_flow.values import Json
 
 _STEP_TYPES = {

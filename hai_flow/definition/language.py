@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from hai_flow.definition.reference import COMMON_KEYS, DOCUMENT_SHAPES, Key, Shape, Type
+from hai_flow.definition.keys import Key, Shape, Type
+from hai_flow.definition.reference import COMMON_KEYS, DOCUMENT_SHAPES
 from hai_flow.definition.verbs import blocks, calls, ends, http, messages, models, people, runs, state, waits
 from hai_flow.definition.verbs.verb import Verb
 

@@ -12,9 +12,10 @@ from hai_flow.definition import plan
 from hai_flow.definition.auth import check_auth
 from hai_flow.definition.document import Path, parse
 from hai_flow.definition.expressions import Names, Types
+from hai_flow.definition.keys import Shape
 from hai_flow.definition.parts import Parts, texts
 from hai_flow.definition.reader import Reader
-from hai_flow.definition.reference import DOCUMENT_SHAPES, MCP_CATALOGUE, MCP_ENTRY, MCP_OAUTH, Shape
+from hai_flow.definition.reference import DOCUMENT_SHAPES, MCP_CATALOGUE, MCP_ENTRY, MCP_OAUTH
 from hai_flow.definition.wording import kind_of, shorten
 from hai_flow.errors import Finding
 from hai_flow.values import Json

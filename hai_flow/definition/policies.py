@@ -11,20 +11,14 @@ from hai_flow.definition import plan
 from hai_flow.definition.context import Context
 from hai_flow.definition.document import Path
 from hai_flow.definition.expressions import CompiledTemplate, Names
-from hai_flow.definition.names import name_fault
-from hai_flow.definition.parts import is_hole, texts
-from hai_flow.definition.reference import (
+from hai_flow.definition.keys import (
     ANY,
     BOOLEAN,
     CEL,
-    DEADLINE,
     DURATION,
     HOLE,
     ID,
     LITERAL,
-    NOTHING,
-    NOTIFY,
-    PAUSE_CLOCK,
     SCHEMA,
     SELECTORS,
     TEXT,
@@ -38,6 +32,9 @@ from hai_flow.definition.reference import (
     shape_of,
     stages,
 )
+from hai_flow.definition.names import name_fault
+from hai_flow.definition.parts import is_hole, texts
+from hai_flow.definition.reference import DEADLINE, NOTHING, NOTIFY, PAUSE_CLOCK
 from hai_flow.definition.wording import kind_of, shorten, suggestion
 from hai_flow.values import Json
 

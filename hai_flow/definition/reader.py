@@ -17,8 +17,8 @@ from pydantic_core import ErrorDetails, SchemaValidator, ValidationError
 from pydantic_core import core_schema as core
 
 from hai_flow.definition.document import FINDINGS_MAX, Document, Path
+from hai_flow.definition.keys import Shape, Type
 from hai_flow.definition.names import NameKind, name_fault
-from hai_flow.definition.reference import Shape, Type
 from hai_flow.definition.wording import kind_of, suggestion
 from hai_flow.errors import Finding
 from hai_flow.values import Json

@@ -13,8 +13,9 @@ import yaml
 from hai_flow.authoring.json_schema import workflow_schema
 from hai_flow.definition.compiler import check_workflow
 from hai_flow.definition.document import parse
+from hai_flow.definition.keys import Key, Shape, Type
 from hai_flow.definition.language import SHAPES, VERBS
-from hai_flow.definition.reference import COMMON_KEYS, Key, Shape, Type
+from hai_flow.definition.reference import COMMON_KEYS
 from hai_flow.definition.verbs.verb import Verb
 
 

@@ -25,8 +25,8 @@ from urllib.parse import urlsplit
 from hai_flow.api.identity.issuers import ALGORITHMS, Client, Issuer
 from hai_flow.definition.document import parse
 from hai_flow.definition.durations import NotADuration, milliseconds
+from hai_flow.definition.keys import DURATION, LITERAL, Key, Shape, either, enum, list_of, map_of, shape_of
 from hai_flow.definition.reader import Reader
-from hai_flow.definition.reference import DURATION, LITERAL, Key, Shape, either, enum, list_of, map_of, shape_of
 from hai_flow.engine.commands import LOCAL_PRINCIPAL
 from hai_flow.errors import DefinitionError
 from hai_flow.settings import is_loopback, variables

@@ -10,22 +10,9 @@ from hai_flow.definition.context import Context
 from hai_flow.definition.document import Path
 from hai_flow.definition.drafts import Enclosure, Lists, StepDraft
 from hai_flow.definition.expressions import ROOTS, CompiledExpression, Names
+from hai_flow.definition.keys import ANY, CEL, ID, STEPS, TEXT, Key, Shape, enum, integer, list_of, map_of, shape_of
 from hai_flow.definition.names import name_fault
-from hai_flow.definition.reference import (
-    ANY,
-    CEL,
-    ENDED_KEYS,
-    ID,
-    STEPS,
-    TEXT,
-    Key,
-    Shape,
-    enum,
-    integer,
-    list_of,
-    map_of,
-    shape_of,
-)
+from hai_flow.definition.reference import ENDED_KEYS
 from hai_flow.definition.verbs.verb import Verb, record
 from hai_flow.definition.wording import kind_of
 from hai_flow.values import Json

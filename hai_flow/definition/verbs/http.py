@@ -11,22 +11,9 @@ from hai_flow.definition.context import Context
 from hai_flow.definition.document import Path
 from hai_flow.definition.drafts import StepDraft
 from hai_flow.definition.expressions import Names
+from hai_flow.definition.keys import ANY, CEL, DURATION, SCHEMA, TEXT, Key, Shape, enum, integer, shape_of
 from hai_flow.definition.parts import Record, texts
-from hai_flow.definition.reference import (
-    ANY,
-    CEL,
-    DEADLINE,
-    DECIDED_KEYS,
-    DURATION,
-    EFFECT_KEYS,
-    SCHEMA,
-    TEXT,
-    Key,
-    Shape,
-    enum,
-    integer,
-    shape_of,
-)
+from hai_flow.definition.reference import DEADLINE, DECIDED_KEYS, EFFECT_KEYS
 from hai_flow.definition.secret_names import CallbackBearing, SecretBearing
 from hai_flow.definition.verbs.verb import Verb, record
 from hai_flow.values import Json

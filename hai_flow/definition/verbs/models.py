@@ -15,13 +15,9 @@ from hai_flow.definition.declarations import check_model
 from hai_flow.definition.document import Path
 from hai_flow.definition.drafts import StepDraft
 from hai_flow.definition.expressions import Names
-from hai_flow.definition.parts import Record, is_hole
-from hai_flow.definition.paths import escaped
-from hai_flow.definition.policies import approval
-from hai_flow.definition.reference import (
+from hai_flow.definition.keys import (
     ANY,
     CEL,
-    EFFECT_KEYS,
     HOLE,
     LITERAL,
     NAME,
@@ -36,6 +32,10 @@ from hai_flow.definition.reference import (
     map_of,
     shape_of,
 )
+from hai_flow.definition.parts import Record, is_hole
+from hai_flow.definition.paths import escaped
+from hai_flow.definition.policies import approval
+from hai_flow.definition.reference import EFFECT_KEYS
 from hai_flow.definition.verbs.calls import CALL_MS, delivery_of, function_fits, is_tool
 from hai_flow.definition.verbs.verb import Verb
 from hai_flow.definition.wording import kind_of, suggestion

@@ -9,6 +9,7 @@ from hai_flow.definition import plan
 from hai_flow.definition.context import Context
 from hai_flow.definition.drafts import StepDraft
 from hai_flow.definition.expressions import Names
+from hai_flow.definition.keys import ANY, SCHEMA, SELECTORS, Key, Shape, shape_of
 from hai_flow.definition.policies import (
     APPROVAL,
     COMBINE,
@@ -27,21 +28,7 @@ from hai_flow.definition.policies import (
     literal_form,
     policy,
 )
-from hai_flow.definition.reference import (
-    ANY,
-    DEADLINE,
-    DECIDED_KEYS,
-    ENDED_KEYS,
-    EXPIRY,
-    NOTHING,
-    NOTIFY,
-    PAUSE_CLOCK,
-    SCHEMA,
-    SELECTORS,
-    Key,
-    Shape,
-    shape_of,
-)
+from hai_flow.definition.reference import DEADLINE, DECIDED_KEYS, ENDED_KEYS, EXPIRY, NOTHING, NOTIFY, PAUSE_CLOCK
 from hai_flow.definition.verbs.verb import Verb
 from hai_flow.values import Json
 
