@@ -8,7 +8,7 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hai_flow import values
+from hai_flow import uuids
 from hai_flow.cells import CELLS_MAX, HOME, Living, cell_of, cell_of_address, drawn, placed, said_by, signed
 from hai_flow.engine import ids
 
@@ -19,7 +19,7 @@ VERSIONS = st.sampled_from([4, 7, 8])  # of tests; by time; by a digest
 
 @given(BITS, VERSIONS, NUMBERS)
 def test_an_id_of_any_make_says_the_cell_that_it_was_placed_in(bits: int, version: int, cell: int) -> None:
-    id = placed(values.uuid_of(bits, version), cell)
+    id = placed(uuids.uuid_of(bits, version), cell)
     assert cell_of(id) == cell
     assert cell_of(UUID(str(id))) == cell
     assert placed(id, cell) == id
@@ -28,7 +28,7 @@ def test_an_id_of_any_make_says_the_cell_that_it_was_placed_in(bits: int, versio
 
 @given(BITS, VERSIONS)
 def test_an_id_that_another_release_made_is_homes(bits: int, version: int) -> None:
-    id = values.uuid_of(bits, version)
+    id = uuids.uuid_of(bits, version)
     assert cell_of(id) == HOME
     assert placed(id, HOME) == id
 
@@ -36,18 +36,18 @@ def test_an_id_that_another_release_made_is_homes(bits: int, version: int) -> No
 @given(BITS, BITS, NUMBERS)
 def test_ids_stay_apart_where_the_bits_that_stay_do(one: int, other: int, cell: int) -> None:
     gone = 0xF << 76 | 0b11 << 62 | CELLS_MAX << 52
-    same = placed(values.uuid_of(one, 8), cell) == placed(values.uuid_of(other, 8), cell)
+    same = placed(uuids.uuid_of(one, 8), cell) == placed(uuids.uuid_of(other, 8), cell)
     assert same == (one & ~gone == other & ~gone)
 
 
 @given(st.integers(min_value=0, max_value=2**47), NUMBERS)
 def test_later_ids_of_a_cell_sort_later(ms: int, cell: int) -> None:
-    assert placed(values.uuid7(ms), cell) < placed(values.uuid7(ms + 1), cell)
+    assert placed(uuids.uuid7(ms), cell) < placed(uuids.uuid7(ms + 1), cell)
 
 
 @given(BITS, NUMBERS, st.text(max_size=20))
 def test_children_questions_and_turns_of_a_run_say_its_cell(bits: int, cell: int, path: str) -> None:
-    run = placed(values.uuid_of(bits, 7), cell)
+    run = placed(uuids.uuid_of(bits, 7), cell)
     assert cell_of(UUID(ids.child_run_id(str(run), path, 1))) == cell
     assert ids.run_of_pending(ids.pending_id(str(run), path, 0)) == run
     turn = ids.turn_of(ids.turn_id(str(run), 1))
@@ -76,7 +76,7 @@ def test_a_further_cell_takes_names_and_moves_none_between_the_others(name: str,
 
 @given(BITS, NUMBERS)
 def test_a_thread_that_is_named_after_its_first_run_says_its_cell(bits: int, cell: int) -> None:
-    run = placed(values.uuid_of(bits, 7), cell)
+    run = placed(uuids.uuid_of(bits, 7), cell)
     assert said_by(str(run)) == cell
     assert said_by(str(run).upper()) in (HOME, cell)
     assert said_by(f"{run} ") == HOME

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Final
 
-from hai_flow import values
+from hai_flow import instants
 from hai_flow.api.access import Access
 from hai_flow.errors import Rejected
 from hai_flow.store.run_lists import RunRow
@@ -29,10 +29,10 @@ async def moment_of(access: Access, row: RunRow, text: str, name: str = "at") ->
     if moment is None or moment.tzinfo is None:
         kinds = "a seq, an RFC 3339 time with its zone, or step:ID"
         raise _no_moment(name, f"expected {kinds}, found {text[:60]!r}.")
-    ms, now = values.milliseconds(moment), access.runtime.committer.now_ms()
+    ms, now = instants.milliseconds(moment), access.runtime.committer.now_ms()
     began = (await access.state(row.id, 1)).at
     if not began <= ms <= now:
-        there = f"the run began at {values.rfc3339(began)}, and it is {values.rfc3339(now)}"
+        there = f"the run began at {instants.rfc3339(began)}, and it is {instants.rfc3339(now)}"
         raise _no_moment(name, f"{there}; found {text[:60]}.")
     return await access.runtime.moments.behind_time(row.id, row.seq, ms)
 

@@ -14,7 +14,7 @@ from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 from fastapi.routing import APIRoute
 
-from hai_flow import values
+from hai_flow import instants
 from hai_flow.api import console, shapes
 from hai_flow.api.deps import CurrentAccess, asked_of
 from hai_flow.api.identity import KnownIdentity, oidc
@@ -208,7 +208,7 @@ async def get_session(access: CurrentAccess, request: Request) -> dict[str, Any]
         "groups": list(principal.who.groups),
         "rights": sorted(right for right in Right if principal.may(right)),
         "way": principal.way,
-        "expires_at": None if principal.expires_at is None else values.rfc3339(principal.expires_at),
+        "expires_at": None if principal.expires_at is None else instants.rfc3339(principal.expires_at),
         "csrf": None if text is None else csrf_of(text),
     }
 

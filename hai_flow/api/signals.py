@@ -8,7 +8,7 @@ from uuid import UUID
 
 from fastapi import APIRouter, Response
 
-from hai_flow import values
+from hai_flow import instants
 from hai_flow.api import shapes
 from hai_flow.api.access import Access
 from hai_flow.api.bodies import CheckedRoute
@@ -85,6 +85,6 @@ async def _send(
         "id": sent.id,
         "type": sent.type,
         "run_id": None if sent.run_id is None else str(sent.run_id),
-        "sent_at": values.rfc3339(values.milliseconds(sent.sent_at)),
+        "sent_at": instants.rfc3339(instants.milliseconds(sent.sent_at)),
         "already": already,
     }

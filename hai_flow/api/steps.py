@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 import msgspec
 from fastapi import APIRouter, Query
 
-from hai_flow import values
+from hai_flow import instants, values
 from hai_flow.api import shapes
 from hai_flow.api.deps import CurrentAccess
 from hai_flow.api.principals import requires
@@ -65,7 +65,7 @@ def _view(span: Span) -> dict[str, Any]:
         "verb": span.verb,
         "title": span.title,
         "status": span.status,
-        "started_at": values.rfc3339(span.started_at),
+        "started_at": instants.rfc3339(span.started_at),
         "ended_at": _time(span.ended_at),
         "first_seq": span.first_seq,
         "last_seq": span.last_seq,
@@ -74,7 +74,7 @@ def _view(span: Span) -> dict[str, Any]:
         "attempts": [
             {
                 "n": each.n,
-                "started_at": values.rfc3339(each.started_at),
+                "started_at": instants.rfc3339(each.started_at),
                 "ended_at": _time(each.ended_at),
                 "lost": each.lost,
                 "error": _error(each.error),
@@ -84,7 +84,7 @@ def _view(span: Span) -> dict[str, Any]:
         "waits": [
             {
                 "for": each.for_,
-                "since": values.rfc3339(each.since),
+                "since": instants.rfc3339(each.since),
                 "until": _time(each.until),
                 "due": _time(each.due),
                 "pending_id": each.id,
@@ -101,4 +101,4 @@ def _error(error: e.Error | None) -> Json:
 
 
 def _time(at: int | None) -> str | None:
-    return None if at is None else values.rfc3339(at)
+    return None if at is None else instants.rfc3339(at)

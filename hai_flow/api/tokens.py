@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Request
 from pydantic import Field
 
-from hai_flow import values
+from hai_flow import instants
 from hai_flow.api import shapes
 from hai_flow.api.bodies import Body, CheckedRoute
 from hai_flow.api.deps import CurrentAccess
@@ -75,9 +75,9 @@ async def create_token(body: TokenBody, access: CurrentAccess, request: Request)
             given_roles=list(body.roles),
             threads=body.threads,
             workflows=body.workflows,
-            expires_at=values.rfc3339(exp),
+            expires_at=instants.rfc3339(exp),
         )
-    return {"token": token, "principal": body.principal, "expires_at": values.rfc3339(exp)}
+    return {"token": token, "principal": body.principal, "expires_at": instants.rfc3339(exp)}
 
 
 @router.post(
@@ -93,4 +93,4 @@ async def create_ticket(access: CurrentAccess) -> dict[str, Any]:
     expires_at = datetime.now(UTC) + timedelta(seconds=SECONDS)
     with access.admission.command():
         ticket = await create(access.at_home.pool, access.principal, expires_at)
-    return {"ticket": ticket, "expires_at": values.rfc3339(int(expires_at.timestamp() * 1000))}
+    return {"ticket": ticket, "expires_at": instants.rfc3339(int(expires_at.timestamp() * 1000))}

@@ -12,7 +12,7 @@ import msgspec
 from fastapi import APIRouter, Query, Response
 from pydantic import Field
 
-from hai_flow import values
+from hai_flow import instants, values
 from hai_flow.api import shapes
 from hai_flow.api.access import Access
 from hai_flow.api.bodies import Body, CheckedRoute
@@ -85,7 +85,7 @@ async def _marks(access: Access, run_id: UUID) -> list[Mark]:
 def _mark_view(mark: Mark) -> dict[str, Any]:
     return {
         "seq": mark.seq,
-        "at": values.rfc3339(mark.at),
+        "at": instants.rfc3339(mark.at),
         "turn": mark.turn,
         "step": mark.step,
         "forkable": mark.obstacle is None,

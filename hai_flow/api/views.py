@@ -8,7 +8,7 @@ from uuid import UUID
 
 import msgspec
 
-from hai_flow import values
+from hai_flow import instants, values
 from hai_flow.api.problems import problem_of
 from hai_flow.engine.events import PendingOpened, decode_pending
 from hai_flow.engine.patch import difference
@@ -39,11 +39,11 @@ from hai_flow.wire.withheld import opened_without_evidence
 
 
 def time_of(moment: datetime | None) -> str | None:
-    return None if moment is None else values.rfc3339(values.milliseconds(moment))
+    return None if moment is None else instants.rfc3339(instants.milliseconds(moment))
 
 
 def _ms(at: int | None) -> str | None:
-    return None if at is None else values.rfc3339(at)
+    return None if at is None else instants.rfc3339(at)
 
 
 def version_view(version: int, sha256: str, *, dev: bool) -> dict[str, Json]:
@@ -448,7 +448,7 @@ def _micros(at: int) -> str:
     there by hand."""
     try:
         return (
-            (values.instant(0) + timedelta(microseconds=at)).isoformat(timespec="microseconds").replace("+00:00", "Z")
+            (instants.instant(0) + timedelta(microseconds=at)).isoformat(timespec="microseconds").replace("+00:00", "Z")
         )
     except OverflowError:
         return str(at)

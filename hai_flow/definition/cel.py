@@ -48,7 +48,8 @@ from hai_flow.definition.cel_tree import (
     rebuilt,
     walk,
 )
-from hai_flow.values import INTEGER_MAX, Json, NotJson, check, dumps, instant
+from hai_flow.instants import instant
+from hai_flow.values import INTEGER_MAX, Json, NotJson, check, dumps
 
 Segment: TypeAlias = str | int
 

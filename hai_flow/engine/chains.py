@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from hai_flow import values
+from hai_flow import instants
 from hai_flow.engine.draft import Decision, Message
 from hai_flow.engine.events import Origin, RunFailed, RunFinished, RunStopped
 from hai_flow.engine.signals import event_value
@@ -82,4 +82,4 @@ def _error(state: RunState) -> Json:
     if state.error is None:
         return None
     shown: Json = msgspec.to_builtins(state.error)
-    return {**shown, "at": values.rfc3339(state.error.at)}
+    return {**shown, "at": instants.rfc3339(state.error.at)}

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from hai_flow import values
+from hai_flow import instants, values
 from hai_flow.definition import paths
 from hai_flow.definition.cel import ExpressionError
 from hai_flow.definition.durations import NotADuration
@@ -351,7 +351,7 @@ def _run_value(draft: Draft, step: Step | None) -> Json:
         "id": state.run_id,
         "workflow": state.workflow,
         "version": state.version,
-        "started_at": values.rfc3339(state.started_at),
+        "started_at": instants.rfc3339(state.started_at),
         "requester": state.requester,
         "trigger": state.trigger,
     }

@@ -14,7 +14,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from hai_flow import values
+from hai_flow import uuids
 from hai_flow.cells import beside
 from hai_flow.definition.paths import list_of
 
@@ -83,7 +83,7 @@ def run_of_pending(id: str) -> UUID | None:
 def child_run_id(run_id: str, path: str, attempt: int) -> str:
     """The id of the child run that attempt `attempt` of the step `path` starts: the same, however often it starts."""
     bits = int(_digest(run_id, path, attempt)[:32], 16)
-    return str(beside(values.uuid_of(bits, version=8), UUID(run_id)))  # version 8 (RFC 9562): our own making
+    return str(beside(uuids.uuid_of(bits, version=8), UUID(run_id)))  # version 8 (RFC 9562): our own making
 
 
 def turn_id(run_id: str, turn: int) -> str:

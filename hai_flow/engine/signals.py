@@ -19,7 +19,7 @@ from typing import Final
 
 import msgspec
 
-from hai_flow import values
+from hai_flow import instants
 from hai_flow.definition.plan import Call, Callback, Http, Step, Subscription, WaitFor
 from hai_flow.engine import commands as c
 from hai_flow.engine import endings
@@ -243,4 +243,4 @@ def _output(draft: Draft, step: Step, verb: WaitFor | Http | Call) -> Json:
 
 def event_value(id: str, type: str, data: Json, sent_at: int) -> dict[str, Json]:
     """A signal as expressions see it (docs/language.md#names)."""
-    return {"id": id, "type": type, "data": data, "at": values.rfc3339(sent_at)}
+    return {"id": id, "type": type, "data": data, "at": instants.rfc3339(sent_at)}

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from hai_flow import values
+from hai_flow import instants, values
 from hai_flow.engine import quorum
 from hai_flow.engine.commands import Principal
 from hai_flow.engine.events import VoteCast
@@ -189,7 +189,7 @@ def envelope(
         "votes": [_vote_shown(rules, vote, pending.opened.digest) for vote in pending.votes],
         "expired": expired,
         "escalations": [
-            {"at": values.rfc3339(each.began), "from": each.policy["from"], "quorum": each.policy.get("quorum", 1)}
+            {"at": instants.rfc3339(each.began), "from": each.policy["from"], "quorum": each.policy.get("quorum", 1)}
             for each in pending.escalations
         ],
     }
@@ -203,7 +203,7 @@ def _vote_shown(rules: Rules, vote: VoteCast, digest: str) -> dict[str, Json]:
         "decision": vote.decision,
         "reason": vote.reason,
         "values": vote.values,
-        "at": values.rfc3339(vote.at),
+        "at": instants.rfc3339(vote.at),
         "via": vote.via,
         "digest": vote.digest,
         "counts": counts(rules, vote, digest),

@@ -14,7 +14,7 @@ from uuid import UUID
 
 import msgspec
 
-from hai_flow import values
+from hai_flow import file_ids
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
@@ -79,7 +79,7 @@ class Branches:
 
     async def hand_files(self, tenant: UUID, fork: c.Fork) -> None:
         """The fork refers to the files of the run whose events it copies: they are kept as long as it is."""
-        named = values.files_in(e.encode_events(fork.events))
+        named = file_ids.files_in(e.encode_events(fork.events))
         await files.hand_files(self._database.api, tenant, named, fork.run_id, of=fork.of)
 
     async def leave(

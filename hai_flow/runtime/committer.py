@@ -27,7 +27,7 @@ from uuid import UUID
 
 import structlog
 
-from hai_flow import values
+from hai_flow import instants
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine.decide import DEFAULT_BOUNDS, Bounds, Decision, decide
@@ -211,7 +211,7 @@ class Committer(Service):
 
     def now(self) -> datetime:
         """The database's clock as known here, as an instant in UTC."""
-        return values.instant(self.now_ms())
+        return instants.instant(self.now_ms())
 
     def peek(self, run_id: UUID) -> CachedRun | None:
         """The run as this process knows it, however old that is."""
@@ -310,7 +310,7 @@ class Committer(Service):
     async def _ask_clock(self) -> None:
         async with self.database.api.acquire() as connection:
             sent = time.monotonic()
-            self._take_in_clock(values.milliseconds(await logs.read_clock(connection)), sent, time.monotonic())
+            self._take_in_clock(instants.milliseconds(await logs.read_clock(connection)), sent, time.monotonic())
 
     def _take_in_clock(self, database_ms: int, sent: float, arrived: float) -> None:
         self.clock.read(database_ms, sent, arrived)

@@ -13,7 +13,7 @@ from uuid import UUID
 
 import msgspec
 
-from hai_flow import values
+from hai_flow import instants, values
 from hai_flow.definition.paths import list_of
 from hai_flow.engine import bounds, chains, children
 from hai_flow.engine import commands as c
@@ -245,7 +245,7 @@ def completed(row: Entry, entry: BatchEntry, rows: Mapping[str, Any]) -> Entry:
     return msgspec.structs.replace(
         row,
         born=None if run.exists else _born(entry),
-        wake_at=None if due is None else values.instant(due),
+        wake_at=None if due is None else instants.instant(due),
         take_slot=_slot_of(run) if run.exists and run.state.ended and not ended else None,
         seat=entry.seat,
         result=_result(state) if ended else None,

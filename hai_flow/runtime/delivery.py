@@ -27,7 +27,7 @@ import msgspec
 import structlog
 from msgspec.structs import replace
 
-from hai_flow import values
+from hai_flow import file_ids, instants, values
 from hai_flow.engine import children
 from hai_flow.engine import commands as c
 from hai_flow.engine.events import Error, Heard
@@ -229,7 +229,7 @@ class Delivery(Service):
         assert isinstance(start, c.Start), "only messages of these kinds are handled here"
         digest = sha256(message.body).digest()
         if start.parent is None:  # a child has those of its thread
-            named = values.files_in(message.body)
+            named = file_ids.files_in(message.body)
             await files.hand_files(self.database.api, message.tenant, named, start.run_id, of=message.run_id)
         await self.starts.start(message.tenant, plan, start, command_id=message.command_id, body_sha=digest)
 
@@ -330,7 +330,7 @@ class Delivery(Service):
         while awaited:
             reaches = [Reach(type, readings[type].to_all, readings[type].own) for type in awaited]
             page = await signals.signals_for(
-                self.database.api, tenant, run_id, reaches, since=values.instant(since), limit=limit
+                self.database.api, tenant, run_id, reaches, since=instants.instant(since), limit=limit
             )
             last = len(page) < limit
             due = [signal for signal in again if last or signal.place < page[-1].place]
@@ -355,18 +355,18 @@ class Delivery(Service):
         run = self.committer.peek(run_id)
         if run is not None and signal.id in run.state.signals:
             return None
-        if signal.run_id is None and values.milliseconds(signal.sent_at) < since:
+        if signal.run_id is None and instants.milliseconds(signal.sent_at) < since:
             return None
         return await self._offer(run_id, signal, offered)
 
     async def _offer(self, run_id: UUID, signal: Signal, offered: c.Offered | None = None) -> Json:
         """Offer the run a signal; whether it has it then, and the types that it waits for after that."""
-        await files.hand_files(self.database.api, signal.tenant, values.files_in(signal.data), run_id)
+        await files.hand_files(self.database.api, signal.tenant, file_ids.files_in(signal.data), run_id)
         command = c.Signal(
             id=signal.id,
             name=signal.type,
             data=values.loads(signal.data),
-            sent_at=values.milliseconds(signal.sent_at),
+            sent_at=instants.milliseconds(signal.sent_at),
             place=signal.place,
             own=signal.run_id is not None,
             offered=offered,

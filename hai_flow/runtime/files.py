@@ -19,7 +19,7 @@ from uuid import UUID
 
 import structlog
 
-from hai_flow import values
+from hai_flow import file_ids
 from hai_flow.errors import Rejected, StepError
 from hai_flow.runtime.contents import IN_POSTGRES, Contents, MissingContent, PostgresContents
 from hai_flow.steps.files import Content, kind_of
@@ -114,7 +114,7 @@ class Files:
 
         Raises Rejected 404 where it refers to a file that is not there, or that the principal may not read.
         """
-        wanted = values.files_in(value)
+        wanted = file_ids.files_in(value)
         if not wanted:
             return
         _demand_all(wanted, await files.use_files(self._database.api, tenant, wanted, principal, run_id, viewer))
@@ -122,14 +122,14 @@ class Files:
     async def demand(self, tenant: UUID, principal: str, value: bytes, viewer: Viewer | None = None) -> None:
         """The JSON text `value`, which the principal sends, is about to be kept for runs that are not known yet: each
         refers to its files when it takes it. Raises Rejected as `use`."""
-        wanted = values.files_in(value)
+        wanted = file_ids.files_in(value)
         if wanted:
             _demand_all(wanted, await files.readable_files(self._database.api, tenant, wanted, principal, viewer))
 
     async def demand_of_run(self, tenant: UUID, run_id: UUID, value: bytes) -> None:
         """Call this before the JSON text `value` enters the run. It comes from a principal that may read the run's
         files and no others. Raises Rejected as `use`."""
-        wanted = values.files_in(value)
+        wanted = file_ids.files_in(value)
         if wanted:
             _demand_all(wanted, await files.files_of_run(self._database.api, tenant, wanted, run_id))
 
@@ -196,7 +196,7 @@ class FilesOfRun:
 
     async def read(self, id: str, bytes_max: int) -> Content:
         try:
-            found = await self._files.find_of_run(self._tenant, self._run_id, values.sha256_of_file(id))
+            found = await self._files.find_of_run(self._tenant, self._run_id, file_ids.sha256_of_file(id))
             if found is None:
                 raise StepError(
                     f"there is no file {id[:80]!r} that this run may read", code="step.file_unknown", retriable=False
@@ -234,14 +234,14 @@ def part_of(file: File) -> dict[str, Json]:
     """The content part that refers to the file, as messages of AG-UI and HAI have it."""
     part: dict[str, Json] = {
         "type": kind_of(file.media_type),
-        "source": {"type": "file", "value": values.file_id(file.sha256), "mimeType": file.media_type},
+        "source": {"type": "file", "value": file_ids.file_id(file.sha256), "mimeType": file.media_type},
     }
     return part | {"metadata": {"filename": file.name}} if file.name else part
 
 
 def _demand_all(wanted: set[bytes], found: set[bytes]) -> None:
     if missing := wanted - found:
-        raise unknown(values.file_id(min(missing)))
+        raise unknown(file_ids.file_id(min(missing)))
 
 
 def unknown(id: str) -> Rejected:

@@ -16,7 +16,7 @@ from uuid import UUID
 
 import msgspec
 
-from hai_flow import values
+from hai_flow import file_ids, instants, values
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import events as e
 from hai_flow.engine import invariants
@@ -111,7 +111,7 @@ class Check:
         self._head = sha256(self._head + row["events"]).digest()
         self._bytes += len(row["events"])
         decides, self._version = row["version"] != self._version, row["version"]
-        self.files |= values.files_in(row["events"])
+        self.files |= file_ids.files_in(row["events"])
         for event in commit.events:
             for fault in self._watch.event(self.state, event):
                 self._found(fault.rule, fault.message, at=self.state.seq + 1)
@@ -390,7 +390,7 @@ def _nobody_is_late(check: Check) -> Iterator[str]:
         return
     run, now = check.run, check.evidence.now
     if run["worker"] is None and run["wake_at"] is not None and run["wake_at"] < now - check.late:
-        yield f"it is due since {values.rfc3339(values.milliseconds(run['wake_at']))}, and no worker takes it"
+        yield f"it is due since {instants.rfc3339(instants.milliseconds(run['wake_at']))}, and no worker takes it"
     holder = check.evidence.holder
     if run["worker"] is not None and holder is not None and holder < now - check.late:
         yield f"worker {run['worker']} holds it, and gives no sign of life"
@@ -463,8 +463,8 @@ def _wakes_in_time(check: Check) -> Iterator[str]:
     if is_busy(state):
         if run["wake_at"] is None:
             yield "it has something to perform, no worker holds it, and it is never due"
-    elif due is not None and (run["wake_at"] is None or values.milliseconds(run["wake_at"]) > due):
-        yield f"something of it is due at {values.rfc3339(due)}, and no worker looks at it by then"
+    elif due is not None and (run["wake_at"] is None or instants.milliseconds(run["wake_at"]) > due):
+        yield f"something of it is due at {instants.rfc3339(due)}, and no worker looks at it by then"
 
 
 def _holds_its_slot(check: Check) -> Iterator[str]:

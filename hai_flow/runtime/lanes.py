@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from hai_flow import values
+from hai_flow import instants
 from hai_flow.engine import commands as c
 from hai_flow.engine.jobs import is_busy
 from hai_flow.engine.snapshot import ABI
@@ -138,13 +138,13 @@ class Lanes:
                 continue
             lane.got_on()
             now = time.monotonic()
-            self._read_clock(values.milliseconds(done.db_now), began, now)
+            self._read_clock(instants.milliseconds(done.db_now), began, now)
             for number, entry in enumerate(batch.entries):
                 self._conclude(entry, done.won.get(number), began)
             self._hint(batch.entries, done.won)
 
     async def _send(self, connection: Connection, batch: Batch) -> Committed:
-        at = values.instant(self._now_ms())
+        at = instants.instant(self._now_ms())
         began = time.monotonic()
         try:
             done = await commits.commit(connection, batch.rows, self._claims.worker_id, at)

@@ -17,7 +17,7 @@ from uuid import UUID
 import msgspec
 import structlog
 
-from hai_flow import values
+from hai_flow import instants, values
 from hai_flow.engine import commands as c
 from hai_flow.engine.slots import THREAD_FREED
 from hai_flow.errors import Rejected
@@ -84,7 +84,7 @@ class MessageQueue(Service):
             asked=msgspec.json.encode(asked),
             command_id=command_id,
             body_sha=body_sha,
-            queued_at=values.instant(0),  # the database says when
+            queued_at=instants.instant(0),  # the database says when
         )
         stored = await message_queue.add(self._database.api, message)
         if stored is None:

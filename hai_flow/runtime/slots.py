@@ -18,7 +18,7 @@ from uuid import UUID
 import msgspec
 import structlog
 
-from hai_flow import values
+from hai_flow import instants
 from hai_flow.definition.plan import Concurrency, Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine.slots import AWAIT, FREED
@@ -109,7 +109,7 @@ class Slots:
     async def _await(self, message: OutboxMessage) -> None:
         wanted = msgspec.json.decode(message.body, type=_Awaited)
         pool, tenant = self.database.api, message.tenant
-        since = values.instant(wanted.since)
+        since = instants.instant(wanted.since)
         await slots.wait_for_slot(pool, tenant, wanted.key, message.run_id, wanted.seats, since)
         if wanted.cancels:
             for run_id in await slots.too_many(pool, tenant, wanted.key, wanted.seats):

@@ -20,7 +20,7 @@ from uuid import UUID
 
 import msgspec
 
-from hai_flow import values
+from hai_flow import uuids
 from hai_flow.cells import HOME, placed
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
@@ -161,9 +161,9 @@ def _thread_slot_of(begin: Begin) -> str | None:
 
 def derived_id(*parts: str) -> UUID:
     """An id made from its parts: the same parts give the same id."""
-    return values.uuid_of(int.from_bytes(sha256("\x00".join(parts).encode()).digest()[:16]), version=8)
+    return uuids.uuid_of(int.from_bytes(sha256("\x00".join(parts).encode()).digest()[:16]), version=8)
 
 
 def new_run_id(ms: int) -> UUID:
     """The id of a run that is born at this time."""
-    return values.uuid7(ms)
+    return uuids.uuid7(ms)

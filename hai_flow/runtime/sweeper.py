@@ -14,7 +14,7 @@ from typing import Final
 
 import structlog
 
-from hai_flow import values
+from hai_flow import instants
 from hai_flow.runtime.committer import Committer
 from hai_flow.runtime.files import Files
 from hai_flow.runtime.inbox import Inbox
@@ -119,7 +119,7 @@ class Sweeper(Service):
             due = await claims.next_wake(connection, queues, but=but)
         if due is None:
             return self.config.poll_seconds
-        wait = (values.milliseconds(due) - self.committer.now_ms()) / 1000
+        wait = (instants.milliseconds(due) - self.committer.now_ms()) / 1000
         return min(max(wait, WAIT_SECONDS_MIN), self.config.poll_seconds)
 
     async def _run_tidying(self) -> None:

@@ -31,8 +31,8 @@ from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from apscheduler.triggers.date import DateTrigger
 from apscheduler.triggers.interval import IntervalTrigger
 
+from hai_flow import file_ids, instants, values
 from hai_flow import schedule as times
-from hai_flow import values
 from hai_flow.definition.cel import ExpressionError
 from hai_flow.definition.plan import EventTrigger, Plan, RunTrigger, ScheduleTrigger, Trigger, WebhookTrigger
 from hai_flow.engine import chains
@@ -174,7 +174,7 @@ class Triggers(Service):
 
     async def _wake_at(self, due: datetime) -> None:
         """Look again at `due`, an instant of the database's clock, unless the next poll comes before."""
-        wait = (values.milliseconds(due) - self.committer.now_ms()) / 1000
+        wait = (instants.milliseconds(due) - self.committer.now_ms()) / 1000
         if wait <= 0:
             self._due.set()
         elif wait < self.config.poll_seconds:
@@ -224,7 +224,7 @@ class Triggers(Service):
         pool, last = self.database.api, schedule.last_run_id
         fires = await triggers.open_fires(pool, schedule)
         for number, instant in enumerate(fires, 1):
-            run_id = self.starts.id_of("schedule", str(schedule.id), str(values.milliseconds(instant)))
+            run_id = self.starts.id_of("schedule", str(schedule.id), str(instants.milliseconds(instant)))
             if run_id != last:  # else a process died that was about to start it
                 if schedule.overlap == "cancel_running" and number < len(fires):
                     await triggers.settle_fire(pool, schedule, instant, "skipped")
@@ -402,7 +402,7 @@ class Triggers(Service):
             found = [each for each in found if _name(each.workflow_name) in only]
         if not found:
             return []
-        event = event_value(signal.id, signal.type, values.loads(signal.data), values.milliseconds(signal.sent_at))
+        event = event_value(signal.id, signal.type, values.loads(signal.data), instants.milliseconds(signal.sent_at))
         done = await asyncio.gather(*(self._deliver_to(each, event) for each in found))
         return [each for each in done if each is not None]
 
@@ -430,7 +430,7 @@ class Triggers(Service):
                 identity = ("dedupe", row.type, key)
             input = event["data"] if trigger.input is None else trigger.input.render(used(trigger.input, scope))
             run_id = self.starts.id_of("event", str(row.tenant), row.workflow_name, *identity)
-            named = values.files_in(values.dumps(event["data"]))
+            named = file_ids.files_in(values.dumps(event["data"]))
             outcome = await self.begin(row, run_id, {} if input is None else input, "event", named=named)
         except ExpressionError as error:
             refused = Rejected(422, error.code, f"the event trigger of {plan.name}@{plan.version}: {error.message}")
@@ -478,7 +478,7 @@ class Triggers(Service):
             input = None if trigger.input is None else trigger.input.render(used(trigger.input, scope))
             identity = (str(row.tenant), row.workflow_name, str(row.position), message.command_id)
             run_id = self.starts.id_of("run", *identity)
-            named = values.files_in(values.dumps(input))
+            named = file_ids.files_in(values.dumps(input))
             await self.begin(row, run_id, {} if input is None else input, "run", end.origin, named=named)
         except ExpressionError as error:
             said.warning("run_trigger_refused", code=error.code, reason=error.message)

@@ -14,7 +14,7 @@ from uuid import UUID
 
 import structlog
 
-from hai_flow import values
+from hai_flow import file_ids, values
 from hai_flow.definition.cel import ExpressionError
 from hai_flow.definition.names import PATH_CHARS_MAX, WEBHOOK_PATH
 from hai_flow.definition.plan import WebhookTrigger
@@ -103,8 +103,8 @@ class Webhooks:
         Raises Rejected: 404 where it names a file, since a caller that proves a secret has no files here; 422 where an
         expression fails or the input does not fit, 409 where its concurrency says so.
         """
-        if named := values.files_in(values.dumps(content)):
-            raise unknown(values.file_id(min(named)))
+        if named := file_ids.files_in(values.dumps(content)):
+            raise unknown(file_ids.file_id(min(named)))
         row, trigger = hook.row, hook.trigger
         now = self._triggers.committer.now_ms()
         id = webhook.identity(call, trigger.scheme, trigger.header) or str(new_run_id(now))

@@ -24,7 +24,7 @@ from uuid import UUID
 import structlog
 
 import hai_flow
-from hai_flow import values
+from hai_flow import instants
 from hai_flow.definition.paths import in_cleanup
 from hai_flow.definition.plan import DEFAULT_QUEUE
 from hai_flow.engine import commands as c
@@ -418,7 +418,7 @@ class Worker(Service):
                 sent = time.monotonic()
                 claimed = await claims.claim_runs(connection, worker, limit, queues, most, behind=behind)
             if claimed:
-                self.committer.clock.read(values.milliseconds(claimed[0].db_now), sent, time.monotonic())
+                self.committer.clock.read(instants.milliseconds(claimed[0].db_now), sent, time.monotonic())
                 self.adopt(claimed)
                 tell(self.committer.listeners.claimed, claimed)
             return claimed

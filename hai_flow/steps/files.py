@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Final, Literal, Protocol, TypeAlias
 
-from hai_flow import values
+from hai_flow import file_ids
 from hai_flow.errors import StepError
 from hai_flow.models.vocabulary import Message
 from hai_flow.values import Json
@@ -111,7 +111,7 @@ def taken_out(output: Json, bytes_max: int) -> tuple[Json, dict[int, Content]]:
         if left < 0:
             message = f"the parts of the result hold more than {bytes_max} bytes (HAI_FLOW_HTTP_BYTES_MAX)"
             raise StepError(message, code="tool.invalid_result", retriable=False)
-        id = values.file_id(sha256(content.body).digest())
+        id = file_ids.file_id(sha256(content.body).digest())
         source = {"type": "file", "value": id, "mimeType": content.media_type}
         parts[number], found[number] = {**part, "source": source}, content
     return parts, found

@@ -15,7 +15,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from uuid import UUID
 
-from hai_flow import values
+from hai_flow import instants, uuids
 from hai_flow.store.audit_chain import (
     FORGOTTEN,
     Anchor,
@@ -136,7 +136,7 @@ async def queues_itself(pool: Pool) -> bool:
 
 async def queue(pool: Pool, since_ms: int) -> None:
     """Queue the records from then on that have no seal. Earlier ones are in their tenant's chain already."""
-    await pool.execute(_QUEUE, values.uuid7(max(0, since_ms), 0))
+    await pool.execute(_QUEUE, uuids.uuid7(max(0, since_ms), 0))
 
 
 async def seal(pool: Pool) -> int | None:
@@ -244,10 +244,10 @@ async def list_records(pool: Pool, tenant: UUID, wanted: Wanted, *, limit: int) 
         where("a.subject = {}", wanted.subject)
     if wanted.since is not None:
         where("a.at >= {}", wanted.since)
-        where("a.id >= {}", values.uuid7(max(0, values.milliseconds(wanted.since - _SKEW)), 0))
+        where("a.id >= {}", uuids.uuid7(max(0, instants.milliseconds(wanted.since - _SKEW)), 0))
     if wanted.until is not None:
         where("a.at < {}", wanted.until)
-        where("a.id < {}", values.uuid7(max(0, values.milliseconds(wanted.until + _SKEW)), 0))
+        where("a.id < {}", uuids.uuid7(max(0, instants.milliseconds(wanted.until + _SKEW)), 0))
     if wanted.before is not None:
         where("a.id < {}", wanted.before)
     query = f"""

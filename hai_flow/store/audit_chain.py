@@ -28,7 +28,7 @@ from uuid import UUID
 
 import msgspec
 
-from hai_flow import values
+from hai_flow import uuids, values
 from hai_flow.store.entries import AuditRow
 
 _RECORD: Final = b"hai.audit.record.v1\x00"
@@ -111,7 +111,7 @@ def new_row(
     details = Details(principal, salt, text)
     ms, ns = divmod(time.time_ns(), 1_000_000)
     part = ns * 4096 // 1_000_000  # of the millisecond, so that records of one commit are in their order
-    id = values.uuid7(ms, part << 64 | int.from_bytes(os.urandom(8)))
+    id = uuids.uuid7(ms, part << 64 | int.from_bytes(os.urandom(8)))
     return AuditRow(id, act, subject, digest, commitment(details), principal, salt, text)
 
 

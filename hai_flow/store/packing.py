@@ -17,7 +17,7 @@ from uuid import UUID
 
 import msgspec
 
-from hai_flow import values
+from hai_flow import instants
 
 if TYPE_CHECKING:
     from hai_flow.store.database import Connection
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Row: TypeAlias = Mapping[str, Any]
 
 BYTES_MAX: Final = 64 * 1024  # of the events of a merged row: no more than a decision may have written at once
-_EPOCH: Final = values.instant(0)
+_EPOCH: Final = instants.instant(0)
 _MICROSECOND: Final = timedelta(microseconds=1)
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from hai_flow import values
+from hai_flow import instants
 from hai_flow.engine import events as e
 from hai_flow.engine.ids import call_prefix
 from hai_flow.engine.selectors import World, enumerated
@@ -189,7 +189,7 @@ def words_of(opened: e.PendingOpened) -> str:
 
 def _pending_row(pending: PendingState, asks: str) -> PendingRow:
     opened = pending.opened
-    deadline = None if opened.deadline is None else values.instant(opened.deadline)
+    deadline = None if opened.deadline is None else instants.instant(opened.deadline)
     digest, body = bytes.fromhex(opened.digest), _encode(opened)
     return PendingRow(
         opened.id, pending.status, opened.path, digest, deadline, body, asks, opened.kind, words_of(opened)

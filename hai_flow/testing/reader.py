@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Final, get_args
 
-from hai_flow import values
+from hai_flow import instants
 from hai_flow.definition.document import Document, Path, parse
 from hai_flow.definition.durations import NotADuration
 from hai_flow.definition.durations import milliseconds as duration_ms
@@ -192,7 +192,7 @@ class _SuiteBuilder:
             message = f"expected an instant with offset such as 2026-03-02T09:00:00Z, found {shorten(text)!r}"
             self.error(("now",), "test.now", message)
             return NOW
-        return values.milliseconds(instant)
+        return instants.milliseconds(instant)
 
     def _read_people(self, value: Mapping[str, Json]) -> None:
         for name, given in value.items():

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from hai_flow import values
+from hai_flow import instants
 from hai_flow.definition.document import Path
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
@@ -225,7 +225,7 @@ class _Playing:
             text += f": {state.error.code} at {state.error.path or 'the end'}, {state.error.message}"
         elif self.run.pending:
             text += f" at {', '.join(self.run.pending)}"
-        return f"{text} ({values.rfc3339(self.run.now)})"
+        return f"{text} ({instants.rfc3339(self.run.now)})"
 
 
 _PERFORMANCES: Final[dict[type, Callable[[_Playing, Any], None]]] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from hai_flow import values
+from hai_flow import instants, values
 from hai_flow.engine import events as e
 from hai_flow.values import Json
 from hai_flow.wire.questions import question_args
@@ -79,4 +79,4 @@ def _expiry(opened: e.PendingOpened) -> str | None:
     policy = opened.policy or {}
     if opened.deadline is None or policy.get("escalations") or policy.get("pause_clock") == "stop":
         return None
-    return values.rfc3339(opened.deadline)
+    return instants.rfc3339(opened.deadline)

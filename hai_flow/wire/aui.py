@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import ClassVar, Final, TypeAlias
 from uuid import NAMESPACE_URL, UUID, uuid5
 
-from hai_flow import values
+from hai_flow import instants, values
 from hai_flow.engine import events as e
 from hai_flow.engine.children import SILENT_VERBS
 from hai_flow.engine.state import MessageState, PendingState, ToolCallState
@@ -36,7 +36,7 @@ _IDS: Final = uuid5(NAMESPACE_URL, "urn:hai-flow:aui")
 
 def event(type: str, at: int, id: UUID | str, **fields: Json) -> bytes:
     """One event as JSON. `at` is in milliseconds since 1970. Fields that are None are left out."""
-    return dump(without_none({"type": type, "id": str(id), "timestamp": values.rfc3339(at), **fields}))
+    return dump(without_none({"type": type, "id": str(id), "timestamp": instants.rfc3339(at), **fields}))
 
 
 def profile() -> Profile:
@@ -280,7 +280,7 @@ class AuiEncoder(TurnEncoder):
             "arguments": None if opened.args is None else values.loads(opened.args),
             "evidence": None if shown.evidence is None else values.loads(shown.evidence),
             "form": opened.schema,
-            "deadline": None if opened.deadline is None else values.rfc3339(opened.deadline),
+            "deadline": None if opened.deadline is None else instants.rfc3339(opened.deadline),
         }
         return [
             _frame(
@@ -356,17 +356,17 @@ class _Words:
             "role": message.role,
             "content": message.content or "",
             "name": message.name,
-            "timestamp": values.rfc3339(message.at),
+            "timestamp": instants.rfc3339(message.at),
             "extra": {"aborted": True} if message.aborted else message.extra,
         }
         return without_none(fields)
 
     def holder(self, id: str, at: int) -> Object:
-        return {"id": id, "role": "assistant", "content": "", "timestamp": values.rfc3339(at)}
+        return {"id": id, "role": "assistant", "content": "", "timestamp": instants.rfc3339(at)}
 
 
 def _frame(type: str, at: int, *, call: str | None = None, terminal: bool = False, **fields: Json) -> Frame:
-    data = dump(without_none({"type": type, "timestamp": values.rfc3339(at), **fields}))
+    data = dump(without_none({"type": type, "timestamp": instants.rfc3339(at), **fields}))
     return Frame(type, data, call, terminal)
 
 

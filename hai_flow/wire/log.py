@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from hai_flow import values
+from hai_flow import instants, values
 from hai_flow.engine.events import TERMINAL, Event
 from hai_flow.engine.evolve import evolve
 from hai_flow.engine.state import RunState
@@ -54,7 +54,7 @@ def _with_values(shown: dict[str, Json], stored: dict[str, Json]) -> dict[str, J
 def _with_times(record: dict[str, Json]) -> dict[str, Json]:
     for name in _TIMES:
         if record.get(name) is not None:
-            record[name] = values.rfc3339(record[name])
+            record[name] = instants.rfc3339(record[name])
     for name in ("error", "cause"):
         if isinstance(record.get(name), dict):
             record[name] = _with_times(record[name])

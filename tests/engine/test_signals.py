@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hai_flow import values
+from hai_flow import instants
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine import signals
@@ -39,7 +39,7 @@ def send(play: Play, id: str, type: str = "payment", data: Any = None, sent_at: 
 
 
 def shown(id: str, type: str, data: Any = None, at: int = NOON) -> dict[str, Any]:
-    return {"id": id, "type": type, "data": data, "at": values.rfc3339(at)}
+    return {"id": id, "type": type, "data": data, "at": instants.rfc3339(at)}
 
 
 def test_a_step_that_waits_says_so_and_the_turn_ends() -> None:

@@ -552,7 +552,7 @@ decider.bug(
 )
 decider.bug(
     "a run that waits for time is never due",
-    ("wake_at=None if due is None else values.instant(due),", "wake_at=None,"),
+    ("wake_at=None if due is None else instants.instant(due),", "wake_at=None,"),
     by="tests/runtime/test_promises.py::test_a_run_that_waits_for_time_is_due_then",
 )
 batches = Room("hai_flow/runtime/batches.py", _COMMITTER)
@@ -728,8 +728,8 @@ starts = Room("hai_flow/runtime/starts.py", "tests/runtime/test_triggers.py")
 starts.bug(
     "two ids of one start make two runs",
     (
-        'return values.uuid_of(int.from_bytes(sha256("\\x00".join(parts).encode()).digest()[:16]), version=8)',
-        "return values.uuid7(0)",
+        'return uuids.uuid_of(int.from_bytes(sha256("\\x00".join(parts).encode()).digest()[:16]), version=8)',
+        "return uuids.uuid7(0)",
     ),
     by="tests/runtime/test_triggers.py::test_who_dies_after_the_run_was_started_starts_no_second_one",
 )

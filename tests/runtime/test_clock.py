@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hai_flow import values
+from hai_flow import instants
 from hai_flow.engine import events as e
 from hai_flow.runtime import LOCAL_TENANT, Runtime, committer
 from hai_flow.runtime.service import Clock
@@ -120,7 +120,7 @@ def put_ahead(runtime: Runtime) -> int:
 
 async def is_right_again(runtime: Runtime, eye: Connection) -> bool:
     known = runtime.committer.now_ms()
-    return 0 <= values.milliseconds(await eye.fetchval("SELECT clock_timestamp()")) - known < HOUR_MS // 2
+    return 0 <= instants.milliseconds(await eye.fetchval("SELECT clock_timestamp()")) - known < HOUR_MS // 2
 
 
 async def test_a_process_that_does_nothing_is_right_again_soon(
@@ -139,7 +139,7 @@ async def test_what_is_asked_after_a_commit_has_a_right_deadline(make: Make, eye
     run_id = (await start(runtime, ASKING)).run_id
     (opened,) = [event for event in await log_of(eye, run_id) if isinstance(event, e.PendingOpened)]
     assert opened.deadline is not None
-    assert opened.deadline <= values.milliseconds(await eye.fetchval("SELECT clock_timestamp()")) + WEEK_MS
+    assert opened.deadline <= instants.milliseconds(await eye.fetchval("SELECT clock_timestamp()")) + WEEK_MS
 
 
 async def test_within_a_run_time_never_goes_back_and_it_ends_although_its_clock_did(
@@ -198,7 +198,7 @@ async def test_an_hour_in_which_the_databases_clock_was_wrong_leaves_no_trace_in
         effects.gate.set()
         await until(lambda run_id=run_id: is_now(runtime, run_id, "finished"))
         at = (await log_of(eye, run_id))[0].at
-        assert abs(at - values.milliseconds(await eye.fetchval("SELECT clock_timestamp()"))) < 60_000
+        assert abs(at - instants.milliseconds(await eye.fetchval("SELECT clock_timestamp()"))) < 60_000
         await runtime.committer.submit(away, LOCAL_TENANT, answer(await open_pending(runtime, away)))
         await until(lambda away=away: is_now(runtime, away, "finished"))
         check_log(away, await log_of(eye, away))

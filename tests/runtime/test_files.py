@@ -11,7 +11,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from hai_flow import values
+from hai_flow import file_ids
 from hai_flow.engine import commands as c
 from hai_flow.errors import Rejected, StepError
 from hai_flow.runtime import LOCAL_TENANT, Runtime
@@ -39,7 +39,7 @@ async def upload(runtime: Runtime, body: bytes, name: str = "a.txt") -> str:
         yield body
 
     file = await runtime.files.take(LOCAL_TENANT, "user:ann", pieces(), name=name, media_type="text/plain")
-    return values.file_id(file.sha256)
+    return file_ids.file_id(file.sha256)
 
 
 async def ended(runtime: Runtime, run_id: UUID) -> Any:
@@ -48,7 +48,7 @@ async def ended(runtime: Runtime, run_id: UUID) -> Any:
 
 
 async def held(runtime: Runtime, id: str, principal: str) -> tuple[str, str, bytes] | None:
-    found = await runtime.files.find(LOCAL_TENANT, principal, values.sha256_of_file(id))
+    found = await runtime.files.find(LOCAL_TENANT, principal, file_ids.sha256_of_file(id))
     if found is None:
         return None
     return found.name, found.media_type, b"".join([piece async for piece in runtime.files.read(found)])

@@ -11,9 +11,9 @@ import pytest
 
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
+from hai_flow.file_ids import file_id
 from hai_flow.runtime import LOCAL_TENANT, Runtime
 from hai_flow.settings import Settings, SettingsError
-from hai_flow.values import file_id
 from tests.runtime.conftest import Connection, Make, is_now, start, state_of
 from tests.support.ledger import log_of
 from tests.support.models import CUT, DIALECTS, END, STALL, Act, Answer, FakeModels, Raw, Status, chunk, spoken

@@ -13,7 +13,7 @@ from uuid import UUID
 import asyncpg
 import pytest
 
-from hai_flow import values
+from hai_flow import instants, values
 from hai_flow.engine import commands as c
 from hai_flow.errors import DefinitionError, Rejected, StoreError
 from hai_flow.runtime import LOCAL_TENANT, Runtime
@@ -554,7 +554,7 @@ async def test_fifty_schedules_at_one_hertz_over_four_processes_of_which_one_die
 
 
 def run_of(schedule_id: UUID, instant: datetime) -> UUID:
-    return derived_id("schedule", str(schedule_id), str(values.milliseconds(instant)))
+    return derived_id("schedule", str(schedule_id), str(instants.milliseconds(instant)))
 
 
 async def all_registered(eye: Connection) -> bool:

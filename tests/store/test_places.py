@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hai_flow import values
+from hai_flow import uuids
 from hai_flow.cells import CELLS_MAX
 from hai_flow.store import places, slots
 from hai_flow.store.database import Database
@@ -72,7 +72,7 @@ async def test_nothing_begins_in_a_cell_that_points_elsewhere(db: Database) -> N
 @given(st.integers(0, CELLS_MAX), st.integers(0, 2**128 - 1), st.sampled_from([4, 6, 7, 8]))
 def test_a_pointer_is_taken_for_no_run(cell: int, bits: int, version: int) -> None:
     assert places.pointed_to(places.pointer_to(cell)) == cell
-    assert places.pointed_to(values.uuid_of(bits, version)) is None
+    assert places.pointed_to(uuids.uuid_of(bits, version)) is None
 
 
 @pytest.mark.parametrize("id", [UUID(int=0), UUID(int=2**128 - 1)])

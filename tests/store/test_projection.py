@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from hai_flow import values
+from hai_flow import instants, values
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.ids import pending_id
@@ -40,7 +40,7 @@ def test_an_escalation_is_in_the_row_with_its_deadline_and_whom_it_asks() -> Non
     ask.advance(HOUR)
     (escalated,) = ask.of(e.PendingEscalated)
     (row,) = rows_of([escalated], ask.state)["pendings"]
-    assert row.deadline == values.instant(ask.now + DAY)
+    assert row.deadline == instants.instant(ask.now + DAY)
     assert values.loads(row.body)["policy"]["from"] == ["role:cfo"]
 
 
@@ -58,7 +58,7 @@ def test_a_pause_that_halts_the_clock_puts_the_deadline_of_the_row_off() -> None
     run.advance(DAY)
     run.resume()
     (row,) = rows_of(run.last, run.state)["pendings"]
-    assert row.deadline == values.instant(run.now + HOUR)
+    assert row.deadline == instants.instant(run.now + HOUR)
 
 
 def test_every_vote_is_a_row_with_its_voter() -> None:
@@ -180,7 +180,7 @@ def test_a_pending_without_a_deadline_has_none_in_its_row() -> None:
     run = Play("steps: [{id: ask, call: pick, with: {}}]")
     (row,) = rows_after(run)["pendings"]
     (opened,) = run.of(e.PendingOpened)
-    assert row.deadline == (None if opened.deadline is None else values.instant(opened.deadline))
+    assert row.deadline == (None if opened.deadline is None else instants.instant(opened.deadline))
     blank = msgspec.structs.replace(run.state.pendings[row.id].opened, deadline=None)
     pendings = run.state.pendings.set(row.id, msgspec.structs.replace(run.state.pendings[row.id], opened=blank))
     (row,) = rows_of([opened], msgspec.structs.replace(run.state, pendings=pendings))["pendings"]

@@ -7,7 +7,7 @@ import json
 from hypothesis import given, settings
 
 from hai_flow.engine import events as e
-from hai_flow.values import rfc3339
+from hai_flow.instants import rfc3339
 from hai_flow.wire.dialect import Profile
 from hai_flow.wire.log import LogEncoder, event_json
 from tests.wire.stories import NEW, stories

@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from hai_flow import values
+from hai_flow import uuids
 from hai_flow.api.identity.forgotten import Forgotten
 from hai_flow.api.identity.keys import Keys, ends_at
 from hai_flow.api.principals import Principal, Unproven, invalid_credential, now_ms
@@ -60,7 +60,7 @@ def issue(issuer: Principal, credential: str, claims: Claims) -> str:
 def new_claims(parts: Parts, exp: int, principal: str, **limits: object) -> Claims:
     """The claims of a new token."""
     return msgspec.convert(
-        {"key": parts.id, "jti": values.uuid7(now_ms()).hex, "exp": exp, "id": principal, **limits}, Claims
+        {"key": parts.id, "jti": uuids.uuid7(now_ms()).hex, "exp": exp, "id": principal, **limits}, Claims
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hai_flow import values
+from hai_flow import instants
 from hai_flow.definition.plan import Call, FrontendTool
 from hai_flow.engine import commands as c
 from hai_flow.engine import votes
@@ -132,7 +132,7 @@ def _winner(pending: PendingState) -> dict[str, Json]:
         "id": pending.opened.id,
         "outcome": pending.status,
         "by": pending.by,
-        "at": None if pending.at is None else values.rfc3339(pending.at),
+        "at": None if pending.at is None else instants.rfc3339(pending.at),
         "value": pending.value,
         "reason": pending.reason,
     }

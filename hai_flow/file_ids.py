@@ -1,0 +1,24 @@
+"""The ids by which values refer to files: each says the sha256 of its file's bytes."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_FILE_ID: Final = re.compile(rb"(?<![0-9A-Za-z_])file_([0-9a-f]{64})(?![0-9A-Za-z_])")
+
+
+def file_id(sha256: bytes) -> str:
+    """The id of the file whose content has this sha256: values refer to the file by it."""
+    return f"file_{sha256.hex()}"
+
+
+def sha256_of_file(id: str) -> bytes | None:
+    """The sha256 in the id of a file; None: it is no file's id."""
+    found = _FILE_ID.fullmatch(id.encode(errors="replace"))
+    return None if found is None else bytes.fromhex(found[1].decode())
+
+
+def files_in(text: bytes) -> set[bytes]:
+    """The sha256 of each file that JSON text refers to: wherever its id stands, also within a longer text."""
+    return {bytes.fromhex(found.decode()) for found in _FILE_ID.findall(text)} if b"file_" in text else set()
