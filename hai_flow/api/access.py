@@ -45,8 +45,9 @@ from hai_flow.store import audit, run_lists, threads, workflows
 from hai_flow.store.entries import Branch
 from hai_flow.store.projection import thread_entry
 from hai_flow.store.replicas import History
-from hai_flow.store.run_lists import RunRow, RunSummary, Viewer
+from hai_flow.store.run_lists import RunRow, RunSummary
 from hai_flow.store.threads import Message
+from hai_flow.store.viewers import Viewer
 from hai_flow.store.walls import Reads
 from hai_flow.wire.dialect import Dialect, Entry, Profile
 from hai_flow.wire.personal import Mask

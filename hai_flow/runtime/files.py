@@ -27,7 +27,7 @@ from hai_flow.steps.secrets import hidden
 from hai_flow.store import files, sweeps
 from hai_flow.store.faults import FAILURES
 from hai_flow.store.files import File
-from hai_flow.store.run_lists import Viewer
+from hai_flow.store.viewers import Viewer
 from hai_flow.values import Json
 
 if TYPE_CHECKING:

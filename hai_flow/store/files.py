@@ -14,8 +14,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, cast
 from uuid import UUID
 
-from hai_flow.store.run_lists import Viewer, may_read
 from hai_flow.store.sweeps import PAGE_ROWS, Page, page_of
+from hai_flow.store.viewers import Viewer, may_read
 
 if TYPE_CHECKING:
     from hai_flow.store.database import Connection, Pool

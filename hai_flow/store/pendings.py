@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from uuid import UUID
 
 from hai_flow.store.logs import LogRow
-from hai_flow.store.run_lists import Viewer, may_read
+from hai_flow.store.viewers import Viewer, may_read
 
 if TYPE_CHECKING:
     from hai_flow.store.database import Connection, Pool

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
-from hai_flow.store.run_lists import Viewer, readable
+from hai_flow.store.viewers import Viewer, readable
 
 if TYPE_CHECKING:
     from hai_flow.store.database import Connection, Pool

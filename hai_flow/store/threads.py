@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
-from hai_flow.store.run_lists import SUMMARY_COLUMNS, RunSummary, Viewer, may_read
+from hai_flow.store.run_lists import SUMMARY_COLUMNS, RunSummary
+from hai_flow.store.viewers import Viewer, may_read
 
 if TYPE_CHECKING:
     from hai_flow.store.database import Connection, Pool

@@ -526,23 +526,21 @@ logs.bug(
     ("last_seq > $2 ORDER BY last_seq LIMIT $3", "last_seq > $2 ORDER BY last_seq DESC LIMIT $3"),
     by=f"{_READS}::test_the_log_is_read_from_any_seq",
 )
-run_lists.bug(
+viewers = Room("hai_flow/store/viewers.py", "tests/store/test_viewers.py")
+viewers.bug(
     "a viewer's page has the runs of others",
     ('f"r.started_by = whose.id AND', 'f"whose.id IS NOT NULL AND'),
-    by="tests/store/test_viewers.py",
 )
-run_lists.bug(
+viewers.bug(
     "a viewer's own runs of a shared workflow are listed twice",
     ('f"r.started_by <> ALL (${first}::text[]) AND', 'f"'),
-    by="tests/store/test_viewers.py",
 )
-run_lists.bug(
+viewers.bug(
     "a credential for some threads reads all",
     (
         "(${first + 2}::text[] IS NULL OR {run}.thread_id = ANY (${first + 2}))",
         "(${first + 2}::text[] IS NULL OR true)",
     ),
-    by="tests/store/test_viewers.py",
 )
 run_lists.bug(
     "a run is shown to another tenant",
@@ -1176,7 +1174,7 @@ ROOMS: Final = (
     callbacks,
     inbox,
     notifications,
-    statement, commits, hints, claims, logs, run_lists, slots_read, outbox, pendings, signals, slots, threads,
+    statement, commits, hints, claims, logs, viewers, run_lists, slots_read, outbox, pendings, signals, slots, threads,
     thread_lists, feedback, workflows, files, triggers,
 )  # fmt: skip
 

@@ -13,7 +13,7 @@ from hai_flow.store import inbox, pendings
 from hai_flow.store.database import Database
 from hai_flow.store.entries import PendingRow, VoteRow
 from hai_flow.store.inbox import Filters
-from hai_flow.store.run_lists import Viewer
+from hai_flow.store.viewers import Viewer
 from tests.store.conftest import STRANGER, TENANT, birth, commit, decision
 from tests.support import citus
 

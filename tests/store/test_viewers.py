@@ -9,7 +9,8 @@ import pytest
 
 from hai_flow.store import run_lists, thread_lists, workflows
 from hai_flow.store.database import Database
-from hai_flow.store.run_lists import RunRow, Viewer
+from hai_flow.store.run_lists import RunRow
+from hai_flow.store.viewers import Viewer
 from tests.store.conftest import TENANT, as_owner
 from tests.store.test_reads import Explained
 
