@@ -15,7 +15,7 @@ from hai_flow.api.deps import OpenAccess
 from hai_flow.api.principals import open_to_everybody
 from hai_flow.api.problems import WITH_BODY, documented
 from hai_flow.cells import cell_of_address
-from hai_flow.engine.draft import EVENT_BYTES_MAX
+from hai_flow.engine.bounds import EVENT_BYTES_MAX
 from hai_flow.wire import webhook
 
 router = APIRouter(prefix="/callbacks", tags=["signals"])

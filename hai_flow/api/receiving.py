@@ -15,7 +15,7 @@ from hai_flow import values
 from hai_flow.api.access import Access
 from hai_flow.api.bodies import Body
 from hai_flow.api.names import NO_CONTROL_CHARACTERS
-from hai_flow.engine.draft import EVENT_BYTES_MAX
+from hai_flow.engine.bounds import EVENT_BYTES_MAX
 from hai_flow.engine.signals import CALLBACK
 from hai_flow.errors import Rejected
 from hai_flow.store.entries import AuditRow

@@ -20,6 +20,7 @@ from hai_flow.definition.plan import THE_CALL, Agent, AgentCalls, Duration, Expr
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.agents import call_at
+from hai_flow.engine.bounds import EVENT_BYTES_MAX, Bounds
 from hai_flow.engine.evolve import evolve, fold
 from hai_flow.engine.instances import root_of, standing_at
 from hai_flow.engine.jobs import Job, open_jobs
@@ -27,28 +28,7 @@ from hai_flow.engine.state import RunState, StepState
 from hai_flow.values import Json
 
 STEP_EVENTS: Final = 72  # the most events of one pure step: the chunks of the longest `say`, and its frame
-EVENT_BYTES_MAX: Final = 256 * 1024
 RUN_END: Final = ""
-
-
-class Bounds(msgspec.Struct, frozen=True):
-    """The bounds of one decision, and how long a turn stays open for a timer. Times in milliseconds.
-
-    `waits`, `run_events` and `run_bytes` are of a whole run: its waits at once, and its log (`bounds`).
-    """
-
-    pure_steps: int = 100
-    events: int = 256
-    event_bytes: int = 256 * 1024
-    evaluations: int = 300
-    turn_linger: int = 30_000
-    stop_grace: int = 30_000
-    waits: int = 1_000
-    run_events: int = 250_000
-    run_bytes: int = 50 * 1024 * 1024
-
-
-DEFAULT_BOUNDS: Final = Bounds()
 
 
 class Message(msgspec.Struct, frozen=True, gc=False):

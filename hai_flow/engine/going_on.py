@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from hai_flow.engine import bounds, endings, starting_steps, stopping
 from hai_flow.engine import commands as c
+from hai_flow.engine import endings, run_size, starting_steps, stopping
 from hai_flow.engine.draft import RUN_END, Draft
 from hai_flow.engine.jobs import is_working, next_ready
 from hai_flow.engine.open_steps import is_open_inside
@@ -18,7 +18,7 @@ def go_on(draft: Draft) -> None:
 
 def take_up(draft: Draft) -> None:
     """As `go_on`, but the turn stays open."""
-    bounds.keep(draft)
+    run_size.keep(draft)
     if draft.state.status == "stopping":
         _stop_on(draft)
     elif draft.state.status in ("running", "waiting") and draft.state.ready:

@@ -22,7 +22,8 @@ from hai_flow.definition.plan import BLOCKS, EFFECTS, Approve, Ask, Call, Fronte
 from hai_flow.engine import events as e
 from hai_flow.engine import votes
 from hai_flow.engine.blocks import block_of
-from hai_flow.engine.draft import DEFAULT_BOUNDS, Draft, Raised
+from hai_flow.engine.bounds import DEFAULT_BOUNDS
+from hai_flow.engine.draft import Draft, Raised
 from hai_flow.engine.evolve import evolve
 from hai_flow.engine.state import PendingState, RunState, StepState
 from hai_flow.errors import Rejected

@@ -22,12 +22,12 @@ from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.answers import HAPPENED
-from hai_flow.engine.bounds import TRACE
+from hai_flow.engine.bounds import DEFAULT_BOUNDS, Bounds
 from hai_flow.engine.children import TIMED_OUT
 from hai_flow.engine.decide import decide
-from hai_flow.engine.draft import DEFAULT_BOUNDS, Bounds
 from hai_flow.engine.evolve import fold
 from hai_flow.engine.pendings.doubts import doubt_of
+from hai_flow.engine.run_size import TRACE
 from hai_flow.engine.state import RunState
 from hai_flow.errors import Rejected
 

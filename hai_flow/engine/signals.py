@@ -24,9 +24,9 @@ from hai_flow.definition.plan import Call, Callback, Http, Step, Subscription, W
 from hai_flow.engine import commands as c
 from hai_flow.engine import endings
 from hai_flow.engine import events as e
-from hai_flow.engine.bounds import demand_wait
 from hai_flow.engine.calls import resolve_call
 from hai_flow.engine.draft import Draft, Raised
+from hai_flow.engine.run_size import demand_wait
 from hai_flow.engine.state import RunState, StepState, is_heard
 from hai_flow.values import Json
 

@@ -17,10 +17,11 @@ from hai_flow.definition.plan import BLOCKS, Approve, Step
 from hai_flow.engine import commands as c
 from hai_flow.engine import completing
 from hai_flow.engine import events as e
+from hai_flow.engine.bounds import EVENT_BYTES_MAX
 from hai_flow.engine.calls import resolve_call
 from hai_flow.engine.consequences import ListDone
 from hai_flow.engine.cutting import drop_work
-from hai_flow.engine.draft import EVENT_BYTES_MAX, RUN_END, Draft
+from hai_flow.engine.draft import RUN_END, Draft
 from hai_flow.engine.endings import draw
 from hai_flow.engine.jobs import performed
 from hai_flow.engine.open_steps import open_leaves

@@ -10,7 +10,8 @@ from typing import Final
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.engine.draft import DEFAULT_BOUNDS, Draft, Raised
+from hai_flow.engine.bounds import DEFAULT_BOUNDS
+from hai_flow.engine.draft import Draft, Raised
 from hai_flow.engine.shared import first_state
 from hai_flow.engine.state import RunState
 from hai_flow.errors import Rejected

@@ -10,7 +10,7 @@ from typing import Final
 
 from hai_flow import values
 from hai_flow.definition.plan import callback_of
-from hai_flow.engine.draft import EVENT_BYTES_MAX
+from hai_flow.engine.bounds import EVENT_BYTES_MAX
 from hai_flow.engine.instances import standing_at
 from hai_flow.engine.signals import awaits_callback
 from hai_flow.errors import Rejected

@@ -30,7 +30,8 @@ import structlog
 from hai_flow import instants
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
-from hai_flow.engine.decide import DEFAULT_BOUNDS, Bounds, Decision, decide
+from hai_flow.engine.bounds import DEFAULT_BOUNDS, Bounds
+from hai_flow.engine.decide import Decision, decide
 from hai_flow.engine.state import RunState
 from hai_flow.errors import Rejected, StoreError
 from hai_flow.runtime import failures

@@ -15,10 +15,11 @@ import msgspec
 
 from hai_flow import instants, values
 from hai_flow.definition.paths import list_of
-from hai_flow.engine import bounds, chains, children
+from hai_flow.engine import chains, children, run_size
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.engine.decide import Bounds, Decision, decide
+from hai_flow.engine.bounds import Bounds
+from hai_flow.engine.decide import Decision, decide
 from hai_flow.engine.draft import Message
 from hai_flow.engine.evolve import evolve
 from hai_flow.engine.jobs import is_busy, wake_at
@@ -76,7 +77,7 @@ class Decider:
 
     def is_bound_due(self, run: CachedRun) -> bool:
         """Whether the run has reached a bound of its length, which the next decision acts on."""
-        return bounds.is_due(run.state, run.run_bytes, self.limits)
+        return run_size.is_due(run.state, run.run_bytes, self.limits)
 
     def _decided(self, run: CachedRun) -> BatchEntry | None:
         """Decide the run's commands. None if there is nothing to commit (everyone is answered, or it must load)."""

@@ -20,7 +20,7 @@ from hai_flow import file_ids, instants, values
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import events as e
 from hai_flow.engine import invariants
-from hai_flow.engine.draft import Bounds
+from hai_flow.engine.bounds import Bounds
 from hai_flow.engine.evolve import evolve
 from hai_flow.engine.jobs import is_busy, wake_at
 from hai_flow.engine.redeciding import STREAMED, decided_again

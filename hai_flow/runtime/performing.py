@@ -25,8 +25,9 @@ from hai_flow.definition.plan import AgentTurn, Call, Expression, FrontendTool, 
 from hai_flow.engine import commands as c
 from hai_flow.engine.agents import call_path, talk
 from hai_flow.engine.answers import ACCEPT, INQUIRY_OPTIONS
+from hai_flow.engine.bounds import DEFAULT_BOUNDS
 from hai_flow.engine.calls import foretold, shown_name
-from hai_flow.engine.draft import DEFAULT_BOUNDS, Draft, Raised
+from hai_flow.engine.draft import Draft, Raised
 from hai_flow.engine.events import ModelUse
 from hai_flow.engine.growing import grown_before, grown_piece
 from hai_flow.engine.ids import message_id, shown_call_id, written_call_id

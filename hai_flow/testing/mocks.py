@@ -16,8 +16,9 @@ from hai_flow.definition.document import Path
 from hai_flow.definition.paths import plan_path
 from hai_flow.definition.plan import EFFECTS, Agent, AgentTurn, Call, FrontendTool, Http, Llm, Plan, Run, Schema, Step
 from hai_flow.engine import commands as c
+from hai_flow.engine.bounds import DEFAULT_BOUNDS
 from hai_flow.engine.children import TIMED_OUT
-from hai_flow.engine.draft import DEFAULT_BOUNDS, Draft, Raised
+from hai_flow.engine.draft import Draft, Raised
 from hai_flow.engine.events import Error, ModelUse
 from hai_flow.engine.state import RunState
 from hai_flow.testing.cassettes import CassetteError, Tape, is_recorded

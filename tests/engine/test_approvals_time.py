@@ -11,7 +11,8 @@ from hai_flow.definition.cel import ExpressionError
 from hai_flow.definition.plan import Expiry
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.engine.draft import DEFAULT_BOUNDS, Draft
+from hai_flow.engine.bounds import DEFAULT_BOUNDS
+from hai_flow.engine.draft import Draft
 from hai_flow.engine.pendings import admission, deciding, gates, stages
 from hai_flow.errors import Rejected
 from tests.support.people import (

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from hai_flow.engine import events as e
-from hai_flow.engine.draft import EVENT_BYTES_MAX
+from hai_flow.engine.bounds import EVENT_BYTES_MAX
 from hai_flow.engine.state import PendingState
 from hai_flow.engine.votes import Differs, Rules, asks, combined, rules_of, written
 from tests.support.people import DAY, HOUR, REQUESTER, Asked, approving, asking, escalate, failure, lit, policy, who

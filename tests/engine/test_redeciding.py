@@ -14,7 +14,7 @@ from hai_flow.definition.compiler import compile_workflow
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.engine.decide import Bounds
+from hai_flow.engine.bounds import Bounds
 from hai_flow.engine.evolve import fold
 from hai_flow.engine.redeciding import decided_again
 from hai_flow.engine.state import RunState

@@ -9,7 +9,7 @@ import pytest
 
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.engine.decide import Bounds
+from hai_flow.engine.bounds import Bounds
 from hai_flow.engine.evolve import evolve
 from hai_flow.engine.state import Phase, RunState, StepState
 from hai_flow.engine.transitions import STEP_OUTCOMES, STEP_TRANSITIONS

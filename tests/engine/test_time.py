@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.engine.decide import Bounds
+from hai_flow.engine.bounds import Bounds
 from hai_flow.engine.jobs import wake_at
 from hai_flow.engine.pendings.deciders import may_decide
 from hai_flow.errors import Rejected

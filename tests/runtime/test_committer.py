@@ -15,7 +15,7 @@ import pytest
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine import snapshot
-from hai_flow.engine.decide import Bounds
+from hai_flow.engine.bounds import Bounds
 from hai_flow.engine.snapshot import encode_state
 from hai_flow.errors import Rejected, StoreError
 from hai_flow.runtime import LOCAL_TENANT, Runtime, cache, decider, loader, snapshots

@@ -10,7 +10,7 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hai_flow.engine.decide import DEFAULT_BOUNDS
+from hai_flow.engine.bounds import DEFAULT_BOUNDS
 from hai_flow.engine.state import RunState
 from hai_flow.errors import Rejected
 from hai_flow.runtime import LOCAL_TENANT

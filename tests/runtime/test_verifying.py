@@ -18,7 +18,7 @@ from immutables import Map
 
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
-from hai_flow.engine.draft import DEFAULT_BOUNDS
+from hai_flow.engine.bounds import DEFAULT_BOUNDS
 from hai_flow.engine.snapshot import ABI, encode_state
 from hai_flow.engine.state import RunState, Timer
 from hai_flow.runtime import LOCAL_TENANT, Runtime

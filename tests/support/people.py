@@ -34,7 +34,8 @@ from hai_flow.definition.schemas import JsonSchema
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine import votes
-from hai_flow.engine.draft import DEFAULT_BOUNDS, Draft, Raised
+from hai_flow.engine.bounds import DEFAULT_BOUNDS
+from hai_flow.engine.draft import Draft, Raised
 from hai_flow.engine.evolve import fold
 from hai_flow.engine.pendings import admission, deciders, deciding, frontend_calls, gates, stages
 from hai_flow.engine.snapshot import decode_state, encode_state

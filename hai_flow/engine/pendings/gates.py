@@ -6,11 +6,11 @@ from hai_flow import values
 from hai_flow.definition.plan import Approval, Step
 from hai_flow.engine import votes
 from hai_flow.engine.answers import digest_with
-from hai_flow.engine.bounds import demand_wait
 from hai_flow.engine.draft import Draft, Raised
 from hai_flow.engine.ids import pending_of
 from hai_flow.engine.pendings.opening import effect_name, form_of, open_pending
 from hai_flow.engine.policies import rules_for
+from hai_flow.engine.run_size import demand_wait
 from hai_flow.engine.state import PendingState, RunState
 from hai_flow.engine.votes import rules_of
 

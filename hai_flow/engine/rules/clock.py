@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from hai_flow.engine import bounds
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
+from hai_flow.engine import run_size
 from hai_flow.engine.draft import Draft
 from hai_flow.engine.going_on import go_on
 from hai_flow.engine.jobs import next_timer, performed
@@ -24,7 +24,7 @@ def _timer_fired(draft: Draft, command: c.TimerFired) -> Json:
 
 def _continue(draft: Draft, command: c.Continue) -> Json:
     goes_on = draft.state.status in ("running", "stopping") and bool(draft.state.ready)
-    if goes_on or bounds.is_due(draft.state, draft.log_bytes, draft.limits):
+    if goes_on or run_size.is_due(draft.state, draft.log_bytes, draft.limits):
         go_on(draft)
     else:
         draft.already = not draft.events

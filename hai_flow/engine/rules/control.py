@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from hai_flow.engine import bounds, children, migration, retry, skipping, slots
+from hai_flow.engine import children, migration, retry, run_size, skipping, slots
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.draft import Draft
@@ -61,7 +61,7 @@ def _reopen(draft: Draft, by: str) -> None:
     """A run that failed, or needs attention, goes on from there. Raises `Rejected` 409 where its log is full."""
     status = draft.state.status
     redo: tuple[str, ...] = ()
-    if status == "failed" and bounds.used(draft.state, draft.log_bytes, draft.limits) >= 1:
+    if status == "failed" and run_size.used(draft.state, draft.log_bytes, draft.limits) >= 1:
         detail = "the run's log is full; it can't go on. Start another run."
         raise Rejected(409, "run_full", detail, winner={"status": status, "seq": draft.state.seq})
     if status == "failed":

@@ -6,7 +6,7 @@ from typing import Final
 
 from hai_flow.definition.paths import in_cleanup, list_of, loop_of
 from hai_flow.definition.plan import AgentTurn, Llm, Step, callback_of
-from hai_flow.engine import bounds, budget, endings, signals, stopping
+from hai_flow.engine import budget, endings, run_size, signals, stopping
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.agents import asked_by
@@ -60,7 +60,7 @@ def _step_failed(draft: Draft, command: c.StepFailed) -> Json:
     retriable = command.code in RETRIABLE if command.retriable is None else command.retriable
     error = draft.error(command.code, command.message, step.path, command.data, retriable=retriable)
     _note_models(draft, command)
-    bounds.keep_trace(draft, step, command.trace)
+    run_size.keep_trace(draft, step, command.trace)
     if step.path in draft.state.attempts:
         attempt_failed(draft, step, error, command.retry_after)
     else:  # it was in doubt, and is never tried again by itself
@@ -89,7 +89,7 @@ def _step_asks(draft: Draft, command: c.StepAsks) -> Json:
 
 def _ask_for_tool(draft: Draft, step: Step, command: c.StepAsks) -> None:
     try:
-        bounds.demand_wait(draft, step)
+        run_size.demand_wait(draft, step)
     except Raised as raised:
         attempt_failed(draft, step, draft.error(raised.code, raised.message, step.path, raised.data))
         return

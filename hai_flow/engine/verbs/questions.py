@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, Final
 
 from hai_flow.definition.plan import Approve, Ask, Step, Template
-from hai_flow.engine.bounds import demand_wait
 from hai_flow.engine.draft import Draft
 from hai_flow.engine.pendings.opening import form_of, open_pending
 from hai_flow.engine.policies import rules_for
+from hai_flow.engine.run_size import demand_wait
 
 
 def begin_ask(draft: Draft, step: Step) -> None:

@@ -7,9 +7,9 @@ from typing import Final
 
 from hai_flow.definition.plan import Step, Wait
 from hai_flow.engine import events as e
-from hai_flow.engine.bounds import demand_wait
 from hai_flow.engine.consequences import Consequence, Finish
 from hai_flow.engine.draft import Draft, Raised
+from hai_flow.engine.run_size import demand_wait
 
 
 def begin(draft: Draft, step: Step) -> Consequence | None:

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from hai_flow.engine import bounds
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.engine.decide import Bounds, decide
+from hai_flow.engine import run_size
+from hai_flow.engine.bounds import Bounds
+from hai_flow.engine.decide import decide
 from hai_flow.errors import Rejected
 from tests.support.runs import HOUR, MINUTE, SECOND, Play
 
@@ -225,5 +226,5 @@ def test_a_warning_is_given_once_also_by_a_process_that_reads_the_log() -> None:
     play.answer("call#1", content="x")
     play.answer("call#2", content="x")
     assert len(play.of(e.WarningRaised)) <= 1
-    assert bounds.is_due(play.state, 0, play.limits) is False
+    assert run_size.is_due(play.state, 0, play.limits) is False
     play.advance(HOUR + MINUTE)
