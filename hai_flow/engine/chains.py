@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from hai_flow import instants
-from hai_flow.engine.draft import Decision, Message
+from hai_flow.engine.decision import Decision, Message
 from hai_flow.engine.events import Origin, RunFailed, RunFinished, RunStopped
 from hai_flow.engine.signals import event_value
 from hai_flow.engine.state import RunState

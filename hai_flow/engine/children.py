@@ -38,7 +38,8 @@ from hai_flow.engine import events as e
 from hai_flow.engine.attempts import attempt_failed
 from hai_flow.engine.calls import resolve_call
 from hai_flow.engine.cutting import tell_child
-from hai_flow.engine.draft import Draft, Message, Raised
+from hai_flow.engine.decision import Message
+from hai_flow.engine.draft import Draft, Raised
 from hai_flow.engine.ids import child_run_id
 from hai_flow.engine.run_size import demand_wait, used
 from hai_flow.engine.state import RunState, StepState

@@ -30,14 +30,13 @@ from hai_flow.definition.plan import Plan
 from hai_flow.engine import children, slots
 from hai_flow.engine import commands as c
 from hai_flow.engine.bounds import DEFAULT_BOUNDS, Bounds
-from hai_flow.engine.draft import Decision, Draft
+from hai_flow.engine.decision import Decision
+from hai_flow.engine.draft import Draft
 from hai_flow.engine.passing_time import pass_time, pass_time_before
 from hai_flow.engine.rules import answering, arrivals, beginning, clock, control, ending, outcomes
 from hai_flow.engine.state import RunState
 from hai_flow.errors import Rejected
 from hai_flow.values import Json
-
-__all__ = ["Decision", "as_of", "decide"]
 
 
 def decide(

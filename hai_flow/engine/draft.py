@@ -21,44 +21,14 @@ from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.agents import call_at
 from hai_flow.engine.bounds import EVENT_BYTES_MAX, Bounds
+from hai_flow.engine.decision import Decision, Message
 from hai_flow.engine.evolve import evolve, fold
 from hai_flow.engine.instances import root_of, standing_at
-from hai_flow.engine.jobs import Job, open_jobs
 from hai_flow.engine.state import RunState, StepState
 from hai_flow.values import Json
 
 STEP_EVENTS: Final = 72  # the most events of one pure step: the chunks of the longest `say`, and its frame
 RUN_END: Final = ""
-
-
-class Message(msgspec.Struct, frozen=True, gc=False):
-    """A wish of a commit to another run: `kind` names it, `target` the run, `body` is plain JSON."""
-
-    kind: str
-    target: str
-    body: Json = None
-
-
-class Decision(msgspec.Struct, frozen=True, gc=False):
-    """A decision to be committed: `events` in order, and the `state` that they make.
-
-    `cut` tells that an attempt was closed by someone other than its performer, which must be fenced off. `outcome` is
-    the answer to the command (JSON), which the same command id gets again. `already`: nothing new, events are empty.
-    `undecided`: so much was due before the command that it is for a decision of its own. Commit this, and ask again.
-    """
-
-    events: tuple[e.Event, ...]
-    state: RunState
-    outcome: Json = None
-    cut: bool = False
-    already: bool = False
-    outbox: tuple[Message, ...] = ()
-    undecided: bool = False
-
-    @property
-    def jobs(self) -> list[Job]:
-        """The jobs of the run's holder once this is committed."""
-        return open_jobs(self.state)
 
 
 class Raised(Exception):

@@ -14,7 +14,7 @@ import msgspec
 
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.engine.decide import Decision
+from hai_flow.engine.decision import Decision
 from hai_flow.engine.state import RunState
 from hai_flow.store.audit_chain import new_row
 from hai_flow.store.entries import AuditRow

@@ -31,7 +31,8 @@ from hai_flow import instants
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine.bounds import DEFAULT_BOUNDS, Bounds
-from hai_flow.engine.decide import Decision, decide
+from hai_flow.engine.decide import decide
+from hai_flow.engine.decision import Decision
 from hai_flow.engine.state import RunState
 from hai_flow.errors import Rejected, StoreError
 from hai_flow.runtime import failures

@@ -19,8 +19,8 @@ from hai_flow.engine import chains, children, run_size
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.bounds import Bounds
-from hai_flow.engine.decide import Decision, decide
-from hai_flow.engine.draft import Message
+from hai_flow.engine.decide import decide
+from hai_flow.engine.decision import Decision, Message
 from hai_flow.engine.evolve import evolve
 from hai_flow.engine.jobs import is_busy, wake_at
 from hai_flow.engine.state import TERMINAL_STATUSES, RunState

@@ -18,7 +18,7 @@ import pytest
 
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
-from hai_flow.engine.decide import Decision
+from hai_flow.engine.decision import Decision
 from hai_flow.engine.events import ABI, decode_events, encode_events
 from hai_flow.engine.evolve import fold
 from hai_flow.engine.state import RunState

@@ -17,7 +17,7 @@ from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.bounds import DEFAULT_BOUNDS
 from hai_flow.engine.decide import decide
-from hai_flow.engine.draft import Message
+from hai_flow.engine.decision import Message
 from hai_flow.engine.evolve import fold
 from hai_flow.engine.ids import child_run_id
 from hai_flow.engine.jobs import Perform, is_busy, open_jobs

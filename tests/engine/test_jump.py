@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.bounds import Bounds
-from hai_flow.engine.decide import Decision
+from hai_flow.engine.decision import Decision
 from hai_flow.errors import Rejected
 from hai_flow.store.projection import rows_of
 from tests.engine.test_time import STAGES, World, documents, refusal, started

@@ -21,7 +21,8 @@ from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.agents import talk
 from hai_flow.engine.bounds import Bounds
-from hai_flow.engine.decide import Decision, decide
+from hai_flow.engine.decide import decide
+from hai_flow.engine.decision import Decision
 from hai_flow.engine.evolve import evolve
 from hai_flow.engine.forking import inherited_from, obstacle
 from hai_flow.engine.instances import standing_at

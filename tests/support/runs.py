@@ -17,7 +17,8 @@ from hai_flow.definition.plan import AgentCalls, ForEach, Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.bounds import DEFAULT_BOUNDS, Bounds
-from hai_flow.engine.decide import Decision, decide
+from hai_flow.engine.decide import decide
+from hai_flow.engine.decision import Decision
 from hai_flow.engine.evolve import evolve, fold
 from hai_flow.engine.forking import inherited_from, undone_in
 from hai_flow.engine.ids import run_of_pending
