@@ -11,7 +11,7 @@ from hai_flow.engine.draft import Draft
 from hai_flow.engine.going_on import go_on
 from hai_flow.engine.pendings import admission
 from hai_flow.engine.rules.answering import take
-from hai_flow.engine.rules.refusals import not_now, run_outcome
+from hai_flow.engine.rules.replies import not_now, run_outcome
 from hai_flow.engine.starting import begin_run
 from hai_flow.values import Json
 

@@ -11,7 +11,7 @@ from hai_flow.engine.draft import Draft
 from hai_flow.engine.going_on import go_on
 from hai_flow.engine.passing_time import pass_time
 from hai_flow.engine.pendings import opening
-from hai_flow.engine.rules.refusals import not_now, run_outcome
+from hai_flow.engine.rules.replies import not_now, run_outcome
 from hai_flow.errors import Rejected
 from hai_flow.values import Json
 

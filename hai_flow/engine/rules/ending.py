@@ -10,7 +10,7 @@ from hai_flow.engine import events as e
 from hai_flow.engine.cutting import cut_everything
 from hai_flow.engine.draft import Draft
 from hai_flow.engine.going_on import go_on
-from hai_flow.engine.rules.refusals import demand_active, run_outcome
+from hai_flow.engine.rules.replies import demand_active, run_outcome
 from hai_flow.values import Json
 
 

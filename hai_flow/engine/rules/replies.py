@@ -1,4 +1,4 @@
-"""Commands that control a run: their answer, and how they are refused."""
+"""What a run replies to a command: where it stands now, or why that can't be done."""
 
 from __future__ import annotations
 
