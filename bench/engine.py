@@ -15,7 +15,7 @@ from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.runtime import LOCAL_TENANT, Runtime
 from hai_flow.runtime.cache import CachedRun
-from hai_flow.runtime.service import relax_collector
+from hai_flow.runtime.collector import relax_collector
 from hai_flow.settings import Settings
 
 Json: TypeAlias = Any

@@ -46,7 +46,7 @@ async def running_cells(
     runs are performed; None: all."""
     from hai_flow.runtime import Runtime
     from hai_flow.runtime.cells import Cells
-    from hai_flow.runtime.service import relax_collector
+    from hai_flow.runtime.collector import relax_collector
     from hai_flow.runtime.world import cells_of
     from hai_flow.store.cells import HOME_NAME
     from hai_flow.telemetry.watching import Watching

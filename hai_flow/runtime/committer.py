@@ -39,6 +39,7 @@ from hai_flow.runtime import failures
 from hai_flow.runtime.auditing import Asked
 from hai_flow.runtime.cache import Cache, CachedRun
 from hai_flow.runtime.claims import Claims
+from hai_flow.runtime.clock import Clock
 from hai_flow.runtime.decider import Decider, WantsEnds
 from hai_flow.runtime.failures import Failures
 from hai_flow.runtime.hints import Carrier, Hints, Notify
@@ -46,7 +47,7 @@ from hai_flow.runtime.lanes import Lanes
 from hai_flow.runtime.listeners import Listeners
 from hai_flow.runtime.loader import FindPlan, Loader
 from hai_flow.runtime.queues import Queues
-from hai_flow.runtime.service import Clock, Service
+from hai_flow.runtime.service import Service
 from hai_flow.runtime.snapshots import Snapshots
 from hai_flow.runtime.submissions import Birth, Outcome, Streamed, Submission
 from hai_flow.runtime.tracing import ASKER

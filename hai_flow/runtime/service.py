@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -127,45 +126,3 @@ async def wait_at_most(event: asyncio.Event, seconds: float | None) -> None:
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await event.wait()
-
-
-def relax_collector() -> None:
-    """Let the process look for reference cycles seldom. For the composition roots, once everything is imported.
-
-    A runtime makes tens of thousands of small records a second, which live as long as their run and can be part of no
-    cycle; looking through them was a fifth of all the time of a step.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(50_000, 50, 100)
-
-
-class Clock:
-    """The database's clock as known here: a reading plus the time since, so a lower bound of the real one.
-
-    It goes forward with every reading that shows more. It goes back only when a reading proves that it is ahead: when
-    it showed more before the database was asked than the database then answered, so the database's clock was wrong or
-    has been set back. An answer that is merely late proves nothing. So whatever the database's clock was once, this one
-    is right again with the first reading after it is. Within a run time never goes back: `engine.evolve` sees to it.
-
-    All times are milliseconds since 1970, all monotonic ones seconds.
-    """
-
-    def __init__(self) -> None:
-        self._read_at = 0.0
-        self._read_ms = 0
-        self.heard_at = float("-inf")
-        """The monotonic time of the last reading, whatever came of it."""
-
-    def read(self, database_ms: int, sent: float, arrived: float) -> None:
-        """Take in a reading of the database's clock at some time between `sent` and `arrived` (monotonic)."""
-        self.heard_at = max(self.heard_at, arrived)
-        # Both are cut to whole milliseconds, so one that seems to be ahead by one need not be.
-        if database_ms >= self.at(arrived) or database_ms + 1 < self.at(sent):
-            self._read_ms, self._read_at = database_ms, arrived
-
-    def at(self, monotonic: float) -> int:
-        """The time at `monotonic` seconds. 0 before the first reading."""
-        if not self._read_ms:
-            return 0
-        return self._read_ms + int((monotonic - self._read_at) * 1000)

@@ -10,7 +10,7 @@ import pytest
 
 from hai_flow.api.app import create_app
 from hai_flow.runtime import LOCAL_TENANT, Runtime
-from hai_flow.runtime.service import Clock
+from hai_flow.runtime.clock import Clock
 from hai_flow.settings import Settings
 
 SECOND, HOUR = 1_000, 3_600_000

@@ -927,24 +927,24 @@ performing.bug(
 
 # --- the clock --------------------------------------------------------------------------------------------------------
 
-service = Room("hai_flow/runtime/service.py", "tests/runtime/test_clock.py")
-service.bug(
+clock = Room("hai_flow/runtime/clock.py", "tests/runtime/test_clock.py")
+clock.bug(
     "a clock that goes back",
     ("if database_ms >= self.at(arrived) or database_ms + 1 < self.at(sent):", "if True:"),
 )
-service.bug(
+clock.bug(
     "a clock that was once ahead stays ahead",
     ("if database_ms >= self.at(arrived) or database_ms + 1 < self.at(sent):", "if database_ms >= self.at(arrived):"),
 )
-service.bug(
+clock.bug(
     "a clock that stands still between two readings",
     ("return self._read_ms + int((monotonic - self._read_at) * 1000)", "return self._read_ms"),
 )
-service.bug(
+clock.bug(
     "a clock that counts seconds for milliseconds",
     ("int((monotonic - self._read_at) * 1000)", "int(monotonic - self._read_at)"),
 )
-service.bug(
+clock.bug(
     "an answer that was long on its way counts from when it was asked for",
     ("self._read_ms, self._read_at = database_ms, arrived", "self._read_ms, self._read_at = database_ms, sent"),
 )
@@ -985,7 +985,7 @@ ROOMS: Final = (
     worker,
     heart,
     performing,
-    service,
+    clock,
 )
 
 TARGETS: Final[tuple[Target, ...]] = ()

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hai_flow import instants
 from hai_flow.engine import events as e
 from hai_flow.runtime import LOCAL_TENANT, Runtime, committer
-from hai_flow.runtime.service import Clock
+from hai_flow.runtime.clock import Clock
 from hai_flow.store import commits, logs
 from tests.runtime.conftest import ASKING, GATED, TEXT, Connection, Make, answer, is_now, open_pending, start
 from tests.support import effects
