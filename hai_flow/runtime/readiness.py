@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 from typing import TYPE_CHECKING, Final
 
 import structlog
 
 from hai_flow.errors import Rejected
+from hai_flow.runtime.open_files import MORE_FILES, TOO_MANY_FILES, out_of_files
 from hai_flow.runtime.recent import Recent
 from hai_flow.store import claims, revisions
 
@@ -19,10 +19,6 @@ log = structlog.get_logger(__name__)
 
 ATTENDANCE_SECONDS: Final = 1.0
 SCHEMA_SECONDS: Final = 1.0  # a look at the schema opens a connection: one look answers every request within this time
-MORE_FILES: Final = "raise this process's limit of open files (ulimit -n)"
-TOO_MANY_FILES: Final = (
-    "this server has too many open files, so it can't reach its database; repeat the request with the same command id."
-)
 
 
 class Readiness:
@@ -77,12 +73,3 @@ class Readiness:
         except Exception as error:
             log.warning("attendance_unknown", error=str(error) or type(error).__name__)
             return None
-
-
-def out_of_files(error: BaseException) -> bool:
-    """Whether it failed because the process, or the machine, may open no more files and connections."""
-    if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
-        return True
-    if f"[Errno {errno.EMFILE}]" in str(error):  # asyncio's one error for several addresses that could not be reached
-        return True
-    return error.__cause__ is not None and out_of_files(error.__cause__)
