@@ -105,7 +105,7 @@ def worker(
 
 def _named(names: str, settings: Settings) -> frozenset[str]:
     """The names of cells in a list. Raises UsageError for a cell that does not exist."""
-    from hai_flow.runtime.world import cells_of
+    from hai_flow.runtime.deployment import cells_of
     from hai_flow.store.cells import HOME_NAME
 
     known = [HOME_NAME, *(cell.name for cell in cells_of(settings))]
@@ -145,7 +145,7 @@ def migrate_schema(data_dir: Path | None = None) -> None:
 async def _migrate_all(database: Database, settings: Settings) -> int:
     """Migrate home first, because it has the cells of each tenant, then the others. A cell that is away does not stop
     them."""
-    from hai_flow.runtime.world import cells_of
+    from hai_flow.runtime.deployment import cells_of
 
     places = [database, *(Database(cell.dsn, f"the cell {cell.name} ({cell.shown})") for cell in cells_of(settings))]
     code = OK

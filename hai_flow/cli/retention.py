@@ -259,7 +259,7 @@ def _tell_pruned(done: Pruned, dry_run: bool, of: str) -> None:
 
 def _policy(file: Path | None) -> Retention:
     """The file of retention. Raises SettingsError for mistakes, UsageError where there is none."""
-    from hai_flow.runtime.world import retention_of
+    from hai_flow.runtime.deployment import retention_of
 
     found = retention_of(load_settings(retention=file))
     if found is None:

@@ -47,7 +47,7 @@ async def running_cells(
     from hai_flow.runtime import Runtime
     from hai_flow.runtime.cells import Cells
     from hai_flow.runtime.collector import relax_collector
-    from hai_flow.runtime.world import cells_of
+    from hai_flow.runtime.deployment import cells_of
     from hai_flow.store.cells import HOME_NAME
     from hai_flow.telemetry.watching import Watching
 

@@ -48,8 +48,8 @@ def verify(
     seconds, runs_a_second, run_id = _number(late, "--late"), _number(pace, "--pace"), _id(run)
 
     async def work(place: Place, connection: Connection) -> Verified | None:
+        from hai_flow.runtime.deployment import bounds_of
         from hai_flow.runtime.verifying import Verifying
-        from hai_flow.runtime.world import bounds_of
 
         named = None if tenant is None else await _tenant(connection, tenant)
         if tenant is not None and named is None:

@@ -31,6 +31,7 @@ from hai_flow.runtime.committer import Committer
 from hai_flow.runtime.contents import RemoteContents
 from hai_flow.runtime.continuity import Continuity, WentBack
 from hai_flow.runtime.delivery import Delivery, DeliveryConfig
+from hai_flow.runtime.deployment import bounds_of, channels_of, registry_of, served_of
 from hai_flow.runtime.fanout import Fanout, FanoutConfig
 from hai_flow.runtime.files import Files
 from hai_flow.runtime.hints import Carrier, Letter, Notify
@@ -58,7 +59,6 @@ from hai_flow.runtime.watched import Watched
 from hai_flow.runtime.webhooks import Webhooks
 from hai_flow.runtime.witness import Witness
 from hai_flow.runtime.worker import Worker, WorkerConfig
-from hai_flow.runtime.world import bounds_of, channels_of, registry_of, served_of
 from hai_flow.settings import Settings
 from hai_flow.steps.http import HttpConfig
 from hai_flow.steps.toolbox import Toolbox

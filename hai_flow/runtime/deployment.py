@@ -1,4 +1,4 @@
-"""Makes the runners that perform the effects of this deployment, from its settings."""
+"""This deployment, as its settings describe it: its runners, queues, channels, bounds, cells and retention."""
 
 from __future__ import annotations
 
