@@ -35,9 +35,10 @@ from hai_flow.runtime import Runtime
 from hai_flow.runtime.auditing import Asked
 from hai_flow.runtime.catalog import Catalog
 from hai_flow.runtime.cells import Cells
-from hai_flow.runtime.fanout import Following, Piece
+from hai_flow.runtime.fanout import Following
 from hai_flow.runtime.files import Files
 from hai_flow.runtime.inbox import Inbox
+from hai_flow.runtime.pieces import Piece
 from hai_flow.runtime.placing import demand_seat
 from hai_flow.runtime.submissions import Begin, Outcome
 from hai_flow.settings import Settings, variable

@@ -32,8 +32,8 @@ from hai_flow.engine import commands as c
 from hai_flow.engine.forking import inherited_from, undone_in
 from hai_flow.engine.state import TERMINAL_STATUSES, RunState
 from hai_flow.errors import Rejected
-from hai_flow.runtime.fanout import numbered
 from hai_flow.runtime.moments import Mark, nearest
+from hai_flow.runtime.pieces import numbered
 from hai_flow.store import run_lists, threads
 from hai_flow.store.entries import Branch
 from hai_flow.store.run_lists import RunRow, RunSummary

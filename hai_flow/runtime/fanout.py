@@ -34,11 +34,12 @@ from hai_flow.errors import Unreadable
 from hai_flow.runtime.cache import CachedRun
 from hai_flow.runtime.committer import Committer
 from hai_flow.runtime.hints import Told
+from hai_flow.runtime.pieces import Piece, numbered, unnumbered
 from hai_flow.runtime.service import Service, wait_at_most
 from hai_flow.store import logs
 from hai_flow.store.database import EVERYTHING, Database
 from hai_flow.store.replicas import History
-from hai_flow.wire.dialect import Dialect, Encoder, Frame, Profile
+from hai_flow.wire.dialect import Dialect, Encoder, Profile
 
 if TYPE_CHECKING:
     from hai_flow.store.database import Pool
@@ -58,19 +59,6 @@ class FanoutConfig:
 
     poll_seconds: float = 2.0
     ring_bytes_max: int = 1024 * 1024
-
-
-class Piece(NamedTuple):
-    """One event on a stream: its frames, and their bytes. `seq` 0: made by no event."""
-
-    seq: int
-    frames: Sequence[Frame]
-    data: bytes
-
-    @property
-    def terminal(self) -> bool:
-        """Whether the stream ends with it."""
-        return bool(self.frames) and self.frames[-1].terminal
 
 
 class Lagging(Exception):
@@ -632,16 +620,6 @@ async def state_at(
         events = e.decode_events(row.events)  # some of them may be in the state: commits of an ended run are merged
         state = fold(state, events[state.seq + 1 - row.first_seq : max(0, seq + 1 - row.first_seq)])
     return state
-
-
-def unnumbered(dialect: Dialect, frames: Sequence[Frame]) -> Piece:
-    """Frames that no event made (a preface, a farewell): they carry no id."""
-    return Piece(0, frames, dialect.unnumbered(frames))
-
-
-def numbered(dialect: Dialect, frames: Sequence[Frame], seq: int, run_id: UUID) -> Piece:
-    """The piece of the event `seq`."""
-    return Piece(seq, frames, dialect.rendered(frames, seq, str(run_id)) if frames else b"")
 
 
 def _farewell(encoder: Encoder, dialect: Dialect) -> Piece:

@@ -17,7 +17,8 @@ from hai_flow.engine.state import RunState
 from hai_flow.errors import Rejected, Unreadable
 from hai_flow.runtime import LOCAL_TENANT, Runtime, fanout, snapshots
 from hai_flow.runtime.cache import CachedRun
-from hai_flow.runtime.fanout import FanoutConfig, Following, Lagging, Piece
+from hai_flow.runtime.fanout import FanoutConfig, Following, Lagging
+from hai_flow.runtime.pieces import Piece
 from hai_flow.store import commits
 from hai_flow.store.entries import Entry
 from hai_flow.wire import DIALECTS

@@ -1,0 +1,32 @@
+"""A piece of a stream: the frames of one event in one dialect, and their bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+from uuid import UUID
+
+from hai_flow.wire.dialect import Dialect, Frame
+
+
+class Piece(NamedTuple):
+    """One event on a stream: its frames, and their bytes. `seq` 0: made by no event."""
+
+    seq: int
+    frames: Sequence[Frame]
+    data: bytes
+
+    @property
+    def terminal(self) -> bool:
+        """Whether the stream ends with it."""
+        return bool(self.frames) and self.frames[-1].terminal
+
+
+def unnumbered(dialect: Dialect, frames: Sequence[Frame]) -> Piece:
+    """Frames that no event made (a preface, a farewell): they carry no id."""
+    return Piece(0, frames, dialect.unnumbered(frames))
+
+
+def numbered(dialect: Dialect, frames: Sequence[Frame], seq: int, run_id: UUID) -> Piece:
+    """The piece of the event `seq`."""
+    return Piece(seq, frames, dialect.rendered(frames, seq, str(run_id)) if frames else b"")
