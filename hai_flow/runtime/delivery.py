@@ -36,10 +36,10 @@ from hai_flow.engine.state import ToolCallState
 from hai_flow.errors import Rejected
 from hai_flow.runtime.catalog import Catalog
 from hai_flow.runtime.committer import Committer
-from hai_flow.runtime.fanout import state_at
 from hai_flow.runtime.lines import Lines
 from hai_flow.runtime.service import Service, wait_at_most
 from hai_flow.runtime.starts import Starts
+from hai_flow.runtime.states import state_at
 from hai_flow.store import files, outbox, signals
 from hai_flow.store.database import Database
 from hai_flow.store.entries import AuditRow

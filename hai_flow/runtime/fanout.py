@@ -27,8 +27,6 @@ from uuid import UUID
 import structlog
 
 from hai_flow.engine import events as e
-from hai_flow.engine.evolve import fold
-from hai_flow.engine.snapshot import ABI, decode_state
 from hai_flow.engine.state import RunState
 from hai_flow.errors import Unreadable
 from hai_flow.runtime.cache import CachedRun
@@ -36,6 +34,7 @@ from hai_flow.runtime.committer import Committer
 from hai_flow.runtime.hints import Told
 from hai_flow.runtime.pieces import Piece, numbered, unnumbered
 from hai_flow.runtime.service import Service, wait_at_most
+from hai_flow.runtime.states import state_at
 from hai_flow.store import logs
 from hai_flow.store.database import EVERYTHING, Database
 from hai_flow.store.replicas import History
@@ -593,33 +592,6 @@ class Fanout(Service):
         if not ring.places and ring.feed.rings.get(key) is ring:
             del ring.feed.rings[key]
         self._detach(ring.feed)
-
-
-async def state_at(
-    database: Database,
-    tenant: UUID,
-    run_id: UUID,
-    seq: int,
-    reads: Pool | None = None,
-    history: History | None = None,
-) -> RunState | None:
-    """The fold of the run's first `seq` events (all of them, if it has fewer); None: the tenant has no run of that id.
-    `reads`: the connections for reading; `history`: those for the log of this run, in their place.
-
-    Raises `Unreadable`.
-    """
-    if history is not None:
-        loaded = await history.load_at(tenant, seq, ABI)
-    else:
-        loaded = await logs.load_run_at(reads or database.api, tenant, run_id, seq, ABI)
-    if loaded is None:
-        return None
-    e.check_readable(loaded.abi)
-    state = RunState(str(run_id)) if loaded.state is None else decode_state(loaded.state)
-    for row in loaded.rows:
-        events = e.decode_events(row.events)  # some of them may be in the state: commits of an ended run are merged
-        state = fold(state, events[state.seq + 1 - row.first_seq : max(0, seq + 1 - row.first_seq)])
-    return state
 
 
 def _farewell(encoder: Encoder, dialect: Dialect) -> Piece:

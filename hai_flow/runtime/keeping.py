@@ -19,7 +19,7 @@ from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine.shared import keeps_state
 from hai_flow.errors import Rejected
-from hai_flow.runtime.fanout import state_at
+from hai_flow.runtime.states import state_at
 from hai_flow.store import run_lists, slots, threads
 from hai_flow.store.database import Database
 from hai_flow.store.run_lists import RunSummary

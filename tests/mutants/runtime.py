@@ -17,6 +17,17 @@ _WORKER: Final = "tests/runtime/test_worker.py"
 
 # --- fan-out ----------------------------------------------------------------------------------------------------------
 
+states = Room("hai_flow/runtime/states.py")
+states.bug(
+    "a state of the past is that of the whole commit",
+    ("fold(state, events[state.seq + 1 - row.first_seq : max(0, seq + 1 - row.first_seq)])", "fold(state, events)"),
+    by=f"{_FANOUT}::test_the_snapshot_at_k_is_the_fold_of_k_events_for_every_k",
+)
+states.bug(
+    "a state of the past leaves the snapshot out",
+    ("RunState(str(run_id)) if loaded.state is None else decode_state(loaded.state)", "RunState(str(run_id))"),
+    by=f"{_FANOUT}::test_the_snapshot_at_k_is_the_fold_of_k_events_for_every_k",
+)
 fanout = Room("hai_flow/runtime/fanout.py", "tests/runtime/test_feeds.py")
 fanout.bug(
     "a feed accepts a gap",
@@ -201,16 +212,6 @@ fanout.bug(
         "                        self._read_later(feed)\n                        await moved.wait()",
         "                        await moved.wait()",
     ),
-)
-fanout.bug(
-    "a state of the past is that of the whole commit",
-    ("fold(state, events[state.seq + 1 - row.first_seq : max(0, seq + 1 - row.first_seq)])", "fold(state, events)"),
-    by=f"{_FANOUT}::test_the_snapshot_at_k_is_the_fold_of_k_events_for_every_k",
-)
-fanout.bug(
-    "a state of the past leaves the snapshot out",
-    ("RunState(str(run_id)) if loaded.state is None else decode_state(loaded.state)", "RunState(str(run_id))"),
-    by=f"{_FANOUT}::test_the_snapshot_at_k_is_the_fold_of_k_events_for_every_k",
 )
 
 # --- messages between runs, and signals -------------------------------------------------------------------------------
@@ -969,6 +970,7 @@ callbacks.bug(
 
 ROOMS: Final = (
     callbacks,
+    states,
     fanout,
     delivery,
     slots,

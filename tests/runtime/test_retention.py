@@ -23,9 +23,9 @@ from hai_flow.errors import Rejected
 from hai_flow.runtime import LOCAL_TENANT, Runtime
 from hai_flow.runtime.archives import Archive, Damaged, Restored, restore
 from hai_flow.runtime.auditing import Asked
-from hai_flow.runtime.fanout import state_at
 from hai_flow.runtime.pruning import Pruned, Pruning
 from hai_flow.runtime.retention import Retention, Rule, read_retention
+from hai_flow.runtime.states import state_at
 from hai_flow.runtime.verifying import Verified, Verifying, verify
 from hai_flow.store import audit, files, log_chain, logs, packing, retiring
 from tests.runtime.conftest import ASKING, TEXT, Connection, Make, answer, is_now, open_pending, start, state_of

@@ -1,0 +1,44 @@
+"""The state of a run behind any of its events, folded of what is stored."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from hai_flow.engine import events as e
+from hai_flow.engine.evolve import fold
+from hai_flow.engine.snapshot import ABI, decode_state
+from hai_flow.engine.state import RunState
+from hai_flow.store import logs
+from hai_flow.store.database import Database
+from hai_flow.store.replicas import History
+
+if TYPE_CHECKING:
+    from hai_flow.store.database import Pool
+
+
+async def state_at(
+    database: Database,
+    tenant: UUID,
+    run_id: UUID,
+    seq: int,
+    reads: Pool | None = None,
+    history: History | None = None,
+) -> RunState | None:
+    """The fold of the run's first `seq` events (all of them, if it has fewer); None: the tenant has no run of that id.
+    `reads`: the connections for reading; `history`: those for the log of this run, in their place.
+
+    Raises `Unreadable`.
+    """
+    if history is not None:
+        loaded = await history.load_at(tenant, seq, ABI)
+    else:
+        loaded = await logs.load_run_at(reads or database.api, tenant, run_id, seq, ABI)
+    if loaded is None:
+        return None
+    e.check_readable(loaded.abi)
+    state = RunState(str(run_id)) if loaded.state is None else decode_state(loaded.state)
+    for row in loaded.rows:
+        events = e.decode_events(row.events)  # some of them may be in the state: commits of an ended run are merged
+        state = fold(state, events[state.seq + 1 - row.first_seq : max(0, seq + 1 - row.first_seq)])
+    return state
