@@ -22,7 +22,7 @@ from hai_flow.errors import StepError
 from hai_flow.notify.channels import Email, NotifyFile, Slack, Webhook
 from hai_flow.notify.letters import Told, chat, letter, payload
 from hai_flow.steps.guard import Guard
-from hai_flow.steps.http import HttpConfig, transport_of
+from hai_flow.steps.http_transport import HttpConfig, transport_of
 
 if TYPE_CHECKING:
     import httpx2

@@ -60,7 +60,7 @@ from hai_flow.runtime.webhooks import Webhooks
 from hai_flow.runtime.witness import Witness
 from hai_flow.runtime.worker import Worker, WorkerConfig
 from hai_flow.settings import Settings
-from hai_flow.steps.http import HttpConfig
+from hai_flow.steps.http_transport import HttpConfig
 from hai_flow.steps.toolbox import Toolbox
 from hai_flow.store import hints
 from hai_flow.store.database import EVERYTHING, Database, Deadlines

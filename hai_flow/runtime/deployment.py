@@ -18,8 +18,9 @@ from hai_flow.runtime.retention import Retention, read_retention
 from hai_flow.runtime.serving import EVERY, Served, served
 from hai_flow.settings import Settings, SettingsError, variable, variables
 from hai_flow.steps.guard import Guard
-from hai_flow.steps.http import HttpConfig, HttpRunner
+from hai_flow.steps.http import HttpRunner
 from hai_flow.steps.http_tools import HttpToolRunner
+from hai_flow.steps.http_transport import HttpConfig
 from hai_flow.steps.llm import LlmRunner
 from hai_flow.steps.mcp import McpRunner
 from hai_flow.steps.python import PythonRunner

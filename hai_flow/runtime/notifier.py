@@ -32,7 +32,7 @@ from hai_flow.notify.sending import SECONDS, NotSent, Sender
 from hai_flow.runtime.inbox import Inbox, Item
 from hai_flow.runtime.personal import Personals
 from hai_flow.runtime.service import Service
-from hai_flow.steps.http import HttpConfig
+from hai_flow.steps.http_transport import HttpConfig
 from hai_flow.store import inbox, notifications, tenants
 from hai_flow.store.database import Database
 from hai_flow.store.notifications import Link, Notification

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urljoin, urlsplit
@@ -21,6 +20,7 @@ from hai_flow.errors import StepError
 from hai_flow.models.faults import retry_after
 from hai_flow.steps.guard import Guard
 from hai_flow.steps.http_stream import Telling
+from hai_flow.steps.http_transport import HttpConfig, transport_of
 from hai_flow.steps.runner import Attempt, Stream
 from hai_flow.steps.secrets import Secrets, Use, remember
 from hai_flow.values import Json
@@ -36,17 +36,6 @@ JSON: Final = "application/json"
 _MOVED: Final = frozenset({301, 302, 303, 307, 308})
 _AGAIN: Final = frozenset({408, 425, 429})
 _WRITES: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
-
-
-@dataclass(frozen=True, slots=True)
-class HttpConfig:
-    """`bytes_max`: of all that comes back for one step. `proxy`: the address of one that all requests take. `ca`: a
-    file of further certificates that are believed. `takes_callbacks`: the deployment has an address for them."""
-
-    bytes_max: int = 1024 * 1024
-    proxy: str | None = None
-    ca: str | None = None
-    takes_callbacks: bool = False
 
 
 class HttpRunner:
@@ -309,38 +298,6 @@ def _client_of(guard: Guard, config: HttpConfig) -> httpx2.AsyncClient:
     timeout = httpx2.Timeout(None, connect=CONNECT_SECONDS)
     transport = transport_of(guard, config)
     return httpx2.AsyncClient(transport=transport, trust_env=False, follow_redirects=False, timeout=timeout)
-
-
-def transport_of(guard: Guard, config: HttpConfig) -> httpx2.AsyncHTTPTransport:
-    """A transport that connects only to addresses that `guard` has allowed. Behind a proxy it can't judge addresses,
-    and connects to the proxy alone."""
-    import httpcore2
-    import httpx2
-
-    plain: Any = httpcore2.AnyIOBackend()
-
-    class Judged(httpcore2.AsyncNetworkBackend):
-        """Connects to the address that was judged, and to no other that the name may have."""
-
-        async def connect_tcp(self, host: str, port: int, *args: Any, **more: Any) -> httpcore2.AsyncNetworkStream:
-            return await plain.connect_tcp(await guard.address(host, port), port, *args, **more)
-
-        async def sleep(self, seconds: float) -> None:
-            await plain.sleep(seconds)
-
-    context = httpx2.create_ssl_context()
-    if config.ca is not None:
-        context.load_verify_locations(config.ca)
-    transport = httpx2.AsyncHTTPTransport(verify=context, proxy=config.proxy, trust_env=False)
-    if config.proxy is None:
-        transport._pool = httpcore2.AsyncConnectionPool(
-            ssl_context=context,
-            max_connections=100,
-            max_keepalive_connections=20,
-            keepalive_expiry=5.0,
-            network_backend=Judged(),
-        )
-    return transport
 
 
 def _origin(url: str) -> tuple[str, str, int]:

@@ -33,7 +33,8 @@ from hai_flow.definition.wording import suggestion
 from hai_flow.errors import AsksPerson, StepError
 from hai_flow.steps.files import has_no_files, put_in, taken_out
 from hai_flow.steps.guard import Guard
-from hai_flow.steps.http import HttpConfig, headers_of
+from hai_flow.steps.http import headers_of
+from hai_flow.steps.http_transport import HttpConfig
 from hai_flow.steps.offers import Offered
 from hai_flow.steps.pins import LISTED, Looked, NoPins, Pins
 from hai_flow.steps.runner import Attempt, Stream

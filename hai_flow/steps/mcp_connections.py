@@ -26,7 +26,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from hai_flow.errors import OutcomeLost, StepError
 from hai_flow.steps.guard import Guard
-from hai_flow.steps.http import HttpConfig
+from hai_flow.steps.http_transport import HttpConfig
 from hai_flow.steps.mcp_asking import Sitting
 from hai_flow.steps.mcp_http import UNAUTHORIZED, client_for
 from hai_flow.steps.mcp_messages import FAULT

@@ -18,7 +18,7 @@ from hai_flow.errors import StepError
 from hai_flow.models.faults import retry_after
 from hai_flow.steps import mcp_messages
 from hai_flow.steps.guard import Guard
-from hai_flow.steps.http import HttpConfig, transport_of
+from hai_flow.steps.http_transport import HttpConfig, transport_of
 from hai_flow.steps.mcp_messages import read, unreadable, written
 
 UNAUTHORIZED: Final = "mcp.unauthorized"

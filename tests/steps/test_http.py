@@ -14,7 +14,8 @@ from hai_flow.definition.expressions import CompiledExpression
 from hai_flow.definition.plan import Expression, Template
 from hai_flow.errors import StepError
 from hai_flow.steps.guard import Guard
-from hai_flow.steps.http import HttpConfig, HttpRunner
+from hai_flow.steps.http import HttpRunner
+from hai_flow.steps.http_transport import HttpConfig
 from hai_flow.steps.runner import Attempt
 from hai_flow.steps.secrets import Secrets, Source
 from tests.support.service import Received, Reply, Service

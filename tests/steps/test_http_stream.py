@@ -17,8 +17,9 @@ from hai_flow.definition.expressions import CompiledExpression
 from hai_flow.definition.plan import Expression, Template
 from hai_flow.errors import StepError
 from hai_flow.steps.guard import Guard
-from hai_flow.steps.http import HttpConfig, HttpRunner
+from hai_flow.steps.http import HttpRunner
 from hai_flow.steps.http_stream import Event, Events
+from hai_flow.steps.http_transport import HttpConfig
 from hai_flow.steps.runner import Attempt
 from hai_flow.steps.secrets import Secrets
 from tests.runtime.conftest import Make, is_now, start, state_of

@@ -15,8 +15,9 @@ from hai_flow.definition.plan import Expression, HttpTool, Plan, Template
 from hai_flow.definition.uses import texts_of, whole
 from hai_flow.errors import StepError
 from hai_flow.steps.guard import Guard
-from hai_flow.steps.http import HttpConfig, HttpRunner
+from hai_flow.steps.http import HttpRunner
 from hai_flow.steps.http_tools import HttpToolRunner
+from hai_flow.steps.http_transport import HttpConfig
 from hai_flow.steps.runner import Attempt, Registry
 from hai_flow.steps.secrets import Secrets, Source
 from tests.steps.test_python import Heard

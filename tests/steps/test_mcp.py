@@ -21,7 +21,7 @@ from hai_flow.definition.plan import Call, Step
 from hai_flow.errors import OutcomeLost, StepError
 from hai_flow.steps import mcp_connections
 from hai_flow.steps.files import RunFiles, kind_of
-from hai_flow.steps.http import HttpConfig
+from hai_flow.steps.http_transport import HttpConfig
 from hai_flow.steps.mcp import McpRunner
 from hai_flow.steps.pins import LISTED
 from hai_flow.steps.runner import Attempt
