@@ -12,17 +12,15 @@ Beyond the library, this file does the following:
   `group_by`: their places stay those of the source, and they count as loops.
 * A loop over a map runs over its sorted keys, and a map that comes out has its keys sorted: the library has them in an
   order of chance, which differs from one evaluation to the next.
-* Before evaluation an upper bound of every intermediate size is computed from the operands: the library itself bounds
-  iterations, but seven nested `.map(a, a + a)` would take gigabytes.
+* Before evaluation an upper bound of every intermediate size is computed from the operands (`cel_growth`): the library
+  itself bounds iterations, but seven nested `.map(a, a + a)` would take gigabytes.
 * Run-time errors come back as values. Optionals crash `plain_value()` and every function that is written in Python:
-  a result is walked by type, and no optional gets into a list, a map or a function.
+  a result is walked by type (`cel_values`), and no optional gets into a list, a map or a function.
 """
 
 from __future__ import annotations
 
-import base64
 import datetime
-import math
 import re
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -33,6 +31,7 @@ from cel_expr_python import cel
 from cel_expr_python.ext import ext_math, ext_optional, ext_strings
 
 from hai_flow.definition import functions
+from hai_flow.definition.cel_growth import Growth
 from hai_flow.definition.cel_tree import (
     Call,
     Comprehension,
@@ -48,29 +47,19 @@ from hai_flow.definition.cel_tree import (
     rebuilt,
     walk,
 )
-from hai_flow.instants import instant
-from hai_flow.values import INTEGER_MAX, Json, NotJson, check, dumps
+from hai_flow.definition.cel_values import Kind, Size, convert, finished, plain
+from hai_flow.definition.expression_error import ExpressionError
+from hai_flow.values import Json
 
 Segment: TypeAlias = str | int
 
 SOURCE_MAX: Final = 4 * 1024  # bytes
 COMPREHENSIONS_MAX: Final = 3
 ITERATIONS_MAX: Final = 10_000  # the library's own budget; stated here for the message
-GROWTH_MAX: Final = 4 * 1024 * 1024  # characters and elements that an intermediate value may have
-RESULT_MAX: Final = 64 * 1024  # bytes of JSON
 
 TYPE_NAMES: Final = frozenset(("bool", "bytes", "double", "int", "list", "map", "null_type", "string", "type", "uint"))
 NAMESPACES: Final = frozenset(("math", "optional", "strings"))
 MISSING: Final = object()
-
-
-class ExpressionError(Exception):
-    """An expression that failed at run time. `code` is one of expression.error, .absent, .budget, .too_large."""
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
-        self.code = code
-        self.message = message
 
 
 @dataclass(frozen=True, slots=True)
@@ -458,7 +447,6 @@ def _overload_message(function: str, types: str) -> str:
 
 # -- types and bindings --------------------------------------------------------------------------------------------
 
-Kind: TypeAlias = str  # int double string bool timestamp map dyn, or list:<one of them>
 
 _CEL_TYPES: Final = {
     "int": cel.Type.INT,
@@ -787,7 +775,7 @@ def compile_tree(
         raise Faults(_faults(str(error), rewritten, inserted)) from None
     if "optional_type" in result:
         raise Faults([Fault(0, "expression.optional", "the result may be absent; end with .orValue(...)")])
-    growth = _Growth(tree, {node: binding.name for node, binding in bound.items()})
+    growth = Growth(tree, {node: binding.name for node, binding in bound.items()})
     return Program(source, program, bindings, result, growth)
 
 
@@ -842,7 +830,7 @@ class Program:
     __slots__ = ("_bindings", "_by_name", "_growth", "_program", "result_type", "source")
 
     def __init__(
-        self, source: str, program: cel.Expression, bindings: tuple[Binding, ...], result: str, growth: _Growth
+        self, source: str, program: cel.Expression, bindings: tuple[Binding, ...], result: str, growth: Growth
     ) -> None:
         self.source = source
         self.result_type = result
@@ -890,7 +878,7 @@ class Program:
     def _result(self, value: cel.Value, unreadable: Mapping[str, ExpressionError]) -> Json:
         if value.type() == cel.Type.ERROR:
             raise self._failure(str(value.value()), unreadable)
-        return finished(_plain(value))
+        return finished(plain(value))
 
     def _failure(self, text: str, unreadable: Mapping[str, ExpressionError]) -> ExpressionError:
         """The library's run-time message as an error of the language."""
@@ -978,252 +966,3 @@ def _unreadable(value: Json, path: Sequence[Segment], depth: int) -> str:
     remedy = f"; write size({parent})" if type(value) is str and part in ("length", "size") else ""
     found = "text" if type(value) is str else "null" if value is None else "neither an object nor a list"
     return f"{parent} is {found}: {spell(path[: depth + 1])} can't be read{remedy}"
-
-
-@dataclass(slots=True)
-class Size:
-    """How large a value is: `total` characters and elements, `count` elements of its own, the largest element."""
-
-    total: int
-    count: int = 0
-    element: Size | None = None
-
-
-_SCALAR: Final = Size(1)
-
-
-def convert(value: Json, kind: Kind, deep: bool) -> tuple[Json, Size]:
-    """`value` as the library wants it for a variable of `kind`, and its size (element by element only if `deep`)."""
-    if kind == "dyn":
-        return _dyn(value, deep)
-    if kind == "string":
-        if type(value) is not str:
-            raise TypeError
-        return value, Size(len(value) + 1)
-    if kind == "double":
-        if isinstance(value, bool):
-            raise TypeError
-        return float(value), _SCALAR
-    if kind == "int":
-        if isinstance(value, bool) or value != int(value):
-            raise TypeError
-        return int(value), _SCALAR
-    if kind == "timestamp":
-        return instant(value), _SCALAR
-    if kind == "bool":
-        if type(value) is not bool:
-            raise TypeError
-        return value, _SCALAR
-    if kind == "map":
-        if not isinstance(value, Mapping):
-            raise TypeError
-        return _dyn(value, deep)
-    if type(value) is not list:
-        raise TypeError
-    parts = [convert(item, kind.removeprefix("list:"), deep) for item in value]
-    return [part for part, _ in parts], _sized([size for _, size in parts], len(value), deep)
-
-
-def _dyn(value: Json, deep: bool) -> tuple[Json, Size]:
-    """Data without a static type: every number is a double, so that 5 and 5.0 behave alike."""
-    kind = type(value)
-    if kind is str:
-        return value, Size(len(value) + 1)
-    if kind is int:
-        return float(value), _SCALAR
-    if kind is list:
-        parts = [_dyn(item, deep) for item in value]
-        return [part for part, _ in parts], _sized([size for _, size in parts], len(parts), deep)
-    if kind is dict or isinstance(value, Mapping):
-        pairs = {key: _dyn(item, deep) for key, item in value.items()}
-        keys = sum(map(len, pairs)) + len(pairs)
-        size = _sized([size for _, size in pairs.values()], len(pairs), deep)
-        size.total += keys
-        return {key: part for key, (part, _) in pairs.items()}, size
-    return value, _SCALAR
-
-
-def _sized(sizes: list[Size], count: int, deep: bool) -> Size:
-    total = 1 + sum(size.total for size in sizes)
-    return Size(total, count, _widest(sizes) if deep and sizes else None)
-
-
-def _widest(sizes: Sequence[Size]) -> Size:
-    """A size that none of `sizes` exceeds in any respect."""
-    inner = [size.element for size in sizes if size.element is not None]
-    return Size(max(size.total for size in sizes), max(size.count for size in sizes), _widest(inner) if inner else None)
-
-
-def _plain(value: cel.Value) -> Json:
-    """A result as JSON. Walked by type: the library's own plain_value() crashes the process on nested optionals."""
-    name = value.type().name()
-    if name.startswith("LIST"):
-        return [_plain(item) for item in value.value()]
-    if name.startswith("MAP"):
-        items = {_key(key): item for key, item in value.value().items()}
-        return {key: _plain(items[key]) for key in sorted(items)}
-    read = _SCALARS.get(name)
-    if read is None:
-        # An optional inside a list says that it is an ERROR: its type has no name in the library.
-        what = "an optional; add orValue(...)" if name == "ERROR" or name.startswith("optional") else name.lower()
-        raise ExpressionError("expression.error", f"expected a JSON value as the result, found {what}")
-    return read(value.value())
-
-
-def _key(key: Json) -> str:
-    if type(key) is not str:
-        raise ExpressionError("expression.error", f"expected text as the key of a map, found {key!r}")
-    return key
-
-
-def _number(number: float) -> int | float:
-    """A whole double below 2^53 is an integer in JSON: the author wrote 5, not 5.0."""
-    if not math.isfinite(number):
-        raise ExpressionError("expression.error", f"the result {number} is not a JSON number; check the division")
-    return int(number) if number.is_integer() and abs(number) <= INTEGER_MAX else number
-
-
-def timestamp_text(moment: datetime.datetime) -> str:
-    """RFC 3339 in UTC, with fractions only where there are any."""
-    text = moment.astimezone(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S")
-    text = text.rjust(19, "0")  # strftime does not pad years before 1000
-    fraction = f"{moment.microsecond:06d}".rstrip("0")
-    return f"{text}.{fraction}Z" if fraction else f"{text}Z"
-
-
-def instant_text(milliseconds: int) -> str:
-    """Milliseconds since 1970 as RFC 3339 text in UTC."""
-    return timestamp_text(instant(milliseconds))
-
-
-def _duration_text(duration: datetime.timedelta) -> str:
-    micros = duration // datetime.timedelta(microseconds=1)
-    sign, micros = ("-", -micros) if micros < 0 else ("", micros)
-    seconds, fraction = divmod(micros, 1_000_000)
-    tail = f".{fraction:06d}".rstrip("0") if fraction else ""
-    return f"{sign}{seconds}{tail}s"
-
-
-_SCALARS: Final[dict[str, Callable[[Any], Json]]] = {
-    "NULL": lambda value: None,
-    "BOOL": bool,
-    "INT": int,
-    "UINT": int,
-    "DOUBLE": _number,
-    "STRING": str,
-    "BYTES": lambda value: base64.b64encode(bytes(value)).decode(),
-    "TIMESTAMP": timestamp_text,
-    "DURATION": _duration_text,
-}
-
-
-def finished(value: Json) -> Json:
-    """`value` if it may leave an expression: plain JSON, at most 64 KiB. Raises `ExpressionError`."""
-    if type(value) is bool or value is None:
-        return value
-    try:
-        check(value)
-    except NotJson as error:
-        raise ExpressionError("expression.error", f"the result can't be stored: {error}") from None
-    if type(value) is not int and type(value) is not float and len(dumps(value)) > RESULT_MAX:
-        raise ExpressionError("expression.too_large", "the result is larger than 64 KiB; let a tool keep it")
-    return value
-
-
-# -- growth --------------------------------------------------------------------------------------------------------
-
-_PRODUCTS: Final = frozenset(("replace", "join", "format"))
-_MATCH_SHARE: Final = 8  # characters of text times of pattern, for one character of growth: RE2 is that much cheaper
-
-
-class _Growth:
-    """An upper bound of the size to which an expression can grow. Cheap (a sum) where nothing in it multiplies."""
-
-    __slots__ = ("_base", "_tree", "_uses", "_variables", "deep")
-
-    def __init__(self, tree: Tree, variables: Mapping[int, str]) -> None:
-        nodes = list(walk(tree))
-        self._tree = tree
-        self._variables = dict(variables)
-        self._uses: dict[str, int] = {}
-        for name in variables.values():
-            self._uses[name] = self._uses.get(name, 0) + 1
-        self._base = 64 * len(nodes) + sum(len(n.value) for n in nodes if isinstance(n, Const) and type(n.value) is str)
-        self.deep = any(
-            isinstance(node, Comprehension) or (isinstance(node, Call) and node.function in (*_PRODUCTS, "matches"))
-            for node in nodes
-        )
-
-    def check(self, sizes: Mapping[str, Size]) -> None:
-        """Raises ExpressionError(expression.budget) if operands of these sizes could grow beyond GROWTH_MAX."""
-        if self.deep:
-            self._bound(self._tree, {}, sizes)
-        else:
-            self._allow(self._base + sum(size.total * self._uses[name] for name, size in sizes.items()))
-
-    def _allow(self, total: int) -> int:
-        if total > GROWTH_MAX:
-            raise ExpressionError(
-                "expression.budget", "the expression could grow beyond 4 Mi characters and elements; use a tool"
-            )
-        return total
-
-    def _bound(self, tree: Tree, bound: Mapping[str, Size], sizes: Mapping[str, Size]) -> Size:
-        """The largest that `tree` can be. Every intermediate value passes through `_allow`."""
-        if id(tree) in self._variables:
-            return sizes.get(self._variables[id(tree)], _SCALAR)
-        match tree:
-            case Const():
-                return Size(len(tree.value) + 1) if isinstance(tree.value, (str, bytes)) else _SCALAR
-            case Name():
-                return bound.get(tree.name, _SCALAR)
-            case Comprehension():
-                return self._loop(tree, bound, sizes)
-            case Select():
-                return self._part(self._bound(tree.operand, bound, sizes))
-            case Call():
-                return self._call(tree, [self._bound(part, bound, sizes) for part in tree.operands])
-            case _:
-                parts = [self._bound(part, bound, sizes) for part in children(tree)]
-                total = self._allow(1 + len(parts) + sum(part.total for part in parts))
-                return Size(total, len(parts), _widest(parts) if parts else None)
-
-    def _loop(self, loop: Comprehension, bound: Mapping[str, Size], sizes: Mapping[str, Size]) -> Size:
-        over = self._bound(loop.range, bound, sizes)
-        start = self._bound(loop.start, bound, sizes)
-        # A macro's step is `accumulator + [element]`, a boolean, or the accumulator itself: linear in the rounds.
-        inner = {**bound, loop.variable: self._part(over), loop.accumulator: _SCALAR}
-        self._bound(loop.condition, inner, sizes)
-        step = self._bound(loop.step, inner, sizes)
-        rounds = over.count or (over.total if over.element is None else 0)
-        total = self._allow(start.total + rounds * step.total)
-        gathered = Size(
-            max(total, step.total), start.count + rounds * max(1, step.count), step.element or start.element
-        )
-        if is_empty(loop.range):  # optMap: the accumulator is the value itself
-            gathered = start
-        return self._bound(loop.result, {**inner, loop.accumulator: gathered}, sizes)
-
-    def _part(self, whole: Size) -> Size:
-        return whole.element or whole
-
-    def _call(self, call: Call, parts: list[Size]) -> Size:
-        if call.function in ("_?_:_",):
-            return _widest(parts[1:])
-        if call.function in ("_[_]", "_?._", "_[?_]"):
-            return self._part(parts[0])
-        if call.function == "matches":  # it makes nothing, but its work is a product
-            return Size(self._allow(math.prod(part.total for part in parts) // _MATCH_SHARE + 1))
-        total = sum(part.total for part in parts) + 32
-        if call.function == "format_time":
-            total *= 8  # the longest names of days and months
-        if call.function in _PRODUCTS:
-            total += parts[0].total * sum(part.total for part in parts[1:])
-            if call.function == "format":
-                total += 1_024 * parts[0].total
-        elements = [part.element for part in parts if part.element is not None]
-        count = sum(part.count for part in parts)
-        if call.function in ("split",):
-            count, elements = parts[0].total, [parts[0]]
-            total += 32 * count  # an element costs far more than its one character
-        return Size(self._allow(total), count, _widest(elements) if elements else None)

@@ -15,9 +15,11 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Final, Protocol, TypeAlias
 
-from hai_flow.definition import cel
-from hai_flow.definition.cel import Chain, ExpressionError, Fault, Faults, Kind, Program, Segment
+from hai_flow.definition import cel, cel_values
+from hai_flow.definition.cel import Chain, Fault, Faults, Program, Segment
+from hai_flow.definition.cel_values import Kind
 from hai_flow.definition.document import Path
+from hai_flow.definition.expression_error import ExpressionError
 from hai_flow.definition.functions import pattern_fault, zone_fault
 from hai_flow.definition.holes import end_of_hole
 from hai_flow.definition.plan import Hole
@@ -836,7 +838,7 @@ class _NowHole:
     """`${{ now }}`: the scope has milliseconds, a document sees RFC 3339 text."""
 
     def render(self, scope: Mapping[str, Json]) -> Json:
-        return cel.instant_text(scope["now"])
+        return cel_values.instant_text(scope["now"])
 
 
 @dataclass(frozen=True, slots=True)

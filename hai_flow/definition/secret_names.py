@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from hai_flow import values
-from hai_flow.definition.cel import ExpressionError
+from hai_flow.definition.expression_error import ExpressionError
 from hai_flow.definition.plan import Hole, Template
 from hai_flow.values import Json
 

@@ -13,9 +13,9 @@ import msgspec
 
 from hai_flow import instants, values
 from hai_flow.definition import paths
-from hai_flow.definition.cel import ExpressionError
 from hai_flow.definition.durations import NotADuration
 from hai_flow.definition.durations import milliseconds as duration_ms
+from hai_flow.definition.expression_error import ExpressionError
 from hai_flow.definition.plan import THE_CALL, Agent, AgentCalls, Duration, Expression, ForEach, Plan, Step, Template
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e

@@ -33,7 +33,7 @@ from apscheduler.triggers.interval import IntervalTrigger
 
 from hai_flow import file_ids, instants, values
 from hai_flow import schedule as times
-from hai_flow.definition.cel import ExpressionError
+from hai_flow.definition.expression_error import ExpressionError
 from hai_flow.definition.plan import EventTrigger, Plan, RunTrigger, ScheduleTrigger, Trigger, WebhookTrigger
 from hai_flow.engine import chains
 from hai_flow.engine import commands as c

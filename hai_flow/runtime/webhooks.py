@@ -15,7 +15,7 @@ from uuid import UUID
 import structlog
 
 from hai_flow import file_ids, values
-from hai_flow.definition.cel import ExpressionError
+from hai_flow.definition.expression_error import ExpressionError
 from hai_flow.definition.names import PATH_CHARS_MAX, WEBHOOK_PATH
 from hai_flow.definition.plan import WebhookTrigger
 from hai_flow.engine.signals import event_value

@@ -6,7 +6,7 @@ import resource
 import sys
 from typing import Any, Final
 
-from hai_flow.definition.cel import RESULT_MAX
+from hai_flow.definition.cel_values import RESULT_MAX
 from hai_flow.definition.expressions import ExpressionError, Faults, compile_expression
 
 from .support import SCOPE, names

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from hai_flow.definition.cel import ExpressionError
+from hai_flow.definition.expression_error import ExpressionError
 from hai_flow.definition.plan import Approval
 from hai_flow.engine import events as e
 from hai_flow.engine.draft import Raised

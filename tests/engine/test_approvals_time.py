@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hai_flow.definition.cel import ExpressionError
+from hai_flow.definition.expression_error import ExpressionError
 from hai_flow.definition.plan import Expiry
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
