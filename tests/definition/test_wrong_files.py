@@ -256,6 +256,7 @@ EFFECTS: Final[list[Case]] = [
     ("steps: [{«agent: {model: smart, prompt: hi}}]\n", "shape.missing_key", "`tools` is missing"),
     ("steps: [{agent: {model: smart, prompt: hi, tools: [«wbe.search]}}]\n", "tool.unknown", "did you mean `web`?"),
     ("steps: [{agent: {model: smart, prompt: hi, tools: [web.*, «vague.*]}}]\n", "?agent.effect", "`effect: read`"),
+    ("steps: [{agent: {model: smart, prompt: hi, tools: [«vague.*], approvals: {vague.send: none}}}]\n", "?agent.effect", "each call that `approvals` doesn't name"),
     ("steps: [{agent: {model: smart, prompt: hi, tools: [mail.*], approvals: {«mial.*: none}}}]\n", "agent.approval", "did you mean `mail.*`?"),
     ("steps: [{agent: {model: smart, prompt: hi, tools: [mail.*], approvals: {mail.*: «never}}}]\n", "shape.type", "`none`"),
     ("steps: [{run: «Child Flow}]\n", "run.name", "name@version"),
@@ -475,6 +476,12 @@ def test_one_mistake_is_answered_by_one_finding_that_points_at_it(text: str, cod
     assert (found[0].line, found[0].column) == place, shown
     assert words in found[0].message
     assert found[0].file == "f"
+
+
+@pytest.mark.parametrize("named", ["vague.*", "vague.send"])
+def test_an_agent_whose_approvals_name_the_tool_is_not_warned_of_what_they_decide(named: str) -> None:
+    text = f"steps: [{{agent: {{model: smart, prompt: hi, tools: [vague.send], approvals: {{{named}: none}}}}}}]\n"
+    assert check_workflow((BASE + text).encode()) == []
 
 
 def test_what_was_published_before_a_rule_still_runs() -> None:

@@ -200,6 +200,8 @@ def test_what_asks_something_of_an_ended_run_is_refused_with_what_stands(ask: ob
         ask(play, "x")
     assert (refusal.value.status, refusal.value.code) == (409, "run_ended")
     assert refusal.value.winner == {"status": "finished", "seq": play.state.seq}
+    asks_to_go_on = any(word in refusal.value.detail for word in ("retry", "resume"))
+    assert ("(rerun, fork)" in refusal.value.detail) == asks_to_go_on
 
 
 def test_what_fell_due_while_the_run_was_paused_happens_as_of_when_it_is_resumed() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 from typing import Final
@@ -97,9 +97,10 @@ def _agent(context: Context, draft: StepDraft, names: Names) -> plan.Agent | Non
     arguments = _prompt(context, fields, value, name, at, names)
     output = context.schema(fields["output"], (*at, "output")) if "output" in fields else None
     tools = fields.get("tools", [])
+    given = fields.get("approvals", {})
     for index, tool in enumerate(tools):
-        _check_agent_tool(context, tool, (*at, "tools", index))
-    approvals = _agent_approvals(context, fields.get("approvals", {}), tools, (*at, "approvals"), names)
+        _check_agent_tool(context, tool, (*at, "tools", index), given)
+    approvals = _agent_approvals(context, given, tools, (*at, "approvals"), names)
     until = None
     if "stop_when" in fields:
         until = context.condition(fields["stop_when"], (*at, "stop_when"), names.with_roots("answer"))
@@ -185,9 +186,9 @@ class _Body:
         parts += [("system", system)] if system is not None else []
         parts.append(("prompt", plan.CallArguments(TASK)))
         output = context.schema(fields["output"], (*place, "output")) if "output" in fields else None
-        for index, each in enumerate(fields["tools"]):
-            _check_agent_tool(context, each, (*place, "tools", index))
         given = fields.get("approvals", {})
+        for index, each in enumerate(fields["tools"]):
+            _check_agent_tool(context, each, (*place, "tools", index), given)
         approvals = _agent_approvals(context, given, fields["tools"], (*place, "approvals"), self._names)
         if name is None:
             return
@@ -354,7 +355,7 @@ def _prompt(
     return Record(tuple(parts))
 
 
-def _check_agent_tool(context: Context, text: str, at: Path) -> None:
+def _check_agent_tool(context: Context, text: str, at: Path, approvals: Collection[str]) -> None:
     name, dot, function = text.partition(".")
     if name == "client" and name not in context.declared.tools:
         message = "tools that a client only advertises can't be offered; declare them with `frontend` in `tools`"
@@ -370,9 +371,11 @@ def _check_agent_tool(context: Context, text: str, at: Path) -> None:
     undeclared = (isinstance(tool, plan.PythonTool) and not tool.declared_effect) or (
         isinstance(tool, plan.McpTool) and tool.effect is None
     )
-    if undeclared:
+    if undeclared and not {text, name, f"{name}.*"} & set(approvals):
+        named = any(each.startswith(f"{name}.") for each in approvals)
+        calls = "each call that `approvals` doesn't name" if named else "each call"
         message = (
-            f"the tool `{name}` doesn't say its `effect`, so the agent asks a person before each call; write "
+            f"the tool `{name}` doesn't say its `effect`, so the agent asks a person before {calls}; write "
             f"`effect: read` or `effect: write` in `tools.{name}`"
         )
         context.reader.warning(at, "agent.effect", message)

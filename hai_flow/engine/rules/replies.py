@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from hai_flow.engine.draft import Draft
 from hai_flow.errors import Rejected
 from hai_flow.values import Json
+
+_GOING_ON: Final = ("resume", "retry")  # what somebody asks for who wants a run to go on
 
 
 def run_outcome(draft: Draft) -> dict[str, Json]:
@@ -14,9 +18,10 @@ def run_outcome(draft: Draft) -> dict[str, Json]:
 def not_now(draft: Draft, what: str) -> Rejected:
     status = draft.state.status
     code = "run_ended" if draft.state.ended else "run_" + status
-    return Rejected(
-        409, code, f"can't {what} a run that is {status}.", winner={"status": status, "seq": draft.state.seq}
-    )
+    asks_in_vain = what in _GOING_ON and draft.state.ended
+    remedy = "; a new run can go on from any of its steps (rerun, fork)" if asks_in_vain else ""
+    detail = f"can't {what} a run that is {status}{remedy}."
+    return Rejected(409, code, detail, winner={"status": status, "seq": draft.state.seq})
 
 
 def demand_active(draft: Draft) -> None:
