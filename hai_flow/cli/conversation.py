@@ -8,11 +8,12 @@ from typing import Any, Final
 
 from hai_flow.cli import answers
 from hai_flow.cli.backend import Backend
+from hai_flow.cli.console import one_line
 from hai_flow.cli.errors import FAILED, OK, WAITS, Problem, explain, print_definition_error
 from hai_flow.cli.follow import Narrator
 from hai_flow.cli.people import as_whom, may_answer, principal
 from hai_flow.cli.questions import how_to_answer, or_else, question_of
-from hai_flow.cli.terminal import note, out, print_json, program
+from hai_flow.cli.terminal import err, note, out, print_json, program
 from hai_flow.errors import DefinitionError, Rejected
 from hai_flow.values import Json
 
@@ -54,6 +55,7 @@ class Conversation:
         self._status = "running"
         self._result: dict[str, Json] = {}
         self._run_id = ""
+        self._warned: set[str] = set()
         self._prompt: answers.Prompt | None = None
         self._asking: tuple[str, asyncio.Task[None]] | None = None
 
@@ -79,6 +81,15 @@ class Conversation:
             raise
         finally:
             await self._stop_asking()
+
+    def warn(self, text: str) -> None:
+        """A line on standard error, also where only JSON is printed. The same line is printed once."""
+        from hai_flow.steps.secrets import hidden
+
+        if text not in self._warned:
+            self._warned.add(text)
+            self._narrator.end_line()
+            err().print(one_line(hidden(text)), style="yellow")
 
     async def _stop_asking(self) -> None:
         if self._asking is not None:

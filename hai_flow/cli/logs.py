@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import MutableMapping
-from typing import Any, TextIO
+from collections.abc import Callable, Mapping, MutableMapping
+from typing import Any, TextIO, TypeAlias
 
 from hai_flow.cli.console import clean, one_line
 
+Hear: TypeAlias = Callable[[Mapping[str, Any]], None]
 
-def configure_logs(level: str, style: str = "auto") -> None:
-    """Structured logs on standard error: as text or as JSON lines; `auto`: as text on a terminal."""
+
+def configure_logs(level: str, style: str = "auto", *, heard: Mapping[str, Hear] | None = None) -> None:
+    """Structured logs on standard error: as text or as JSON lines; `auto`: as text on a terminal.
+
+    `heard`: warnings that a command tells in words of its own, whatever the level, by the name of their event. They are
+    not written to the log.
+    """
     import logging
 
     import structlog
@@ -31,6 +37,7 @@ def configure_logs(level: str, style: str = "auto") -> None:
     )
     structlog.configure(
         processors=[
+            *(() if heard is None else (_heard_by(heard, level),)),
             structlog.contextvars.merge_contextvars,
             _with_place,
             structlog.processors.add_log_level,
@@ -38,10 +45,27 @@ def configure_logs(level: str, style: str = "auto") -> None:
             *shown,
             _without_secrets,
         ],
-        wrapper_class=structlog.make_filtering_bound_logger(level),
+        wrapper_class=structlog.make_filtering_bound_logger(
+            "warning" if heard is not None and level == "error" else level
+        ),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=False,
     )
+
+
+def _heard_by(heard: Mapping[str, Hear], level: str) -> Any:
+    """A processor that hands these warnings over. `level` is that of the log: other warnings pass if it has them."""
+    import structlog
+
+    def hand_over(_logger: Any, method: str, entry: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        if method == "warning" and (hear := heard.get(entry["event"])) is not None:
+            hear(entry)
+            raise structlog.DropEvent
+        if method == "warning" and level == "error":
+            raise structlog.DropEvent
+        return entry
+
+    return hand_over
 
 
 def _with_place(_logger: Any, _method: str, entry: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -80,7 +81,9 @@ def _converse(conversation: Conversation, server: str | None, data_dir: Path | N
     if server is not None:
         return live(lambda: _on_server(conversation, server, act_as), interrupted=INTERRUPTED)
     settings = load_settings(data_dir=data_dir)
-    configure_logs("error", settings.logs)
+    configure_logs(
+        "error", settings.logs, heard={"model_stands_in": lambda entry: conversation.warn(_who_stands_in(entry))}
+    )
     with open_database(settings, interrupted=INTERRUPTED) as database:
 
         async def here() -> int:
@@ -90,6 +93,15 @@ def _converse(conversation: Conversation, server: str | None, data_dir: Path | N
                 return await conversation.hold(Local(runtime, act_as=act_as))
 
         return live(here, interrupted=INTERRUPTED)
+
+
+def _who_stands_in(entry: Mapping[str, Any]) -> str:
+    """A model's stand-in, as the log has it, in a line for the person who started the run."""
+    from hai_flow.models.scripted import SCRIPTED
+
+    by_script = entry["asked"].startswith(f"{SCRIPTED}/")
+    who = "a script" if by_script else f"{entry['asked']}, with the key in OPENAI_API_KEY,"
+    return f"The model `{entry['model']}` is not asked, {who} answers in its place: {entry['why']}"
 
 
 def _detached(

@@ -67,3 +67,20 @@ def test_text_is_written_where_that_is_set(capfd: pytest.CaptureFixture[str]) ->
     told = capfd.readouterr().err
     assert "asked" in told
     assert not told.startswith("{")
+
+
+def test_a_warning_that_a_command_tells_itself_is_handed_over_and_the_level_holds_for_all_others(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    heard: list[Any] = []
+    configure_logs("error", "json", heard={"wanted": heard.append})
+    try:
+        log = structlog.get_logger("x")
+        log.warning("wanted", why="so")
+        log.warning("another")
+        log.info("wanted")
+        log.error("failed")
+    finally:
+        structlog.reset_defaults()
+    assert heard == [{"event": "wanted", "why": "so"}]
+    assert [line["event"] for line in lines(capfd)] == ["failed"]
