@@ -2,27 +2,53 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol
 from uuid import UUID
 
 from hai_flow.cli.client import Server
-from hai_flow.cli.errors import Problem
+from hai_flow.cli.errors import Problem, Unreachable
+from hai_flow.cli.terminal import program
 from hai_flow.values import Json
 
 if TYPE_CHECKING:
     from hai_flow.runtime import Runtime
 
+NAMES: Final = (
+    "Expected a workflow file (one that exists, or a word with a slash or the ending .yaml or .yml), or the name of a "
+    "workflow that the server has, as NAME or NAME@VERSION"
+)
+_GIVEN: Final = (
+    "Give it as -i KEY=VALUE or --input-json JSON. A VALUE that can be JSON is taken as that: a text of digits has "
+    "quotes, -i 'KEY=\"123\"'."
+)
+_NAME: Final = re.compile(r"[a-z][a-z0-9_@+-]*")  # what can stand in a path as it is
+
+
+def no_file(word: str) -> str:
+    return f"There is no file {word!r}."
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The workflow of which a run is wanted: the file `name` with this source or, without one, the workflow that a
+    server has by this name."""
+
+    name: str
+    source: bytes | None = None
+
 
 class Backend(Protocol):
-    """The party that performs the runs: it publishes, starts, follows and answers."""
+    """The party that performs the runs: it starts, follows and answers."""
 
-    async def publish(self, source: bytes, file: str) -> str:
-        """Store a dev copy. Returns the reference that starts it. Raises DefinitionError or Problem."""
+    async def begin(self, wanted: Wanted, input: Json, thread_id: str | None) -> tuple[str, str]:
+        """Start a run. Returns its workflow's reference and its id. Raises DefinitionError or Problem."""
         ...
 
     async def start(self, workflow: str, input: Json, thread_id: str | None) -> str:
-        """Start a run. Returns its id."""
+        """Start a run of a workflow that is there. Returns its id."""
         ...
 
     def events(self, run_id: str, after: int = 0) -> AsyncGenerator[dict[str, Json], None]:
@@ -40,45 +66,94 @@ def _named(found: Json, file: str) -> str:
     return label(file, found) if isinstance(found, str) and found != "<workflow>" else file
 
 
+def _exactly(name: str, version: int, sha256: str) -> str:
+    return f"{name}@{version}+{sha256[:8]}"
+
+
+def reference_of(run: Json) -> str:
+    """The version that a run is of, as people read it."""
+    version = run["version"]
+    exact = _exactly(run["workflow"], version["version"], version["sha256"])
+    return exact if version["dev"] else exact.partition("+")[0]
+
+
 class Remote:
     """A server performs the runs, over REST."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
 
-    async def publish(self, source: bytes, file: str) -> str:
-        stored = await self._stored(source, file) or await self._sent(source, file)
-        return f"{stored['name']}@{stored['version']}" + (f"+{stored['sha256'][:8]}" if stored["dev"] else "")
+    async def begin(self, wanted: Wanted, input: Json, thread_id: str | None) -> tuple[str, str]:
+        run = await self.begun(wanted, input, thread_id)
+        return reference_of(run), run["id"]
 
-    async def _sent(self, source: bytes, file: str) -> Json:
+    async def begun(self, wanted: Wanted, input: Json, thread_id: str | None) -> Json:
+        """A new run, as REST shows it. Raises Problem.
+
+        A file is started by its digest, and published only where the server does not have it: `dev` publishes the files
+        of its own folder, and accepts more in them than over the network, tools of the project, for example. No version
+        is read for that, as who may start runs need not have the right to read workflows.
+        """
+        if wanted.source is None:
+            return await self._by_name(wanted.name, input, thread_id)
+        from hai_flow.definition.compiler import compile_workflow
+
+        plan = compile_workflow(wanted.source, wanted.name)
+        try:
+            return await self._started(_exactly(plan.name, plan.version, plan.sha256.hex()), input, thread_id)
+        except Problem as problem:
+            if problem.code != "workflow_unknown":
+                raise
+        stored = await self._sent(wanted.source, wanted.name, plan.name)
+        return await self._started(_exactly(stored["name"], stored["version"], stored["sha256"]), input, thread_id)
+
+    async def input_schema(self, name: str) -> Json:
+        """The schema of the input of a workflow that the server has; None where the caller may not read workflows, or
+        it can't be had: what is wrong is told by the start. A right that the caller lacks is not tried, as refusals are
+        recorded."""
+        if not _NAME.fullmatch(name):
+            return None
+        try:
+            session = await self._server.get("/v1/session")
+            if "read_workflows" not in session["rights"]:
+                return None
+            return (await self._server.get(f"/v1/workflows/{name}"))["input"]
+        except (Problem, Unreachable):
+            return None
+
+    async def _by_name(self, name: str, input: Json, thread_id: str | None) -> Json:
+        try:
+            return await self._started(name, input, thread_id)
+        except Problem as problem:
+            if problem.code == "input.invalid":
+                raise Problem(problem.body, problem.page, _GIVEN) from None
+            if problem.code not in ("workflow_unknown", "auth.missing"):
+                raise
+            raise Problem(problem.body, problem.page, f"{no_file(name)} {NAMES}.") from None
+        except Unreachable as error:
+            raise Unreachable(f"{error} {no_file(name)} {NAMES}.") from None
+
+    async def _sent(self, source: bytes, file: str, name: str) -> Json:
         """The workflow as the server has it now. What it finds wrong stands in `file`, whose name it was not told."""
         try:
             return await self._server.post("/v1/workflows", content=source, dev="true")
         except Problem as problem:
             found: list[dict[str, Json]] = problem.body.get("findings") or []
             named = [{**each, "file": _named(each.get("file"), file)} for each in found]
-            raise Problem({**problem.body, "findings": named}, problem.page) from None
-
-    async def _stored(self, source: bytes, file: str) -> Json:
-        """The server's workflow with exactly these bytes, or None.
-
-        `dev` publishes the files of its own folder, and accepts more in them than over the network: tools of the
-        project, for example. So a workflow that it has is used as it is: over the network it might be refused.
-        """
-        from hai_flow.definition.compiler import compile_workflow
-
-        plan = compile_workflow(source, file)
-        try:
-            return await self._server.get(f"/v1/workflows/{plan.name}@{plan.version}+{plan.sha256.hex()[:8]}")
-        except Problem as problem:
-            if problem.body.get("status") != 404:
-                raise
-            return None
+            advice = ""
+            if problem.code in ("right_missing", "publishing_off"):
+                advice = (
+                    f"The server does not have {file} as it is here, and does not take it from you. What it has of "
+                    f"this workflow is started by its name: {program()} run {name}"
+                )
+            raise Problem({**problem.body, "findings": named}, problem.page, advice) from None
 
     async def start(self, workflow: str, input: Json, thread_id: str | None) -> str:
+        return (await self._started(workflow, input, thread_id))["id"]
+
+    async def _started(self, workflow: str, input: Json, thread_id: str | None) -> Json:
         body = {"workflow": workflow, "input": input}
-        run = await self._server.post("/v1/runs", body if thread_id is None else {**body, "thread_id": thread_id})
-        return run["id"]
+        return await self._server.post("/v1/runs", body if thread_id is None else {**body, "thread_id": thread_id})
 
     def events(self, run_id: str, after: int = 0) -> AsyncGenerator[dict[str, Json], None]:
         return self._server.events(run_id, after)
@@ -99,11 +174,17 @@ class Local:
         self._via = "cli" if act_as is None else "cli (act as)"
 
     async def publish(self, source: bytes, file: str) -> str:
+        """Store a dev copy. Returns the reference that starts it. Raises DefinitionError."""
         from hai_flow.runtime import LOCAL_TENANT
         from hai_flow.runtime.catalog import version_text
 
         stored, _ = await self._runtime.catalog.publish(LOCAL_TENANT, source, file, dev=True, from_disk=True)
         return version_text(stored.name, stored.version, stored.sha256.hex(), dev=stored.dev)
+
+    async def begin(self, wanted: Wanted, input: Json, thread_id: str | None) -> tuple[str, str]:
+        assert wanted.source is not None, "a name is what a server knows"
+        reference = await self.publish(wanted.source, wanted.name)
+        return reference, await self.start(reference, input, thread_id)
 
     async def check(self, source: bytes, file: str) -> None:
         """Raises DefinitionError if this published workflow could not be published again now."""

@@ -7,7 +7,7 @@ import contextlib
 from typing import Any, Final
 
 from hai_flow.cli import answers
-from hai_flow.cli.backend import Backend
+from hai_flow.cli.backend import Backend, Wanted
 from hai_flow.cli.console import one_line
 from hai_flow.cli.errors import FAILED, OK, WAITS, Problem, explain, print_definition_error
 from hai_flow.cli.follow import Narrator
@@ -31,8 +31,7 @@ class Conversation:
 
     def __init__(
         self,
-        name: str,
-        source: bytes,
+        wanted: Wanted,
         input: dict[str, Json],
         thread: str | None,
         *,
@@ -42,8 +41,7 @@ class Conversation:
         act_as: str | None = None,
     ) -> None:
         self._who = principal(act_as)
-        self._name = name
-        self._source = source
+        self._wanted = wanted
         self._input = input
         self._thread = thread
         self._where = where
@@ -60,13 +58,12 @@ class Conversation:
         self._asking: tuple[str, asyncio.Task[None]] | None = None
 
     async def hold(self, backend: Backend) -> int:
-        """Publish, start and follow; the exit code."""
+        """Start and follow; the exit code."""
         try:
-            reference = await backend.publish(self._source, self._name)
+            reference, self._run_id = await backend.begin(self._wanted, self._input, self._thread)
         except DefinitionError as error:
-            print_definition_error(error.findings, self._name, self._source)
+            print_definition_error(error.findings, self._wanted.name, self._wanted.source or b"")
             return FAILED
-        self._run_id = await backend.start(reference, self._input, self._thread)
         if not self._quiet:
             note(f"{reference}, run {self._run_id}")
         try:

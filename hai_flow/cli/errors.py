@@ -26,12 +26,14 @@ EPILOG: Final = (
 
 
 class Problem(HaiFlowError):
-    """A server's refusal (problem+json): `body` as it came. `page`: the page of its console that helps, or nothing."""
+    """A server's refusal (problem+json): `body` as it came. `page`: the page of its console that helps, or nothing.
+    `advice`: what the command says besides, as it knows more than the server."""
 
-    def __init__(self, body: dict[str, Json], page: str = "") -> None:
+    def __init__(self, body: dict[str, Json], page: str = "", advice: str = "") -> None:
         super().__init__(str(body.get("detail") or body.get("title") or "The server refused without saying why."))
         self.body = body
         self.page = page
+        self.advice = advice
 
     @property
     def code(self) -> str:
@@ -63,6 +65,8 @@ def explain(error: HaiFlowError) -> None:
         _explain_problem(console, str(error), error.body.get("findings") or (), error.body.get("winner"))
         if error.code == "auth.missing":
             console.print("  The command line takes it from HAI_FLOW_KEY; `hai-flow keys create` makes one.")
+        if error.advice:
+            console.print(clean(f"  {error.advice}"))
         if error.page:
             console.print(f"  In a browser: {error.page}", style="dim")
     elif isinstance(error, Rejected):

@@ -1,8 +1,9 @@
-"""`run`: one workflow file with its input, started in this process or at a server."""
+"""`run`: one workflow with its input: a file, in this process or at a server, or what a server has by its name."""
 
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import sys
 from collections.abc import Mapping
@@ -12,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hai_flow.cli import answers
-from hai_flow.cli.backend import Local, Remote
-from hai_flow.cli.client import Server, ask
+from hai_flow.cli.backend import NAMES, Local, Remote, Wanted, no_file, reference_of
+from hai_flow.cli.client import Server, ask, server_url
 from hai_flow.cli.conversation import Conversation
 from hai_flow.cli.database import migrated, open_database
 from hai_flow.cli.errors import FAILED, INTERRUPTED, UsageError, print_definition_error
@@ -21,7 +22,7 @@ from hai_flow.cli.living import live
 from hai_flow.cli.logs import configure_logs
 from hai_flow.cli.options import ActAsOption, DataDirOption, load_settings
 from hai_flow.cli.running import running_runtime
-from hai_flow.cli.sources import STDIN, read, whole
+from hai_flow.cli.sources import STDIN, SUFFIXES, read, whole
 from hai_flow.cli.terminal import note, out, print_json, program
 from hai_flow.errors import DefinitionError
 from hai_flow.values import Json
@@ -31,7 +32,9 @@ if TYPE_CHECKING:
 
 
 def run(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="The workflow, or - for standard input.")],
+    file: Annotated[
+        str, typer.Argument(metavar="FILE|NAME[@N]", help="A file, - for standard input, or what a server has.")
+    ],
     given: Annotated[
         list[str] | None, typer.Option("--input", "-i", metavar="KEY=VALUE", help="One input; may be repeated.")
     ] = None,
@@ -51,30 +54,62 @@ def run(
     act_as: ActAsOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print only how it stands at the end, as JSON.")] = False,
 ) -> None:
-    """Start a workflow file and follow it here; answer its questions here.
+    """Start a workflow and follow it here; answer its questions here. By its name, a server performs it.
 
     Without a terminal, or with --json, it prints how to answer each open question, and exits with 3.
     """
-    name = "<stdin>" if file == STDIN else file
-    source = whole(name, sys.stdin.buffer.read() if file == STDIN else read(Path(file)))
-    schema = _input_schema(source, name)
-    input = inputs(schema.raw if isinstance(schema.raw, dict) else {}, given or [], given_json)
-    check_input(schema, input)
+    if _names_a_file(file):
+        wanted, input = _of_file(file, given or [], given_json)
+    else:
+        if data_dir is not None:
+            raise UsageError(f"{no_file(file)} {NAMES}. That server performs the run: expected no --data-dir.")
+        wanted, input = _of_name(file, given or [], given_json, server, act_as)
     if detach:
-        _detached(name, source, input, thread, server, data_dir, act_as, as_json=as_json)
+        _detached(wanted, input, thread, server, data_dir, act_as, as_json=as_json)
         return
+    at = server_url(server) if wanted.source is None else server
     interactive = not as_json and file != STDIN and sys.stdin.isatty() and sys.stdout.isatty()
     conversation = Conversation(
-        name,
-        source,
+        wanted,
         input,
         thread,
-        where=_where(server, data_dir),
+        where=_where(at, data_dir),
         interactive=interactive,
         quiet=as_json,
         act_as=act_as,
     )
-    raise typer.Exit(_converse(conversation, server, data_dir, act_as))
+    raise typer.Exit(_converse(conversation, at, data_dir, act_as))
+
+
+def _names_a_file(word: str) -> bool:
+    """Whether a workflow is named by its file. Any other word is the name of one that a server has."""
+    if not word:
+        raise UsageError(f"FILE: {NAMES[0].lower()}{NAMES[1:]}.")
+    if word == STDIN or "/" in word or word.endswith(SUFFIXES):
+        return True
+    return os.path.exists(word) and not os.path.isdir(word)
+
+
+def _of_file(file: str, given: list[str], given_json: str | None) -> tuple[Wanted, dict[str, Json]]:
+    name = "<stdin>" if file == STDIN else file
+    source = whole(name, sys.stdin.buffer.read() if file == STDIN else read(Path(file)))
+    schema = _input_schema(source, name)
+    input = inputs(schema.raw if isinstance(schema.raw, dict) else {}, given, given_json)
+    check_input(schema, input)
+    return Wanted(name, source), input
+
+
+def _of_name(
+    name: str, given: list[str], given_json: str | None, server: str | None, act_as: str | None
+) -> tuple[Wanted, dict[str, Json]]:
+    """Who may not read workflows gives an input whose schema nobody knows here; the server judges it."""
+    from hai_flow.definition.schemas import JsonSchema
+
+    raw = ask(server, False, lambda api: Remote(api).input_schema(name), act_as=act_as)
+    input = inputs(raw if isinstance(raw, dict) else {}, given, given_json)
+    if raw is not None:
+        check_input(JsonSchema(raw), input)
+    return Wanted(name), input
 
 
 def _converse(conversation: Conversation, server: str | None, data_dir: Path | None, act_as: str | None) -> int:
@@ -105,8 +140,7 @@ def _who_stands_in(entry: Mapping[str, Any]) -> str:
 
 
 def _detached(
-    name: str,
-    source: bytes,
+    wanted: Wanted,
     input: dict[str, Json],
     thread: str | None,
     server: str | None,
@@ -119,17 +153,15 @@ def _detached(
     if data_dir is not None:
         raise UsageError("--detach: expected a server that performs the run (--server or HAI_FLOW_URL), no --data-dir.")
 
-    async def work(api: Server) -> tuple[str, Json]:
-        backend = Remote(api)
-        reference = await backend.publish(source, name)
-        return reference, await api.get(f"/v1/runs/{await backend.start(reference, input, thread)}")
+    async def work(api: Server) -> Json:
+        return await Remote(api).begun(wanted, input, thread)
 
-    reference, begun = ask(server, as_json, work, act_as=act_as)
+    begun = ask(server, as_json, work, act_as=act_as)
     if as_json:
         print_json({"run_id": begun["id"], "status": begun["status"], "output": None, "error": None, "pendings": []})
         return
     at = "" if server is None else f" --server {shlex.quote(server)}"
-    note(f"{reference} is started. To follow it, and to see and answer what it asks:")
+    note(f"{reference_of(begun)} is started. To follow it, and to see and answer what it asks:")
     note(f"  {program()} events {begun['id']} --follow{at}")
     note(f"  {program()} pendings{at}")
     out().print(begun["id"])

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
+import subprocess
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeAlias
 
+import httpx2
 import pytest
 
-from tests.support.commands import run
+from hai_flow.api.sign_ins import DENIED
+from tests.support.commands import SECONDS_MAX, run
+from tests.support.identities import KEYS, People, carried
 from tests.support.models import Answer, FakeModels, spoken
+from tests.support.postgres import Server
+from tests.support.server import YAML, ServerProcess, serving
 
 ASKS = """
 hai: flow/v1
@@ -66,3 +76,155 @@ def test_nothing_is_told_of_a_model_that_is_asked_itself(database_url: str, asks
     ended = run("run", asks, HAI_FLOW_DATABASE_URL=database_url, HAI_FLOW_SECRET_OPENAI="sk-own", **KEYLESS)
     assert warnings_in(ended.stderr) == []
     assert "Scripted model" not in ended.stdout
+
+
+# --- by its name ------------------------------------------------------------------------------------------------------
+
+ORDER = """
+hai: flow/v1
+name: order
+version: 1
+input: {type: object, required: [item], properties: {item: {type: string}, count: {type: integer}}}
+steps: [{id: said, say: "${{ input.item }}"}]
+output: "${{ input }}"
+"""
+LATER = ORDER.replace("version: 1", "version: 2").replace('output: "${{ input }}"', "output: later")
+
+Asking: TypeAlias = "Callable[..., subprocess.CompletedProcess[str]]"
+
+
+@pytest.fixture(scope="module")
+def dsn(postgres_server: Server) -> Iterator[str]:
+    with postgres_server.database() as dsn:
+        yield dsn
+
+
+@pytest.fixture(scope="module")
+def strict(dsn: str) -> Iterator[ServerProcess]:
+    """A server that asks for keys, and has `order` in two versions."""
+    with serving(dsn, environment=KEYS) as process:
+        publisher = {**People(dsn).person("user:pia", roles=["publisher"]), **YAML}
+        for text in (ORDER, LATER):
+            answer = httpx2.post(f"{process.url}/v1/workflows", content=text, headers=publisher)
+            assert answer.status_code == 201, answer.text
+        yield process
+        assert not process.faults
+
+
+@pytest.fixture(scope="module")
+def keys(dsn: str) -> dict[str, str]:
+    """By role: a key of somebody who has it."""
+    roles = ("requester", "operator", "auditor")
+    return {role: People(dsn).key(f"user:{role}", roles=[role])[1] for role in roles}
+
+
+@pytest.fixture
+def asking(strict: ServerProcess, keys: dict[str, str], tmp_path: Path) -> Asking:
+    """A `run` by somebody of this role, in an empty folder."""
+
+    def ask(role: str, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+        ended = run("run", *arguments, folder=tmp_path, HAI_FLOW_URL=strict.url, HAI_FLOW_KEY=keys[role])
+        assert ended.returncode == code, ended.stdout + ended.stderr
+        return ended
+
+    return ask
+
+
+def test_who_may_only_start_runs_starts_a_workflow_by_its_name(
+    strict: ServerProcess, keys: dict[str, str], asking: Asking
+) -> None:
+    started = asking("requester", "order@1", "-i", "item=tea", "--thread", "desk", "--detach")
+    begun = started.stdout.removesuffix("\n")
+    assert re.search(rf"^order@1 is started\..*\n.* events {begun} --follow\n.* pendings\n", started.stderr)
+    shown = httpx2.get(f"{strict.url}/v1/runs/{begun}", headers=carried(keys["requester"])).json()
+    assert (shown["input"], shown["thread_id"], shown["started_by"]) == ({"item": "tea"}, "desk", "user:requester")
+    told = json.loads(asking("requester", "order", "--input-json", '{"item": "tea"}', "--detach", "--json").stdout)
+    assert set(told) == {"run_id", "status", "output", "error", "pendings"}
+
+
+def test_a_start_by_name_tries_nothing_that_is_not_allowed(
+    dsn: str, strict: ServerProcess, keys: dict[str, str], tmp_path: Path
+) -> None:
+    """Whatever was tried would stand in the audit before what is tried behind it."""
+    _, key = People(dsn).key("user:una")
+    settings = {"HAI_FLOW_URL": strict.url, "HAI_FLOW_KEY": key}
+    begun = run("run", "order", "-i", "item=tea", "--detach", folder=tmp_path, **settings).stdout.strip()
+    assert httpx2.post(f"{strict.url}/v1/runs/{begun}/pause", headers=carried(key)).status_code == 403
+    auditor = carried(keys["auditor"])
+    deadline = time.monotonic() + SECONDS_MAX
+    denied: list[str] = []
+    while not denied:
+        assert time.monotonic() < deadline
+        records = httpx2.get(f"{strict.url}/v1/audit", params={"act": DENIED}, headers=auditor).json()["items"]
+        denied = [each["details"]["via"] for each in records if each["by"] == "user:una"]
+    assert denied == ["/v1/runs/{run_id}/pause"]
+
+
+def test_what_is_started_by_its_name_is_followed_here(asking: Asking) -> None:
+    held = asking("requester", "order@1", "-i", "item=tea")
+    assert re.search(r"^order@1, run \S+\n", held.stderr)
+    assert "tea" in held.stdout
+    newest = json.loads(asking("requester", "order", "-i", "item=tea", "--json").stdout)
+    assert (newest["status"], newest["output"]) == ("finished", "later")
+
+
+def test_an_input_is_read_by_the_schema_where_the_caller_may_read_it_and_judged_by_the_server_elsewhere(
+    asking: Asking,
+) -> None:
+    found = json.loads(asking("operator", "order@1", "-i", "item=12", "-i", "count=3", "--json").stdout)
+    assert found["output"] == {"item": "12", "count": 3}
+    unfit = asking("operator", "order@1", "--detach", code=2)
+    assert "the input does not fit" in unfit.stderr
+    refused = asking("requester", "order@1", "-i", "item=12", "--detach", code=1)
+    assert "item" in refused.stderr
+    assert """-i 'KEY="123"'""" in refused.stderr
+    quoted = json.loads(asking("requester", "order@1", "-i", 'item="12"', "--json").stdout)
+    assert quoted["output"] == {"item": "12"}
+
+
+def test_a_word_that_is_neither_a_file_nor_a_name_is_told_of_both(asking: Asking, tmp_path: Path) -> None:
+    both = r"There is no file '{}'\. Expected a workflow file .*, or the name of a workflow that the server has"
+    for word in ("ordre", "No Name", "..", "order@9"):
+        unknown = asking("requester", word, "--detach", code=1)
+        assert "there is no workflow" in unknown.stderr
+        assert re.search(both.format(re.escape(word)), unknown.stderr), unknown.stderr
+    silent = run("run", "ordre", folder=tmp_path, HAI_FLOW_URL="http://127.0.0.1:9")
+    assert silent.returncode == 4
+    assert "No server answers" in silent.stderr
+    assert re.search(both.format("ordre"), silent.stderr)
+    here = asking("requester", "ordre", "--data-dir", "there", code=2)
+    assert re.search(both.format("ordre"), here.stderr)
+    assert "expected a workflow file" in asking("requester", "", code=2).stderr
+
+
+@pytest.mark.parametrize("word", ["order.yaml", "order.yml", "./order"])
+def test_a_word_that_looks_like_a_file_is_one(asking: Asking, word: str) -> None:
+    assert f"{Path(word)}: expected a workflow file that can be read" in asking("requester", word, code=2).stderr
+
+
+def test_a_file_that_is_there_goes_before_a_name_and_a_folder_does_not(asking: Asking, tmp_path: Path) -> None:
+    (tmp_path / "order").mkdir()
+    asking("requester", "order", "-i", "item=tea", "--detach")
+    (tmp_path / "order").rmdir()
+    (tmp_path / "order").write_text("hai: flow/v1\nname: order\n")
+    assert "order:1:1: " in asking("requester", "order", "-i", "item=tea", "--detach", code=1).stderr
+
+
+def test_a_file_that_the_server_has_is_started_by_who_may_not_read_it(
+    strict: ServerProcess, asking: Asking, tmp_path: Path
+) -> None:
+    (tmp_path / "order.yaml").write_text(ORDER)
+    started = asking("requester", "order.yaml", "-i", "item=tea", "--detach")
+    assert started.stderr.startswith("order@1 is started.")
+    held = asking("requester", "order.yaml", "-i", "item=tea", "--server", strict.url)
+    assert "tea" in held.stdout
+
+
+@pytest.mark.parametrize("role", ["requester", "operator"])
+def test_a_file_that_the_server_lacks_and_does_not_take_is_told_to_be_started_by_name(
+    asking: Asking, tmp_path: Path, role: str
+) -> None:
+    (tmp_path / "order.yaml").write_text(ORDER + "description: mine\n")
+    refused = asking(role, "order.yaml", "-i", "item=tea", "--detach", code=1)
+    assert "the right publish" in refused.stderr
+    assert re.search(r"started by its name: .* run order\n", refused.stderr)
