@@ -120,7 +120,8 @@ def invalid_credential() -> Unproven:
 
 def demand_own_name(id: str) -> None:
     """Raise Rejected 401 for the id that stands for everybody where no identity is configured: all runs from that time
-    are its own, and it settles lost outcomes. Whoever proves to be a person of this name elsewhere is not that."""
+    are its own, and it settles lost outcomes. Somebody whom an issuer calls by this name is not that; an admin may
+    make a key for it, and `dev` signs its own person in by it."""
     if id == c.LOCAL_PRINCIPAL.id:
         detail = f"`{id}` stands for everybody on a server without identity, and can't call this one; use another name."
         raise Unproven(401, "auth.invalid", detail)

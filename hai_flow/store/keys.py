@@ -13,9 +13,6 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
-from hai_flow.engine.commands import LOCAL_PRINCIPAL
-from hai_flow.errors import Rejected
-
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -100,11 +97,7 @@ async def create_key(
     created_by: str,
     expires_at: datetime | None = None,
 ) -> tuple[Key, str]:
-    """Make a key; returns it, and the text that is sent as credential. The text is stored nowhere. Raises Rejected 422
-    for the principal that stands for everybody where no identity is configured."""
-    if principal == LOCAL_PRINCIPAL.id:
-        detail = f"{principal} stands for everybody on a server without identity: give the caller a name of their own."
-        raise Rejected(422, "key.principal", detail)
+    """Make a key; returns it, and the text that is sent as credential. The text is stored nowhere."""
     parts = Parts("".join(secrets.choice(_ID) for _ in range(12)), secrets.token_urlsafe(32))
     row = await connection.fetchrow(
         _CREATE,

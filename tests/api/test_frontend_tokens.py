@@ -111,6 +111,14 @@ def test_a_token_never_holds_more_than_the_key_that_makes_it(
     assert what in refused.json()["detail"]
 
 
+def test_no_backend_makes_a_page_the_person_that_stands_for_everybody(
+    strict: ServerProcess, dsn: str, backend: str
+) -> None:
+    assert said(runs(strict, token(strict, backend, principal="user:local"))) == (401, "auth.invalid")
+    own = People(dsn).key("user:local", roles=["issuer"])[1]
+    assert said(runs(strict, token(strict, own, principal="user:local"))) == (200, "")
+
+
 def test_what_the_key_holds_it_may_give(strict: ServerProcess, backend: str) -> None:
     page = token(strict, backend, roles=["decider", "boss", "requester"], groups=["money"])
     assert said(httpx2.get(f"{strict.url}/v1/inbox", headers=carried(page))) == (200, "")

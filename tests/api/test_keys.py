@@ -100,17 +100,6 @@ def test_a_key_with_another_secret_is_refused_as_one_that_never_was(strict: Serv
     assert key.sha256.hex() not in str(answers)
 
 
-def test_nobody_has_a_key_of_the_name_that_stands_for_everybody(strict: ServerProcess, people: People) -> None:
-    admin = people.person("user:root", roles=["admin"])
-    answer = httpx2.post(f"{strict.url}/v1/keys", json={"principal": "user:local"}, headers=admin)
-    assert refused(answer) == (422, "key.principal")
-    key, text = people.key("user:ann", roles=["operator"])
-    people.do(lambda connection: connection.execute("UPDATE keys SET principal = 'user:local' WHERE id = $1", key.id))
-    answer = httpx2.get(f"{strict.url}/v1/runs", headers=carried(text))
-    assert refused(answer) == (401, "auth.invalid")
-    assert "stands for everybody" in answer.json()["detail"]
-
-
 def test_an_expired_key_says_so_to_who_has_its_secret_only(strict: ServerProcess, people: People) -> None:
     _, text = people.key("user:ann", expires_at=datetime.now(UTC) - timedelta(seconds=1))
     assert refused(httpx2.get(f"{strict.url}/v1/runs", headers=carried(text))) == (401, "auth.expired")

@@ -17,7 +17,7 @@ import msgspec
 from hai_flow import uuids
 from hai_flow.api.identity.forgotten import Forgotten
 from hai_flow.api.identity.keys import Keys, ends_at
-from hai_flow.api.principals import Principal, Unproven, invalid_credential, now_ms
+from hai_flow.api.principals import Principal, Unproven, demand_own_name, invalid_credential, now_ms
 from hai_flow.api.rights import REQUESTER, Right, rights_of
 from hai_flow.engine import commands as c
 from hai_flow.errors import Rejected
@@ -103,6 +103,8 @@ class FrontendTokens:
             expired = Unproven(401, "auth.expired", "this token has expired; ask who gave it for a new one.")
             raise expired.of(key.tenant, f"{key.id}/{claims.jti}")
         id = self._people.get(claims.id, claims.id)
+        if id != key.principal:
+            demand_own_name(id)
         await self._forgotten.refuse(key.tenant, id, _made_at(claims))
         return Principal(
             c.Principal(id, claims.roles, claims.groups),

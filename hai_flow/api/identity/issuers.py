@@ -126,7 +126,7 @@ class Tokens:
             tuple(_roles(issuer, claims)),
             tuple(_names(claims, issuer.groups_claim)),
         )
-        demand_own_name(who.id)  # nor is there a session for it
+        demand_own_name(who.id)
         await self._forgotten.refuse(tenant, who.id, float(claims.get("iat", 0)) * 1000)
         token_id = _text(claims.get("jti")) or _text(claims.get("sid")) or ""
         return Principal(

@@ -19,7 +19,7 @@ from hai_flow.api.identity.frontend import FrontendTokens
 from hai_flow.api.identity.issuers import Issuer, Tokens
 from hai_flow.api.identity.keys import Keys
 from hai_flow.api.identity.sessions import Limits, Sessions, session_of
-from hai_flow.api.principals import Principal, demand_own_name, now_ms
+from hai_flow.api.principals import Principal, now_ms
 from hai_flow.errors import Rejected
 from hai_flow.runtime import Runtime
 from hai_flow.store.keys import PREFIX
@@ -45,11 +45,6 @@ class KnownIdentity:
 
     async def principal(self, connection: HTTPConnection) -> Principal:
         """Raises Rejected 400, 401, 403, and 503 where an issuer's keys can't be had."""
-        found = await self._proven(connection)
-        demand_own_name(found.id)
-        return found
-
-    async def _proven(self, connection: HTTPConnection) -> Principal:
         if acting_header(connection) is not None:
             raise acting_forbidden()
         ticket = tickets.ticket_of(connection)
