@@ -119,7 +119,7 @@ class PythonRunner:
         if not isinstance(given, dict):
             return None
         fault = found.argument_fault(set(given)) or found.signature.fault(given, is_literal)
-        return fault and f"the call gives what the function does not take: {fault}"
+        return fault and f"the call does not fit the function: {fault}"
 
 
 def _name_of(tool: PythonTool, call: Call) -> str:

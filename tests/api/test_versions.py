@@ -151,7 +151,12 @@ steps:
     assert code(refused) == (422, "definition.invalid")
     found = [(each["line"], each["column"], each["message"]) for each in refused.json()["findings"]]
     assert found == [
-        (7, 5, "step a: the call gives what the function does not take: missing argument release"),
+        (
+            7,
+            5,
+            "step a: the call does not fit the function: missing argument release, unknown argument realease; it takes "
+            "release",
+        ),
         (10, 5, "step b: there is no workflow 'nobody_knows'"),
         (
             12,
