@@ -10,7 +10,7 @@ from uuid import UUID
 
 from hai_flow.cli.client import Server
 from hai_flow.cli.errors import Problem, Unreachable
-from hai_flow.cli.terminal import program
+from hai_flow.cli.terminal import program, version_of
 from hai_flow.values import Json
 
 if TYPE_CHECKING:
@@ -70,13 +70,6 @@ def _exactly(name: str, version: int, sha256: str) -> str:
     return f"{name}@{version}+{sha256[:8]}"
 
 
-def reference_of(run: Json) -> str:
-    """The version that a run is of, as people read it."""
-    version = run["version"]
-    exact = _exactly(run["workflow"], version["version"], version["sha256"])
-    return exact if version["dev"] else exact.partition("+")[0]
-
-
 class Remote:
     """A server performs the runs, over REST."""
 
@@ -85,7 +78,7 @@ class Remote:
 
     async def begin(self, wanted: Wanted, input: Json, thread_id: str | None) -> tuple[str, str]:
         run = await self.begun(wanted, input, thread_id)
-        return reference_of(run), run["id"]
+        return version_of(run), run["id"]
 
     async def begun(self, wanted: Wanted, input: Json, thread_id: str | None) -> Json:
         """A new run, as REST shows it. Raises Problem.

@@ -79,24 +79,25 @@ def skip(
     """Go on behind a step that waits or has failed; the step does nothing more, and counts as skipped, not as
     approved."""
     body = {"step": step, "output": None if output is None else parse_json(output, "--output"), "reason": reason}
-
-    async def work(api: Server) -> Json:
-        return await api.post(f"/v1/runs/{await api.run_id(run)}/skip", body)
-
-    answered = ask(server, as_json, work, act_as=act_as)
-    if as_json:
-        print_json(answered)
-        return
-    say(f"{answered['id']} goes on behind {step}; it is {answered['status']}.", "green")
+    answered = _asked(run, "skip", body, act_as, server, as_json)
+    if not as_json:
+        say(f"{answered['id']} goes on behind {step}; it is {answered['status']}.", "green")
 
 
 def _control(run: str, verb: str, body: Json, act_as: str | None, server: str | None, as_json: bool) -> None:
+    answered = _asked(run, verb, body, act_as, server, as_json)
+    if not as_json:
+        in_flight = f", {answered['in_flight']} attempts in flight" if answered.get("in_flight") else ""
+        say(f"{answered['id']} is {answered['status']}{in_flight}.", "green")
+
+
+def _asked(run: str, verb: str, body: Json, act_as: str | None, server: str | None, as_json: bool) -> Json:
+    """The server's answer to this control of a run, printed if JSON is asked for."""
+
     async def work(api: Server) -> Json:
         return await api.post(f"/v1/runs/{await api.run_id(run)}/{verb}", body)
 
     answered = ask(server, as_json, work, act_as=act_as)
     if as_json:
         print_json(answered)
-        return
-    in_flight = f", {answered['in_flight']} attempts in flight" if answered.get("in_flight") else ""
-    say(f"{answered['id']} is {answered['status']}{in_flight}.", "green")
+    return answered

@@ -18,7 +18,7 @@ from hai_flow.cli.follow import TRACE, Narrator
 from hai_flow.cli.history import asked_below
 from hai_flow.cli.options import JsonOption, LimitOption, RunArgument, ServerOption
 from hai_flow.cli.questions import show_question
-from hai_flow.cli.terminal import compact, indented, moment, note, out, print_json, program, say, write_line
+from hai_flow.cli.terminal import compact, indented, moment, note, out, print_json, program, say, version_of, write_line
 from hai_flow.values import Json
 
 _STYLES: Final = {
@@ -253,12 +253,6 @@ def events(
 
 
 # --- how things look ----------------------------------------------------------------------------------------------
-
-
-def version_of(run: Json) -> str:
-    """`chat@1`, or `chat@1+3f2a9c11` for a copy that was loaded while it is edited."""
-    version = run["version"]
-    return f"{run['workflow']}@{version['version']}" + (f"+{version['sha256'][:8]}" if version["dev"] else "")
 
 
 def _status(status: str) -> Styled:

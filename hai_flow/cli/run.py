@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hai_flow.cli import answers
-from hai_flow.cli.backend import NAMES, Local, Remote, Wanted, no_file, reference_of
+from hai_flow.cli.backend import NAMES, Local, Remote, Wanted, no_file
 from hai_flow.cli.client import Server, ask, server_url
 from hai_flow.cli.conversation import Conversation
 from hai_flow.cli.database import migrated, open_database
@@ -23,7 +23,7 @@ from hai_flow.cli.logs import configure_logs
 from hai_flow.cli.options import ActAsOption, DataDirOption, load_settings
 from hai_flow.cli.running import running_runtime
 from hai_flow.cli.sources import STDIN, SUFFIXES, read, whole
-from hai_flow.cli.terminal import note, out, print_json, program
+from hai_flow.cli.terminal import note, out, print_json, program, version_of
 from hai_flow.errors import DefinitionError
 from hai_flow.values import Json
 
@@ -161,7 +161,7 @@ def _detached(
         print_json({"run_id": begun["id"], "status": begun["status"], "output": None, "error": None, "pendings": []})
         return
     at = "" if server is None else f" --server {shlex.quote(server)}"
-    note(f"{reference_of(begun)} is started. To follow it, and to see and answer what it asks:")
+    note(f"{version_of(begun)} is started. To follow it, and to see and answer what it asks:")
     note(f"  {program()} events {begun['id']} --follow{at}")
     note(f"  {program()} pendings{at}")
     out().print(begun["id"])

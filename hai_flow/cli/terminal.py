@@ -56,6 +56,12 @@ def moment(text: str | None) -> str:
     return "" if text is None else text[:19].replace("T", " ") + "Z"
 
 
+def version_of(run: Json) -> str:
+    """`chat@1`, or `chat@1+3f2a9c11` for a copy that was loaded while it is edited."""
+    version = run["version"]
+    return f"{run['workflow']}@{version['version']}" + (f"+{version['sha256'][:8]}" if version["dev"] else "")
+
+
 def roughly(ms: int) -> str:
     """A duration as people say it: one of hours has no seconds."""
     unit = 60_000 if ms >= 3_600_000 else 1_000 if ms >= 10_000 else 1

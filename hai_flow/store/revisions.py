@@ -6,6 +6,7 @@ schema, imports the libraries that do so: they would take a quarter of the time 
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 from hai_flow.errors import StoreError
@@ -29,11 +30,10 @@ async def is_behind(dsn: str, deadlines: Deadlines | None = None) -> bool:
     """Whether the database's schema is older than this release. On a newer one old code still runs
     (docs/design/promises.md#versions)."""
     revision = await current(dsn, deadlines)
-    if revision is None:
-        return True
-    return revision != head() and revision in known()
+    return revision is None or revision in known() - {head()}
 
 
+@cache
 def known() -> frozenset[str]:
     """All revisions that this release knows: `0001` is in `versions/0001_first_schema.py`."""
     return frozenset(path.name.partition("_")[0] for path in (directory() / "versions").glob("[0-9]*_*.py"))
