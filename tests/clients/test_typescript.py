@@ -174,14 +174,13 @@ def test_a_connection_that_is_cut_costs_no_word(play: Scenario, transport: str, 
 @pytest.mark.timeout(240)  # two servers have to start
 def test_a_restart_of_the_server_costs_no_word(package: Path, postgres_server: Server) -> None:
     with postgres_server.database() as dsn, serving(dsn) as first:
-        text = "stay with me" + " and with me" * 100  # it streams for seconds: a busy server is not killed at once
-        request = json.dumps({"scenario": "restart", "url": first.url, "text": text})
+        text = "stay with me" + " and with me" * 100  # it streams for seconds: the server ends in the middle of it
+        request = json.dumps({"scenario": "restart", "url": first.url, "text": text, "pid": first.process.pid})
         command = [rig.node(), "test/live.mjs", request]
         with subprocess.Popen(command, cwd=package, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as client:
             assert client.stdin is not None
             assert client.stdout is not None
-            assert client.stdout.readline() == "streaming\n"
-            first.terminate()
+            assert client.stdout.readline() == "ended\n"  # by the client: this process may be late on a busy machine
             with serving(dsn) as second:
                 out, _ = client.communicate(f"{second.url}\n", timeout=60)
     told = json.loads(out)

@@ -250,8 +250,8 @@ const scenarios = {
     return { told: told.length, error, aborted, text: said(agent.messages), roles: roles(agent) };
   },
 
-  /** Says when the run streams; is told where the next server is. */
-  async restart({ url, text }) {
+  /** Ends the server as soon as the run streams, and says so; is told where the next server is. */
+  async restart({ url, text, pid }) {
     const between = await door(url);
     const agent = agentFor(between.url, "chat", { reconnect: { attemptsMax: 200, delayMs: 50, delayMsMax: 300 } });
     createInterface(process.stdin).once("line", between.move);
@@ -261,7 +261,9 @@ const scenarios = {
     let contents = 0;
     const { error } = await agent.runAgent({}, {
       onBusinessDataContentEvent: () => {
-        if (++contents === 3) console.log("streaming");
+        if (++contents !== 3) return;
+        process.kill(pid, "SIGTERM");
+        console.log("ended");
       },
     });
     between.close();
