@@ -34,7 +34,9 @@ from hai_flow.values import Json
 _TOOL: Final = {kind: DOCUMENT_SHAPES["tool"].of(kind) for kind in _TOOL_KINDS}
 _STATE_EXTRAS: Final = DOCUMENT_SHAPES["state_variable"].without("default")  # which JSON Schema knows itself
 _TARGET: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*(:[A-Za-z_]\w*)?")
+_FILE: Final = re.compile(r"(?:\./)?(?P<path>[A-Za-z_]\w*(?:[./][A-Za-z_]\w*)*?)(?:\.py)?(?P<function>:[A-Za-z_]\w*)?")
 _SERVICE: Final = ("base_url", "openapi")
+_MODULES: Final = ("module", "file", "path", "script", "function", "import")  # other words for `python`
 _PROVIDERS: Final = (
     "anthropic", "azure", "bedrock", "cohere", "dashscope", "deepseek", "google", "groq", "llamacpp", "mistral",
     "ollama", "openai", "openrouter", "together", "vertex", "vllm", "xai", "zhipu",
@@ -346,6 +348,8 @@ class Declarations(Parts):
                 sound = False
                 place = (*at, index) if isinstance(raw, list) else at
                 hint = f"; did you mean `user:{member}`?" if isinstance(member, str) and ":" not in member else ""
+                if member in ("requester", "anyone"):
+                    hint = f"; `{member}` stands in a `from`"
                 message = f"expected user:ID or group:NAME in the role `{name}`, found {kind_of(member)}{hint}"
                 self.reader.error(place, "role.member", message)
             self.roles[name] = tuple(members) if sound else None
@@ -377,7 +381,8 @@ class Declarations(Parts):
 
     def _tool(self, name: str, raw: Json, at: Path, names: Names) -> plan.Tool | None:
         if not isinstance(raw, Mapping):
-            hint = f"; write `{name}: {{python: {raw}}}`" if isinstance(raw, str) and _TARGET.fullmatch(raw) else ""
+            module = _importable(raw) if isinstance(raw, str) else ""
+            hint = f"; write `{name}: {{python: {module}}}`" if module else ""
             message = f"expected a mapping for the tool `{name}`, found {kind_of(raw)}{hint}"
             self.reader.error(at, "shape.type", message)
             return None
@@ -404,6 +409,9 @@ class Declarations(Parts):
         stranger = next((key for key in raw if suggestion(key, _TOOL_KINDS)), None) if not kinds else None
         if stranger is not None:
             self.reader.error((*at, stranger), "tool.kind", message + suggestion(stranger, _TOOL_KINDS), key=True)
+        elif not kinds and (module := next((raw[key] for key in _MODULES if isinstance(raw.get(key), str)), "")):
+            hint = f"; write `{name}: {{python: {_importable(module) or 'pkg.mod'}}}`"
+            self.reader.error(at, "tool.kind", message + hint, key=True)
         else:
             self.reader.error((*at, kinds[1]) if kinds else at, "tool.kind", message, key=True)
 
@@ -413,12 +421,17 @@ class Declarations(Parts):
         timeout = self.duration(fields, "timeout", at, names)
         if target is None:
             return None
-        if not _TARGET.fullmatch(target):
+        module = _importable(target)
+        if module != target:
+            hint = f"; write `{module}`" if module else ""
             message = (
                 f"expected a module (`pkg.mod`), a function (`pkg.mod:fn`) or `registered`, found `{shorten(target)}`"
+                f"{hint}"
             )
-            self.reader.error((*at, "python"), "tool.python", message)
-            return None
+            if not _TARGET.fullmatch(target):
+                self.reader.error((*at, "python"), "tool.python", message)
+                return None
+            self.reader.refuse((*at, "python"), "tool.python", message)
         target = "" if target == "registered" else target
         return plan.PythonTool(name, target, fields.get("effect", "write"), "effect" in fields, timeout)
 
@@ -541,6 +554,13 @@ class Declarations(Parts):
                 hint = suggestion(argument, known) or "; it has to be one of the tool's `parameters`"
                 self.reader.error((*at, name), "tool.predict", f"there is no argument `{shorten(argument)}`{hint}")
         return tuple(value.items())
+
+
+def _importable(target: str) -> str:
+    """The module or function that `target` names, which may be written as a file: `./tools/shop.py` is `tools.shop`;
+    "" where it names none."""
+    written = _FILE.fullmatch(target)
+    return written["path"].replace("/", ".") + (written["function"] or "") if written else ""
 
 
 def _is_address(text: str) -> bool:

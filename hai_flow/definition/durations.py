@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Final
 
@@ -13,6 +14,12 @@ _ISO = re.compile(
     r"(?:T(?=.)(?:([0-9]{1,15})H)?(?:([0-9]{1,15})M)?(?:([0-9]{1,15})S)?)?"
 )
 _ISO_UNITS: Final = ("w", "d", "h", "m", "s")
+
+_MEANT_UNIT: Final = r"ms|(?:second|sec|minute|min|hour|hr|day|week)s?|[smhdw]"
+_MEANT = re.compile(rf"(?:[0-9]{{1,9}}(?:\.[0-9]{{1,3}})?\s*(?:{_MEANT_UNIT})[\s,]*)+(?:[0-9]{{1,2}})?")
+_MEANT_PART = re.compile(rf"([0-9]+(?:\.[0-9]+)?)\s*({_MEANT_UNIT}|$)")
+_MONTHS: Final = re.compile(r"[0-9]\s*M\b")
+_NEXT: Final = {"d": "h", "h": "m", "m": "s"}  # `2h30` is half past
 
 SHORTEST: Final = 1_000
 LONGEST: Final = 3_650 * _UNITS["d"]
@@ -39,6 +46,20 @@ def _total(text: str) -> int | None:
     if iso:
         return sum(int(count) * _UNITS[unit] for count, unit in zip(iso.groups(), _ISO_UNITS, strict=True) if count)
     return None
+
+
+def meant_duration(text: str) -> str:
+    """The duration that was meant by "5 minutes", "2h30", "1h 30m" or "2.5h", in the short form; "" for others."""
+    written = text.strip().lower()
+    if not _MEANT.fullmatch(written) or _MONTHS.search(text):
+        return ""
+    total, parts, last = 0.0, "", ""
+    for count, word in _MEANT_PART.findall(written):
+        unit = ("ms" if word == "ms" else word[0]) if word else _NEXT.get(last, "")
+        total, parts, last = total + float(count) * _UNITS.get(unit, math.nan), f"{parts}{count}{unit}", unit
+    if not (SHORTEST <= total <= LONGEST and total == int(total)):
+        return ""
+    return spell(int(total)) if "." in parts else parts
 
 
 def spell(duration: int) -> str:

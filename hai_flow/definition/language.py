@@ -8,6 +8,7 @@ from hai_flow.definition.keys import Key, Shape, Type
 from hai_flow.definition.reference import COMMON_KEYS, DOCUMENT_SHAPES
 from hai_flow.definition.verbs import blocks, calls, ends, http, messages, models, people, runs, state, waits
 from hai_flow.definition.verbs.verb import Verb
+from hai_flow.definition.wording import article
 
 _MODULES: Final = (calls, http, models, runs, people, messages, state, waits, blocks, ends)
 VERBS: Final[dict[str, Verb]] = {verb.name: verb for module in _MODULES for verb in module.VERBS}
@@ -21,7 +22,7 @@ def _step(verb: Verb) -> Shape:
     own = Key(verb.name, verb.type, verb.does, required=True, example=verb.example, read=verb.read)
     keys = {key.name: key for key in SHAPES["step"].keys}
     common = (keys[word] for word in COMMON_KEYS)
-    return Shape(verb.name, f"a `{verb.name}` step", (*common, own, *(keys[word] for word in verb.keys)))
+    return Shape(verb.name, f"{article(verb.name)} step", (*common, own, *(keys[word] for word in verb.keys)))
 
 
 def _inside(type_: Type) -> frozenset[str]:

@@ -13,7 +13,7 @@ from hai_flow.definition.context import Context
 from hai_flow.definition.document import Path
 from hai_flow.definition.drafts import LEAVING, Clause, Enclosure, StepDraft, always_ends, loop_around
 from hai_flow.definition.language import VERBS
-from hai_flow.definition.wording import suggestion
+from hai_flow.definition.wording import article, suggestion
 from hai_flow.values import Json
 
 
@@ -62,7 +62,9 @@ class _Linter:
         body = next((frame.body for frame in reversed(step.chain) if frame.body in ("~undo", "~finally")), None)
         message = f"`{step.verb}` stands inside of a `for_each` or `repeat`, and there is none around it"
         if body is not None:
-            message = f"`{step.verb}` can't leave a `{body[1:]}`: what cleans up runs to its end; move the loop into it"
+            message = (
+                f"`{step.verb}` can't leave {article(body[1:])}: what cleans up runs to its end; move the loop into it"
+            )
         elif step.verb == "break":
             message += "; `return` ends the run"
         self.reader.error((*step.at, step.verb), f"{step.verb}.no_loop", message, key=True)

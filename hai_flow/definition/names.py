@@ -36,6 +36,7 @@ _CEL_WORDS: Final = frozenset(
     ("as", "break", "const", "continue", "else", "false", "for", "function", "if", "import", "in", "let", "loop",
      "namespace", "null", "package", "return", "true", "var", "void", "while")
 )  # fmt: skip
+_FOLDERS_AND_ENDING: Final = re.compile(r"^.*/|(\.flow)?\.ya?ml$")
 _ASCII: Final = {"ä": "ae", "ö": "oe", "ü": "ue", "Ä": "Ae", "Ö": "Oe", "Ü": "Ue", "ß": "ss", "æ": "ae", "ø": "o"}
 
 
@@ -57,6 +58,8 @@ def corrected(name: str, kind: NameKind = "identifier") -> str:
     """A name of this kind that is as near to `name` as can be: `My Flow` is `my-flow`, or `my_flow` as an id."""
     if _is_reserved(name, kind):
         return f"my_{name}"
+    if kind == "workflow":  # the name of its file
+        name = _FOLDERS_AND_ENDING.sub("", name) or name
     plain = "".join(_ASCII.get(character, character) for character in name)
     plain = unicodedata.normalize("NFKD", plain).encode("ascii", "ignore").decode()
     joint = "-" if kind in _HYPHENS else "_"

@@ -5,15 +5,17 @@ Even if a step is wrong, it is in the outline and declares its id, so that no re
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
+from typing import Final
 
 from hai_flow.definition.document import Path
 from hai_flow.definition.drafts import Chain, Clause, Enclosure, Outline, StepDraft
 from hai_flow.definition.language import SHAPES, STEP_KEYS, STEP_SHAPES, VERB_KEYS, VERBS
 from hai_flow.definition.names import corrected, name_fault
-from hai_flow.definition.reader import Reader
-from hai_flow.definition.wording import kind_of, suggestion
+from hai_flow.definition.reader import NO_ELSE, Reader
+from hai_flow.definition.wording import article, as_yaml, kind_of, shorten, suggestion
 from hai_flow.values import Json
 
 
@@ -56,7 +58,7 @@ class _Outliner:
         if verb:
             shape = self.reader.around[at] = STEP_SHAPES[verb]
             inside = {verb: VERB_KEYS[verb]}
-            fields = self.reader.fields(shape, raw, at, f"a `{verb}` step", elsewhere=STEP_KEYS, inside=inside)
+            fields = self.reader.fields(shape, raw, at, f"{article(verb)} step", elsewhere=STEP_KEYS, inside=inside)
         given = raw.get("id") if isinstance(raw, Mapping) else None
         usable = isinstance(given, str) and name_fault(given) is None
         own = given if usable and isinstance(given, str) else f"{word}#{counts[word]}"
@@ -65,6 +67,8 @@ class _Outliner:
             self._declare(draft, at)
         elif isinstance(given, str):
             self.found.tolerated.update((given, corrected(given)))
+        if given is None and isinstance(raw, Mapping) and isinstance(name := raw.get("name"), str):
+            self.found.tolerated.update((name, corrected(name)))  # which other languages call the id
         if verb:
             self._inside(draft)
         draft.body_end = draft.body_end or self.order
@@ -88,8 +92,8 @@ class _Outliner:
     def _verb(self, raw: Json, at: Path) -> str:
         """The step's verb; "" after a finding."""
         if not isinstance(raw, Mapping):
-            hint = f"; write `- {raw}: ...`" if isinstance(raw, str) and raw in VERBS else ""
-            self.reader.error(at, "step.type", f"expected a step (a mapping with one verb), found {kind_of(raw)}{hint}")
+            message = f"expected a step (a mapping with one verb), found {kind_of(raw)}{_step_hint(raw)}"
+            self.reader.error(at, "step.type", message)
             return ""
         verbs = [key for key in raw if key in VERBS]
         if len(verbs) == 1:
@@ -105,12 +109,15 @@ class _Outliner:
     def _no_verb(self, raw: Mapping[str, Json], at: Path) -> None:
         strangers = [key for key in raw if key not in STEP_KEYS]
         if strangers:
-            hint = _verb_hint(strangers[0])
-            message = f"expected exactly one verb in a step, found the unknown key `{strangers[0]}`{hint}"
-            self.reader.error((*at, strangers[0]), "step.no_verb", message, key=True)
+            hints = {key: _stranger_hint(key, raw) for key in strangers}
+            key = next((key for key in strangers if hints[key]), strangers[0])
+            hint = hints[key] or f"; the verbs are {_VERB_LIST}"
+            message = f"expected exactly one verb in a step, found the unknown key `{key}`{hint}"
+            self.reader.error((*at, key), "step.no_verb", message, key=True)
             return
         found = f"only {', '.join(f'`{key}`' for key in raw)}" if raw else "nothing"
-        message = f"expected exactly one verb in a step, found {found}; the verbs are {_VERB_LIST}"
+        hint = _IF if "if" in raw else f"the verbs are {_VERB_LIST}"
+        message = f"expected exactly one verb in a step, found {found}; {hint}"
         self.reader.error(at, "step.no_verb", message)
 
     # -- inside a step ---------------------------------------------------------------------------------------------
@@ -201,16 +208,51 @@ class _Outliner:
         return StepDraft(verbs[0], fields, at, f"{draft.path}/~undo", "~undo", chain, self._next_order())
 
 
+_SAID: Final = re.compile(r"(?P<verb>[a-z_]+)(\s*:\s*|\s+|$)(?P<rest>.*)", re.DOTALL)
 _VERB_LIST = ", ".join(VERBS)
 _OTHER_WORDS = {word: verb.name for verb in VERBS.values() for word in verb.aka}
 
 
-def _verb_hint(word: str) -> str:
-    """The hint for a key that is no verb."""
+_IF: Final = "`if` stands in the step that it is about, with the verb beside it"
+_GROUPS: Final = ("then", "steps", "do", "tasks", "block", "group", "actions", "sequence")
+_PROGRAMS: Final = ("shell", "script", "bash", "sh", "cmd", "command", "exec", "python", "node", "function", "lambda")
+
+
+def _step_hint(raw: Json) -> str:
+    """What to write in place of something that is no mapping."""
+    if isinstance(raw, list):
+        return "; drop one of the two `- `"
+    words = _SAID.fullmatch(raw) if isinstance(raw, str) else None
+    if words is not None and words["verb"] in VERBS:
+        rest = as_yaml(words["rest"]) if words["rest"] else "..."
+        return f"; write `- {words['verb']}: {rest}`"
+    if isinstance(raw, str) and re.fullmatch(r"[A-Za-z_][\w-]*\.[\w.-]+", raw):
+        return f"; write `- call: {shorten(raw)}`"
+    return "; write for example `- say: hello`"
+
+
+def _stranger_hint(word: str, raw: Mapping[str, Json]) -> str:
+    """The hint for a key that is no verb; "" where nothing is known of it."""
+    if word in _GROUPS:
+        with_else = any(key in raw for key in ("else", "elif", "otherwise"))
+        return f"; {NO_ELSE}" if with_else else f"; several steps together are `try: [...]`, in place of `{word}`"
+    if word in ("else", "elif"):
+        return f"; {NO_ELSE}"
+    if word in _PROGRAMS:
+        return "; a program is a function of a tool: declare it under `tools`, and write `call: tool.function`"
+    if word == "wait_until":
+        return "; until something is so, write `repeat` with `until` and a `wait` inside; for an event, `wait_for`"
+    value = raw[word]
+    if isinstance(value, str) and value in VERBS:
+        return f"; the verb is the key: write `{value}: ...`"
     other = _OTHER_WORDS.get(word)
     if other is not None:
         return f"; did you mean `{other}`?"
-    return suggestion(word, VERBS) or f"; the verbs are {_VERB_LIST}"
+    near = suggestion(word, VERBS)
+    if not near and isinstance(value, Mapping) and len(value.keys() & VERBS.keys()) == 1:
+        verb = next(key for key in value if key in VERBS)
+        return f"; a step's name is its `id`: write `id: {corrected(word)}`, and `{verb}` beside it"
+    return near
 
 
 def _nested_ids(value: Json) -> Iterable[str]:

@@ -9,7 +9,7 @@ from typing import Final
 
 from hai_flow.definition import plan
 from hai_flow.definition.document import Path
-from hai_flow.definition.durations import NotADuration, milliseconds
+from hai_flow.definition.durations import NotADuration, meant_duration, milliseconds
 from hai_flow.definition.expressions import (
     DOUBTS,
     REFUSALS,
@@ -175,7 +175,8 @@ class Parts:
         try:
             return milliseconds(text, shortest=shortest)
         except NotADuration as error:
-            hint = _duration_hint(text)
+            meant = meant_duration(text)
+            hint = f"; did you mean `{meant}`?" if meant else _duration_hint(text)
             if "${{" in text and names is None:
                 hint = "; here it is written out, without holes"
             self.reader.error(at, "duration.invalid", f"`{key}`: {error}{hint}")
@@ -253,9 +254,12 @@ class Parts:
 
 
 def _duration_hint(text: str) -> str:
-    """The duration that was meant by "5 minutes"."""
-    meant = re.fullmatch(r"([0-9]+)\s*(second|sec|minute|min|hour|day|week)s?", text.strip().lower())
-    return f"; did you mean `{meant[1]}{meant[2][0]}`?" if meant else ""
+    """A word on what has no length that always is the same."""
+    if re.fullmatch(r"P?\s*[0-9.]+\s*(mo|M|y|Y|months?|years?)", text.strip()):
+        return "; months and years are written as days, such as 30d or 365d"
+    if re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}.*", text):
+        return "; it is a length, not a date"
+    return ""
 
 
 def is_hole(text: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -35,7 +36,7 @@ from hai_flow.definition.keys import (
 from hai_flow.definition.names import name_fault
 from hai_flow.definition.parts import is_hole, texts
 from hai_flow.definition.reference import DEADLINE, NOTHING, NOTIFY, PAUSE_CLOCK
-from hai_flow.definition.wording import kind_of, shorten, suggestion
+from hai_flow.definition.wording import as_yaml, kind_of, shorten, suggestion
 from hai_flow.values import Json
 
 Kind: TypeAlias = Literal["approve", "approval", "ask"]
@@ -126,6 +127,7 @@ ESCALATE: Final = Shape("escalate", "`escalate`: what is given replaces, the res
 OPTIONS: Final = ("approve", "reject")
 _HANDLERS: Final = ("catch", "finally", "undo")  # an option's handler stands at `~option`, as these do
 _SELECTOR: Final = re.compile(r"(user|role|group):.+|requester|anyone")
+_SPACED: Final = re.compile(r"(user|role|group)\s*:\s+(\S.*)")  # which names nobody
 _CHANNEL: Final = re.compile(r"[a-z][a-z0-9_+-]*(:\S.*)?")
 _HOLED: Final = ("default", "enum", "const", "title", "description", "minimum", "maximum")
 _OUTCOMES: Final[dict[Kind, tuple[str, ...]]] = {
@@ -346,16 +348,17 @@ def _selectors(
 
 
 def _check_selector(context: Context, item: Json, at: Path, extra: Sequence[str] = (), *, key: bool = False) -> None:
-    if isinstance(item, str) and (("${{" in item and not key) or _SELECTOR.fullmatch(item) or item in extra):
+    if isinstance(item, str) and (("${{" in item and not key) or _is_selector(item) or item in extra):
         if item.startswith("role:") and context.declared.roles and item[5:] not in context.declared.roles:
             _doubt_role(context, item[5:], at, key=key)
         return
     words = (_REQUESTER, "anyone", *extra)
     hint = suggestion(item, words) if isinstance(item, str) and len(item) > 4 else ""  # `ann` is no `anyone`
-    if isinstance(item, str) and not hint:
+    if not hint:
         hint = _selector_hint(item)
     message = f"expected user:ID, role:NAME, group:NAME, {', '.join(words)}, found {kind_of(item)}{hint}"
-    context.reader.error(at, "selector.invalid", message, key=key)
+    report = context.reader.refuse if isinstance(item, str) and _SELECTOR.fullmatch(item) else context.reader.error
+    report(at, "selector.invalid", message, key=key)
 
 
 def _doubt_role(context: Context, name: str, at: Path, *, key: bool) -> None:
@@ -553,7 +556,10 @@ def _deadline_item(
         inner = (*at, word)
     if not isinstance(word, str) or word not in known:
         found = f"`{word}`" if isinstance(word, str) else kind_of(item)
+        begun, _, rest = word.partition(":") if isinstance(item, str) else ("", "", "")
         hint = suggestion(word, known) if isinstance(word, str) else ""
+        if begun.strip() in known and rest.strip():
+            hint = f"; it is a mapping, without quotes: {_written(begun.strip(), rest.strip())}"
         several = isinstance(item, Mapping) and len(item) > 1
         hint = "; make it a list, one entry for each" if several else hint
         message = f"expected {_listed(known)}, found {found}{hint}"
@@ -563,7 +569,25 @@ def _deadline_item(
         example = "escalate: {from: role:manager, deadline: 1d}" if word == "escalate" else "default: {...}"
         context.reader.error(at, "deadline.outcome", f"`{word}` says more: write `{example}`")
         return "", None, at
+    if (body is not None or word == "escalate") and word != "default" and not isinstance(body, Mapping):
+        message = f"expected a mapping for `{word}`, found {kind_of(body)}; write {_written(word, body)}"
+        context.reader.error(inner, "shape.type", message)
+        return "", None, at
     return word, body, inner
+
+
+def _written(word: str, body: Json) -> str:
+    """An entry of `on_deadline` as it is written, for one whose value is no mapping."""
+    if word == "escalate":
+        people = body if isinstance(body, list) else [body]
+        named = [each for each in people if isinstance(each, str) and _SELECTOR.fullmatch(each)] or ["role:manager"]
+        listed = named[0] if len(named) == 1 else f"[{', '.join(named)}]"
+        return f"`escalate: {{from: {listed}, deadline: 1d}}`"
+    if word == "default":
+        return "`default: {...}`"
+    if word == "reject" and isinstance(body, str):
+        return f"`reject: {{reason: {as_yaml(body)}}}`"
+    return f"`{word}` alone"
 
 
 def _expiry(context: Context, word: str, body: Json, at: Path, names: Names) -> plan.Expiry:
@@ -639,11 +663,20 @@ def _can_seat(seats: Sequence[frozenset[str]]) -> bool:
     return all(place(seat, set()) for seat in range(len(seats)))
 
 
-def _selector_hint(item: str) -> str:
-    kind, colon, name = item.partition(":")
-    near = suggestion(kind, ("user", "role", "group")) if colon and name else ""
+def _is_selector(item: str) -> bool:
+    return _SELECTOR.fullmatch(item) is not None and _SPACED.fullmatch(item) is None
+
+
+def _selector_hint(item: Json) -> str:
+    if isinstance(item, Mapping) and len(item) == 1:  # YAML takes `role: lead` for a mapping
+        ((kind, name),) = item.items()
+        return f"; write `{kind}:{name}`, without a space" if _is_selector(f"{kind}:{name}") else ""
+    if not isinstance(item, str):
+        return ""
+    kind, colon, name = (part.strip() for part in item.partition(":"))
+    near = difflib.get_close_matches(kind, ("user", "role", "group"), n=1, cutoff=0.6) if colon and name else []
     if near:
-        return near
+        return f"; did you mean `{near[0]}:{name}`?"
     return f"; did you mean `user:{item}` or `role:{item}`?" if re.fullmatch(r"[\w.@-]+", item) else ""
 
 

@@ -17,9 +17,10 @@ from pydantic_core import ErrorDetails, SchemaValidator, ValidationError
 from pydantic_core import core_schema as core
 
 from hai_flow.definition.document import FINDINGS_MAX, Document, Path
+from hai_flow.definition.durations import meant_duration
 from hai_flow.definition.keys import Shape, Type
 from hai_flow.definition.names import NameKind, name_fault
-from hai_flow.definition.wording import kind_of, suggestion
+from hai_flow.definition.wording import as_yaml, kind_of, suggestion
 from hai_flow.errors import Finding
 from hai_flow.values import Json
 
@@ -182,7 +183,8 @@ class Reader:
         `inside` says by key which keys its own mapping has.
         """
         if not isinstance(value, dict):
-            self.error(path, "shape.type", f"expected a mapping for {where}, found {kind_of(value)}")
+            hint = f"; write {_WHOLE[shape.name]}" if shape.name in _WHOLE else ""
+            self.error(path, "shape.type", f"expected a mapping for {where}, found {kind_of(value)}{hint}")
             return {}
         try:
             _validator(shape).validate_python(value)
@@ -222,7 +224,7 @@ class Reader:
                 inner = tuple(part for part in detail["loc"][1:] if isinstance(part, int))
                 at = (*path, key, *inner)
                 found = value[key][inner[0]] if inner and isinstance(value[key], list) else value[key]
-                self.error(at, "shape.value", _wrong_value(key, detail, found))
+                self.error(at, "shape.value", _wrong_value(key, detail, found, shape))
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,12 +246,17 @@ def _unknown_key(key: str, place: _Place) -> str:
         return f"`{key}` does not apply to {where}; {remedy}"
     if key == "else" and "switch" in where:
         return "unknown key `else` in a case of `switch`; the last case is `- default: true` with its `steps`"
+    if key.startswith("x-"):
+        hint = "there are no keys of one's own: put an anchor (`&`) where it is used first"
+        return f"unknown key `{key}` in {where}; {hint}"
     if key == "env" and "tool" in where:
         return "a Python tool has no `env`: it reads os.environ itself; only an `mcp` command takes one"
     meant = _synonym(key, known) or ("" if (level := _level(key, place)) else _near(key, known))
     if meant:
         return f"unknown key `{key}` in {where}; did you mean `{meant}`?"
     hint = level or _ADVICE.get(key) or f"the keys are {', '.join(known)}"
+    if not level and key not in _ADVICE and "with" in known:
+        hint = f"if it is an argument, it stands under `with`; {hint}"
     return f"unknown key `{key}` in {where}; {hint}"
 
 
@@ -272,6 +279,9 @@ _MISPLACED: Final = {
     "input": "a child run takes its input as `with`",
 }
 
+NO_ELSE: Final = (
+    "`if` has no `else`; in place of both write `switch: [{when: ..., steps: [...]}, {default: true, steps: [...]}]`"
+)
 # The names that other languages have for a key.
 _SYNONYMS: Final[dict[str, tuple[str, ...]]] = {
     "inputs": ("input", "with"), "input": ("with",), "signal": ("event",),
@@ -289,6 +299,10 @@ _SYNONYMS: Final[dict[str, tuple[str, ...]]] = {
     "system_prompt": ("system",), "type": ("event",), "expression": ("cron",), "tz": ("timezone",),
     "choices": ("options",), "deadline": ("timeout",),
     "endpoint": ("get",), "allowed_tools": ("tools",), "key": ("idempotency_key",), "code": ("errors",),
+    "jobs": ("steps",), "tasks": ("steps",), "stages": ("steps",), "nodes": ("steps",), "id": ("name",),
+    "case": ("when",), "every": ("cron",), "minutes": ("for",), "seconds": ("for",), "hours": ("for",),
+    "duration": ("for",), "continue-on-error": ("catch",), "continue_on_error": ("catch",),
+    "ignore_errors": ("catch",), "question": ("title",), "approver": ("from",), "role": ("from",),
 }  # fmt: skip
 _ADVICE: Final = {
     "tests": "tests stand in a file of their own, NAME.test.yaml",
@@ -298,6 +312,19 @@ _ADVICE: Final = {
     "needs": "steps run in the order in which they are written; use `parallel` for branches",
     "next": "steps run in the order in which they are written; use `if` or `switch`",
     "goto": "there is no goto; use `if`, `repeat` or `return`",
+    "else": NO_ELSE,
+    "escalate": "it stands under `on_deadline`: write `on_deadline: {escalate: {from: role:manager, deadline: 1d}}`",
+    "on_approve": "what comes after an approval is the next step",
+    "on_approved": "what comes after an approval is the next step",
+    "on_success": "what comes after a success is the next step",
+    "schedule": "write `triggers: [{schedule: {cron: 0 6 * * 1-5, timezone: Europe/Berlin}}]`",
+    "cron": "write `triggers: [{schedule: {cron: 0 6 * * 1-5, timezone: Europe/Berlin}}]`",
+    "webhook": "write `triggers: [{webhook: {path: ..., secret: ...}}]`",
+    "method": "the method is the key of the address: `post: https://...`",
+    **dict.fromkeys(
+        ("spec", "metadata", "kind", "apiVersion", "workflow", "pipeline"),
+        "`hai`, `name`, `version` and `steps` stand at the top of the file",
+    ),
 }
 
 
@@ -311,10 +338,29 @@ def _synonym(key: str, known: Sequence[str]) -> str:
 
 
 def _near(key: str, known: Sequence[str]) -> str:
-    near = [] if key in _ADVICE else difflib.get_close_matches(key, known, n=1, cutoff=0.6)
-    return near[0] if near else ""
+    """The known word that was misspelt; a slip of the pen seldom changes its first letter."""
+    near = [] if key in _ADVICE else difflib.get_close_matches(key, known, n=3, cutoff=0.6)
+    return next((word for word in near if word[0] == key[0].lower() or _is_slip(key, word)), "")
 
 
+def _is_slip(key: str, word: str) -> bool:
+    return difflib.SequenceMatcher(None, key, word).ratio() >= _SLIP
+
+
+_SLIP: Final = 0.75
+
+# How a mapping is written that something else stands for, by its shape.
+_WHOLE: Final = {
+    "document": "`hai: flow/v1`, `name: ...`, `version: 1`, and `steps:` with a list below",
+    "model": "`{use: NAME}`, or `{provider: openai, model: NAME}`",
+    "schedule_trigger": "`schedule: {cron: 0 6 * * 1-5, timezone: Europe/Berlin}`",
+    "event_trigger": "`event: {type: order.paid}`",
+    "run_trigger": "`run: {workflow: NAME}`",
+    "webhook_trigger": "`webhook: {path: NAME, secret: ${{ secrets.NAME }}}`",
+    "subscription": "`- event: TYPE`",
+    "case": "`- when: ...` and `steps:` below it",
+    "catch": "`- steps: [...]`",
+}  # fmt: skip
 # How a key is written, for a finding on one that is missing or of another kind.
 _EXAMPLES: Final = {
     "version": "`version: 1`", "steps": "`steps:` and below it a list such as `- say: hello`",
@@ -347,7 +393,8 @@ def _example(shape: Shape, key: str) -> str:
         return f"`hai: {kind}`"
     if key == "tools" and shape.name != "document":
         return "`tools: [tool.*]`"
-    return _EXAMPLES.get(key, f"`{key}`")
+    example = next((each.example for each in shape.keys if each.name == key), "")
+    return _EXAMPLES.get(key) or f"`{key}: {example or '...'}`"
 
 
 _EXPECTED: Final = {
@@ -361,7 +408,7 @@ _EXPECTED: Final = {
 }
 
 
-def _wrong_value(key: str, detail: ErrorDetails, found: Json) -> str:
+def _wrong_value(key: str, detail: ErrorDetails, found: Json, shape: Shape) -> str:
     context = detail.get("ctx", {})
     match detail["type"]:
         case "value_error":
@@ -369,6 +416,8 @@ def _wrong_value(key: str, detail: ErrorDetails, found: Json) -> str:
         case "literal_error":
             choices = re.findall(r"'([^']*)'", str(context["expected"]))
             hint = suggestion(found, choices) if isinstance(found, str) else ""
+            if context["expected"] == "True":  # `default: true` in a `switch`
+                return f"`{key}`: expected true, found {kind_of(found)}; write `{key}: true`, and `steps:` beside it"
             return f"`{key}`: expected {context['expected']}, found {kind_of(found)}{hint}"
         case "too_short" | "too_long":
             least = context.get("min_length", context.get("max_length"))
@@ -380,7 +429,8 @@ def _wrong_value(key: str, detail: ErrorDetails, found: Json) -> str:
             bound = f"at least {context['ge']}" if "ge" in context else f"at most {context['le']}"
             return f"`{key}`: expected {bound}, found {found}"
         case kind if kind in _EXPECTED:
-            return f"`{key}`: expected {_expected(key, detail)}, found {kind_of(found)}{_quote_hint(kind, key, found)}"
+            hint = _quote_hint(kind, key, found, shape)
+            return f"`{key}`: expected {_expected(key, detail)}, found {kind_of(found)}{hint}"
         case _:
             return f"`{key}`: {detail['msg']}"
 
@@ -395,18 +445,30 @@ def _expected(key: str, detail: ErrorDetails) -> str:
     return union[key] if len(detail["loc"]) < 3 and key in union else _EXPECTED[detail["type"]]
 
 
+_BOOLEANS: Final = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
 _DURATIONS: Final = ("timeout", "deadline", "every", "max_delay", "duration", "for", "remind")
 
 
-def _quote_hint(kind: str, key: str, found: Json) -> str:
+def _quote_hint(kind: str, key: str, found: Json, shape: Shape) -> str:
+    if kind == "dict_type" and key == "wait" and isinstance(found, (str, int, float)):
+        meant = meant_duration(f"{found}s" if not isinstance(found, str) else found)
+        return f"; write `wait: {{for: {meant or '10m'}}}`"
     if kind in ("dict_type", "list_type") and key in _EXAMPLES:
-        return f"; write {_EXAMPLES[key]}"
+        return f"; write {_example(shape, key)}"
+    if kind == "bool_type" and isinstance(found, str) and (word := _BOOLEANS.get(found.lower())):
+        return f"; write {word}"
     if kind == "string_type" and key in ("call", "run") and isinstance(found, Mapping):
         return f"; write `{key}: NAME`, and `with:` beside it"
     if kind == "int_type" and isinstance(found, str) and found.isdigit():
         return f"; write it without quotes: {found}"
+    if kind == "int_type" and key == "version" and isinstance(found, str):
+        return "; write 1, and a higher number for each change"
     if kind == "int_from_float" or (kind == "int_type" and isinstance(found, float)):
         return f"; write {round(found)}"
+    if kind == "list_type" and isinstance(found, str):
+        return f"; write `{key}: [{as_yaml(found)}]`"
+    if kind == "string_type" and isinstance(found, bool) and key not in _DURATIONS:
+        return "; quote it"
     if kind != "string_type" or isinstance(found, bool) or not isinstance(found, (int, float)):
         return ""
-    return f"; give it a unit: `{found}s`" if key in _DURATIONS else "; quote it"
+    return f"; give it a unit: `{found:g}s`" if key in _DURATIONS else "; quote it"

@@ -7,7 +7,7 @@ from typing import Final
 
 from hai_flow.definition.drafts import LEAVING, Chain, Enclosure, Outline, StepDraft, always_ends, leaving
 from hai_flow.definition.expressions import ALWAYS, Names, Types
-from hai_flow.definition.wording import suggestion
+from hai_flow.definition.wording import article, suggestion
 
 END: Final = 1 << 30  # an order behind every step
 _ALL_MEMBERS: Final = ("output", "error", "approval", "usage", "parts")
@@ -207,7 +207,7 @@ def _left_before(loop: StepDraft | None, target: StepDraft, *, verbs: Sequence[s
     if loop is None or loop.verb not in ("for_each", "repeat"):
         return None
     step = next((step for step in leaving(loop) if step.verb in verbs and step.order < target.order), None)
-    return None if step is None else f"a `{step.verb}` before it may have skipped it"
+    return None if step is None else f"{article(step.verb)} before it may have skipped it"
 
 
 def _step_reason(target: StepDraft, member: str, *, elsewhere: bool) -> str | None:

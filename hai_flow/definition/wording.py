@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import json
+import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from hai_flow.values import Json
 
@@ -30,6 +32,22 @@ def kind_of(value: Json) -> str:
             return "a list"
         case _:
             return "a mapping"
+
+
+_PLAIN: Final = re.compile(r"[A-Za-z][\w ./@-]*(:[\w./@-]+)*")
+_VOWEL_FIRST: Final = ("http", "llm", "mcp")  # spelt out, they begin with a vowel
+
+
+def article(word: str) -> str:
+    """`word` in backticks behind its article: a `call`, an `approve`, an `llm`."""
+    an = word[:1] in "aeiou" or word in _VOWEL_FIRST
+    return f"{'an' if an else 'a'} `{word}`"
+
+
+def as_yaml(text: str) -> str:
+    """A short text as it may stand between the braces of a remedy: in quotes, where it needs them."""
+    text = shorten(text)
+    return text if _PLAIN.fullmatch(text) else json.dumps(text, ensure_ascii=False)
 
 
 def shorten(text: str, limit: int = 40) -> str:

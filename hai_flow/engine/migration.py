@@ -19,6 +19,7 @@ import msgspec
 from hai_flow.definition.diff import diff, written
 from hai_flow.definition.paths import plan_path, renamed
 from hai_flow.definition.plan import BLOCKS, EFFECTS, Approve, Ask, Call, FrontendTool, Plan, Step, Template
+from hai_flow.definition.wording import article
 from hai_flow.engine import events as e
 from hai_flow.engine import votes
 from hai_flow.engine.blocks import block_of
@@ -207,7 +208,7 @@ def _of_step(
     if not begun:
         return
     if type(now.verb) is not type(was.verb):
-        yield Obstacle("step.verb", path, f"{path} is a `{was.verb_name}` and would be a `{now.verb_name}`.")
+        yield Obstacle("step.verb", path, f"{path} is {article(was.verb_name)} and would be {article(now.verb_name)}.")
         return
     opened = [(at, step) for at, step in begun if step.status in _OPEN]
     if now.path != path and (why := _keeps_its_path(was, state, begun)):

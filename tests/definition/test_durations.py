@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hai_flow.definition.durations import NotADuration, milliseconds, spell
+from hai_flow.definition.durations import NotADuration, meant_duration, milliseconds, spell
 
 
 @pytest.mark.parametrize(
@@ -32,3 +32,21 @@ def test_shorter_ones_are_allowed_where_asked_for() -> None:
 
 def test_durations_are_spelled_as_they_are_written() -> None:
     assert [spell(5_400_000), spell(1_500), spell(0), spell(93_600_000)] == ["1h30m", "1s500ms", "0s", "1d2h"]
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("5 minutes", "5m"), ("1 Day", "1d"), ("2 weeks", "2w"), ("90sec", "90s"), ("1hr", "1h"), ("90 s", "90s"),
+        ("2h30", "2h30m"), ("2d12", "2d12h"), ("5m30", "5m30s"), ("1h 30m", "1h30m"), ("1 hour, 30 minutes", "1h30m"),
+        ("2.5h", "2h30m"), ("1.5 days", "1d12h"),
+        ("1M", ""), ("1y", ""), ("never", ""), ("24:00", ""), ("30", ""), ("-5m", ""), ("2s30", ""), ("0.0005s", ""),
+        ("99999 weeks", ""),
+    ],
+)  # fmt: skip
+def test_what_was_meant_by_another_form_is_found_where_it_is_certain(text: str, meant: str) -> None:
+    assert meant_duration(text) == meant
+
+
+def test_a_long_text_is_no_duration_at_once() -> None:
+    assert meant_duration("1m " * 50_000 + "!") == ""

@@ -273,12 +273,12 @@ STATE_AND_TIME: Final[list[Case]] = [
     ("steps: [{set: {«/log/0: a}}]\n", "set.reduce", "not by a pointer"),
     ("steps: [{set: [{op: «append, path: /log/-, value: a}]}]\n", "shape.value", "'add'"),
     ("steps: [{set: «status}]\n", "shape.value", "a mapping or a list"),
-    ("steps: [{wait: «5s}]\n", "shape.value", "`wait: {for: 10m}`"),
+    ("steps: [{wait: «5s}]\n", "shape.value", "`wait: {for: 5s}`"),
     ("steps: [{wait: {for: «5}}]\n", "shape.value", "`5s`"),
     ("steps: [{wait: {for: «1 day}}]\n", "duration.invalid", "did you mean `1d`?"),
     ("steps: [{wait: {for: «100ms}}]\n", "duration.invalid", "from 1s"),
     ("steps: [{wait: {until: «2026-03-02}}]\n", "wait.until", "2026-03-02T09:00:00Z"),
-    ("steps: [{wait: {«seconds: 5}}]\n", "shape.unknown_key", "the keys are"),
+    ("steps: [{wait: {«seconds: 5}}]\n", "shape.unknown_key", "did you mean `for`?"),
     ("steps: [{wait_for: {«type: paid}}]\n", "shape.unknown_key", "did you mean `event`?"),
     ("steps: [{wait_for: {event: paid, match: event.«payload.id == 'a'}}]\n", "expression.unknown_property", "event"),
     ("steps: [{wait_for: {event: paid, «any: [{event: b}]}}]\n", "wait_for.kind", "found `event` and `any`"),
@@ -323,7 +323,7 @@ PEOPLE: Final[list[Case]] = [
     ("steps: [{«approve: {title: Pay?}}]\n", "shape.missing_key", "`from` is missing"),
     ("steps: [{approve: {title: a, «approvers: [user:ann]}}]\n", "shape.unknown_key", "did you mean `from`?"),
     ("steps: [{approve: {title: a, from: «ann}}]\n", "selector.invalid", "`user:ann`"),
-    ("steps: [{approve: {title: a, from: [«rule:boss]}}]\n", "selector.invalid", "did you mean `role`?"),
+    ("steps: [{approve: {title: a, from: [«rule:boss]}}]\n", "selector.invalid", "did you mean `role:boss`?"),
     ("steps: [{approve: {title: a, from: [«role:bos]}}]\n", "?role.unknown", "did you mean `boss`?"),
     ("steps: [{approve: {title: a, from: [user:a], quorum: «2}}]\n", "quorum.impossible", "lower it, or name more"),
     ("steps: [{approve: {title: a, from: role:boss, quorum: «3}}]\n", "quorum.impossible", "needs 3 people"),
@@ -454,7 +454,72 @@ HABITS: Final[list[Case]] = [
     (HEAD + "input: {type: object, properties: {a: {type: string, required: «true}}}\nsteps: [{say: a}]\n", "schema.required", "write `required: [a]` there"),
 ]  # fmt: skip
 
+REMEDIES: Final[list[Case]] = [  # what to write instead, in one line
+    (HEAD + "tools: {mail: {python: «mail.py}}\nsteps: [{say: hi}]\n", "tool.python", "found `mail.py`; write `mail`"),
+    (HEAD + "tools: {mail: {python: «./tools/mail.py}}\nsteps: [{say: hi}]\n", "tool.python", "; write `tools.mail`"),
+    (HEAD + "tools: {mail: {python: «'mail.py:send'}}\nsteps: [{say: hi}]\n", "tool.python", "; write `mail:send`"),
+    (HEAD + "tools: {mail: «mail.py}\nsteps: [{say: hi}]\n", "shape.type", "write `mail: {python: mail}`"),
+    (HEAD + "tools: {«mail: {module: mail}}\nsteps: [{say: hi}]\n", "tool.kind", "write `mail: {python: mail}`"),
+    (HEAD + "use: «a.yaml\nsteps: [{say: hi}]\n", "shape.value", "write `use: [a.yaml]`"),
+    ("hai: flow/v1\nname: a\nversion: «1.2.0\nsteps: [{say: hi}]\n", "shape.value", "write 1, and a higher number for each change"),
+    (HEAD + "«id: a\nsteps: [{say: hi}]\n", "shape.unknown_key", "did you mean `name`?"),
+    (HEAD + "«x-common: &a {max: 3}\nsteps: [{say: hi}]\n", "shape.unknown_key", "put an anchor (`&`) where it is used first"),
+    (HEAD + "«schedule: 0 6 * * *\nsteps: [{say: hi}]\n", "shape.unknown_key", "`triggers: [{schedule: {cron:"),
+    (HEAD + "triggers: [{schedule: «0 6 * * *}]\nsteps: [{say: hi}]\n", "shape.type", "`schedule: {cron: 0 6 * * 1-5, timezone: Europe/Berlin}`"),
+    (HEAD + "triggers: [{run: {workflow: «b.flow.yaml}}]\nsteps: [{say: hi}]\n", "shape.value", "write `b`"),
+    (HEAD + "models: {smart: «gpt-5}\nsteps: [{say: hi}]\n", "shape.type", "write `{use: NAME}`, or `{provider: openai, model: NAME}`"),
+    (HEAD + "roles: {boss: «requester}\nsteps: [{say: hi}]\n", "role.member", "`requester` stands in a `from`"),
+    ("steps: [«say hi there]\n", "step.type", "write `- say: hi there`"),
+    ("steps: [«'say:hi']\n", "step.type", "write `- say: hi`"),
+    ("steps: [«mail.send]\n", "step.type", "write `- call: mail.send`"),
+    ("steps: [«Good morning]\n", "step.type", "write for example `- say: hello`"),
+    ("steps: [«[{say: hi}]]\n", "step.type", "drop one of the two `- `"),
+    ("steps: [{if: 'true', «then: [{say: hi}]}]\n", "step.no_verb", "`try: [...]`, in place of `then`"),
+    ("steps: [{if: 'true', «steps: [{say: hi}]}]\n", "step.no_verb", "`try: [...]`, in place of `steps`"),
+    ("steps: [{if: 'true', «then: [{say: hi}], else: [{say: ho}]}]\n", "step.no_verb", "write `switch: [{when: ..., steps: [...]}, {default: true, steps: [...]}]`"),
+    ("steps: [{if: 'true', say: hi, «else: [{say: ho}]}]\n", "shape.unknown_key", "write `switch: [{when:"),
+    ("steps: [«{if: 'true'}, {say: hi}]\n", "step.no_verb", "`if` stands in the step that it is about"),
+    ("steps: [{name: a, «steps: [{say: hi}]}]\n", "step.no_verb", "`try: [...]`"),
+    ("steps: [{«type: say, text: hi}]\n", "step.no_verb", "write `say: ...`"),
+    ("steps: [{«Greet Ann: {say: hi}}]\n", "step.no_verb", "write `id: greet_ann`, and `say` beside it"),
+    ("steps: [{«shell: ls}]\n", "step.no_verb", "write `call: tool.function`"),
+    ("steps: [{«wait_until: state.done}]\n", "step.no_verb", "write `repeat` with `until`"),
+    ("steps: [{call: mail.send, «recipient: a}]\n", "shape.unknown_key", "if it is an argument, it stands under `with`"),
+    ("steps: [{call: mail.send, «items: a}]\n", "shape.unknown_key", "if it is an argument, it stands under `with`"),
+    ("steps: [{«name: send, call: mail.send}, {say: '${{ steps.send.output }}'}]\n", "shape.unknown_key", "did you mean `id`?"),
+    ("steps: [{call: mail.send, expose: «yes}]\n", "shape.value", "write true"),
+    ("steps: [{say: «true}]\n", "shape.value", "quote it"),
+    ("steps: [{run: «b.flow.yaml}]\n", "run.name", "the `name` that stands in that file, such as `run: b`"),
+    ("steps: [{run: «./b.yaml}]\n", "run.name", "such as `run: b`"),
+    ("steps: [{run: «b@v2}]\n", "run.name", "write `b@2`"),
+    ("steps: [{run: «b@latest}]\n", "run.name", "without a version it is the latest: write `b`"),
+    ("steps: [{run: «python b.py}]\n", "run.name", "declare it under `tools`, and `call` it"),
+    ("steps: [{switch: [{«case: 'true', steps: [{say: hi}]}]}]\n", "shape.unknown_key", "did you mean `when`?"),
+    ("steps: [{switch: [{when: 'true', steps: [{say: hi}]}, {default: «[{say: ho}], steps: [{say: ho}]}]}]\n", "shape.value", "write `default: true`, and `steps:` beside it"),
+    ("steps: [{http: {post: 'https://a.example', «method: POST}}]\n", "shape.unknown_key", "the key of the address: `post: https://...`"),
+    ("steps: [{approve: {title: a, from: anyone, on_deadline: {escalate: «role:cfo}}}]\n", "shape.type", "write `escalate: {from: role:cfo, deadline: 1d}`"),
+    ("steps: [{approve: {title: a, from: anyone, on_deadline: {escalate: «[role:cfo, user:ann]}}}]\n", "shape.type", "write `escalate: {from: [role:cfo, user:ann], deadline: 1d}`"),
+    ("steps: [{approve: {title: a, from: anyone, on_deadline: {escalate: «1d}}}]\n", "shape.type", "write `escalate: {from: role:manager, deadline: 1d}`"),
+    ("steps: [{approve: {title: a, from: anyone, on_deadline: «'escalate: role:cfo'}}]\n", "deadline.outcome", "without quotes: `escalate: {from: role:cfo, deadline: 1d}`"),
+    ("steps: [{approve: {title: a, from: anyone, on_deadline: {reject: «too late}}}]\n", "shape.type", "write `reject: {reason: too late}`"),
+    ("steps: [{approve: {title: a, from: anyone, on_deadline: {fail: «true}}}]\n", "shape.type", "write `fail` alone"),
+    ("steps: [{approve: {title: a, from: anyone, «escalate: role:cfo}}]\n", "shape.unknown_key", "write `on_deadline: {escalate: {from:"),
+    ("steps: [{approve: {title: a, from: anyone}, «on_approve: [{say: hi}]}]\n", "shape.unknown_key", "is the next step"),
+    ("steps: [{approve: {title: a, from: «{role: boss}}}]\n", "selector.invalid", "write `role:boss`, without a space"),
+    ("steps: [{approve: {title: a, from: «'role: boss'}}]\n", "selector.invalid", "did you mean `role:boss`?"),
+    ("steps: [{approve: {title: a, from: «users:ann}}]\n", "selector.invalid", "did you mean `user:ann`?"),
+]  # fmt: skip
+
+ARTICLES: Final[list[Case]] = [
+    ("steps: [{approve: {title: a, from: anyone}, «foo: 1}]\n", "shape.unknown_key", "in an `approve` step"),
+    ("steps: [{ask: {title: a, form: {properties: {}}}, «foo: 1}]\n", "shape.unknown_key", "in an `ask` step"),
+    ("steps: [{llm: {model: smart, prompt: a}, «foo: 1}]\n", "shape.unknown_key", "in an `llm` step"),
+    ("steps: [{http: {get: 'https://a.example'}, «foo: 1}]\n", "shape.unknown_key", "in an `http` step"),
+    ("steps: [{say: a, «foo: 1}]\n", "shape.unknown_key", "in a `say` step"),
+]  # fmt: skip
+
 GROUPS: Final = {
+    "remedies": REMEDIES, "articles": ARTICLES,
     "habits": HABITS,
     "silent": SILENT,
     "yaml": YAML, "document": DOCUMENT, "triggers": TRIGGERS, "declarations": DECLARATIONS, "steps": STEPS,
@@ -482,6 +547,16 @@ def test_one_mistake_is_answered_by_one_finding_that_points_at_it(text: str, cod
 def test_an_agent_whose_approvals_name_the_tool_is_not_warned_of_what_they_decide(named: str) -> None:
     text = f"steps: [{{agent: {{model: smart, prompt: hi, tools: [vague.send], approvals: {{{named}: none}}}}}}]\n"
     assert check_workflow((BASE + text).encode()) == []
+
+
+@pytest.mark.parametrize("rule", ["tools: {t: {python: mail.py}}", "roles: {boss: [user:ann]}"])
+def test_a_file_name_and_a_space_are_doubts_in_what_was_published(rule: str) -> None:
+    """`python: mail.py` is also the module `py` of a package, and `role: boss` a role that nobody has."""
+    step = (
+        "steps: [{approve: {title: a, from: ['role: boss', user:ann]}}]\n" if "roles" in rule else "steps: [{say: a}]\n"
+    )
+    warnings = compile_workflow((HEAD + rule + "\n" + step).encode(), stored=True).warnings
+    assert [each.code for each in warnings] == ["selector.invalid" if "roles" in rule else "tool.python"]
 
 
 def test_what_was_published_before_a_rule_still_runs() -> None:

@@ -255,6 +255,6 @@ VERBS: Final = (
         kind="effect",
         timeout=CALL_MS,
         gives=_gives,
-        aka=("tool", "action", "uses"),
+        aka=("tool", "action", "uses", "invoke", "use"),
     ),
 )

@@ -90,7 +90,7 @@ VERBS: Final = (
         compile=_return,
         kind="end",
         cleans=False,
-        aka=("exit", "end", "stop"),
+        aka=("exit", "end", "stop", "finish"),
     ),
     Verb(
         "fail",

@@ -135,7 +135,7 @@ VERBS: Final = (
         compile=_say,
         kind="message",
         shapes=(SAY, THINKING, FOLD, OUTPUT),
-        aka=("print", "message", "log"),
+        aka=("print", "message", "log", "echo", "text", "output"),
     ),
     Verb(
         "emit",

@@ -11,13 +11,15 @@ from hai_flow.definition.context import Context
 from hai_flow.definition.drafts import StepDraft
 from hai_flow.definition.expressions import Names
 from hai_flow.definition.keys import LITERAL
-from hai_flow.definition.names import WORKFLOW
+from hai_flow.definition.names import WORKFLOW, corrected
 from hai_flow.definition.reference import DECIDED_KEYS, EFFECT_KEYS
 from hai_flow.definition.verbs.calls import check_arguments
 from hai_flow.definition.verbs.verb import Verb, record
 from hai_flow.definition.wording import shorten
 from hai_flow.values import Json
 
+_FILE: Final = re.compile(r"\S+\.(yaml|yml|json)")
+_COMMAND: Final = re.compile(r"\s|^[./~]|\.\w+$")
 _REFERENCE: Final = re.compile(rf"(?P<name>{WORKFLOW})(@(?P<version>[1-9][0-9]{{0,8}}))?")
 
 
@@ -26,7 +28,7 @@ def _run(context: Context, draft: StepDraft, names: Names) -> plan.Run | None:
     arguments = context.template(draft.fields.get("with", {}), (*draft.at, "with"), names)
     child = _REFERENCE.fullmatch(value)
     if child is None:
-        hint = "; it is literal, holes are not filled here" if "${{" in value else ""
+        hint = "; it is literal, holes are not filled here" if "${{" in value else _reference_hint(value)
         message = f"expected a workflow's name, or name@version, found `{shorten(value)}`{hint}"
         context.reader.error(at, "run.name", message)
         return None
@@ -42,6 +44,20 @@ def _run(context: Context, draft: StepDraft, names: Names) -> plan.Run | None:
         context.reader.error((*draft.at, "timeout"), "run.detached_timeout", message, key=True)
     version = child["version"]
     return plan.Run(child["name"], int(version) if version else None, arguments, detach)
+
+
+def _reference_hint(written: str) -> str:
+    """What to write in place of a file, a command, or a version that is none."""
+    name, _, version = written.partition("@")
+    if _FILE.fullmatch(written):
+        return f"; write the `name` that stands in that file, such as `run: {corrected(written, 'workflow')}`"
+    if _COMMAND.search(name):
+        return "; programs are functions of a tool: declare it under `tools`, and `call` it"
+    near = corrected(name, "workflow")
+    number = re.fullmatch(r"v?([1-9][0-9]{0,8})(\.0)*", version)
+    if number is not None:
+        return f"; write `{near}@{number[1]}`"
+    return f"; without a version it is the latest: write `{near}`" if version else f"; write `{near}`"
 
 
 def _child(context: Context, reference: str) -> Child | None:

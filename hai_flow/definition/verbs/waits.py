@@ -126,7 +126,7 @@ VERBS: Final = (
         kind="time",
         shapes=(WAIT,),
         cleans=False,
-        aka=("sleep", "delay", "timer"),
+        aka=("sleep", "delay", "timer", "pause"),
     ),
     Verb(
         "wait_for",
