@@ -12,7 +12,7 @@ from hai_flow.cli.console import one_line
 from hai_flow.cli.errors import FAILED, OK, WAITS, Problem, explain, print_definition_error
 from hai_flow.cli.follow import Narrator
 from hai_flow.cli.people import as_whom, may_answer, principal
-from hai_flow.cli.questions import how_to_answer, or_else, question_of
+from hai_flow.cli.questions import about_the_sample, how_to_answer, or_else, question_of
 from hai_flow.cli.terminal import err, note, out, print_json, program
 from hai_flow.errors import DefinitionError, Rejected
 from hai_flow.values import Json
@@ -227,6 +227,8 @@ class Conversation:
         for pending in self._open.values():
             whom = as_whom(pending, self._who.id)
             note(f"  {program()} {how_to_answer(pending, act_as=whom)}")
+            if told := about_the_sample(pending):
+                note(f"  {told}")
             if others := or_else(pending):
                 note(f"  or: {others}")
         return WAITS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from typing import Final
 
 from hai_flow.cli.answers import fields_of, options_of
 from hai_flow.cli.console import json_text, one_line
@@ -10,6 +11,8 @@ from hai_flow.cli.people import as_whom
 from hai_flow.cli.terminal import compact, indented, program, say
 from hai_flow.settings import Settings
 from hai_flow.values import Json
+
+_DECIDED: Final = ("approve", "gate", "doubt")  # kinds that are answered by one of their options
 
 
 def show_question(pending: Json, started_by: str | None) -> None:
@@ -29,6 +32,8 @@ def show_question(pending: Json, started_by: str | None) -> None:
     # A server that takes keys does not believe HAI-Act-As.
     whom = as_whom(pending, started_by) if Settings.from_environment().key is None else None
     say(f"  {program()} {how_to_answer(pending, act_as=whom)}")
+    if told := about_the_sample(pending):
+        say(f"  {told}", "dim")
     if others := or_else(pending):
         say(f"  or: {others}", "dim")
 
@@ -63,7 +68,7 @@ def how_to_answer(pending: dict[str, Json], *, act_as: str | None = None) -> str
 
     words = ["decide", pending["id"]]
     schema = pending.get("schema")
-    if pending["kind"] in ("approve", "gate", "doubt"):
+    if pending["kind"] in _DECIDED:
         first = options_of(pending)[0]
         words.append(shlex.quote(first))
         if schema is not None:
@@ -77,9 +82,18 @@ def how_to_answer(pending: dict[str, Json], *, act_as: str | None = None) -> str
     return " ".join([*words, *(["--as", shlex.quote(act_as)] if act_as else [])])
 
 
+def about_the_sample(pending: dict[str, Json]) -> str:
+    """A word on the values that `how_to_answer` shows, where the question would not take them; else ""."""
+    from hai_flow.cli.samples import misfit, sample_of
+
+    schema = pending.get("schema")
+    fault = misfit(schema, sample_of(schema)) if schema is not None else ""
+    return f"put in values of your own, this sample does not fit: {one_line(fault)}" if fault else ""
+
+
 def or_else(pending: dict[str, Json]) -> str:
     """The other possible answers; empty: there are none."""
-    if pending["kind"] in ("approve", "gate", "doubt"):
+    if pending["kind"] in _DECIDED:
         return ", ".join(options_of(pending)[1:])
     return "--error TEXT" if pending["kind"] == "tool" else ""
 

@@ -6,6 +6,7 @@ import json
 import shlex
 from typing import TYPE_CHECKING, Final
 
+from hai_flow.cli.patterns import LONGEST, matching
 from hai_flow.values import Json
 
 if TYPE_CHECKING:
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
 
 ITEMS_MAX: Final = 5  # more are tedious to type
+_MORE_MAX: Final = 40  # longer texts that are tried for a pattern with a `minLength`
 _BY_FORMAT: Final = {
     "email": "ann@example.com",
     "uri": "https://example.com",
@@ -25,6 +27,17 @@ def sample_input(schema: Schema) -> dict[str, Json] | None:
     """The smallest input that the schema takes, as far as it can be guessed from types and bounds. None: it can't."""
     sample = sample_of(schema.raw) if isinstance(schema.raw, dict) else {}
     return sample if isinstance(sample, dict) and not schema.findings(sample) else None
+
+
+def misfit(schema: Json, sample: Json) -> str:
+    """Why the schema does not take the sample; "" if it does, or can't be read."""
+    from hai_flow.definition.schemas import JsonSchema
+
+    try:
+        faults = JsonSchema(schema).findings(sample)
+    except ValueError:
+        return ""
+    return f"{faults[0]['path']}: {faults[0]['message']}".removeprefix(": ") if faults else ""
 
 
 def as_options(sample: dict[str, Json]) -> str:
@@ -62,4 +75,17 @@ def _of_type(kind: Json, schema: dict[str, Json]) -> Json:
         case "null":
             return None
         case _:
-            return _BY_FORMAT.get(schema.get("format", ""), "text")
+            return _text(schema)
+
+
+def _text(schema: dict[str, Json]) -> str:
+    """A text of the schema, as far as its format, pattern and lengths can be followed; "text" else."""
+    if schema.get("format") in _BY_FORMAT:
+        return _BY_FORMAT[schema["format"]]
+    least, most = (length if isinstance(length := schema.get(key), int) else None for key in ("minLength", "maxLength"))
+    if isinstance(schema.get("pattern"), str):
+        tries = range(_MORE_MAX if least else 1)
+        texts = (text for more in tries if (text := matching(schema["pattern"], more)) is not None)
+        return next((text for text in texts if len(text) >= (least or 0)), "text")
+    length = max(least or 0, 4 if most is None else min(4, most))
+    return ("text" * (length // 4 + 1))[:length] if length <= LONGEST else "text"

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from hai_flow.cli import app
 from hai_flow.cli.decisions import approval
 from hai_flow.cli.people import as_whom, may_answer, principal
-from hai_flow.cli.questions import how_to_answer, or_else
+from hai_flow.cli.questions import about_the_sample, how_to_answer, or_else
 from hai_flow.cli.terminal import program
 from tests.support.server import YAML, serving
 
@@ -76,6 +76,22 @@ def test_the_command_answers_with_a_sample_of_what_is_asked() -> None:
     approve = {**asking("role:x", reasons=["ship it"]), "options": ["ship it", "revise", "reject"]}
     assert how_to_answer(approve, act_as=ANN) == "decide call_x 'ship it' --reason TEXT --as user:ann"
     assert or_else(approve) == "revise, reject"
+
+
+def test_a_sample_that_the_question_would_not_take_is_said_to_be_none() -> None:
+    def asked(pattern: str) -> dict[str, Any]:
+        properties = {"code": {"type": "string", "pattern": pattern}}
+        return {
+            "id": "call_x",
+            "kind": "ask",
+            "schema": {"type": "object", "required": ["code"], "properties": properties},
+        }
+
+    assert how_to_answer(asked("^CC-[0-9]{4}$")) == """decide call_x --values '{"code": "CC-0000"}'"""
+    assert about_the_sample(asked("^CC-[0-9]{4}$")) == ""
+    assert "this sample does not fit: /code: " in about_the_sample(asked("^(?!x)[0-9]$"))
+    assert about_the_sample(asked("(")) == ""
+    assert about_the_sample({"id": "call_x", "kind": "doubt", "options": ["happened", "again"]}) == ""
 
 
 def vote(by: str, **rest: Any) -> dict[str, Any]:

@@ -159,8 +159,18 @@ def test_a_suggested_input_is_one_that_the_workflow_takes() -> None:
 
 
 def test_where_no_input_can_be_guessed_none_is_suggested() -> None:
-    assert sample_input(schema_of(release={"type": "string", "pattern": "^v[0-9]$"})) is None
+    assert sample_input(schema_of(release={"type": "string", "pattern": "^(?=v)v[0-9]$"})) is None
     assert sample_input(schema_of(loop={"$ref": "#"})) is None
+
+
+def test_a_suggested_text_has_the_pattern_and_the_length_that_it_must_have() -> None:
+    schema = schema_of(
+        release={"type": "string", "pattern": "^v[0-9]$"},
+        code={"type": "string", "pattern": "^[A-Z]{2}-\\d+$", "minLength": 8},
+        long={"type": "string", "minLength": 10},
+        short={"type": "string", "maxLength": 2},
+    )
+    assert sample_input(schema) == {"release": "v0", "code": "AA-11111", "long": "texttextte", "short": "te"}
 
 
 def test_an_input_that_does_not_fit_is_refused_before_anything_starts() -> None:
