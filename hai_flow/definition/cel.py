@@ -304,14 +304,17 @@ def _pairings(macros: Sequence[_Macro]) -> Iterator[_Insertion]:
 
 # By operator of another language: the CEL for it, or a sentence.
 _HABITS: Final = {
-    "and": "&&", "or": "||", "not": "!", "===": "==", "!==": "!=", "?.": ".?",
+    "and": "&&", "or": "||", "not": "!", "===": "==", "!==": "!=", "?.": ".?", "<>": "!=",
+    "if": "write a ? b : c",
+    "not in": "write !(x in list)",
     "??": "a default is written a.?b.orValue(c)",
     "is": "== or !=",
     "${{": "this is an expression already; drop the `${{ }}`",
     "|": "there are no filters; call a function, such as size(x), x.join(', ')",
 }  # fmt: skip
+_WRITTEN_SO: Final = ("and", "or", "not", "===", "!==", "?.", "<>")
 _TOKEN: Final = re.compile(
-    r"\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'|//[^\n]*|===|!==|\?\?|\?\.|\$\{\{|\|\||\||[A-Za-z_]\w*|."
+    r"\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'|//[^\n]*|===|!==|<>|not\s+in\b|\?\?|\?\.|\$\{\{|\|\||\||[A-Za-z_]\w*|."
 )
 
 
@@ -319,10 +322,10 @@ def _habits(source: str) -> list[Fault]:
     """The first habit of another language in a source that can't be read."""
     before = ""
     for token in _TOKEN.finditer(source):
-        word = token.group()
+        word = " ".join(token.group().split()) or " "
         remedy = _HABITS.get(word) if before != "." else None
         if remedy is not None:
-            written = f"`{remedy}`" if word in ("and", "or", "not", "===", "!==", "?.") else remedy
+            written = f"`{remedy}`" if word in _WRITTEN_SO else remedy
             verb = "write " if " " not in remedy or word == "is" else ""
             return [Fault(token.start(), "expression.syntax", f"`{word}` is not CEL; {verb}{written}")]
         before = word if word.strip() else before
@@ -357,6 +360,17 @@ _HINTS: Final = {
     "toLowerCase": "use lowerAscii()",
     "toUpperCase": "use upperAscii()",
     "includes": "use contains() for text, `x in list` for lists",
+    "contains": 'write text.contains("x"), or x in list',
+    "startswith": "use startsWith()",
+    "endswith": "use endsWith()",
+    "strip": "use trim()",
+    "toJSON": "a list or a map in a text becomes JSON by itself",
+    "always": "what always runs stands under `finally`",
+    "failure": "what runs after a failure stands under `catch`",
+    "success": "a step runs only if those before it have succeeded; leave it out",
+    "sum": "write x.sum()",
+    "empty": "write size(x) == 0",
+    "isEmpty": "write size(x) == 0",
 }
 
 

@@ -26,6 +26,7 @@ from hai_flow.definition.fixes import completed
 from hai_flow.definition.language import SHAPES
 from hai_flow.definition.lint import lint
 from hai_flow.definition.outline import outline
+from hai_flow.definition.plain import doubt_plain_values
 from hai_flow.definition.policies import notify
 from hai_flow.definition.reader import Reader, TooMany
 from hai_flow.definition.schemas import JsonSchema
@@ -35,6 +36,8 @@ from hai_flow.definition.steps import compile_catch, compile_list, types_of
 from hai_flow.definition.uses import KIND, Part, described_by, opened
 from hai_flow.errors import DefinitionError, Finding
 from hai_flow.values import Json
+
+_SECTIONS = {"defaults": ("retry", "timeout", "deadline"), "limits": ("duration", "tokens", "cost_usd", "tool_calls")}
 
 
 def compile_workflow(
@@ -65,6 +68,7 @@ def _compile(source: bytes, file: str, children: Children, stored: bool) -> tupl
     if (document.value is not None or not document.findings) and not _is_another_kind(reader):
         with suppress(TooMany):
             compiled = _plan(source, readers, children, parts)
+            doubt_plain_values(reader)
     findings = [finding for each in readers for finding in _in_order(each)]
     if any(finding.severity == "error" for finding in findings):
         return None, findings
@@ -106,7 +110,7 @@ def _is_another_kind(reader: Reader) -> bool:
 def _plan(source: bytes, readers: list[Reader], children: Children, parts: Sequence[Part]) -> plan.Plan | None:
     """The plan; None, or one with holes in it, where findings say so. `readers` gets one for each file that is used."""
     reader = readers[0]
-    fields = reader.fields(SHAPES["document"], reader.document.value, (), "the workflow")
+    fields = reader.fields(SHAPES["document"], reader.document.value, (), "the workflow", inside=_SECTIONS)
     if not fields:
         return None
     drafts = outline(reader, fields)

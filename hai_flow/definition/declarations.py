@@ -54,7 +54,8 @@ TENANT: Final = "tenant"
 class Declared:
     """The declarations of a document: all that its steps are checked against. None in a table: declared, but wrong.
 
-    `incomplete`: a file that the document uses could not be read; it may declare the names that are missing here.
+    `incomplete`: a file that the document uses, or a section of its own, could not be read; it may declare the names
+    that are missing here.
     `starts_alone`: the kind of the first trigger whose runs the system starts.
     """
 
@@ -79,7 +80,11 @@ class Declared:
 
 def declared(reader: Reader, fields: Mapping[str, Json], used: Used, outline: Outline) -> Declared:
     """The declarations of the document with these fields, and of the files that it uses."""
-    return Declarations(reader, outline.fail_codes, used.incomplete).read(fields, used, Visibility(outline, (), 0))
+    given = reader.document.value
+    wrong = isinstance(given, Mapping) and any(each in given and each not in fields for each in ("tools", "models"))
+    return Declarations(reader, outline.fail_codes, used.incomplete or wrong).read(
+        fields, used, Visibility(outline, (), 0)
+    )
 
 
 class Declarations(Parts):

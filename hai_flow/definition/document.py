@@ -421,9 +421,10 @@ class _Builder:
         (key, start), parent.key = parent.key, None
         if key in target.keys:
             first, _ = self.lines.place(target.keys[key])
-            self.find_at(
-                start, "yaml.duplicate_key", f"the key `{key}` is written twice (first at line {first}); remove one"
-            )
+            in_list = len(self.stack) > 1 and self.stack[-2].node.kind == "list"
+            more = ", or begin another item with `- `" if in_list else ""
+            message = f"the key `{key}` is written twice (first at line {first}); remove one{more}"
+            self.find_at(start, "yaml.duplicate_key", message)
         elif key == "<<":
             self.find_at(start, "yaml.merge_key", "merge keys (`<<`) are not part of flow/v1; write the keys out")
             self._merge(target, node)
@@ -442,7 +443,10 @@ class _Builder:
 
     def _complex_key(self, start: int) -> None:
         line, _ = self.lines.place(start)
-        self.find_at(start, "yaml.key", "expected a key (text), found a list or a mapping" + self._hole_remedy(line))
+        remedy = self._hole_remedy(line)
+        if not remedy and self.text.startswith("{{", start - 1):
+            remedy = "; a hole is written ${{ }}, and a text that begins with `{` must be quoted"
+        self.find_at(start, "yaml.key", "expected a key (text), found a list or a mapping" + remedy)
         raise _Stop
 
     def _tag(self, start: int, tag: str) -> None:
@@ -508,11 +512,15 @@ class _Builder:
             return "; indent with spaces, not with tabs"
         if "cannot start any token" in problem and line[column - 1 : column] == "\t":
             return "; indent with spaces, not with tabs"
+        if "mapping values" in problem and _KEY_ALONE.fullmatch(line[: column - 1]):
+            return "; the line is indented too far, or the one before needs quotes: it has a value already"
         if "mapping values" in problem:
             return f"; text that contains `: ` must be quoted{_quoted_line(line)}, or be written under `|`"
         hole = self._hole_remedy(number)
         if hole:
             return hole
+        if len(line) < _LINE_MAX and _STARTS_FLOW.search(line):
+            return "; text that begins with `{`, `[`, `*` or `&` must be quoted"
         if "cannot start any token" in problem:
             return "; text that begins with `@`, `%` or a backtick must be quoted"
         if "quoted scalar" in problem or "<scalar>" in problem:
@@ -539,6 +547,9 @@ class _Builder:
         return lines[number - 1] if 0 < number <= len(lines) else ""
 
 
+_LINE_MAX: Final = 400  # of lines that are looked at again and again
+_KEY_ALONE: Final = re.compile(r"\s*[\w-]+")
+_STARTS_FLOW: Final = re.compile(r"(?:^|[:-])\s+(?:\{[^{}]*\}|\[[^\[\]]*\]|[*&]\S*)\s*[^\s,#:\]}*]")
 _KEY_AND_TEXT: Final = re.compile(r"\s*(?:- +)*([\w-]+: +)([^\s\"'\[{|>#&*!].*?)\s*")
 
 

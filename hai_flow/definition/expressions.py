@@ -61,6 +61,8 @@ _MEMBER_HINTS: Final = {
     "decision": "; write steps.X.approval.decision",
     "result": "; did you mean `output`?",
     "items": "; a loop's items are its `output`",
+    "approved": '; write steps.X.approval.decision == "approve"',
+    "outcome": "; did you mean `status`?",
 }
 
 
@@ -305,6 +307,27 @@ class Names:
         found = schema.get("type") if isinstance(schema, Mapping) else None
         return found if isinstance(found, str) else None
 
+    def named(self, text: str, *, guess: bool = False) -> str | None:
+        """The path that `text` is, where it leads to something of this place; else None. With `guess` it may also lack
+        its beginning: `amount` for `input.amount`, `pay.output` for `steps.pay.output`."""
+        paths = [text, *self._completed(text)] if guess else [text]
+        return next((path for path in paths if self._leads_somewhere(path)), None)
+
+    def _completed(self, text: str) -> Iterator[str]:
+        word = text.partition(".")[0]
+        if word != text and word in self.visible:
+            yield f"steps.{text}"
+        for root, schema in (("input", self.types.input), ("state", self.types.state)):
+            if isinstance(schema, Mapping) and word in schema.get("properties", ()):
+                yield f"{root}.{text}"
+
+    def _leads_somewhere(self, text: str) -> bool:
+        chain = _whole_path(text, self.scanned_roots())
+        if chain is None or chain.path[0] not in self.roots:
+            return False
+        least = 3 if chain.path[0] == "steps" else 1 if chain.path[0] not in ROOTS - {"item"} else 2
+        return len(chain.path) >= least and self.check(text, chain) is None
+
     def may_be_null(self, value: Json) -> str | None:
         """The path that `value` consists of as one hole, if null may be there and nothing around has excluded that."""
         hole = _only_hole(value)
@@ -525,7 +548,7 @@ def _compile(source: str, names: Names) -> tuple[Program, _Scanned, list[Fault]]
     if hyphens:
         raise Faults(hyphens)  # whatever else is wrong follows from it
     faults = [fault for chain in found.chains if (fault := names.check(source, chain))]
-    faults += [_free_fault(name, names) for name in found.free if name.name not in cel.TYPE_NAMES]
+    faults += [_free_fault(source, name, names) for name in found.free if name.name not in cel.TYPE_NAMES]
     faults += [
         Fault(offset, "expression.shadow", f"the variable `{name}` would hide a name of the language; rename it")
         for name, offset in found.variables
@@ -736,14 +759,34 @@ def _properties(look: Look) -> Mapping[str, Json]:
     return properties if isinstance(properties, Mapping) else {}
 
 
-def _free_fault(name: cel.Name, names: Names) -> Fault:
+def _free_fault(source: str, name: cel.Name, names: Names) -> Fault:
     hint = suggestion(name.name, names.roots)
     for root, schema in (("input", names.types.input), ("state", names.types.state)):
         if isinstance(schema, Mapping) and name.name in schema.get("properties", ()) and root in names.roots:
             hint = f"; did you mean `{root}.{name.name}`?"
     if name.name in names.visible:
         hint = f"; did you mean `steps.{name.name}.output`?"
+    alone = not source[name.offset + len(name.name) :].lstrip().startswith((".", "[", "("))
+    hint = hint or _strange_name(name.name, alone=alone)
     return Fault(name.offset, "expression.unknown_name", f"there is no name `{name.name}`{hint}")
+
+
+_CONSTANTS: Final = {"True": "true", "False": "false", "None": "null", "nil": "null", "undefined": "null"}
+_ELSEWHERE_CALLED: Final = {
+    "env": "; name a secret where it is used, as ${{ secrets.NAME }}; other values are `input`",
+    "vars": "; values of a run are `input`, and `state`",
+    "each": "; the item of a loop is `item`, or what `as` says",
+    "it": "; the item of a loop is `item`, or what `as` says",
+    "github": "; what started a run is its `input`",
+    "trigger": "; what started a run is its `input`",
+}
+
+
+def _strange_name(name: str, *, alone: bool) -> str:
+    """A word on a name that is nearly none of ours; `alone`: nothing of it is asked for."""
+    if name in _CONSTANTS:
+        return f"; did you mean `{_CONSTANTS[name]}`?"
+    return _ELSEWHERE_CALLED.get(name) or (f'; text stands in quotes: "{shorten(name)}"' if alone else "")
 
 
 @lru_cache(maxsize=4096)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
+from typing import Final
 
 from hai_flow.definition import plan
 from hai_flow.definition.context import Context
@@ -25,6 +26,7 @@ def lint(context: Context, steps: Sequence[StepDraft]) -> None:
 class _Linter:
     def __init__(self, context: Context) -> None:
         self.declared = context.declared
+        self.outline = context.outline
         self.reader = context.reader
 
     def list(self, steps: Sequence[StepDraft]) -> None:
@@ -52,9 +54,24 @@ class _Linter:
             self._leaving(step)
         if step.verb in ("parallel", "for_each"):
             self._writes_at_once(step)
+        if step.verb == "run":
+            self._starts_itself(step)
         self._cleanup(step)
         self._delivery(step)
         self._decisions(step)
+
+    def _starts_itself(self, step: StepDraft) -> None:
+        """Report a `run` of this very workflow that every run of it reaches: each waits for the next one, for ever."""
+        named, own = step.fields.get("run"), self.declared
+        if named not in (own.name, f"{own.name}@{own.version}") or step.fields.get("detach") is True:
+            return
+        if _is_conditional(step) or any(_is_maybe(frame) for frame in step.chain):
+            return
+        steps = [each for top in self.outline.steps for each in (top, *top.inside())]
+        if any(each.order < step.order and _may_end(each) for each in steps):
+            return
+        message = f"each run of `{own.name}` starts the next one here, without end; give the step an `if`"
+        self.reader.warning((*step.at, "run"), "run.itself", message)
 
     def _leaving(self, step: StepDraft) -> None:
         if loop_around(step.chain) is not None:
@@ -211,6 +228,30 @@ class _Linter:
             variable = self.declared.state.get(path[0]) if path else None
             if variable is not None and variable.reduce is None:
                 yield place, path
+
+
+def _is_conditional(step: StepDraft) -> bool:
+    return "if" in step.fields or "approval" in step.fields
+
+
+def _is_maybe(frame: Enclosure) -> bool:
+    """Whether this list may not run at all."""
+    owner = frame.owner
+    if frame.is_handler:
+        return frame.body != "~finally"
+    if owner is None:
+        return False
+    if owner.verb in ("switch", "for_each") or _is_conditional(owner):
+        return True
+    return "while" in owner.params or owner.fields.get("join", "all") != "all"
+
+
+def _may_end(step: StepDraft) -> bool:
+    """Whether the run may end at this step, or wait there for somebody else."""
+    return step.verb in _ENDING or "approval" in step.fields
+
+
+_ENDING: Final = (*LEAVING, "return", "fail", "approve", "ask", "wait_for")
 
 
 def _overlap(one: tuple[str, ...], other: tuple[str, ...]) -> bool:

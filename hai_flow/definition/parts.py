@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 from hai_flow.definition import plan
@@ -46,6 +47,11 @@ KNOWN_CODES: Final = frozenset((
     "limit.tool_calls", "limit.duration", "limit.steps", "limit.waits", "limit.log",
 ))  # fmt: skip
 RESERVED_PREFIXES: Final = frozenset(code.partition(".")[0] for code in KNOWN_CODES)
+_DATA: Final = ("input.", "state.", "steps.")
+_FOREIGN: Final = re.compile(
+    r"(?<![$\w{])(?:\$\{|\{\{|\$\(|\{)\s{0,9}(?P<path>[A-Za-z_][\w.\[\]]{0,200}?)\s{0,9}(?:\}\}|[})])(?!\})"
+)
+_FOREIGN_MAX: Final = 20  # of one text; each is looked up
 CODE: Final = re.compile(r"[a-z][a-z0-9_]{0,62}(\.[a-z0-9_]{1,63}){0,3}")
 
 
@@ -221,18 +227,39 @@ class Parts:
             else:
                 self.reader.error_inside(place, fault.offset, fault.code, fault.message)
 
-        self._warn_braces(value, at)
+        self._doubt_plain(value, at, names)
         return compile_template(value, names, report, text=text)
 
-    def _warn_braces(self, value: Json, at: Path) -> None:
-        """Other languages write a hole as `{{ x }}`."""
+    def _doubt_plain(self, value: Json, at: Path, names: Names) -> None:
+        """Other languages write a hole as `{{ x }}`, `${x}`, `$(x)` or `{x}`, or the path alone.
+
+        A text may hold all of these. They are doubted where they name something of this place, `{{ }}` always.
+        """
         for path, text in texts(value, at):
-            if "{{" not in text or "${{" in text:
+            if text.startswith(_DATA) and (named := names.named(text)):
+                message = f"`{shorten(text)}` is plain text here; a hole is written ${{{{ {named} }}}}"
+                self.reader.warning_inside(path, 0, "text.path", message)
+            elif "{" in text or "$(" in text:
+                self._doubt_braces(text, path, names)
+
+    def _doubt_braces(self, text: str, path: Path, names: Names) -> None:
+        for found in islice(_FOREIGN.finditer(text), _FOREIGN_MAX):
+            certain = found.group().startswith(("${", "{{"))  # others are also of shells and formats
+            if not certain and "." not in found["path"]:
                 continue
-            found = re.search(r"(?<![${])\{\{[^{}]*\}\}", text)
-            if found:
-                message = "`{{ }}` is plain text here; a hole is written ${{ }}"
+            if text.rfind("${{", 0, found.start()) > text.rfind("}}", 0, found.start()):
+                continue  # inside of a hole
+            named = names.named(found["path"], guess=certain)
+            if named:
+                message = f"`{shorten(found.group())}` is plain text here; a hole is written ${{{{ {named} }}}}"
                 self.reader.warning_inside(path, found.start(), "text.braces", message)
+                return
+        if "{{" not in text or "${{" in text:
+            return
+        found = re.search(r"(?<![${])\{\{[^{}]*\}\}", text)
+        if found:
+            message = "`{{ }}` is plain text here; a hole is written ${{ }}"
+            self.reader.warning_inside(path, found.start(), "text.braces", message)
 
     def schema(self, raw: Json, at: Path) -> JsonSchema | None:
         """`raw` compiled; None after findings. Holes are findings."""

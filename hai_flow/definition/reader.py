@@ -144,6 +144,10 @@ class Reader:
         """A doubt at the character `offset` of the text at `path`."""
         self._add("warning", self.document.locate(path, offset), code, message)
 
+    def warning_at(self, index: int, code: str, message: str) -> None:
+        """A doubt at a character of the file."""
+        self._add("warning", self.document.lines.place(index), code, message)
+
     def _add(self, severity: Literal["error", "warning"], place: tuple[int, int], code: str, message: str) -> None:
         """Raises `TooMany` behind the last error that is worth showing; warnings beyond the limit are dropped.
 

@@ -9,6 +9,7 @@ may grow with the square of the text, so the texts that are valid by the schema 
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
@@ -24,6 +25,13 @@ from hai_flow.values import Json
 Report: TypeAlias = Callable[[Path, str, str], None]  # path inside the schema, code, message
 
 _TYPES: Final = ("array", "boolean", "integer", "null", "number", "object", "string")
+_OTHER_TYPES: Final = {
+    "text": "string", "str": "string", "date": "string", "datetime": "string", "email": "string", "file": "string",
+    "int": "integer", "long": "integer", "float": "number", "double": "number", "decimal": "number", "money": "number",
+    "bool": "boolean", "list": "array", "tuple": "array", "dict": "object", "map": "object", "json": "object",
+    "none": "null",
+}  # fmt: skip
+_BOOLEANS: Final = {"yes": "true", "on": "true", "no": "false", "off": "false"}  # text in YAML 1.2
 _FAULTS_MAX: Final = 100
 _MESSAGE_CHARS_MAX: Final = 500
 _PARAMS_MAX: Final = 20
@@ -280,7 +288,9 @@ def _check_schema(path: Path, schema: Json, root: Json, fault: Report) -> None:
     if isinstance(schema, bool):
         return
     if not isinstance(schema, Mapping):
-        fault(path, "schema.invalid", f"expected a JSON Schema (a mapping), found {kind_of(schema)}")
+        meant = _type_of(schema)
+        hint = f"; write `{{type: {meant}}}`" if meant else ""
+        fault(path, "schema.invalid", f"expected a JSON Schema (a mapping), found {kind_of(schema)}{hint}")
         return
     for keyword in schema:
         if keyword not in _KEYWORDS and not keyword.startswith("x-"):
@@ -301,10 +311,18 @@ def _check_type(path: Path, schema: Mapping[str, Json], fault: Report) -> None:
     types = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
     for name in types:
         if name not in _TYPES:
-            hint = suggestion(name, _TYPES) if isinstance(name, str) else ""
+            hint = f"; did you mean `{meant}`?" if (meant := _type_of(name)) else ""
             shown = f"`{name}`" if isinstance(name, str) else kind_of(name)
             fault((*path, "type"), "schema.invalid", f"expected a type ({', '.join(_TYPES)}), found {shown}{hint}")
             return
+
+
+def _type_of(word: Json) -> str:
+    """The type that was meant by a word of other languages; "" for others."""
+    if not isinstance(word, str):
+        return ""
+    near = difflib.get_close_matches(word, _TYPES, n=1, cutoff=0.6)
+    return _OTHER_TYPES.get(word.lower()) or (near[0] if near else "")
 
 
 def _check_required(path: Path, schema: Mapping[str, Json], fault: Report) -> None:
@@ -361,7 +379,10 @@ def _check_defaults(root: Json, fault: Report) -> None:
         except Exception:  # a reference that only the whole schema can follow: nothing to say about its default
             continue
         if faults:
-            fault((*path, "default"), "schema.default", f"the default does not fit its schema: {faults[0]['message']}")
+            word = _BOOLEANS.get(value.lower()) if isinstance(value, str) and schema.get("type") == "boolean" else None
+            hint = f"; write {word}" if word else ""
+            message = f"the default does not fit its schema: {faults[0]['message']}{hint}"
+            fault((*path, "default"), "schema.default", message)
 
 
 def _mentions_default(raw: Json) -> bool:

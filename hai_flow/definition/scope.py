@@ -65,7 +65,8 @@ class Visibility(Mapping[str, str]):
         if target is None:
             if name in self.outline.tolerated:
                 return None
-            return "expression.unknown_step", f"there is no step `{name}`{suggestion(name, self.outline.ids)}"
+            hint = suggestion(name, self.outline.ids) or ("; a step is named by its `id`" if self._unnamed() else "")
+            return "expression.unknown_step", f"there is no step `{name}`{hint}"
         match self._hidden(target):
             case "own":
                 return "expression.own_step", f"a step can't use itself: `{name}` has no output yet"
@@ -81,6 +82,10 @@ class Visibility(Mapping[str, str]):
                     "expression.later_step",
                     f"step `{name}` comes later (line {line}); only steps before can be used",
                 )
+
+    def _unnamed(self) -> bool:
+        """Whether the document has steps without an `id`, one of which may be meant."""
+        return any("id" not in step.fields for top in self.outline.steps for step in (top, *top.inside()))
 
     # -- absent ----------------------------------------------------------------------------------------------------
 

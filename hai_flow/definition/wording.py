@@ -34,7 +34,7 @@ def kind_of(value: Json) -> str:
             return "a mapping"
 
 
-_PLAIN: Final = re.compile(r"[A-Za-z][\w ./@-]*(:[\w./@-]+)*")
+_PLAIN: Final = re.compile(r"(\.{1,2}/)?[A-Za-z][\w ./@-]*(:[\w./@-]+)*")
 _VOWEL_FIRST: Final = ("http", "llm", "mcp")  # spelt out, they begin with a vowel
 
 

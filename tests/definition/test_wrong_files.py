@@ -427,9 +427,9 @@ SILENT: Final[list[Case]] = [
     ("steps: [{ask: {title: a, form: {properties: {}}, notify: [«carrier pigeon]}}]\n", "?notify.channel", "slack:#finance"),
     (HEAD + "tools: {t: {http: {«base_ulr: 'https://a'}}}\nsteps: [{say: a}]\n", "?tool.http", "did you mean `base_url`?"),
     ("steps: [{approve: {title: a, from: role:x, on_deadline: [«{escalate: {from: role:y, deadline: 1d}}]}}]\n", "?deadline.end", "it is `reject`"),
-    ("steps: [{run: sample, «with: {amount: 1, kind: taxi}}]\n", "run.missing_argument", "needs the argument `items`"),
-    ("steps: [{run: sample, with: {amount: 1, items: [], «knid: taxi}}]\n", "run.unknown_argument", "did you mean `kind`?"),
-    ("steps: [{run: sample@1, with: {amount: «x, kind: taxi, items: []}}]\n", "run.argument", "number"),
+    ("steps: [{if: input.amount > 1.0, run: sample, «with: {amount: 1, kind: taxi}}]\n", "run.missing_argument", "needs the argument `items`"),
+    ("steps: [{if: input.amount > 1.0, run: sample, with: {amount: 1, items: [], «knid: taxi}}]\n", "run.unknown_argument", "did you mean `kind`?"),
+    ("steps: [{if: input.amount > 1.0, run: sample@1, with: {amount: «x, kind: taxi, items: []}}]\n", "run.argument", "number"),
 ]  # fmt: skip
 
 HABITS: Final[list[Case]] = [
@@ -518,7 +518,77 @@ ARTICLES: Final[list[Case]] = [
     ("steps: [{say: a, «foo: 1}]\n", "shape.unknown_key", "in a `say` step"),
 ]  # fmt: skip
 
+STRANGE: Final[list[Case]] = [  # right YAML that means something else here
+    ("steps: [{say: 'Hello «${input.kind}'}]\n", "?text.braces", "`${input.kind}` is plain text here; a hole is written ${{ input.kind }}"),
+    ("steps: [{say: 'Hello «${kind}'}]\n", "?text.braces", "a hole is written ${{ input.kind }}"),
+    ("steps: [{say: 'Hello «{{ kind }}'}]\n", "?text.braces", "a hole is written ${{ input.kind }}"),
+    ("steps: [{say: 'Hello «$(input.kind)'}]\n", "?text.braces", "a hole is written ${{ input.kind }}"),
+    ("steps: [{say: 'Hello «{input.kind}'}]\n", "?text.braces", "a hole is written ${{ input.kind }}"),
+    ("steps: [{say: '${{ input.kind }}, «{{ state.status }}'}]\n", "?text.braces", "a hole is written ${{ state.status }}"),
+    ("steps: [{id: a, call: mail.send}, {say: 'Sent: «{{ a.output }}'}]\n", "?text.braces", "a hole is written ${{ steps.a.output }}"),
+    ("steps: [{for_each: {items: '${{ input.items }}', steps: [{say: 'To «${item.name}'}]}}]\n", "?text.braces", "a hole is written ${{ item.name }}"),
+    ("steps: [{call: mail.send, with: {to: «input.kind}}]\n", "?text.path", "a hole is written ${{ input.kind }}"),
+    ("steps: [{id: a, call: mail.send}]\noutput: {sent: «steps.a.output.id}\n", "?text.path", "a hole is written ${{ steps.a.output.id }}"),
+    ("steps: [{set: {status: «state.status}}]\n", "?text.path", "a hole is written ${{ state.status }}"),
+    ("steps:\n  - say: Order «#${{ input.kind }} is there\n", "?yaml.comment", "quote the whole text"),
+    ("steps:\n  - say: Order «#5 is there\n", "?yaml.comment", "quote the whole text"),
+    ("steps:\n  - call: mail.send\n    with: {zip: «01234}\n", "?yaml.zeros", "reads 01234 as the number 1234; quote it"),
+    ("steps: [{run: «sample, with: {amount: 1, kind: taxi, items: []}}]\n", "?run.itself", "give the step an `if`"),
+    ("steps: [{parallel: {a: [{try: [{run: «sample@1, with: {amount: 1, kind: taxi, items: []}}]}], b: [{say: a}]}}]\n", "?run.itself", "without end"),
+    ("steps: [{say: a}]\nfinally: [{run: «sample, with: {amount: 1, kind: taxi, items: []}}]\n", "?run.itself", "without end"),
+    ("steps: [{set: {status: done}}, {repeat: {max: 2, steps: [{run: «sample, with: {amount: 1, kind: taxi, items: []}}]}}]\n", "?run.itself", "without end"),
+]  # fmt: skip
+
+TONGUES: Final[list[Case]] = [  # expressions and YAML of other languages
+    ("steps: [{say: a, if: input.kind == «taxi}]\n", "expression.unknown_name", 'text stands in quotes: "taxi"'),
+    ("steps: [{say: a, if: input.note != «None}]\n", "expression.unknown_name", "did you mean `null`?"),
+    ("steps: [{say: a, if: input.amount > 1.0 && «True}]\n", "expression.unknown_name", "did you mean `true`?"),
+    ("steps: [{say: a, if: input.kind «<> 'taxi'}]\n", "expression.syntax", "write `!=`"),
+    ("steps: [{say: a, if: \"input.kind «not in ['taxi']\"}]\n", "expression.syntax", "write !(x in list)"),
+    ("steps: [{say: \"${{ 'a' «if input.amount > 1.0 else 'b' }}\"}]\n", "expression.syntax", "write a ? b : c"),
+    ("steps: [{say: a, if: \"contains«(input.kind, 'a')\"}]\n", "expression.unknown_function", 'write text.contains("x")'),
+    ("steps: [{say: a, if: input.kind.startswith«('a')}]\n", "expression.unknown_function", "use startsWith()"),
+    ("steps: [{say: a, if: always«()}]\n", "expression.unknown_function", "stands under `finally`"),
+    ("steps: [{say: '${{ «env.HOME }}'}]\n", "expression.unknown_name", "${{ secrets.NAME }}"),
+    ("steps: [{say: '${{ «foo.bar }}'}]\n", "expression.unknown_name", "there is no name `foo`"),
+    ("steps: [{call: mail.send}, {say: '${{ steps.«send.output }}'}]\n", "expression.unknown_step", "a step is named by its `id`"),
+    ("steps: [{id: a, approve: {title: a, from: anyone}}, {say: a, if: steps.a.«approved}]\n", "expression.step_member", 'write steps.a.approval.decision == "approve"'),
+    ("steps: [{call: «mail.send(input.kind)}]\n", "tool.function", "its arguments stand under `with`"),
+    ("steps: [{call: 'mail.«${{ input.kind }}'}]\n".replace("'mail.«", "«'mail."), "tool.hole", "use a `switch`"),
+    ("steps: [{set: {«state.status: a}}]\n", "set.unknown", "did you mean `status`?"),
+    (HEAD + "state: {n: {type: integer, default: 0}}\nsteps: [{set: {n: «state.n + 1}}]\n", "set.type", "an expression is written ${{ state.n + 1 }}"),
+    (HEAD + "input: {type: object, properties: {a: «str}}\nsteps: [{say: hi}]\n", "schema.invalid", "write `{type: string}`"),
+    (HEAD + "input: {type: object, properties: {a: {type: «dict}}}\nsteps: [{say: hi}]\n", "schema.invalid", "did you mean `object`?"),
+    (HEAD + "state: {done: {type: boolean, default: «no}}\nsteps: [{say: hi}]\n", "schema.default", "write false"),
+    (HEAD + "tools: «[shop]\nsteps: [{call: shop.total}]\n", "shape.value", "a mapping"),
+    ("«timeout: 5m\nsteps: [{say: hi}]\n", "shape.unknown_key", "it stands inside of `defaults`"),
+    ("steps:\n  - say: hi\n      to«: ann\n", "yaml.syntax", "the line is indented too far"),
+    ("steps:\n  - say: *bold«* text\n", "yaml.syntax", "must be quoted"),
+    ("steps:\n  - say: {name} «is there\n", "yaml.syntax", "must be quoted"),
+    ("steps:\n  - say: [x] «done\n", "yaml.syntax", "must be quoted"),
+    ("steps:\n  - say: {«{ input.kind }}\n", "yaml.key", "a hole is written ${{ }}"),
+    ("steps:\n  - say: hi\n    «say: ho\n", "yaml.duplicate_key", "or begin another item with `- `"),
+]  # fmt: skip
+
+SOUND: Final[list[str]] = [  # and no finding at all
+    "steps: [{say: 'Set ${HOME} and {name}, {{{x}}}, $(date), {amount}, $${{ input.kind }}'}]\n",
+    "steps: [{say: '${{ {\"a\": input.kind}.a }} ${{ \"{input.kind}\" }}'}]\n",
+    "steps: [{call: mail.send, with: {path: input.kinds, topic: steps.a, b: state, file: input.txt}}]\n",
+    "steps:\n  - say: a text # a remark\n  - wait: {for: 5s} #1 is not enough\n  - say: \"Order #5\"\n  - return: |\n      Order #5\n",
+    "steps:\n  - call: mail.send\n    with: {a: 0, b: 0.5, c: '007', d: 2026-01-05, e: 0x10, f: 12:05, g: a07, h: -0}\n",
+    "steps: [{if: input.amount > 1.0, run: sample, with: {amount: 1, kind: taxi, items: []}}]\n",
+    "steps: [{run: sample, detach: true, with: {amount: 1, kind: taxi, items: []}}]\n",
+    "steps: [{run: sample@7, with: {amount: 1, kind: taxi, items: []}}, {run: other}]\n",
+    "steps: [{if: input.amount > 1.0, return: 1}, {run: sample, with: {amount: 1, kind: taxi, items: []}}]\n",
+    "steps: [{approve: {title: a, from: anyone}}, {run: sample, with: {amount: 1, kind: taxi, items: []}}]\n",
+    "steps: [{switch: [{when: input.amount > 1.0, steps: [{run: sample, with: {amount: 1, kind: taxi, items: []}}]}]}]\n",
+    "steps: [{call: mail.send, catch: [{steps: [{run: sample, with: {amount: 1, kind: taxi, items: []}}]}]}]\n",
+    "steps: [{for_each: {items: '${{ input.items }}', steps: [{run: sample, with: {amount: 1, kind: taxi, items: []}}]}}]\n",
+    "steps: [{run: sample, approval: {from: anyone}, with: {amount: 1, kind: taxi, items: []}}]\n",
+]  # fmt: skip
+
 GROUPS: Final = {
+    "strange": STRANGE, "tongues": TONGUES,
     "remedies": REMEDIES, "articles": ARTICLES,
     "habits": HABITS,
     "silent": SILENT,
@@ -541,6 +611,11 @@ def test_one_mistake_is_answered_by_one_finding_that_points_at_it(text: str, cod
     assert (found[0].line, found[0].column) == place, shown
     assert words in found[0].message
     assert found[0].file == "f"
+
+
+@pytest.mark.parametrize("text", SOUND, ids=range(len(SOUND)))
+def test_what_only_looks_like_a_mistake_is_none(text: str) -> None:
+    assert [(each.code, each.message) for each in check_workflow((BASE + text).encode())] == []
 
 
 @pytest.mark.parametrize("named", ["vague.*", "vague.send"])

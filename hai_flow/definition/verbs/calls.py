@@ -36,11 +36,12 @@ def _call(context: Context, draft: StepDraft, names: Names) -> plan.Call | None:
     if isinstance(stream, Mapping):
         stream = context.reader.fields(DOCUMENT_SHAPES["stream"], stream, (*draft.at, "stream"), "`stream`")
     name, _, function = value.partition(".")
-    if not is_tool(context, name, at):
+    if not is_tool(context, value if "${{" in value else name, at):
         return None
     tool = context.declared.tools.get(name)
     if function and not re.fullmatch(r"[A-Za-z0-9_./-]+", function):
-        context.reader.error(at, "tool.function", f"expected `call: tool.function`, found `{shorten(value)}`")
+        hint = "; its arguments stand under `with`" if "(" in function else ""
+        context.reader.error(at, "tool.function", f"expected `call: tool.function`, found `{shorten(value)}`{hint}")
         return None
     if tool is None or not function_fits(context, tool, function, at, "call: "):
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -68,7 +69,10 @@ def _check_value(context: Context, name: str, value: Json, at: Path, names: Name
         return
     for fault in schema.findings(value)[:1]:
         what = "an element of " if variable.reduce == "append" else ""
-        context.reader.error(at, "set.type", f"the value does not fit {what}the state `{name}`: {fault['message']}")
+        reads = isinstance(value, str) and re.match(r"(input|state|steps)\.[a-z]", value)
+        hint = f"; an expression is written ${{{{ {shorten(value)} }}}}" if reads else ""
+        message = f"the value does not fit {what}the state `{name}`: {fault['message']}{hint}"
+        context.reader.error(at, "set.type", message)
 
 
 def _check_operation(context: Context, raw: Json, at: Path) -> None:
@@ -97,6 +101,8 @@ def _check_target(context: Context, target: str, at: Path, *, pointer_form: bool
         name = target.split("/")[1].replace("~1", "/").replace("~0", "~")
     if name not in context.declared.state:
         hint = suggestion(name, context.declared.state) or "; declare it under `state`"
+        if name.removeprefix("state.") in context.declared.state:
+            hint = f"; did you mean `{name.removeprefix('state.')}`?"
         context.reader.error(at, "set.unknown", f"there is no state variable `{shorten(name)}`{hint}", key=key)
         return
     variable = context.declared.state[name]
