@@ -47,7 +47,17 @@ def read(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise UsageError(f"{path}: expected a workflow file that can be read: {error.strerror}.") from None
+        message = f"{path}: expected a workflow file that can be read: {error.strerror}."
+        raise UsageError(message + _file_of(path)) from None
+
+
+def _file_of(name: Path) -> str:
+    """A word on the file of a workflow that was named in its place, where there is one."""
+    places = (
+        folder / f"{name.name}{ending}" for folder in (name.parent, name.parent / "workflows") for ending in WORKFLOWS
+    )
+    found = next((place for place in places if place.is_file()), None)
+    return f" Did you mean {found}?" if found is not None and name.suffix not in SUFFIXES else ""
 
 
 def read_whole(path: Path) -> bytes:

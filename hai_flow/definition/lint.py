@@ -14,6 +14,7 @@ from hai_flow.definition.context import Context
 from hai_flow.definition.document import Path
 from hai_flow.definition.drafts import LEAVING, Clause, Enclosure, StepDraft, always_ends, loop_around
 from hai_flow.definition.language import VERBS
+from hai_flow.definition.scope import END
 from hai_flow.definition.wording import article, suggestion
 from hai_flow.values import Json
 
@@ -27,6 +28,7 @@ class _Linter:
     def __init__(self, context: Context) -> None:
         self.declared = context.declared
         self.outline = context.outline
+        self.first_end: int | None = None  # not looked for yet
         self.reader = context.reader
 
     def list(self, steps: Sequence[StepDraft]) -> None:
@@ -67,8 +69,9 @@ class _Linter:
             return
         if _is_conditional(step) or any(_is_maybe(frame) for frame in step.chain):
             return
-        steps = [each for top in self.outline.steps for each in (top, *top.inside())]
-        if any(each.order < step.order and _may_end(each) for each in steps):
+        if self.first_end is None:
+            self.first_end = _first_end(self.outline.steps)
+        if self.first_end < step.order:
             return
         message = f"each run of `{own.name}` starts the next one here, without end; give the step an `if`"
         self.reader.warning((*step.at, "run"), "run.itself", message)
@@ -244,6 +247,12 @@ def _is_maybe(frame: Enclosure) -> bool:
     if owner.verb in ("switch", "for_each") or _is_conditional(owner):
         return True
     return "while" in owner.params or owner.fields.get("join", "all") != "all"
+
+
+def _first_end(steps: Sequence[StepDraft]) -> int:
+    """The order of the first step of all at which the run may end, or wait for somebody."""
+    inside = (each for top in steps for each in (top, *top.inside()))
+    return min((each.order for each in inside if _may_end(each)), default=END)
 
 
 def _may_end(step: StepDraft) -> bool:

@@ -31,6 +31,7 @@ PLANS_MAX: Final = 256
 Published: TypeAlias = Callable[[str], bytes]
 """The bytes of a published workflow by `name@version`. Raises `HaiFlowError` where there is none."""
 
+_ENDINGS: Final = (".flow.yaml", ".flow.yml", ".yaml", ".yml")
 _REFERENCE = re.compile(rf"{names.WORKFLOW}@[0-9]{{1,9}}(\+[0-9a-f]{{8}})?")
 _SKIPPED: Final = frozenset(("node_modules", "__pycache__", "site-packages"))
 
@@ -117,7 +118,9 @@ class Loader:
                 file, source = str(place), with_uses(place, place.read_bytes())
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
-            message = f"expected a workflow at `{name}`, beside this file: {reason}; give its path, or name@version"
+            near = next((f"{name}{end}" for end in _ENDINGS if (path.parent / f"{name}{end}").is_file()), None)
+            hint = f"did you mean `{near}`?" if near else "give its path, or name@version"
+            message = f"expected a workflow at `{name}`, beside this file: {reason}; {hint}"
             return None, [_at_workflow(suite, message)]
         except HaiFlowError as error:
             return None, [_at_workflow(suite, str(error))]

@@ -117,3 +117,17 @@ def test_version_says_which_it_is() -> None:
 def test_every_command_tells_the_exit_codes() -> None:
     for command in ([], ["run"], ["decide"]):
         assert "3 the run waits" in " ".join(CliRunner().invoke(app, [*command, "--help"]).output.split())
+
+
+@pytest.mark.parametrize(("folder", "named"), [(".", "sample"), ("workflows", "sample")])
+def test_a_workflow_s_name_in_place_of_its_file_is_answered_with_the_file(
+    folder: str, named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = Path(folder) / "sample.flow.yaml"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(GOOD)
+    result = CliRunner().invoke(app, ["validate", named])
+    assert result.exit_code != 0
+    assert f"Did you mean {file}?" in " ".join(result.output.split())
+    assert "Did you mean" not in CliRunner().invoke(app, ["validate", "sample.yaml"]).output
