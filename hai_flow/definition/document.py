@@ -502,6 +502,14 @@ class _Builder:
         raw = error.problem_mark or error.context_mark
         line, column = (raw.line + 1, raw.column + 1) if raw else (1, 1)
         problem = str(error.problem or "it is not YAML")
+        begun = error.context_mark
+        if "could not find expected ':'" in problem and begun is not None and begun.line + 1 < line:
+            message = (
+                f"can't read this as YAML ({problem}); line {begun.line + 1} is read as a key: write a colon behind "
+                "it, or indent it further, if it goes on with the text before"
+            )
+            self.find(line, column, "yaml.syntax", message)
+            return
         self.find(
             line, column, "yaml.syntax", f"can't read this as YAML ({problem}){self._remedy(problem, line, column)}"
         )
@@ -513,6 +521,8 @@ class _Builder:
         if "cannot start any token" in problem and line[column - 1 : column] == "\t":
             return "; indent with spaces, not with tabs"
         if "mapping values" in problem and _KEY_ALONE.fullmatch(line[: column - 1]):
+            if _NO_SPACE.match(self._line(number - 1)):
+                return "; the line before needs a space after its colon"
             return "; the line is indented too far, or the one before needs quotes: it has a value already"
         if "mapping values" in problem:
             return f"; text that contains `: ` must be quoted{_quoted_line(line)}, or be written under `|`"
@@ -548,6 +558,7 @@ class _Builder:
 
 
 _LINE_MAX: Final = 400  # of lines that are looked at again and again
+_NO_SPACE: Final = re.compile(r"\s*[\w-]+:[^\s/]")
 _KEY_ALONE: Final = re.compile(r"\s*[\w-]+")
 _STARTS_FLOW: Final = re.compile(r"(?:^|[:-])\s+(?:\{[^{}]*\}|\[[^\[\]]*\]|[*&]\S*)\s*[^\s,#:\]}*]")
 _KEY_AND_TEXT: Final = re.compile(r"\s*(?:- +)*([\w-]+: +)([^\s\"'\[{|>#&*!].*?)\s*")

@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Final
 
 from hai_flow.definition.document import Path
-from hai_flow.definition.drafts import Chain, Clause, Enclosure, Outline, StepDraft
+from hai_flow.definition.drafts import LEAVING, Chain, Clause, Enclosure, Outline, StepDraft
 from hai_flow.definition.language import SHAPES, STEP_KEYS, STEP_SHAPES, VERB_KEYS, VERBS
 from hai_flow.definition.names import corrected, name_fault
 from hai_flow.definition.reader import NO_ELSE, Reader
@@ -58,6 +58,8 @@ class _Outliner:
         if verb:
             shape = self.reader.around[at] = STEP_SHAPES[verb]
             inside = {verb: VERB_KEYS[verb]}
+            if isinstance(raw, Mapping) and "approval" in raw:
+                inside["approval"] = frozenset(SHAPES["approval"].words)
             fields = self.reader.fields(shape, raw, at, f"{article(verb)} step", elsewhere=STEP_KEYS, inside=inside)
         given = raw.get("id") if isinstance(raw, Mapping) else None
         usable = isinstance(given, str) and name_fault(given) is None
@@ -215,7 +217,10 @@ _OTHER_WORDS = {word: verb.name for verb in VERBS.values() for word in verb.aka}
 
 _IF: Final = "`if` stands in the step that it is about, with the verb beside it"
 _GROUPS: Final = ("then", "steps", "do", "tasks", "block", "group", "actions", "sequence")
-_PROGRAMS: Final = ("shell", "script", "bash", "sh", "cmd", "command", "exec", "python", "node", "function", "lambda")
+_PROGRAMS: Final = (
+    "shell", "script", "bash", "sh", "cmd", "command", "exec", "python", "node", "function", "lambda", "email", "mail",
+    "slack", "notify", "sql",
+)  # fmt: skip
 
 
 def _step_hint(raw: Json) -> str:
@@ -223,9 +228,10 @@ def _step_hint(raw: Json) -> str:
     if isinstance(raw, list):
         return "; drop one of the two `- `"
     words = _SAID.fullmatch(raw) if isinstance(raw, str) else None
-    if words is not None and words["verb"] in VERBS:
-        rest = as_yaml(words["rest"]) if words["rest"] else "..."
-        return f"; write `- {words['verb']}: {rest}`"
+    verb = "" if words is None else _OTHER_WORDS.get(words["verb"], words["verb"])
+    if words is not None and verb in VERBS:
+        rest = as_yaml(words["rest"]) if words["rest"] else "true" if verb in LEAVING else "..."
+        return f"; write `- {verb}: {rest}`"
     if isinstance(raw, str) and re.fullmatch(r"[A-Za-z_][\w-]*\.[\w.-]+", raw):
         return f"; write `- call: {shorten(raw)}`"
     return "; write for example `- say: hello`"
@@ -239,7 +245,7 @@ def _stranger_hint(word: str, raw: Mapping[str, Json]) -> str:
     if word in ("else", "elif"):
         return f"; {NO_ELSE}"
     if word in _PROGRAMS:
-        return "; a program is a function of a tool: declare it under `tools`, and write `call: tool.function`"
+        return "; that is a function of a tool: declare it under `tools`, and write `call: tool.function`"
     if word == "wait_until":
         return "; until something is so, write `repeat` with `until` and a `wait` inside; for an event, `wait_for`"
     value = raw[word]
@@ -248,7 +254,7 @@ def _stranger_hint(word: str, raw: Mapping[str, Json]) -> str:
     other = _OTHER_WORDS.get(word)
     if other is not None:
         return f"; did you mean `{other}`?"
-    near = suggestion(word, VERBS)
+    near = suggestion(word, [verb for verb in VERBS if verb[0] == word[:1].lower()])
     if not near and isinstance(value, Mapping) and len(value.keys() & VERBS.keys()) == 1:
         verb = next(key for key in value if key in VERBS)
         return f"; a step's name is its `id`: write `id: {corrected(word)}`, and `{verb}` beside it"

@@ -562,6 +562,9 @@ def _deadline_item(
             hint = f"; it is a mapping, without quotes: {_written(begun.strip(), rest.strip())}"
         several = isinstance(item, Mapping) and len(item) > 1
         hint = "; make it a list, one entry for each" if several else hint
+        if several and isinstance(item, Mapping) and item.get("escalate", "") is None:
+            keys = [f"`{key}`" for key in item if key in ESCALATE.words]
+            hint = f"; indent {' and '.join(keys)} further, to stand inside of `escalate`" if keys else hint
         message = f"expected {_listed(known)}, found {found}{hint}"
         context.reader.error(inner, "deadline.outcome", message, key=isinstance(item, Mapping) and inner != at)
         return "", None, at

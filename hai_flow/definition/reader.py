@@ -187,6 +187,9 @@ class Reader:
         `inside` says by key which keys its own mapping has.
         """
         if not isinstance(value, dict):
+            codes = {finding.code for finding in self.document.findings}
+            if not path and "yaml.syntax" in codes:  # which made it so
+                return {}
             hint = f"; write {_WHOLE[shape.name]}" if shape.name in _WHOLE else ""
             self.error(path, "shape.type", f"expected a mapping for {where}, found {kind_of(value)}{hint}")
             return {}
@@ -318,6 +321,11 @@ _ADVICE: Final = {
     "goto": "there is no goto; use `if`, `repeat` or `return`",
     "else": NO_ELSE,
     "escalate": "it stands under `on_deadline`: write `on_deadline: {escalate: {from: role:manager, deadline: 1d}}`",
+    **dict.fromkeys(
+        ("output", "outputs", "result", "save_as", "save", "register", "store", "assign"),
+        "what a step gives is `steps.ID.output`, if the step has an `id`",
+    ),
+    "options": "choices are the `enum` of a property of a `form`",
     "on_approve": "what comes after an approval is the next step",
     "on_approved": "what comes after an approval is the next step",
     "on_success": "what comes after a success is the next step",
@@ -421,7 +429,8 @@ def _wrong_value(key: str, detail: ErrorDetails, found: Json, shape: Shape) -> s
             choices = re.findall(r"'([^']*)'", str(context["expected"]))
             hint = suggestion(found, choices) if isinstance(found, str) else ""
             if context["expected"] == "True":  # `default: true` in a `switch`
-                return f"`{key}`: expected true, found {kind_of(found)}; write `{key}: true`, and `steps:` beside it"
+                more = ", and `steps:` beside it" if key == "default" else ""
+                return f"`{key}`: expected true, found {kind_of(found)}; write `{key}: true`{more}"
             return f"`{key}`: expected {context['expected']}, found {kind_of(found)}{hint}"
         case "too_short" | "too_long":
             least = context.get("min_length", context.get("max_length"))

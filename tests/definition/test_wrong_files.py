@@ -570,6 +570,21 @@ TONGUES: Final[list[Case]] = [  # expressions and YAML of other languages
     ("steps:\n  - say: hi\n    «say: ho\n", "yaml.duplicate_key", "or begin another item with `- `"),
 ]  # fmt: skip
 
+AGAIN: Final[list[Case]] = [  # and what the next fifty wrong files showed
+    ("hai:flow/v1\nname«: a\nversion: 1\nsteps: [{say: hi}]\n", "yaml.syntax", "the line before needs a space after its colon"),
+    ("hai: flow/v1\nname: a\nversion: 1\nsteps\n  - say«: hi\n", "yaml.syntax", "line 4 is read as a key: write a colon behind it"),
+    ("steps:\n  - say: |\n    hello\n    «world\n", "yaml.syntax", "or indent it further"),
+    ("steps: [{approve: {title: a, from: anyone, on_deadline: «{escalate: , from: role:boss, deadline: 1d}}}]\n", "deadline.outcome", "indent `from` and `deadline` further, to stand inside of `escalate`"),
+    ("steps: [{call: mail.send, approval: {from: anyone}, «quorum: 2}]\n", "shape.unknown_key", "it stands inside of `approval`"),
+    ("steps: [{call: mail.send, «save_as: x}]\n", "shape.unknown_key", "what a step gives is `steps.ID.output`"),
+    ("steps: [{ask: {title: a, form: {properties: {}}, «options: [a, b]}}]\n", "shape.unknown_key", "choices are the `enum`"),
+    ("steps: [{«email: {to: ann}}]\n", "step.no_verb", "write `call: tool.function`"),
+    ("steps: [{«subworkflow: b}]\n", "step.no_verb", "did you mean `run`?"),
+    ("steps: [{repeat: {max: 2, steps: [«break]}}]\n", "step.type", "write `- break: true`"),
+    ("steps: [«exit]\n", "step.type", "write `- return: ...`"),
+    ("steps: [{repeat: {max: 2, steps: [{continue: «now}]}}]\n", "shape.value", "write `continue: true`"),
+]  # fmt: skip
+
 SOUND: Final[list[str]] = [  # and no finding at all
     "steps: [{say: 'Set ${HOME} and {name}, {{{x}}}, $(date), {amount}, $${{ input.kind }}'}]\n",
     "steps: [{say: '${{ {\"a\": input.kind}.a }} ${{ \"{input.kind}\" }}'}]\n",
@@ -588,7 +603,7 @@ SOUND: Final[list[str]] = [  # and no finding at all
 ]  # fmt: skip
 
 GROUPS: Final = {
-    "strange": STRANGE, "tongues": TONGUES,
+    "strange": STRANGE, "tongues": TONGUES, "again": AGAIN,
     "remedies": REMEDIES, "articles": ARTICLES,
     "habits": HABITS,
     "silent": SILENT,

@@ -92,6 +92,6 @@ VERBS: Final = (
         compile=_run,
         kind="effect",
         gives=_gives,
-        aka=("workflow", "call_workflow"),
+        aka=("workflow", "call_workflow", "subworkflow", "sub_workflow", "subflow", "child", "include"),
     ),
 )
