@@ -239,7 +239,7 @@ class Parts:
             if text.startswith(_DATA) and (named := names.named(text)):
                 message = f"`{shorten(text)}` is plain text here; a hole is written ${{{{ {named} }}}}"
                 self.reader.warning_inside(path, 0, "text.path", message)
-            elif "{" in text or "$(" in text:
+            elif text.count("{") != 2 * text.count("${{") or "$(" in text:  # more than holes of ours
                 self._doubt_braces(text, path, names)
 
     def _doubt_braces(self, text: str, path: Path, names: Names) -> None:
