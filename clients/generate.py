@@ -293,6 +293,9 @@ _RECORDS: Final = (
     "Session",
     "Version",
     "RunParent",
+    "SlotHolder",
+    "QueuedFor",
+    "Pause",
     "Error",
     "Run",
     "RunCounts",
@@ -336,6 +339,7 @@ _TS_TYPES: Final = {
     "list[Message]": "RunMessage[]",
     "list[Timer]": "Timer[]",
     "list[TenantCell]": "TenantCell[]",
+    "list[SlotHolder]": "SlotHolder[]",
 }
 
 

@@ -14,6 +14,9 @@ from clients.docstrings import retold
 RECORDS: Final = {
     "Version": "Version",
     "RunParent": "RunParent",
+    "SlotHolder": "SlotHolder",
+    "QueuedFor": "QueuedFor",
+    "Pause": "Pause",
     "RunCounts": "RunCounts",
     "ControlledRun": "Run",
     "Pending": "Pending",
@@ -106,7 +109,15 @@ _BASES: Final = {
 """Which record is also another one. The others repeat the fields of their shape's base."""
 
 _ABSENT: Final = {
-    "Run": {"branch_of": "None", "parent": "None", "unreadable": "None", "queue": "'default'", "in_flight": "0"},
+    "Run": {
+        "branch_of": "None",
+        "parent": "None",
+        "unreadable": "None",
+        "queue": "'default'",
+        "queued_for": "None",
+        "paused": "None",
+        "in_flight": "0",
+    },
     "Pending": {
         "workflow": "None",
         "started_by": "None",
@@ -134,7 +145,8 @@ _ABOUT: Final = {
     "Run": """A run. `seq` is how many events it has; `output` and `error` are None until it has ended. `in_flight`:
     how many attempts were asked to cancel (answer to `stop`). `branch_of`: the run at one of whose turns it left its
     thread. `parent`: the run whose step waits for this one. `unreadable`: why no worker goes on with it, where those
-    that tried could not read it. `queue`: only workers that serve it perform the run.""",
+    that tried could not read it. `queue`: only workers that serve it perform the run. `get` alone tells what slot a
+    queued run waits for (`queued_for`), and who `paused` a paused one.""",
     "Pending": """A question to people. `status`: open, or its outcome.
 
     `schema` is that of the form, or of a tool's result; `options` are the decisions there are. An answer that is given

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from hashlib import sha256
@@ -26,17 +27,20 @@ from hai_flow.api.principals import requires
 from hai_flow.api.problems import WITH_BODY, documented
 from hai_flow.api.rights import Right
 from hai_flow.api.sight import Sight
-from hai_flow.api.views import run_view, snapshot_view
+from hai_flow.api.views import pause_view, queued_view, run_view, snapshot_view
 from hai_flow.cells import placed
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
-from hai_flow.errors import Rejected
+from hai_flow.engine import events as e
+from hai_flow.errors import Rejected, Unreadable
 from hai_flow.runtime.starts import derived_id
-from hai_flow.store import run_lists, threads
+from hai_flow.store import logs, run_lists, threads
 from hai_flow.store.run_lists import RunRow
 
 if TYPE_CHECKING:
     from hai_flow.store.database import Pool
+
+_PAUSED: Final = b'"type":"run_paused"'  # in the JSON of a log
 
 router = APIRouter(prefix="/v1/runs", tags=["runs"], route_class=CheckedRoute)
 
@@ -233,12 +237,40 @@ async def count_runs(
     responses={**documented(404), 200: {"model": shapes.Run}},
 )
 async def get_run(run_id: str, access: CurrentAccess) -> dict[str, Any]:
-    """One run, with its input and, when it has ended, its output or error. Without these three, if you may see only
-    questions of it."""
+    """One run, with its input and, when it has ended, its output or error; of a queued one the slot that it waits for,
+    of a paused one who paused it. Without all of these, if you may see only questions of it."""
     row = await access.run(run_id, Sight.QUESTIONS)
     if not access.sees_conversation(row.id):
-        row = replace(row, input=None, result=None)
-    return await _shown(access, row)
+        return await _shown(access, replace(row, input=None, result=None))
+    shown = await _shown(access, row)
+    with suppress(Unreadable):  # another release's events: the run is shown as far as its row has it
+        if row.status == "queued":
+            shown["queued_for"] = await _queued_for(access, row)
+        elif row.status == "paused":
+            shown["paused"] = await _pause_of(access, row)
+    return shown
+
+
+async def _queued_for(access: Access, row: RunRow) -> dict[str, Any] | None:
+    """The slot that the run waits for; None: it has begun meanwhile."""
+    state = await access.state_of(row)
+    concurrency = (await access.catalog.plan(access.tenant, row.workflow)).concurrency
+    key = access.seen(state).slot
+    if state.slot is None or key is None or concurrency is None:
+        return None
+    holders = await access.runtime.slots.holders(access.tenant, state.slot, concurrency.limit)
+    return queued_view(key.removeprefix(f"{row.workflow_name}:"), concurrency.limit, holders)
+
+
+async def _pause_of(access: Access, row: RunRow) -> dict[str, Any] | None:
+    """Who paused the run last. Nothing but answers and results comes behind a pause, so the log is read backwards."""
+    before = row.seq + 1
+    while (found := await logs.last_with(access.reads, row.id, _PAUSED, before)) is not None:
+        for event in reversed(e.decode_events(found.events)):
+            if isinstance(event, e.RunPaused):
+                return pause_view(event)
+        before = found.first_seq
+    return None
 
 
 @router.get(

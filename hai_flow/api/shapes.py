@@ -39,6 +39,30 @@ class RunParent(Shape):
     path: str
 
 
+class SlotHolder(Shape):
+    """A run that holds a slot. `status` is null while it is about to be stored."""
+
+    run_id: str
+    status: RunStatus | None
+
+
+class QueuedFor(Shape):
+    """A slot that a queued run waits for: the `key` of its workflow's `concurrency`, how many runs of that key may be
+    active at once (`limit`), and the runs that are, the oldest first."""
+
+    key: str
+    limit: int
+    holders: list[SlotHolder]
+
+
+class Pause(Shape):
+    """Who paused a run, when, and the reason that they gave (empty: none)."""
+
+    by: str
+    at: Time
+    reason: str
+
+
 class Run(Shape):
     """A run. `input` has its defaults filled in; `output` and `error` are null until the run has ended.
 
@@ -46,6 +70,7 @@ class Run(Shape):
     `parent`: the run whose step waits for this one.
     `unreadable`: why workers could not read it and none goes on with it (`needs_attention` lists it); else null.
     `queue`: only workers that serve it perform the run.
+    `queued_for` (of a queued run) and `paused` (of a paused one) are told where one run is asked for, not in lists.
     """
 
     id: str
@@ -64,6 +89,8 @@ class Run(Shape):
     parent: RunParent | None
     unreadable: str | None
     queue: str
+    queued_for: QueuedFor | None = None
+    paused: Pause | None = None
 
 
 class File(Shape):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from uuid import UUID
 
@@ -10,7 +10,7 @@ import msgspec
 
 from hai_flow import instants, values
 from hai_flow.api.problems import problem_of
-from hai_flow.engine.events import PendingOpened, decode_pending
+from hai_flow.engine.events import PendingOpened, RunPaused, decode_pending
 from hai_flow.engine.patch import difference
 from hai_flow.engine.state import MessageState, PendingState, RunState, ToolCallState
 from hai_flow.engine.votes import needed
@@ -27,6 +27,7 @@ from hai_flow.store.keys import Key
 from hai_flow.store.message_queue import QueuedMessage
 from hai_flow.store.pendings import Listed
 from hai_flow.store.run_lists import RunRow
+from hai_flow.store.slots import Holder
 from hai_flow.store.tenants import Limits, Tenant
 from hai_flow.store.thread_lists import ThreadSummary
 from hai_flow.store.threads import Message
@@ -71,6 +72,19 @@ def run_view(run: RunRow) -> dict[str, Json]:
         "unreadable": run.unreadable,
         "queue": run.queue,
     }
+
+
+def queued_view(key: str, limit: int, holders: Iterable[Holder]) -> dict[str, Json]:
+    """The slot that a queued run waits for."""
+    return {
+        "key": key,
+        "limit": limit,
+        "holders": [{"run_id": str(each.run_id), "status": each.status} for each in holders],
+    }
+
+
+def pause_view(paused: RunPaused) -> dict[str, Json]:
+    return {"by": paused.by, "at": _ms(paused.at), "reason": paused.reason}
 
 
 def error_view(error: dict[str, Json] | None) -> dict[str, Json] | None:

@@ -41,6 +41,33 @@ class RunParent(msgspec.Struct, frozen=True, kw_only=True):
     path: str
 
 
+class SlotHolder(msgspec.Struct, frozen=True, kw_only=True):
+    """A run that holds a slot. `status` is None while it is about to be stored.
+
+    `status`: queued, running, waiting, paused, stopping, needs_attention, finished, failed or stopped.
+    """
+
+    run_id: str
+    status: str | None
+
+
+class QueuedFor(msgspec.Struct, frozen=True, kw_only=True):
+    """A slot that a queued run waits for: the `key` of its workflow's `concurrency`, how many runs of that key may be
+    active at once (`limit`), and the runs that are, the oldest first."""
+
+    key: str
+    limit: int
+    holders: list[SlotHolder]
+
+
+class Pause(msgspec.Struct, frozen=True, kw_only=True):
+    """Who paused a run, when, and the reason that they gave (empty: none)."""
+
+    by: str
+    at: datetime
+    reason: str
+
+
 class RunCounts(msgspec.Struct, frozen=True, kw_only=True):
     """How many runs have each status; `max` of them means that many or more. Under `needs_attention` are also those
     that workers can't read, whatever their own status is. `missing`: cells that are away, and are not counted."""
@@ -54,7 +81,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     """A run. `seq` is how many events it has; `output` and `error` are None until it has ended. `in_flight`: how many
     attempts were asked to cancel (answer to `stop`). `branch_of`: the run at one of whose turns it left its thread.
     `parent`: the run whose step waits for this one. `unreadable`: why no worker goes on with it, where those that tried
-    could not read it. `queue`: only workers that serve it perform the run.
+    could not read it. `queue`: only workers that serve it perform the run. `get` alone tells what slot a queued run
+    waits for (`queued_for`), and who `paused` a paused one.
 
     `status`: queued, running, waiting, paused, stopping, needs_attention, finished, failed or stopped.
     """
@@ -75,6 +103,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     parent: RunParent | None = None
     unreadable: str | None = None
     queue: str = "default"
+    queued_for: QueuedFor | None = None
+    paused: Pause | None = None
     in_flight: int = 0
 
     @property

@@ -97,12 +97,17 @@ class Slots:
         """Refuse a start that finds no slot, unless its run is there already."""
         if await run_lists.get_run(self.database.api, tenant, run_id) is not None:
             return
-        found = await slots.holders(self.database.api, tenant, key, concurrency.limit)
+        found = await self.holders(tenant, key, concurrency.limit)
         winner = {"run_id": str(found[0].run_id), "status": found[0].status} if found else None
         text = key.removeprefix(f"{plan.name}:")
         most = "one run" if concurrency.limit == 1 else f"{concurrency.limit} runs"
         message = f"workflow {plan.name} has at most {most} of the concurrency key {text!r} at once; wait for its end."
         raise Rejected(409, BUSY, message, winner=winner)
+
+    async def holders(self, tenant: UUID, key: str, limit: int) -> list[slots.Holder]:
+        """The runs that hold a slot of the key, the oldest first. Slots are the engine's alone: requests read them
+        here."""
+        return await slots.holders(self.database.api, tenant, key, limit)
 
     # --- the queue ------------------------------------------------------------------------------------------------
 

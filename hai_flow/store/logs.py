@@ -166,6 +166,17 @@ async def read_log(connection: Connection | Pool, run_id: UUID, after_seq: int, 
     return [LogRow(*row) for row in await connection.fetch(query, run_id, after_seq, limit)]
 
 
+async def last_with(connection: Connection | Pool, run_id: UUID, text: bytes, before_seq: int) -> LogRow | None:
+    """The newest commit of the log that begins before `before_seq` and has `text` in its JSON, from the end of the log
+    backwards. A value that somebody gave may have it, too: look at the events."""
+    query = """
+    SELECT first_seq, last_seq, events FROM log
+    WHERE run_id = $1 AND first_seq < $2 AND position($3::bytea in events) > 0 ORDER BY last_seq DESC LIMIT 1
+    """
+    row = await connection.fetchrow(query, run_id, before_seq, text)
+    return None if row is None else LogRow(*row)
+
+
 @dataclass(frozen=True, slots=True)
 class RunVersion:
     run_id: UUID

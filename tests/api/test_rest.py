@@ -275,6 +275,46 @@ def test_a_run_is_paused_resumed_stopped_and_then_refuses_the_rest(http: Checked
         assert refused.json()["winner"]["status"] == "stopped"
 
 
+def test_a_paused_run_says_who_paused_it_when_and_why(http: Checked) -> None:
+    run = start(http)
+    (asked,) = wait_for_pendings(http, run["id"])
+    http.post(f"/v1/runs/{run['id']}/pause", json={"reason": "an old reason"})
+    http.post(f"/v1/runs/{run['id']}/resume")
+    http.post(f"/v1/runs/{run['id']}/pause", json={"reason": "the bank is closed"})
+    # An answer that looks like the event, in a commit behind it.
+    answer = {"result": {"type": "run_paused"}}
+    assert http.post(f"/v1/pendings/{asked['id']}/decide", json=answer).status_code == 200
+    paused = http.get(f"/v1/runs/{run['id']}").json()["paused"]
+    assert (paused["by"], paused["reason"]) == ("user:local", "the bank is closed")
+    events = http.get(f"/v1/runs/{run['id']}/events").json()["items"]
+    assert paused["at"] == [each["at"] for each in events if each["type"] == "run_paused"][-1]
+    http.post(f"/v1/runs/{run['id']}/resume")
+    assert "paused" not in http.get(f"/v1/runs/{run['id']}").json()
+
+
+SEATED = """
+hai: flow/v1
+name: seated
+version: 1
+input: {type: object, properties: {desk: {type: string}}}
+concurrency: {key: "desk-${{ input.desk }}"}
+steps: [{id: ok, approve: {title: Done?, from: anyone}}]
+"""
+
+
+def test_a_queued_run_says_what_it_waits_for_and_who_has_it(http: Checked) -> None:
+    assert http.post("/v1/workflows", content=SEATED, headers=YAML).status_code == 201
+    first, second = (start(http, "seated", input={"desk": "7"})["id"] for _ in range(2))
+    wait_for_pendings(http, first)
+    queued = http.get(f"/v1/runs/{second}").json()
+    assert queued["status"] == "queued"
+    assert queued["queued_for"] == {"key": "desk-7", "limit": 1, "holders": [{"run_id": first, "status": "waiting"}]}
+    assert "queued_for" not in http.get(f"/v1/runs/{first}").json()
+    http.post(f"/v1/runs/{first}/terminate")
+    wait_for_pendings(http, second)
+    assert "queued_for" not in http.get(f"/v1/runs/{second}").json()
+
+
 def test_a_finished_run_refuses_all_control(http: Checked) -> None:
     run = wait_for_end(http, start(http, "weather")["id"])
     for verb in ("pause", "resume", "stop", "terminate", "retry"):

@@ -225,6 +225,32 @@ export interface RunParent {
   path: string;
 }
 
+/**
+ * A run that holds a slot. `status` is None while it is about to be stored. `status`: queued, running, waiting,
+ * paused, stopping, needs_attention, finished, failed or stopped.
+ */
+export interface SlotHolder {
+  runId: string;
+  status: string | null;
+}
+
+/**
+ * A slot that a queued run waits for: the `key` of its workflow's `concurrency`, how many runs of that key may be
+ * active at once (`limit`), and the runs that are, the oldest first.
+ */
+export interface QueuedFor {
+  key: string;
+  limit: number;
+  holders: SlotHolder[];
+}
+
+/** Who paused a run, when, and the reason that they gave (empty: none). */
+export interface Pause {
+  by: string;
+  at: string;
+  reason: string;
+}
+
 /** A failure, as authors see it (`error`, docs/language.md#codes). Codes are stable, messages are for people. */
 export interface RunError {
   code: string;
@@ -241,8 +267,9 @@ export interface RunError {
  * A run. `seq` is how many events it has; `output` and `error` are None until it has ended. `inFlight`: how many
  * attempts were asked to cancel (answer to `stop`). `branchOf`: the run at one of whose turns it left its thread.
  * `parent`: the run whose step waits for this one. `unreadable`: why no worker goes on with it, where those that
- * tried could not read it. `queue`: only workers that serve it perform the run. `status`: queued, running, waiting,
- * paused, stopping, needs_attention, finished, failed or stopped.
+ * tried could not read it. `queue`: only workers that serve it perform the run. `get` alone tells what slot a queued
+ * run waits for (`queuedFor`), and who `paused` a paused one. `status`: queued, running, waiting, paused, stopping,
+ * needs_attention, finished, failed or stopped.
  */
 export interface Run {
   id: string;
@@ -261,6 +288,8 @@ export interface Run {
   parent?: RunParent | null;
   unreadable?: string | null;
   queue?: string;
+  queuedFor?: QueuedFor | null;
+  paused?: Pause | null;
   inFlight?: number;
 }
 

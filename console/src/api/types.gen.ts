@@ -149,6 +149,8 @@ export interface ControlledRun {
   parent: RunParent | null;
   unreadable: string | null;
   queue: string;
+  queued_for?: QueuedFor | null;
+  paused?: Pause | null;
   in_flight?: number;
 }
 
@@ -475,6 +477,8 @@ export interface JumpedRun {
   parent: RunParent | null;
   unreadable: string | null;
   queue: string;
+  queued_for?: QueuedFor | null;
+  paused?: Pause | null;
   passed_ms: number;
   left_ms: number;
   children: string[];
@@ -638,6 +642,12 @@ export interface Origin {
   path: string | null;
 }
 
+export interface Pause {
+  by: string;
+  at: string;
+  reason: string;
+}
+
 export interface Pending {
   id: string;
   run_id: string;
@@ -715,6 +725,12 @@ export interface PublishedWorkflow {
   warnings: Finding[];
 }
 
+export interface QueuedFor {
+  key: string;
+  limit: number;
+  holders: SlotHolder[];
+}
+
 export interface QueuedMessage {
   run_id: string;
   by: string;
@@ -786,6 +802,8 @@ export interface Run {
   parent: RunParent | null;
   unreadable: string | null;
   queue: string;
+  queued_for?: QueuedFor | null;
+  paused?: Pause | null;
 }
 
 export interface RunCounts {
@@ -878,6 +896,11 @@ export interface SkipBody {
   step: string;
   output?: Json;
   reason?: string;
+}
+
+export interface SlotHolder {
+  run_id: string;
+  status: "queued" | "running" | "waiting" | "paused" | "stopping" | "needs_attention" | "finished" | "failed" | "stopped" | null;
 }
 
 export interface Snapshot {
