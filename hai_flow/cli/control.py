@@ -16,7 +16,7 @@ from hai_flow.cli.options import (
     StepArgument,
     parse_json,
 )
-from hai_flow.cli.terminal import print_json, say
+from hai_flow.cli.terminal import print_json, program, say
 from hai_flow.values import Json
 
 
@@ -89,6 +89,8 @@ def _control(run: str, verb: str, body: Json, act_as: str | None, server: str | 
     if not as_json:
         in_flight = f", {answered['in_flight']} attempts in flight" if answered.get("in_flight") else ""
         say(f"{answered['id']} is {answered['status']}{in_flight}.", "green")
+        if answered["status"] == "paused":
+            say(f"Next: {program()} resume {answered['id']}")
 
 
 def _asked(run: str, verb: str, body: Json, act_as: str | None, server: str | None, as_json: bool) -> Json:

@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from hai_flow.cli.decisions import approval, is_envelope
+from hai_flow.cli.standing import ENDS_OF_WAITS, because, until
 from hai_flow.cli.terminal import compact, moment
 from hai_flow.values import Json
 
@@ -36,6 +37,7 @@ class Entry:
     attempt: int = 0
     case: int | None = None
     output: Json = None
+    until: str = ""
     notes: list[str] = field(default_factory=list)
 
 
@@ -52,16 +54,20 @@ class Line:
 
 
 def lines_of(
-    events: Iterable[EventJson], statuses: Mapping[str, str], words: Mapping[str, Node] | None = None
+    events: Iterable[EventJson],
+    statuses: Mapping[str, str],
+    words: Mapping[str, Node] | None = None,
+    ends: Mapping[str, str] | None = None,
 ) -> list[Line]:
     """The steps in the order in which they began, each behind the step that it is inside.
 
-    `statuses`: the current status of each step, by path; it overrides the events. `words`: the workflow's steps as
-    written, by path; a step without them is named by its path.
+    `statuses`: the current status of each step, by path; it overrides the events, and so do `ends`: until when each
+    step waits, in words. `words`: the workflow's steps as written, by path; a step without them is named by its path.
     """
     entries = _entries(events)
     for path, entry in entries.items():
         entry.status = statuses.get(path, entry.status)
+        entry.until = (ends or {}).get(path, entry.until)
     inside: dict[str, list[Entry]] = {}
     for path, entry in entries.items():
         inside.setdefault(_around(path, entries), []).append(entry)
@@ -133,16 +139,18 @@ def _begin(found: dict[str, Entry], event: EventJson, path: str) -> None:
     entry.title = event.get("title") or entry.title
     entry.attempt = event.get("attempt") or entry.attempt
     entry.case = event.get("case")
-    entry.status, entry.ended, entry.notes = "running", "", []
+    entry.status, entry.ended, entry.until, entry.notes = "running", "", "", []
     if event["type"] == "step_skipped":
         entry.status, entry.ended = "skipped", event["at"]
         entry.notes = [approval(event["approval"])] if is_envelope(event.get("approval")) else []
+        if event.get("by"):
+            entry.notes = [f"by {event['by']}{because(event)}"]
 
 
 def _go_on(entry: Entry, event: EventJson) -> None:
     kind = event["type"]
     if kind in _ENDS:
-        entry.status, entry.ended = _ENDS[kind], event["at"]
+        entry.status, entry.ended, entry.until = _ENDS[kind], event["at"], ""
         entry.notes = [_outcome(entry, event)]
     elif kind == "iteration_ended":
         entry.status, entry.ended = event["status"], event["at"]
@@ -156,15 +164,18 @@ def _go_on(entry: Entry, event: EventJson) -> None:
         entry.notes = [f"attempt {event.get('attempt', 1)} {lost}"]
         if event.get("due"):
             entry.notes.append(f"again at {moment(event['due'])}")
-    elif kind == "timer_set" and event["kind"] == "wait":
-        entry.notes = [f"until {moment(event['due'])}"]
+    elif kind == "timer_set" and event["kind"] in ENDS_OF_WAITS:
+        entry.until = until(event["due"])
     elif kind == "signals_awaited":
         entry.notes = [f"for a signal {' or '.join(event['types'])}"]
     elif kind == "pending_opened":
-        until = f", until {moment(event['deadline'])}" if event.get("deadline") else ""
-        entry.notes = [f"for an answer{until}"]
+        entry.notes = ["for an answer"]
+        entry.until = until(event.get("deadline"))
     elif kind == "pending_escalated":
         entry.notes = [f"escalated: {event.get('reason') or 'nobody decided in time'}"]
+        entry.until = until(event.get("deadline"))
+    elif kind in ("pending_decided", "pending_voided"):
+        entry.until = ""
     elif kind == "collaboration_started" and event.get("run_id"):
         entry.notes = [f"run {event['run_id']}"]
     elif kind == "run_needs_attention":
@@ -229,6 +240,8 @@ def _note(entry: Entry, node: Node | None, below: list[Entry]) -> str:
     if iterations and entry.status != "failed":
         return ", ".join(f"{count} {status}" for status, count in iterations.items())
     tries = [f"attempt {entry.attempt}"] if entry.attempt > 1 and entry.status in ("finished", "failed") else []
+    if entry.until:
+        return ", ".join([*entry.notes, entry.until])
     return "; ".join([*tries, *filter(None, entry.notes)])
 
 

@@ -18,6 +18,7 @@ from hai_flow.cli.follow import TRACE, Narrator
 from hai_flow.cli.history import asked_below
 from hai_flow.cli.options import JsonOption, LimitOption, RunArgument, ServerOption
 from hai_flow.cli.questions import show_question
+from hai_flow.cli.standing import HOLDERS_MAX, ends_of_waits, holding, limit_of, paused_by, queued_for, stopped_by
 from hai_flow.cli.terminal import compact, indented, moment, note, out, print_json, program, say, version_of, write_line
 from hai_flow.values import Json
 
@@ -102,7 +103,7 @@ def show(run: RunArgument, server: ServerOption = None, as_json: JsonOption = Fa
     if as_json:
         print_json(found)
         return
-    _show_facts(found, found["snapshot"])
+    _show_facts(found, found["snapshot"], events)
     if found["snapshot"] is not None:
         _show_steps(found, events, source)
     for path, trace in found["traces"].items():
@@ -175,6 +176,10 @@ def next_commands(run: Json, waiting: list[Json], awaited: list[str]) -> Iterato
         yield f"Next: {program()} resume {id}"
     elif status in ("failed", "needs_attention"):
         yield f"When its cause is mended: {program()} retry {id}"
+    elif status == "queued" and run.get("queued_for"):
+        for each in run["queued_for"]["holders"][:HOLDERS_MAX]:
+            yield f"The run before it: {program()} show {each['run_id']}"
+        yield f"It begins by itself: {program()} events {id} --follow"
     elif status in ("running", "stopping", "queued"):
         yield f"Next: {program()} events {id} --follow"
     elif status == "waiting":
@@ -188,13 +193,19 @@ def _standing(run: Json) -> str:
     return "needs_attention" if run["unreadable"] else run["status"]
 
 
-def _show_facts(run: Json, snapshot: Json) -> None:
+def _show_facts(run: Json, snapshot: Json, events: list[Json]) -> None:
+    limit = limit_of(snapshot) if snapshot and run["ended_at"] is None else ""
     facts: dict[str, Cell] = {
         "run": run["id"],
         "workflow": version_of(run),
         "thread": run["thread_id"],
         "branch of": run["branch_of"] or "",
         "status": _status(run["status"]),
+        "waits for": queued_for(run),
+        "held by": holding(run),
+        "paused": paused_by(run),
+        "stopped": stopped_by(run, events),
+        "ends by": limit,
         "unreadable": run["unreadable"] or "",
         "started": f"{moment(run['created_at'])} by {run['started_by']}",
         "origin": _origin(snapshot),
@@ -224,7 +235,7 @@ def _show_steps(run: Json, events: list[Json], source: str) -> None:
     if run["seq"] > SHOWN_EVENTS_MAX:
         say(f"Of its {run['seq']} events these are the newest; all of them: {program()} events {run['id']}", "dim")
     statuses = {path: step["status"] for path, step in run["snapshot"]["steps"].items()}
-    lines = history.lines_of(events, statuses, history.words_of(source))
+    lines = history.lines_of(events, statuses, history.words_of(source), ends_of_waits(run["snapshot"]))
     rows = [
         (moment(each.begun), each.took, "  " * each.depth + each.words, _status(each.status), each.note)
         for each in lines
