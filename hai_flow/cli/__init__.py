@@ -13,11 +13,13 @@ quick and a worker never loads a web framework.
 from __future__ import annotations
 
 import os
-from typing import Final
+from typing import Annotated, Final
+
+import typer
 
 from hai_flow.cli import completion
 from hai_flow.cli.commands import LazyGroup, app_of, entries
-from hai_flow.cli.errors import EPILOG
+from hai_flow.cli.errors import EPILOG, OK
 from hai_flow.cli.terminal import program
 
 _PANELS: Final = (
@@ -124,8 +126,21 @@ app = app_of(
 )
 
 
+def _version(wanted: bool) -> None:
+    if wanted:
+        from hai_flow.cli.author import version
+
+        version()
+        raise typer.Exit(OK)
+
+
 @app.callback()
-def _anything() -> None:
+def _anything(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Show the version of HAI Flow and of Python."),
+    ] = False,
+) -> None:
     """Makes typer build a group: at this point the app has no commands, as they are imported later."""
 
 

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
     from hai_flow.store.cells import Cell
 
-app = app_of(name="cells", help="Cells.", epilog=EPILOG)
+app = app_of(name="cells", epilog=EPILOG)
 
 
 @app.callback(invoke_without_command=True)
 def cells(context: typer.Context) -> None:
-    """Cells: schemas, each of which holds everything of its tenants. Without a command, their list."""
+    """Cells: schemas and databases that each hold everything of their tenants; without a command, their list."""
     if context.invoked_subcommand is None:
         list_cells()
 

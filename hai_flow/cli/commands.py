@@ -22,6 +22,7 @@ from hai_flow.errors import HaiFlowError
 
 CONTEXT: Final = {"help_option_names": ["-h", "--help"]}
 _HELP_COLUMNS: Final = 15  # the widest name of a command, and a gap
+_SENTENCE_CHARS: Final = 200  # the longest sentence of a command in a list of commands
 _TYPE: Final = re.compile(r"<(?:list\[)?(\w+)(?: range)?\]?>")  # how typer's help shows the type of a value
 _WORDS: Final = {"str": "TEXT", "path": "PATH", "Path": "PATH", "int": "N"}
 
@@ -59,7 +60,14 @@ def app_of(*, cls: type[TyperGroup] | None = None, **settings: Any) -> typer.Typ
 
 
 class Group(TyperGroup):
-    """Commands below a command."""
+    """Commands below a command, each with the whole of its sentence in the help."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [(name, command.get_short_help_str(_SENTENCE_CHARS)) for name, command in commands if command]
+            )
 
     def get_params(self, ctx: Any) -> Any:
         return _read_here(super().get_params(ctx))
@@ -101,7 +109,10 @@ class LazyGroup(Group):
             commands = [(each.name, self.get_command(ctx, each.name)) for each in self.entries if each.panel == panel]
             with formatter.section(panel):
                 formatter.write_dl(
-                    [(f"{name:{_HELP_COLUMNS}}", command.get_short_help_str(200)) for name, command in commands]
+                    [
+                        (f"{name:{_HELP_COLUMNS}}", command.get_short_help_str(_SENTENCE_CHARS))
+                        for name, command in commands
+                    ]
                 )
 
 

@@ -27,14 +27,14 @@ def pause(
     server: ServerOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Let no new step start; answers and timers are kept until `resume`."""
+    """Pause a run: no new step starts; answers and timers are kept until `resume`."""
     _control(run, "pause", {"reason": reason}, act_as, server, as_json)
 
 
 def resume(
     run: RunArgument, act_as: ActAsOption = None, server: ServerOption = None, as_json: JsonOption = False
 ) -> None:
-    """Go on after a pause."""
+    """Let a paused run go on."""
     _control(run, "resume", None, act_as, server, as_json)
 
 
@@ -56,14 +56,14 @@ def terminate(
     server: ServerOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """End at once; results that come later are not recorded."""
+    """End a run at once; results that come later are not recorded."""
     _control(run, "terminate", {"reason": reason}, act_as, server, as_json)
 
 
 def retry(
     run: RunArgument, act_as: ActAsOption = None, server: ServerOption = None, as_json: JsonOption = False
 ) -> None:
-    """Go on from the step that failed."""
+    """Let a failed run go on from the step that failed."""
     _control(run, "retry", None, act_as, server, as_json)
 
 

@@ -12,7 +12,7 @@ from hai_flow.cli.client import Server, ask, server_url
 from hai_flow.cli.errors import Problem, UsageError
 from hai_flow.cli.options import ActAsOption, JsonOption, LimitOption, ServerOption, parse_json
 from hai_flow.cli.questions import show_question
-from hai_flow.cli.terminal import moment, print_json, say
+from hai_flow.cli.terminal import moment, print_json, program, say
 from hai_flow.values import Json
 
 
@@ -90,4 +90,5 @@ def decide(
     if answered["status"] == "open":
         say(f"Recorded{already}; more people must decide before it counts.")
     else:
-        say(f"{answered['path']}: {answered['status']}{already}. The run is {answered['run_id']}.", "green")
+        say(f"{answered['path']}: {answered['status']}{already}.", "green")
+    say(f"How its run goes on: {program()} show {answered['run_id']}")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from hai_flow.cli.console import Console, cells, clean
-from hai_flow.cli.terminal import compact, err
+from hai_flow.cli.console import Console, cells, clean, one_line
+from hai_flow.cli.decisions import approval, is_envelope
+from hai_flow.cli.terminal import compact, err, program
 from hai_flow.errors import DefinitionError, Finding, HaiFlowError, Rejected
 from hai_flow.settings import SettingsError
 from hai_flow.values import Json
@@ -81,7 +82,27 @@ def _explain_problem(console: Console, detail: str, findings: Sequence[dict[str,
         place = finding.get("path") or _place(finding)
         console.print(clean(f"  {place or 'the value'}: {finding.get('message', '')}"))
     if winner is not None:
-        console.print(clean(f"  What stands: {compact(winner, 500)}"))
+        console.print("  As it is now:")
+        for line in _lines(winner):
+            console.print(clean(f"    {line}"))
+        if isinstance(winner, dict) and winner.get("run_id"):
+            console.print(f"  To look at that run: {program()} show {winner['run_id']}")
+
+
+def _lines(value: Json) -> Iterator[str]:
+    """A value as lines: of an object `name: value` for each field that has one."""
+    if not isinstance(value, dict):
+        yield _word(value)
+        return
+    for name, each in value.items():
+        if each is not None:
+            yield f"{name}: {_word(each)}"
+
+
+def _word(value: Json) -> str:
+    if isinstance(value, str):
+        return one_line(value)
+    return approval(value) if is_envelope(value) else compact(value, 500)
 
 
 def _place(finding: dict[str, Json]) -> str:

@@ -16,7 +16,7 @@ from hai_flow.cli.errors import EPILOG, UsageError
 from hai_flow.cli.options import ActAsOption, JsonOption, ServerOption
 from hai_flow.cli.terminal import note, print_json, say
 
-app = app_of(name="files", help="Files that input and answers refer to.", epilog=EPILOG, no_args_is_help=True)
+app = app_of(name="files", epilog=EPILOG, no_args_is_help=True)
 
 BYTES = "application/octet-stream"
 

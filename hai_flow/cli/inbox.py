@@ -55,13 +55,15 @@ def _show_asked(item: Json) -> None:
     if item["claimed_by"] is not None:
         say(f"  {item['claimed_by']} is at it", "dim")
     deadline = f", until {moment(item['deadline'])}" if item["deadline"] else ""
-    say(f"  {item['workflow']}, started by {item['started_by']}, since {moment(item['opened_at'])}{deadline}", "dim")
+    place = f"{item['workflow']}, run {item['run_id']}, {item['path']}"
+    say(f"  {place}, started by {item['started_by']}, since {moment(item['opened_at'])}{deadline}", "dim")
 
 
 def _show_decided(item: Json) -> None:
     whose = f" (by {item['by']} for {item['on_behalf_of']})" if item["on_behalf_of"] else ""
     say(f"{moment(item['at'])}  {item['decision']}  {item['title'] or item['kind']}{whose}", "bold")
-    say(f"  {item['workflow']}, run {item['run_id']}; the question is {item['status']}", "dim")
+    outcome = "" if item["status"] == item["decision"] else f"; the question is {item['status']}"
+    say(f"  {item['workflow']}, run {item['run_id']}{outcome}", "dim")
 
 
 def delegate(

@@ -28,7 +28,7 @@ Result = TypeVar("Result")
 
 DEFAULT_TENANT: Final = "default"
 
-app = app_of(name="keys", help="API keys.", epilog=EPILOG)
+app = app_of(name="keys", epilog=EPILOG)
 
 TenantOption = Annotated[str, typer.Option("--tenant", metavar="NAME", help="Whose keys.")]
 

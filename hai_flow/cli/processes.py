@@ -33,7 +33,7 @@ ConcurrencyOption = Annotated[
 
 
 def serve(host: HostOption = None, port: PortOption = None, data_dir: DataDirOption = None) -> None:
-    """Serve the API. Runs are performed by `worker` processes over the same database."""
+    """Serve the API and the console; `worker` processes over the same database perform the runs."""
     settings = load_settings(host=host, port=port, data_dir=data_dir)
     configure_logs("info", settings.logs)
     with open_database(settings) as database:

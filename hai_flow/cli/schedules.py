@@ -15,7 +15,7 @@ from hai_flow.cli.options import JsonOption, ServerOption
 from hai_flow.cli.terminal import moment, out, print_json, say
 from hai_flow.values import Json
 
-app = app_of(name="schedules", help="What starts by the clock.", epilog=EPILOG)
+app = app_of(name="schedules", epilog=EPILOG)
 
 ScheduleArgument = Annotated[
     str,

@@ -9,7 +9,7 @@ import typer
 from hai_flow.cli.client import Server, ask
 from hai_flow.cli.console import clean
 from hai_flow.cli.options import JsonOption, RunArgument, ServerOption, parse_json
-from hai_flow.cli.terminal import print_json, say
+from hai_flow.cli.terminal import print_json, program, say
 from hai_flow.values import Json
 
 DataOption = Annotated[str | None, typer.Option("--data", metavar="JSON", help="What the event says.")]
@@ -37,6 +37,7 @@ def signal(
         say(f"{sent['id']} has been sent before; nothing has happened now.")
     else:
         say(f"Sent {sent['type']} to {sent['run_id']} as {sent['id']}.", "green")
+        say(f"Next: {program()} show {sent['run_id']}")
 
 
 def send(

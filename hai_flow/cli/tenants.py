@@ -32,7 +32,7 @@ CellOption = Annotated[
     typer.Option("--cell", metavar="NAME", help="A cell in which its threads begin, also `home`; several for several."),
 ]
 
-app = app_of(name="tenants", help="Tenants.", epilog=EPILOG)
+app = app_of(name="tenants", epilog=EPILOG)
 
 
 @app.callback(invoke_without_command=True)

@@ -72,20 +72,31 @@ def replay(
 def marks(run: RunArgument, server: ServerOption = None, as_json: JsonOption = False) -> None:
     """The moments at which a run waited or a step began: whether it can be forked there, or why not."""
 
-    async def work(api: Server) -> Json:
-        return await api.get(f"/v1/runs/{await api.run_id(run)}/marks")
+    async def work(api: Server) -> tuple[str, Json]:
+        run_id = await api.run_id(run)
+        return run_id, await api.get(f"/v1/runs/{run_id}/marks")
 
-    found = ask(server, as_json, work)
+    run_id, found = ask(server, as_json, work)
     if as_json:
         print_json(found)
         return
-    if not found["items"]:
+    if not any(mark["forkable"] for mark in found["items"]):
         say("There is no moment at which it could be forked.")
     for mark in found["items"]:
         where = f"in front of {mark['step']}" if mark["step"] else "it waited"
-        why = mark["why_not"]
-        can = "" if why is None else f"  (not with edits: {why['code']})" if mark["forkable"] else f"  ({why['code']})"
-        say(f"{mark['seq']:>5}  {moment(mark['at'])}  {where}{can}", None if mark["forkable"] else "dim")
+        line = f"{mark['seq']:>5}  {moment(mark['at'])}  {where}{obstacle_of(mark, run_id)}"
+        say(line, None if mark["forkable"] else "dim")
+    if any(mark["forkable"] for mark in found["items"]):
+        say(f"To go on from a moment in a new run, with its number as N: {program()} fork {run_id} --at N --dry-run")
+
+
+def obstacle_of(mark: Json, run_id: str) -> str:
+    """Why the run can't be forked at the moment, or not with anything edited."""
+    if mark["why_not"] is None:
+        return ""
+    why = str(mark["why_not"]["detail"]).removeprefix(f"run {run_id}")
+    why = f"it{why}" if why.startswith(" ") else why.removeprefix(": ")
+    return f"; only as it was, with nothing edited: {why}" if mark["forkable"] else f"; no fork here: {why}"
 
 
 def changes(
@@ -181,7 +192,8 @@ def _fork(
         print_json(answered)
         return
     if not dry_run:
-        say(f"{answered['id']} goes on; it is {answered['status']}.", "green")
+        say(f"The new run is {answered['id']}; it is {answered['status']}.", "green")
+        say(f"Next: {program()} show {answered['id']}")
         return
     say(f"It can be forked behind event {answered['at']}, as {answered['workflow']}@{answered['version']}.", "green")
     for what, key in (("Begins", "begins"), ("Asks again", "asks"), ("Starts anew the child runs of", "restarts")):

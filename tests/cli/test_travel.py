@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
+import pytest
+
+from hai_flow.cli.travel import obstacle_of
 from tests.support.commands import run
 from tests.support.server import serving
 
@@ -22,6 +26,23 @@ output: "${{ state.seen }}"
 """
 
 
+@pytest.mark.parametrize(
+    ("detail", "forkable", "said"),
+    [
+        (None, True, ""),
+        ("run r was performing pay at its event 9: nobody knows how far.", False,
+         "; no fork here: it was performing pay at its event 9: nobody knows how far."),
+        ("run r: pay was approved and not finished.", False, "; no fork here: pay was approved and not finished."),
+        ("run r was approved at ok.", True, "; only as it was, with nothing edited: it was approved at ok."),
+    ],
+)  # fmt: skip
+def test_a_mark_says_in_a_sentence_why_the_run_cannot_be_forked_there(
+    detail: str | None, forkable: bool, said: str
+) -> None:
+    why = None if detail is None else {"code": "fork_somehow", "detail": detail}
+    assert obstacle_of({"forkable": forkable, "why_not": why}, "r") == said
+
+
 def test_a_run_is_looked_back_at_forked_and_a_step_of_it_skipped(database_url: str, tmp_path: Any) -> None:
     (tmp_path / "going_back.flow.yaml").write_text(FLOW)
     with serving(database_url) as server:
@@ -37,7 +58,9 @@ def test_a_run_is_looked_back_at_forked_and_a_step_of_it_skipped(database_url: s
         ]
         assert "It is 1." in ask("replay", first, "--speed", "1000", "--gap", "0")
         assert "Sure of 1?" not in ask("replay", first, "--to", "step:words", "--gap", "0")
-        assert "in front of words" in ask("marks", first)
+        marks = ask("marks", first)
+        assert re.search(r"^ +\d+  \S+ \S+Z  in front of words$", marks, re.MULTILINE)
+        assert f"fork {first} --at N --dry-run" in marks
         told = ask("changes", first, "--from", "2")
         assert "state/seen: replace = 1" in told
         assert "step sure: not begun -> waiting" in told

@@ -111,7 +111,9 @@ def test_version_says_which_it_is() -> None:
 
     result = CliRunner().invoke(app, ["version", "--json"])
     assert json.loads(result.output)["version"] == hai_flow.__version__
-    assert CliRunner().invoke(app, ["version"]).output.startswith(f"hai-flow {hai_flow.__version__} ")
+    told = CliRunner().invoke(app, ["version"]).output
+    assert told.startswith(f"hai-flow {hai_flow.__version__} ")
+    assert CliRunner().invoke(app, ["--version"]).output == told
 
 
 def test_every_command_tells_the_exit_codes() -> None:

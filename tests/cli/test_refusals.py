@@ -1,0 +1,49 @@
+"""What a command says when it is refused, and what its help says of it."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from typer.testing import CliRunner
+
+from hai_flow.cli import app
+from hai_flow.cli.errors import Problem, explain
+from hai_flow.cli.terminal import program
+from hai_flow.values import Json
+
+VOTE = {"by": "user:ann", "on_behalf_of": None, "roles": [], "decision": "reject", "reason": "late", "counts": True}
+ENVELOPE: Json = {"decision": "reject", "votes": [VOTE], "expired": False, "values": None, "edits": None}
+
+
+@pytest.mark.parametrize(
+    ("winner", "lines"),
+    [
+        ({"status": "failed", "seq": 67}, ["    status: failed", "    seq: 67"]),
+        (
+            {"run_id": "r", "status": "waiting", "by": None},
+            ["    run_id: r", "    status: waiting", f"  To look at that run: {program()} show r"],
+        ),
+        ({"value": ENVELOPE}, ["    value: reject by user:ann: late"]),
+        ({"reason": "two\nlines", "nearest": [2, 7]}, ["    reason: two lines", "    nearest: [2, 7]"]),
+        ("approve", ["    approve"]),
+    ],
+)
+def test_a_refusal_shows_how_it_is_now_line_by_line(
+    winner: Json, lines: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    explain(Problem({"detail": "It is over.", "winner": winner}))
+    assert capsys.readouterr().err.splitlines() == ["hai-flow: It is over.", "  As it is now:", *lines]
+
+
+def test_every_command_has_a_sentence_in_the_help() -> None:
+    shown = CliRunner().invoke(app, ["-h"]).output
+    commands = re.findall(r"^  ([a-z]+) {2,}(\S.*(?:\n {19}\S.*)*)", shown, re.MULTILINE)
+    assert len(commands) > 40
+    short = {name: text for name, text in commands if len(text.split()) < 4}
+    assert not short
+
+
+def test_the_help_of_a_group_cuts_no_sentence_off() -> None:
+    shown = CliRunner().invoke(app, ["cells", "-h"]).output
+    assert "..." not in shown.partition("Commands:")[2]
