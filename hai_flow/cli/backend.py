@@ -10,10 +10,12 @@ from uuid import UUID
 
 from hai_flow.cli.client import Server
 from hai_flow.cli.errors import Problem, Unreachable
+from hai_flow.cli.people import principal
 from hai_flow.cli.terminal import program, version_of
 from hai_flow.values import Json
 
 if TYPE_CHECKING:
+    from hai_flow.engine.commands import Principal
     from hai_flow.runtime import Runtime
 
 NAMES: Final = (
@@ -40,8 +42,21 @@ class Wanted:
     source: bytes | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """The person at the terminal, as the party that performs the runs knows them. `proven`: it has asked for their
+    credentials, and so takes nobody for somebody else (`--as`)."""
+
+    who: Principal
+    proven: bool = False
+
+
 class Backend(Protocol):
     """The party that performs the runs: it starts, follows and answers."""
+
+    async def caller(self) -> Caller:
+        """Who is at the terminal. Raises Problem or Unreachable."""
+        ...
 
     async def begin(self, wanted: Wanted, input: Json, thread_id: str | None) -> tuple[str, str]:
         """Start a run. Returns its workflow's reference and its id. Raises DefinitionError or Problem."""
@@ -75,6 +90,15 @@ class Remote:
 
     def __init__(self, server: Server) -> None:
         self._server = server
+
+    async def caller(self) -> Caller:
+        from hai_flow.engine import commands as c
+
+        if self._server.act_as is not None:  # it took the run from that person: it believes the name
+            return Caller(principal(self._server.act_as))
+        session = await self._server.get("/v1/session")
+        who = c.Principal(session["principal"], tuple(session["roles"]), tuple(session["groups"]))
+        return Caller(who, proven=session["way"] != "local")
 
     async def begin(self, wanted: Wanted, input: Json, thread_id: str | None) -> tuple[str, str]:
         run = await self.begun(wanted, input, thread_id)
@@ -159,12 +183,12 @@ class Local:
     """This process's own runtime performs the runs. Raises NotASelector if `act_as` is not a selector of a person."""
 
     def __init__(self, runtime: Runtime, *, act_as: str | None = None) -> None:
-        from hai_flow.engine import commands as c
-        from hai_flow.engine.selectors import acting_as
-
         self._runtime = runtime
-        self._who = c.LOCAL_PRINCIPAL if act_as is None else acting_as(act_as)
+        self._who = principal(act_as)
         self._via = "cli" if act_as is None else "cli (act as)"
+
+    async def caller(self) -> Caller:
+        return Caller(self._who)
 
     async def publish(self, source: bytes, file: str) -> str:
         """Store a dev copy. Returns the reference that starts it. Raises DefinitionError."""

@@ -7,12 +7,12 @@ import contextlib
 from typing import Any, Final
 
 from hai_flow.cli import answers
-from hai_flow.cli.backend import Backend, Wanted
+from hai_flow.cli.backend import Backend, Caller, Wanted
 from hai_flow.cli.console import one_line
 from hai_flow.cli.errors import FAILED, OK, WAITS, Problem, explain, print_definition_error
 from hai_flow.cli.follow import Narrator
-from hai_flow.cli.people import as_whom, may_answer, principal
-from hai_flow.cli.questions import about_the_sample, how_to_answer, or_else, question_of
+from hai_flow.cli.people import as_whom, may_answer
+from hai_flow.cli.questions import about_the_sample, asked_people, how_to_answer, or_else, question_of
 from hai_flow.cli.terminal import err, note, out, print_json, program
 from hai_flow.errors import DefinitionError, Rejected
 from hai_flow.values import Json
@@ -38,9 +38,8 @@ class Conversation:
         where: str,
         interactive: bool,
         quiet: bool,
-        act_as: str | None = None,
     ) -> None:
-        self._who = principal(act_as)
+        self._caller: Caller | None = None  # known when the run has begun
         self._wanted = wanted
         self._input = input
         self._thread = thread
@@ -67,6 +66,7 @@ class Conversation:
         if not self._quiet:
             note(f"{reference}, run {self._run_id}")
         try:
+            self._caller = await backend.caller()
             return await self._follow(backend)
         except asyncio.CancelledError:
             await self._stop_asking()
@@ -102,15 +102,16 @@ class Conversation:
                 if self._has_left():
                     await cancelled(upcoming)
                     return self._leave()
-                if not upcoming.done():
-                    continue
-                await self._take(upcoming.result())
-                upcoming = None
-                if self._status in _ENDED.values():
-                    return self._end()
+                if upcoming.done():
+                    await self._take(upcoming.result())
+                    upcoming = None
+                    if self._status in _ENDED.values():
+                        return self._end()
                 if self._stands and not self._can_go_on():
+                    if upcoming is not None:
+                        await cancelled(upcoming)
                     return self._leave()
-                if self._stands:
+                if self._stands:  # also when an answer is taken: the next question may have come before that was known
                     self._ask_next(backend)
 
     def _can_go_on(self) -> bool:
@@ -120,7 +121,9 @@ class Conversation:
         return not self._open or any(self._is_ours(each) for each in self._open.values())
 
     def _is_ours(self, pending: dict[str, Json]) -> bool:
-        return pending["id"] in self._answered or may_answer(pending, self._who, self._who.id)
+        assert self._caller is not None
+        who = self._caller.who
+        return pending["id"] in self._answered or may_answer(pending, who, who.id)
 
     async def _wait_for(self, upcoming: asyncio.Future[Any]) -> None:
         """Until there is an event, or the person has answered."""
@@ -225,13 +228,21 @@ class Conversation:
             return WAITS
         note(f"The run {self._run_id} waits for a person. {self._where}:")
         for pending in self._open.values():
-            whom = as_whom(pending, self._who.id)
-            note(f"  {program()} {how_to_answer(pending, act_as=whom)}")
-            if told := about_the_sample(pending):
-                note(f"  {told}")
-            if others := or_else(pending):
-                note(f"  or: {others}")
+            self._tell_how(pending)
         return WAITS
+
+    def _tell_how(self, pending: dict[str, Json]) -> None:
+        caller = self._caller
+        assert caller is not None
+        if caller.proven and not may_answer(pending, caller.who, caller.who.id):
+            note(f"  {question_of(pending)}: it {asked_people(pending) or 'asks others'}, not you ({caller.who.id})")
+            return
+        whom = None if caller.proven else as_whom(pending, caller.who.id)
+        note(f"  {program()} {how_to_answer(pending, act_as=whom)}")
+        if told := about_the_sample(pending):
+            note(f"  {told}")
+        if others := or_else(pending):
+            note(f"  or: {others}")
 
     def _print_standing(self) -> None:
         if self._quiet:

@@ -25,7 +25,7 @@ def show_question(pending: Json, started_by: str | None) -> None:
         say(f"  {compact(shown, 1000)}")
     if fields := fields_of(pending.get("schema")):
         say(f"  values: {fields}", "dim")
-    if asked := _asked(pending.get("policy") or {}):
+    if asked := asked_people(pending):
         say(f"  {asked}", "dim")
     for vote in (pending.get("needed") or {}).get("votes") or ():
         say(f"  {vote['by']} has voted {vote['decision']}", "dim")
@@ -38,8 +38,9 @@ def show_question(pending: Json, started_by: str | None) -> None:
         say(f"  or: {others}", "dim")
 
 
-def _asked(policy: dict[str, Json]) -> str:
+def asked_people(pending: dict[str, Json]) -> str:
     """The selectors of the people that may answer, and the number that must."""
+    policy: dict[str, Json] = pending.get("policy") or {}
     people = ", ".join(policy.get("from") or ())
     people += f" without {', '.join(policy['exclude'])}" if policy.get("exclude") else ""
     quorum = policy.get("quorum", 1)

@@ -76,7 +76,6 @@ def run(
         where=_where(at, data_dir),
         interactive=interactive,
         quiet=as_json,
-        act_as=act_as,
     )
     raise typer.Exit(_converse(conversation, at, data_dir, act_as))
 

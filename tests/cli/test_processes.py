@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import re
-import select
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +21,10 @@ import pytest
 from hai_flow.client import Client
 from hai_flow.embedded import EmbeddedPostgres
 from hai_flow.store import revisions
-from tests.support.commands import ROOT, SECONDS_MAX, Process, command, environment, run, started
+from tests.support.commands import ROOT, SECONDS_MAX, Process, command, run, started
 from tests.support.postgres import run_apart
 from tests.support.scraping import Scrape
+from tests.support.terminals import on_a_terminal, read_until
 
 
 async def execute(dsn: str, statement: str) -> None:
@@ -321,31 +319,6 @@ def test_what_a_child_asks_is_asked_in_the_terminal_too(database_url: str, tmp_p
         os.write(near, b"open findings\n")
         assert "Not released: open findings" in read_until(near, 'finished: {"released": false}')
         assert process.wait(SECONDS_MAX) == 0
-
-
-@contextmanager
-def on_a_terminal(arguments: list[str], **settings: str) -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
-    """A process whose input and output is a terminal: the near end of that, and the process. It is gone at the end."""
-    near, far = pty.openpty()
-    process = subprocess.Popen(arguments, cwd=ROOT, env=environment(**settings), stdin=far, stdout=far, stderr=far)
-    os.close(far)
-    try:
-        yield near, process
-    finally:
-        process.kill()
-        process.wait()
-        os.close(near)
-
-
-def read_until(terminal: int, text: str) -> str:
-    """What the terminal shows up to `text`."""
-    deadline = time.monotonic() + SECONDS_MAX
-    shown = b""
-    while text.encode() not in shown:
-        ready, _, _ = select.select([terminal], [], [], max(0.0, deadline - time.monotonic()))
-        assert ready, f"no {text!r} in:\n{shown.decode()}"
-        shown += os.read(terminal, 1)  # a byte at a time: what comes after is the next reader's
-    return shown.decode()
 
 
 @pytest.mark.timeout(180)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import subprocess
 import time
@@ -15,11 +16,12 @@ import httpx2
 import pytest
 
 from hai_flow.api.sign_ins import DENIED
-from tests.support.commands import SECONDS_MAX, run
+from tests.support.commands import SECONDS_MAX, command, run
 from tests.support.identities import KEYS, People, carried
 from tests.support.models import Answer, FakeModels, spoken
 from tests.support.postgres import Server
 from tests.support.server import YAML, ServerProcess, serving
+from tests.support.terminals import on_a_terminal, read_until
 
 ASKS = """
 hai: flow/v1
@@ -31,6 +33,7 @@ steps:
   - {id: second, llm: {model: smart, prompt: Milk?}}
 output: ${{ steps.second.output }}
 """
+LEADS = (("user:rea", ["requester"]), ("user:lea", ["requester", "lead"]))
 KEYLESS = {"OPENAI_API_KEY": "", "OPENAI_BASE_URL": "", "OPENAI_MODEL": ""}
 
 
@@ -228,3 +231,37 @@ def test_a_file_that_the_server_lacks_and_does_not_take_is_told_to_be_started_by
     refused = asking(role, "order.yaml", "-i", "item=tea", "--detach", code=1)
     assert "the right publish" in refused.stderr
     assert re.search(r"started by its name: .* run order\n", refused.stderr)
+
+
+# --- questions, at a server that knows its callers --------------------------------------------------------------------
+
+SHIP = """
+hai: flow/v1
+name: ship
+version: 1
+steps:
+  - {id: sure, approve: {title: Sure?, from: requester}}
+  - {id: gate, approve: {title: Ship?, from: "role:lead", exclude: []}}
+"""
+
+
+def test_at_a_server_that_knows_its_callers_the_terminal_asks_what_its_person_may_answer(
+    dsn: str, strict: ServerProcess, tmp_path: Path
+) -> None:
+    publisher = {**People(dsn).person("user:pia", roles=["publisher"]), **YAML}
+    assert httpx2.post(f"{strict.url}/v1/workflows", content=SHIP, headers=publisher).status_code == 201
+    settings = {"HAI_FLOW_URL": strict.url}
+    requester, lead = (People(dsn).key(id, roles=roles)[1] for id, roles in LEADS)
+    with on_a_terminal(command("run", "ship"), tmp_path, HAI_FLOW_KEY=requester, **settings) as (near, process):
+        read_until(near, "Waiting for your answer to: Sure?")
+        read_until(near, "approve/reject: ")
+        os.write(near, b"approve\n\n")
+        shown = read_until(near, "Ship?: it asks role:lead, not you (user:rea)")
+        assert "--as" not in shown
+        assert process.wait(SECONDS_MAX) == 3
+    with on_a_terminal(command("run", "ship"), tmp_path, HAI_FLOW_KEY=lead, **settings) as (near, process):
+        for title in ("Sure?", "Ship?"):
+            read_until(near, f"Waiting for your answer to: {title}")
+            read_until(near, "approve/reject: ")
+            os.write(near, b"approve\n\n")
+        assert process.wait(SECONDS_MAX) == 0
