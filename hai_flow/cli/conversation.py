@@ -10,10 +10,10 @@ from hai_flow.cli import answers
 from hai_flow.cli.backend import Backend, Caller, Wanted
 from hai_flow.cli.console import one_line
 from hai_flow.cli.errors import FAILED, OK, WAITS, Problem, explain, print_definition_error
-from hai_flow.cli.follow import Narrator
 from hai_flow.cli.people import as_whom, may_answer
 from hai_flow.cli.questions import about_the_sample, asked_people, how_to_answer, or_else, question_of
 from hai_flow.cli.terminal import err, note, out, print_json, program
+from hai_flow.cli.transcript import Transcript
 from hai_flow.errors import DefinitionError, Rejected
 from hai_flow.values import Json
 
@@ -46,7 +46,7 @@ class Conversation:
         self._where = where
         self._interactive = interactive
         self._quiet = quiet
-        self._narrator = Narrator(out())
+        self._narrator = Transcript(out())
         self._open: dict[str, dict[str, Json]] = {}  # pendings, in the order in which they were opened
         self._answered: set[str] = set()  # by us
         self._status = "running"
@@ -154,6 +154,8 @@ class Conversation:
         self._status = _status_after(event) or self._status
         if not self._quiet:
             self._narrator.show(event)
+            if kind == "run_queued":
+                note(f"Which run has it: {program()} show {self._run_id}")
 
     async def _take_asked(self, event: dict[str, Json]) -> None:
         """Ask the question of a run below this one here, too."""

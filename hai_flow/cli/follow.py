@@ -8,11 +8,13 @@ from typing import Final, TypeAlias
 from hai_flow.cli.console import Console, clean, json_text
 from hai_flow.cli.decisions import approval, is_envelope
 from hai_flow.cli.questions import question_of
+from hai_flow.cli.standing import ENDS_OF_WAITS, until
 from hai_flow.cli.terminal import compact, indented, moment, roughly
 from hai_flow.values import Json
 
 EventJson: TypeAlias = dict[str, Json]
 
+CALLBACK: Final = "callback:"  # the engine's beginning of the types of signals that are callbacks
 TRACE: Final = "tool.trace"  # the engine's name of the warning with the place where a tool failed
 
 # Steps whose effect is shown already: a message, a change of state, the end.
@@ -41,6 +43,7 @@ class Narrator:
         self._grown: dict[str, int] = {}  # messages that are not over -> how much of them was shown
         self._calls: dict[str, list[str]] = {}  # id -> name, then pieces of the arguments
         self._told: set[str] = set()  # paths of the steps whose start was shown
+        self._listening: set[str] = set()  # paths of the steps that wait for signals
 
     def show(self, event: EventJson) -> None:
         kind = event["type"]
@@ -51,7 +54,11 @@ class Narrator:
         if write is not None:
             write(event)
         elif kind not in _SILENT:
-            self.line(f"· {kind.replace('_', ' ')} {_rest(event)}", "dim")
+            self.unnamed(event)
+
+    def unnamed(self, event: EventJson) -> None:
+        """An event for which there are no words here, as it is."""
+        self.line(f"· {event['type'].replace('_', ' ')} {_rest(event)}", "dim")
 
     def line(self, text: str, style: str | None = None) -> None:
         """A line of its own: an open message's line is ended first."""
@@ -110,11 +117,11 @@ class Narrator:
     def _step_failed(self, event: EventJson) -> None:
         where = event.get("path") or "the run"
         handled = "; the workflow handles it" if event.get("handler") else ""
-        self.line(f"✗ {where}: {_error(event['error'])}{handled}", "red")
+        self.line(f"✗ {where}: {_error(event['error'], where)}{handled}", "red")
 
     def _step_retried(self, event: EventJson) -> None:
         when = f" again at {moment(event['due'])}" if event.get("due") else " again"
-        lost = "was lost" if event.get("lost") else f"failed ({_error(event['error'])})"
+        lost = "was lost" if event.get("lost") else f"failed ({_error(event['error'], event['path'])})"
         self.line(f"↻ {event['path']}: attempt {event.get('attempt', 1)} {lost};{when}", "yellow")
 
     def _step_undone(self, event: EventJson) -> None:
@@ -249,8 +256,23 @@ class Narrator:
         self.line(f"⏩ {roughly(event['ms'])} at once, by {event['by']}", "yellow")
 
     def _timer_set(self, event: EventJson) -> None:
-        if event["kind"] == "wait":  # a deadline is shown with its question, a retry with its failure
-            self.line(f"⏲ {event['path']}: waits until {moment(event['due'])}", "cyan")
+        # The deadline of a question is shown with it, and a retry with its failure.
+        if event["kind"] == "wait" or (event["path"] in self._listening and event["kind"] in ENDS_OF_WAITS):
+            self.line(f"⏲ {event['path']}: waits {until(event['due'])}", "cyan")
+
+    def _signals_awaited(self, event: EventJson) -> None:
+        self._listening.add(event["path"])
+        types = ["a callback" if each.startswith(CALLBACK) else each for each in event["types"]]
+        self.line(f"⏲ {event['path']}: waits for {' or '.join(types)}", "cyan")
+
+    def _signal_received(self, event: EventJson) -> None:
+        data = "" if event.get("data") is None else f" {compact(event['data'])}"
+        name = "the callback" if event["name"].startswith(CALLBACK) else event["name"]
+        self.line(f"✉ {event['path']}: {name} has come{data}", "cyan")
+
+    def _run_queued(self, event: EventJson) -> None:
+        key = event["slot"].partition(":")[2] or event["slot"]
+        self.line(f"queued, until a run with the same concurrency key {key!r} has ended", "yellow")
 
     def _warning_raised(self, event: EventJson) -> None:
         if event["code"] == TRACE:
@@ -263,8 +285,9 @@ class Narrator:
 _MARKS: Final = {"running": ("▸", "cyan"), "finished": ("✓", "green"), "skipped": ("✓", "green")}  # of steps below
 
 
-def _error(error: EventJson) -> str:
-    where = f" (at {error['path']})" if error.get("path") else ""
+def _error(error: EventJson, at: str = "") -> str:
+    """A failure in words, with the step that it comes from, unless that is `at`."""
+    where = f" (at {error['path']})" if error.get("path") and error["path"] != at else ""
     return f"{error['code']}: {error['message']}{where}"
 
 
