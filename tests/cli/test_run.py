@@ -265,3 +265,24 @@ def test_at_a_server_that_knows_its_callers_the_terminal_asks_what_its_person_ma
             read_until(near, "approve/reject: ")
             os.write(near, b"approve\n\n")
         assert process.wait(SECONDS_MAX) == 0
+
+
+SEATED = """
+hai: flow/v1
+name: seated
+version: 1
+concurrency: {key: desk}
+steps: [{id: gate, approve: {title: Done?, from: requester}}]
+"""
+
+
+def test_at_a_server_that_knows_its_callers_a_queued_and_a_paused_run_say_why_they_stand(
+    dsn: str, strict: ServerProcess, keys: dict[str, str], asking: Asking
+) -> None:
+    publisher = {**People(dsn).person("user:pia", roles=["publisher"]), **YAML}
+    assert httpx2.post(f"{strict.url}/v1/workflows", content=SEATED, headers=publisher).status_code == 201
+    first, second = (asking("operator", "seated", "--detach").stdout.strip() for _ in range(2))
+    settings = {"HAI_FLOW_URL": strict.url, "HAI_FLOW_KEY": keys["operator"]}
+    assert f"show {first}\n" in run("show", second, **settings).stdout
+    assert run("pause", second, "--reason", "no hurry", **settings).returncode == 0
+    assert " by user:operator: no hurry\n" in run("show", second, **settings).stdout
