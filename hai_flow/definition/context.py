@@ -9,7 +9,7 @@ from hai_flow.definition import plan
 from hai_flow.definition.children import Children
 from hai_flow.definition.declarations import Declared
 from hai_flow.definition.drafts import Chain, Outline, StepDraft
-from hai_flow.definition.expressions import Names
+from hai_flow.definition.known_names import Names
 from hai_flow.definition.parts import Parts
 from hai_flow.definition.reader import Reader
 from hai_flow.definition.scope import Visibility, moved

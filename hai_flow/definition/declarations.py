@@ -14,7 +14,8 @@ from hai_flow.definition import plan
 from hai_flow.definition.auth import check_auth
 from hai_flow.definition.document import Path
 from hai_flow.definition.drafts import Outline
-from hai_flow.definition.expressions import Names, Types
+from hai_flow.definition.known_names import Names
+from hai_flow.definition.known_types import Types
 from hai_flow.definition.mcp_servers import declared_server
 from hai_flow.definition.names import NameKind, name_fault
 from hai_flow.definition.openapi import ApiDocument, Unusable

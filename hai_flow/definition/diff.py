@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from hai_flow.definition.expressions import CompiledExpression, CompiledTemplate
+from hai_flow.definition.expressions import CompiledExpression
 from hai_flow.definition.parts import Constant, Record
 from hai_flow.definition.plan import (
     Agent,
@@ -31,6 +31,7 @@ from hai_flow.definition.plan import (
     Switch,
 )
 from hai_flow.definition.schemas import JsonSchema
+from hai_flow.definition.templates import CompiledTemplate
 from hai_flow.values import Json
 
 Facts: TypeAlias = dict[str, Json]

@@ -16,8 +16,9 @@ from typing import Any, Final, Literal, TypeAlias
 
 import yaml
 
-from hai_flow.definition.holes import Masked, end_of_hole, masked
+from hai_flow.definition.holes import end_of_hole
 from hai_flow.definition.wording import shorten
+from hai_flow.definition.yaml_holes import Masked, masked
 from hai_flow.errors import Finding
 from hai_flow.values import INTEGER_MAX, Json
 

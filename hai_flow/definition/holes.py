@@ -1,17 +1,13 @@
-"""Where a hole `${{ ... }}` ends, and how YAML is kept from reading its inside.
-
-YAML takes `: ` in an unquoted text for a mapping, ` #` for a comment, and braces and commas in flow style for its own.
-`yes: ${{ a ? b : c }}` is meant as a hole. So before YAML reads a text, these characters inside of holes are replaced
-by others that mean nothing to it, one for one, which keeps every line and column; the values that come out are
-translated back. Inside quotes and blocks YAML leaves all of them as they are, and so nothing changes.
-"""
+"""The holes `${{ ... }}` of a text: where each ends, and the pieces between them."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
+
+from hai_flow.definition.expression_faults import Fault, Faults
+from hai_flow.values import Json
 
 _LEXEME: Final = re.compile(
     r"[rR][bB]?(?:\"\"\".*?\"\"\"|'''.*?'''|\"[^\"\n]*\"|'[^'\n]*')"  # raw strings have no escapes
@@ -20,10 +16,6 @@ _LEXEME: Final = re.compile(
     re.DOTALL,
 )
 _SIMPLE: Final = re.compile(r"\$\{\{[^{}'\"]*\}\}")  # without quotes and braces inside
-
-_IN_BLOCKS: Final = ":#"
-_IN_FLOW: Final = ":#{}[],"
-_PRIVATE: Final = range(0xE000, 0x10FFFE)  # characters that nobody's text should have; those it has are not taken
 
 
 def end_of_hole(text: str, begin: int, until: int | None = None) -> int | None:
@@ -51,65 +43,48 @@ def end_of_hole(text: str, begin: int, until: int | None = None) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Masked:
-    """A text for YAML, as long as the original. `back` translates the values that YAML read; None: nothing was
-    replaced."""
+class WrittenHole:
+    """A hole of a text."""
 
-    text: str
-    back: dict[int, str] | None = None
-
-
-def masked(text: str, *, flow: bool = False) -> Masked:
-    """`text` with the `: ` and ` #` inside of its holes hidden from YAML; with `flow` also braces and commas."""
-    if not flow and not _is_doubtful(text):
-        return Masked(text)
-    words = _IN_FLOW if flow else _IN_BLOCKS
-    used = set(text)
-    free = (chr(code) for code in _PRIVATE if chr(code) not in used and not 0xF900 <= code < 0xF0000)
-    masks = {mask: word for word, mask in zip(words, free, strict=False)}
-    hide = {ord(word): mask for mask, word in masks.items()}
-    pieces: list[str] = []
-    done = 0
-    for begin, end in _holes(text):
-        hole = text[begin:end]
-        if flow or ": " in hole or " #" in hole:
-            pieces += [text[done:begin], hole.translate(hide)]
-            done = end
-    if not pieces:
-        return Masked(text)
-    return Masked("".join([*pieces, text[done:]]), {ord(mask): word for mask, word in masks.items()})
+    source: str
+    offset: int  # of the source inside the text
 
 
-def _is_doubtful(text: str) -> bool:
-    """Whether `: ` or ` #` stands anywhere behind the beginning of a hole, on its line."""
+def only_hole(value: Json) -> WrittenHole | None:
+    """The hole that `value` consists of, or None."""
+    if not isinstance(value, str) or "${{" not in value:
+        return None
+    try:
+        pieces = split_holes(value)
+    except Faults:
+        return None
+    return pieces[0] if len(pieces) == 1 and isinstance(pieces[0], WrittenHole) else None
+
+
+def split_holes(text: str) -> list[str | WrittenHole]:
+    """`text` as literal pieces and holes, in order. `$${{` is a literal `${{`. Raises `Faults` for an open hole."""
+    pieces: list[str | WrittenHole] = []
+    literal: list[str] = []
     at = 0
-    while (begin := text.find("${{", at)) >= 0:
-        at = _end_of_line(text, begin)
-        if text.find(": ", begin, at) >= 0 or text.find(" #", begin, at) >= 0:
-            return True
-    return False
-
-
-def _holes(text: str) -> Iterator[tuple[int, int]]:
-    """[begin, end) of every hole that ends on its own line. `$${{` is no hole.
-
-    Behind one that does not end, none of that line is looked for: the document is wrong, and each further look would
-    read the line to its end.
-    """
-    at = 0
-    while (begin := text.find("${{", at)) >= 0:
-        at = begin + 3
-        if begin and text[begin - 1] == "$":
+    while True:
+        begin = text.find("${{", at)
+        if begin < 0:
+            literal.append(text[at:])
+            break
+        if begin > at and text[begin - 1] == "$":
+            literal.append(text[at : begin - 1] + "${{")
+            at = begin + 3
             continue
-        newline = _end_of_line(text, begin)
-        end = end_of_hole(text, begin, newline)
+        literal.append(text[at:begin])
+        end = end_of_hole(text, begin)
         if end is None:
-            at = newline
-        else:
-            at = end + 2
-            yield begin, at
-
-
-def _end_of_line(text: str, at: int) -> int:
-    newline = text.find("\n", at)
-    return newline if newline >= 0 else len(text)
+            message = "the hole that begins here has no end `}}`; a ` #` cuts unquoted text off, so quote it or use `|`"
+            raise Faults([Fault(begin, "expression.open_hole", message)])
+        if "".join(literal):
+            pieces.append("".join(literal))
+        literal = []
+        pieces.append(WrittenHole(text[begin + 3 : end], begin + 3))
+        at = end + 2
+    if "".join(literal) or not pieces:
+        pieces.append("".join(literal))
+    return pieces

@@ -11,8 +11,9 @@ from urllib.parse import urlsplit
 from hai_flow.definition import plan
 from hai_flow.definition.auth import check_auth
 from hai_flow.definition.document import Path, parse
-from hai_flow.definition.expressions import Names, Types
 from hai_flow.definition.keys import Shape
+from hai_flow.definition.known_names import Names
+from hai_flow.definition.known_types import Types
 from hai_flow.definition.parts import Parts, texts
 from hai_flow.definition.reader import Reader
 from hai_flow.definition.reference import DOCUMENT_SHAPES, MCP_CATALOGUE, MCP_ENTRY, MCP_OAUTH

@@ -10,7 +10,7 @@ import re
 import unicodedata
 from typing import Final, Literal, TypeAlias
 
-from hai_flow.definition.expressions import ROOTS
+from hai_flow.definition.known_names import ROOTS
 
 LENGTH_MAX: Final = 63
 

@@ -10,22 +10,16 @@ from typing import Final
 
 from hai_flow.definition import plan
 from hai_flow.definition.document import Path
+from hai_flow.definition.doubts import DOUBTS, REFUSALS
 from hai_flow.definition.durations import NotADuration, meant_duration, milliseconds
-from hai_flow.definition.expressions import (
-    DOUBTS,
-    REFUSALS,
-    CompiledExpression,
-    CompiledTemplate,
-    Fault,
-    Faults,
-    Names,
-    compile_expression,
-    compile_template,
-    split_holes,
-)
+from hai_flow.definition.expression_faults import Fault, Faults
+from hai_flow.definition.expressions import CompiledExpression, compile_expression
+from hai_flow.definition.holes import split_holes
+from hai_flow.definition.known_names import Names
 from hai_flow.definition.reader import Reader
 from hai_flow.definition.reference import DOCUMENT_SHAPES
 from hai_flow.definition.schemas import JsonSchema, compile_schema
+from hai_flow.definition.templates import CompiledTemplate, compile_template
 from hai_flow.definition.wording import shorten, suggestion
 from hai_flow.values import Json
 

@@ -11,7 +11,6 @@ from typing import Any, Final, Literal, TypeAlias
 from hai_flow.definition import plan
 from hai_flow.definition.context import Context
 from hai_flow.definition.document import Path
-from hai_flow.definition.expressions import CompiledTemplate, Names
 from hai_flow.definition.keys import (
     ANY,
     BOOLEAN,
@@ -33,9 +32,11 @@ from hai_flow.definition.keys import (
     shape_of,
     stages,
 )
+from hai_flow.definition.known_names import Names
 from hai_flow.definition.names import name_fault
 from hai_flow.definition.parts import is_hole, texts
 from hai_flow.definition.reference import DEADLINE, NOTHING, NOTIFY, PAUSE_CLOCK
+from hai_flow.definition.templates import CompiledTemplate
 from hai_flow.definition.wording import as_yaml, kind_of, shorten, suggestion
 from hai_flow.values import Json
 

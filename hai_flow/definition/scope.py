@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from hai_flow.definition.drafts import LEAVING, Chain, Enclosure, Outline, StepDraft, always_ends, leaving
-from hai_flow.definition.expressions import ALWAYS, Names, Types
+from hai_flow.definition.known_names import ALWAYS, MAY_BE_ABSENT, Names
+from hai_flow.definition.known_types import Types
 from hai_flow.definition.wording import article, suggestion
 
 END: Final = 1 << 30  # an order behind every step
-_ALL_MEMBERS: Final = ("output", "error", "approval", "usage", "parts")
 
 
 class Visibility(Mapping[str, str]):
@@ -124,7 +124,7 @@ class Visibility(Mapping[str, str]):
         return reason
 
     def __iter__(self) -> Iterator[str]:
-        keys = (f"{name}.{member}" for name in self.outline.ids for member in _ALL_MEMBERS)
+        keys = (f"{name}.{member}" for name in self.outline.ids for member in MAY_BE_ABSENT)
         return (key for key in keys if self.get(key) is not None)
 
     def __len__(self) -> int:

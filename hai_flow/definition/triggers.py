@@ -14,7 +14,8 @@ from cronsim import CronSim, CronSimError
 
 from hai_flow.definition import plan
 from hai_flow.definition.document import Path
-from hai_flow.definition.expressions import REQUEST, Names
+from hai_flow.definition.known_names import Names
+from hai_flow.definition.known_types import REQUEST
 from hai_flow.definition.names import WEBHOOK_PATH
 from hai_flow.definition.parts import Parts, texts
 from hai_flow.definition.reference import DOCUMENT_SHAPES, NOTHING

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from hai_flow.definition.document import Document, parse
-from hai_flow.definition.expressions import json_text
 from hai_flow.definition.language import SHAPES, VERBS
 from hai_flow.definition.uses import first_of
+from hai_flow.definition.value_text import json_text
 from hai_flow.definition.verbs.verb import Kind
 from hai_flow.definition.wording import shorten
 from hai_flow.values import Json

@@ -22,7 +22,8 @@ from urllib.parse import urlsplit
 
 from hai_flow.definition.declarations import Declarations
 from hai_flow.definition.document import parse
-from hai_flow.definition.expressions import Names, Types
+from hai_flow.definition.known_names import Names
+from hai_flow.definition.known_types import Types
 from hai_flow.definition.plan import Model
 from hai_flow.definition.reader import Reader
 from hai_flow.definition.reference import CATALOGUE

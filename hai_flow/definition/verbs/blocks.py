@@ -9,8 +9,9 @@ from hai_flow.definition import plan
 from hai_flow.definition.context import Context
 from hai_flow.definition.document import Path
 from hai_flow.definition.drafts import Enclosure, Lists, StepDraft
-from hai_flow.definition.expressions import ROOTS, CompiledExpression, Names
+from hai_flow.definition.expressions import CompiledExpression
 from hai_flow.definition.keys import ANY, CEL, ID, STEPS, TEXT, Key, Shape, enum, integer, list_of, map_of, shape_of
+from hai_flow.definition.known_names import ROOTS, Names
 from hai_flow.definition.names import name_fault
 from hai_flow.definition.reference import ENDED_KEYS
 from hai_flow.definition.verbs.verb import Verb, record

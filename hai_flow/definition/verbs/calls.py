@@ -10,8 +10,8 @@ from hai_flow.definition import plan
 from hai_flow.definition.context import Context
 from hai_flow.definition.document import Path
 from hai_flow.definition.drafts import StepDraft
-from hai_flow.definition.expressions import Names
 from hai_flow.definition.keys import LITERAL
+from hai_flow.definition.known_names import Names
 from hai_flow.definition.parts import is_literal
 from hai_flow.definition.reference import DECIDED_KEYS, DOCUMENT_SHAPES, EFFECT_KEYS
 from hai_flow.definition.schemas import JsonSchema

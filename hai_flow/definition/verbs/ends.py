@@ -8,8 +8,8 @@ from hai_flow.definition import plan
 from hai_flow.definition.context import Context
 from hai_flow.definition.document import Path
 from hai_flow.definition.drafts import StepDraft, loop_around
-from hai_flow.definition.expressions import Names
 from hai_flow.definition.keys import ANY, LITERAL, TEXT, Key, Shape, either, enum, shape_of
+from hai_flow.definition.known_names import Names
 from hai_flow.definition.parts import CODE, RESERVED_PREFIXES
 from hai_flow.definition.verbs.verb import Verb
 from hai_flow.definition.wording import shorten

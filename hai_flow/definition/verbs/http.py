@@ -10,8 +10,8 @@ from hai_flow.definition.auth import check_auth
 from hai_flow.definition.context import Context
 from hai_flow.definition.document import Path
 from hai_flow.definition.drafts import StepDraft
-from hai_flow.definition.expressions import Names
 from hai_flow.definition.keys import ANY, CEL, DURATION, SCHEMA, TEXT, Key, Shape, enum, integer, shape_of
+from hai_flow.definition.known_names import Names
 from hai_flow.definition.parts import Record, texts
 from hai_flow.definition.reference import DEADLINE, DECIDED_KEYS, EFFECT_KEYS
 from hai_flow.definition.secret_names import CallbackBearing, SecretBearing

@@ -10,8 +10,8 @@ from hai_flow.definition import plan
 from hai_flow.definition.context import Context
 from hai_flow.definition.document import Path
 from hai_flow.definition.drafts import StepDraft
-from hai_flow.definition.expressions import Names
 from hai_flow.definition.keys import ANY, MAPPING, TEXT, Key, Shape, either, shape_of
+from hai_flow.definition.known_names import Names
 from hai_flow.definition.reference import ENDED_KEYS
 from hai_flow.definition.verbs.verb import Verb
 from hai_flow.values import Json

@@ -14,7 +14,6 @@ from hai_flow.definition.context import Context
 from hai_flow.definition.declarations import check_model
 from hai_flow.definition.document import Path
 from hai_flow.definition.drafts import StepDraft
-from hai_flow.definition.expressions import Names
 from hai_flow.definition.keys import (
     ANY,
     CEL,
@@ -32,6 +31,7 @@ from hai_flow.definition.keys import (
     map_of,
     shape_of,
 )
+from hai_flow.definition.known_names import Names
 from hai_flow.definition.parts import Record, is_hole
 from hai_flow.definition.paths import escaped
 from hai_flow.definition.policies import approval

@@ -8,8 +8,8 @@ from typing import Final
 from hai_flow.definition import plan
 from hai_flow.definition.context import Context
 from hai_flow.definition.drafts import StepDraft
-from hai_flow.definition.expressions import Names
 from hai_flow.definition.keys import ANY, SCHEMA, SELECTORS, Key, Shape, shape_of
+from hai_flow.definition.known_names import Names
 from hai_flow.definition.policies import (
     APPROVAL,
     COMBINE,

@@ -9,8 +9,8 @@ from hai_flow.definition import plan
 from hai_flow.definition.children import Child
 from hai_flow.definition.context import Context
 from hai_flow.definition.drafts import StepDraft
-from hai_flow.definition.expressions import Names
 from hai_flow.definition.keys import LITERAL
+from hai_flow.definition.known_names import Names
 from hai_flow.definition.names import WORKFLOW, corrected
 from hai_flow.definition.reference import DECIDED_KEYS, EFFECT_KEYS
 from hai_flow.definition.verbs.calls import check_arguments

@@ -10,8 +10,8 @@ from hai_flow.definition import plan
 from hai_flow.definition.context import Context
 from hai_flow.definition.document import Path
 from hai_flow.definition.drafts import StepDraft
-from hai_flow.definition.expressions import Names
 from hai_flow.definition.keys import ANY, LITERAL, MAPPING, Key, Shape, either, enum, list_of, map_of, shape_of
+from hai_flow.definition.known_names import Names
 from hai_flow.definition.parts import texts
 from hai_flow.definition.reference import ENDED_KEYS
 from hai_flow.definition.schemas import JsonSchema
