@@ -27,12 +27,12 @@ from hai_flow.definition.language import SHAPES
 from hai_flow.definition.lint import lint
 from hai_flow.definition.outline import outline
 from hai_flow.definition.plain import doubt_plain_values
-from hai_flow.definition.policies import notify
 from hai_flow.definition.reader import Reader, TooMany
 from hai_flow.definition.schemas import JsonSchema
 from hai_flow.definition.scope import END, Visibility, names_at
 from hai_flow.definition.sharing import read_used
 from hai_flow.definition.steps import compile_catch, compile_list, types_of
+from hai_flow.definition.telling import notify
 from hai_flow.definition.uses import KIND, Part, described_by, opened
 from hai_flow.errors import DefinitionError, Finding
 from hai_flow.values import Json

@@ -10,10 +10,11 @@ from hai_flow.definition import plan
 from hai_flow.definition.context import Context
 from hai_flow.definition.declarations import state_raw
 from hai_flow.definition.drafts import Clause, StepDraft
+from hai_flow.definition.forms import literal_form
 from hai_flow.definition.known_names import Names
 from hai_flow.definition.known_types import ENVELOPE, Types
 from hai_flow.definition.language import VERBS
-from hai_flow.definition.policies import OPTIONS, approval, literal_form
+from hai_flow.definition.policies import OPTIONS, approval
 from hai_flow.definition.scope import Visibility, moved
 from hai_flow.definition.verbs.calls import delivery_of
 from hai_flow.values import Json

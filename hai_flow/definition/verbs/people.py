@@ -7,28 +7,15 @@ from typing import Final
 
 from hai_flow.definition import plan
 from hai_flow.definition.context import Context
+from hai_flow.definition.deadlines import ESCALATE, ON_DEADLINE, ON_DEADLINE_KEY, ON_DEADLINE_OF_ASK, REJECT
+from hai_flow.definition.deciders import FROM
 from hai_flow.definition.drafts import StepDraft
+from hai_flow.definition.forms import COMBINE, FORM, literal_form
 from hai_flow.definition.keys import ANY, SCHEMA, SELECTORS, Key, Shape, shape_of
 from hai_flow.definition.known_names import Names
-from hai_flow.definition.policies import (
-    APPROVAL,
-    COMBINE,
-    ESCALATE,
-    FORM,
-    FROM,
-    MESSAGE,
-    ON_DEADLINE,
-    ON_DEADLINE_KEY,
-    ON_DEADLINE_OF_ASK,
-    POLICY,
-    REASONS,
-    REJECT,
-    REMIND,
-    TITLE_OF_PENDING,
-    literal_form,
-    policy,
-)
+from hai_flow.definition.policies import APPROVAL, MESSAGE, POLICY, REASONS, TITLE_OF_PENDING, policy
 from hai_flow.definition.reference import DEADLINE, DECIDED_KEYS, ENDED_KEYS, EXPIRY, NOTHING, NOTIFY, PAUSE_CLOCK
+from hai_flow.definition.telling import REMIND
 from hai_flow.definition.verbs.verb import Verb
 from hai_flow.values import Json
 

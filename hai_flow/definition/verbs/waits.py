@@ -7,11 +7,11 @@ from typing import Any, Final
 
 from hai_flow.definition import plan
 from hai_flow.definition.context import Context
+from hai_flow.definition.deadlines import on_deadline
 from hai_flow.definition.document import Path
 from hai_flow.definition.drafts import StepDraft
 from hai_flow.definition.keys import ANY, CEL, DURATION, TEXT, Key, Shape, list_of, literal, shape_of
 from hai_flow.definition.known_names import Names
-from hai_flow.definition.policies import on_deadline
 from hai_flow.definition.reference import DEADLINE, ENDED_KEYS, EXPIRY, PAUSE_CLOCK
 from hai_flow.definition.schemas import JsonSchema
 from hai_flow.definition.verbs.verb import Verb, record
