@@ -8,7 +8,6 @@ are checked once, at the same time. Code that needs a setting gets the value as 
 from __future__ import annotations
 
 import difflib
-import ipaddress
 import math
 import os
 import re
@@ -20,6 +19,7 @@ from typing import Any, Final, Literal
 from urllib.parse import parse_qsl, urlsplit
 
 from hai_flow.errors import HaiFlowError
+from hai_flow.hosts import host_and_port, is_loopback, place_fault
 
 PREFIX = "HAI_FLOW_"
 SECRET = "HAI_FLOW_SECRET_"
@@ -602,7 +602,7 @@ class Settings:
         name = variable("metrics")
         if self.metrics is None:
             return []
-        place = metrics_place(self.metrics)
+        place = host_and_port(self.metrics)
         if place is None:
             return [f"{name}: expected host:port or :port, like 127.0.0.1:9464, found {self.metrics!r:.80}."]
         if not is_loopback(place[0]) and not self.metrics_token:
@@ -667,40 +667,6 @@ def describe() -> list[tuple[str, str, str]]:
 
 def _as_text(default: Any) -> str:
     return ",".join(default) if isinstance(default, tuple) else "" if default is None else str(default)
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach a server that listens on `host`."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
-
-
-def metrics_place(text: str) -> tuple[str, int] | None:
-    """The host and the port that `text` names; None: it names none."""
-    host, colon, port = text.rpartition(":")
-    if not colon or not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > 65535:
-        return None
-    host = host.strip("[]") or "127.0.0.1"
-    return None if not re.fullmatch(r"[A-Za-z0-9.:_-]+", host) else (host, int(port))
-
-
-def place_fault(url: str) -> str | None:
-    """The fault of the hosts and ports of `url`; None: there is none.
-
-    The text repeats no part of them, because a password with a bare `/` looks like a port.
-    """
-    try:
-        hosts = urlsplit(url).netloc.rpartition("@")[2].split(",")  # PostgreSQL's may have several
-    except ValueError:  # a bracket without the other
-        return "expected a host as a name or an address, one of IPv6 in brackets like [::1]"
-    ports = [host.rpartition("]")[2].partition(":")[2] for host in hosts]
-    if all(not port or (port.isdecimal() and len(port) <= 5 and 1 <= int(port) <= 65535) for port in ports):
-        return None
-    return "expected a port from 1 to 65535 behind the host"
 
 
 def _out_of_bounds(setting: Any, value: Any) -> str | None:

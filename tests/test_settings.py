@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from hai_flow.settings import Settings, SettingsError, describe, is_loopback
+from hai_flow.hosts import is_loopback
+from hai_flow.settings import Settings, SettingsError, describe
 
 
 def problems_of(**environment: str) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from hai_flow import values
 from hai_flow.definition.schemas import resolve
+from hai_flow.json_pointers import unescaped
 from hai_flow.values import Json
 
 Given: TypeAlias = Mapping[str, Sequence[str]]
@@ -129,7 +130,7 @@ def _is_at(finding: Mapping[str, str], field: Field) -> bool:
     pointer = finding.get("path", "")
     if not pointer:
         return finding["message"] == f'"{field.name}" is a required property'
-    return pointer.split("/")[1].replace("~1", "/").replace("~0", "~") == field.name
+    return unescaped(pointer.split("/")[1]) == field.name
 
 
 def _texts(field: Field, given: Given | None) -> list[str]:

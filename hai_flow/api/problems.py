@@ -19,8 +19,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from hai_flow import addresses, values
 from hai_flow.api.names import NO_CONTROL_CHARACTERS
 from hai_flow.api.principals import caller_of
-from hai_flow.engine.patch import pointer_of
 from hai_flow.errors import DefinitionError, Rejected, StoreError, Unreadable, particulars
+from hai_flow.json_pointers import pointer_of
 from hai_flow.runtime.open_files import MORE_FILES, TOO_MANY_FILES, out_of_files
 from hai_flow.store.faults import passing
 

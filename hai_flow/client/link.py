@@ -11,7 +11,8 @@ from urllib.parse import urlsplit
 
 from hai_flow.client.effects import Answer, Backoff, Lost, Request
 from hai_flow.client.errors import Unavailable
-from hai_flow.settings import Settings, is_loopback, place_fault
+from hai_flow.hosts import is_loopback, place_fault
+from hai_flow.settings import Settings
 
 if TYPE_CHECKING:
     import httpx2

@@ -16,6 +16,7 @@ from hai_flow.definition.drafts import LEAVING, Clause, Enclosure, StepDraft, al
 from hai_flow.definition.language import VERBS
 from hai_flow.definition.scope import END
 from hai_flow.definition.wording import article, suggestion
+from hai_flow.json_pointers import unescaped
 from hai_flow.values import Json
 
 
@@ -227,7 +228,7 @@ class _Linter:
                 if isinstance(raw, Mapping) and isinstance(raw.get("path"), str) and raw.get("op") != "test"
             ]
         for place, pointer in targets:
-            path = tuple(part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:])
+            path = tuple(unescaped(part) for part in pointer.split("/")[1:])
             variable = self.declared.state.get(path[0]) if path else None
             if variable is not None and variable.reduce is None:
                 yield place, path

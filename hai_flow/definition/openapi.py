@@ -18,6 +18,7 @@ from hai_flow.definition.document import parse
 from hai_flow.definition.plan import BodyKind, DescribedCallback, Operation, Placed
 from hai_flow.definition.schemas import JsonSchema
 from hai_flow.definition.wording import kind_of, shorten
+from hai_flow.json_pointers import escaped, unescaped
 from hai_flow.values import Json
 
 METHODS: Final = ("get", "put", "post", "delete", "head", "patch")
@@ -262,7 +263,7 @@ class ApiDocument:
         if isinstance(reference, str):
             name = self._name(reference)
             used.add(name)
-            found["$ref"] = f"#/$defs/{quote(name.replace('~', '~0').replace('/', '~1'))}"
+            found["$ref"] = f"#/$defs/{quote(escaped(name))}"
             if not self._has_siblings:  # here the keys beside `$ref` have no effect
                 return found | {key: schema[key] for key in ("description",) if isinstance(schema.get(key), str)}
         for key, value in schema.items():
@@ -302,7 +303,7 @@ class _Definition:
 
 def _parts(reference: str) -> list[str]:
     """The names on the way to a place, of a JSON Pointer in an address."""
-    return [unquote(part).replace("~1", "/").replace("~0", "~") for part in reference[2:].split("/")]
+    return [unescaped(unquote(part)) for part in reference[2:].split("/")]
 
 
 def read(source: bytes) -> ApiDocument:

@@ -17,6 +17,7 @@ from typing import Any, Final, TypeAlias
 from hai_flow.definition import marks, plan
 from hai_flow.definition.marks import EVERY, Mark, join, of_schema, under
 from hai_flow.definition.paths import is_inside, list_of, plan_path
+from hai_flow.json_pointers import unescaped
 
 Children: TypeAlias = Callable[[plan.Run], "plan.Plan | None"]
 """Finds the workflow that a `run` step starts; None: it is not known."""
@@ -433,7 +434,7 @@ class Flow:
     def _assign(self, verb: plan.Set, step: plan.Step) -> None:
         found = self.state
         for name, template in verb.assign:
-            path = [each.replace("~1", "/").replace("~0", "~") for each in name.removeprefix("/").split("/")]
+            path = [unescaped(each) for each in name.removeprefix("/").split("/")]
             given = self.mark(template, step)
             if (variable := self.workflow.state.get(path[0])) is not None and variable.reduce == "append":
                 given = join(given, under((EVERY,), given))

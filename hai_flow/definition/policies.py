@@ -32,6 +32,7 @@ from hai_flow.definition.panels import check_deciders
 from hai_flow.definition.reference import DEADLINE, NOTIFY, PAUSE_CLOCK
 from hai_flow.definition.telling import REMIND, notify, reminders_of
 from hai_flow.definition.wording import kind_of, suggestion
+from hai_flow.json_pointers import unescaped
 from hai_flow.values import Json
 
 Kind: TypeAlias = Literal["approve", "approval", "ask"]
@@ -95,7 +96,7 @@ def _check_edit(context: Context, fields: Mapping[str, Json], at: Path, argument
     edit = fields.get("edit", False)
     for index, name in enumerate(edit if isinstance(edit, list) else ()):
         top = name.split("/")[1] if name.startswith("/") else name
-        if arguments is not None and top.replace("~1", "/").replace("~0", "~") not in arguments:
+        if arguments is not None and unescaped(top) not in arguments:
             hint = suggestion(top, arguments) or f"; it has {', '.join(arguments) or 'none'}"
             message = f"expected an argument of this step in `edit`, found `{name}`{hint}"
             context.reader.error((*at, "edit", index), "approval.edit", message)

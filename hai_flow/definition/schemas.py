@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from math import isqrt
 from typing import Any, Final, TypeAlias
@@ -20,6 +20,7 @@ import jsonschema_rs
 
 from hai_flow.definition.document import Path
 from hai_flow.definition.wording import kind_of, suggestion
+from hai_flow.json_pointers import pointer_of, unescaped
 from hai_flow.values import Json
 
 Report: TypeAlias = Callable[[Path, str, str], None]  # path inside the schema, code, message
@@ -103,7 +104,7 @@ class JsonSchema:
 
 def _fault(error: jsonschema_rs.ValidationError) -> dict[str, Any]:
     return {
-        "path": _pointer(error.instance_path),
+        "path": pointer_of(*error.instance_path),
         "message": _shortened(error.message),
         "code": code_of_kind(type(error.kind).__name__),
         "params": _params(error.kind.value),
@@ -121,10 +122,6 @@ def _params(wanted: object) -> list[str]:
     each = wanted if isinstance(wanted, list) else [wanted]
     plain = [one for one in each if isinstance(one, (str, int, float)) and not isinstance(one, bool)]
     return [str(one)[:_PARAM_CHARS_MAX] for one in plain][:_PARAMS_MAX]
-
-
-def _pointer(parts: Iterable[str | int]) -> str:
-    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in parts)
 
 
 def _shortened(message: str) -> str:
@@ -151,7 +148,7 @@ def _too_long(value: Json, patterns: int) -> dict[str, Any] | None:
         elif isinstance(part, str):
             squares += len(part) ** 2
             if len(part) > longest:
-                longest, place = len(part), _pointer(path)
+                longest, place = len(part), pointer_of(*path)
     most = isqrt(LOOKING_CHARS_MAX**2 // patterns)
     if squares <= most**2:
         return None
@@ -237,7 +234,7 @@ def _at(root: Json, reference: Json) -> Json:
         return {}
     node = root
     for part in reference[1:].split("/")[1:]:
-        key = part.replace("~1", "/").replace("~0", "~")
+        key = unescaped(part)
         if isinstance(node, list) and key.isdigit() and int(key) < len(node):
             node = node[int(key)]
         elif isinstance(node, Mapping) and key in node:

@@ -19,9 +19,10 @@ from hai_flow.definition.schemas import JsonSchema
 from hai_flow.engine import votes
 from hai_flow.engine.commands import PendingAnswer
 from hai_flow.engine.events import PendingOpened
-from hai_flow.engine.patch import PatchError, apply_patch, parse_pointer, pointer_of
+from hai_flow.engine.patch import PatchError, apply_patch
 from hai_flow.engine.state import PendingState, RunState
 from hai_flow.errors import Rejected
+from hai_flow.json_pointers import parse_pointer, pointer_of
 from hai_flow.values import Json
 
 HAPPENED: Final = "happened"
@@ -325,9 +326,9 @@ def _edited(pending: PendingState, tool: FrontendTool | None, edits: dict[str, J
     opened = pending.opened
     args = values.loads(opened.args or "{}")
     allowed = votes.rules_of(pending).edit
-    pointers = {_pointer(opened, name): value for name, value in edits.items()}
+    pointers = {_pointer(name): value for name, value in edits.items()}
     for pointer, value in pointers.items():
-        if allowed is not True and pointer not in {_pointer(opened, name) for name in allowed or ()}:
+        if allowed is not True and pointer not in {_pointer(name) for name in allowed or ()}:
             listed = ", ".join(allowed or ()) or "none"
             raise refused(opened, f"{pointer} may not be edited; what may: {listed}.")
         before = _at(opened, args, pointer)
@@ -342,14 +343,9 @@ def _edited(pending: PendingState, tool: FrontendTool | None, edits: dict[str, J
     return values.dumps(args).decode()
 
 
-def _pointer(opened: PendingOpened, name: str) -> str:
+def _pointer(name: str) -> str:
     """An argument's name, or a JSON Pointer into the arguments, as a pointer."""
-    if not name.startswith("/"):
-        return pointer_of(name)
-    try:
-        return pointer_of(*parse_pointer(name))
-    except PatchError as error:
-        raise refused(opened, f"{name} is no JSON Pointer: {error}.") from None
+    return pointer_of(*parse_pointer(name)) if name.startswith("/") else pointer_of(name)
 
 
 def _at(opened: PendingOpened, args: Json, pointer: str) -> Json:

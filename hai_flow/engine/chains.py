@@ -16,8 +16,8 @@ import msgspec
 
 from hai_flow import instants
 from hai_flow.engine.decision import Decision, Message
+from hai_flow.engine.event_value import event_value
 from hai_flow.engine.events import Origin, RunFailed, RunFinished, RunStopped
-from hai_flow.engine.signals import event_value
 from hai_flow.engine.state import RunState
 from hai_flow.values import Json
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from hai_flow.json_pointers import NotAPointer, parse_pointer, pointer_of
 from hai_flow.values import Json
 
 OPERATIONS_MAX = 256
@@ -17,20 +18,6 @@ class PatchError(ValueError):
     """A patch that does not apply. The message names the operation (from 0) and the place."""
 
 
-def parse_pointer(pointer: str) -> tuple[str, ...]:
-    """The parts of a JSON Pointer (RFC 6901). Raises `PatchError`."""
-    if pointer == "":
-        return ()
-    if not isinstance(pointer, str) or not pointer.startswith("/"):
-        raise PatchError(f"expected a JSON Pointer such as /plan/0/status, found {pointer!r}")
-    return tuple(part.replace("~1", "/").replace("~0", "~") for part in pointer[1:].split("/"))
-
-
-def pointer_of(*parts: str | int) -> str:
-    """The JSON Pointer with these parts."""
-    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in parts)
-
-
 def apply_patch(document: Json, operations: Iterable[Mapping[str, Json]]) -> Json:
     """`document` after all `operations`, or `PatchError` and nothing changed. The given document is never modified."""
     for index, operation in enumerate(operations):
@@ -38,7 +25,7 @@ def apply_patch(document: Json, operations: Iterable[Mapping[str, Json]]) -> Jso
             raise PatchError(f"a patch has at most {OPERATIONS_MAX} operations")
         try:
             document = _apply(document, operation)
-        except PatchError as error:
+        except (PatchError, NotAPointer) as error:
             raise PatchError(f"operation {index}: {error}") from None
     return document
 

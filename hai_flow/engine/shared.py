@@ -15,9 +15,10 @@ from hai_flow.definition.plan import Plan, StateVariable
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.draft import Draft
-from hai_flow.engine.patch import OPERATIONS_MAX, pointer_of, same_json
+from hai_flow.engine.patch import OPERATIONS_MAX, same_json
 from hai_flow.engine.state import RunState
 from hai_flow.errors import Rejected
+from hai_flow.json_pointers import pointer_of
 from hai_flow.values import Json
 
 STATE_BYTES_MAX: Final = 1024 * 1024

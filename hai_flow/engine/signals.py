@@ -19,13 +19,13 @@ from typing import Final
 
 import msgspec
 
-from hai_flow import instants
 from hai_flow.definition.plan import Call, Callback, Http, Step, Subscription, WaitFor
 from hai_flow.engine import commands as c
 from hai_flow.engine import endings
 from hai_flow.engine import events as e
 from hai_flow.engine.calls import resolve_call
 from hai_flow.engine.draft import Draft, Raised
+from hai_flow.engine.event_value import event_value
 from hai_flow.engine.run_size import demand_wait
 from hai_flow.engine.state import RunState, StepState, is_heard
 from hai_flow.values import Json
@@ -239,8 +239,3 @@ def _output(draft: Draft, step: Step, verb: WaitFor | Http | Call) -> Json:
     if verb.mode == "all":
         return [found[number] for number in sorted(found)]
     return found[received[-1].subscription]
-
-
-def event_value(id: str, type: str, data: Json, sent_at: int) -> dict[str, Json]:
-    """A signal as expressions see it (docs/language.md#names)."""
-    return {"id": id, "type": type, "data": data, "at": instants.rfc3339(sent_at)}

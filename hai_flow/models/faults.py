@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
+from datetime import datetime
 from typing import Final
 
 from hai_flow.errors import StepError
+from hai_flow.retry_after import retry_after
 from hai_flow.values import Json
 
 SAID_CHARS_MAX: Final = 500  # of a server's text, as errors repeat it
-RETRY_AFTER_MAX: Final = 86_400.0
 
 _TOO_LONG: Final = re.compile(
     r"context.?length|context.?window|maximum context|too many tokens|prompt is too long|input is too long|"
@@ -115,23 +113,6 @@ def unreachable(why: str) -> StepError:
 def not_configured(message: str) -> StepError:
     """The deployment lacks the model, or the key for it."""
     return _error("llm.not_configured", message)
-
-
-def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> float | None:
-    """After how many seconds a server wants to be asked again, if it says so."""
-    in_ms, given = headers.get("retry-after-ms"), headers.get("retry-after")
-    if in_ms is None and given is None:
-        return None
-    try:
-        seconds = float(in_ms) / 1000 if in_ms is not None else float(given or "")
-    except ValueError:
-        try:
-            at = parsedate_to_datetime(given or "")
-        except ValueError:
-            return None
-        at = at if at.tzinfo else at.replace(tzinfo=UTC)
-        seconds = (at - (now or datetime.now(UTC))).total_seconds()
-    return None if math.isnan(seconds) else min(max(seconds, 0.0), RETRY_AFTER_MAX)
 
 
 def _said(body: Json) -> tuple[str, str]:

@@ -51,7 +51,7 @@ from hai_flow.runtime.service import Service
 from hai_flow.runtime.snapshots import Snapshots
 from hai_flow.runtime.submissions import Birth, Outcome, Streamed, Submission
 from hai_flow.runtime.tracing import ASKER
-from hai_flow.store import logs
+from hai_flow.store import clock
 from hai_flow.store.database import Database
 from hai_flow.store.transactions import Transaction
 
@@ -313,7 +313,7 @@ class Committer(Service):
     async def _ask_clock(self) -> None:
         async with self.database.api.acquire() as connection:
             sent = time.monotonic()
-            self._take_in_clock(instants.milliseconds(await logs.read_clock(connection)), sent, time.monotonic())
+            self._take_in_clock(instants.milliseconds(await clock.read_clock(connection)), sent, time.monotonic())
 
     def _take_in_clock(self, database_ms: int, sent: float, arrived: float) -> None:
         self.clock.read(database_ms, sent, arrived)

@@ -11,7 +11,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from hai_flow.settings import Settings, is_loopback, variable
+from hai_flow.hosts import is_loopback
+from hai_flow.settings import Settings, variable
 from hai_flow.store.health import AUDIT_TRIGGERS, Facts
 from hai_flow.store.replicas import Standby
 

@@ -37,8 +37,8 @@ from hai_flow.definition.expression_error import ExpressionError
 from hai_flow.definition.plan import EventTrigger, Plan, RunTrigger, ScheduleTrigger, Trigger, WebhookTrigger
 from hai_flow.engine import chains
 from hai_flow.engine import commands as c
+from hai_flow.engine.event_value import event_value
 from hai_flow.engine.events import Origin
-from hai_flow.engine.signals import event_value
 from hai_flow.engine.state import TERMINAL_STATUSES
 from hai_flow.errors import Rejected
 from hai_flow.runtime.auditing import Asked

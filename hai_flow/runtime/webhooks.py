@@ -18,7 +18,7 @@ from hai_flow import file_ids, values
 from hai_flow.definition.expression_error import ExpressionError
 from hai_flow.definition.names import PATH_CHARS_MAX, WEBHOOK_PATH
 from hai_flow.definition.plan import WebhookTrigger
-from hai_flow.engine.signals import event_value
+from hai_flow.engine.event_value import event_value
 from hai_flow.errors import Rejected
 from hai_flow.runtime.files import unknown
 from hai_flow.runtime.starts import new_run_id

@@ -17,7 +17,7 @@ from hai_flow import values
 from hai_flow.definition.plan import Call, Callback, Expression, Http, Step, Template
 from hai_flow.definition.secret_names import filled, with_callback
 from hai_flow.errors import StepError
-from hai_flow.models.faults import retry_after
+from hai_flow.retry_after import retry_after
 from hai_flow.steps.guard import Guard
 from hai_flow.steps.http_stream import Telling
 from hai_flow.steps.http_transport import HttpConfig, transport_of

@@ -15,7 +15,7 @@ import mcp_types as types
 
 from hai_flow import values
 from hai_flow.errors import StepError
-from hai_flow.models.faults import retry_after
+from hai_flow.retry_after import retry_after
 from hai_flow.steps import mcp_messages
 from hai_flow.steps.guard import Guard
 from hai_flow.steps.http_transport import HttpConfig, transport_of

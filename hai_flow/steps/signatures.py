@@ -31,6 +31,7 @@ from typing_extensions import TypeAliasType, get_type_hints, is_typeddict
 from hai_flow import values
 from hai_flow.definition.schemas import JsonSchema
 from hai_flow.errors import StepError
+from hai_flow.json_pointers import escaped
 from hai_flow.steps.tools import whole_function
 from hai_flow.values import Json
 
@@ -148,7 +149,7 @@ class Signature:
 
     @property
     def _names_in_pointers(self) -> frozenset[str]:
-        return frozenset(name.replace("~", "~0").replace("/", "~1") for name in self._named)
+        return frozenset(escaped(name) for name in self._named)
 
     def _whole(self, given: dict[str, Json]) -> dict[str, Json]:
         """`given`, with an `int` wherever an integer was written like 90.0: JSON makes no difference between the

@@ -18,6 +18,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from uuid import UUID
 
+from hai_flow.store.clock import read_clock
 from hai_flow.store.commit_arrays import PIECE_ARRAYS, arguments, born_arrays
 from hai_flow.store.commit_statement import ENDED, PIECES, birth_statement, child_statements, move_statement
 from hai_flow.store.database import ON_THE_NODE, transaction
@@ -176,8 +177,8 @@ class _Pieces:
         held = [(each.tenant, each.slot, each.run_id, each.again) for each in wanted if not each.ends]
         taken: set[UUID] = set()
         if held:
-            clock = await self._connection.fetchval("SELECT clock_timestamp()")
-            taken = {row[0] for row in await self._connection.fetch(_TAKE, *_columns(held, 4), clock)}
+            now = await read_clock(self._connection)
+            taken = {row[0] for row in await self._connection.fetch(_TAKE, *_columns(held, 4), now)}
         if len(taken) == len(wanted):
             return taken
         asked = [(each.tenant, each.slot, each.run_id, each.ends) for each in wanted]

@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from uuid import UUID
 
+from hai_flow.store.clock import read_clock
 from hai_flow.store.packing import commits_of
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ async def evidence_of(connection: Connection, run_ids: Sequence[UUID]) -> list[E
         "SELECT s.tenant, s.slot, s.run_id FROM slots s JOIN runs r USING (tenant, slot) WHERE r.id = ANY($1::uuid[])"
     )
     slots = {(row["tenant"], row["slot"]): row["run_id"] for row in await connection.fetch(held, run_ids)}
-    now = await connection.fetchval("SELECT clock_timestamp()")
+    now = await read_clock(connection)
     return [
         Evidence(
             run=run,

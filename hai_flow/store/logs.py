@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import AsyncGenerator, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 import msgspec
@@ -204,8 +204,3 @@ UPDATE runs r SET snapshot_seq = greatest(r.snapshot_seq, saved.seq) FROM saved 
 async def save_snapshot(connection: Connection, run_id: UUID, seq: int, abi: int, state: bytes) -> None:
     """Keep the fold of the first `seq` events. Outside the commit; it may be lost or come late without harm."""
     await connection.execute(_SAVE_SNAPSHOT, run_id, seq, abi, state)
-
-
-async def read_clock(connection: Connection | Pool) -> datetime:
-    """The database's clock."""
-    return cast("datetime", await connection.fetchval("SELECT clock_timestamp()"))

@@ -6,9 +6,10 @@ import contextlib
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from hai_flow.hosts import host_and_port
 from hai_flow.runtime import Observer, Runtime
 from hai_flow.runtime.readiness import Readiness
-from hai_flow.settings import Settings, SettingsError, metrics_place, variable
+from hai_flow.settings import Settings, SettingsError, variable
 from hai_flow.store.cells import HOME_NAME, Cell
 from hai_flow.telemetry.census import Census
 from hai_flow.telemetry.exposition import written, written_by_cell
@@ -31,7 +32,7 @@ class Watching:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._place = None if settings.metrics is None else metrics_place(settings.metrics)
+        self._place = None if settings.metrics is None else host_and_port(settings.metrics)
         self.metrics: Metrics | None = None
         self.observers: list[Observer] = []
         self._cells: dict[str, Metrics] = {}

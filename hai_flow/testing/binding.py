@@ -13,6 +13,7 @@ from hai_flow.definition.paths import plan_path
 from hai_flow.definition.plan import Agent, Approve, Call, FrontendTool, Http, Plan, Policy, Schema, Step
 from hai_flow.definition.wording import shorten, suggestion
 from hai_flow.errors import Finding
+from hai_flow.json_pointers import unescaped
 from hai_flow.testing.names import asks_people, calls_of, effects_of, is_request, may_call
 from hai_flow.testing.suite import Answer, Case, Decide, Expect, Mock, Suite
 from hai_flow.values import Json
@@ -192,7 +193,7 @@ def _place(value: Json, pointer: str) -> tuple[str | int, ...]:
     """The path that a JSON Pointer means in `value`: list positions become numbers."""
     place: list[str | int] = []
     for part in pointer.split("/")[1:]:
-        key: str | int = part.replace("~1", "/").replace("~0", "~")
+        key: str | int = unescaped(part)
         if isinstance(value, list) and part.isdigit():
             key = int(part)
         place.append(key)

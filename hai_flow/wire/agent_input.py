@@ -15,7 +15,7 @@ import msgspec
 
 from hai_flow import values
 from hai_flow.engine.events import UserMessage
-from hai_flow.engine.patch import pointer_of
+from hai_flow.json_pointers import pointer_of
 from hai_flow.values import Json
 from hai_flow.wire import posted_json
 from hai_flow.wire.dialect import ResumeEntry, ToolMessage

@@ -10,8 +10,8 @@ import msgspec
 
 from hai_flow import values
 from hai_flow.engine.events import UserMessage
-from hai_flow.engine.patch import pointer_of
 from hai_flow.errors import Rejected
+from hai_flow.json_pointers import pointer_of
 from hai_flow.values import Json
 from hai_flow.wire import posted_json
 from hai_flow.wire.agent_api import AGENT_API

@@ -18,7 +18,6 @@ from hai_flow.definition.marks import MASK, Mark, at, join, masked, masked_objec
 from hai_flow.definition.personal import WHOLE, OfStep, Personal
 from hai_flow.engine import events as e
 from hai_flow.engine.commands import Principal
-from hai_flow.engine.patch import pointer_of
 from hai_flow.engine.state import (
     Ending,
     Item,
@@ -30,6 +29,7 @@ from hai_flow.engine.state import (
     StepState,
     ToolCallState,
 )
+from hai_flow.json_pointers import pointer_of, unescaped
 from hai_flow.values import Json
 from hai_flow.wire.dialect import Profile
 from hai_flow.wire.withheld import concerns
@@ -527,7 +527,7 @@ def _content(text: str | None, mark: Mark) -> str | None:
 
 
 def _variable(pointer: str) -> str:
-    return pointer.split("/")[1].replace("~1", "/").replace("~0", "~") if "/" in pointer else ""
+    return unescaped(pointer.split("/")[1]) if "/" in pointer else ""
 
 
 def _each(known: Map[str, Any], shown: Callable[[str, Any], Any]) -> Map[str, Any]:

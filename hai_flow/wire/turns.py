@@ -15,8 +15,8 @@ from hai_flow.engine import events as e
 from hai_flow.engine.children import SILENT_VERBS
 from hai_flow.engine.evolve import evolve
 from hai_flow.engine.ids import turn_id
-from hai_flow.engine.patch import pointer_of
 from hai_flow.engine.state import MessageState, PendingState, RunState, ToolCallState
+from hai_flow.json_pointers import pointer_of
 from hai_flow.values import Json
 from hai_flow.wire.dialect import CLOSING, Entry, Frame, Profile
 from hai_flow.wire.personal import mask_of

@@ -569,6 +569,7 @@ TARGETS: Final = (
     Target("hai_flow/engine/jobs.py", ("tests/engine/test_jobs.py", "tests/engine/test_time.py")),
     Target("hai_flow/engine/loops.py", ("tests/engine/test_loops.py",)),
     Target("hai_flow/engine/patch.py", ("tests/engine/test_patch.py",)),
+    Target("hai_flow/json_pointers.py", ("tests/test_json_pointers.py",)),
     Target("hai_flow/engine/policies.py", ("tests/engine/test_policies.py", "tests/engine/test_approvals_time.py")),
     Target(
         "hai_flow/engine/votes.py",

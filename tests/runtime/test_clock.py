@@ -15,7 +15,7 @@ from hai_flow import instants
 from hai_flow.engine import events as e
 from hai_flow.runtime import LOCAL_TENANT, Runtime, committer
 from hai_flow.runtime.clock import Clock
-from hai_flow.store import commits, logs
+from hai_flow.store import clock, commits
 from tests.runtime.conftest import ASKING, GATED, TEXT, Connection, Make, answer, is_now, open_pending, start
 from tests.support import effects
 from tests.support.ledger import check_log, log_of
@@ -163,7 +163,7 @@ async def test_an_answer_that_comes_late_does_not_put_the_clock_back(
 ) -> None:
     monkeypatch.setattr(committer, "CLOCK_SECONDS", 0.1)
     runtime = await make()
-    module = {"commit": commits, "read_clock": logs}[statement]
+    module = {"commit": commits, "read_clock": clock}[statement]
     real, late = getattr(module, statement), asyncio.Event()
 
     async def delayed(*given: Any) -> Any:

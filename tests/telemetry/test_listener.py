@@ -11,8 +11,9 @@ import httpx2
 import pytest
 
 from hai_flow.errors import HaiFlowError
+from hai_flow.hosts import host_and_port
 from hai_flow.runtime import Runtime
-from hai_flow.settings import Settings, SettingsError, metrics_place
+from hai_flow.settings import Settings, SettingsError
 from hai_flow.store.database import Deadlines
 from hai_flow.telemetry.watching import Watching
 from tests.support.effects import MODULES
@@ -157,7 +158,7 @@ def test_what_is_no_place_is_refused(text: str) -> None:
     [(":9464", ("127.0.0.1", 9464)), ("localhost:0", ("localhost", 0)), ("[::1]:9464", ("::1", 9464))],
 )
 def test_a_place_is_a_host_and_a_port(text: str, place: tuple[str, int]) -> None:
-    assert metrics_place(text) == place
+    assert host_and_port(text) == place
 
 
 def test_beyond_loopback_a_token_is_needed() -> None:

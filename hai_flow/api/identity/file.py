@@ -29,7 +29,8 @@ from hai_flow.definition.keys import DURATION, LITERAL, Key, Shape, either, enum
 from hai_flow.definition.reader import Reader
 from hai_flow.engine.commands import LOCAL_PRINCIPAL
 from hai_flow.errors import DefinitionError
-from hai_flow.settings import is_loopback, variables
+from hai_flow.hosts import is_loopback
+from hai_flow.settings import variables
 from hai_flow.store import keys, tenants
 from hai_flow.values import Json
 

@@ -17,6 +17,7 @@ from hai_flow.definition.reference import ENDED_KEYS
 from hai_flow.definition.schemas import JsonSchema
 from hai_flow.definition.verbs.verb import Verb
 from hai_flow.definition.wording import shorten, suggestion
+from hai_flow.json_pointers import unescaped
 from hai_flow.values import Json
 
 OPERATION: Final = Shape("operation", "An operation of `set` (RFC 6902)", (
@@ -98,7 +99,7 @@ def _check_target(context: Context, target: str, at: Path, *, pointer_form: bool
             message = f"expected a JSON Pointer such as /name/0, found `{shorten(target)}`"
             context.reader.error(at, "set.pointer", message, key=key)
             return
-        name = target.split("/")[1].replace("~1", "/").replace("~0", "~")
+        name = unescaped(target.split("/")[1])
     if name not in context.declared.state:
         hint = suggestion(name, context.declared.state) or "; declare it under `state`"
         if name.removeprefix("state.") in context.declared.state:

@@ -9,8 +9,9 @@ from hai_flow.definition.plan import Set, Step
 from hai_flow.engine import events as e
 from hai_flow.engine.consequences import Consequence, Finish
 from hai_flow.engine.draft import Draft, Raised
-from hai_flow.engine.patch import PatchError, apply_patch, parse_pointer, pointer_of
+from hai_flow.engine.patch import PatchError, apply_patch
 from hai_flow.engine.shared import STATE_BYTES_MAX
+from hai_flow.json_pointers import parse_pointer, pointer_of
 from hai_flow.values import Json
 
 

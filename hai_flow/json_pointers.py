@@ -1,0 +1,31 @@
+"""JSON Pointers (RFC 6901): made of their parts, and taken apart."""
+
+from __future__ import annotations
+
+
+class NotAPointer(ValueError):
+    """A text that is no JSON Pointer."""
+
+
+def parse_pointer(pointer: str) -> tuple[str, ...]:
+    """The parts of a JSON Pointer. Raises `NotAPointer`."""
+    if pointer == "":
+        return ()
+    if not isinstance(pointer, str) or not pointer.startswith("/"):
+        raise NotAPointer(f"expected a JSON Pointer such as /plan/0/status, found {pointer!r}")
+    return tuple(unescaped(part) for part in pointer[1:].split("/"))
+
+
+def pointer_of(*parts: str | int) -> str:
+    """The JSON Pointer with these parts."""
+    return "".join("/" + escaped(str(part)) for part in parts)
+
+
+def escaped(part: str) -> str:
+    """A part as it stands in a pointer."""
+    return part.replace("~", "~0").replace("/", "~1")
+
+
+def unescaped(part: str) -> str:
+    """The part that stands in a pointer like this."""
+    return part.replace("~1", "/").replace("~0", "~")

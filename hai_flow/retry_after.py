@@ -1,0 +1,28 @@
+"""When a server wants to be asked again: the `Retry-After` of its answer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Final
+
+RETRY_AFTER_MAX: Final = 86_400.0
+
+
+def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> float | None:
+    """After how many seconds a server wants to be asked again, if it says so. `headers` by lower-case names."""
+    in_ms, given = headers.get("retry-after-ms"), headers.get("retry-after")
+    if in_ms is None and given is None:
+        return None
+    try:
+        seconds = float(in_ms) / 1000 if in_ms is not None else float(given or "")
+    except ValueError:
+        try:
+            at = parsedate_to_datetime(given or "")
+        except ValueError:
+            return None
+        at = at if at.tzinfo else at.replace(tzinfo=UTC)
+        seconds = (at - (now or datetime.now(UTC))).total_seconds()
+    return None if math.isnan(seconds) else min(max(seconds, 0.0), RETRY_AFTER_MAX)

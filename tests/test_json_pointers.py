@@ -1,0 +1,33 @@
+"""JSON Pointers: RFC 6901, both ways."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hai_flow.json_pointers import NotAPointer, parse_pointer, pointer_of
+from tests.support.examples import examples
+
+
+@given(st.lists(st.text()))
+@settings(max_examples=examples(100), deadline=None)
+def test_a_pointer_reads_back_as_it_was_written(parts: list[str]) -> None:
+    assert parse_pointer(pointer_of(*parts)) == tuple(parts)
+
+
+@pytest.mark.parametrize(
+    ("pointer", "parts"),
+    [("", ()), ("/", ("",)), ("/a~1b/m~0n", ("a/b", "m~n")), ("/~01", ("~1",)), ("/0/-", ("0", "-"))],
+)
+def test_a_pointer_is_read_as_the_rfc_says(pointer: str, parts: tuple[str, ...]) -> None:
+    assert parse_pointer(pointer) == parts
+    assert pointer_of(*parts) == pointer
+
+
+@pytest.mark.parametrize("text", ["a", "a/b", None, 1])
+def test_what_does_not_begin_with_a_slash_is_none(text: Any) -> None:
+    with pytest.raises(NotAPointer, match="expected a JSON Pointer"):
+        parse_pointer(text)
