@@ -57,8 +57,9 @@ class BatchEntry(msgspec.Struct, eq=False):
         return submission if taken and submission.carrier is not None else None
 
     def give_back(self) -> None:
-        """Nothing of the entry happened: its commands and chunks wait with the run again, before all others."""
-        self.run.submissions.extendleft(reversed(self.submissions))
+        """Nothing of the entry happened, as far as is known: its commands and chunks wait with the run again, before
+        all others. A command whose caller was told meanwhile to send it again does not."""
+        self.run.submissions.extendleft(each for each in reversed(self.submissions) if not each.failed)
         self.run.chunks.extendleft(reversed(self.chunks))
 
     def settle(self) -> None:

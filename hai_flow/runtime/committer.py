@@ -35,7 +35,6 @@ from hai_flow.engine.decide import decide
 from hai_flow.engine.decision import Decision
 from hai_flow.engine.state import RunState
 from hai_flow.errors import Rejected, StoreError
-from hai_flow.runtime import failures
 from hai_flow.runtime.auditing import Asked
 from hai_flow.runtime.cache import Cache, CachedRun
 from hai_flow.runtime.claims import Claims
@@ -58,6 +57,7 @@ from hai_flow.store.transactions import Transaction
 log = structlog.get_logger(__name__)
 
 STOP_SECONDS: Final = 20.0
+ANSWER_SECONDS: Final = 10.0  # a caller hears after this that the database does not answer
 LATE_LOOK_SECONDS: Final = 1.0  # between two looks for callers that have waited for too long
 CLOCK_SECONDS: Final = 5.0  # the database's clock is read at least so often
 
@@ -124,7 +124,7 @@ class Committer(Service):
             spawn=self._spawn,
         )
         self._closing = False
-        self._answers: dict[asyncio.Future[Outcome], float] = {}  # the oldest first, each with when it was asked for
+        self._answers: dict[asyncio.Future[Outcome], tuple[CachedRun, Submission]] = {}  # that are owed, oldest first
 
     # --- the door -------------------------------------------------------------------------------------------------
 
@@ -172,7 +172,7 @@ class Committer(Service):
                 run.plan, run.exists, run.loaded_at = birth.plan, False, time.monotonic()
         run.submissions.append(submission)
         self.queues.add(run)
-        self._answers[answer] = submission.arrived
+        self._answers[answer] = run, submission
         answer.add_done_callback(self._answers.pop)
         return await answer
 
@@ -287,17 +287,23 @@ class Committer(Service):
         self.hints.clear()
 
     async def _run_late(self) -> None:
-        """Answer callers that have waited for too long, though the commit that they wait for may be under way yet: a
-        line that has gone silent is cut only when a statement over it could not be slow any more."""
+        """Answer callers that have waited for too long: the database is away, or far behind."""
         while True:
             await asyncio.sleep(LATE_LOOK_SECONDS)
             self._answer_late()
 
     def _answer_late(self) -> None:
+        """Callers may send their commands again, so these leave the queue: else what was asked once would be done
+        twice, by a database that is behind already. A commit that is under way may hold its command yet: a line that
+        has gone silent is cut only when a statement over it could not be slow any more. Commands of the process itself
+        go on waiting."""
         now = time.monotonic()
-        late = takewhile(lambda each: now - each[1] > failures.ANSWER_SECONDS, list(self._answers.items()))
-        for waiting in [answer for answer, _ in late if not answer.done()]:
-            waiting.set_exception(failures.unanswered())
+        late = list(takewhile(lambda each: now - each[1].arrived > ANSWER_SECONDS, self._answers.values()))
+        for run, submission in late:
+            if submission in run.submissions:
+                run.submissions.remove(submission)
+            told = "the database has not answered for a while; the outcome is unknown: send it again."
+            submission.fail(StoreError(told))
 
     async def _run_clock(self) -> None:
         """Read the database's clock if no commit has for a while: it may have been set to another time."""

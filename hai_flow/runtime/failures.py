@@ -31,7 +31,6 @@ log = structlog.get_logger(__name__)
 LOSSES_BEFORE_ALONE: Final = 3
 LOCKED: Final = "55P03"  # a statement has waited too long for a row
 RETRIES_MAX: Final = 3  # of one batch, before it is halved: one locked row must not stop the others for ever
-ANSWER_SECONDS: Final = 10.0  # a caller hears after this that the database does not answer
 
 
 class Failures:
@@ -59,7 +58,6 @@ class Failures:
                 entry.give_back()
                 entry.run.refence = entry.run.mine
                 self._queues.load_again(entry.run)
-            self.answer_late(entry.run for entry in entries)
             return []
         if len(entries) > 1:
             middle = len(entries) // 2
@@ -163,22 +161,6 @@ class Failures:
                 run.refence = run.mine
                 self._queues.load_again(run)
         queue.hand, queue.entries = [], []
-
-    def answer_late(self, waiting: Iterable[CachedRun]) -> None:
-        """The database is away. Callers that have waited too long get an error, and may ask again; commands of the
-        process itself go on waiting."""
-        now = time.monotonic()
-        failure = unanswered()
-        for run in waiting:
-            late = [each for each in run.submissions if each.answer is not None and now - each.arrived > ANSWER_SECONDS]
-            for submission in late:
-                run.submissions.remove(submission)
-                submission.fail(failure)
-
-
-def unanswered() -> StoreError:
-    """The error for a caller that has waited for too long."""
-    return StoreError("the database has not answered for a while; the outcome is unknown: send it again.")
 
 
 def away(error: Exception) -> bool:

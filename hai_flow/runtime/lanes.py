@@ -92,7 +92,6 @@ class Lanes:
                         await self._run_batch(lane, connection)
             except FAILURES as error:
                 log.warning("lane_without_connection", error=str(error) or repr(error))
-                self._failures.answer_late(lane.waiting)
                 await asyncio.sleep(0.1)  # the database is away: wait for it, do not spin
 
     async def _run_batch(self, lane: Queue, connection: Connection) -> None:
@@ -173,7 +172,7 @@ class Lanes:
         run.log_bytes += entry.bytes
         run.run_bytes += entry.bytes
         self._cache.weigh(run)
-        if entry.undecided is not None:
+        if entry.undecided is not None and not entry.undecided.failed:
             run.submissions.appendleft(entry.undecided)
         if first_seq == run.state.seq + 1:
             run.state, run.loaded_at = entry.state, began
@@ -274,11 +273,9 @@ class Lanes:
             if entry is not None:
                 if await self._failures.remainder_of(Batch([entry]), error):
                     entry.give_back()  # nothing happened: the same again, from the beginning
-                    self._failures.answer_late([run])
                     self._queues.load_again(run)
             elif passing(error):
                 log.warning("take_alone_failed", run_id=str(run.id), error=str(error))
-                self._failures.answer_late([run])
                 self._queues.load_again(run)
             else:
                 self._failures.give_up(run, error)

@@ -100,7 +100,6 @@ class Loader:
             await asyncio.sleep(0.1)  # the database is away: wait for it, do not spin
             for run in batch:
                 self._queues.loads.add(run)
-            self._failures.answer_late(self._queues.loads.waiting)
             return []
         self._queues.loads.since = time.monotonic()
         if len(batch) > 1:
@@ -140,7 +139,6 @@ class Loader:
                     self._failures.give_up(run, error)
                     return
                 log.warning("load_failed", run_id=str(run.id), error=str(error) or repr(error))
-                self._failures.answer_late([run])
             pause = min(max(2 * pause, APART_SECONDS_MIN), APART_SECONDS_MAX)
 
     async def _load(self, batch: list[CachedRun]) -> None:

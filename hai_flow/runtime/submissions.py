@@ -100,6 +100,12 @@ class Submission(msgspec.Struct, eq=False):
     carrier: Transaction | None = None  # of a tool, which commits together with this result of its attempt, or not
     looked_up: bool = False  # a load has looked its id up: where `CachedRun.known` has none, it was never used
 
+    @property
+    def failed(self) -> bool:
+        """Whether the caller has been told that it failed. One that has gone away has not."""
+        answer = self.answer
+        return answer is not None and answer.done() and not answer.cancelled() and answer.exception() is not None
+
     def fail(self, failure: Exception) -> None:
         """Raise `failure` to the caller, if one still waits."""
         if self.answer is not None and not self.answer.done():

@@ -827,7 +827,7 @@ async def test_a_run_whose_row_is_locked_makes_its_batch_wait_once(
 async def test_who_asks_a_run_whose_row_stays_locked_is_told_so(
     make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hai_flow.runtime.failures.ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr("hai_flow.runtime.committer.ANSWER_SECONDS", 0.5)
     runtime = await make()
     run_id = (await start(runtime, LISTENING)).run_id
     waited = counting_waits(monkeypatch)
@@ -838,6 +838,32 @@ async def test_who_asks_a_run_whose_row_stays_locked_is_told_so(
         await until(lambda: waited)
     assert len(waited) == 1, "its lane has others to serve"
     assert (await submit(runtime, run_id, note("t"))).seq
+
+
+async def test_what_waited_behind_a_slow_commit_is_not_done_after_its_caller_was_told_to_send_it_again(
+    make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hai_flow.runtime.committer.ANSWER_SECONDS", 0.5)
+    runtime = await make(lanes=1)
+    run_ids = [(await start(runtime, LISTENING)).run_id for _ in range(2)]
+    real, answers = commits.commit, asyncio.Event()
+
+    async def slow(*given: Any) -> Any:
+        await answers.wait()
+        return await real(*given)
+
+    monkeypatch.setattr(commits, "commit", slow)
+    sent = asyncio.create_task(submit(runtime, run_ids[0], note("under way")))
+    await until(lambda: runtime.committer.queues.lanes[0].hand)
+    for told in (sent, submit(runtime, run_ids[1], note("behind"))):
+        with pytest.raises(StoreError, match="the outcome is unknown: send it again"):
+            await asyncio.wait_for(told, 40)
+    answers.set()
+    for run_id in run_ids:
+        await submit(runtime, run_id, note("again"))
+    logs_of = [await log_of(eye, run_id) for run_id in run_ids]
+    heard = [[each.id for each in log if isinstance(each, e.SignalReceived)] for log in logs_of]
+    assert heard == [["under way", "again"], ["again"]]
 
 
 async def test_many_locked_rows_take_one_connection_of_those_that_others_need(

@@ -107,7 +107,7 @@ async def test_commits_go_on_over_a_new_line_when_one_goes_silent_and_nothing_is
 async def test_who_asks_over_a_line_that_goes_silent_is_told_before_it_is_cut(
     proxy: Proxy, make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hai_flow.runtime.failures.ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr("hai_flow.runtime.committer.ANSWER_SECONDS", 0.5)
     runtime = await make(dsn=proxy.dsn, deadlines=Deadlines(statement_seconds=600.0))
     run_id = (await start(runtime, LISTENING)).run_id
     silence(proxy, "to client")
@@ -187,7 +187,7 @@ async def test_who_can_commit_nothing_loses_its_lease_though_its_heart_could_bea
 async def test_who_can_load_but_not_commit_loses_its_lease_and_claims_nothing(
     proxy: Proxy, make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hai_flow.runtime.failures.ANSWER_SECONDS", 600.0)
+    monkeypatch.setattr("hai_flow.runtime.committer.ANSWER_SECONDS", 600.0)
     a = await make(performs=True, dsn=proxy.dsn, deadlines=QUICK)
     run_id = (await start(a, GATED)).run_id
     await until(lambda: effects.begun)
@@ -212,7 +212,7 @@ async def test_who_can_load_but_not_commit_loses_its_lease_and_claims_nothing(
 async def test_who_asks_for_what_can_never_be_committed_is_told_so(
     proxy: Proxy, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hai_flow.runtime.failures.ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr("hai_flow.runtime.committer.ANSWER_SECONDS", 0.5)
     runtime = await make(dsn=proxy.dsn, deadlines=QUICK)
     run_id = (await start(runtime, LISTENING)).run_id
     proxy.fatal = b"INSERT INTO log"
@@ -294,7 +294,7 @@ async def test_a_stop_ends_though_nobody_answers(proxy: Proxy, make: Make, monke
 async def test_who_asks_a_database_that_is_away_is_told_so(
     proxy: Proxy, make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hai_flow.runtime.failures.ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr("hai_flow.runtime.committer.ANSWER_SECONDS", 0.5)
     runtime = await make(dsn=proxy.dsn, deadlines=QUICK)
     run_id = (await start(runtime, LISTENING)).run_id
     proxy.swallow()
