@@ -168,7 +168,7 @@ _ABOUT: Final = {
 _BODIES: Final = {
     "Version": """
 def __str__(self) -> str:
-    return f"{self.version}+{self.sha256[:8]}" if self.dev else str(self.version)
+    return version_text(self.version, self.sha256, dev=self.dev)
 """,
     "Run": """
 @property
@@ -179,7 +179,7 @@ def ended(self) -> bool:
 @property
 def reference(self) -> str:
     """How it is named: `refund@2`, or `refund@2+3f2a9c11` for a dev copy."""
-    return f"{self.name}@{self.version}" + (f"+{self.sha256[:8]}" if self.dev else "")
+    return reference(self.name, self.version, self.sha256, dev=self.dev)
 ''',
 }
 
@@ -199,6 +199,7 @@ import msgspec
 
 from hai_flow.client.events import Error
 from hai_flow.values import Json
+from hai_flow.versions import reference, version_text
 
 Item = TypeVar("Item")
 

@@ -13,6 +13,7 @@ from hai_flow.cli.errors import Problem, Unreachable
 from hai_flow.cli.people import principal
 from hai_flow.cli.terminal import program, version_of
 from hai_flow.values import Json
+from hai_flow.versions import reference
 
 if TYPE_CHECKING:
     from hai_flow.engine.commands import Principal
@@ -82,7 +83,8 @@ def _named(found: Json, file: str) -> str:
 
 
 def _exactly(name: str, version: int, sha256: str) -> str:
-    return f"{name}@{version}+{sha256[:8]}"
+    """This very document, also where another one was published under its number."""
+    return reference(name, version, sha256, dev=True)
 
 
 class Remote:
@@ -193,10 +195,9 @@ class Local:
     async def publish(self, source: bytes, file: str) -> str:
         """Store a dev copy. Returns the reference that starts it. Raises DefinitionError."""
         from hai_flow.runtime import LOCAL_TENANT
-        from hai_flow.runtime.catalog import version_text
 
         stored, _ = await self._runtime.catalog.publish(LOCAL_TENANT, source, file, dev=True, from_disk=True)
-        return version_text(stored.name, stored.version, stored.sha256.hex(), dev=stored.dev)
+        return reference(stored.name, stored.version, stored.sha256.hex(), dev=stored.dev)
 
     async def begin(self, wanted: Wanted, input: Json, thread_id: str | None) -> tuple[str, str]:
         assert wanted.source is not None, "a name is what a server knows"

@@ -11,6 +11,7 @@ from pathlib import Path
 from hai_flow.cli.console import Console, clean, json_text
 from hai_flow.definition.durations import spell
 from hai_flow.values import Json
+from hai_flow.versions import reference
 
 
 def out() -> Console:
@@ -57,9 +58,9 @@ def moment(text: str | None) -> str:
 
 
 def version_of(run: Json) -> str:
-    """`chat@1`, or `chat@1+3f2a9c11` for a copy that was loaded while it is edited."""
+    """The version that a run of REST stands under, with its workflow's name."""
     version = run["version"]
-    return f"{run['workflow']}@{version['version']}" + (f"+{version['sha256'][:8]}" if version["dev"] else "")
+    return reference(run["workflow"], version["version"], version["sha256"], dev=version["dev"])
 
 
 def roughly(ms: int) -> str:

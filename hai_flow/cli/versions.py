@@ -17,6 +17,7 @@ from hai_flow.cli.sources import read_whole, workflow_files
 from hai_flow.cli.terminal import compact, moment, out, plural, print_json, say
 from hai_flow.errors import DefinitionError, Finding
 from hai_flow.values import Json
+from hai_flow.versions import reference
 
 _STYLES = {"added": "green", "removed": "red", "changed": "yellow", "moved": "cyan"}
 
@@ -95,8 +96,7 @@ def versions(name: NameArgument, server: ServerOption = None, as_json: JsonOptio
 
 
 def _reference(version: Json) -> str:
-    copy = f"+{version['sha256'][:8]}" if version["dev"] else ""
-    return f"{version['name']}@{version['version']}{copy}"
+    return reference(version["name"], version["version"], version["sha256"], dev=version["dev"])
 
 
 def diff(

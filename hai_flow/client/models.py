@@ -14,6 +14,7 @@ import msgspec
 
 from hai_flow.client.events import Error
 from hai_flow.values import Json
+from hai_flow.versions import reference, version_text
 
 Item = TypeVar("Item")
 
@@ -33,7 +34,7 @@ class Version(msgspec.Struct, frozen=True, kw_only=True):
     dev: bool
 
     def __str__(self) -> str:
-        return f"{self.version}+{self.sha256[:8]}" if self.dev else str(self.version)
+        return version_text(self.version, self.sha256, dev=self.dev)
 
 
 class RunParent(msgspec.Struct, frozen=True, kw_only=True):
@@ -346,7 +347,7 @@ class WorkflowVersion(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def reference(self) -> str:
         """How it is named: `refund@2`, or `refund@2+3f2a9c11` for a dev copy."""
-        return f"{self.name}@{self.version}" + (f"+{self.sha256[:8]}" if self.dev else "")
+        return reference(self.name, self.version, self.sha256, dev=self.dev)
 
 
 class Published(WorkflowVersion, frozen=True, kw_only=True):

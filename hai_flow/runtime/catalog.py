@@ -350,8 +350,3 @@ def named_version(reference: str) -> NamedVersion:
     if match is None:
         return NamedVersion("")
     return NamedVersion(match["name"], int(match["version"]) if match["version"] else None, match["sha"])
-
-
-def version_text(workflow: str, version: int, sha256: str, *, dev: bool) -> str:
-    """How people read a version: `chat@1`, or `chat@1+3f2a9c11` for a copy that was loaded while it is edited."""
-    return f"{workflow}@{version}" + (f"+{sha256[:8]}" if dev else "")

@@ -7,6 +7,7 @@ import { useState } from "react";
 import { call, get } from "../../api/client.ts";
 import { type Problem, asProblem } from "../../api/problems.ts";
 import type { Mark, Marks, Rehearsal, Run, Snapshot } from "../../api/types.gen.ts";
+import { nameOfVersion } from "../../logic/versions.ts";
 import { Ask } from "../../parts/Ask.tsx";
 import { useDraft } from "../../parts/draft.ts";
 import { Field } from "../../parts/Field.tsx";
@@ -148,7 +149,7 @@ export function Fork({ run, at, step, close }: ForkProps) {
           <select id="fork-version" value={edits.version} onChange={(event) => change({ version: event.currentTarget.value })}>
             <option value="">{t.fork.sameVersion(run.version.version)}</option>
             {workflow.data?.versions.slice(0, 200).map((each) => {
-              const named = `${each.version}${each.dev ? `+${each.sha256.slice(0, 8)}` : ""}`;
+              const named = nameOfVersion(each);
               return (
                 <option key={named} value={named}>
                   {named}

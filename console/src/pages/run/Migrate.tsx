@@ -4,13 +4,11 @@ import { useState } from "react";
 import { call } from "../../api/client.ts";
 import { type Problem, asProblem } from "../../api/problems.ts";
 import type { MigratedRun, Migration, Run } from "../../api/types.gen.ts";
+import { nameOfVersion } from "../../logic/versions.ts";
 import { Ask } from "../../parts/Ask.tsx";
 import { ProblemNote } from "../../parts/Problem.tsx";
 import { findingText, useText } from "../../text/index.ts";
 import { useWorkflow } from "./moment.ts";
-
-const named = (version: { version: number; sha256: string; dev: boolean }): string =>
-  `${version.version}${version.dev ? `+${version.sha256.slice(0, 8)}` : ""}`;
 
 export function Migrate({ run, close, done }: { run: Run; close(): void; done(): void }) {
   const t = useText();
@@ -20,12 +18,12 @@ export function Migrate({ run, close, done }: { run: Run; close(): void; done():
   const [examined, setExamined] = useState<MigratedRun | null>(null);
   const [busy, setBusy] = useState(false);
   const [problem, setProblem] = useState<Problem | null>(null);
-  const wanted = to || (others[0] ? named(others[0]) : "");
+  const wanted = to || (others[0] ? nameOfVersion(others[0]) : "");
   const send = async (dryRun: boolean): Promise<void> => {
     setBusy(true);
     setProblem(null);
     try {
-      const body = { from: named(run.version), to: wanted, runs: [run.id], dry_run: dryRun };
+      const body = { from: nameOfVersion(run.version), to: wanted, runs: [run.id], dry_run: dryRun };
       const answer = await call<Migration>("POST", `/v1/workflows/${encodeURIComponent(run.workflow)}/migrate`, body);
       const found = answer.runs[0] ?? null;
       setExamined(found);
@@ -54,7 +52,7 @@ export function Migrate({ run, close, done }: { run: Run; close(): void; done():
       {workflow.data && others.length === 0 && <p className="note">{t.migrate.none}</p>}
       {others.length > 0 && (
         <div className="field">
-          <label htmlFor="migrate-to">{t.migrate.to(named(run.version))}</label>
+          <label htmlFor="migrate-to">{t.migrate.to(nameOfVersion(run.version))}</label>
           <select
             id="migrate-to"
             value={wanted}
@@ -64,8 +62,8 @@ export function Migrate({ run, close, done }: { run: Run; close(): void; done():
             }}
           >
             {others.slice(0, 200).map((each) => (
-              <option key={named(each)} value={named(each)}>
-                {named(each)}
+              <option key={nameOfVersion(each)} value={nameOfVersion(each)}>
+                {nameOfVersion(each)}
               </option>
             ))}
           </select>

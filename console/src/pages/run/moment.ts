@@ -7,6 +7,7 @@ import { get } from "../../api/client.ts";
 import type { EventsPage, Graph, Run, RunStep, Snapshot, StepPage, Version, Workflow } from "../../api/types.gen.ts";
 import type { LogEvent } from "../../logic/event.ts";
 import { versionAt } from "../../logic/log.ts";
+import { referenceOf } from "../../logic/versions.ts";
 
 const PAGE = 500; // read in pieces that a browser takes in at once
 const STEPS_MAX = 20_000;
@@ -49,11 +50,6 @@ export function useSteps(id: string, seq: number, enabled: boolean) {
     gcTime: 20_000,
     placeholderData: keepPreviousData,
   });
-}
-
-/** How the API names a version of a workflow. */
-export function referenceOf(workflow: string, version: Version): string {
-  return `${workflow}@${version.version}${version.dev ? `+${version.sha256.slice(0, 8)}` : ""}`;
 }
 
 /** The version under which the run stood after an event (null: now): a migration gave it another. undefined: not known yet. */

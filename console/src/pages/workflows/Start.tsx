@@ -4,6 +4,7 @@ import { useState } from "react";
 import { call } from "../../api/client.ts";
 import type { Json, Run, Workflow } from "../../api/types.gen.ts";
 import { beginning } from "../../logic/schema.ts";
+import { referenceOf } from "../../logic/versions.ts";
 import { useDraft } from "../../parts/draft.ts";
 import { Form } from "../../parts/Form.tsx";
 import { Go } from "../../parts/Go.tsx";
@@ -11,11 +12,10 @@ import { ProblemNote } from "../../parts/Problem.tsx";
 import { useSending } from "../../parts/useSending.ts";
 import { usePageText } from "../../text/pages.ts";
 import { hasInput, inputFindings } from "./input.ts";
-import { nameOfVersion } from "./search.ts";
 
 export function Start({ workflow }: { workflow: Workflow }) {
   const p = usePageText().workflows;
-  const reference = `${workflow.name}@${nameOfVersion(workflow)}`;
+  const reference = referenceOf(workflow.name, workflow);
   const [input, setInput, forget] = useDraft<Json | undefined>(`start.${reference}`, () => beginning(workflow.input));
   const { busy, problem, send } = useSending();
   const [started, setStarted] = useState<Run | null>(null);

@@ -7,12 +7,13 @@ import { type Problem, asProblem } from "../../api/problems.ts";
 import type { Change, ChangedPart, Diff, MigratedRun, Migration, Workflow } from "../../api/types.gen.ts";
 import { useMay } from "../../context.ts";
 import { brief } from "../../logic/json.ts";
+import { nameOfVersion } from "../../logic/versions.ts";
 import { Ask } from "../../parts/Ask.tsx";
 import { Go } from "../../parts/Go.tsx";
 import { ProblemNote } from "../../parts/Problem.tsx";
 import { findingText, useText } from "../../text/index.ts";
 import { usePageText } from "../../text/pages.ts";
-import { type WorkflowSearch, nameOfVersion } from "./search.ts";
+import { type WorkflowSearch } from "./search.ts";
 
 const LONG = 600;
 

@@ -7,6 +7,7 @@ import { get } from "../../api/client.ts";
 import { asProblem } from "../../api/problems.ts";
 import type { Graph as Drawn, GraphStep, Workflow as Shown } from "../../api/types.gen.ts";
 import { useMay } from "../../context.ts";
+import { nameOfVersion, referenceOf } from "../../logic/versions.ts";
 import { Go } from "../../parts/Go.tsx";
 import { Graph } from "../../parts/Graph.tsx";
 import { Lacking } from "../../parts/Missing.tsx";
@@ -19,7 +20,7 @@ import { usePageText } from "../../text/pages.ts";
 import { Chat } from "./Chat.tsx";
 import { Start } from "./Start.tsx";
 import { Versions } from "./Versions.tsx";
-import { type View, VIEWS, type WorkflowSearch, nameOfVersion } from "./search.ts";
+import { type View, VIEWS, type WorkflowSearch } from "./search.ts";
 
 export function Workflow({ name }: { name: string }) {
   const t = useText();
@@ -79,7 +80,7 @@ export function Workflow({ name }: { name: string }) {
         </div>
       )}
       <Tabs<View> tabs={views.map((each) => ({ id: each, label: p.tabs[each] }))} label={p.views} shown={view} onShow={(each) => set({ pane: each })}>
-        {view === "picture" && <Picture reference={`${name}@${nameOfVersion(workflow)}`} step={search.step} onStep={(step) => set({ step })} />}
+        {view === "picture" && <Picture reference={referenceOf(name, workflow)} step={search.step} onStep={(step) => set({ step })} />}
         {view === "source" && (
           <pre className="source-text" tabIndex={0} role="region" aria-label={p.tabs.source}>
             {workflow.source}

@@ -39,14 +39,3 @@ export function editSearch(given: Record<string, unknown>): EditSearch {
 export function listSearch(given: Record<string, unknown>): { q?: string | undefined } {
   return { q: text(given["q"]) };
 }
-
-interface Versioned {
-  version: number;
-  sha256: string;
-  dev: boolean;
-}
-
-/** How the API names a version: `2`, or `2+3f2a9c11` for a copy that may be replaced. */
-export function nameOfVersion(of: Versioned): string {
-  return of.dev ? `${of.version}+${of.sha256.slice(0, 8)}` : String(of.version);
-}
