@@ -37,7 +37,6 @@ def configure_logs(level: str, style: str = "auto", *, heard: Mapping[str, Hear]
     )
     structlog.configure(
         processors=[
-            *(() if heard is None else (_heard_by(heard, level),)),
             structlog.contextvars.merge_contextvars,
             _with_place,
             structlog.processors.add_log_level,
@@ -45,27 +44,21 @@ def configure_logs(level: str, style: str = "auto", *, heard: Mapping[str, Hear]
             *shown,
             _without_secrets,
         ],
-        wrapper_class=structlog.make_filtering_bound_logger(
-            "warning" if heard is not None and level == "error" else level
-        ),
+        wrapper_class=_hearing(structlog.make_filtering_bound_logger(level), heard or {}),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=False,
     )
 
 
-def _heard_by(heard: Mapping[str, Hear], level: str) -> Any:
-    """A processor that hands these warnings over. `level` is that of the log: other warnings pass if it has them."""
-    import structlog
+def _hearing(logger: Any, heard: Mapping[str, Hear]) -> Any:
+    """A kind of `logger` that hands these warnings over instead of writing them, whatever its level."""
 
-    def hand_over(_logger: Any, method: str, entry: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-        if method == "warning" and (hear := heard.get(entry["event"])) is not None:
-            hear(entry)
-            raise structlog.DropEvent
-        if method == "warning" and level == "error":
-            raise structlog.DropEvent
-        return entry
+    def warning(self: Any, event: str, *args: Any, **values: Any) -> Any:
+        if (hear := heard.get(event)) is None:
+            return logger.warning(self, event, *args, **values)
+        return hear({**self._context, "event": event, **values})
 
-    return hand_over
+    return type("Hearing", (logger,), {"warning": warning})
 
 
 def _with_place(_logger: Any, _method: str, entry: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
