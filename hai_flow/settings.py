@@ -526,6 +526,24 @@ class Settings:
                 f"{variable('heartbeat_seconds')}: expected at most a third of {variable('lease_seconds')} "
                 f"({self.lease_seconds:g} s), found {self.heartbeat_seconds:g} s."
             )
+        problems += [*self._faults_of_listening(), *self._faults_of_databases()]
+        if fault := place_fault(self.url):
+            problems.append(f"{variable('url')}: {fault}.")
+        elif urlsplit(self.url).scheme not in ("http", "https"):
+            problems.append(f"{variable('url')}: expected http://host:port or https://host, found {self.url!r}.")
+        problems += self._faults_of_hints()
+        problems += self._faults_of_metrics()
+        if self.otlp is not None:  # may hold a password: it is not repeated
+            if fault := place_fault(self.otlp):
+                problems.append(f"{variable('otlp')}: {fault}.")
+            elif urlsplit(self.otlp).scheme not in ("http", "https"):
+                problems.append(f"{variable('otlp')}: expected http://host:port or https://host.")
+        problems += self._faults_of_names()
+        return problems
+
+    def _faults_of_listening(self) -> list[str]:
+        """Who can reach the server, and who is believed."""
+        problems: list[str] = []
         if not self.allow_remote and not is_loopback(self.host):
             problems.append(
                 f"{variable('host')}: {self.host} can be reached from other machines. Listen on 127.0.0.1, or set "
@@ -543,6 +561,11 @@ class Settings:
                 f"{variable('allow_remote')}: expected {variable('allowed_hosts')} as well, the names under which this "
                 "server is called; without them a web page of any name could call it from its visitors' browsers."
             )
+        return problems
+
+    def _faults_of_databases(self) -> list[str]:
+        """The addresses of the database."""
+        problems: list[str] = []
         if self.database_url is None and (
             self.database_pooled or self.database_direct_url is not None or self.database_replica_url is not None
         ):
@@ -556,17 +579,11 @@ class Settings:
                 problems.append(f"{variable(name)}: expected postgresql://user@host/database.")
             elif url is not None and (fault := place_fault(url)):
                 problems.append(f"{variable(name)}: {fault}.")
-        if fault := place_fault(self.url):
-            problems.append(f"{variable('url')}: {fault}.")
-        elif urlsplit(self.url).scheme not in ("http", "https"):
-            problems.append(f"{variable('url')}: expected http://host:port or https://host, found {self.url!r}.")
-        problems += self._faults_of_hints()
-        problems += self._faults_of_metrics()
-        if self.otlp is not None:  # may hold a password: it is not repeated
-            if fault := place_fault(self.otlp):
-                problems.append(f"{variable('otlp')}: {fault}.")
-            elif urlsplit(self.otlp).scheme not in ("http", "https"):
-                problems.append(f"{variable('otlp')}: expected http://host:port or https://host.")
+        return problems
+
+    def _faults_of_names(self) -> list[str]:
+        """The names under which the server, its paths and the pages that may ask it are called."""
+        problems: list[str] = []
         for origin in self.allowed_origins:
             parts = urlsplit("" if place_fault(origin) else origin)
             if parts.scheme not in ("http", "https") or not parts.netloc or parts.path or "*" in origin:

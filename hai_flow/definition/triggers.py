@@ -6,11 +6,8 @@ import re
 import zoneinfo
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import cache
 from typing import Final
-
-from cronsim import CronSim, CronSimError
 
 from hai_flow.definition import plan
 from hai_flow.definition.document import Path
@@ -21,12 +18,12 @@ from hai_flow.definition.parts import Parts, texts
 from hai_flow.definition.reference import DOCUMENT_SHAPES, NOTHING
 from hai_flow.definition.schemas import JsonSchema
 from hai_flow.definition.wording import kind_of, shorten, suggestion
+from hai_flow.schedule import fault_of_cron
 from hai_flow.values import Json
 
 _KINDS: Final = tuple(plan.TRIGGER_KINDS.values())
 _HEADER: Final = re.compile(r"[A-Za-z0-9-]{1,100}")
 _SECRET: Final = re.compile(r"\s*\$\{\{\s*secrets\.(?P<name>[A-Za-z_][A-Za-z0-9_]{0,62})\s*\}\}\s*")
-_EPOCH: Final = datetime(2026, 1, 1, tzinfo=UTC)  # any: only the fields are read
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,11 +224,9 @@ def _cron_fault(text: str) -> str | None:
         elif text.startswith("@"):
             hint = "; write `0 0 * * *` for every midnight"
         return f"expected a cron expression of 5 fields such as `0 6 * * 1-5`, found {text!r}{hint}"
-    try:
-        CronSim(text, _EPOCH)
-    except CronSimError as error:
-        return f"expected a cron expression such as `0 6 * * 1-5`, found {text!r} ({error}); correct that field"
-    return None
+    fault = fault_of_cron(text)
+    told = f"expected a cron expression such as `0 6 * * 1-5`, found {text!r} ({fault}); correct that field"
+    return None if fault is None else told
 
 
 @cache

@@ -7,7 +7,6 @@ A command may be refused (`Rejected`), answered "already so", or decided. `by` i
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeAlias
 from uuid import UUID
 
 import msgspec
@@ -374,10 +373,3 @@ class Migrate(Command, frozen=True):
     paths: Mapping[str, str] = {}
     dev: bool = False
     pins: Mapping[str, Pin] = {}
-
-
-AnyCommand: TypeAlias = (
-    Start | Fork | StepSucceeded | StepFailed | StepLost | Answer | Signal | ChildMoved | ChildTold | ChildEnded
-    | TimerFired | Continue | NeedAttention | Pause | Resume | Stop | Terminate | Retry | Skip | Jump
-    | Migrate
-)  # fmt: skip

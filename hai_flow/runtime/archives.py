@@ -25,8 +25,8 @@ import asyncpg
 
 from hai_flow.cells import cell_of
 from hai_flow.errors import HaiFlowError
+from hai_flow.runtime.file_systems import file_system
 from hai_flow.runtime.verifying import Plans, checked
-from hai_flow.settings import SettingsError
 from hai_flow.store import evidence, retiring
 from hai_flow.store.retiring import Archived, Member
 
@@ -47,17 +47,7 @@ class Archive:
 
     def __init__(self, url: str) -> None:
         """`url`: a directory, or a URL that fsspec knows. Raises SettingsError where that can't be used."""
-        try:
-            import fsspec
-
-            self._system: Any
-            self._system, root = fsspec.core.url_to_fs(url)
-        except ImportError as error:
-            why = f"{error}; install hai-flow[files], and what fsspec needs for this protocol"
-            raise SettingsError([f"archive {url}: {why}."]) from None
-        except Exception as error:  # whatever an implementation finds wrong with a URL
-            raise SettingsError([f"archive {url}: it can't be used: {error}."]) from None
-        self._root = root.rstrip("/")
+        self._system, self._root = file_system(url, f"archive {url}")
 
     def places(self) -> list[str]:
         """All archives, in the order of their names."""

@@ -12,7 +12,8 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from uuid import UUID, uuid4
 
-from hai_flow.settings import SettingsError, variable
+from hai_flow.runtime.file_systems import file_system
+from hai_flow.settings import variable
 from hai_flow.store import files
 
 if TYPE_CHECKING:
@@ -83,17 +84,7 @@ class RemoteContents:
 
     def __init__(self, url: str) -> None:
         """Raises SettingsError where fsspec is not installed, or does not know the URL's protocol."""
-        try:
-            import fsspec
-
-            self._system: Any
-            self._system, root = fsspec.core.url_to_fs(url)
-        except ImportError as error:
-            why = f"{error}; install hai-flow[files], and what fsspec needs for this protocol"
-            raise SettingsError([f"{variable('files')}: {why}."]) from None
-        except Exception as error:  # whatever an implementation finds wrong with a URL: ValueError, KeyError, ...
-            raise SettingsError([f"{variable('files')}: the URL can't be used: {error}."]) from None
-        self._root = root.rstrip("/")
+        self._system, self._root = file_system(url, variable("files"))
 
     def new_place(self) -> str:
         name = uuid4().hex

@@ -15,7 +15,8 @@ from uuid import UUID
 import msgspec
 
 from hai_flow.errors import StoreError
-from hai_flow.settings import SettingsError, variable
+from hai_flow.runtime.file_systems import file_system
+from hai_flow.settings import variable
 from hai_flow.store.eras import Beat
 
 SECONDS_MAX: Final = 10.0  # for one file, there and back
@@ -31,16 +32,7 @@ class Witness:
         self._place = place.rstrip("/")
         self._system: Any = None
         if self.shared:
-            try:
-                import fsspec
-
-                self._system, root = fsspec.core.url_to_fs(place)
-            except ImportError as error:
-                why = f"{error}; install hai-flow[files], and what fsspec needs for this protocol"
-                raise SettingsError([f"{variable('witness')}: {why}."]) from None
-            except Exception as error:  # whatever an implementation finds wrong with a URL
-                raise SettingsError([f"{variable('witness')}: the URL can't be used: {error}."]) from None
-            self._place = root.rstrip("/")
+            self._system, self._place = file_system(place, variable("witness"))
 
     async def read(self, database: UUID) -> Beat | None:
         """The last beat that was noted of the database. Raises StoreError where the witness can't be read."""

@@ -40,13 +40,6 @@ class Listed(Pending):
     thread_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class Vote:
-    principal: str
-    last_seq: int
-    body: bytes
-
-
 _COLUMNS: Final = "run_id, id, status, path, digest, deadline, opened_seq, opened_at, body"
 _OF_PENDINGS: Final = ", ".join(f"p.{column}" for column in _COLUMNS.split(", "))
 _OF_LOOKED: Final = ", ".join(f"l.{column}" for column in _COLUMNS.split(", "))
@@ -142,26 +135,11 @@ def listing(
     return query, arguments
 
 
-async def pendings_of_run(connection: Connection | Pool, tenant: UUID, run_id: UUID) -> list[Pending]:
-    """All pendings of one run, open or not, in the order in which they were opened."""
-    query = f"SELECT {_COLUMNS} FROM pendings WHERE run_id = $1 AND tenant = $2 ORDER BY opened_seq, id"
-    return [Pending(*row) for row in await connection.fetch(query, run_id, tenant)]
-
-
 async def get_pending(connection: Connection | Pool, tenant: UUID, run_id: UUID, pending_id: str) -> Pending | None:
     """The pending, if it is the tenant's. Its id names its run (docs/design/engine.md#ids), so no index is needed."""
     query = f"SELECT {_COLUMNS} FROM pendings WHERE run_id = $1 AND id = $2 AND tenant = $3"
     row = await connection.fetchrow(query, run_id, pending_id, tenant)
     return None if row is None else Pending(*row)
-
-
-async def votes_of(connection: Connection | Pool, tenant: UUID, run_id: UUID, pending_id: str) -> list[Vote]:
-    """The votes on a pending, in the order in which they were committed."""
-    query = """
-    SELECT principal, last_seq, body FROM votes WHERE run_id = $1 AND pending_id = $2 AND tenant = $3
-    ORDER BY last_seq, principal
-    """
-    return [Vote(*row) for row in await connection.fetch(query, run_id, pending_id, tenant)]
 
 
 _HISTORY: Final = """

@@ -205,9 +205,3 @@ def _pages(
 
 def _page(*conditions: str) -> str:
     return f"(SELECT r.* FROM runs r WHERE {' AND '.join(conditions)} ORDER BY r.created_at DESC, r.id DESC LIMIT $2)"
-
-
-async def count_by_status(connection: Connection | Pool, tenant: UUID | None = None) -> dict[str, int]:
-    """How many runs have each status, of one tenant or of all."""
-    query = "SELECT status, count(*) FROM runs WHERE $1::uuid IS NULL OR tenant = $1 GROUP BY status"
-    return dict(map(tuple, await connection.fetch(query, tenant)))

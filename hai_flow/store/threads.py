@@ -83,14 +83,6 @@ async def newest_positions(
     return {(row[0], row[1]): Position(row[2], row[3]) for row in rows}
 
 
-async def runs_of_thread(connection: Connection | Pool, tenant: UUID, thread_id: str) -> list[RunSummary]:
-    """All of the thread's runs, oldest first."""
-    query = f"""
-    SELECT {SUMMARY_COLUMNS} FROM runs WHERE tenant = $1 AND thread_id = $2 ORDER BY place, created_at, id
-    """
-    return [RunSummary(*row) for row in await connection.fetch(query, tenant, thread_id)]
-
-
 LAST_RUN: Final = f"""
 SELECT {SUMMARY_COLUMNS} FROM runs WHERE tenant = $1 AND thread_id = $2 AND parent_id IS NULL
 ORDER BY place DESC, created_at DESC, id DESC LIMIT 1
@@ -134,14 +126,6 @@ async def turn_of_wire_run(
     else the newest."""
     row = await connection.fetchrow(TURN_OF_WIRE_RUN, tenant, thread_id, wire_run_id, body_sha)
     return None if row is None else Turn(*row)
-
-
-async def turns_of_run(connection: Connection | Pool, tenant: UUID, run_id: UUID) -> list[Turn]:
-    """The run's turns in order."""
-    query = """
-    SELECT run_id, n, wire_run_id, body_sha, first_seq, last_seq FROM turns WHERE run_id = $1 AND tenant = $2 ORDER BY n
-    """
-    return [Turn(*row) for row in await connection.fetch(query, run_id, tenant)]
 
 
 async def turn_of_run(connection: Connection | Pool, tenant: UUID, thread_id: str, run_id: UUID, n: int) -> Turn | None:

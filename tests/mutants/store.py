@@ -557,11 +557,6 @@ run_lists.bug(
     ('demand("(r.created_at, r.id) < ({}', 'demand("(r.created_at, r.id) <= ({}'),
     by=f"{_READS}::test_runs_are_listed_newest_first_in_pages_and_by_filter",
 )
-run_lists.bug(
-    "the runs of all tenants are counted",
-    ("WHERE $1::uuid IS NULL OR tenant = $1 GROUP", "WHERE $1::uuid IS NULL OR true GROUP"),
-    by=f"{_READS}::test_runs_are_listed_newest_first_in_pages_and_by_filter",
-)
 
 # --- messages between runs --------------------------------------------------------------------------------------------
 
@@ -603,14 +598,6 @@ pendings.bug(
 pendings.bug(
     "another tenant sees a pending",
     ("run_id = $1 AND id = $2 AND tenant = $3", "run_id = $1 AND id = $2 AND $3::uuid IS NOT NULL"),
-)
-pendings.bug(
-    "the pendings of a run are in the order of their ids",
-    ("tenant = $2 ORDER BY opened_seq, id", "tenant = $2 ORDER BY id DESC"),
-)
-pendings.bug(
-    "votes are those on all pendings of the run",
-    ("pending_id = $2 AND tenant = $3", "$2::text IS NOT NULL AND tenant = $3"),
 )
 
 # --- signals ----------------------------------------------------------------------------------------------------------

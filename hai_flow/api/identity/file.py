@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -69,8 +68,6 @@ CLAIMS: Final = Shape("claims", "Claims of a token; a dot leads into an object",
     Key("groups", LITERAL, "their groups", example="groups"),
     Key("tenant", LITERAL, "the name of their tenant", example="org"),
 ))  # fmt: skip
-
-NOBODY_ELSE: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 def read_identity(path: Path) -> tuple[tuple[Issuer, ...], Mapping[str, str]]:
