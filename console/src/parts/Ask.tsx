@@ -1,7 +1,10 @@
 // A question of the page itself, asked before something is done that can't be taken back.
 
 import { type ReactNode, useEffect, useRef } from "react";
+import type { Problem } from "../api/problems.ts";
 import { useText } from "../text/index.ts";
+import { ProblemNote } from "./Problem.tsx";
+import { isSilent } from "./useSending.ts";
 
 export interface AskProps {
   title: string;
@@ -10,13 +13,17 @@ export interface AskProps {
   busy?: boolean;
   /** Whether yes can't be said yet; no always can. */
   notYet?: boolean;
+  /** Why it was refused, or that no answer comes. */
+  problem?: Problem | null;
   onYes(): void;
   onNo(): void;
   children?: ReactNode;
 }
 
-export function Ask({ title, yes, dangerous = false, busy = false, notYet = false, onYes, onNo, children }: AskProps) {
+export function Ask({ title, yes, dangerous = false, busy = false, notYet = false, problem = null, onYes, onNo, children }: AskProps) {
   const t = useText();
+  // What was sent can't be called back; but nobody is held where no answer comes.
+  const held = busy && !isSilent(problem);
   const dialog = useRef<HTMLDialogElement>(null);
   useEffect(() => {
     const shown = dialog.current;
@@ -33,17 +40,18 @@ export function Ask({ title, yes, dangerous = false, busy = false, notYet = fals
       aria-labelledby="ask-title"
       onCancel={(event) => {
         event.preventDefault();
-        onNo();
+        if (!held) onNo();
       }}
     >
       <div className="stack">
         <h2 id="ask-title">{title}</h2>
         {children}
+        {problem && <ProblemNote problem={problem} />}
         <div className="actions">
-          <button className={dangerous ? "bad" : "main"} disabled={busy || notYet} autoFocus onClick={onYes}>
+          <button className={`${dangerous ? "bad" : "main"} ${busy ? "busy" : ""}`} disabled={busy || notYet} autoFocus onClick={onYes}>
             {yes}
           </button>
-          <button disabled={busy} onClick={onNo}>
+          <button disabled={held} onClick={onNo}>
             {t.decision.cancel}
           </button>
         </div>

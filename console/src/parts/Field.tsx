@@ -42,13 +42,14 @@ interface SmallFormProps {
   /** What its button says. */
   send: string;
   problem: Problem | null;
+  busy?: boolean;
   onSend(): void;
   children: ReactNode;
   /** What stands beside the button. */
   beside?: ReactNode;
 }
 
-export function SmallForm({ send, problem, onSend, children, beside }: SmallFormProps) {
+export function SmallForm({ send, problem, busy = false, onSend, children, beside }: SmallFormProps) {
   return (
     <form
       className="stack narrow"
@@ -60,7 +61,9 @@ export function SmallForm({ send, problem, onSend, children, beside }: SmallForm
       {children}
       {problem && <ProblemNote problem={problem} />}
       <div className="row">
-        <button className="main">{send}</button>
+        <button className={`main ${busy ? "busy" : ""}`} disabled={busy}>
+          {send}
+        </button>
         {beside}
       </div>
     </form>

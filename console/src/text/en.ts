@@ -201,6 +201,7 @@ export const en = {
   ...runsEn,
   problems: {
     offline: "The server does not answer. What you have written stays here; try again.",
+    silent: "The server has not answered yet. It is not known whether it has done what was asked. This page goes on waiting.",
     "draft.unread": "What you have written in one of the fields is no JSON yet. Nothing was sent; the field says so.",
     "auth.missing": "You have to sign in.",
     "auth.invalid": "What proves who you are is not good.",

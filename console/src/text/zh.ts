@@ -189,6 +189,7 @@ export const zh: Texts = {
   ...runsZh,
   problems: {
     offline: "服务器没有响应。您填写的内容会保留,请重试。",
+    silent: "服务器还没有回答。所要求的事是否已经做了,现在还不知道。页面会继续等待。",
     "draft.unread": "有一栏填写的内容还不是 JSON。没有发送任何内容,请修改那一栏。",
     "auth.missing": "请先登录。",
     "auth.invalid": "身份凭证无效。",

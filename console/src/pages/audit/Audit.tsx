@@ -2,14 +2,15 @@
 
 import { useInfiniteQuery } from "@tanstack/react-query";
 import { getRouteApi, useNavigate } from "@tanstack/react-router";
-import { useEffect, useId, useRef, useState } from "react";
+import { useId, useState } from "react";
 import { get } from "../../api/client.ts";
-import { type Problem, asProblem } from "../../api/problems.ts";
+import { asProblem } from "../../api/problems.ts";
 import type { AuditAnchor, AuditChainPage, AuditPage, AuditRecord } from "../../api/types.gen.ts";
 import { ChainVerifier, toHex } from "../../logic/chain.ts";
 import { plainName } from "../../logic/seats.ts";
 import { Go } from "../../parts/Go.tsx";
 import { ProblemNote } from "../../parts/Problem.tsx";
+import { useSending } from "../../parts/useSending.ts";
 import { Value } from "../../parts/Value.tsx";
 import { exactly, moment } from "../../text/dates.ts";
 import { useText } from "../../text/index.ts";
@@ -134,22 +135,15 @@ type Doing = "verify" | "export";
 function Chain() {
   const t = useText();
   const p = usePageText().audit;
-  const [doing, setDoing] = useState<Doing | null>(null);
+  const { busy, problem, send, stop } = useSending();
   const [read, setRead] = useState(0);
   const [done, setDone] = useState<{ verifier: ChainVerifier; anchor: AuditAnchor } | null>(null);
-  const [problem, setProblem] = useState<Problem | null>(null);
-  const abort = useRef(new AbortController());
-  useEffect(() => () => abort.current.abort(), []);
   const secure = typeof crypto !== "undefined" && crypto.subtle !== undefined;
 
   async function work(what: Doing): Promise<void> {
-    abort.current = new AbortController();
-    const { signal } = abort.current;
-    setDoing(what);
     setRead(0);
     setDone(null);
-    setProblem(null);
-    try {
+    await send(async (signal, heard) => {
       const anchor = await get<AuditAnchor>("/v1/audit/anchor", signal);
       const verifier = what === "verify" ? await ChainVerifier.of(anchor.tenant) : null;
       const lines: string[] = [];
@@ -162,35 +156,33 @@ function Chain() {
           else lines.push(`${JSON.stringify(each)}\n`);
         }
         cursor = verifier && (page.items.at(-1)?.n ?? 0) >= anchor.n ? null : page.next_cursor;
+        heard();
         setRead((n) => n + page.items.length);
       } while (cursor !== null && !signal.aborted);
+      if (signal.aborted) return; // what was read until then proves nothing
       if (verifier) setDone({ verifier, anchor });
       else save(lines);
-    } catch (error) {
-      if (!signal.aborted) setProblem(asProblem(error));
-    } finally {
-      setDoing(null);
-    }
+    });
   }
 
   return (
     <section className="card stack" aria-label={p.verify}>
       <div className="row">
-        <button disabled={doing !== null || !secure} onClick={() => void work("verify")}>
+        <button disabled={busy || !secure} onClick={() => void work("verify")}>
           {p.verify}
         </button>
-        <button disabled={doing !== null} onClick={() => void work("export")}>
+        <button disabled={busy} onClick={() => void work("export")}>
           {p.export}
         </button>
-        {doing !== null && <button onClick={() => abort.current.abort()}>{p.stop}</button>}
+        {busy && <button onClick={stop}>{p.stop}</button>}
         <span className="quiet small grow">{secure ? p.verifyHint : p.insecure} {p.exportHint}</span>
       </div>
       {problem && <ProblemNote problem={problem} />}
       <div role="status">
-        {doing !== null && <p className="busy">{p.verifying(read)}</p>}
+        {busy && <p className="busy">{p.verifying(read)}</p>}
         {done && <Outcome {...done} />}
       </div>
-      {doing !== null && <progress aria-label={t.app.loading} />}
+      {busy && <progress aria-label={t.app.loading} />}
     </section>
   );
 }

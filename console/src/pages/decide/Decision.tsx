@@ -4,7 +4,6 @@ import { type ReactNode, useCallback, useEffect, useMemo, useRef, useState } fro
 import { call } from "../../api/client.ts";
 import { useNow } from "../../api/now.ts";
 import { useZone } from "../../api/zone.ts";
-import { type Problem, asProblem } from "../../api/problems.ts";
 import type { CheckedAnswer, DecidedPending, InboxItem, Json, Pending } from "../../api/types.gen.ts";
 import { brief, changes } from "../../logic/json.ts";
 import { beginning } from "../../logic/schema.ts";
@@ -15,6 +14,7 @@ import { Go } from "../../parts/Go.tsx";
 import { Lacking } from "../../parts/Missing.tsx";
 import { ProblemNote } from "../../parts/Problem.tsx";
 import { Seats } from "../../parts/Seats.tsx";
+import { useSending } from "../../parts/useSending.ts";
 import { Text, Value } from "../../parts/Value.tsx";
 import { exactly, inZones, moment, relative } from "../../text/dates.ts";
 import { useText } from "../../text/index.ts";
@@ -216,13 +216,10 @@ function Open({ pending, mine, keys, look, onDecided }: OpenProps) {
   const [seen, setSeen] = useState(pending.digest);
   const [asking, setAsking] = useState<string | null>(null);
   const [checked, setChecked] = useState<CheckedAnswer | null>(null);
-  const [busy, setBusy] = useState("");
-  const [problem, setProblem] = useState<Problem | null>(null);
+  const { busy, doing, problem, send, say } = useSending();
   const [behalf, setBehalf] = useState("");
-  const [claiming, setClaiming] = useState(false);
+  const claiming = useSending();
   const reason = useRef<HTMLTextAreaElement>(null);
-  const dead = useRef(false);
-  useEffect(() => () => void (dead.current = true), []);
 
   const needed = neededOf(pending.needed);
   const others = mine?.on_behalf_of ?? [];
@@ -252,11 +249,11 @@ function Open({ pending, mine, keys, look, onDecided }: OpenProps) {
     (option: string, sure: boolean) => {
       if (mustSay.includes(option) && !draft.reason.trim()) {
         reason.current?.focus();
-        setProblem(null);
+        say(null);
         setAsking(null);
         return;
       }
-      void (sure ? send(option) : check(option));
+      void (sure ? decide(option) : check(option));
     },
     [draft, mustSay, pending, mine, behalf],
   );
@@ -273,7 +270,7 @@ function Open({ pending, mine, keys, look, onDecided }: OpenProps) {
       setAsking(option);
     });
 
-  const send = (option: string): Promise<void> =>
+  const decide = (option: string): Promise<void> =>
     attempt(option, async () => {
       const decided = await post<DecidedPending>("decide", option);
       dropDraft(pending.id);
@@ -282,30 +279,16 @@ function Open({ pending, mine, keys, look, onDecided }: OpenProps) {
     });
 
   async function attempt(option: string, work: () => Promise<void>): Promise<void> {
-    setBusy(option || "send");
-    setProblem(null);
-    try {
-      await work();
-    } catch (error) {
-      const found = asProblem(error);
-      setAsking(null);
-      setProblem(found);
-      if (found.status === 409 || found.status === 410 || found.code === "answer.digest") look();
-    } finally {
-      if (!dead.current) setBusy("");
-    }
+    claiming.say(null);
+    const refused = await send(work, option || "send");
+    if (refused === null) return;
+    setAsking(null);
+    if (refused.status === 409 || refused.status === 410 || refused.code === "answer.digest") look();
   }
 
   async function claim(take: boolean): Promise<void> {
-    setClaiming(true);
-    try {
-      await call("POST", `/v1/inbox/${encodeURIComponent(pending.id)}/${take ? "claim" : "release"}`, take ? {} : undefined);
-    } catch (error) {
-      setProblem(asProblem(error));
-    } finally {
-      setClaiming(false);
-      look();
-    }
+    await claiming.send(() => call("POST", `/v1/inbox/${encodeURIComponent(pending.id)}/${take ? "claim" : "release"}`, take ? {} : undefined));
+    look();
   }
 
   useEffect(() => {
@@ -345,7 +328,7 @@ function Open({ pending, mine, keys, look, onDecided }: OpenProps) {
       {may && mine && mine.claimed_by && (
         <p className="row">
           <span className="tag warn">{t.inbox.claimed(plainName(mine.claimed_by))}</span>
-          <button className="plain" disabled={claiming} onClick={() => void claim(false)}>
+          <button className="plain" disabled={claiming.busy} onClick={() => void claim(false)}>
             {t.decision.release}
           </button>
         </p>
@@ -418,13 +401,14 @@ function Open({ pending, mine, keys, look, onDecided }: OpenProps) {
               </select>
             </div>
           )}
-          {problem && <ProblemNote problem={problem} />}
+          {problem && asking === null && <ProblemNote problem={problem} />}
+          {claiming.problem && <ProblemNote problem={claiming.problem} />}
           <div className="actions sticky">
             {options.map((option) => (
               <button
                 key={option}
-                className={`${option === "approve" || option === "" ? "main" : option === "reject" ? "bad" : ""} ${busy === (option || "send") ? "busy" : ""}`}
-                disabled={busy !== ""}
+                className={`${option === "approve" || option === "" ? "main" : option === "reject" ? "bad" : ""} ${doing === (option || "send") ? "busy" : ""}`}
+                disabled={busy}
                 onClick={() => choose(option, !(option === "approve" && changed !== null))}
               >
                 {label(option)}
@@ -436,7 +420,7 @@ function Open({ pending, mine, keys, look, onDecided }: OpenProps) {
               {t.decision.final} {needed && completes(needed, t)}
             </span>
             {mine && !mine.claimed_by && (
-              <button className="plain" disabled={claiming} onClick={() => void claim(true)}>
+              <button className="plain" disabled={claiming.busy} onClick={() => void claim(true)}>
                 {t.decision.claim}
               </button>
             )}
@@ -448,7 +432,8 @@ function Open({ pending, mine, keys, look, onDecided }: OpenProps) {
           title={t.decision.confirm(label(asking))}
           yes={t.decision.confirmSend(label(asking))}
           dangerous={asking === "reject"}
-          busy={busy !== ""}
+          busy={busy}
+          problem={problem}
           onYes={() => choose(asking, true)}
           onNo={() => setAsking(null)}
         >

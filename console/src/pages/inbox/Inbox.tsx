@@ -7,7 +7,7 @@ import { useMay } from "../../context.ts";
 import { call, get } from "../../api/client.ts";
 import { byDeadline, useInbox } from "../../api/inbox.ts";
 import { useNow } from "../../api/now.ts";
-import { type Problem, asProblem, problemIn } from "../../api/problems.ts";
+import { type Problem, problemIn } from "../../api/problems.ts";
 import type { BulkOutcomes, InboxItem, PendingPage, Run } from "../../api/types.gen.ts";
 import { plainName } from "../../logic/seats.ts";
 import { Ask } from "../../parts/Ask.tsx";
@@ -15,6 +15,7 @@ import { useDraft } from "../../parts/draft.ts";
 import { Go } from "../../parts/Go.tsx";
 import { ProblemNote } from "../../parts/Problem.tsx";
 import { Status } from "../../parts/Status.tsx";
+import { useSending } from "../../parts/useSending.ts";
 import { exactly, relative } from "../../text/dates.ts";
 import { sentence, useText } from "../../text/index.ts";
 import { Decision, isTyping } from "../decide/Decision.tsx";
@@ -241,33 +242,27 @@ function Empty({ filtered, offers }: { filtered: boolean; offers: boolean }) {
     enabled: may && !filtered && offers,
     retry: false,
   });
-  const [state, setState] = useState<"idle" | "busy" | "started">("idle");
-  const [problem, setProblem] = useState<Problem | null>(null);
+  const [started, setStarted] = useState(false);
+  const { busy, problem, send } = useSending();
   if (filtered) return <p>{t.inbox.emptyFiltered}</p>;
-  const start = (): void => {
-    setState("busy");
-    setProblem(null);
-    call<Run>("POST", "/v1/runs", { workflow: "refund" }).then(
-      () => setState("started"),
-      (error: unknown) => {
-        setState("idle");
-        setProblem(asProblem(error));
-      },
-    );
-  };
+  const start = (): Promise<unknown> =>
+    send(async () => {
+      await call<Run>("POST", "/v1/runs", { workflow: "refund" });
+      setStarted(true);
+    });
   return (
     <div className="card stack">
       <h2>{t.inbox.empty}</h2>
       <p className="quiet">{t.inbox.emptyHint}</p>
-      {offers && demo.data === true && state !== "started" && (
+      {offers && demo.data === true && !started && (
         <p>
-          <button className="main" disabled={state === "busy"} onClick={start}>
+          <button className="main" disabled={busy} onClick={() => void start()}>
             {t.inbox.demo}
           </button>{" "}
           {t.inbox.demoHint}
         </p>
       )}
-      {state === "started" && <p role="status">{t.inbox.waiting}</p>}
+      {started && <p role="status">{t.inbox.waiting}</p>}
       {problem && <ProblemNote problem={problem} />}
     </div>
   );
@@ -281,16 +276,14 @@ interface Failure {
 function Bulk({ items, sent, clear }: { items: InboxItem[]; sent(): void; clear(): void }) {
   const t = useText();
   const [asking, setAsking] = useState<"approve" | "reject" | null>(null);
-  const [busy, setBusy] = useState(false);
   const [done, setDone] = useState<{ decided: number; failed: Failure[] } | null>(null);
-  const [problem, setProblem] = useState<Problem | null>(null);
+  const { busy, problem, send } = useSending();
 
-  async function send(decision: string): Promise<void> {
-    setBusy(true);
-    setProblem(null);
+  async function decide(decision: string): Promise<void> {
     const failed: Failure[] = [];
     let decided = 0;
-    try {
+    sent(); // those that are decided leave the list, maybe before the answer is here that tells of them
+    await send(async () => {
       for (let from = 0; from < items.length; from += BULK) {
         const some = items.slice(from, from + BULK);
         const body = { items: some.map((each) => ({ id: each.id, decision, digest: each.digest })) };
@@ -300,13 +293,9 @@ function Bulk({ items, sent, clear }: { items: InboxItem[]; sent(): void; clear(
           else failed.push({ title: some[i]?.title ?? each.id, problem: problemIn(each.problem) });
         });
       }
-    } catch (error) {
-      setProblem(asProblem(error));
-    }
+    });
     setDone({ decided, failed });
-    sent();
     setAsking(null);
-    setBusy(false);
   }
 
   return (
@@ -323,7 +312,7 @@ function Bulk({ items, sent, clear }: { items: InboxItem[]; sent(): void; clear(
           </ul>
         )}
       </div>
-      {problem && <ProblemNote problem={problem} />}
+      {problem && !asking && <ProblemNote problem={problem} />}
       <div className="row">
         <span>{t.inbox.selected(items.length)}</span>
         <button className="main" disabled={busy || items.length === 0} onClick={() => setAsking("approve")}>
@@ -342,7 +331,8 @@ function Bulk({ items, sent, clear }: { items: InboxItem[]; sent(): void; clear(
           yes={t.decision.confirmSend(t.decision.options[asking] ?? asking)}
           dangerous={asking === "reject"}
           busy={busy}
-          onYes={() => void send(asking)}
+          problem={busy ? problem : null}
+          onYes={() => void decide(asking)}
           onNo={() => setAsking(null)}
         >
           <p>

@@ -3,11 +3,12 @@
 import { useQuery } from "@tanstack/react-query";
 import { type ReactNode, useEffect, useState } from "react";
 import { call, get } from "../../api/client.ts";
-import { type Problem, asProblem } from "../../api/problems.ts";
+import { asProblem } from "../../api/problems.ts";
 import type { InboxItem, Run, RunPage } from "../../api/types.gen.ts";
 import { useMay } from "../../context.ts";
 import { Go } from "../../parts/Go.tsx";
 import { ProblemNote } from "../../parts/Problem.tsx";
+import { useSending } from "../../parts/useSending.ts";
 import { useText } from "../../text/index.ts";
 import { DEMO, isFirstDay, keepTour, keptTour, runOfTour, stageOf } from "./tour.ts";
 
@@ -60,8 +61,7 @@ interface TourProps {
 
 export function Tour({ day, items, chosen }: TourProps) {
   const t = useText();
-  const [busy, setBusy] = useState(false);
-  const [problem, setProblem] = useState<Problem | null>(null);
+  const { busy, problem, send } = useSending();
   const question = (items ?? []).find((each) => each.run_id === day.run);
   const followed = useQuery({
     queryKey: ["first-day", day.run],
@@ -77,17 +77,7 @@ export function Tour({ day, items, chosen }: TourProps) {
     if (lost) day.dismiss();
   }, [lost]);
 
-  async function start(): Promise<void> {
-    setBusy(true);
-    setProblem(null);
-    try {
-      day.follow((await call<Run>("POST", "/v1/runs", { workflow: DEMO })).id);
-    } catch (error) {
-      setProblem(asProblem(error));
-    } finally {
-      setBusy(false);
-    }
-  }
+  const start = (): Promise<unknown> => send(async () => day.follow((await call<Run>("POST", "/v1/runs", { workflow: DEMO })).id));
 
   const at = ["start", "coming", "open", "decide", "see"].indexOf(stage);
   return (

@@ -1,13 +1,12 @@
 // What one may do with a run. Each says first what it will do.
 
-import { useState } from "react";
 import { call } from "../../api/client.ts";
-import { type Problem, asProblem } from "../../api/problems.ts";
 import type { Run } from "../../api/types.gen.ts";
 import { useMay } from "../../context.ts";
 import { Ask } from "../../parts/Ask.tsx";
 import { useDraft } from "../../parts/draft.ts";
 import { ProblemNote } from "../../parts/Problem.tsx";
+import { useSending } from "../../parts/useSending.ts";
 import { useText } from "../../text/index.ts";
 import { Fork } from "./Fork.tsx";
 import { Migrate } from "./Migrate.tsx";
@@ -50,24 +49,17 @@ interface ControlsProps {
 export function Controls({ run, at, asking, ask, onCompare, done }: ControlsProps) {
   const t = useText();
   const may = useMay("control_runs");
-  const [busy, setBusy] = useState(false);
-  const [problem, setProblem] = useState<Problem | null>(null);
+  const { busy, problem, send } = useSending();
   const [reason, setReason, forget] = useDraft(`control.${run.id}`, () => "");
-  const send = async (control: Control): Promise<void> => {
-    setBusy(true);
-    setProblem(null);
-    try {
+  const command = async (control: Control): Promise<void> => {
+    await send(async () => {
       const body = control === "resume" || control === "retry" ? undefined : { reason };
       await call("POST", `${runPath(run.id)}/${control}`, body);
       setReason("");
       forget();
-    } catch (error) {
-      setProblem(asProblem(error));
-    } finally {
-      ask(null);
-      setBusy(false);
-      done();
-    }
+    });
+    ask(null);
+    done();
   };
   const close = (): void => ask(null);
   const control = may ? CONTROLS.find((each) => each === asking) : undefined;
@@ -82,7 +74,7 @@ export function Controls({ run, at, asking, ask, onCompare, done }: ControlsProp
       {may && run.parent === null && <button onClick={() => ask("fork")}>{t.fork.title}</button>}
       {may && run.ended_at === null && <button onClick={() => ask("migrate")}>{t.migrate.title}</button>}
       <button onClick={onCompare}>{t.compare.title}</button>
-      {problem && <ProblemNote problem={problem} />}
+      {problem && asking === null && <ProblemNote problem={problem} />}
       {may && asking === "fork" && run.parent === null && <Fork run={run} at={at} close={close} />}
       {may && asking === "migrate" && <Migrate run={run} close={close} done={done} />}
       {control !== undefined && (
@@ -91,7 +83,8 @@ export function Controls({ run, at, asking, ask, onCompare, done }: ControlsProp
           yes={t.run.controls[control]}
           dangerous={control === "terminate" || control === "stop"}
           busy={busy}
-          onYes={() => void send(control)}
+          problem={busy ? problem : null}
+          onYes={() => void command(control)}
           onNo={close}
         >
           <p>{t.run.explains[control]}</p>

@@ -5,7 +5,7 @@ import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
 import { useState } from "react";
 import { call, get } from "../../api/client.ts";
-import { type Problem, asProblem } from "../../api/problems.ts";
+import { asProblem } from "../../api/problems.ts";
 import type { Mark, Marks, Rehearsal, Run, Snapshot } from "../../api/types.gen.ts";
 import { nameOfVersion } from "../../logic/versions.ts";
 import { Ask } from "../../parts/Ask.tsx";
@@ -13,6 +13,7 @@ import { useDraft } from "../../parts/draft.ts";
 import { Field } from "../../parts/Field.tsx";
 import { JsonField, type Written, writtenOf } from "../../parts/JsonField.tsx";
 import { ProblemNote } from "../../parts/Problem.tsx";
+import { useSending } from "../../parts/useSending.ts";
 import { moment } from "../../text/dates.ts";
 import { findingText, useText } from "../../text/index.ts";
 import { runPath, useWorkflow } from "./moment.ts";
@@ -43,24 +44,21 @@ export function Fork({ run, at, step, close }: ForkProps) {
   const workflow = useWorkflow(run.workflow, true);
   const [edits, setEdits, forget] = useDraft<Edits>(`fork.${run.id}.${step ?? ""}`, () => ({ at: null, input: null, state: null, version: "", reason: "" }));
   const [rehearsed, setRehearsed] = useState<Rehearsal | null>(null);
-  const [problem, setProblem] = useState<Problem | null>(null);
-  const [busy, setBusy] = useState(false);
+  const { busy, problem, send, say } = useSending();
   const items = marks.data?.items ?? [];
   const chosen = edits.at ?? nearest(items, at, step)?.seq ?? null;
   const mark = items.find((each) => each.seq === chosen) ?? null;
   const change = (more: Partial<Edits>): void => {
     setEdits({ ...edits, ...more });
     setRehearsed(null);
-    setProblem(null);
+    say(null);
   };
   const leave = (): void => {
     forget();
     close();
   };
   const isValid = (edits.input?.valid ?? true) && (edits.state?.valid ?? true);
-  const send = async (dryRun: boolean): Promise<void> => {
-    setBusy(true);
-    setProblem(null);
+  const fork = async (dryRun: boolean): Promise<void> => {
     const body = {
       at: chosen,
       ...(edits.input && { input: edits.input.value }),
@@ -69,7 +67,7 @@ export function Fork({ run, at, step, close }: ForkProps) {
       reason: edits.reason,
       dry_run: dryRun,
     };
-    try {
+    const refused = await send(async () => {
       if (dryRun) setRehearsed(await call<Rehearsal>("POST", `${runPath(run.id)}/fork`, body));
       else {
         const born = await call<Run>("POST", `${runPath(run.id)}/fork`, body);
@@ -77,12 +75,8 @@ export function Fork({ run, at, step, close }: ForkProps) {
         forget();
         await navigate({ to: "/runs/$id", params: { id: born.id }, search: {} });
       }
-    } catch (error) {
-      setProblem(asProblem(error));
-      setRehearsed(null);
-    } finally {
-      setBusy(false);
-    }
+    });
+    if (refused) setRehearsed(null);
   };
   // Of an input that does not fit, places are told within the input.
   const root = problem?.code === "input.invalid" ? "/input" : "";
@@ -92,14 +86,11 @@ export function Fork({ run, at, step, close }: ForkProps) {
       .filter((each) => each.path === field || each.path.startsWith(`${field}/`))
       .map((each) => `${each.path.slice(field.length)} ${each.message}`.trim());
   const placed = [...findings("/input"), ...findings("/state")].length > 0;
-  const addState = async (): Promise<void> => {
-    try {
+  const addState = (): Promise<unknown> =>
+    send(async () => {
       const there = await get<Snapshot>(`${runPath(run.id)}/snapshot?at=${chosen ?? run.seq}`);
       change({ state: writtenOf(there.state ?? {}) });
-    } catch (error) {
-      setProblem(asProblem(error));
-    }
-  };
+    });
   return (
     <Ask
       title={step === undefined ? t.fork.question : t.fork.from(step)}
@@ -107,7 +98,8 @@ export function Fork({ run, at, step, close }: ForkProps) {
       dangerous={rehearsed?.stops != null}
       busy={busy}
       notYet={chosen === null || !isValid}
-      onYes={() => void send(rehearsed === null)}
+      problem={placed ? null : problem}
+      onYes={() => void fork(rehearsed === null)}
       onNo={leave}
     >
       <p>{t.fork.explains}</p>
@@ -160,7 +152,6 @@ export function Fork({ run, at, step, close }: ForkProps) {
         </div>
       )}
       <Field id="fork-reason" label={t.decision.reason} maxLength={2000} value={edits.reason} onChange={(reason) => change({ reason })} />
-      {problem && !placed && <ProblemNote problem={problem} />}
       {rehearsed && <Rehearsed rehearsal={rehearsed} />}
     </Ask>
   );

@@ -2,11 +2,10 @@
 
 import { useState } from "react";
 import { call } from "../../api/client.ts";
-import { type Problem, asProblem } from "../../api/problems.ts";
 import type { MigratedRun, Migration, Run } from "../../api/types.gen.ts";
 import { nameOfVersion } from "../../logic/versions.ts";
 import { Ask } from "../../parts/Ask.tsx";
-import { ProblemNote } from "../../parts/Problem.tsx";
+import { useSending } from "../../parts/useSending.ts";
 import { findingText, useText } from "../../text/index.ts";
 import { useWorkflow } from "./moment.ts";
 
@@ -16,13 +15,10 @@ export function Migrate({ run, close, done }: { run: Run; close(): void; done():
   const others = (workflow.data?.versions ?? []).filter((each) => each.sha256 !== run.version.sha256);
   const [to, setTo] = useState("");
   const [examined, setExamined] = useState<MigratedRun | null>(null);
-  const [busy, setBusy] = useState(false);
-  const [problem, setProblem] = useState<Problem | null>(null);
+  const { busy, problem, send } = useSending();
   const wanted = to || (others[0] ? nameOfVersion(others[0]) : "");
-  const send = async (dryRun: boolean): Promise<void> => {
-    setBusy(true);
-    setProblem(null);
-    try {
+  const migrate = async (dryRun: boolean): Promise<void> => {
+    const refused = await send(async () => {
       const body = { from: nameOfVersion(run.version), to: wanted, runs: [run.id], dry_run: dryRun };
       const answer = await call<Migration>("POST", `/v1/workflows/${encodeURIComponent(run.workflow)}/migrate`, body);
       const found = answer.runs[0] ?? null;
@@ -31,12 +27,8 @@ export function Migrate({ run, close, done }: { run: Run; close(): void; done():
         close();
         done();
       }
-    } catch (error) {
-      setProblem(asProblem(error));
-      setExamined(null);
-    } finally {
-      setBusy(false);
-    }
+    });
+    if (refused) setExamined(null);
   };
   const ready = examined?.movable === true;
   return (
@@ -45,7 +37,8 @@ export function Migrate({ run, close, done }: { run: Run; close(): void; done():
       yes={ready ? t.migrate.title : t.fork.rehearse}
       busy={busy}
       notYet={wanted === ""}
-      onYes={() => void send(!ready)}
+      problem={problem}
+      onYes={() => void migrate(!ready)}
       onNo={close}
     >
       <p>{t.migrate.explains}</p>
@@ -69,7 +62,6 @@ export function Migrate({ run, close, done }: { run: Run; close(): void; done():
           </select>
         </div>
       )}
-      {problem && <ProblemNote problem={problem} />}
       {ready && (
         <p className="note good" role="status">
           {t.migrate.can}

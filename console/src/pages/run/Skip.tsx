@@ -5,7 +5,6 @@ import { Ask } from "../../parts/Ask.tsx";
 import { useDraft } from "../../parts/draft.ts";
 import { Field } from "../../parts/Field.tsx";
 import { JsonField, writtenOf } from "../../parts/JsonField.tsx";
-import { ProblemNote } from "../../parts/Problem.tsx";
 import { useSending } from "../../parts/useSending.ts";
 import { useText } from "../../text/index.ts";
 import { runPath } from "./moment.ts";
@@ -26,11 +25,10 @@ export function Skip({ runId, path, close, done }: { runId: string; path: string
       done();
     });
   return (
-    <Ask title={t.skip.question(path)} yes={t.skip.title} dangerous busy={busy} notYet={!output.valid} onYes={() => void skip()} onNo={leave}>
+    <Ask title={t.skip.question(path)} yes={t.skip.title} dangerous busy={busy} notYet={!output.valid} problem={problem} onYes={() => void skip()} onNo={leave}>
       <p>{t.skip.explains}</p>
       <JsonField label={t.skip.output} hint={t.skip.outputHint} value={output} onChange={(now) => write({ ...draft, output: now })} />
       <Field id="skip-reason" label={t.decision.reason} maxLength={2000} value={reason} onChange={(now) => write({ ...draft, reason: now })} />
-      {problem && <ProblemNote problem={problem} />}
     </Ask>
   );
 }

@@ -1,8 +1,9 @@
 // Events from before those that are kept: a stretch of the log at a time, in whose place the next one comes.
 
-import { useCallback, useEffect, useRef, useState } from "react";
-import { type Problem, asProblem } from "../../api/problems.ts";
+import { useCallback, useEffect, useState } from "react";
+import type { Problem } from "../../api/problems.ts";
 import type { LogEvent } from "../../logic/event.ts";
+import { useSending } from "../../parts/useSending.ts";
 import { readBack } from "./useLog.ts";
 
 const STRETCH = 2_000;
@@ -24,35 +25,21 @@ export interface Older {
  */
 export function useOlder(runId: string, first: number, at: number | null): Older {
   const [events, setEvents] = useState<readonly LogEvent[] | null>(null);
-  const [busy, setBusy] = useState(false);
-  const [problem, setProblem] = useState<Problem | null>(null);
-  const asked = useRef<AbortController | null>(null);
+  const { busy, problem, send, stop, say } = useSending();
   const leave = useCallback((): void => {
-    asked.current?.abort();
+    stop();
+    say(null);
     setEvents(null);
-    setBusy(false);
-    setProblem(null);
-  }, []);
+  }, [stop, say]);
   const read = useCallback(
     (before: number): void => {
-      asked.current?.abort();
-      const { signal } = (asked.current = new AbortController());
-      setBusy(true);
-      setProblem(null);
-      stretch(runId, before, signal).then(
-        (found) => {
-          if (signal.aborted) return;
-          setEvents(found);
-          setBusy(false);
-        },
-        (error: unknown) => {
-          if (signal.aborted) return;
-          setProblem(asProblem(error));
-          setBusy(false);
-        },
-      );
+      stop();
+      void send(async (signal) => {
+        const found = await stretch(runId, before, signal);
+        if (!signal.aborted) setEvents(found);
+      });
     },
-    [runId],
+    [runId, send, stop],
   );
   const before = at !== null && at < first;
   useEffect(() => {
@@ -60,7 +47,6 @@ export function useOlder(runId: string, first: number, at: number | null): Older
     const timer = setTimeout(() => read(at + 1), 150); // a slider passes many places
     return () => clearTimeout(timer);
   }, [at, before, read, leave]);
-  useEffect(() => () => asked.current?.abort(), []);
   return { events, busy, problem, read, leave };
 }
 

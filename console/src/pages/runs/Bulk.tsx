@@ -11,7 +11,6 @@ import { Ask } from "../../parts/Ask.tsx";
 import { useDraft } from "../../parts/draft.ts";
 import { Field } from "../../parts/Field.tsx";
 import { Go } from "../../parts/Go.tsx";
-import { ProblemNote } from "../../parts/Problem.tsx";
 import { useSending } from "../../parts/useSending.ts";
 import { sentence, useText } from "../../text/index.ts";
 import { type RunsSearch, TONES, whereOf } from "./filters.ts";
@@ -69,6 +68,7 @@ function Asked({ search, close, sent }: { search: RunsSearch; close(): void; sen
       dangerous={counted !== null && action === "stop"}
       busy={busy}
       notYet={counted?.found === 0}
+      problem={typeof found === "number" ? null : problem}
       onYes={() => void go()}
       onNo={() => {
         forget();
@@ -96,7 +96,7 @@ function Asked({ search, close, sent }: { search: RunsSearch; close(): void; sen
       {(action === "pause" || action === "stop") && (
         <Field id="bulk-reason" label={t.decision.reason} maxLength={2000} value={reason} onChange={(now) => write({ ...draft, reason: now })} />
       )}
-      {typeof found === "number" ? <p className="note warn">{t.bulk.changed(found)}</p> : problem && <ProblemNote problem={problem} />}
+      {typeof found === "number" && <p className="note warn">{t.bulk.changed(found)}</p>}
       {!counted && <p className="quiet">{t.bulk.look}</p>}
       {counted?.found === 0 && <p className="note">{t.bulk.none}</p>}
       {counted !== null && counted.found > 0 && (

@@ -5,13 +5,14 @@ import { useNavigate } from "@tanstack/react-router";
 import { useId, useState } from "react";
 import { call, get } from "../../api/client.ts";
 import { useNow } from "../../api/now.ts";
-import { type Problem, asProblem } from "../../api/problems.ts";
+import { asProblem } from "../../api/problems.ts";
 import type { Fire, Fires, Run, Schedule, SchedulePage, WorkflowPage } from "../../api/types.gen.ts";
 import { useMay } from "../../context.ts";
 import { Ask } from "../../parts/Ask.tsx";
 import { useDraft } from "../../parts/draft.ts";
 import { Go } from "../../parts/Go.tsx";
 import { ProblemNote } from "../../parts/Problem.tsx";
+import { useSending } from "../../parts/useSending.ts";
 import { Value } from "../../parts/Value.tsx";
 import { exactly, momentIn, moment, ownZone, relative } from "../../text/dates.ts";
 import { useLanguage, useText } from "../../text/index.ts";
@@ -60,26 +61,19 @@ function One({ schedule }: { schedule: Schedule }) {
   const now = useNow();
   const queries = useQueryClient();
   const operates = useMay("control_runs");
-  const [busy, setBusy] = useState(false);
   const [asking, setAsking] = useState(false);
   const [ran, setRan] = useState<Run | null>(null);
-  const [problem, setProblem] = useState<Problem | null>(null);
+  const { busy, problem, send } = useSending();
   const path = `/v1/schedules/${encodeURIComponent(schedule.id)}`;
 
   async function act(what: "pause" | "resume" | "run"): Promise<void> {
-    setBusy(true);
-    setProblem(null);
-    try {
+    await send(async () => {
       const answer = await call<Run>("POST", `${path}/${what}`, undefined, what === "run" ? { key: crypto.randomUUID() } : {});
       setRan(what === "run" ? answer : null);
-    } catch (error) {
-      setProblem(asProblem(error));
-    } finally {
-      setBusy(false);
-      setAsking(false);
-      void queries.invalidateQueries({ queryKey: ["schedules"] });
-      void queries.invalidateQueries({ queryKey: ["fires", schedule.id] });
-    }
+    });
+    setAsking(false);
+    void queries.invalidateQueries({ queryKey: ["schedules"] });
+    void queries.invalidateQueries({ queryKey: ["fires", schedule.id] });
   }
 
   return (
@@ -109,7 +103,7 @@ function One({ schedule }: { schedule: Schedule }) {
       </p>
       {Object.keys(schedule.input).length > 0 && <Value value={schedule.input} />}
       <Times schedule={schedule} />
-      {problem && <ProblemNote problem={problem} />}
+      {problem && !asking && <ProblemNote problem={problem} />}
       <div role="status">
         {ran && (
           <p className="note good">
@@ -134,7 +128,7 @@ function One({ schedule }: { schedule: Schedule }) {
         </div>
       )}
       {asking && (
-        <Ask title={p.pauseTitle(schedule.workflow)} yes={p.pause} busy={busy} onYes={() => void act("pause")} onNo={() => setAsking(false)}>
+        <Ask title={p.pauseTitle(schedule.workflow)} yes={p.pause} busy={busy} problem={busy ? problem : null} onYes={() => void act("pause")} onNo={() => setAsking(false)}>
           <p>{p.pauseNote}</p>
         </Ask>
       )}

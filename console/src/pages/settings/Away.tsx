@@ -23,7 +23,7 @@ export function Away() {
   const queries = useQueryClient();
   const [draft, write, forget] = useDraft("away", () => NOBODY);
   const { to, since, until, note } = draft;
-  const { problem, send } = useSending();
+  const { busy, problem, send } = useSending();
   const found = useQuery({
     queryKey: ["delegations"],
     queryFn: ({ signal }) => get<Delegations>("/v1/inbox/delegations", signal),
@@ -63,11 +63,11 @@ export function Away() {
                 {moment(each.since)} – {moment(each.until)} {each.note}
               </span>
             </span>
-            <button onClick={() => void act(() => call("DELETE", `/v1/inbox/delegations/${each.id}`))}>{p.end}</button>
+            <button disabled={busy} onClick={() => void act(() => call("DELETE", `/v1/inbox/delegations/${each.id}`))}>{p.end}</button>
           </li>
         ))}
       </ul>
-      <SmallForm send={p.make} problem={problem} onSend={() => void make()}>
+      <SmallForm send={p.make} problem={problem} busy={busy} onSend={() => void make()}>
         <Field id={`${id}to`} label={p.to} value={to} onChange={(now) => write({ ...draft, to: now })} required />
         <Field id={`${id}since`} label={p.since} type="datetime-local" value={since} onChange={(now) => write({ ...draft, since: now })} />
         <Field id={`${id}until`} label={p.until} type="datetime-local" value={until} onChange={(now) => write({ ...draft, until: now })} required />

@@ -29,7 +29,7 @@ export function Keys() {
   const { principal, name, roles, days } = draft;
   const [made, setMade] = useState<NewKey | null>(null);
   const [revoking, setRevoking] = useState<Key | null>(null);
-  const { problem, send } = useSending();
+  const { busy, problem, send } = useSending();
   const found = useQuery({ queryKey: ["keys"], queryFn: ({ signal }) => get<KeyPage>("/v1/keys?limit=200", signal) });
 
   async function act(work: () => Promise<unknown>): Promise<void> {
@@ -57,7 +57,7 @@ export function Keys() {
           <One key={each.id} item={each} revoke={() => setRevoking(each)} />
         ))}
       </ul>
-      <SmallForm send={p.make} problem={problem} onSend={() => void make()}>
+      <SmallForm send={p.make} problem={revoking ? null : problem} busy={busy} onSend={() => void make()}>
         <Field id={`${id}p`} label={p.principal} value={principal} onChange={(now) => write({ ...draft, principal: now })} required />
         <Field id={`${id}n`} label={p.name} value={name} onChange={(now) => write({ ...draft, name: now })} />
         <Field id={`${id}r`} label={p.roles} value={roles} onChange={(now) => write({ ...draft, roles: now })} />
@@ -68,6 +68,8 @@ export function Keys() {
           title={p.revokeTitle(revoking.name || revoking.principal)}
           yes={p.revoke}
           dangerous
+          busy={busy}
+          problem={busy ? problem : null}
           onYes={() => void act(() => call("POST", `/v1/keys/${encodeURIComponent(revoking.id)}/revoke`))}
           onNo={() => setRevoking(null)}
         >
@@ -125,7 +127,7 @@ export function Tokens() {
   const [draft, write, forget] = useDraft("token", () => ({ minutes: "15", threads: "" }));
   const { minutes, threads } = draft;
   const [made, setMade] = useState<Token | null>(null);
-  const { problem, send } = useSending();
+  const { busy, problem, send } = useSending();
 
   const make = (): Promise<unknown> =>
     send(async () => {
@@ -136,7 +138,7 @@ export function Tokens() {
     });
 
   return (
-    <SmallForm send={p.make} problem={problem} onSend={() => void make()}>
+    <SmallForm send={p.make} problem={problem} busy={busy} onSend={() => void make()}>
       <p className="quiet">{p.hint}</p>
       {made && <Secret label={p.made} text={made.token} />}
       <Field id={`${id}m`} label={p.minutes} value={minutes} onChange={(now) => write({ ...draft, minutes: now })} type="number" required />

@@ -5,6 +5,8 @@ import { useMay, useSession } from "../../context.ts";
 import { actAs, call, setActAs } from "../../api/client.ts";
 import { type Theme, setTheme, theme } from "../../look/theme.ts";
 import { Field, SmallForm } from "../../parts/Field.tsx";
+import { ProblemNote } from "../../parts/Problem.tsx";
+import { useSending } from "../../parts/useSending.ts";
 import { type Language, setLanguage, useLanguage, useText } from "../../text/index.ts";
 import { usePageText } from "../../text/pages.ts";
 import { Away } from "./Away.tsx";
@@ -26,6 +28,11 @@ export function Settings({ changed }: { changed(): void }) {
   const manages = useMay("manage_keys");
   const issues = useMay("issue_tokens");
   const watches = useMay("see_runs");
+  const { busy, problem, send } = useSending();
+  const signOut = async (): Promise<void> => {
+    const refused = await send(() => call("DELETE", "/v1/session"));
+    if (refused === null || refused.status === 401) changed();
+  };
   return (
     <div className="stack">
       <h1>{t.settings.title}</h1>
@@ -63,8 +70,11 @@ export function Settings({ changed }: { changed(): void }) {
       <section className="card">
         <p>{t.signIn.as(session.principal)}</p>
         {session.way === "session" && (
-          <button onClick={() => void call("DELETE", "/v1/session").finally(changed)}>{t.signIn.out}</button>
+          <button disabled={busy} onClick={() => void signOut()}>
+            {t.signIn.out}
+          </button>
         )}
+        {problem && <ProblemNote problem={problem} />}
         {isOpenHouse(session.way) && (
           <SmallForm
             send={t.settings.keep}

@@ -35,7 +35,7 @@ function One({ tenant }: { tenant: Tenant }) {
   const queries = useQueryClient();
   const [written, setWritten, forget] = useDraft<Record<string, string>>(`tenant.${tenant.id}`, () => Object.fromEntries(LIMITS.map((each) => [each, tenant.limits[each]?.toString() ?? ""])));
   const [saved, setSaved] = useState(false);
-  const { problem, send } = useSending();
+  const { busy, problem, send } = useSending();
   const inForce = (each: keyof Limits): string => {
     const limit = tenant.in_force[each];
     return p.inForce(limit ? limit.toLocaleString() : p.unlimited);
@@ -53,7 +53,7 @@ function One({ tenant }: { tenant: Tenant }) {
   }
 
   return (
-    <SmallForm send={p.save} problem={problem} onSend={() => void save()} beside={<span role="status">{saved && p.saved}</span>}>
+    <SmallForm send={p.save} problem={problem} busy={busy} onSend={() => void save()} beside={<span role="status">{saved && p.saved}</span>}>
       <h3>{tenant.name}</h3>
       <div className="halves">
         {LIMITS.map((each) => (

@@ -1,7 +1,7 @@
 // A run in a conversation, as any frontend has one: started over AG-UI, and its questions answered here.
 
 import { useQuery } from "@tanstack/react-query";
-import { useEffect, useRef, useState } from "react";
+import { useState } from "react";
 import { converse, get } from "../../api/client.ts";
 import { Problem, asProblem } from "../../api/problems.ts";
 import type { Json, Pending, Workflow } from "../../api/types.gen.ts";
@@ -11,6 +11,7 @@ import { type Called, type Entry, SILENT, type Talk, answered, told, unanswered 
 import { Form, JsonInput } from "../../parts/Form.tsx";
 import { Go } from "../../parts/Go.tsx";
 import { ProblemNote } from "../../parts/Problem.tsx";
+import { useSending } from "../../parts/useSending.ts";
 import { Text, Value } from "../../parts/Value.tsx";
 import { findingText, useText } from "../../text/index.ts";
 import { usePageText } from "../../text/pages.ts";
@@ -33,19 +34,12 @@ export function Chat({ workflow }: { workflow: Workflow }) {
   const [talk, setTalk] = useState<Talk>(SILENT);
   const [input, setInput] = useState<Json | undefined>(() => beginning(workflow.input));
   const [written, setWritten] = useState("");
-  const [busy, setBusy] = useState(false);
-  const [problem, setProblem] = useState<Problem | null>(null);
-  const abort = useRef(new AbortController());
-  useEffect(() => () => abort.current.abort(), []);
+  const { busy, problem, send, stop, say: refuse } = useSending();
   const begun = talk.status !== "new";
   const open = unanswered(talk);
 
   async function post(message: Message | null, forwarded: Json = {}): Promise<void> {
-    abort.current.abort();
-    const here = new AbortController();
-    abort.current = here;
-    setBusy(true);
-    setProblem(null);
+    stop();
     const body = {
       threadId: thread,
       runId: crypto.randomUUID(),
@@ -55,20 +49,20 @@ export function Chat({ workflow }: { workflow: Workflow }) {
       state: {},
       forwardedProps: forwarded,
     };
-    try {
-      const path = `/workflows/${encodeURIComponent(workflow.name)}/ag-ui`;
-      await converse(path, body, (event) => isObject(event) && setTalk((before) => told(before, event)), here.signal);
-    } catch (error) {
-      if (!here.signal.aborted) setProblem(asProblem(error));
-    } finally {
-      if (abort.current === here) setBusy(false);
-    }
+    const path = `/workflows/${encodeURIComponent(workflow.name)}/ag-ui`;
+    await send((signal, heard) => {
+      const hear = (event: unknown): void => {
+        heard(); // the run may work for long now
+        if (isObject(event)) setTalk((before) => told(before, event));
+      };
+      return converse(path, body, hear, signal);
+    });
   }
 
   /** Whether it can be sent; where it can't, that is said and nothing is lost. */
   const isWhole = (value: Json | undefined): boolean => {
     const whole = !holdsUnread(value);
-    setProblem(whole ? null : new Problem(0, "draft.unread", ""));
+    refuse(whole ? null : new Problem(0, "draft.unread", ""));
     return whole;
   };
   const say = (): void => {
@@ -86,11 +80,10 @@ export function Chat({ workflow }: { workflow: Workflow }) {
     void post({ id: crypto.randomUUID(), role: "tool", toolCallId: call.id, content });
   };
   const anew = (): void => {
-    abort.current.abort();
+    stop();
+    refuse(null);
     setThread(crypto.randomUUID());
     setTalk(SILENT);
-    setProblem(null);
-    setBusy(false);
   };
 
   return (

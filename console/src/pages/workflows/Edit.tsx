@@ -4,7 +4,7 @@ import { useQuery } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
 import { Suspense, lazy, useCallback, useEffect, useMemo, useRef, useState } from "react";
 import { callWithText, get } from "../../api/client.ts";
-import { type Problem, asProblem } from "../../api/problems.ts";
+import { asProblem } from "../../api/problems.ts";
 import type { Finding, Formatted, Graph as Drawn, PublishedWorkflow, Workflow } from "../../api/types.gen.ts";
 import { useMay } from "../../context.ts";
 import { TEMPLATE, nameOf, versionOf, withSchedule, withVersion } from "../../logic/drafts.ts";
@@ -16,6 +16,7 @@ import { Go } from "../../parts/Go.tsx";
 import { Graph } from "../../parts/Graph.tsx";
 import { Lacking } from "../../parts/Missing.tsx";
 import { ProblemNote } from "../../parts/Problem.tsx";
+import { useSending } from "../../parts/useSending.ts";
 import { findingText, useText } from "../../text/index.ts";
 import { usePageText } from "../../text/pages.ts";
 import type { EditSearch } from "./search.ts";
@@ -55,7 +56,7 @@ function Text({ name, source, search }: { name: string | null; source: string; s
   const [given, setGiven] = useState<{ text: string } | null>(null);
   const [spot, setSpot] = useState<Spot | null>(null);
   const [said, setSaid] = useState("");
-  const [problem, setProblem] = useState<Problem | null>(null);
+  const { busy, problem, send } = useSending();
   const checked = useChecked(text);
   const findings = useMemo(
     () => checked.findings.map((each) => ({ ...each, message: findingText(t, each) })),
@@ -68,8 +69,10 @@ function Text({ name, source, search }: { name: string | null; source: string; s
     queryFn: ({ signal }) => get<Schema>("/v1/language/schema", signal),
     staleTime: Number.POSITIVE_INFINITY,
   });
+  const newest = useRef(text);
   const write = useCallback(
     (now: string) => {
+      newest.current = now;
       setText(now);
       setSaid("");
       if (now === source) dropText(place);
@@ -82,16 +85,13 @@ function Text({ name, source, search }: { name: string | null; source: string; s
     write(now);
     setGiven({ text: now });
   };
-  async function format(): Promise<void> {
-    setProblem(null);
-    try {
+  const format = (): Promise<unknown> =>
+    send(async () => {
       const { source: tidy } = await callWithText<Formatted>("/v1/workflows/format", text);
+      if (newest.current !== text) return; // what was typed meanwhile is not lost
       replace(tidy);
       setSaid(p.formatted);
-    } catch (error) {
-      setProblem(asProblem(error));
-    }
-  }
+    });
   return (
     <>
       <h1 tabIndex={-1} ref={heading}>
@@ -108,7 +108,7 @@ function Text({ name, source, search }: { name: string | null; source: string; s
           <div className="row">
             <Verdict checked={checked} said={said} />
             <span className="grow" />
-            <button onClick={() => void format()}>{p.format}</button>
+            <button disabled={busy} onClick={() => void format()}>{p.format}</button>
             <Publish text={text} checked={checked} write={replace} published={() => dropText(place)} />
           </div>
           {problem && <ProblemNote problem={problem} />}
@@ -199,25 +199,17 @@ function Publish({ text, checked, write, published }: PublishProps) {
   const may = useMay("publish");
   const navigate = useNavigate();
   const [asking, setAsking] = useState(false);
-  const [busy, setBusy] = useState(false);
-  const [problem, setProblem] = useState<Problem | null>(null);
+  const { busy, problem, send, say } = useSending();
   const name = nameOf(text) ?? "?";
   const version = versionOf(text) ?? 1;
   if (!may) return null;
-  async function publish(): Promise<void> {
-    setBusy(true);
-    setProblem(null);
-    try {
+  const publish = (): Promise<unknown> =>
+    send(async () => {
       const done = await callWithText<PublishedWorkflow>("/v1/workflows", text);
       published();
       setAsking(false);
       void navigate({ to: "/workflows/$name", params: { name: done.name }, search: {} });
-    } catch (error) {
-      setProblem(asProblem(error));
-    } finally {
-      setBusy(false);
-    }
-  }
+    });
   const exists = problem?.code === "workflow_exists";
   return (
     <>
@@ -225,15 +217,22 @@ function Publish({ text, checked, write, published }: PublishProps) {
         {p.publish}
       </button>
       {asking && (
-        <Ask title={p.publishTitle(name, version)} yes={p.publish} busy={busy} onYes={() => void publish()} onNo={() => setAsking(false)}>
+        <Ask
+          title={p.publishTitle(name, version)}
+          yes={p.publish}
+          busy={busy}
+          problem={exists ? null : problem}
+          onYes={() => void publish()}
+          onNo={() => setAsking(false)}
+        >
           <p>{p.publishNote}</p>
-          {problem && (exists ? <p className="note bad" role="alert">{p.exists}</p> : <ProblemNote problem={problem} />)}
+          {exists && <p className="note bad" role="alert">{p.exists}</p>}
           {exists && (
             <p>
               <button
                 onClick={() => {
                   write(withVersion(text, version + 1));
-                  setProblem(null);
+                  say(null);
                 }}
               >
                 {p.next}: {version + 1}

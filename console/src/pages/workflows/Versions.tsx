@@ -3,7 +3,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { call, get } from "../../api/client.ts";
-import { type Problem, asProblem } from "../../api/problems.ts";
+import { asProblem } from "../../api/problems.ts";
 import type { Change, ChangedPart, Diff, MigratedRun, Migration, Workflow } from "../../api/types.gen.ts";
 import { useMay } from "../../context.ts";
 import { brief } from "../../logic/json.ts";
@@ -11,6 +11,7 @@ import { nameOfVersion } from "../../logic/versions.ts";
 import { Ask } from "../../parts/Ask.tsx";
 import { Go } from "../../parts/Go.tsx";
 import { ProblemNote } from "../../parts/Problem.tsx";
+import { useSending } from "../../parts/useSending.ts";
 import { findingText, useText } from "../../text/index.ts";
 import { usePageText } from "../../text/pages.ts";
 import { type WorkflowSearch } from "./search.ts";
@@ -135,22 +136,15 @@ function Parts({ parts }: { parts: ChangedPart[] }) {
 function Move({ name, from, to }: { name: string; from: string; to: string }) {
   const p = usePageText().workflows;
   const [told, setTold] = useState<Migration | null>(null);
-  const [busy, setBusy] = useState(false);
   const [asking, setAsking] = useState(false);
-  const [problem, setProblem] = useState<Problem | null>(null);
+  const { busy, problem, send } = useSending();
   const movable = told?.runs.filter((each) => each.movable && !each.moved) ?? [];
 
   async function migrate(body: Record<string, unknown>): Promise<void> {
-    setBusy(true);
-    setProblem(null);
-    try {
-      setTold(await call<Migration>("POST", `/v1/workflows/${encodeURIComponent(name)}/migrate`, { from, to, ...body }));
-    } catch (error) {
-      setProblem(asProblem(error));
-    } finally {
-      setBusy(false);
-      setAsking(false);
-    }
+    await send(async () =>
+      setTold(await call<Migration>("POST", `/v1/workflows/${encodeURIComponent(name)}/migrate`, { from, to, ...body })),
+    );
+    setAsking(false);
   }
 
   return (
@@ -167,7 +161,7 @@ function Move({ name, from, to }: { name: string; from: string; to: string }) {
           </button>
         )}
       </div>
-      {problem && <ProblemNote problem={problem} />}
+      {problem && !asking && <ProblemNote problem={problem} />}
       <div role="status">
         {told?.runs.length === 0 && <p>{p.noRuns}</p>}
         {told?.more && <p className="note warn">{p.moreRuns}</p>}
@@ -184,6 +178,7 @@ function Move({ name, from, to }: { name: string; from: string; to: string }) {
           title={p.moveTitle(movable.length, to)}
           yes={p.move(movable.length)}
           busy={busy}
+          problem={busy ? problem : null}
           onYes={() => void migrate({ runs: movable.map((each) => each.id) })}
           onNo={() => setAsking(false)}
         />
