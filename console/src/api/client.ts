@@ -90,12 +90,17 @@ export interface Follower {
   onState(state: Connection, problem?: Problem): void;
 }
 
+// A server that has stopped, or a line that is gone, often ends no connection: it says nothing any more.
+const SLOW_MS = 10_000; // without an answer the connection counts as lost, though it may still come
+const GIVEN_UP_MS = 60_000;
+const QUIET_MS = 25_000; // of a stream: by default the server says something after 15 s
+
 /**
  * Follow a stream of server-sent events until the returned function is called.
  *
  * `fetch` and not EventSource, because that sends no header. A page that nobody sees holds no connection: a browser
  * opens six to one HTTP/1.1 server, so tabs in the background would keep the visible one from it. It goes on from the
- * last event when it is seen again.
+ * last event when it is seen again, and so it does on a new connection where the one that it has says nothing.
  */
 export function follow(path: string, follower: Follower, from = ""): () => void {
   let last = from;
@@ -104,21 +109,31 @@ export function follow(path: string, follower: Follower, from = ""): () => void 
   let tries = 0;
   let abort = new AbortController();
   let timer: ReturnType<typeof setTimeout> | undefined;
+  let watch: ReturnType<typeof setTimeout> | undefined;
+
+  function expect(ms: number): void {
+    clearTimeout(watch);
+    watch = setTimeout(anew, ms);
+  }
 
   async function connect(): Promise<void> {
     if (stopped || ended || document.visibilityState === "hidden") return;
     abort = new AbortController();
     const here = abort;
     follower.onState("connecting");
+    const slow = setTimeout(() => follower.onState("lost"), SLOW_MS);
+    expect(GIVEN_UP_MS);
     try {
       const given: Record<string, string> = { Accept: "text/event-stream" };
       if (last) given["Last-Event-ID"] = last;
       const response = await fetch(path, { headers: headers(given), signal: here.signal, credentials: "same-origin" });
       if (!response.ok || response.body === null) throw noticed(await problemOf(response));
+      clearTimeout(slow);
       follower.onState("live");
       const began = Date.now();
       await read(response.body);
       if (Date.now() - began > 5_000) tries = 0; // one that ends at once is not asked for again without a pause
+      if (here.signal.aborted) return;
       follower.onState("lost");
     } catch (error) {
       if (here.signal.aborted) return;
@@ -128,6 +143,9 @@ export function follow(path: string, follower: Follower, from = ""): () => void 
         ended = true;
         return;
       }
+    } finally {
+      clearTimeout(slow);
+      if (here === abort) clearTimeout(watch);
     }
     if (stopped || here.signal.aborted) return;
     tries += 1;
@@ -145,29 +163,32 @@ export function follow(path: string, follower: Follower, from = ""): () => void 
       }
     });
     for (;;) {
+      expect(QUIET_MS);
       const { done, value } = await reader.read();
       if (done) return;
       parser.push(value);
     }
   }
 
-  function seen(): void {
+  function anew(): void {
     clearTimeout(timer);
+    clearTimeout(watch);
     abort.abort();
     if (document.visibilityState === "visible") void connect();
   }
 
-  document.addEventListener("visibilitychange", seen);
-  window.addEventListener("online", seen);
-  window.addEventListener("offline", seen); // a connection that is gone may not say so for minutes
+  document.addEventListener("visibilitychange", anew);
+  window.addEventListener("online", anew);
+  window.addEventListener("offline", anew); // a connection that is gone may not say so for minutes
   void connect();
   return () => {
     stopped = true;
     clearTimeout(timer);
+    clearTimeout(watch);
     abort.abort();
-    document.removeEventListener("visibilitychange", seen);
-    window.removeEventListener("online", seen);
-    window.removeEventListener("offline", seen);
+    document.removeEventListener("visibilitychange", anew);
+    window.removeEventListener("online", anew);
+    window.removeEventListener("offline", anew);
   };
 }
 
