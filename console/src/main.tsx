@@ -11,9 +11,9 @@ import {
   lazyRouteComponent,
   redirect,
   useNavigate,
-  useRouter,
+  useRouterState,
 } from "@tanstack/react-router";
-import { type ReactNode, StrictMode, Suspense, lazy, useCallback, useEffect, useState } from "react";
+import { type ReactNode, StrictMode, Suspense, lazy, useCallback, useEffect, useRef, useState } from "react";
 import { createRoot } from "react-dom/client";
 import "./look/base.css";
 import "./look/app.css";
@@ -195,7 +195,7 @@ function Shell() {
   const { items, connection } = useInbox();
   const lost = useLost(connection);
   const navigate = useNavigate();
-  const { state } = useRouter();
+  const section = useRouterState({ select: ({ location }) => location.pathname.split("/")[1] ?? "" });
   const mine = (items ?? []).filter((each) => each.may_decide || each.on_behalf_of.length > 0).length;
   const inboxFilters = inboxSearch(useLast("inbox"));
   const runsFilters = runsSearch(useLast("runs"));
@@ -209,8 +209,16 @@ function Shell() {
     [navigate],
   );
   useEffect(() => {
-    document.title = `${mine > 0 ? `(${mine}) ` : ""}HAI Flow${open ? ` · ${t.app.development}` : ""}`;
-  }, [mine, open, t, state.location.pathname]);
+    const { inbox, runs, workflows, schedules, audit, feedback, settings } = t.app;
+    const here = ({ inbox, runs, workflows, schedules, audit, feedback, settings } as Record<string, string>)[section];
+    document.title = `${mine > 0 ? `(${mine}) ` : ""}${here ? `${here} · ` : ""}HAI Flow${open ? ` · ${t.app.development}` : ""}`;
+  }, [mine, open, t, section]);
+  const links = useRef<HTMLElement>(null);
+  useEffect(() => {
+    // Where there is room for some of the links only, the reader sees the one that says where this is.
+    const [all, here] = [links.current, links.current?.querySelector<HTMLElement>("[aria-current=page]")];
+    if (all && here) all.scrollLeft = here.offsetLeft - all.offsetLeft - (all.clientWidth - here.clientWidth) / 2;
+  }, [section, mine, t]);
   return (
     <Going.Provider value={go}>
       <div className="shell">
@@ -219,7 +227,7 @@ function Shell() {
         </a>
         <header className={`top ${open ? "development" : ""}`}>
           <span className="brand">HAI Flow</span>
-          <nav aria-label={t.app.main}>
+          <nav aria-label={t.app.main} ref={links}>
             <Link to="/inbox" search={inboxFilters} activeOptions={{ includeSearch: false }}>
               {t.app.inbox} {mine > 0 && <span className="tag accent">{mine}</span>}
             </Link>

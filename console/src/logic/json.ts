@@ -70,6 +70,11 @@ function escaped(key: string): string {
   return key.replaceAll("~", "~0").replaceAll("/", "~1");
 }
 
+/** A JSON Pointer as people read it, who need not tell its slashes from those in a name. */
+export function readable(path: string): string {
+  return path.replaceAll("~1", "/").replaceAll("~0", "~");
+}
+
 export function pointer(...keys: (string | number)[]): string {
   return keys.map((key) => `/${escaped(String(key))}`).join("");
 }

@@ -14,6 +14,7 @@ export function Tree({ value, open = 2 }: { value: Json | undefined; open?: numb
   const t = useText();
   if (value === undefined || value === null) return <span className="quiet">{t.app.none}</span>;
   if (typeof value !== "object") return <Leaf value={value} />;
+  if (Object.keys(value).length === 0) return <span className="quiet">{t.app.none}</span>;
   return (
     <ul className="tree">
       <Branches value={value} open={open} />

@@ -103,6 +103,7 @@ export const pagesEn = {
     shown: (n: number) => many(n, "schedule", "schedules"),
     next: "Next",
     past: "Fired",
+    times: "Times: the next, and those that were",
     paused: "paused",
     pause: "Pause",
     resume: "Resume",

@@ -100,6 +100,7 @@ export const pagesZh: PageTexts = {
     shown: (n) => `${n} 个定时`,
     next: "接下来",
     past: "已触发",
+    times: "接下来和过去的时间",
     paused: "已暂停",
     pause: "暂停",
     resume: "恢复",

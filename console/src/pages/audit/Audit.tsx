@@ -175,8 +175,13 @@ function Chain() {
           {p.export}
         </button>
         {busy && <button onClick={stop}>{p.stop}</button>}
-        <span className="quiet small grow">{secure ? p.verifyHint : p.insecure} {p.exportHint}</span>
       </div>
+      <dl className="facts small">
+        <dt>{p.verify}</dt>
+        <dd>{secure ? p.verifyHint : p.insecure}</dd>
+        <dt>{p.export}</dt>
+        <dd>{p.exportHint}</dd>
+      </dl>
       {problem && <ProblemNote problem={problem} />}
       <div role="status">
         {busy && <p className="busy">{p.verifying(read)}</p>}

@@ -5,7 +5,7 @@ import { call } from "../../api/client.ts";
 import { useNow } from "../../api/now.ts";
 import { useZone } from "../../api/zone.ts";
 import type { CheckedAnswer, DecidedPending, InboxItem, Json, Pending } from "../../api/types.gen.ts";
-import { brief, changes } from "../../logic/json.ts";
+import { brief, changes, isObject, readable } from "../../logic/json.ts";
 import { beginning } from "../../logic/schema.ts";
 import { lapsing, neededOf, plainName } from "../../logic/seats.ts";
 import { Ask } from "../../parts/Ask.tsx";
@@ -44,7 +44,12 @@ export function Decision({ id, after, keys = true, onDecided }: DecisionProps) {
 
   if (pending === null) {
     if (problem === null) return <p className="quiet" role="status">{t.decision.loading}</p>;
-    return <Lacking problem={problem} again={question.look} />;
+    return (
+      <>
+        <Lacking problem={problem} again={question.look} />
+        {after}
+      </>
+    );
   }
   const thanks = sent?.id === id ? sent : null;
   return (
@@ -119,6 +124,8 @@ function Deadline({ pending }: { pending: Pending }) {
 function Outcome({ pending, meanwhile }: { pending: Pending; meanwhile: boolean }) {
   const t = useText();
   const needed = neededOf(pending.needed);
+  // Of an approval the votes and the comment are shown already; what is left are the values of its form.
+  const value = ["approve", "gate"].includes(pending.kind) && isObject(pending.value) ? (pending.value["values"] ?? null) : pending.value;
   const good = pending.status === "approve" || pending.status === "answered";
   return (
     <>
@@ -133,10 +140,10 @@ function Outcome({ pending, meanwhile }: { pending: Pending; meanwhile: boolean 
       <About pending={pending} />
       <Changes before={pending.args} edits={null} />
       {needed && <Seats needed={needed} />}
-      {pending.value !== null && (
+      {value !== null && (
         <section>
-          <h2>{t.decision.form}</h2>
-          <Value value={pending.value} />
+          <h2>{t.decision.answer}</h2>
+          <Value value={value} />
         </section>
       )}
       <p>
@@ -183,7 +190,7 @@ function Changes({ before, edits }: { before: Json; edits: Record<string, Json> 
     <dl className="facts">
       {changes(all, { ...all, ...edits }).map((each) => (
         <div key={each.path}>
-          <dt>{each.path.slice(1)}</dt>
+          <dt>{readable(each.path).slice(1)}</dt>
           <dd>
             <del>
               <span className="hidden">{t.decision.before}: </span>
@@ -294,7 +301,11 @@ function Open({ pending, mine, keys, look, onDecided }: OpenProps) {
   useEffect(() => {
     if (!keys || !may || asking !== null) return;
     const pressed = (event: KeyboardEvent): void => {
-      if (event.metaKey || event.ctrlKey || event.altKey || isTyping(event.target)) return;
+      if (event.metaKey || event.ctrlKey || event.altKey) return;
+      if (isTyping(event.target)) {
+        if (event.key === "Escape" && !event.isComposing && event.target instanceof HTMLElement) event.target.blur();
+        return;
+      }
       const option = { a: "approve", r: "reject" }[event.key];
       if (option && options.includes(option)) {
         event.preventDefault();
@@ -472,7 +483,7 @@ function WhyNot({ mine, needed }: { mine: InboxItem | null; needed: ReturnType<t
       {needed && needed.from.length > 0 && (
         <p>
           {t.decision.whoMay((needed.people ?? needed.from).slice(0, 20).map(plainName).join(", "))}{" "}
-          {needed.exclude.length > 0 && t.decision.whoNot(needed.exclude.map(plainName).join(", "))}
+          {needed.exclude.length > 0 && t.decision.whoNot(needed.exclude.map((each) => (each === "requester" ? t.decision.requester : plainName(each))).join(", "))}
         </p>
       )}
     </div>

@@ -6,7 +6,7 @@ import { useEffect, useId, useMemo, useState } from "react";
 import { get } from "../../api/client.ts";
 import { asProblem } from "../../api/problems.ts";
 import type { Json, Run, Snapshot } from "../../api/types.gen.ts";
-import { type Changed, brief, differences } from "../../logic/json.ts";
+import { type Changed, brief, differences, readable } from "../../logic/json.ts";
 import { Go } from "../../parts/Go.tsx";
 import { Missing } from "../../parts/Missing.tsx";
 import { ProblemNote } from "../../parts/Problem.tsx";
@@ -215,7 +215,7 @@ function Values({ title, found }: { title: string; found: Changed[] }) {
           <tbody>
             {found.slice(0, SHOWN).map((each) => (
               <tr key={each.path}>
-                <th scope="row">{each.path.slice(0, 300) || "/"}</th>
+                <th scope="row">{readable(each.path).slice(0, 300) || t.compare.whole}</th>
                 <td>{each.before === undefined ? <span className="quiet">{t.compare.absent}</span> : <Shown value={each.before} as="del" />}</td>
                 <td>{each.after === undefined ? <span className="quiet">{t.compare.absent}</span> : <Shown value={each.after} as="ins" />}</td>
               </tr>

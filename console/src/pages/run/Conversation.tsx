@@ -25,14 +25,16 @@ interface ConversationProps {
   calls: readonly ToolCall[];
   handovers: readonly Handover[];
   past: boolean;
+  /** Whether nothing more will be said. */
+  over: boolean;
   onStep(path: string): void;
 }
 
-export function Conversation({ snapshot, calls, handovers, past, onStep }: ConversationProps) {
+export function Conversation({ snapshot, calls, handovers, past, over, onStep }: ConversationProps) {
   const t = useText();
   const [shown, setShown] = useState(SHOWN);
   const entries = useMemo(() => entriesOf(snapshot, calls, handovers), [snapshot, calls, handovers]);
-  if (entries.length === 0) return <p className="quiet">{t.run.empty}</p>;
+  if (entries.length === 0) return <p className="quiet">{over ? t.run.silent : t.run.empty}</p>;
   return (
     <>
       {entries.length > shown && (

@@ -134,7 +134,7 @@ export function Run({ id }: { id: string }) {
         onCompare={() => void navigate({ to: "/runs/$id/compare", params: { id }, search: at === null ? {} : { from: at } })}
       />
       {run.error !== null && <RunFailure error={run.error} onStep={onStep} />}
-      <Travel at={at} head={log.head} then={at === null ? now : then} onChange={goTo} />
+      <Travel at={at} head={log.head} then={then} onChange={goTo} />
       <Tabs tab={tab} tabs={TABS.filter((each) => each !== "graph" || mayRead)} onChange={(to) => go({ tab: to === "conversation" ? undefined : to })} />
       <div className={search.step === undefined ? "" : "beside"}>
         <section
@@ -225,7 +225,17 @@ const Panel = memo(function Panel({ run, view, told, onStep, onMoment, onPath }:
   const shown = useMemo(() => upTo(log.events, view.moment), [log.events, view.moment]);
   switch (tab) {
     case "conversation":
-      return snapshot ? <Conversation snapshot={snapshot} calls={told.calls} handovers={told.handovers} past={at !== null} onStep={onStep} /> : null;
+      if (!snapshot) return null;
+      return (
+        <Conversation
+          snapshot={snapshot}
+          calls={told.calls}
+          handovers={told.handovers}
+          past={at !== null}
+          over={at === null && run.ended_at !== null}
+          onStep={onStep}
+        />
+      );
     case "graph":
       if (!graph) return null;
       return (

@@ -155,9 +155,7 @@ function Times({ schedule }: { schedule: Schedule }) {
   const here = ownZone();
   return (
     <details onToggle={(event) => setOpen(event.currentTarget.open)}>
-      <summary>
-        {p.next}, {p.past.toLowerCase()}
-      </summary>
+      <summary>{p.times}</summary>
       {found.error && <ProblemNote problem={asProblem(found.error)} />}
       {found.data && (
         <div className="halves">

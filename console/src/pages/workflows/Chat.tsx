@@ -134,9 +134,11 @@ export function Chat({ workflow }: { workflow: Workflow }) {
           <Value value={talk.state} />
         </details>
       )}
-      <p className="small">
-        <Go href={`/console/runs?thread=${encodeURIComponent(thread)}`}>{t.decision.toRun}</Go>
-      </p>
+      {begun && (
+        <p className="small">
+          <Go href={`/console/runs?thread=${encodeURIComponent(thread)}`}>{t.decision.toRun}</Go>
+        </p>
+      )}
     </div>
   );
 }

@@ -1,0 +1,132 @@
+"""The console's pages as a stranger reads them: nothing is squeezed or cut off, and what is empty says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.console.browser import PHONE, Page
+from tests.console.conftest import NewPage
+from tests.console.test_deciding import acting
+from tests.console.test_runs import approved, broken
+
+Asked = Callable[..., dict[str, Any]]
+
+
+def narrowest(shown: Page, selector: str) -> float:
+    """How wide the narrowest of them is, in pixels."""
+    shown.locator(selector).first().there()
+    widths = f"[...document.querySelectorAll({selector!r})].map((each) => each.getBoundingClientRect().width)"
+    return float(shown.evaluate(f"Math.min(...{widths})"))
+
+
+def test_on_a_phone_changed_arguments_stand_below_each_other(page: NewPage, asked: Asked) -> None:
+    pending = asked("payout", who="user:clerk", supplier="Narrow Ltd")
+    shown = acting(page, "user:ann", f"/console/inbox/{pending['id']}", **PHONE)
+    shown.role("button", name={"/^Change/": ""}).click()
+    shown.label("amount").fill("900")
+    shown.locator("fieldset ins").there()
+    assert narrowest(shown, "fieldset > .field, fieldset > dl, fieldset > .note") > 250
+    assert shown.axe() == []
+
+
+def test_on_a_phone_the_slider_of_a_run_can_be_moved_at_every_moment(
+    page: NewPage, asked: Asked, http: httpx2.Client
+) -> None:
+    run = approved(http, asked("release")["run_id"])
+    shown = page(**PHONE).goto(f"/console/runs/{run['id']}?at={run['seq'] // 2}")
+    shown.role("button", "Follow what happens").there()
+    assert narrowest(shown, "input[type=range]") > 150
+
+
+@pytest.mark.parametrize(("path", "name"), [("inbox", "Inbox"), ("audit", "Audit"), ("settings", "Settings")])
+def test_on_a_phone_one_sees_in_the_links_and_in_the_title_where_one_is(page: NewPage, path: str, name: str) -> None:
+    shown = page(**PHONE).goto(f"/console/{path}")
+    here = shown.locator("nav a[aria-current=page]").there()
+    assert name in here.text()
+    place = "document.querySelector('nav a[aria-current=page]').getBoundingClientRect()"
+    assert shown.evaluate(f"{place}.left >= 0 && {place}.right <= innerWidth")
+    shown.until(f"document.title.includes({name!r})")
+
+
+def test_on_a_phone_the_audit_is_read_in_whole_words(page: NewPage, asked: Asked) -> None:
+    asked("refund")
+    shown = page(**PHONE).goto("/console/audit")
+    shown.locator(".records li").first().there()
+    assert narrowest(shown, "section dd") > 150
+    cut = "[...document.querySelectorAll('.facts-line > *')].filter((each) => each.scrollWidth > each.clientWidth)"
+    assert shown.evaluate(f"{cut}.length") == 0
+    assert shown.axe() == []
+
+
+def test_a_run_says_what_it_has_none_of(page: NewPage, asked: Asked, http: httpx2.Client) -> None:
+    run = broken(http)
+    shown = page().goto(f"/console/runs/{run['id']}")
+    shown.words("It has said nothing.").there()
+    shown.goto(f"/console/runs/{asked('visit')['run_id']}?tab=state")
+    shown.role("heading", "Shared state").there()
+    for heading in ("Shared state", "Input"):
+        assert shown.locator(f"section.card:has(> h2:text-is('{heading}'))").text().endswith("none"), heading
+
+
+def test_an_approval_that_is_given_shows_the_votes_and_none_of_the_machinery(
+    page: NewPage, asked: Asked, http: httpx2.Client
+) -> None:
+    pending = asked("refund", order="R-1", amount=62)
+    http.post(f"/v1/pendings/{pending['id']}/decide", json={"decision": "approve"}).raise_for_status()
+    shown = page().goto(f"/console/decide/{pending['id']}")
+    shown.role("heading", "Approved").there()
+    shown.locator(".seats li.for").there()
+    assert "escalations" not in shown.locator("article").text()
+    form = asked("visit")
+    values = {"guests": 3, "day": "Monday"}
+    http.post(f"/v1/pendings/{form['id']}/decide", json={"values": values}).raise_for_status()
+    shown.goto(f"/console/decide/{form['id']}")
+    shown.role("heading", "The answer").there()
+    assert "Monday" in shown.locator("article").text()
+
+
+def test_who_is_excluded_is_named_in_words(page: NewPage, asked: Asked) -> None:
+    pending = asked("reserved", who="user:clerk,role:operator")
+    shown = page().goto(f"/console/inbox/{pending['id']}")
+    shown.words("It asks controller. Not who started the run.").there()
+
+
+def test_escape_leaves_a_field_so_that_the_keys_decide_again(page: NewPage, asked: Asked, http: httpx2.Client) -> None:
+    pending = asked("refund", order="E-1", amount=63)
+    shown = page().goto(f"/console/inbox/{pending['id']}")
+    comment = shown.label("Comment")
+    comment.play("pressSequentially", "a word")
+    assert shown.role("dialog").count() == 0
+    comment.play("press", "Escape")
+    assert comment.value() == "a word"
+    shown.press("a")
+    shown.role("button", "Yes: Approve").play("press", "Enter")
+    shown.words("Thank you: this is recorded.").there()
+    assert http.get(f"/v1/pendings/{pending['id']}").json()["reason"] == "a word"
+
+
+def test_a_question_that_is_not_there_leads_a_phone_to_the_inbox(page: NewPage) -> None:
+    shown = page(**PHONE).goto("/console/decide/call_nothing")
+    shown.role("heading", "Not here").there()
+    shown.role("link", "To the inbox").click()
+    shown.role("heading", "Inbox").there()
+
+
+def test_a_conversation_that_has_not_begun_leads_to_no_run(page: NewPage) -> None:
+    shown = page().goto("/console/workflows/frontend?pane=chat")
+    shown.role("button", "Begin").there()
+    assert shown.role("link", "See the run").count() == 0
+
+
+def test_the_outputs_of_steps_are_compared_under_the_names_of_the_steps(
+    page: NewPage, asked: Asked, http: httpx2.Client
+) -> None:
+    run = approved(http, asked("release")["run_id"])
+    shown = page().goto(f"/console/runs/{run['id']}/compare?from=1")
+    shown.locator("[data-compared] table").first().there()
+    assert "/approvals/quality/quality" in shown.locator("[data-compared]").text()
+    assert "~1" not in shown.locator("[data-compared]").text()
