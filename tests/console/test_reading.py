@@ -130,3 +130,29 @@ def test_the_outputs_of_steps_are_compared_under_the_names_of_the_steps(
     shown.locator("[data-compared] table").first().there()
     assert "/approvals/quality/quality" in shown.locator("[data-compared]").text()
     assert "~1" not in shown.locator("[data-compared]").text()
+
+
+def focused(shown: Page, name: str) -> None:
+    """Wait until this has the focus."""
+    shown.until(f"(document.activeElement.ariaLabel ?? document.activeElement.textContent).startsWith({name!r})")
+
+
+def test_after_each_act_a_keyboard_goes_on_from_where_it_was(page: NewPage, asked: Asked) -> None:
+    first, second = asked("note", title="Focus 1"), asked("note", title="Focus 2")
+    shown = page().goto(f"/console/inbox/{first['id']}?q=Focus")
+    focused(shown, "Focus 1")
+    shown.role("button", "Approve").play("press", "Enter")
+    focused(shown, "Thank you: this is recorded.")
+    shown.role("button", "Next question").play("press", "Enter")
+    focused(shown, "Focus 2")
+    shown.goto(f"/console/runs/{second['run_id']}?tab=graph")
+    shown.role("button", "Pause").play("press", "Enter")
+    shown.role("dialog").role("button", "Pause").play("press", "Enter")
+    focused(shown, "Resume")
+    step = shown.locator("svg [data-path=agree]")
+    step.play("press", "Enter")
+    shown.locator(".step").role("button", "Close").play("press", "Enter")
+    shown.until("document.activeElement.dataset.path === 'agree'")
+    shown.goto("/console/workflows/note?pane=start").role("button", "Start a run").play("press", "Enter")
+    shown.words("The run is started.").there()
+    focused(shown, "Start a run")

@@ -2,6 +2,7 @@
 
 import { useCallback, useEffect, useRef, useState } from "react";
 import { Problem, asProblem } from "../api/problems.ts";
+import { useKeptFocus } from "./focus.ts";
 
 const SILENT_MS = 10_000;
 
@@ -46,6 +47,7 @@ export function useSending<What extends string = string>(): Sending<What> {
     setDoing(null);
     say(unlessSilent);
   }, []);
+  const keepFocus = useKeptFocus(doing !== null);
   useEffect(
     () => () => {
       clearTimeout(timer.current);
@@ -57,6 +59,7 @@ export function useSending<What extends string = string>(): Sending<What> {
   const send = useCallback((work: Work, what?: What): Promise<Problem | null> => {
     if (underway.current) return underway.current.outcome;
     const abort = new AbortController();
+    keepFocus();
     setDoing(what ?? "");
     say(null);
     timer.current = setTimeout(() => say(new Problem(0, "silent", "")), SILENT_MS);

@@ -41,6 +41,8 @@ export function Decision({ id, after, keys = true, onDecided }: DecisionProps) {
   const heading = useRef<HTMLHeadingElement>(null);
   const loaded = pending !== null;
   useEffect(() => heading.current?.focus(), [id, loaded]);
+  const said = useRef<HTMLDivElement>(null);
+  useEffect(() => said.current?.focus(), [sent]); // the button that was pressed is gone
 
   if (pending === null) {
     if (problem === null) return <p className="quiet" role="status">{t.decision.loading}</p>;
@@ -67,7 +69,7 @@ export function Decision({ id, after, keys = true, onDecided }: DecisionProps) {
       {problem !== null && <ProblemNote problem={problem} />}
       <div role="status">
         {thanks && (
-          <div className="note good">
+          <div className="note good" tabIndex={-1} ref={said}>
             <p>{pending.status === "open" ? t.decision.voted : t.decision.thanks}</p>
           </div>
         )}

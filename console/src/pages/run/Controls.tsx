@@ -1,5 +1,6 @@
 // What one may do with a run. Each says first what it will do.
 
+import { useEffect, useRef } from "react";
 import { call } from "../../api/client.ts";
 import type { Run } from "../../api/types.gen.ts";
 import { useMay } from "../../context.ts";
@@ -50,21 +51,31 @@ export function Controls({ run, at, asking, ask, onCompare, done }: ControlsProp
   const t = useText();
   const may = useMay("control_runs");
   const { busy, problem, send } = useSending();
+  const row = useRef<HTMLDivElement>(null);
+  const left = useRef<Run["status"] | null>(null); // in which a command found the run
   const [reason, setReason, forget] = useDraft(`control.${run.id}`, () => "");
   const command = async (control: Control): Promise<void> => {
-    await send(async () => {
+    left.current = run.status;
+    const refused = await send(async () => {
       const body = control === "resume" || control === "retry" ? undefined : { reason };
       await call("POST", `${runPath(run.id)}/${control}`, body);
       setReason("");
       forget();
     });
+    if (refused) left.current = null;
     ask(null);
     done();
   };
+  // The command that was sent is no longer offered: the focus that its button had goes to those that are.
+  useEffect(() => {
+    if (left.current === null || left.current === run.status || asking !== null) return;
+    left.current = null;
+    if (document.activeElement === document.body) row.current?.querySelector("button")?.focus();
+  }, [run.status, asking]);
   const close = (): void => ask(null);
   const control = may ? CONTROLS.find((each) => each === asking) : undefined;
   return (
-    <div className="row">
+    <div className="row" ref={row}>
       {may &&
         controlsOf(run.status).map((each) => (
           <button key={each} className={each === "terminate" ? "bad" : ""} onClick={() => ask(each)}>

@@ -5,6 +5,7 @@ import type { Json, RunStep, Snapshot, Workflow } from "../../api/types.gen.ts";
 import { isObject } from "../../logic/json.ts";
 import { type StepSpan, lengthOf, workOf } from "../../logic/log.ts";
 import type { ModelCall, ToolCall } from "../../logic/record.ts";
+import { useReturn } from "../../parts/focus.ts";
 import { Go } from "../../parts/Go.tsx";
 import { Source } from "../../parts/Source.tsx";
 import { Tree } from "../../parts/Tree.tsx";
@@ -37,6 +38,7 @@ const PASSAGES = 200;
 export function StepCard(props: StepCardProps) {
   const { path, steps, spans, snapshot, calls, modelCalls, workflow, place, zone, onPath, onMoment, onEvents } = props;
   const t = useText();
+  useReturn();
   const plan = planPathOf(path);
   const passages = steps.filter((step) => step.plan_path === plan && step.verb !== "iteration");
   const step = passages.findLast((each) => each.path === path) ?? steps.findLast((each) => each.path === path);
