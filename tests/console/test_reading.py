@@ -156,3 +156,32 @@ def test_after_each_act_a_keyboard_goes_on_from_where_it_was(page: NewPage, aske
     shown.goto("/console/workflows/note?pane=start").role("button", "Start a run").play("press", "Enter")
     shown.words("The run is started.").there()
     focused(shown, "Start a run")
+
+
+SEEN = """(() => {
+  const here = document.activeElement;
+  const drawn = here.closest("svg") !== null; // its box gets a thicker line
+  const seen = drawn || getComputedStyle(here).outlineStyle !== "none";
+  const again = (window.passed ??= new Set()).has(here);
+  window.passed.add(here);
+  return { what: here.outerHTML.slice(0, 120), seen, again, out: here === document.body };
+})()"""
+
+
+@pytest.mark.parametrize("path", ["inbox/{}", "runs", "runs/{}", "workflows/note?pane=start", "schedules", "settings"])
+def test_whoever_goes_by_tab_sees_where_they_are_and_gets_through_a_page(
+    page: NewPage, asked: Asked, path: str
+) -> None:
+    pending = asked("note", title="By Tab")
+    shown = page().goto("/console/" + path.format(pending["run_id"] if path.startswith("runs") else pending["id"]))
+    shown.locator("main button, main summary").first().there()
+    shown.evaluate("document.activeElement.blur()")
+    for _ in range(200):
+        shown.press("Tab")
+        stop = shown.evaluate(SEEN)
+        if stop["out"]:
+            break
+        assert stop["seen"], f"nothing shows that this has the focus: {stop['what']}"
+        assert not stop["again"], f"it leads back to {stop['what']}"
+    else:
+        pytest.fail("it does not end")

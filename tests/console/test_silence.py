@@ -111,7 +111,8 @@ def test_a_question_of_the_page_holds_nobody_for_whom_no_answer_comes(at: Opened
     dialog = shown.role("dialog")
     with silent(alone):
         dialog.role("button", "Pause").click()
-        shown.press("Escape")  # what was sent is not called back by that
+        for _ in range(2):
+            shown.press("Escape")  # what was sent is not called back by that
         assert dialog.role("button", "Not yet").play("isDisabled")
         dialog.locator("[role=alert]").there()
         assert SILENT in dialog.text()
@@ -194,6 +195,18 @@ async def administer(admin_dsn: str, *statements: str) -> None:
         await connection.close()
 
 
+@contextmanager
+def no_database(server: Server, dsn: str) -> Iterator[None]:
+    """Meanwhile nobody gets a connection with the database, and those that were are cut."""
+    admin, name = server.dsn("postgres"), urlsplit(dsn).path.removeprefix("/")
+    end = f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'"
+    run_apart(administer(admin, f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS false', end))
+    try:
+        yield
+    finally:
+        run_apart(administer(admin, f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS true'))
+
+
 @pytest.mark.timeout(240)
 def test_without_a_database_a_decision_is_refused_and_taken_when_it_is_back(
     at: Opened, alone: ServerProcess, dsn: str, postgres_server: Server
@@ -201,17 +214,28 @@ def test_without_a_database_a_decision_is_refused_and_taken_when_it_is_back(
     pending = asked(alone)
     shown = at(f"/console/decide/{pending['id']}")
     shown.label("Comment").fill("Checked")
-    admin, name = postgres_server.dsn("postgres"), urlsplit(dsn).path.removeprefix("/")
-    end = f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'"
-    run_apart(administer(admin, f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS false', end))
-    try:
+    with no_database(postgres_server, dsn):
         shown.role("button", "Approve").click()
         shown.locator(".card [role=alert]").there()
         assert THANKS not in shown.locator("body").text()
         assert shown.label("Comment").value() == "Checked"
-    finally:
-        run_apart(administer(admin, f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS true'))
     shown.until("fetch('/readyz').then((each) => each.ok)")
     shown.role("button", "Approve").click()
     shown.words(THANKS).there()
     assert now(alone, f"/v1/pendings/{pending['id']}")["reason"] == "Checked"
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize(("name", "empty"), [("Runs", "0 runs"), ("Workflows", "0 workflows"), ("Schedules", "0 sche")])
+def test_a_list_that_could_not_be_read_is_not_said_to_be_empty(
+    at: Opened, dsn: str, postgres_server: Server, name: str, empty: str
+) -> None:
+    shown = at(f"/console/{name.lower()}")  # so that its script is here
+    shown.role("heading", name, exact=True).there()
+    shown.goto("/console/settings").role("heading", "Settings").there()
+    with no_database(postgres_server, dsn):
+        shown.role("link", name).first().click()
+        shown.locator("main [role=alert]").there()
+        assert empty not in shown.locator("main").text()
+    shown.role("button", "Try again").click()
+    shown.until("!document.querySelector('main [role=alert]')")

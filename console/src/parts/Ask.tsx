@@ -25,11 +25,14 @@ export function Ask({ title, yes, dangerous = false, busy = false, notYet = fals
   // What was sent can't be called back; but nobody is held where no answer comes.
   const held = busy && !isSilent(problem);
   const dialog = useRef<HTMLDialogElement>(null);
+  const gone = useRef(false);
   useEffect(() => {
     const shown = dialog.current;
+    gone.current = false;
     const before = document.activeElement;
     shown?.showModal();
     return () => {
+      gone.current = true;
       shown?.close();
       if (before instanceof HTMLElement && before.isConnected) before.focus();
     };
@@ -41,6 +44,12 @@ export function Ask({ title, yes, dangerous = false, busy = false, notYet = fals
       onCancel={(event) => {
         event.preventDefault();
         if (!held) onNo();
+      }}
+      onClose={() => {
+        // A browser closes it by itself where Escape is pressed twice: what it has to say would not be seen.
+        if (gone.current || dialog.current?.open) return;
+        if (held) dialog.current?.showModal();
+        else onNo();
       }}
     >
       <div className="stack">

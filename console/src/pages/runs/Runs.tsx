@@ -77,7 +77,7 @@ export function Runs() {
       <Filters search={search} set={set} />
       <div className="facts-bar">
         <p role="status" className="quiet">
-          {found.isPending ? t.app.loading : t.runs.shown(runs.length, found.hasNextPage)}
+          {found.data ? t.runs.shown(runs.length, found.hasNextPage) : found.isPending && t.app.loading}
         </p>
         {may && <Bulk key={JSON.stringify(search)} search={search} done={again} />}
       </div>
@@ -88,7 +88,7 @@ export function Runs() {
           <p className="quiet">{t.runs.emptyHint}</p>
         </div>
       ) : (
-        <Table runs={runs} atEnd={() => found.hasNextPage && !found.isFetchingNextPage && void found.fetchNextPage()} />
+        found.data && <Table runs={runs} atEnd={() => found.hasNextPage && !found.isFetchingNextPage && void found.fetchNextPage()} />
       )}
     </>
   );

@@ -36,7 +36,7 @@ export function Schedules() {
     <>
       <h1>{p.title}</h1>
       <p role="status" className="quiet">
-        {found.isPending ? t.app.loading : p.shown(items.length)}
+        {found.data ? p.shown(items.length) : found.isPending && t.app.loading}
       </p>
       {found.error && <ProblemNote problem={asProblem(found.error)} again={() => void found.refetch()} />}
       {found.data && items.length === 0 && (

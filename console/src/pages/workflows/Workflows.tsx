@@ -52,7 +52,7 @@ export function Workflows() {
         />
       </div>
       <p role="status" className="quiet">
-        {found.isPending ? t.app.loading : p.shown(shown.length)}
+        {found.data ? p.shown(shown.length) : found.isPending && t.app.loading}
       </p>
       {found.error && <ProblemNote problem={asProblem(found.error)} again={() => void found.refetch()} />}
       {found.data && all.length === 0 && (
