@@ -17,7 +17,8 @@ SOURCES: Final = Path(__file__).resolve().parents[2] / "hai_flow"
 _CODE: Final = re.compile(r"[a-z_]+\.[a-z_]+")
 _IS_OF_VALUE: Final = re.compile(r"(value|request)\.")
 _FINDS: Final = frozenset((
-    "error", "warning", "refuse", "error_inside", "warning_inside", "find", "find_at", "report", "Fault", "Finding",
+    "error", "warning", "refuse", "error_inside", "warning_inside", "refuse_inside", "warning_at", "find", "find_at",
+    "report", "Fault", "Finding",
 ))  # fmt: skip
 
 

@@ -209,6 +209,7 @@ export const serverZh: Record<string, string> = {
   "role.member": "角色成员的写法不对",
   "role.unknown": "没有声明这个角色",
   "run.detached_timeout": "独立的子运行不能设置超时",
+  "run.itself": "每次运行都在这里再次启动自己,没有尽头",
   "run.name": "子工作流的名称不对",
   "say.kind": "消息的写法不对",
   "say.position": "消息不能放在这里",
@@ -305,6 +306,7 @@ export const serverZh: Record<string, string> = {
   "model.key": "模型的密钥设置不对",
   "step.no_runner": "此服务器没有能执行这个步骤的部件",
   "text.braces": "文本中的花括号不是表达式",
+  "text.path": "文本中的路径不是表达式",
 
   // values that do not fit their JSON Schema, and requests
   "value.additional_items": "列表的项目过多",
@@ -442,6 +444,7 @@ export const serverZh: Record<string, string> = {
   "yaml.alias_cycle": "YAML 的引用成环",
   "yaml.alias_key": "YAML 的引用不能作为键",
   "yaml.alias_unknown": "YAML 的引用没有定义",
+  "yaml.comment": "` #` 之后是注释,文本到此为止",
   "yaml.control": "文本中有控制字符",
   "yaml.duplicate_key": "键重复了",
   "yaml.empty": "文档是空的",
@@ -455,4 +458,5 @@ export const serverZh: Record<string, string> = {
   "yaml.too_deep": "嵌套过深",
   "yaml.too_large": "文档过大",
   "yaml.too_many_nodes": "文档的内容过多",
+  "yaml.zeros": "数字前面的零会丢失",
 };
