@@ -17,6 +17,14 @@ from tests.support.server import YAML
 Asked = Callable[..., dict[str, Any]]
 TABS = ("conversation", "graph", "waterfall", "state", "models", "events")
 NOTE = HERE / "flows" / "note.flow.yaml"
+ONE_AT_A_TIME = """
+hai: flow/v1
+name: one_at_a_time
+version: 1
+concurrency: {key: ann, limit: 1, on_conflict: queue}
+steps:
+  - wait_for: {event: go, deadline: 1d}
+"""
 
 
 def ended(http: httpx2.Client, run_id: str, seconds: float = 100) -> dict[str, Any]:
@@ -409,7 +417,9 @@ def test_a_run_is_paused_and_goes_on_after_one_was_told_what_that_does(
     shown.role("button", "Pause").click()
     shown.words("No new step starts.").there()
     assert shown.axe() == []
+    shown.label("Comment").fill("until Ann is back")
     shown.role("dialog").role("button", "Pause").click()
+    shown.words(": until Ann is back").there()
     shown.role("button", "Resume").click()
     shown.role("dialog").role("button", "Resume").click()
     shown.role("button", "Pause").there()
@@ -417,6 +427,15 @@ def test_a_run_is_paused_and_goes_on_after_one_was_told_what_that_does(
     shown.role("dialog").role("button", "Terminate").click()
     shown.words("stopped").there()
     assert http.get(f"/v1/runs/{pending['run_id']}").json()["status"] == "stopped"
+
+
+def test_a_run_that_waits_for_its_turn_leads_to_the_one_before_it(page: NewPage, http: httpx2.Client) -> None:
+    http.post("/v1/workflows", content=ONE_AT_A_TIME, headers=YAML).raise_for_status()
+    first, second = (http.post("/v1/runs", json={"workflow": "one_at_a_time"}).json()["id"] for _ in range(2))
+    shown = page().goto(f"/console/runs/{second}")
+    shown.words("with the key ann").there()
+    shown.role("link", f"{first[:8]}…").click()
+    shown.until(f"location.pathname === '/console/runs/{first}'")
 
 
 def test_a_run_that_is_not_there_is_said_to_be_so(page: NewPage) -> None:

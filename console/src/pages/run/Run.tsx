@@ -294,6 +294,25 @@ function Head({ run, used, snapshot, live, now }: HeadProps) {
             </time>
           </dd>
         </div>
+        {run.paused && (
+          <div>
+            <dt>{t.run.pausedBy}</dt>
+            <dd>
+              {plainName(run.paused.by)},{" "}
+              <time dateTime={run.paused.at} title={exactly(run.paused.at)}>
+                {moment(run.paused.at)}
+              </time>
+              {run.paused.reason !== "" && `: ${run.paused.reason.slice(0, 500)}`}
+            </dd>
+          </div>
+        )}
+        {run.queued_for && (
+          <div>
+            <dt>{t.run.queuedFor}</dt>
+            <dd>{t.run.slot(run.queued_for.key.slice(0, 200), run.queued_for.limit)}</dd>
+          </div>
+        )}
+        {run.queued_for?.holders.slice(0, 10).map((each) => <Link key={each.run_id} label={t.run.heldBy} id={each.run_id} />)}
         <div>
           <dt>{t.run.lasted}</dt>
           <dd>{span(Math.max(0, ended - began))}</dd>
