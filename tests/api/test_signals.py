@@ -114,7 +114,8 @@ def hai_flow(server: ServerProcess, *arguments: str) -> subprocess.CompletedProc
 def test_the_command_line_sends_a_signal(http: Checked, server: ServerProcess) -> None:
     run_id, name = start(http, ASKING), str(uuid4())
     sent = hai_flow(server, run_id, "ping", "--data", '{"n": 1}', "--id", name)
-    assert (sent.returncode, sent.stdout) == (0, f"Sent ping to {run_id} as {name}.\n")
+    assert sent.returncode == 0
+    assert sent.stdout.splitlines() == [f"Sent ping to {run_id} as {name}.", f"Next: python3 cli.py show {run_id}"]
     again = hai_flow(server, run_id, "ping", "--data", '{"n": 1}', "--id", name, "--json")
     assert json.loads(again.stdout)["already"] is True
     wrong = hai_flow(server, run_id, "ping", "--data", "n: 1")
