@@ -309,12 +309,15 @@ class Program:
     def _bound(self, binding: Binding, value: Json) -> tuple[Json, Size]:
         if binding.fields is not None and type(value) is dict:
             value = {name: value[name] for name in binding.fields if name in value}
+        kind = binding.kind
         try:
-            if binding.keys and isinstance(value, Mapping):
-                value = sorted(value)
-            elif binding.bound_kind != binding.kind:
-                raise TypeError
-            return convert(value, binding.bound_kind, self._growth.deep)
+            if binding.keys:
+                if isinstance(value, Mapping):
+                    value = sorted(value)
+                elif kind == "map":
+                    raise TypeError
+                kind = binding.bound_kind
+            return convert(value, kind, self._growth.deep)
         except (TypeError, ValueError, OverflowError):
             raise ExpressionError(
                 "expression.error", f"expected {_spoken(binding.kind)} in {spell(binding.path)}, found another type"
