@@ -29,9 +29,7 @@ class Transcript(Narrator):
     def __init__(self, console: Console) -> None:
         super().__init__(console)
         self._verbs: dict[str, str] = {}  # of the steps that have begun, by path
-        self._asked: set[str] = (
-            set()
-        )  # paths of the steps whose calls frontends see: their results are told as these see them
+        self._asked: set[str] = set()  # paths of the steps whose calls frontends see, as which their results are told
         self._traces: dict[str, str] = {}  # where tools failed, until it is known whether that is the end of it
         self._held: tuple[EventJson, str] | None = None  # a failure that may end the run, and its trace
         self._failures: set[tuple[str, str, str]] = set()  # those that were told
