@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 from hai_flow.cli.console import Console, clean, json_text
 from hai_flow.cli.decisions import approval, is_envelope
 from hai_flow.cli.questions import question_of
-from hai_flow.cli.standing import ENDS_OF_WAITS, until
+from hai_flow.cli.standing import ENDS_OF_WAITS, because, until
 from hai_flow.cli.terminal import compact, indented, moment, roughly
 from hai_flow.values import Json
 
@@ -174,7 +174,7 @@ class Narrator:
         self.line(f"  {event['kind']} {event['id']}{deadline}", "dim")
 
     def _vote_cast(self, event: EventJson) -> None:
-        self.line(f"! {event['by']} votes {event['decision']}{_because(event)}", "bold")
+        self.line(f"! {event['by']} votes {event['decision']}{because(event)}", "bold")
 
     def _pending_reminded(self, event: EventJson) -> None:
         told = ", ".join(event.get("notify") or ())
@@ -195,7 +195,7 @@ class Narrator:
         value = (
             f": {approval(value) if is_envelope(value) else compact(value)}" if event["outcome"] == "answered" else ""
         )
-        self.line(f"! {event['outcome']}{by}{value}{_because(event)}", "bold")
+        self.line(f"! {event['outcome']}{by}{value}{because(event)}", "bold")
 
     def _pending_voided(self, event: EventJson) -> None:
         self.line(f"! no answer is needed any more to {event['id']} {event.get('reason', '')}".rstrip(), "dim")
@@ -204,7 +204,7 @@ class Narrator:
         """Show the question of a run below as if this run asked it. Its outcome is shown by its path."""
         asked, status = event["opened"], event.get("status", "open")
         if status != "open":
-            self.line(f"! {asked['path']}: {status}{_because(event)}", "bold")
+            self.line(f"! {asked['path']}: {status}{because(event)}", "bold")
         elif not event.get("known"):
             self._pending_opened(asked)
 
@@ -230,17 +230,17 @@ class Narrator:
         self.line(f"{event['workflow']}@{event['version']} starts with {compact(event['input'])}", "dim")
 
     def _run_paused(self, event: EventJson) -> None:
-        self.line(f"paused by {event['by']}{_because(event)}", "yellow")
+        self.line(f"paused by {event['by']}{because(event)}", "yellow")
 
     def _run_resumed(self, event: EventJson) -> None:
         self.line(f"resumed by {event['by']}", "yellow")
 
     def _run_stopping(self, event: EventJson) -> None:
-        self.line(f"stopping, asked by {event['by']}{_because(event)}", "yellow")
+        self.line(f"stopping, asked by {event['by']}{because(event)}", "yellow")
 
     def _run_stopped(self, event: EventJson) -> None:
         how = "terminated" if event.get("terminated") else "stopped"
-        self.line(f"{how} by {event['by']}{_because(event)}", "yellow")
+        self.line(f"{how} by {event['by']}{because(event)}", "yellow")
 
     def _run_finished(self, event: EventJson) -> None:
         output = "" if event.get("output") is None else ": " + json_text(event["output"])
@@ -289,10 +289,6 @@ def _error(error: EventJson, at: str = "") -> str:
     """A failure in words, with the step that it comes from, unless that is `at`."""
     where = f" (at {error['path']})" if error.get("path") and error["path"] != at else ""
     return f"{error['code']}: {error['message']}{where}"
-
-
-def _because(event: EventJson) -> str:
-    return f": {event['reason']}" if event.get("reason") else ""
 
 
 def _rest(event: EventJson) -> str:

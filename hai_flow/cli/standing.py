@@ -52,6 +52,7 @@ def stopped_by(run: Json, events: Iterable[Json]) -> str:
 
 
 def because(said: Mapping[str, Json]) -> str:
+    """The reason that somebody gave, behind what they did; "" without one."""
     return f": {said['reason']}" if said.get("reason") else ""
 
 

@@ -231,8 +231,7 @@ class Parts:
         """
         for path, text in texts(value, at):
             if text.startswith(_DATA) and (named := names.named(text)):
-                message = f"`{shorten(text)}` is plain text here; a hole is written ${{{{ {named} }}}}"
-                self.reader.warning_inside(path, 0, "text.path", message)
+                self.reader.warning_inside(path, 0, "text.path", _plain_text(text, named))
             elif text.count("{") != 2 * text.count("${{") or "$(" in text:  # more than holes of ours
                 self._doubt_braces(text, path, names)
 
@@ -245,8 +244,7 @@ class Parts:
                 continue  # inside of a hole
             named = names.named(found["path"], guess=certain)
             if named:
-                message = f"`{shorten(found.group())}` is plain text here; a hole is written ${{{{ {named} }}}}"
-                self.reader.warning_inside(path, found.start(), "text.braces", message)
+                self.reader.warning_inside(path, found.start(), "text.braces", _plain_text(found.group(), named))
                 return
         if "{{" not in text or "${{" in text:
             return
@@ -272,6 +270,11 @@ class Parts:
             self.reader.error((*at, *path), code, message, key=code == "schema.unknown_keyword")
 
         return compile_schema(raw, report)
+
+
+def _plain_text(written: str, named: str) -> str:
+    """The doubt about a text that would be the path `named` elsewhere."""
+    return f"`{shorten(written)}` is plain text here; a hole is written ${{{{ {named} }}}}"
 
 
 def _duration_hint(text: str) -> str:
