@@ -30,7 +30,7 @@ from hai_flow.engine.decide import as_of
 from hai_flow.engine.events import PendingOpened
 from hai_flow.engine.jobs import next_due
 from hai_flow.engine.state import PendingState, RunState
-from hai_flow.errors import DefinitionError, Rejected
+from hai_flow.errors import Rejected, Unreadable
 from hai_flow.runtime import Runtime
 from hai_flow.runtime.auditing import Asked
 from hai_flow.runtime.catalog import Catalog
@@ -402,7 +402,10 @@ class Access:
     async def _personal_in(self, run: RunSummary | Found, state: RunState | None = None) -> Personal:
         personals, pins = self.runtime.personals, {}
         if await personals.has_children(self.tenant, run.workflow):
-            state = state or await self.runtime.fanout.state_at(self.tenant, run.id, HEAD, self.reads)
+            try:
+                state = state or await self.runtime.fanout.state_at(self.tenant, run.id, HEAD, self.reads)
+            except Unreadable:  # another release's log: its pins are not known here
+                return WHOLE
             pins = {} if state is None else state.pins
         return await personals.of(self.tenant, run.workflow, pins)
 
@@ -411,7 +414,7 @@ class Access:
         who = self.principal.who
         try:
             return reader_in(who, (await self.catalog.plan(self.tenant, workflow)).roles)
-        except DefinitionError:  # this release can't read the meaning of its roles
+        except Unreadable:  # this release can't read the meaning of its roles
             return msgspec.structs.replace(who, roles=())
 
     # --- threads: the right to speak in them

@@ -19,14 +19,14 @@ from hai_flow.api.following import farewell
 from hai_flow.api.names import NO_CONTROL_CHARACTERS
 from hai_flow.api.pages import PageCursor, PageLimit, bad_cursor, decode_cursor, encode_cursor
 from hai_flow.api.principals import requires
-from hai_flow.api.problems import WITH_BODY, documented, problem_of
+from hai_flow.api.problems import WITH_BODY, documented, problem_of, unreadable_of
 from hai_flow.api.rights import Right
 from hai_flow.api.stream import Pieces
 from hai_flow.api.views import decided_view, inbox_view
 from hai_flow.definition.durations import NotADuration, milliseconds
 from hai_flow.engine.ids import run_of_pending
 from hai_flow.engine.state import PendingState
-from hai_flow.errors import Rejected
+from hai_flow.errors import Rejected, Unreadable
 from hai_flow.runtime.inbox import Item
 from hai_flow.runtime.pieces import Piece
 from hai_flow.store import inbox
@@ -58,8 +58,11 @@ async def _still_open(access: Access, item: Item) -> bool:
     """Whether the question is open now: its deadline may have passed and no timer have fired yet."""
     if item.asked.deadline is None or item.asked.deadline > access.runtime.committer.now():
         return True
-    state = await access.find_state(item.asked.run_id)
-    return state is not None and (await access.current(state)).pendings[item.asked.id].status == "open"
+    try:
+        state = await access.find_state(item.asked.run_id)
+        return state is not None and (await access.current(state)).pendings[item.asked.id].status == "open"
+    except Unreadable:  # another release's run: it is open as far as its row says
+        return True
 
 
 async def _is_shown(access: Access, item: Item) -> bool:
@@ -217,7 +220,8 @@ async def decide_several(body: BulkBody, access: CurrentAccess, key: CommandKey)
                 of = run_of_pending(item.id)
                 there = access if of is None else await access.at_run(of)
                 shown = await decide(there, item.id, given, key and f"{key}/{item.id}")
-            except Rejected as rejected:
+            except (Rejected, Unreadable) as error:
+                rejected = unreadable_of(error) if isinstance(error, Unreadable) else error
                 return {"id": item.id, "status": rejected.status, "pending": None, "problem": problem_of(rejected)}
         return {"id": item.id, "status": 200, "pending": shown, "problem": None}
 

@@ -32,7 +32,7 @@ from hai_flow.engine import events as e
 from hai_flow.engine.events import decode_pending
 from hai_flow.engine.ids import run_of_pending
 from hai_flow.engine.selectors import held
-from hai_flow.errors import Rejected
+from hai_flow.errors import Rejected, Unreadable
 from hai_flow.store import pendings
 from hai_flow.wire.log import event_json
 from hai_flow.wire.withheld import opened_without_evidence, without_evidence
@@ -47,8 +47,11 @@ _OF_PENDINGS: Final = frozenset((
 
 async def _shown(access: Access, row: pendings.Listed) -> dict[str, Any] | None:
     """The open pending of a list. None: it is open no more, for its deadline has passed and no timer has fired yet; or
-    it is not for the caller."""
-    opened = decode_pending(row.body)
+    it is not for the caller, or of a release that this one can't read."""
+    try:
+        opened = decode_pending(row.body)
+    except Unreadable:
+        return None
     run = Found(row.run_id, row.started_by, row.sha256, row.workflow, row.thread_id)
     if access.viewer is None and (row.deadline is None or row.deadline > access.runtime.committer.now()):
         return listed_pending_view(row, await access.shown_question(run, opened))
@@ -56,6 +59,8 @@ async def _shown(access: Access, row: pendings.Listed) -> dict[str, Any] | None:
         state, pending = await find_pending(access, row.id)
     except Rejected:
         return None
+    except Unreadable:  # nobody here can judge what of it is for the caller
+        return listed_pending_view(row, await access.shown_question(run, opened_without_evidence(opened)))
     if pending.status != "open":
         return None
     opened = pending.opened if access.sees_evidence(state, pending) else opened_without_evidence(pending.opened)

@@ -254,9 +254,19 @@ async def _store_failed(request: Request, error: Exception) -> Response:
     return problem(503, "store_unavailable", detail, headers={"Retry-After": "1"})
 
 
-async def _unreadable(request: Request, error: Exception) -> Response:
-    log.error("run_unreadable", path=request.url.path, error=str(error))
+def unreadable_of(error: Unreadable) -> Rejected:
+    """The refusal of a run, or workflow, that this release can't read."""
     detail = f"this server can't read the run: {error}. Ask a server of the release that wrote it, or upgrade this one."
+    return Rejected(503, "run_unreadable", detail)
+
+
+async def _unreadable(request: Request, error: Exception) -> Response:
+    """Callers that nobody knows learn nothing of the run or its workflow: services that call back, and webhooks."""
+    assert isinstance(error, Unreadable)
+    log.error("run_unreadable", path=request.url.path, error=str(error))
+    detail = unreadable_of(error).detail
+    if caller_of(request) is None:
+        detail = "this server can't take that now; another one may. Send it again later."
     return problem(503, "run_unreadable", detail, headers={"Retry-After": "5"})
 
 

@@ -895,12 +895,17 @@ def decode_events(stored: bytes) -> list[AnyEvent]:
 
 def decode_pending(stored: bytes) -> PendingOpened:
     """An opened pending as its row keeps it, for lists. Fields that this release does not know are left out: one
-    pending of a newer release must not spoil a list, and to decide it the log is read."""
+    pending of a newer release must not spoil a list, and to decide it the log is read. Raises `Unreadable` where a
+    field that this release does know has a value that it does not."""
     try:
         return _pending_decoder.decode(stored)
     except msgspec.DecodeError:
-        given, known = msgspec.json.decode(stored), {"type", *PendingOpened.__struct_encode_fields__}
-        return msgspec.convert({name: value for name, value in given.items() if name in known}, PendingOpened)
+        pass
+    try:
+        row, known = msgspec.json.decode(stored), {"type", *PendingOpened.__struct_encode_fields__}
+        return msgspec.convert({name: value for name, value in row.items() if name in known}, PendingOpened)
+    except (msgspec.DecodeError, AttributeError) as error:
+        raise Unreadable(f"the question has what this release does not know: {error}") from error
 
 
 def check_readable(abi: int) -> None:

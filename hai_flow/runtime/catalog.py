@@ -23,7 +23,7 @@ from hai_flow.definition.uses import first_of
 from hai_flow.definition.wording import suggestion
 from hai_flow.engine.children import reference_of
 from hai_flow.engine.events import Pin
-from hai_flow.errors import DefinitionError, Finding, Rejected, Unreadable
+from hai_flow.errors import DefinitionError, Finding, HaiFlowError, Rejected, Unreadable
 from hai_flow.runtime.auditing import Asked
 from hai_flow.runtime.circles import endless
 from hai_flow.runtime.pins import PinBook
@@ -72,7 +72,8 @@ class Catalog:
         return seen
 
     async def plan(self, tenant: UUID, digest: bytes) -> Plan:
-        """The plan that a run is pinned to. Raises Unreadable if its document is gone: that must never happen."""
+        """The plan that a run is pinned to. Raises Unreadable where this release can't read the document: a newer one
+        wrote it; or if the document is gone, which must never happen."""
         known = self._plans.get((tenant, digest))
         if known is not None:
             self._plans.move_to_end((tenant, digest))
@@ -83,7 +84,8 @@ class Catalog:
         return self.plan_of(tenant, stored)
 
     async def resolve(self, tenant: UUID, reference: str) -> tuple[Workflow, Plan]:
-        """The workflow that `name`, `name@version` or `name@version+sha8` means now. Raises Rejected 404."""
+        """The workflow that `name`, `name@version` or `name@version+sha8` means now. Raises Rejected 404, and
+        Unreadable as `plan` does."""
         name, version, sha8 = named_version(reference)
         stored: Workflow | None = None
         if sha8 is not None and version is not None:
@@ -213,8 +215,11 @@ class Catalog:
         return replace(plan, warnings=(*plan.warnings, *_in_place(doubts, source))) if doubts else plan, looked
 
     def plan_of(self, tenant: UUID, stored: Workflow) -> Plan:
-        """The plan of a stored workflow of the tenant."""
-        plan = self._compiled(tenant, stored.source, f"{stored.name}@{stored.version}")
+        """The plan of a stored workflow of the tenant. Raises Unreadable."""
+        try:
+            plan = self._compiled(tenant, stored.source, f"{stored.name}@{stored.version}")
+        except DefinitionError as error:
+            raise Unreadable(f"its workflow is nothing that this release can perform: {error}") from error
         if plan.from_disk == stored.from_disk:
             return plan
         return self._keep(tenant, replace(plan, from_disk=stored.from_disk))
@@ -234,18 +239,18 @@ class Catalog:
         """Whether runs of the plan, or runs below them, count with others of a concurrency key."""
         if plan.concurrency is not None:
             return True
-        # A workflow that does not exist is refused where the run starts.
-        async with aclosing(self._below(tenant, plan, missing=(Rejected,))) as below:
+        # A workflow that does not exist, or can't be read here, is refused where the run starts.
+        async with aclosing(self._below(tenant, plan, missing=(Rejected, Unreadable))) as below:
             async for _, _, child in below:
                 if child.concurrency is not None:
                     return True
         return False
 
     async def _below(
-        self, tenant: UUID, plan: Plan, *, missing: tuple[type[Rejected], ...] = ()
+        self, tenant: UUID, plan: Plan, *, missing: tuple[type[HaiFlowError], ...] = ()
     ) -> AsyncGenerator[tuple[str, Workflow, Plan]]:
         """Each workflow that the plan, or one that it leads to, runs, once: its reference, and the workflow that the
-        reference means now. `missing`: the refusals of a reference that is passed over; others are raised."""
+        reference means now. `missing`: the errors of a reference that is passed over; others are raised."""
         seen: set[str] = set()
         left = list(self.runs_of(plan))
         while left:
@@ -274,7 +279,7 @@ class Catalog:
         """
         known: dict[tuple[str, int | None], Child] = {}
         for run in dict.fromkeys((run.workflow, run.version) for run in self.runs_of(plan)):
-            with suppress(Rejected):
+            with suppress(Rejected, Unreadable):  # one that only another release can read is not looked into
                 reference = run[0] if run[1] is None else f"{run[0]}@{run[1]}"
                 known[run] = child_of((await self.resolve(tenant, reference))[1])
         if known:
@@ -292,6 +297,8 @@ class Catalog:
             reference = reference_of(step.verb)
             try:
                 await self.resolve(tenant, reference)
+            except Unreadable:  # it is published, by another release
+                continue
             except Rejected:
                 known = [each.name for each in await workflows.list_workflows(self.reads, tenant)]
                 message = f"step {step.path}: there is no workflow {reference!r}{suggestion(step.verb.workflow, known)}"

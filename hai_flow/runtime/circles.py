@@ -10,7 +10,7 @@ from uuid import UUID
 from hai_flow.definition.document import parse
 from hai_flow.definition.plan import Plan, Run, RunTrigger
 from hai_flow.definition.uses import first_of
-from hai_flow.errors import Finding, Rejected
+from hai_flow.errors import Finding, Rejected, Unreadable
 from hai_flow.store import triggers
 from hai_flow.store.workflows import Workflow
 
@@ -73,7 +73,7 @@ async def _circle(catalog: Published, tenant: UUID, plan: Plan) -> tuple[str, ..
 
 
 async def _plan_of(catalog: Published, tenant: UUID, name: str) -> Plan | None:
-    with suppress(Rejected):
+    with suppress(Rejected, Unreadable):
         return (await catalog.resolve(tenant, name))[1]
     return None
 

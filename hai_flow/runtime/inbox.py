@@ -136,8 +136,9 @@ class Inbox:
         return await inbox.counts_by_workflow(self.reads, tenant, selectors, COUNTED_MAX)
 
     async def _item(self, tenant: UUID, voices: Sequence[c.Principal], asked: Asked) -> Item:
-        opened = e.decode_pending(asked.body)
+        opened = _unreadable(asked)
         try:
+            opened = e.decode_pending(asked.body)
             votes = tuple(map(_votes.decode, asked.votes))
             world = await self._world(tenant, asked.workflow, asked.started_by)
             pending = PendingState(opened, votes=votes)
@@ -171,8 +172,8 @@ class Inbox:
         return Page(len(listed), len(wrong), key)
 
     async def _correction(self, listed: inbox.Listed) -> tuple[inbox.Listed, str, str, str] | None:
-        opened = e.decode_pending(listed.body)
         try:
+            opened = e.decode_pending(listed.body)
             world = await self._world(listed.tenant, listed.workflow, listed.started_by)
             asks: Sequence[str] = asked_by(PendingState(opened), world)
         except (Unreadable, msgspec.ValidationError):
@@ -180,6 +181,11 @@ class Inbox:
         if listed.current and set(asks) == set(listed.asks):
             return None
         return listed, " ".join(asks), opened.kind, words_of(opened)
+
+
+def _unreadable(asked: Asked) -> e.PendingOpened:
+    """A question of which this release can read nothing but its place."""
+    return e.PendingOpened(at=0, id=asked.id, path="", kind="ask", digest="")
 
 
 def _delegate(who: c.Principal, delegation: Delegation) -> c.Principal:

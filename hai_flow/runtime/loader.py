@@ -17,7 +17,6 @@ from hai_flow.engine import events as e
 from hai_flow.engine.evolve import fold
 from hai_flow.engine.snapshot import ABI, decode_state
 from hai_flow.engine.state import TERMINAL_STATUSES
-from hai_flow.errors import DefinitionError, Unreadable
 from hai_flow.runtime.cache import Cache, CachedRun
 from hai_flow.runtime.claims import Claims
 from hai_flow.runtime.failures import Failures
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from hai_flow.store.database import Connection
 
 FindPlan: TypeAlias = Callable[[UUID, bytes], Awaitable[Plan]]
-"""The plan of a tenant's workflow with this digest. Raises DefinitionError where this release can't perform it."""
+"""The plan of a tenant's workflow with this digest. Raises Unreadable where this release can't perform it."""
 log = structlog.get_logger(__name__)
 
 APART_SECONDS_MIN: Final = 0.1  # before a run is loaded apart from the others; doubled at each failure
@@ -205,10 +204,7 @@ class Loader:
         e.check_readable(loaded.abi)
         plan = run.plan
         if plan is None or plan.sha256 != loaded.workflow:
-            try:
-                plan = await self._find_plan(loaded.tenant, loaded.workflow)
-            except DefinitionError as error:
-                raise Unreadable(f"its workflow is nothing that this release can perform: {error}") from error
+            plan = await self._find_plan(loaded.tenant, loaded.workflow)
         state, snapshot_bytes, log_bytes = run.state, run.snapshot_bytes, run.log_bytes
         if loaded.state is not None:
             state, snapshot_bytes, log_bytes = decode_state(loaded.state), len(loaded.state), 0

@@ -12,7 +12,7 @@ from hai_flow.definition.personal import WHOLE, Flow, Personal, declares, person
 from hai_flow.definition.plan import Plan, Run
 from hai_flow.engine.children import reference_of
 from hai_flow.engine.events import Pin
-from hai_flow.errors import DefinitionError, Rejected, Unreadable
+from hai_flow.errors import Rejected, Unreadable
 from hai_flow.runtime.catalog import Catalog
 
 _KNOWN_MAX: Final = 1024
@@ -52,7 +52,7 @@ class Personals:
         """Whether its runs start others: then their pins belong to the question. An unreadable one has none."""
         try:
             return bool(self._catalog.runs_of(await self._catalog.plan(tenant, workflow)))
-        except (DefinitionError, Unreadable):
+        except Unreadable:
             return False
 
     async def of(self, tenant: UUID, workflow: bytes, pins: Mapping[str, Pin]) -> Personal:
@@ -73,7 +73,7 @@ class Personals:
         try:
             plan = await self._catalog.plan(tenant, workflow)
             return await self.of(tenant, workflow, await self._catalog.pins(tenant, plan))
-        except (DefinitionError, Unreadable, Rejected):
+        except (Unreadable, Rejected):
             return WHOLE
 
     async def _found(self, tenant: UUID, workflow: bytes, pins: Mapping[str, Pin]) -> Personal:
@@ -82,7 +82,7 @@ class Personals:
             plan = await self._catalog.plan(tenant, workflow)
             for reference, pin in pins.items():
                 children[reference] = await self._catalog.plan(tenant, bytes.fromhex(pin.sha256))
-        except (DefinitionError, Unreadable):
+        except Unreadable:
             return WHOLE
 
         def child(run: Run) -> Plan | None:

@@ -40,7 +40,7 @@ from hai_flow.engine import commands as c
 from hai_flow.engine.event_value import event_value
 from hai_flow.engine.events import Origin
 from hai_flow.engine.state import TERMINAL_STATUSES
-from hai_flow.errors import Rejected
+from hai_flow.errors import Rejected, Unreadable
 from hai_flow.runtime.auditing import Asked
 from hai_flow.runtime.catalog import Catalog
 from hai_flow.runtime.committer import Committer
@@ -493,12 +493,16 @@ class Triggers(Service):
     # --- publication ----------------------------------------------------------------------------------------------
 
     async def sync(self, tenant: UUID, name: str) -> None:
-        """Store the triggers of the latest version of a workflow in place of those of earlier ones."""
+        """Store the triggers of the latest version of a workflow in place of those of earlier ones. Those of a version
+        that only another release can read stay as that release has stored them."""
         async with triggers.publication(self.database.api, tenant, name) as connection:
             latest = await workflows.latest_workflow(connection, tenant, name)
             if latest is None:
                 return
-            plan = self.catalog.plan_of(tenant, latest)
+            try:
+                plan = self.catalog.plan_of(tenant, latest)
+            except Unreadable:
+                return
             now = self.committer.now()
             schedules = [
                 _schedule_row(tenant, latest, position, trigger, now)

@@ -1,0 +1,156 @@
+"""One run of a newer release, whose workflow this one can't read: it is one row, and harms nobody beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+import httpx2
+import pytest
+
+from tests.api.test_callbacks import ENVIRONMENT, Shop, ordered
+from tests.api.test_rest import Checked, start
+from tests.support.hai_client import unique
+from tests.support.postgres import Server, run_apart
+from tests.support.server import YAML, serving
+from tests.support.waiting import until
+
+ASK = """hai: flow/v1
+name: {name}
+version: 1
+visibility: tenant
+steps:
+  - {{id: sure, ask: {{title: Sure?, from: anyone, form: {{type: object, properties: {{}}}}}}}}
+"""
+LISTS = ("/v1/inbox", "/v1/inbox/counts", "/v1/inbox/decided", "/v1/pendings", "/v1/runs", "/v1/threads",
+  "/v1/workflows", "/v1/schedules", "/v1/notifications")  # fmt: skip
+OF_RUN = ("/v1/runs/{id}", "/v1/threads/{thread}", "/v1/threads/{thread}/messages", "/v1/threads/{thread}/queue")
+STRANGE_BODY = (
+    "UPDATE pendings SET body = convert_to(replace(convert_from(body, 'UTF8'), $2, $3), 'UTF8') WHERE run_id = $1"
+)
+
+
+async def _of_a_newer_release(dsn: str, run: dict[str, Any]) -> None:
+    """The run is pinned to a document with a key that this release does not know."""
+    connection = await asyncpg.connect(dsn)
+    try:
+        source = (ASK.format(name=run["workflow"]) + "brand_new_key: 1\n").encode()
+        sha = hashlib.sha256(source).digest()
+        await connection.execute(
+            "INSERT INTO workflows (tenant, sha256, name, version, dev, source) "
+            "SELECT tenant, $1, name, 2, false, $2 FROM workflows WHERE name = $3",
+            sha,
+            source,
+            run["workflow"],
+        )
+        await connection.execute("UPDATE runs SET workflow = $1 WHERE id = $2", sha, UUID(run["id"]))
+    finally:
+        await connection.close()
+
+
+async def _with_a_question_of_a_new_kind(dsn: str, run: dict[str, Any]) -> None:
+    connection = await asyncpg.connect(dsn)
+    try:
+        await connection.execute(STRANGE_BODY, UUID(run["id"]), '"kind":"ask"', '"kind":"ballot"')
+    finally:
+        await connection.close()
+
+
+@dataclass
+class Stage:
+    url: str
+    bad: dict[str, Any]
+    good: dict[str, Any]
+
+
+@pytest.fixture(params=[_of_a_newer_release, _with_a_question_of_a_new_kind], ids=["workflow", "question"])
+def stage(postgres_server: Server, request: pytest.FixtureRequest) -> Iterator[Stage]:
+    with postgres_server.database() as dsn, serving(dsn) as process, httpx2.Client(base_url=process.url) as http:
+        names = [unique("q").replace("-", "_") for _ in range(2)]
+        for name in names:
+            assert http.post("/v1/workflows", content=ASK.format(name=name), headers=YAML).status_code == 201
+        bad, good = (start(http, name) for name in names)
+        for run in (bad, good):
+            asyncio.run(until(lambda run=run: http.get(f"/v1/runs/{run['id']}").json()["status"] == "waiting"))
+        run_apart(request.param(dsn, bad))
+        yield Stage(process.url, bad, good)
+
+
+def test_every_list_is_answered_with_the_row_that_can_be_read(stage: Stage) -> None:
+    with httpx2.Client(base_url=stage.url, timeout=20) as http:
+        for path in LISTS:
+            answer = http.get(path)
+            assert answer.status_code == 200, (path, answer.text)
+        for path in OF_RUN:
+            answer = http.get(path.format(id=stage.bad["id"], thread=stage.bad["thread_id"]))
+            assert answer.status_code == 200, (path, answer.text)
+        asked = {each["run_id"]: each for each in http.get("/v1/inbox").json()["items"]}
+        assert asked[stage.good["id"]]["may_decide"] is True
+        assert asked[stage.bad["id"]]["why_not"]["code"] == "unreadable"
+        assert stage.good["id"] in {each["run_id"] for each in http.get("/v1/pendings").json()["items"]}
+
+
+def test_the_feed_of_the_console_has_every_topic_and_goes_on(stage: Stage) -> None:
+    topics: set[str] = set()
+    with httpx2.Client(base_url=stage.url, timeout=20) as http, http.stream("GET", "/v1/feed") as stream:
+        for line in stream.iter_lines():
+            if line.startswith("event: "):
+                topics.add(line.removeprefix("event: "))
+            if topics >= {"runs", "inbox", "workflows", "schedules"}:
+                break
+    assert topics >= {"runs", "inbox", "workflows", "schedules"}
+
+
+def test_of_several_answers_the_ones_that_can_be_read_are_taken(stage: Stage) -> None:
+    with httpx2.Client(base_url=stage.url, timeout=20) as http:
+        asked = {each["run_id"]: each["id"] for each in http.get("/v1/inbox").json()["items"]}
+        items = [{"id": asked[run["id"]], "values": {}} for run in (stage.bad, stage.good)]
+        said = http.post("/v1/inbox/decide", json={"items": items})
+        assert said.status_code == 200, said.text
+        assert said.json()["items"][1]["status"] == 200
+
+
+def test_a_workflow_of_a_newer_release_keeps_no_other_from_being_published(postgres_server: Server) -> None:
+    with postgres_server.database() as dsn, serving(dsn) as process, httpx2.Client(base_url=process.url) as http:
+        name = unique("q").replace("-", "_")
+        http.post("/v1/workflows", content=ASK.format(name=name), headers=YAML)
+        run_apart(_of_a_newer_release(dsn, start(http, name)))
+        above = f"hai: flow/v1\nname: above_{name}\nversion: 1\nsteps:\n  - {{id: sub, run: {name}}}\n"
+        assert http.post("/v1/workflows", content=above, headers=YAML).status_code == 201
+        again = http.post("/v1/workflows", content=ASK.format(name=name), headers=YAML)
+        assert again.status_code in (200, 201), again.text
+        refused = http.post("/v1/runs", json={"workflow": name})
+        assert (refused.status_code, refused.json()["code"]) == (503, "run_unreadable")
+
+
+async def _spoil(dsn: str, workflow: str) -> None:
+    connection = await asyncpg.connect(dsn)
+    try:
+        added = "UPDATE workflows SET source = source || 'brand_new_key: 1\n'::bytea WHERE name = $1"
+        await connection.execute(added, workflow)
+    finally:
+        await connection.close()
+
+
+def test_a_service_that_calls_back_is_told_to_come_again_and_learns_nothing_of_the_workflow(
+    postgres_server: Server,
+) -> None:
+    shop = Shop()
+    with postgres_server.database() as dsn:
+        with serving(dsn, environment=ENVIRONMENT) as first, Checked(first.url) as http:
+            run, path = ordered(http, shop)
+            asyncio.run(until(lambda: http.get(f"/v1/runs/{run}").json()["status"] == "waiting"))
+            workflow = http.get(f"/v1/runs/{run}").json()["workflow"]
+        run_apart(_spoil(dsn, workflow))
+        with serving(dsn, environment=ENVIRONMENT) as old, httpx2.Client(base_url=old.url, timeout=20) as http:
+            said = http.post(path, json={"paid": 3})
+            assert said.status_code == 503
+            assert said.headers["retry-after"]
+            assert "brand_new_key" not in said.text
+            assert "workflow" not in said.text
+    shop.close()

@@ -1,0 +1,47 @@
+"""Bugs by which one bad row harms those beside it, and by which something is kept, shared or counted too long."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutants.mutant import Room
+
+_UNREADABLE: Final = "tests/api/test_unreadable_neighbours.py"
+
+catalog = Room("hai_flow/runtime/catalog.py", _UNREADABLE)
+catalog.bug(
+    "a document of a newer release is taken for a mistake of the caller",
+    (
+        "        except DefinitionError as error:\n            raise Unreadable(",
+        "        except UnicodeError as error:\n            raise Unreadable(",
+    ),
+    by=f"{_UNREADABLE}::test_every_list_is_answered_with_the_row_that_can_be_read",
+)
+catalog.bug(
+    "a child that only another release can read keeps its parent from being published",
+    ("            with suppress(Rejected, Unreadable):", "            with suppress(Rejected):"),
+    by=f"{_UNREADABLE}::test_a_workflow_of_a_newer_release_keeps_no_other_from_being_published",
+)
+triggers = Room("hai_flow/runtime/triggers.py", _UNREADABLE)
+triggers.bug(
+    "a later version that only another release can read keeps this one from being published",
+    (
+        "            except Unreadable:\n                return\n",
+        "            except AttributeError:\n                return\n",
+    ),
+    by=f"{_UNREADABLE}::test_a_workflow_of_a_newer_release_keeps_no_other_from_being_published",
+)
+problems = Room("hai_flow/api/problems.py", _UNREADABLE)
+problems.bug(
+    "a service that calls back reads what the workflow says",
+    ("    if caller_of(request) is None:\n        detail =", "    if False:\n        detail ="),
+    by=f"{_UNREADABLE}::test_a_service_that_calls_back_is_told_to_come_again_and_learns_nothing_of_the_workflow",
+)
+bulk = Room("hai_flow/api/inbox.py", _UNREADABLE)
+bulk.bug(
+    "one answer that can't be read refuses those beside it",
+    ("            except (Rejected, Unreadable) as error:", "            except Rejected as error:"),
+    by=f"{_UNREADABLE}::test_of_several_answers_the_ones_that_can_be_read_are_taken",
+)
+
+ROOMS: Final = (catalog, triggers, problems, bulk)
