@@ -51,6 +51,7 @@ NOT_ALLOWED: Final = "tool.not_allowed"
 NOT_CONFIGURED: Final = "mcp.not_configured"
 LOOK_SECONDS: Final = 5.0  # for a server to be asked when a workflow is published
 UNAVAILABLE: Final = "tool.unavailable"
+CONNECTIONS_MAX: Final = 100  # that are open; whoever may publish names the addresses
 PROGRESS_CHARS_MAX: Final = 500
 _PROGRESS_MAX: Final = 1000  # of one call; a server may send any number
 
@@ -238,8 +239,28 @@ class McpRunner:
             from hai_flow.steps.mcp_connections import Connection
 
             opens = self._opens(server, given, host, is_trusted=reached.ours or from_disk)
-            known = self._connections.setdefault(key, Connection(reached.name, opens))
+            known = self._connections.get(key)  # another task may have made it meanwhile
+            if known is None:
+                self._forget_unused()
+                known = Connection(reached.name, opens, partial(self._forget, key))
+                self._connections[key] = known
         return known
+
+    def _forget(self, key: object) -> None:
+        """The connection has ended: what it knew, and the secrets that it was opened with, go as well."""
+        self._connections.pop(key, None)
+
+    def _forget_unused(self) -> None:
+        """Make room for another connection: those go that were never used, and of too many the longest idle are
+        closed."""
+        for key in [key for key, each in self._connections.items() if each.has_ended]:
+            del self._connections[key]
+        idle = sorted(
+            ((since, each) for each in self._connections.values() if (since := each.idle_since) is not None),
+            key=lambda found: found[0],
+        )
+        for _, each in idle[: max(0, len(self._connections) - CONNECTIONS_MAX + 1)]:
+            each.drop()
 
     def _opens(self, server: McpServer, given: Mapping[str, Any], host: str, *, is_trusted: bool) -> Open:
         from hai_flow.steps.mcp_connections import over_http, over_stdio

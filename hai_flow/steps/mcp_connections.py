@@ -64,11 +64,12 @@ class Session:
 
 
 class Connection:
-    """The connection to one server. `name` is the server's name in errors."""
+    """The connection to one server. `name` is the server's name in errors; `on_end` is called when it has ended."""
 
-    def __init__(self, name: str, open: Open) -> None:
+    def __init__(self, name: str, open: Open, on_end: Callable[[], None] = lambda: None) -> None:
         self.name = name
         self._open = open
+        self._on_end = on_end
         self._owner: asyncio.Task[None] | None = None
         self._client: asyncio.Future[Client] | None = None
         self._unwanted = asyncio.Event()
@@ -171,6 +172,17 @@ class Connection:
         return await asyncio.shield(self._client)
 
     @property
+    def has_ended(self) -> bool:
+        """Whether nothing of it is open: it was never used, or is over."""
+        return self._owner is None or self._owner.done()
+
+    @property
+    def idle_since(self) -> float | None:
+        """When it was used last, by the monotonic clock; None while a call is under way, or it is being opened."""
+        opening = self._client is None or not self._client.done()
+        return None if self._calls or opening or self._listing.locked() else self._used
+
+    @property
     def _lives(self) -> bool:
         return self._owner is not None and not self._owner.done() and not self._unwanted.is_set()
 
@@ -235,6 +247,9 @@ class Connection:
                 raise
         finally:
             unwanted.set()
+            if self._client is opened:  # else another one was opened meanwhile
+                self._tools = self._client = None
+                self._on_end()
 
     async def _wanted(self, over: asyncio.Event, unwanted: asyncio.Event) -> None:
         """Wait until the connection is closed, by either side, or has been idle for `IDLE_SECONDS`."""

@@ -44,4 +44,23 @@ bulk.bug(
     by=f"{_UNREADABLE}::test_of_several_answers_the_ones_that_can_be_read_are_taken",
 )
 
-ROOMS: Final = (catalog, triggers, problems, bulk)
+mcp = Room("hai_flow/steps/mcp.py", "tests/steps/test_mcp_connections.py")
+mcp.bug("addresses of MCP servers that were only named are kept for ever", ("if each.has_ended]:", "if False]:"))
+mcp.bug(
+    "however many MCP servers there are, all stay connected",
+    ("len(self._connections) - CONNECTIONS_MAX + 1", "0"),
+    by="tests/steps/test_mcp_connections.py::test_of_five_hundred_servers_that_were_used_at_most_a_hundred_stay_connected",
+)
+connections = Room("hai_flow/steps/mcp_connections.py", "tests/steps/test_mcp_connections.py")
+connections.bug(
+    "a connection that has ended keeps its list of functions",
+    ("                self._tools = self._client = None\n                self._on_end()\n", "                pass\n"),
+    by="tests/steps/test_mcp_connections.py::test_a_connection_that_was_idle_too_long_leaves_nothing_behind",
+)
+connections.bug(
+    "a connection in the middle of a call is closed to make room",
+    ("return None if self._calls or opening", "return None if opening"),
+    by="tests/steps/test_mcp_connections.py::test_a_connection_in_use_is_not_closed_to_make_room",
+)
+
+ROOMS: Final = (catalog, triggers, problems, bulk, mcp, connections)

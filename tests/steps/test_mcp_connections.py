@@ -1,0 +1,110 @@
+"""How many connections to MCP servers a process keeps, and for how long."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from hai_flow.definition.plan import McpServer
+from hai_flow.steps import mcp, mcp_connections
+from hai_flow.steps.http_transport import HttpConfig
+from hai_flow.steps.mcp import McpRunner, Reached
+from hai_flow.steps.mcp_connections import Connection
+from hai_flow.steps.secrets import Secrets
+from tests.support.waiting import until
+
+
+class Servers:
+    """Servers at any address, whose open sessions are counted."""
+
+    def __init__(self) -> None:
+        self.open = 0
+
+    def at(self, *_: Any, **__: Any) -> Any:
+        @asynccontextmanager
+        async def opened(over: asyncio.Event, changed: Any, asked: Any) -> Any:
+            async def list_tools(params: Any) -> Any:
+                return SimpleNamespace(tools=[], next_cursor=None, model_dump_json=lambda: "{}")
+
+            self.open += 1
+            try:
+                yield SimpleNamespace(session=SimpleNamespace(list_tools=list_tools))
+            finally:
+                self.open -= 1
+
+        return opened
+
+
+@pytest.fixture
+def servers(monkeypatch: pytest.MonkeyPatch) -> Servers:
+    made = Servers()
+    monkeypatch.setattr(mcp_connections, "over_http", made.at)
+    return made
+
+
+def runner() -> McpRunner:
+    return McpRunner({}, Secrets(), ("127.0.0.1",), HttpConfig())
+
+
+async def connection(runner: McpRunner, number: int) -> Connection:
+    server = McpServer(url=f"http://127.0.0.1:9/mcp/{number}")
+    return cast("Connection", await runner._connection(Reached("x", "t", server), (f"t{number}", "w"), from_disk=False))
+
+
+def kept(runner: McpRunner) -> int:
+    return len(runner._connections)
+
+
+async def test_of_five_hundred_addresses_that_were_only_named_next_to_nothing_is_kept() -> None:
+    made = runner()
+    for number in range(500):
+        await connection(made, number)
+    assert kept(made) <= 2
+    await made.close()
+
+
+async def test_of_five_hundred_servers_that_were_used_at_most_a_hundred_stay_connected(servers: Servers) -> None:
+    made = runner()
+    for number in range(500):
+        await (await connection(made, number)).session()
+    await until(lambda: kept(made) <= mcp.CONNECTIONS_MAX and servers.open <= mcp.CONNECTIONS_MAX)
+    newest = await connection(made, 499)
+    assert not newest.has_ended, "the one that was used last is not the one that goes"
+    await made.close()
+    assert servers.open == 0
+
+
+async def test_a_connection_that_was_idle_too_long_leaves_nothing_behind(
+    servers: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mcp_connections, "IDLE_SECONDS", 0.05)
+    made = runner()
+    one = await connection(made, 1)
+    await one.session()
+    await until(lambda: not servers.open and not kept(made))
+    assert one._tools is None
+    assert one._client is None
+    again = await connection(made, 1)
+    await again.session()
+    assert servers.open == 1
+    await made.close()
+
+
+async def test_a_connection_in_use_is_not_closed_to_make_room(
+    servers: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mcp, "CONNECTIONS_MAX", 3)
+    made = runner()
+    busy = await connection(made, 0)
+    await busy.session()
+    busy._calls += 1  # as while a call is under way
+    for number in range(1, 20):
+        await (await connection(made, number)).session()
+    await until(lambda: servers.open <= 3)
+    assert not busy.has_ended
+    busy._calls -= 1
+    await made.close()
