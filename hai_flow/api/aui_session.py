@@ -18,7 +18,7 @@ from hai_flow.store.run_lists import RunSummary
 from hai_flow.values import Json
 from hai_flow.wire import aui
 from hai_flow.wire.aui import AUI
-from hai_flow.wire.dialect import Posted, ToolMessage
+from hai_flow.wire.dialect import Posted
 
 Object: TypeAlias = dict[str, Json]
 
@@ -68,7 +68,7 @@ class Session:
             or id not in self.access.seen(state).questions
         ):
             raise Rejected(404, "pending_unknown", f"there is no interrupt {id[:100]!r} in this session.")
-        answer = ToolMessage(f"{id}:answer", id, aui.answer_content(pending, action, payload))
+        answer = aui.answer_message(pending, action, payload)
         await self._post(uuid4().hex, tool_messages=(answer,), history=((answer.id, "tool"),))
         return {"interrupt_id": id}
 

@@ -12,6 +12,7 @@ from hai_flow import values
 from hai_flow.engine import commands as c
 from hai_flow.engine.ids import run_of_pending
 from hai_flow.engine.state import PendingState, RunState
+from hai_flow.errors import Rejected
 from hai_flow.wire.dialect import Posted, ResumeEntry, ToolMessage
 
 log = structlog.get_logger(__name__)
@@ -66,8 +67,21 @@ def asker(answer: c.PendingAnswer) -> UUID:
 
 
 def told(message: ToolMessage) -> c.PendingAnswer:
-    """A ToolMessage as the answer to its question."""
-    return c.PendingAnswer(id=message.tool_call_id, content=message.content, error=message.error)
+    """A ToolMessage as the answer to its question. Raises Rejected 422 if parts of an answer stand beside its content,
+    where nobody would read them."""
+    _demand_inside(message.tool_call_id, message.misplaced, "content")
+    return c.PendingAnswer(id=message.tool_call_id, content=message.content, error=message.error, digest=message.digest)
+
+
+def _demand_inside(id: str, misplaced: tuple[str, ...], member: str) -> None:
+    if misplaced:
+        names = ", ".join(misplaced)
+        raise Rejected(
+            422,
+            "answer.invalid",
+            f"{id}: expected {names} inside of the answer's {member}, found it beside {member}, where it would be "
+            "ignored. The question is still open.",
+        )
 
 
 def _is_void(entry: ResumeEntry, pending: PendingState) -> bool:
@@ -78,23 +92,11 @@ def _is_void(entry: ResumeEntry, pending: PendingState) -> bool:
 
 def _answer_of(entry: ResumeEntry, pending: PendingState) -> c.PendingAnswer:
     """A `resume` entry as an answer, in the form of any other frontend (docs/language.md#people)."""
-    payload: Any = {"status": "cancelled"} if entry.cancelled else entry.payload
-    if payload is msgspec.UNSET:
-        payload = None
-    if isinstance(payload, dict) and "editedArgs" in payload and "edits" not in payload:
-        edits = _edits(payload["editedArgs"], pending)
-        payload = {key: value for key, value in payload.items() if key != "editedArgs"} | edits
+    _demand_inside(entry.interrupt_id, entry.misplaced, "payload")
+    payload: Any = None if entry.payload is msgspec.UNSET else entry.payload
+    if entry.cancelled:
+        beside = payload if isinstance(payload, dict) else {} if payload is None else {"payload": payload}
+        payload = {"status": "cancelled", **beside}
     if isinstance(payload, str) and pending.opened.kind == "ask":  # a form's values, as LangGraph's clients write them
         return c.PendingAnswer(id=entry.interrupt_id, content=payload)
     return c.PendingAnswer(id=entry.interrupt_id, content=values.dumps(payload).decode())
-
-
-def _edits(edited: Any, pending: PendingState) -> dict[str, Any]:
-    """The edits that `editedArgs` makes: it holds all arguments, and only those that differ from the question's first
-    ones are edits. So a repeated answer stays equal, even if its edits have been made since."""
-    args = values.loads(pending.opened.args) if pending.opened.args is not None else {}
-    if not isinstance(edited, dict) or not isinstance(args, dict):
-        return {"edits": edited}
-    made = {name.removeprefix("/").partition("/")[0] for name in pending.edits or {}}
-    changed = {name: value for name, value in edited.items() if name not in args or args[name] != value or name in made}
-    return {"edits": changed} if changed else {}

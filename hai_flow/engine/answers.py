@@ -64,6 +64,7 @@ def read_answer(pending: PendingState, tool: FrontendTool | None, answer: Pendin
     """The answer as the pending's kind understands it. `tool` is the frontend tool that is called, if one is. Raises
     Rejected(422): the pending stays open."""
     opened = pending.opened
+    _demand_parts(opened, answer)
     _demand_digest(opened, answer.digest)
     edits: dict[str, Json] | None = None
     if opened.kind == "tool":
@@ -80,6 +81,38 @@ def read_answer(pending: PendingState, tool: FrontendTool | None, answer: Pendin
     if args == opened.args:
         edits = args = None  # the same arguments as before: no edit
     return Reading(outcome, value, reason, sha, edits, args)
+
+
+_DECISION_PARTS: Final = frozenset({"content", "result", "decision", "reason", "values", "edits", "digest"})
+_PARTS: Final = {
+    "tool": frozenset({"content", "result", "error", "digest"}),
+    "ask": frozenset({"content", "values", "digest"}),
+    "doubt": frozenset({"content", "result", "decision", "reason", "digest"}),
+    "approve": _DECISION_PARTS,
+    "gate": _DECISION_PARTS,
+}
+"""The parts of an answer that each kind of question takes. Nothing that a person sent is dropped: a part that has no
+meaning for the question refuses the answer."""
+_INQUIRY_PARTS: Final = _PARTS["ask"] | {"decision", "reason", "error"}
+
+
+def _demand_parts(opened: PendingOpened, answer: PendingAnswer) -> None:
+    """Raises Rejected(422) if the answer has a part that this kind of question does not take."""
+    present = (
+        name for name in answer.__struct_fields__ if name != "id" and getattr(answer, name) not in (None, msgspec.UNSET)
+    )
+    expected = _PARTS[opened.kind] if opened.inquiry is None else _INQUIRY_PARTS
+    unexpected = sorted(set(present) - expected)
+    if unexpected:
+        takes = ", ".join(sorted(expected - {"content"}))
+        raise refused(opened, f"this question takes {takes}; found {', '.join(unexpected)}, which would be ignored.")
+
+
+def _demand_members(opened: PendingOpened, given: dict[str, Json], expected: tuple[str, ...]) -> None:
+    """Raises Rejected(422) if an answer that a frontend wrote as an object has a member that nothing would read."""
+    unknown = given.keys() - set(expected)
+    if unknown:
+        raise refused(opened, f"unknown key {', '.join(sorted(unknown))}; expected {', '.join(expected)}.")
 
 
 def _demand_digest(opened: PendingOpened, digest: Json) -> None:
@@ -183,12 +216,26 @@ def _form_values(opened: PendingOpened, answer: PendingAnswer) -> Json:
     if answer.values is not msgspec.UNSET:
         value = _checked(opened, answer.values)
     elif answer.content is not None:
-        value = _object_in(opened, answer.content)
-        if value.keys() == {"values"} and "values" not in schema.raw.get("properties", {}):
-            value = value["values"]
+        value = _form_in(opened, schema, _object_in(opened, answer.content))
     else:
         raise refused(opened, "expected the values of the form: {values}.")
     return _valid(opened, schema, schema.with_defaults(value))
+
+
+def _form_in(opened: PendingOpened, schema: Schema, written: dict[str, Json]) -> Json:
+    """The form's values in an answer that a frontend wrote: `{values, digest?}`, or the values themselves. A digest is
+    checked, unless the form has a field of that name. Raises Rejected(422), also where the answer says that the
+    question was dismissed: a form is filled in, or stays open."""
+    fields = schema.raw.get("properties", {})
+    if written.keys() == {"status"} and written["status"] == "cancelled" and "status" not in fields:
+        raise refused(opened, "a form can't be cancelled; expected its values.")
+    if "digest" in written and "digest" not in fields:
+        _demand_digest(opened, written["digest"])
+        written = {name: value for name, value in written.items() if name != "digest"}
+    if "values" in written and "values" not in fields:
+        _demand_members(opened, written, ("values", "digest"))
+        return written["values"]
+    return written
 
 
 def _object_in(opened: PendingOpened, text: str) -> dict[str, Json]:
@@ -201,22 +248,20 @@ def _object_in(opened: PendingOpened, text: str) -> dict[str, Json]:
     return value
 
 
-_CHOICE_KEYS: Final = ("decision", "reason", "values", "edits", "digest")
+_CHOICE_KEYS: Final = ("decision", "reason", "values", "edits", "editedArgs", "digest")
 
 
 def _choice(pending: PendingState, answer: PendingAnswer) -> tuple[str, Json, str | None, dict[str, Json] | None]:
     opened = pending.opened
     given = _choice_given(opened, answer)
     decision, reason = given.get("decision"), given.get("reason")
-    unknown = given.keys() - set(_CHOICE_KEYS)
-    if unknown:
-        raise refused(opened, f"unknown key {', '.join(sorted(unknown))}; expected {', '.join(_CHOICE_KEYS)}.")
+    _demand_members(opened, given, _CHOICE_KEYS)
     if decision not in opened.options:
         raise refused(opened, f"expected decision {' or '.join(opened.options)}, found {decision!r}.")
     if reason is not None and not isinstance(reason, str):
         raise refused(opened, "expected the reason as text.")
     _demand_digest(opened, given.get("digest"))
-    edits = given.get("edits")
+    edits = _edits_of(pending, given)
     if edits is not None and decision != votes.APPROVE:
         raise refused(opened, f"edits are part of an approval, found them with {decision}.")
     if edits is not None and not isinstance(edits, dict):
@@ -224,6 +269,31 @@ def _choice(pending: PendingState, answer: PendingAnswer) -> tuple[str, Json, st
     if decision in votes.rules_of(pending).reasons and not (reason or "").strip():
         raise refused(opened, f"{decision} needs a reason: say why in `reason`.")
     return decision, _chosen_values(opened, decision, given.get("values")), reason, edits or None
+
+
+def _edits_of(pending: PendingState, given: dict[str, Json]) -> Json:
+    """The edits of a decision. They stand in `edits`, or follow from `editedArgs`, AG-UI's word for all arguments as
+    they are to be: the edits are those that differ from the arguments that the question was opened with, so that a
+    repeated answer stays equal, even if its edits have been made since."""
+    edits, edited = given.get("edits"), given.get("editedArgs")
+    if edited is None:
+        return edits
+    opened = pending.opened
+    if edits is not None:
+        raise refused(opened, "expected edits or editedArgs, found both.")
+    args = values.loads(opened.args) if opened.args is not None else {}
+    if not isinstance(edited, dict) or not isinstance(args, dict):
+        raise refused(opened, "expected all arguments in editedArgs, as an object.")
+    missing = args.keys() - edited.keys()
+    if missing:
+        raise refused(
+            opened,
+            f"editedArgs are all arguments, found none of {', '.join(sorted(missing))}; "
+            "send all of them, or only those that change as `edits`.",
+        )
+    made = {parse_pointer(name)[0] if name.startswith("/") else name for name in pending.edits or {}}
+    changed = {name: value for name, value in edited.items() if name not in args or args[name] != value or name in made}
+    return changed or None
 
 
 def _chosen_values(opened: PendingOpened, decision: str, given: Json) -> Json:
@@ -288,7 +358,7 @@ def _spelled(opened: PendingOpened, raw: Json) -> dict[str, Json]:
         if "decision" in raw:
             return raw
         if raw.get("status") == "cancelled":
-            return {"decision": "reject"}
+            return {"decision": votes.REJECT, **{key: item for key, item in raw.items() if key != "status"}}
         approved = raw.get("approved")
         if approved is True or approved is False or approved in ("true", "false"):  # but not 1, which equals True
             rest = {key: item for key, item in raw.items() if key != "approved"}
@@ -308,6 +378,8 @@ def _settlement(opened: PendingOpened, answer: PendingAnswer) -> tuple[str, Json
         raw = _object_in(opened, answer.content) if answer.content is not None else given.get("result")
         given = raw if isinstance(raw, dict) else {}
     _checked(opened, given)
+    _demand_members(opened, given, ("decision", "reason", "result", "digest"))
+    _demand_digest(opened, given.get("digest"))
     decision, reason = given.get("decision"), given.get("reason")
     if decision not in opened.options:
         raise refused(opened, f"expected decision {' or '.join(opened.options)}, found {decision!r}.")

@@ -18,7 +18,7 @@ from hai_flow.engine.events import UserMessage
 from hai_flow.json_pointers import pointer_of
 from hai_flow.values import Json
 from hai_flow.wire import posted_json
-from hai_flow.wire.dialect import ResumeEntry, ToolMessage
+from hai_flow.wire.dialect import ResumeEntry, ToolMessage, misplaced_members
 from hai_flow.wire.posted_json import Limits
 
 MEDIA: Final = ("image", "audio", "video", "document")
@@ -141,7 +141,8 @@ class _Reader:
         if status not in ("resolved", "cancelled"):
             self._find("expected resolved or cancelled", *at, "status")
         payload = entry.get("payload", msgspec.UNSET)
-        return ResumeEntry(self._id(entry, "interruptId", *at), status == "cancelled", payload)
+        id, misplaced = self._id(entry, "interruptId", *at), misplaced_members(entry)
+        return ResumeEntry(id, status == "cancelled", payload, misplaced)
 
     def _user_messages(self, messages: list[tuple[_Place, dict[str, Json]]]) -> tuple[UserMessage, ...]:
         seen: set[str] = set()
@@ -198,7 +199,8 @@ class _Reader:
             self._find("expected text or a list of content parts", *at, "content")
         elif content is None and error is None:
             self._find("expected the answer to a call as text, found none", *at, "content")
-        return ToolMessage(str(message.get("id")), call, content, error)
+        misplaced = misplaced_members(message, "digest")
+        return ToolMessage(str(message.get("id")), call, content, error, message.get("digest"), misplaced)
 
     def _joined(self, at: _Place, parts: list[Json]) -> str | None:
         """The text of content parts. An answer with parts of another kind stays JSON text, so that nothing is lost."""

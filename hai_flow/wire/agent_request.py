@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from hashlib import sha256
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -15,7 +15,7 @@ from hai_flow.json_pointers import pointer_of
 from hai_flow.values import Json
 from hai_flow.wire import posted_json
 from hai_flow.wire.agent_api import AGENT_API
-from hai_flow.wire.dialect import Posted, Profile, ToolMessage
+from hai_flow.wire.dialect import Posted, Profile, ToolMessage, misplaced_members
 from hai_flow.wire.posted_json import Limits
 
 Object: TypeAlias = dict[str, Json]
@@ -91,11 +91,18 @@ class _Reader:
             if answer is None:
                 continue
             for number, data in self._data(at, message):
-                call, content = answer(data)
+                place = ("input", at, "content", number, "data")
+                call = data.get(answer.id)
                 if not isinstance(call, str) or not call:
-                    self._find("expected the id of the call or the request", "input", at, "content", number, "data")
-                else:
-                    answers.append(ToolMessage(self._message_id(at, message), call, content))
+                    self._find("expected the id of the call or the request", *place)
+                    continue
+                try:
+                    content = answer.read(data)
+                except ValueError as error:
+                    self._find(str(error), *place)
+                    continue
+                id, misplaced = self._message_id(at, message), answer.misplaced(message, data)
+                answers.append(ToolMessage(id, call, content, digest=data.get("digest"), misplaced=misplaced))
         return tuple(answers)
 
     def _data(self, at: int, message: Object) -> list[tuple[int, Object]]:
@@ -189,21 +196,58 @@ def _part(part: Object) -> Object:
     return {"type": "text", "text": part.get("text") or ""} if part["type"] == "text" else part
 
 
-def _output(data: Object) -> tuple[Json, str]:
+class _Answer(NamedTuple):
+    """A type of message that answers. `id` names the member of its data that holds the id of what is answered, `read`
+    gives the answer as the content of a ToolMessage or raises ValueError, and `whole` says that it reads every member
+    of the data."""
+
+    id: str
+    read: Callable[[Object], str]
+    whole: bool
+
+    def misplaced(self, message: Object, data: Object) -> tuple[str, ...]:
+        """The parts of an answer that stand where they are not read."""
+        beside = misplaced_members(message)
+        return beside if self.whole else (*beside, *misplaced_members(data, "digest"))
+
+
+def _output(data: Object) -> str:
     output = data.get("output")
-    return data.get("call_id"), output if isinstance(output, str) else values.dumps(output).decode()
+    return output if isinstance(output, str) else values.dumps(output).decode()
 
 
-def _approval(data: Object) -> tuple[Json, str]:
-    """Only a true `approve` approves."""
-    decision = {"decision": "approve" if data.get("approve") is True else "reject", "reason": data.get("reason")}
-    return data.get("approval_request_id"), values.dumps(
-        {name: value for name, value in decision.items() if value is not None}
-    ).decode()
+_APPROVAL_ADDRESS: Final = frozenset({"approval_request_id", "id", "type", "approve", "arguments"})
 
 
-_ANSWERS: Final[dict[str, Callable[[Object], tuple[Json, str]]]] = {
-    "function_call_output": _output,
-    "plugin_call_output": _output,
-    "mcp_approval_response": _approval,
+def _approval(data: Object) -> str:
+    """A decision with every member of the data, of which the engine refuses those that it does not know. `arguments`,
+    the text that the request showed, are all arguments as they are to be. Only a true `approve` approves. Raises
+    ValueError if there is neither `approve` nor `decision`, or they contradict each other."""
+    decision = {name: item for name, item in data.items() if name not in _APPROVAL_ADDRESS and item is not None}
+    if "decision" not in decision and "approve" not in data:
+        raise ValueError("expected approve, true or false")
+    if "approve" in data:
+        chosen = "approve" if data["approve"] is True else "reject"
+        if decision.setdefault("decision", chosen) != chosen:
+            raise ValueError(f"approve and decision contradict each other; found {decision['decision']!r:.40}")
+    if data.get("arguments") is not None:
+        if "edits" in decision or "editedArgs" in decision:
+            raise ValueError("expected arguments, edits or editedArgs, found two of them")
+        decision["editedArgs"] = _arguments(data["arguments"])
+    return values.dumps(decision).decode()
+
+
+def _arguments(given: Json) -> Json:
+    if not isinstance(given, str):
+        return given
+    try:
+        return values.loads(given)
+    except values.NotJson as error:
+        raise ValueError(f"expected the arguments as JSON: {error}") from None
+
+
+_ANSWERS: Final[dict[str, _Answer]] = {
+    "function_call_output": _Answer("call_id", _output, whole=False),
+    "plugin_call_output": _Answer("call_id", _output, whole=False),
+    "mcp_approval_response": _Answer("approval_request_id", _approval, whole=True),
 }

@@ -42,17 +42,20 @@ def _question(opened: e.PendingOpened) -> dict[str, Json]:
 def _schema(opened: e.PendingOpened) -> Json:
     """The form of an answer.
 
-    If the answer is only yes or no, the form requires `approved` alone and has no `additionalProperties`. assistant-ui
-    shows its approval card for this form only.
+    If the answer is only yes or no, also with other arguments, the form requires `approved` alone and has no
+    `additionalProperties`. assistant-ui shows its approval card for this form only.
     """
     if opened.kind == "ask":
         return opened.schema
     reason = {"type": "string"}
     why = (opened.policy or {}).get("reasons")
-    if opened.schema is None and not why and not _may_edit(opened) and set(opened.options) <= {"approve", "reject"}:
-        properties: dict[str, Json] = {"approved": {"type": "boolean"}, "reason": reason}
+    edits: dict[str, Json] = (
+        {"edits": {"type": "object"}, "editedArgs": {"type": "object"}} if _may_edit(opened) else {}
+    )
+    if opened.schema is None and not why and set(opened.options) <= {"approve", "reject"}:
+        properties: dict[str, Json] = {"approved": {"type": "boolean"}, "reason": reason, **edits}
         return {"type": "object", "properties": properties, "required": ["approved"]}
-    properties = {"decision": {"type": "string", "enum": list(opened.options)}, "reason": reason}
+    properties = {"decision": {"type": "string", "enum": list(opened.options)}, "reason": reason, **edits}
     schema: dict[str, Json] = {"type": "object", "properties": properties, "required": ["decision"]}
     if why:  # these need a reason
         schema["if"] = {"properties": {"decision": {"enum": why}}}
@@ -64,8 +67,6 @@ def _schema(opened: e.PendingOpened) -> Json:
         properties["values"] = form
     if opened.kind == "doubt":
         properties["result"] = {}
-    if _may_edit(opened):
-        properties["edits"] = {"type": "object"}
     return schema
 
 

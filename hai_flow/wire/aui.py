@@ -19,10 +19,11 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 
 from hai_flow import instants, values
 from hai_flow.engine import events as e
+from hai_flow.engine.answers import refused
 from hai_flow.engine.children import SILENT_VERBS
 from hai_flow.engine.state import MessageState, PendingState, ToolCallState
 from hai_flow.values import Json
-from hai_flow.wire.dialect import CLOSING, Dialect, Entry, Frame, Profile
+from hai_flow.wire.dialect import CLOSING, Dialect, Entry, Frame, Profile, ToolMessage
 from hai_flow.wire.errors import error_message
 from hai_flow.wire.questions import as_shown
 from hai_flow.wire.sent_json import dump, object_of, without_none
@@ -47,27 +48,33 @@ def profile() -> Profile:
 # --- inward -------------------------------------------------------------------------------------------------------
 
 
-def answer_content(pending: PendingState, action: str | None, payload: Object) -> str:
-    """The client's input as an answer to the question: the text that a ToolMessage would have
-    (docs/language.md#people).
+def answer_message(pending: PendingState, action: str | None, payload: Object) -> ToolMessage:
+    """The client's input as an answer to the question, in the form of a ToolMessage (docs/language.md#people).
 
     A tool gets `payload.result`, else the payload itself. If the payload is empty, the tool gets the value of the
-    option `action`. A form gets the payload. A decision is the action, with the payload's `reason`, `values` and
-    `edits`.
+    option `action`. A form gets the payload; an action that declines the question answers it alone. A decision is the
+    action with the whole payload, of which the engine refuses what it does not know. Raises Rejected 422 if the payload
+    holds something else beside a tool's result, or contradicts the action.
     """
-    match pending.opened.kind:
+    opened, digest = pending.opened, None
+    match opened.kind:
         case "tool":
-            chosen = _results_of(pending.opened).get(action or "", action)
+            if "result" in payload:
+                digest = payload.get("digest")
+                beside = sorted(payload.keys() - {"result", "digest"})
+                if beside:
+                    raise refused(opened, f"expected the result alone, found {', '.join(beside)} beside it.")
+            chosen = _results_of(opened).get(action or "", action)
             given = payload.get("result", payload or chosen)
-            return given if isinstance(given, str) else values.dumps(given).decode()
         case "ask":
-            return values.dumps(payload.get("values", payload)).decode()
+            given = action if action in opened.options and not payload else payload
         case _:
-            said = {"decision": action, **{name: payload[name] for name in _DECISION if payload.get(name) is not None}}
-            return values.dumps(without_none(said)).decode()
+            if action is not None and payload.get("decision", action) != action:
+                raise refused(opened, f"the action is {action!r}, and the payload's decision another one.")
+            given = without_none({"decision": action, **payload})
+    content = given if isinstance(given, str) else values.dumps(given).decode()
+    return ToolMessage(f"{opened.id}:answer", opened.id, content, digest=digest)
 
-
-_DECISION: Final = ("reason", "values", "edits")
 
 _YES_NO: Final[dict[str, Json]] = {"yes": True, "no": False}
 

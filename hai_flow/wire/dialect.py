@@ -10,7 +10,7 @@ Deliberately absent are sockets, clocks, new ids, and every decision about peopl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
@@ -54,21 +54,44 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
 
 class ToolMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     """A client's answer to one call. `content` is its text, uninterpreted; `error` is set if the tool failed at the
-    client."""
+    client. `digest` is the content that the answer was given to. `misplaced` names parts of an answer that stand beside
+    its content."""
 
     id: str
     tool_call_id: str
     content: str | None = None
     error: str | None = None
+    digest: Json = None
+    misplaced: tuple[str, ...] = ()
 
 
 class ResumeEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     """A client's answer to one interrupt. `payload` is UNSET if the client gave none; null, false and "" are
-    payloads."""
+    payloads. `misplaced` as in `ToolMessage`."""
 
     interrupt_id: str
     cancelled: bool = False
     payload: Json | msgspec.UnsetType = msgspec.UNSET
+    misplaced: tuple[str, ...] = ()
+
+
+_ANSWER_MEMBERS: Final = (
+    "approved",
+    "approve",
+    "decision",
+    "reason",
+    "values",
+    "edits",
+    "edit",
+    "editedArgs",
+    "digest",
+)
+
+
+def misplaced_members(record: Mapping[str, Json], *taken: str) -> tuple[str, ...]:
+    """The parts of an answer that stand in `record` itself, beside the member which holds the answer. `taken` are those
+    that the protocol reads there. Other members are none of ours: clients add fields of their own."""
+    return tuple(name for name in _ANSWER_MEMBERS if name not in taken and record.get(name) is not None)
 
 
 class Posted(msgspec.Struct, frozen=True, kw_only=True):

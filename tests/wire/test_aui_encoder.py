@@ -116,7 +116,7 @@ def test_an_option_of_a_tools_call_is_its_result(action: str | None, payload: Ob
     story.tell(e.StepStarted, path="a", verb="call")
     schema = {"type": ["boolean", "string", "object"]}
     story.tell(e.PendingOpened, id="c", path="a", kind="tool", digest="d", tool="pick", args="{}", schema=schema)
-    assert aui.answer_content(story.state.pendings["c"], action, payload) == content
+    assert aui.answer_message(story.state.pendings["c"], action, payload).content == content
 
 
 @pytest.mark.parametrize(("text", "args"), [("", {}), ("[1]", {"value": [1]}), ("{a", {"value": "{a"})])

@@ -1,0 +1,395 @@
+"""One answer in every form over every protocol: what a person edits is what is performed, and nothing is dropped."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, Final
+
+import httpx2
+import pytest
+
+from tests.support.hai_client import unique
+from tests.support.server import YAML, ServerProcess
+from tests.support.waiting import until
+
+WORKFLOWS: Final = {
+    "gate": """\
+hai: flow/v1
+name: forms_gate
+version: 1
+tools: {shop: {python: hai_flow.examples, effect: write}}
+steps:
+  - id: pay
+    call: shop.refund
+    with: {order: A-1, amount: 180}
+    approval: {from: anyone, edit: [amount]}
+    on_reject: [return: rejected]
+output: "${{ steps.pay.output.refunded }}"
+""",
+    "approve": """\
+hai: flow/v1
+name: forms_approve
+version: 1
+steps:
+  - id: ask
+    approve:
+      title: Go?
+      from: anyone
+      form: {type: object, required: [amount], properties: {amount: {type: integer}}}
+output: "${{ steps.ask.output.values.amount }}"
+""",
+    "ask": """\
+hai: flow/v1
+name: forms_ask
+version: 1
+steps:
+  - id: ask
+    ask:
+      title: How much?
+      from: anyone
+      form: {type: object, required: [amount], properties: {amount: {type: integer}}}
+output: "${{ steps.ask.output.amount }}"
+""",
+    "tool": """\
+hai: flow/v1
+name: forms_tool
+version: 1
+tools: {pick: {frontend: {description: Pick, parameters: {type: object}, result: {type: integer}}}}
+steps: [{id: ask, call: pick}]
+output: "${{ steps.ask.output }}"
+""",
+}
+ZEROS: Final = "0" * 64
+Asked = dict[str, Any]
+Post = Callable[[httpx2.Client, Asked, dict[str, Any]], httpx2.Response]
+
+
+def _turn(asked: Asked, **more: Any) -> dict[str, Any]:
+    return {"threadId": asked["thread_id"], "runId": unique("r"), "messages": [], "tools": [], **more}
+
+
+def _tool_message(asked: Asked, content: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"id": unique("m"), "role": "tool", "toolCallId": asked["id"], "content": json.dumps(content), **more}
+
+
+def _resume(asked: Asked, payload: Any, **more: Any) -> list[dict[str, Any]]:
+    return [{"interruptId": asked["id"], "status": "resolved", "payload": payload, **more}]
+
+
+def hai(http: httpx2.Client, asked: Asked, answer: dict[str, Any]) -> httpx2.Response:
+    return http.post("/awp", json=_turn(asked, messages=[_tool_message(asked, answer)]))
+
+
+def agui_message(http: httpx2.Client, asked: Asked, answer: dict[str, Any]) -> httpx2.Response:
+    return http.post("/ag-ui", json=_turn(asked, messages=[_tool_message(asked, answer)]))
+
+
+def agui(http: httpx2.Client, asked: Asked, answer: dict[str, Any]) -> httpx2.Response:
+    return http.post("/ag-ui", json=_turn(asked, resume=_resume(asked, answer)))
+
+
+def copilotkit(http: httpx2.Client, asked: Asked, answer: dict[str, Any]) -> httpx2.Response:
+    return http.post(f"/cpk/agent/{asked['workflow']}/run", json=_turn(asked, resume=_resume(asked, answer)))
+
+
+def agent_api(http: httpx2.Client, asked: Asked, answer: dict[str, Any]) -> httpx2.Response:
+    rest = {name: value for name, value in answer.items() if name != "decision"}
+    data = {"approval_request_id": asked["id"], "approve": answer["decision"] == "approve", **rest}
+    return _process(http, asked, "mcp_approval_response", data)
+
+
+def _process(http: httpx2.Client, asked: Asked, type: str, data: Any, **more: Any) -> httpx2.Response:
+    content = [{"type": "data", "data": data}]
+    message = {"id": unique("m"), "type": type, "role": "user", "content": content, **more}
+    return http.post("/process", json={"session_id": asked["thread_id"], "input": [message]})
+
+
+def aui(http: httpx2.Client, asked: Asked, answer: dict[str, Any]) -> httpx2.Response:
+    payload = {name: value for name, value in answer.items() if name != "decision"}
+    return _aui(http, asked, answer.get("decision"), payload)
+
+
+def _aui(http: httpx2.Client, asked: Asked, action: str | None, payload: dict[str, Any]) -> httpx2.Response:
+    body = {"session_id": asked["thread_id"], "interrupt_id": asked["id"], "action": action, "payload": payload}
+    return http.post("/api/aui/input", json=body)
+
+
+def rest(http: httpx2.Client, asked: Asked, answer: dict[str, Any]) -> httpx2.Response:
+    return http.post(f"/v1/pendings/{asked['id']}/decide", json=answer)
+
+
+DIALECTS: Final[dict[str, Post]] = {
+    "HAI": hai,
+    "AG-UI's ToolMessage": agui_message,
+    "AG-UI": agui,
+    "CopilotKit": copilotkit,
+    "Agent API": agent_api,
+    "AUI": aui,
+}
+EVERYWHERE: Final[dict[str, Post]] = {**DIALECTS, "REST": rest}
+everywhere = pytest.mark.parametrize("protocol", EVERYWHERE)
+in_dialects = pytest.mark.parametrize("protocol", DIALECTS)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def published(server: ServerProcess) -> None:
+    for text in WORKFLOWS.values():
+        assert httpx2.post(f"{server.url}/v1/workflows", content=text, headers=YAML).status_code in (200, 201)
+
+
+async def ask(http: httpx2.Client, kind: str) -> Asked:
+    """A run that waits for an answer of this kind: its question as REST shows it."""
+    thread = unique("t")
+    run = http.post("/v1/runs", json={"workflow": f"forms_{kind}", "thread_id": thread}).json()
+
+    def question() -> Asked | None:
+        return next(iter(http.get("/v1/pendings", params={"run_id": run["id"]}).json()["items"]), None)
+
+    return {**await until(question), "thread_id": thread, "workflow": f"forms_{kind}"}
+
+
+async def output(http: httpx2.Client, asked: Asked) -> Any:
+    """The output of the run when it has ended."""
+
+    def ended() -> dict[str, Any] | None:
+        run = http.get(f"/v1/runs/{asked['run_id']}").json()
+        return run if run["status"] in ("finished", "failed", "stopped") else None
+
+    run = await until(ended)
+    assert run["status"] == "finished", run
+    return run["output"]
+
+
+def refused(http: httpx2.Client, asked: Asked, response: httpx2.Response) -> str:
+    """The detail of a refusal, after which the question is open and nothing was performed."""
+    assert response.status_code == 422, response.text
+    again = http.get(f"/v1/pendings/{asked['id']}").json()
+    assert again["status"] == "open"
+    assert http.get(f"/v1/runs/{asked['run_id']}").json()["status"] == "waiting"
+    return response.json()["detail"]
+
+
+# --- a gate whose sum may be lowered ----------------------------------------------------------------------------------
+
+TAKEN: Final = {
+    "edits": ({"edits": {"amount": 90}}, 90),
+    "edits by pointer": ({"edits": {"/amount": 90}}, 90),
+    "a reason": ({"reason": "seen"}, 180),
+    "nothing more": ({}, 180),
+    "nulls": ({"edits": None, "reason": None, "digest": None}, 180),
+}
+
+
+@everywhere
+@pytest.mark.parametrize("form", TAKEN)
+async def test_an_approval_pays_the_sum_that_its_answer_names(http: httpx2.Client, protocol: str, form: str) -> None:
+    more, paid = TAKEN[form]
+    if form == "nulls" and protocol == "REST":
+        more = {"reason": None, "digest": None}
+    asked = await ask(http, "gate")
+    response = EVERYWHERE[protocol](http, asked, {"decision": "approve", **more})
+    assert response.status_code == 200, response.text
+    assert await output(http, asked) == paid
+
+
+@in_dialects
+@pytest.mark.parametrize(("amount", "paid"), [(90, 90), (180, 180)])
+async def test_edited_args_are_all_arguments_as_they_are_to_be(
+    http: httpx2.Client, protocol: str, amount: int, paid: int
+) -> None:
+    asked = await ask(http, "gate")
+    edited = {"order": "A-1", "amount": amount}
+    response = DIALECTS[protocol](http, asked, {"decision": "approve", "editedArgs": edited})
+    assert response.status_code == 200, response.text
+    assert await output(http, asked) == paid
+
+
+@everywhere
+async def test_an_approval_with_the_digest_of_the_question_counts(http: httpx2.Client, protocol: str) -> None:
+    asked = await ask(http, "gate")
+    answer = {"decision": "approve", "digest": asked["digest"], "edits": {"amount": 90}}
+    assert EVERYWHERE[protocol](http, asked, answer).status_code == 200
+    assert await output(http, asked) == 90
+
+
+REFUSED: Final = {
+    "a stale digest": {"digest": ZEROS},
+    "an empty digest": {"digest": ""},
+    "a misspelt edit": {"edit": {"amount": 90}},
+    "another misspelling": {"edited_args": {"order": "A-1", "amount": 90}},
+    "an unknown member": {"amount": 90},
+    "edits of what is fixed": {"edits": {"order": "B-2"}},
+    "edits of what is not there": {"edits": {"sum": 90}},
+    "edits of another type": {"edits": {"amount": "90"}},
+    "edits as a list": {"edits": [90]},
+    "values without a form": {"values": {"amount": 90}},
+    "edited arguments in part": {"editedArgs": {"amount": 90}},
+    "edited arguments as a list": {"editedArgs": [90]},
+    "edits and edited arguments": {"edits": {"amount": 90}, "editedArgs": {"order": "A-1", "amount": 90}},
+}
+
+
+@everywhere
+@pytest.mark.parametrize("form", REFUSED)
+async def test_an_approval_that_would_lose_a_part_is_refused(http: httpx2.Client, protocol: str, form: str) -> None:
+    asked = await ask(http, "gate")
+    refused(http, asked, EVERYWHERE[protocol](http, asked, {"decision": "approve", **REFUSED[form]}))
+
+
+@everywhere
+async def test_a_rejection_with_edits_is_refused(http: httpx2.Client, protocol: str) -> None:
+    asked = await ask(http, "gate")
+    answer = {"decision": "reject", "edits": {"amount": 90}}
+    assert "part of an approval" in refused(http, asked, EVERYWHERE[protocol](http, asked, answer))
+
+
+BESIDE: Final[dict[str, Post]] = {
+    "HAI": lambda http, asked, parts: http.post(
+        "/awp", json=_turn(asked, messages=[_tool_message(asked, {"approved": True}, **parts)])
+    ),
+    "AG-UI's ToolMessage": lambda http, asked, parts: http.post(
+        "/ag-ui", json=_turn(asked, messages=[_tool_message(asked, {"approved": True}, **parts)])
+    ),
+    "AG-UI": lambda http, asked, parts: http.post(
+        "/ag-ui", json=_turn(asked, resume=_resume(asked, {"approved": True}, **parts))
+    ),
+    "Agent API": lambda http, asked, parts: _process(
+        http, asked, "mcp_approval_response", {"approval_request_id": asked["id"], "approve": True}, **parts
+    ),
+    "Agent API's output": lambda http, asked, parts: _process(
+        http, asked, "function_call_output", {"call_id": asked["id"], "output": '{"approved":true}', **parts}
+    ),
+}
+
+
+@pytest.mark.parametrize("protocol", BESIDE)
+@pytest.mark.parametrize(
+    "parts",
+    [{"edits": {"amount": 90}}, {"edit": {"amount": 90}}, {"editedArgs": {"order": "A-1", "amount": 90}}],
+    ids=["edits", "edit", "editedArgs"],
+)
+async def test_parts_of_an_answer_beside_its_content_refuse_it(
+    http: httpx2.Client, protocol: str, parts: dict[str, Any]
+) -> None:
+    asked = await ask(http, "gate")
+    assert next(iter(parts)) in refused(http, asked, BESIDE[protocol](http, asked, parts))
+
+
+@pytest.mark.parametrize("protocol", ["HAI", "AG-UI's ToolMessage", "Agent API's output"])
+async def test_a_stale_digest_beside_the_content_refuses_the_answer(http: httpx2.Client, protocol: str) -> None:
+    asked = await ask(http, "gate")
+    assert "digest" in refused(http, asked, BESIDE[protocol](http, asked, {"digest": ZEROS}))
+
+
+@pytest.mark.parametrize("arguments", ['{"order":"A-1","amount":90}', {"order": "A-1", "amount": 90}])
+async def test_arguments_in_an_approval_response_are_edited_arguments(http: httpx2.Client, arguments: Any) -> None:
+    asked = await ask(http, "gate")
+    data = {"approval_request_id": asked["id"], "approve": True, "arguments": arguments}
+    assert _process(http, asked, "mcp_approval_response", data).status_code == 200
+    assert await output(http, asked) == 90
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"approve": True, "arguments": '{"order":"A-1","amount":90'},
+        {"approve": True, "arguments": "{}", "edits": {"amount": 90}},
+        {"approve": True, "decision": "reject"},
+        {"reason": "no word of yes or no"},
+        {"approve": True, "name": "shop.refund"},
+    ],
+    ids=["broken arguments", "arguments and edits", "a contradiction", "no decision", "an echo of the request"],
+)
+async def test_an_approval_response_that_is_not_read_whole_is_refused(
+    http: httpx2.Client, data: dict[str, Any]
+) -> None:
+    asked = await ask(http, "gate")
+    response = _process(http, asked, "mcp_approval_response", {"approval_request_id": asked["id"], **data})
+    refused(http, asked, response)
+
+
+async def test_a_payload_that_contradicts_its_action_is_refused(http: httpx2.Client) -> None:
+    asked = await ask(http, "gate")
+    refused(http, asked, _aui(http, asked, "approve", {"decision": "reject"}))
+
+
+async def test_a_cancelled_interrupt_with_edits_is_refused(http: httpx2.Client) -> None:
+    asked = await ask(http, "gate")
+    entry = {"interruptId": asked["id"], "status": "cancelled", "payload": {"edits": {"amount": 90}}}
+    refused(http, asked, http.post("/ag-ui", json=_turn(asked, resume=[entry])))
+
+
+# --- forms and tools --------------------------------------------------------------------------------------------------
+
+
+@everywhere
+async def test_an_approval_fills_in_its_form(http: httpx2.Client, protocol: str) -> None:
+    asked = await ask(http, "approve")
+    answer = {"decision": "approve", "values": {"amount": 7}, "digest": asked["digest"]}
+    assert EVERYWHERE[protocol](http, asked, answer).status_code == 200
+    assert await output(http, asked) == 7
+
+
+FORMS: Final = {name: post for name, post in EVERYWHERE.items() if name != "Agent API"}
+
+
+def _output(http: httpx2.Client, asked: Asked, answer: Any) -> httpx2.Response:
+    data = {"call_id": asked["id"], "output": answer if isinstance(answer, str) else json.dumps(answer)}
+    return _process(http, asked, "function_call_output", data)
+
+
+FORMS["Agent API"] = _output
+
+
+@pytest.mark.parametrize("protocol", FORMS)
+async def test_a_form_is_filled_in_with_its_digest(http: httpx2.Client, protocol: str) -> None:
+    asked = await ask(http, "ask")
+    answer = {"values": {"amount": 7}, "digest": asked["digest"]}
+    assert FORMS[protocol](http, asked, answer).status_code == 200
+    assert await output(http, asked) == 7
+
+
+@pytest.mark.parametrize("protocol", FORMS)
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"values": {"amount": 7}, "digest": ZEROS},
+        {"values": {"amount": 7}, "edits": {"amount": 8}},
+        {"values": {"amount": 7}, "amount": 8},
+        {"amount": 7, "digest": ZEROS},
+        {"status": "cancelled"},
+    ],
+    ids=["a stale digest", "edits", "values twice", "a stale digest beside the fields", "cancelled"],
+)
+async def test_a_form_that_would_lose_a_part_is_refused(
+    http: httpx2.Client, protocol: str, answer: dict[str, Any]
+) -> None:
+    asked = await ask(http, "ask")
+    refused(http, asked, FORMS[protocol](http, asked, answer))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"result": 7, "digest": ZEROS},
+        {"result": 7, "edits": {"amount": 90}},
+        {"result": 7, "values": {"amount": 90}},
+        {"result": 7, "decision": "approve"},
+    ],
+    ids=["a stale digest", "edits", "values", "a decision"],
+)
+@pytest.mark.parametrize("protocol", ["REST", "AUI"])
+async def test_a_result_that_would_lose_a_part_is_refused(
+    http: httpx2.Client, protocol: str, body: dict[str, Any]
+) -> None:
+    asked = await ask(http, "tool")
+    refused(http, asked, rest(http, asked, body) if protocol == "REST" else _aui(http, asked, None, body))
+
+
+@pytest.mark.parametrize("protocol", ["REST", "AUI"])
+async def test_a_result_with_the_digest_of_its_call_counts(http: httpx2.Client, protocol: str) -> None:
+    asked = await ask(http, "tool")
+    body = {"result": 7, "digest": asked["digest"]}
+    assert (rest(http, asked, body) if protocol == "REST" else _aui(http, asked, None, body)).status_code == 200
+    assert await output(http, asked) == 7
