@@ -143,8 +143,8 @@ async def ask(http: httpx2.Client, kind: str) -> Asked:
     thread = unique("t")
     run = http.post("/v1/runs", json={"workflow": f"forms_{kind}", "thread_id": thread}).json()
 
-    def question() -> Asked | None:
-        return next(iter(http.get("/v1/pendings", params={"run_id": run["id"]}).json()["items"]), None)
+    def question() -> Asked:
+        return next(iter(http.get("/v1/pendings", params={"run_id": run["id"]}).json()["items"]), {})
 
     return {**await until(question), "thread_id": thread, "workflow": f"forms_{kind}"}
 
@@ -152,9 +152,9 @@ async def ask(http: httpx2.Client, kind: str) -> Asked:
 async def output(http: httpx2.Client, asked: Asked) -> Any:
     """The output of the run when it has ended."""
 
-    def ended() -> dict[str, Any] | None:
+    def ended() -> dict[str, Any]:
         run = http.get(f"/v1/runs/{asked['run_id']}").json()
-        return run if run["status"] in ("finished", "failed", "stopped") else None
+        return run if run["status"] in ("finished", "failed", "stopped") else {}
 
     run = await until(ended)
     assert run["status"] == "finished", run

@@ -123,6 +123,26 @@ answers.bug(
     ("    if digest is not None and digest != opened.digest:\n", "    if False:\n"),
 )
 answers.bug(
+    "a part of an answer that the question does not take is dropped",
+    ("    if unexpected:\n        takes", "    if False:\n        takes"),
+    by="tests/api/test_answer_forms.py",
+)
+answers.bug(
+    "a member of an answer that nobody reads is dropped",
+    ("    unknown = given.keys() - set(expected)\n", "    unknown: set[str] = set()\n"),
+    by="tests/api/test_answer_forms.py",
+)
+answers.bug(
+    "edited arguments in part keep the others as they are",
+    ("    missing = args.keys() - edited.keys()\n", "    missing: set[str] = set()\n"),
+    by="tests/api/test_answer_forms.py",
+)
+answers.bug(
+    "a form is filled in with a stale digest",
+    ('        _demand_digest(opened, written["digest"])\n', ""),
+    by="tests/api/test_answer_forms.py",
+)
+answers.bug(
     "a digest is the same in every run",
     ("values.dumps([workflow_sha256, run_id, content])", "values.dumps([workflow_sha256, content])"),
 )
