@@ -72,15 +72,24 @@ def is_summary(answer: Json) -> bool:
     return "summary" in answer
 
 
-def answers_so_far(state: RunState, agent: str, loop: LoopState) -> int:
-    """How often the model has answered."""
-    numbers = range(loop.begun, loop.last + 1)
+def answers_so_far(state: RunState, agent: str, loop: LoopState, *, since: int = 0) -> int:
+    """How often the model has answered, from the iteration `since` on."""
+    numbers = range(max(loop.begun, since), loop.last + 1)
     return sum(not is_summary(answer_in(state, paths.iteration(agent, number))) for number in numbers)
 
 
 def calls_of(answer: Json) -> list[Any]:
     """The calls that the answer asks for."""
     return answer.get("calls", [])
+
+
+def was_in_vain(state: RunState, iteration: str) -> bool:
+    """Whether an answer that others follow should have been the last, but was not the object that `output` asks for: it
+    has no calls, or none of them was made."""
+    answer, calls = answer_in(state, iteration), state.steps.get(f"{iteration}/call")
+    if not calls_of(answer):
+        return True
+    return not was_wrong(answer) and calls is not None and calls.loop is not None and not calls.loop.keys
 
 
 def was_wrong(answer: Json) -> bool:
@@ -160,7 +169,11 @@ def talk(plan: Plan, state: RunState, answer: str) -> Talk:
     for each in answers.values():
         if is_summary(each):
             first, summary = each["through"], each["summary"]
-    told = (number for number, each in answers.items() if number >= first and not is_summary(each))
+    told = (
+        number
+        for number, each in answers.items()
+        if number >= first and not is_summary(each) and not was_in_vain(state, paths.iteration(agent, number))
+    )
     exchanges = tuple(_exchange(plan, state, agent, number) for number in told)
     said = tuple(_said_before(state, known.loop.entries))
     return Talk(known.args or "{}", exchanges, said, summary, known.loop.closing)

@@ -379,7 +379,7 @@ class HandlerStarted(Event, frozen=True):
 
 class StepReopened(Event, frozen=True):
     """After a Retry the flow has come by a block that had finished, or an iteration, with steps in it that were
-    undone. Fields as in `run_retried`."""
+    undone; or by a block that had failed, or was cut off, behind all that is in it. Fields as in `run_retried`."""
 
     path: str
     reopened: tuple[str, ...] = ()

@@ -173,7 +173,7 @@ class _Walk:
             if not done or self._undone_inside(path):
                 iteration, found = self.draft.step(path), Frontier([path])
                 assert isinstance(iteration.verb, Iteration)
-                if before is None or self.list_done(iteration.verb.first, found):
+                if before is None or not before.verb or self.list_done(iteration.verb.first, found):
                     frontier.ready.append(path)  # it never began; or all in it is done but its end
                 else:
                     frontier.take(found)

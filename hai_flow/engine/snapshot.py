@@ -13,7 +13,7 @@ import msgspec
 from hai_flow.engine.state import RunState
 from hai_flow.errors import Unreadable
 
-ABI: Final = 17
+ABI: Final = 18
 
 
 def _written(value: Any) -> Any:

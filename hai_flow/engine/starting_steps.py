@@ -58,10 +58,20 @@ def _demand_room(draft: Draft, step: Step) -> None:
 
 
 def _begin_again(draft: Draft, step: Step) -> Consequence | None:
-    """A Retry comes by a step that was over: it goes on inside it, where something in there is left to do."""
-    frontier = retry.inside(draft, step)
-    if not frontier.ready and not step.is_iteration:
+    """A Retry comes by a step that was over: it goes on inside it, where something in there is left to do; a block that
+    failed, or was cut off, behind all that goes on behind it."""
+    if step.is_iteration and not draft.state.steps[step.path].verb:
+        return _begin_first(draft, step)  # it was cut off before it began
+    frontier, block = retry.inside(draft, step), BLOCKS.get(type(step.verb))
+    if frontier.ready or step.is_iteration:
+        draft.pure_steps += 1
+        draft.emit(e.StepReopened, path=step.path, **frontier.fields())
+        return None if frontier.ready else block_of(step).list_done(draft, step, "")
+    cut_short = draft.state.steps[step.path].outcome in ("failed", "stopped")
+    behind = block.behind(draft, step) if block is not None and cut_short else None
+    if behind is None:
         return _begin_first(draft, step)
     draft.pure_steps += 1
-    draft.emit(e.StepReopened, path=step.path, **frontier.fields())
-    return None if frontier.ready else block_of(step).list_done(draft, step, "")
+    further = (behind,) if isinstance(behind, str) else ()
+    draft.emit(e.StepReopened, path=step.path, reopened=(step.path,), ready=further)
+    return None if isinstance(behind, str) else behind

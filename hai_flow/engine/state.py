@@ -57,7 +57,8 @@ class LoopState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, forbi
     of each; `again` are those that a Retry begins once more before it goes on with the rest. Of a `repeat`: `begun` is
     the number of its first iteration (not 0 if it was begun anew), `last` the one that `steps.X` means. An agent is as
     a `repeat`; `entries` are the messages and calls that its run had when it began; `closing`: `stop_when` was true,
-    and its model only has to give the object that `output` describes.
+    and its model only has to give the object that `output` describes. `since`: the first iteration that counts for
+    `max_turns`, where a Retry has gone on behind the last one of an agent that had failed.
     """
 
     items: list[Json] = []
@@ -69,6 +70,7 @@ class LoopState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, forbi
     last: int = -1
     entries: int = 0
     closing: bool = False
+    since: int = 0
 
 
 class Spent(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, forbid_unknown_fields=True):

@@ -60,7 +60,7 @@ STEP_TRANSITIONS: Final[dict[str, dict[Phase, tuple[Phase, ...]]]] = {
         "handling": ("working",),
         "over": ("working",),
     },
-    "iteration_started": {"new": ("working",), "pending": ("working",)},
+    "iteration_started": {"new": ("working",), "pending": ("working",), "over": ("working",)},
     "attempt_started": {"working": ("working",)},
     "pending_opened": {"working": ("waiting",)},
     "pending_decided": {"waiting": ("working",)},

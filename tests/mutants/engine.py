@@ -533,6 +533,47 @@ signals.bug(
 
 # --- budgets ----------------------------------------------------------------------------------------------------------
 
+agent = Room("hai_flow/engine/blocks/agent.py", f"{_T}retry.py", f"{_T}agents.py")
+agent.bug(
+    "an agent that is begun anew counts its answers from 0 again",
+    ("    first = 0 if known is None or known.loop is None else known.loop.last + 1\n", "    first = 0\n"),
+)
+agent.bug(
+    "a Retry behind `max_turns` begins another conversation",
+    (
+        "    return None if loop is None or loop.last < 0 else paths.iteration(step.path, loop.last + 1)\n",
+        "    return None\n",
+    ),
+)
+agent.bug(
+    "behind a Retry an agent fails after one more answer",
+    ("if counted >= verb.max_turns and", "if count >= verb.max_turns and"),
+)
+agent.bug(
+    "a call whose undo failed is told to the model",
+    ('("approval.digest", UNDO_FAILED)', '("approval.digest",)'),
+)
+conversation = Room("hai_flow/engine/agents.py", f"{_T}retry.py", f"{_T}agents.py")
+conversation.bug(
+    "summaries count for `max_turns`",
+    (
+        "    return sum(not is_summary(answer_in(state, paths.iteration(agent, number))) for number in numbers)\n",
+        "    return len(numbers)\n",
+    ),
+)
+conversation.bug(
+    "a model is shown its answer that was not the object",
+    (" and not was_in_vain(state, paths.iteration(agent, number))", ""),
+)
+again = Room("hai_flow/engine/starting_steps.py", f"{_T}retry.py", f"{_T}loops.py")
+again.bug(
+    "a block that was cut off behind all that is in it begins anew",
+    ("    behind = block.behind(draft, step) if block is not None and cut_short else None\n", "    behind = None\n"),
+)
+again.bug(
+    "an iteration that was cut off before it began is over at once",
+    ("    if step.is_iteration and not draft.state.steps[step.path].verb:\n", "    if False:\n"),
+)
 budget = Room("hai_flow/engine/budget.py", f"{_T}models.py", f"{_T}agents.py")
 budget.bug(
     "models that are being asked reserve nothing",

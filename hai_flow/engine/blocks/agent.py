@@ -55,6 +55,7 @@ def iteration_done(draft: Draft, step: Step, iteration: Step, output: Json) -> C
     """The next answer, or the end of the agent."""
     verb, loop = _agent(step), _loop(draft, step)
     answer, count = answer_in(draft.state, iteration.path), answers_so_far(draft.state, step.path, loop)
+    counted = answers_so_far(draft.state, step.path, loop, since=loop.since)
     try:
         done = not is_summary(answer) and (loop.closing or _is_done(draft, step, iteration, verb, answer, count))
     except Raised as raised:
@@ -72,7 +73,7 @@ def iteration_done(draft: Draft, step: Step, iteration: Step, output: Json) -> C
         value = other.output if other is not None else answer["text" if verb.output is None else "output"]
         resolve_call(draft, step, value, None)
         return Finish(step, value)
-    if count >= verb.max_turns and not is_summary(answer):
+    if counted >= verb.max_turns and not is_summary(answer):
         draft.emit(e.IterationEnded, path=iteration.path, status="finished")
         message = f"The agent has not come to an end within {count} answers of its model (`max_turns`)."
         return Fail(step, draft.error(MAX_TURNS, message, step.path))
@@ -94,6 +95,12 @@ def _is_done(draft: Draft, step: Step, iteration: Step, verb: Agent, answer: Jso
 def child_failed(draft: Draft, step: Step, child: Step, error: e.Error) -> Consequence:
     draft.emit(e.IterationEnded, path=child.path, status="failed", error=error)
     return Settle(step) if is_ending(draft, step.path) else Fail(step, error)
+
+
+def behind(draft: Draft, step: Step) -> str | None:
+    """Behind `max_turns`, or a last answer that was no object, the conversation goes on with a further answer."""
+    loop = draft.state.steps[step.path].loop
+    return None if loop is None or loop.last < 0 else paths.iteration(step.path, loop.last + 1)
 
 
 def resume(step: Step, known: StepState) -> Lists:
@@ -149,6 +156,11 @@ def _calls_on(draft: Draft, step: Step) -> Consequence | None:
     return Finish(step) if known.loop.ended == len(known.loop.keys) else None
 
 
+def behind_calls(draft: Draft, step: Step) -> Consequence | None:
+    loop = draft.state.steps[step.path].loop
+    return None if loop is None else Finish(step)
+
+
 def resume_calls(step: Step, known: StepState) -> Lists:
     loop = known.loop
     if loop is None:
@@ -180,6 +192,7 @@ BLOCKS: Final = {
         child_failed=child_failed,
         iteration_done=iteration_done,
         resume=resume,
+        behind=behind,
     ),
     AgentCalls: Block(
         begin=begin_calls,
@@ -187,5 +200,6 @@ BLOCKS: Final = {
         child_failed=call_failed,
         iteration_done=call_done,
         resume=resume_calls,
+        behind=behind_calls,
     ),
 }

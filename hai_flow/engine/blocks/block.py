@@ -44,6 +44,10 @@ def _nothing(draft: Draft, step: Step, child: Step, error: Error) -> Consequence
     return None
 
 
+def _begins_anew(draft: Draft, step: Step) -> Consequence | str | None:
+    return None
+
+
 def _no_obstacle(was: Step, now: Step) -> Hindrance | None:
     return None
 
@@ -62,6 +66,8 @@ class Block(msgspec.Struct, frozen=True, kw_only=True):
     iteration_done  of a loop: an iteration has finished with an output
     loop_left       of a loop: a `break` has ended an iteration
     resume          where a Retry goes on inside it
+    behind          where it goes on if all in it is done, and yet it failed or was cut off: a further iteration, or its
+                    end. None: nothing in it has begun, so that it begins anew
     may_move        why an open block can't go on as the step `now` of another version, or None
     undoes          whether an error that leaves it undoes the steps that finished inside it
     undoes_items    of a loop: the same of one of its iterations
@@ -70,6 +76,7 @@ class Block(msgspec.Struct, frozen=True, kw_only=True):
     begin: Callable[[Draft, Step], Consequence | None]
     list_done: Callable[[Draft, Step, str], Consequence | None]
     resume: Callable[[Step, StepState], Lists]
+    behind: Callable[[Draft, Step], Consequence | str | None] = _begins_anew
     child_failed: Callable[[Draft, Step, Step, Error], Consequence | None] = _raise_further
     child_failing: Callable[[Draft, Step, Step, Error], Consequence | None] = _nothing
     iteration_done: Callable[[Draft, Step, Step, Json], Consequence | None] = _no_iteration

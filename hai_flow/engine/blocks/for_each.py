@@ -82,6 +82,11 @@ def _on(draft: Draft, step: Step) -> Consequence | None:
     return Finish(step) if known.loop.ended == len(known.loop.keys) else None
 
 
+def behind(draft: Draft, step: Step) -> Consequence | None:
+    loop = draft.state.steps[step.path].loop
+    return None if loop is None or not loop.keys else Finish(step)
+
+
 def resume(step: Step, known: StepState) -> Lists:
     loop = known.loop
     if loop is None:
@@ -108,6 +113,7 @@ BLOCKS: Final = {
         iteration_done=iteration_done,
         loop_left=loop_left,
         resume=resume,
+        behind=behind,
         undoes=lambda step: _verb(step).rollback == "all",
         undoes_items=lambda step: _verb(step).rollback == "item",
     )

@@ -13,6 +13,7 @@ from hai_flow.engine.draft import Draft
 from hai_flow.engine.open_steps import is_open_inside
 from hai_flow.engine.retry_policy import UNDO_FAILED
 from hai_flow.engine.state import Ending, StepState
+from hai_flow.values import Json
 
 
 def begin(draft: Draft, step: Step) -> None:
@@ -23,12 +24,30 @@ def begin(draft: Draft, step: Step) -> None:
 
 def list_done(draft: Draft, step: Step, body: str) -> Consequence | None:
     draft.emit(e.BranchEnded, path=step.path, branch=body)
-    joined, verb = draft.state.steps[step.path], _verb(step)
-    won = _finished(draft, step, joined)[: verb.wanted]
-    if verb.wanted is not None and len(won) >= verb.wanted:
-        output = {"winner": won[0]} if verb.join == "any" else {"winners": won}
-        return End(step, Ending("finished", output, reason=f"branch {', '.join(won)} won"))
+    joined, won = draft.state.steps[step.path], _won(draft, step)
+    if won:
+        return End(step, Ending("finished", _of_race(step, won), reason=f"branch {', '.join(won)} won"))
     return Finish(step, {"winner": None}) if joined.left == 0 else None
+
+
+def behind(draft: Draft, step: Step) -> Consequence | None:
+    if not draft.state.steps[step.path].verb:
+        return None
+    won = _won(draft, step)
+    return Finish(step, _of_race(step, won) if won else {"winner": None})
+
+
+def _won(draft: Draft, step: Step) -> list[str]:
+    """The branches that have won the race; none where it goes on, or is none."""
+    wanted = _verb(step).wanted
+    if wanted is None:
+        return []
+    finished = _finished(draft, step, draft.state.steps[step.path])
+    return finished[:wanted] if len(finished) >= wanted else []
+
+
+def _of_race(step: Step, won: list[str]) -> Json:
+    return {"winner": won[0]} if _verb(step).join == "any" else {"winners": won}
 
 
 def child_failed(draft: Draft, step: Step, child: Step, error: e.Error) -> Consequence | None:
@@ -74,5 +93,12 @@ def _verb(step: Step) -> Parallel:
 
 
 BLOCKS: Final = {
-    Parallel: Block(begin=begin, list_done=list_done, child_failed=child_failed, resume=resume, may_move=may_move)
+    Parallel: Block(
+        begin=begin,
+        list_done=list_done,
+        child_failed=child_failed,
+        resume=resume,
+        behind=behind,
+        may_move=may_move,
+    )
 }

@@ -14,6 +14,8 @@ from hai_flow.engine.open_steps import is_ending
 from hai_flow.engine.state import Ending, LoopState, StepState
 from hai_flow.values import Json
 
+EXHAUSTED: Final = "repeat.exhausted"
+
 
 def begin(draft: Draft, step: Step) -> Consequence | None:
     draft.pure_steps += 1
@@ -43,7 +45,7 @@ def iteration_done(draft: Draft, step: Step, iteration: Step, output: Json) -> C
     draft.emit(e.IterationEnded, path=iteration.path, status="finished", ready=ready)
     if exhausted and (verb.while_ is not None or verb.until is not None):
         message = f"After {count} iterations its condition still asks for more."
-        return Fail(step, draft.error("repeat.exhausted", message, step.path))
+        return Fail(step, draft.error(EXHAUSTED, message, step.path))
     return None if ready else Finish(step, {"count": count})
 
 
@@ -74,6 +76,18 @@ def _count(loop: LoopState) -> int:
     return loop.last + 1 - loop.begun
 
 
+def behind(draft: Draft, step: Step) -> Consequence | str | None:
+    """Behind its last iteration its condition is asked once more; one that was exhausted begins anew, and counts its
+    iterations on. Raises `Raised`."""
+    known, error = draft.state.steps[step.path].loop, draft.state.steps[step.path].error
+    if known is None or known.last < 0 or (error is not None and error.code == EXHAUSTED):
+        return None
+    last, count = draft.step(paths.iteration(step.path, known.last)), _count(known)
+    if _wants_more(draft, step, last, count):
+        return paths.iteration(step.path, known.last + 1)
+    return Finish(step, {"count": count})
+
+
 def resume(step: Step, known: StepState) -> Lists:
     if known.loop is None or known.loop.last < 0:
         return Lists()
@@ -99,5 +113,6 @@ BLOCKS: Final = {
         iteration_done=iteration_done,
         loop_left=loop_left,
         resume=resume,
+        behind=behind,
     )
 }

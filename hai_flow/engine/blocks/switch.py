@@ -26,9 +26,13 @@ def list_done(draft: Draft, step: Step, body: str) -> Consequence:
     return Finish(step, {"case": draft.state.steps[step.path].case})
 
 
+def behind(draft: Draft, step: Step) -> Consequence | None:
+    return None if draft.state.steps[step.path].case is None else list_done(draft, step, "")
+
+
 def resume(step: Step, known: StepState) -> Lists:
     assert isinstance(step.verb, Switch)
     return Lists() if known.case is None else Lists((step.verb.cases[known.case][1],))
 
 
-BLOCKS: Final = {Switch: Block(begin=begin, list_done=list_done, resume=resume)}
+BLOCKS: Final = {Switch: Block(begin=begin, list_done=list_done, resume=resume, behind=behind)}

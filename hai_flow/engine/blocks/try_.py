@@ -21,9 +21,13 @@ def list_done(draft: Draft, step: Step, body: str) -> Consequence:
     return Finish(step)
 
 
+def behind(draft: Draft, step: Step) -> Consequence | None:
+    return Finish(step) if draft.state.steps[step.path].verb else None
+
+
 def resume(step: Step, known: StepState) -> Lists:
     assert isinstance(step.verb, Try)
     return Lists((step.verb.first,)) if known.verb or not step.path else Lists()
 
 
-BLOCKS: Final = {Try: Block(begin=begin, list_done=list_done, resume=resume, undoes=lambda step: True)}
+BLOCKS: Final = {Try: Block(begin=begin, list_done=list_done, resume=resume, behind=behind, undoes=lambda step: True)}

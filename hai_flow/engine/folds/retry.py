@@ -72,9 +72,11 @@ def _handling(event: e.Event, step: StepState, handler: str) -> StepState:
 
 def _reopened_loop(step: StepState, loop: LoopState, path: str, begun_again: tuple[str, ...]) -> LoopState:
     """The loop as it goes on: unfinished iterations begin again, some of them now (they are `begun_again`). In a loop
-    that was over no other iteration begins again: a failure in it is data."""
+    that was over no other iteration begins again: a failure in it is data. An agent that has failed behind
+    its last answer goes on with the next one, and has as many more as `max_turns` allows."""
     if not loop.keys:
-        return loop
+        behind = step.error is not None and paths.iteration(path, loop.last + 1) in begun_again
+        return replace(loop, since=loop.last + 1) if behind else loop
     over = "finished" in (step.outcome, step.done)
     now = paths.keys_among(begun_again, path)
     results = loop.results.mutate()
