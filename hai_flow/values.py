@@ -35,7 +35,7 @@ def loads(text: bytes | str) -> Any:
     """The JSON value written in `text`. Raises `NotJson`."""
     try:
         return _decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeError) as error:  # text with a lone surrogate can't be encoded
         raise NotJson(f"expected JSON, found something else: {error}") from None
     except RecursionError:
         raise NotJson(f"expected JSON, found what is nested deeper than {DEPTH_MAX} levels") from None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import structlog
 from fastapi import APIRouter, Request
 
 from hai_flow.api import shapes
@@ -17,6 +18,8 @@ from hai_flow.api.problems import WITH_BODY, documented
 from hai_flow.cells import cell_of_address
 from hai_flow.engine.bounds import EVENT_BYTES_MAX
 from hai_flow.wire import webhook
+
+log = structlog.get_logger(__name__)
 
 router = APIRouter(prefix="/callbacks", tags=["signals"])
 
@@ -40,7 +43,9 @@ async def receive_callback(token: str, request: Request, access: OpenAccess) -> 
     row = await callbacks.find(token)
     limits = limits_of(request.app.state.settings)
     body = await read_body(request, min(limits.body_bytes_max, EVENT_BYTES_MAX))
-    content = webhook.content_of(webhook.Call(webhook.first_headers(request.headers.items()), body), limits)
+    content, notes = webhook.content_of(webhook.Call(webhook.first_headers(request.headers.items()), body), limits)
+    if notes:
+        log.info("callback_changed", run_id=str(row.run_id), notes=notes)
     with access.admission.command():
         already = await callbacks.receive(row, content)
     return {"already": already}

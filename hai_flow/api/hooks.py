@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import structlog
 from fastapi import APIRouter, Request
 
 from hai_flow.api import shapes
@@ -21,6 +22,8 @@ from hai_flow.runtime import Runtime
 from hai_flow.runtime.webhooks import tenant_of
 from hai_flow.store import tenants
 from hai_flow.wire import webhook
+
+log = structlog.get_logger(__name__)
 
 router = APIRouter(prefix="/v1/hooks", tags=["events"])
 
@@ -48,7 +51,9 @@ async def receive_webhook(path: str, request: Request, access: OpenAccess) -> di
     body = await read_body(request, limits.body_bytes_max)
     call = webhook.Call(webhook.first_headers(request.headers.items()), body)
     webhooks.demand_genuine(hook, call)
-    content = webhook.content_of(call, limits)
+    content, notes = webhook.content_of(call, limits)
+    if notes:
+        log.info("webhook_changed", path=path, notes=notes)
     with access.admission.command():
         outcome = await webhooks.receive(hook, call, content)
     return {"run_id": outcome and str(outcome.run_id), "already": outcome is not None and outcome.already}

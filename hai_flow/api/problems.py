@@ -108,7 +108,15 @@ def problem(
     body = _body(status, code, detail, findings, winner)
     if see:
         body["see"] = see
-    return Response(values.dumps(body), status, headers, MEDIA_TYPE)
+    return Response(_encoded(body), status, headers, MEDIA_TYPE)
+
+
+def _encoded(body: Mapping[str, Any]) -> bytes:
+    """The problem as JSON, also where it repeats a text of the request that JSON in UTF-8 can't carry."""
+    try:
+        return values.dumps(body)
+    except UnicodeEncodeError:
+        return values.dumps(values.with_texts(body, values.storable, names=True))
 
 
 def problem_of(rejected: Rejected) -> dict[str, Any]:

@@ -468,7 +468,10 @@ class Declarations(Parts):
             return None
         server = declared_server(self, name, fields, at)
         allow = tuple(fields["allow"]) if "allow" in fields else None
-        return None if server is None else plan.McpTool(name, server, allow, fields.get("effect"), timeout)
+        if server is None:
+            return None
+        big_integers = fields.get("big_integers", "text")
+        return plan.McpTool(name, server, allow, fields.get("effect"), timeout, big_integers)
 
     def _http_tool(self, name: str, raw: Json, at: Path, names: Names) -> plan.Tool | None:
         fields = self.reader.fields(_TOOL["http"], raw, at, f"the tool `{name}`")
@@ -493,7 +496,15 @@ class Declarations(Parts):
                     self.reader.error((*at, "allow", index), "tool.function", f"there is no operation `{each}`{hint}")
         bearing = {key: SecretBearing(value) for key, value in settings.items() if value is not None}
         return plan.HttpTool(
-            name, fields["http"], fields.get("effect"), allow, service, base_url, timeout=timeout, **bearing
+            name,
+            fields["http"],
+            fields.get("effect"),
+            allow,
+            service,
+            base_url,
+            timeout=timeout,
+            big_integers=fields.get("big_integers", "text"),
+            **bearing,
         )
 
     def _service(self, name: str, value: Json, at: Path) -> tuple[ApiDocument | None, str | None]:

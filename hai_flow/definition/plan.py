@@ -16,6 +16,7 @@ from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
 import msgspec
 
 from hai_flow.definition.paths import UNDO, called_by, with_keys
+from hai_flow.foreign import BigIntegers
 from hai_flow.values import Json
 
 
@@ -141,6 +142,7 @@ class McpTool:
     allow: tuple[str, ...] | None = None
     effect: Literal["read", "write"] | None = None  # None: as a trusted server's readOnlyHint says, else write
     timeout: Duration | None = None
+    big_integers: BigIntegers = "text"
 
 
 BodyKind: TypeAlias = Literal["body", "form", "multipart", "text"]
@@ -214,6 +216,7 @@ class HttpTool:
     auth: Template | None = None
     headers: Template | None = None
     timeout: Duration | None = None
+    big_integers: BigIntegers = "text"
 
 
 @dataclass(frozen=True, slots=True)
@@ -463,6 +466,7 @@ class Http(Verb):
     pages: int = 1
     callback: Callback | None = None
     stream: StreamedBody | None = None
+    big_integers: BigIntegers = "text"
 
 
 @dataclass(frozen=True, slots=True)

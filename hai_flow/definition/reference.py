@@ -38,6 +38,7 @@ from hai_flow.definition.keys import (
 from hai_flow.definition.names import PATH_CHARS_MAX
 from hai_flow.definition.uses import USES_MAX
 
+BIG_INTEGERS: Final = "an integer of the answer beyond 2^53: its digits as text, or the step fails, after its effect"
 DEADLINE: Final = Key("deadline", DURATION, "how long people have, in wall-clock time, also while the run is paused",
                        default="7d", example="2d")  # fmt: skip
 NOTIFY: Final = Key(
@@ -186,6 +187,8 @@ DOCUMENT_SHAPES: Final[dict[str, Shape]] = {shape.name: shape for shape in (
         Key("env", map_of(TEXT, "any"), "environment of a server that is started",
             example='{TOKEN: "${{ secrets.TOKEN }}"}', beside=("mcp",)),
         Key("timeout", DURATION, "of each call", example="30s", beside=("python", "mcp", "http")),
+        Key("big_integers", enum("text", "refuse"), BIG_INTEGERS, default="text", example="refuse",
+            beside=("mcp", "http")),
     ), exactly_one=(("python", "mcp", "http", "frontend", "agent"),)),
     Shape("mcp_server", "`mcp`", (
         Key("use", literal(1), "the name of a server of this deployment", example="files"),

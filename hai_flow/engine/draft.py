@@ -221,7 +221,11 @@ class Draft:
     def take(self, size: int, most: int = EVENT_BYTES_MAX) -> None:
         """Count the bytes that a step renders against the bounds of an event and of this decision. Raises `Raised`."""
         if size > most:
-            raise Raised("expression.too_large", f"a rendered value has at most {most} bytes, found {size}.")
+            message = (
+                f"a rendered value has at most {most} bytes, found {size}. Let a tool keep it as a file: "
+                "`await context.files.put(data, type, name)` returns the part to hand on instead."
+            )
+            raise Raised("expression.too_large", message)
         self.rendered_bytes += size
 
     def _scope(self, uses: Expression | Template, step: Step | None, roots: dict[str, Json]) -> dict[str, Json]:

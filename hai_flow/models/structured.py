@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from hai_flow import values
+from hai_flow import foreign, values
 from hai_flow.definition.plan import Schema
 from hai_flow.values import Json
 
@@ -29,10 +29,10 @@ def repair_prompt(faults: str) -> str:
 def read_answer(text: str, schema: Schema) -> tuple[Json, str]:
     """The value that an answer holds, and its fault as a sentence ("" if there is none)."""
     try:
-        value = values.check(values.loads(_inside(text)))
+        value = foreign.read(_inside(text)).value
     except values.NotJson as error:
         return None, f"{error}" if text.strip() else "the answer is empty"
-    found = schema.findings(value)
+    found = foreign.fit(schema, value)[1]
     faults = [f"{fault['path'] or '/'}: {fault['message']}" for fault in found[:FAULTS_MAX]]
     return value, "; ".join([*faults, *(["..."] if len(found) > FAULTS_MAX else [])])
 

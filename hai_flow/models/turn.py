@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from hai_flow import values
+from hai_flow import foreign, values
 from hai_flow.definition.plan import Schema
 from hai_flow.errors import StepError
 from hai_flow.models import faults
@@ -115,9 +115,9 @@ def _call_fault(call: Call, schemas: Mapping[str, Schema]) -> str:
     if schema is None:
         return f"there is no tool {call.name!r}"
     try:
-        args = values.check(values.loads(call.args))
+        args = foreign.read(call.args).value
     except values.NotJson as error:
         return f"the arguments are not JSON: {error}"
     if not isinstance(args, dict):
         return "the arguments are no object"
-    return "; ".join(f"{fault['path'] or '/'}: {fault['message']}" for fault in schema.findings(args))
+    return "; ".join(f"{fault['path'] or '/'}: {fault['message']}" for fault in foreign.fit(schema, args)[1])

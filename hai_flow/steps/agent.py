@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from hai_flow import values
+from hai_flow import foreign, values
 from hai_flow.definition.plan import ANY_FUNCTION, AgentTool, AgentTurn, FrontendTool
 from hai_flow.definition.plan import Tool as DeclaredTool
 from hai_flow.definition.schemas import JsonSchema, without_marks
@@ -278,4 +278,10 @@ def _call(call: Call, judged: _Judged) -> dict[str, Any]:
     if fault is not None:
         return {**shown, "args": storable(call.args)[:WRITTEN_CHARS_MAX], "fault": storable(fault)}
     assert found is not None
-    return {**shown, "args": call.args, "effect": found.effect}
+    return {**shown, "args": _stored(call.args), "effect": found.effect}
+
+
+def _stored(args: str) -> str:
+    """Arguments without what a run can't hold: an integer beyond 2^53 is its digits there (`foreign`)."""
+    value, notes = foreign.read(args)
+    return values.dumps(value).decode() if notes or args.startswith("\ufeff") else args

@@ -7,14 +7,17 @@ put in when the request is sent, and go to no other origin than the one that the
 from __future__ import annotations
 
 import asyncio
+import codecs
 import math
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urljoin, urlsplit
 
-from hai_flow import values
-from hai_flow.definition.plan import Call, Callback, Expression, Http, Step, Template
+import structlog
+
+from hai_flow import foreign, values
+from hai_flow.definition.plan import Call, Callback, Expression, Http, HttpTool, Step, Template
 from hai_flow.definition.secret_names import filled, with_callback
 from hai_flow.errors import StepError
 from hai_flow.retry_after import retry_after
@@ -23,11 +26,12 @@ from hai_flow.steps.http_stream import Telling
 from hai_flow.steps.http_transport import HttpConfig, transport_of
 from hai_flow.steps.runner import Attempt, Stream
 from hai_flow.steps.secrets import Secrets, Use, remember
-from hai_flow.values import Json
+from hai_flow.values import Json, storable
 
 if TYPE_CHECKING:
     import httpx2
 
+log = structlog.get_logger(__name__)
 
 CONNECT_SECONDS: Final = 10.0
 REDIRECTS_MAX: Final = 5
@@ -134,6 +138,12 @@ class Exchange:
         self._expect = expect
         self._following = following
         self._stream = stream
+        self._big: foreign.BigIntegers = "text"
+        verb = attempt.step.verb
+        if isinstance(verb, Http):
+            self._big = verb.big_integers
+        elif isinstance(verb, Call) and isinstance(verb.tool, HttpTool):
+            self._big = verb.tool.big_integers
         self._left = runner.bytes_max
         self._origin: tuple[str, str, int] | None = None
         self._headers: Json = {}
@@ -190,6 +200,8 @@ class Exchange:
         if ours and self._attempt.traceparent is not None:
             headers.setdefault("traceparent", self._attempt.traceparent)
         client = await self._runner.client(origin[1], origin[2])
+        response: httpx2.Response | None = None
+        content = bytearray()
         try:
             query = asked.get("query") if ours else None
             body = _body(asked)
@@ -200,24 +212,35 @@ class Exchange:
                 telling = self._telling(response)
                 if telling is not None:
                     return await self._told(response, telling, url)
-                content = await self._read(response.aiter_bytes(), url)
+                await self._read(response.aiter_bytes(), content, url)
+            except StepError as error:
+                if error.data is None:
+                    error.data = self._received(response, content, url)
+                raise
             finally:
                 await response.aclose()
         except (httpx2.InvalidURL, httpx2.UnsupportedProtocol) as error:
             raise unfit(f"{url!r} is no address that can be asked: {error}") from None
         except (httpx2.DecodingError, httpx2.RemoteProtocolError) as error:
-            raise self._unreadable(url, str(error)) from None
+            raise self._unreadable(url, str(error), self._received(response, content, url)) from None
         except httpx2.TransportError as error:
             message = f"{self._place(url)} can't be reached: {str(error) or type(error).__name__}"
-            raise StepError(message, code="http.connection", retriable=True) from None
-        return self._response(response, content, url)
+            data = self._received(response, content, url)
+            raise StepError(message, code="http.connection", retriable=True, data=data) from None
+        return self._response(response, bytes(content), url)
 
-    async def _read(self, chunks: AsyncIterator[bytes], url: str) -> bytes:
-        found = bytearray()
+    def _received(self, response: httpx2.Response | None, content: bytes | bytearray, url: str) -> Json:
+        """What has come of a response that did not come whole, for the error's `data`: the request may have been
+        performed. None where nothing has come."""
+        if response is None:
+            return None
+        text, _ = _text_of(bytes(content[: 4 * SAID_CHARS_MAX]), response.charset_encoding)
+        return _short({"status": response.status_code, "url": url, "text": storable(text)})
+
+    async def _read(self, chunks: AsyncIterator[bytes], content: bytearray, url: str) -> None:
         async for chunk in chunks:
-            found += chunk
+            content += chunk
             self._count(chunk, url)
-        return bytes(found)
 
     def _count(self, chunk: bytes, url: str) -> None:
         self._left -= len(chunk)
@@ -261,31 +284,52 @@ class Exchange:
         return self._shown(response, telling.text, None, url)
 
     def _response(self, response: httpx2.Response, content: bytes, url: str) -> dict[str, Json]:
-        """The response as expressions see it."""
+        """The response as expressions see it. A request whose answer is odd has been performed all the same: `json` is
+        what can be read of the body, and null where that is no JSON; `notes` say what was changed."""
         kind = _media_of(response)
-        is_json = kind == JSON or kind.endswith("+json")
-        try:
-            text = content.decode(response.charset_encoding or "utf-8")
-            value = values.check(values.loads(text)) if is_json and text.strip() else None
-            values.check(text)
-        except (UnicodeDecodeError, LookupError, values.NotJson) as error:
-            if 200 <= response.status_code < 300:
-                raise self._unreadable(url, f"its body is not what its type {kind or 'text'} says: {error}") from None
-            text, value = content.decode(errors="replace").replace("\x00", "\ufffd"), None
-        return self._shown(response, text, value, url)
+        text, notes = _text_of(content, response.charset_encoding)
+        value: Json = None
+        if (kind == JSON or kind.endswith("+json")) and text.strip():
+            try:
+                value, odd = foreign.read(text, self._big)
+                notes.extend(odd)
+            except values.NotJson as error:
+                notes.append(f"`json` is null: its type is {kind}, and {error}")
+                if self._big == "refuse" and "big_integers" in str(error):
+                    shown = _short(self._shown(response, storable(text), None, url))
+                    message = f"{self._place(url)} answered {response.status_code}: {error}"
+                    raise StepError(message, code="http.invalid_response", retriable=False, data=shown) from None
+        if notes:
+            log.info("http_response_changed", place=self._place(url), notes=notes)
+        return self._shown(response, storable(text), value, url, notes)
 
-    def _shown(self, response: httpx2.Response, text: str, value: Json, url: str) -> dict[str, Json]:
-        headers = {name.lower(): each for name, each in response.headers.items()}
-        return {"status": response.status_code, "headers": headers, "json": value, "text": text, "url": url}
+    def _shown(
+        self, response: httpx2.Response, text: str, value: Json, url: str, notes: Sequence[str] = ()
+    ) -> dict[str, Json]:
+        headers = {name.lower(): storable(each) for name, each in response.headers.items()}
+        shown = {"status": response.status_code, "headers": headers, "json": value, "text": text, "url": url}
+        return {**shown, "notes": list(notes)} if notes else shown
 
-    def _unreadable(self, url: str, why: str) -> StepError:
+    def _unreadable(self, url: str, why: str, data: Json) -> StepError:
         message = f"{self._place(url)} answers with what can't be read: {why}"
-        return StepError(message[:1000], code="http.invalid_response", retriable=False)
+        return StepError(message[:1000], code="http.invalid_response", retriable=False, data=data)
 
     def _place(self, url: str) -> str:
         """The host and path of an address, without the parts that may be secret."""
         parts = urlsplit(url)
         return f"{parts.hostname}{parts.path}"
+
+
+def _text_of(content: bytes, charset: str | None) -> tuple[str, list[str]]:
+    """A body as text, without a byte order mark, and notes on what could not be read."""
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        charset = "utf-16"
+    try:
+        text, notes = content.decode(charset or "utf-8"), []
+    except (UnicodeError, LookupError):
+        text = content.decode(errors="replace")
+        notes = [f"`text` has U+FFFD where the body is no {charset or 'UTF-8'}"]
+    return text.removeprefix("\ufeff"), notes
 
 
 def _media_of(response: httpx2.Response) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from hai_flow import values
+from hai_flow import foreign, values
 from hai_flow.errors import StepError
 from hai_flow.steps.runner import Stream
 from hai_flow.values import Json, storable
@@ -27,7 +27,7 @@ class Event:
     @property
     def shown(self) -> dict[str, Json]:
         try:
-            value = values.check(values.loads(self.data))
+            value = foreign.read(self.data).value
         except values.NotJson:
             value = None
         return {"type": self.type or "message", "data": self.data, "id": self.id, "json": value}

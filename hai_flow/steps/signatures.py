@@ -24,18 +24,22 @@ from typing import (
 )
 
 import pydantic
+import structlog
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode
 from pydantic_core import PydanticSerializationError
 from typing_extensions import TypeAliasType, get_type_hints, is_typeddict
 
-from hai_flow import values
+from hai_flow import foreign, values
 from hai_flow.definition.schemas import JsonSchema
 from hai_flow.errors import StepError
 from hai_flow.json_pointers import escaped
 from hai_flow.steps.tools import whole_function
 from hai_flow.values import Json
 
+log = structlog.get_logger(__name__)
+
 SHOWN_FAULTS: Final = 5
+_SHOWN_CHARS_MAX: Final = 300  # of a result that is none, in an error
 _PLAIN: Final = (str, int, float, bool, type(None), object, dict, list)
 _SCALARS: Final = (str, int, float, bool)
 _LISTS: Final = (list, dict, Mapping, Sequence, Union, types.UnionType, Required, NotRequired)
@@ -92,7 +96,7 @@ class Signature:
         """The arguments as the function gets them. Raises StepError `tool.invalid_arguments`."""
         if self._fits_at_sight(given):
             return given
-        faults = self._schema.findings(given)
+        given, faults = foreign.fit(self._schema, given)
         if faults:
             raise _wrong("the arguments don't fit the function", "tool.invalid_arguments", faults)
         if not self._converted:
@@ -142,7 +146,7 @@ class Signature:
                     f"the tool's result has no form in JSON: {error}", code="tool.invalid_result", retriable=False
                 ) from None
         output = plain(value)
-        faults = [] if self._result_schema is None else self._result_schema.findings(output)
+        faults = [] if self._result_schema is None else foreign.fit(self._result_schema, output)[1]
         if faults:
             raise _wrong("the tool's result is not what it says", "tool.invalid_result", faults)
         return output
@@ -183,17 +187,31 @@ def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def plain(output: Any) -> Json:
-    """The output as the log will have it: a copy, so that nothing the tool keeps can change it; tuples are lists.
+    """The output as the log will have it: a copy, so that nothing the tool keeps can change it; tuples are lists. What
+    a run can't hold is text there (`foreign.take`): the tool has had its effect.
 
-    Raises StepError `tool.invalid_result`.
+    Raises StepError `tool.invalid_result`, with the result as text in its `data`, for what JSON has no type for.
     """
     try:
-        values.check(output)
+        output, notes = foreign.take(output)
+        if notes:
+            log.info("tool_result_changed", notes=notes)
         return values.loads(values.dumps(output)) if isinstance(output, (dict, list, tuple)) else output
     except values.NotJson as error:
         raise StepError(
-            f"the tool's result is not plain JSON: {error}", code="tool.invalid_result", retriable=False
+            f"the tool's result is not plain JSON: {error}",
+            code="tool.invalid_result",
+            retriable=False,
+            data={"text": _shown(output)},
         ) from None
+
+
+def _shown(output: Any) -> str:
+    """A result as people read it, cut to a length."""
+    try:
+        return values.storable(repr(output)[:_SHOWN_CHARS_MAX])
+    except Exception:  # `repr` runs what the tool's classes say
+        return type(output).__name__
 
 
 def _is_named(parameter: inspect.Parameter) -> bool:

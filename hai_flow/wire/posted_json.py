@@ -9,8 +9,9 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Final
 
-from hai_flow import values
+from hai_flow import foreign, values
 from hai_flow.errors import Rejected
+from hai_flow.foreign import Foreign
 from hai_flow.values import Json
 
 _TOKEN: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?|[\[{]|[\]}]', re.DOTALL)
@@ -30,10 +31,7 @@ class Limits:
 
 def load(body: bytes, limits: Limits) -> Json:
     """The JSON value in `body`. Size and depth are checked before anything is parsed. Raises `Rejected`."""
-    if len(body) > limits.body_bytes_max:
-        raise too_large(f"a body of at most {limits.body_bytes_max} bytes", f"{len(body)} bytes")
-    if _depth(body, limits.depth_max) > limits.depth_max:
-        raise too_large(f"JSON nested at most {limits.depth_max} deep", "more")
+    _demand_small(body, limits)
     try:
         value = json.loads(body.decode(), object_pairs_hook=_object, parse_constant=_no_constant)
     except ValueError as error:  # UnicodeDecodeError and JSONDecodeError are kinds of it
@@ -43,8 +41,25 @@ def load(body: bytes, limits: Limits) -> Json:
         return values.check(value)
     except values.NotJson as error:
         place, _, message = str(error).partition(": ")
-        path = place if place.startswith("/") else ""
-        raise invalid([{"path": path, "message": message}]) from None
+        path = place if place.startswith("/") else ""  # it repeats keys as they were sent
+        raise invalid([{"path": values.storable(path), "message": values.storable(message)}]) from None
+
+
+def load_foreign(body: bytes, limits: Limits) -> Foreign:
+    """The JSON value in a body whose sender can't be changed, as a run can hold it (`foreign`), within the same limits.
+    Raises `Rejected`: 400 where it is no JSON, or a key stands twice in an object."""
+    _demand_small(body, limits)
+    try:
+        return foreign.read(body, pairs=_object)
+    except values.NotJson as error:
+        raise Rejected(400, "body.not_json", values.storable(str(error))) from None
+
+
+def _demand_small(body: bytes, limits: Limits) -> None:
+    if len(body) > limits.body_bytes_max:
+        raise too_large(f"a body of at most {limits.body_bytes_max} bytes", f"{len(body)} bytes")
+    if _depth(body, limits.depth_max) > limits.depth_max:
+        raise too_large(f"JSON nested at most {limits.depth_max} deep", "more")
 
 
 def too_large(expected: str, found: str) -> Rejected:
@@ -80,7 +95,7 @@ def _object(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
     if len(record) != len(pairs):  # parsers disagree on which one counts: one might be checked and the other used
         counts = Counter(name for name, _ in pairs)
         twice = next(name for name, count in counts.items() if count > 1)
-        raise ValueError(f"the key {twice[:120]!r} stands twice in one object")
+        raise ValueError(f"the key {values.storable(twice[:120])!r} stands twice in one object")
     return record
 
 

@@ -21,9 +21,9 @@ from hashlib import sha256
 from typing import Final, Literal, TypeAlias
 from urllib.parse import parse_qsl
 
-from hai_flow import values
+from hai_flow import foreign
 from hai_flow.errors import Rejected
-from hai_flow.values import Json
+from hai_flow.foreign import Foreign
 from hai_flow.wire import posted_json
 from hai_flow.wire.posted_json import Limits
 
@@ -104,15 +104,16 @@ def shown_headers(call: Call, scheme: Scheme, header: str) -> dict[str, str]:
     return {name: value for name, value in sorted(call.headers.items()) if name not in hidden}
 
 
-def content_of(call: Call, limits: Limits) -> Json:
-    """The value of the body: a form's fields, else JSON; null if it is empty. Raises Rejected 400, 413 and 422."""
+def content_of(call: Call, limits: Limits) -> Foreign:
+    """The value of the body: a form's fields, else JSON; null if it is empty. What a run can't hold is text in it: its
+    sender can't be changed. Raises Rejected 400 and 413."""
     if not call.body:
-        return None
+        return Foreign(None)
     if call.headers.get("content-type", "").partition(";")[0].strip().lower() != FORM:
-        return posted_json.load(call.body, limits)
+        return posted_json.load_foreign(call.body, limits)
     try:
-        fields = parse_qsl(call.body.decode(), keep_blank_values=True, max_num_fields=FIELDS_MAX)
-        return values.check(dict(fields))
+        fields = parse_qsl(call.body.decode(errors="replace"), keep_blank_values=True, max_num_fields=FIELDS_MAX)
+        return foreign.take(dict(fields))
     except ValueError as error:
         raise Rejected(
             400, "body.not_form", f"expected a form in UTF-8 of at most {FIELDS_MAX} fields: {error}"

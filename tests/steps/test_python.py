@@ -184,7 +184,7 @@ async def test_being_cancelled_reaches_the_tool(runner: PythonRunner) -> None:
         await attempt
 
 
-@pytest.mark.parametrize("kind", ["nan", "set", "object", "big", "nul"])
+@pytest.mark.parametrize("kind", ["set", "object"])
 async def test_a_result_that_is_not_plain_json_is_refused(runner: PythonRunner, kind: str) -> None:
     with pytest.raises(StepError) as failed:
         await perform(runner, "odd", kind=kind)

@@ -13,7 +13,7 @@ from hai_flow.definition.drafts import StepDraft
 from hai_flow.definition.keys import ANY, CEL, DURATION, SCHEMA, TEXT, Key, Shape, enum, integer, shape_of
 from hai_flow.definition.known_names import Names
 from hai_flow.definition.parts import Record, texts
-from hai_flow.definition.reference import DEADLINE, DECIDED_KEYS, EFFECT_KEYS
+from hai_flow.definition.reference import BIG_INTEGERS, DEADLINE, DECIDED_KEYS, EFFECT_KEYS
 from hai_flow.definition.secret_names import CallbackBearing, SecretBearing
 from hai_flow.definition.verbs.verb import Verb, record
 from hai_flow.values import Json
@@ -42,6 +42,7 @@ HTTP: Final = Shape("http", "`http`", (
         "nothing", default="its data", example='"${{ event.json.?text.orValue(null) }}"'),
     Key("idle", DURATION, "with `stream`: how long nothing may come", default="1m", example="10s"),
     Key("pages", integer(1, 1000), "how many pages at most", default="100", example="10"),
+    Key("big_integers", enum("text", "refuse"), BIG_INTEGERS, default="text", example="refuse"),
 ), exactly_one=(("get", "post", "put", "patch", "delete", "head"),),
     at_most_one=(("body", "form", "text", "multipart"),))  # fmt: skip
 AWAIT_CALLBACK: Final = Shape("await_callback", "`await_callback`", (
@@ -90,7 +91,9 @@ def _http(context: Context, draft: StepDraft, names: Names) -> plan.Http | None:
     callback = _callback(context, draft, fields["await_callback"], names, parts) if awaits else None
     arguments = Record((("method", method), ("url", url), *parts))
     streamed = _streamed(context, fields, at, names)
-    return plan.Http(arguments, expect, following, fields.get("pages", 100), callback, streamed)
+    return plan.Http(
+        arguments, expect, following, fields.get("pages", 100), callback, streamed, fields.get("big_integers", "text")
+    )
 
 
 def _streamed(context: Context, fields: Mapping[str, Json], at: Path, names: Names) -> plan.StreamedBody | None:

@@ -1,0 +1,236 @@
+"""Values of the world outside (services, servers, models, tools), made into values that a run can hold.
+
+`values.check` refuses what can't be kept unchanged. That is right where the sender can mend it, and wrong where an
+effect has happened and only its receipt is odd. Here each odd part is kept as text, and named in a note:
+
+* a byte order mark in front of JSON is passed over;
+* a number that is not exact in a run (an integer beyond 2^53, `1e400`, `NaN`) becomes the text that it is written as;
+* NUL and lone surrogates become U+FFFD;
+* what is nested deeper than `values.DEPTH_MAX` becomes its JSON text.
+
+Pure (docs/decisions: numbers that others write).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
+
+from hai_flow import values
+from hai_flow.json_pointers import escaped, unescaped
+from hai_flow.values import DEPTH_MAX, INTEGER_MAX, Json, NotJson, storable
+
+BigIntegers: TypeAlias = Literal["text", "refuse"]
+NOTES_MAX: Final = 20  # of one value; more notes of the same kind tell nothing new
+_DIGITS_MAX: Final = 4000  # of an integer in Python: the interpreter converts no more than 4300
+_ROUNDS_MAX: Final = 8  # of `fit`: each round converts at least one text
+
+_BIG: Final = "an integer beyond 2^53 is kept as text"
+_NO_NUMBER: Final = "a number that JSON can't carry is kept as text"
+_CHARACTERS: Final = "characters that can't be stored became U+FFFD"
+_DEEP: Final = f"what is nested deeper than {DEPTH_MAX} levels is kept as its JSON text"
+
+
+class Foreign(NamedTuple):
+    """A value that a run can hold, and a note for each part that was made into text: its place, and why."""
+
+    value: Json
+    notes: tuple[str, ...] = ()
+
+
+class Judge(Protocol):
+    """What holds a value against a schema (`definition/schemas.JsonSchema`)."""
+
+    def findings(self, value: Json) -> list[dict[str, Any]]: ...
+
+
+Pairs: TypeAlias = Callable[[list[tuple[str, Json]]], dict[str, Json]]
+
+
+def read(text: str | bytes, big: BigIntegers = "text", *, pairs: Pairs | None = None) -> Foreign:
+    """The JSON value in `text`. `pairs` makes an object of its members; None: the last of those with one name counts.
+
+    Raises NotJson where it is no JSON at all, or `big` is `refuse` and it holds an integer beyond 2^53."""
+    text = text.removeprefix(b"\xef\xbb\xbf") if isinstance(text, bytes) else text.removeprefix("\ufeff")
+    if pairs is not None:
+        return _read_slowly(text, big, pairs)
+    try:
+        return Foreign(values.check(values.loads(text)))
+    except NotJson:
+        return _read_slowly(text, big, None)
+
+
+def take(value: Any, big: BigIntegers = "text") -> Foreign:
+    """A value of Python as one that a run can hold. Raises NotJson for what JSON has no type for, and as `read`
+    does."""
+    try:
+        return Foreign(values.check(value))
+    except NotJson:
+        return _kept(value, big)
+
+
+def fit(judge: Judge, value: Json) -> tuple[Json, list[dict[str, Any]]]:
+    """`value` as a schema wants it, and its findings. Where the schema wants a number and `value` has the digits of an
+    integer beyond 2^53 as text, it becomes that integer: for a tool, or a server, that takes such numbers."""
+    faults = judge.findings(value)
+    for _ in range(_ROUNDS_MAX):
+        if not faults:
+            break
+        fitted = value
+        for fault in faults:
+            fitted = _with_integers_at(fitted, [unescaped(part) for part in fault["path"].split("/")[1:]])
+        if fitted is value:
+            break
+        left = judge.findings(fitted)
+        if len(left) >= len(faults):
+            break
+        value, faults = fitted, left
+    return value, faults
+
+
+def _read_slowly(text: str | bytes, big: BigIntegers, pairs: Pairs | None) -> Foreign:
+    decoded = text.decode(errors="replace") if isinstance(text, bytes) else text
+    try:
+        value = json.loads(
+            decoded,
+            strict=False,
+            parse_int=_int,
+            parse_float=_float,
+            parse_constant=_Written,
+            object_pairs_hook=pairs,
+        )
+    except RecursionError:
+        raise NotJson(f"expected JSON, found what is nested deeper than {DEPTH_MAX} levels") from None
+    except ValueError as error:
+        raise NotJson(f"expected JSON, found something else: {error}") from None
+    return _kept(value, big)
+
+
+class _Written(str):
+    """A number as it is written."""
+
+    __slots__ = ()
+
+
+def _int(text: str) -> int | _Written:
+    return int(text) if len(text) <= 16 and abs(int(text)) <= INTEGER_MAX else _Written(text)
+
+
+def _float(text: str) -> float | _Written:
+    number = float(text)
+    return number if math.isfinite(number) else _Written(text)
+
+
+def _kept(value: Any, big: BigIntegers) -> Foreign:
+    kept = _Kept(big)
+    try:
+        return Foreign(kept.of(value, (), 0), tuple(kept.notes))
+    except RecursionError:
+        raise NotJson(f"nested deeper than {DEPTH_MAX} levels") from None
+
+
+@dataclass(slots=True)
+class _Kept:
+    big: BigIntegers
+    notes: list[str] = field(default_factory=list)
+
+    def of(self, value: Any, place: tuple[object, ...], depth: int) -> Json:
+        kind = type(value)
+        if kind is str:
+            return self._text(value, place)
+        if kind is _Written:
+            return self._number(value, place)
+        if value is None or kind is bool:
+            return value
+        if kind is int:
+            return value if -INTEGER_MAX <= value <= INTEGER_MAX else self._integer(_digits(value), place)
+        if kind is float:
+            if math.isfinite(value):
+                return value
+            self._note(place, _NO_NUMBER)
+            return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+        if kind not in (list, tuple, dict):
+            raise NotJson(f"{_pointer(place) or 'the value'}: {kind.__name__} is not a JSON type")
+        if depth >= DEPTH_MAX:
+            self._note(place, _DEEP)
+            return storable(_json_text(value))
+        if kind is dict:
+            return {self._key(key, place): self.of(each, (*place, key), depth + 1) for key, each in value.items()}
+        return [self.of(each, (*place, index), depth + 1) for index, each in enumerate(value)]
+
+    def _text(self, text: str, place: tuple[object, ...]) -> str:
+        stored = storable(text)
+        if stored != text:
+            self._note(place, _CHARACTERS)
+        return stored
+
+    def _key(self, key: Any, place: tuple[object, ...]) -> str:
+        if type(key) is not str:
+            raise NotJson(f"{_pointer(place) or 'the value'}: keys are strings, found {key!r}")
+        return self._text(key, (*place, key))
+
+    def _number(self, written: str, place: tuple[object, ...]) -> Json:
+        if not written.lstrip("-").isdecimal():
+            self._note(place, _NO_NUMBER)
+            return str(written)
+        return self._integer(str(written), place)
+
+    def _integer(self, digits: str, place: tuple[object, ...]) -> str:
+        if self.big == "refuse":
+            raise NotJson(f"{_pointer(place) or 'the value'}: an integer beyond 2^53, and `big_integers` is `refuse`")
+        self._note(place, _BIG)
+        return digits
+
+    def _note(self, place: tuple[object, ...], what: str) -> None:
+        if len(self.notes) < NOTES_MAX:
+            self.notes.append(f"{storable(_pointer(place)) or 'the value'}: {what}")
+
+
+def _pointer(place: Sequence[object]) -> str:
+    return "".join(f"/{escaped(str(part))}" for part in place)
+
+
+def _digits(number: int) -> str:
+    if number.bit_length() > 3 * _DIGITS_MAX:
+        raise NotJson("an integer has too many digits")
+    return str(number)
+
+
+def _json_text(value: Any) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    except (TypeError, ValueError) as error:
+        raise NotJson(f"expected JSON, found something else: {error}") from None
+
+
+def _with_integers_at(value: Json, place: Sequence[str]) -> Json:
+    """`value` with integers in the place of their digits: at `place`, or below it."""
+    if place and isinstance(value, dict) and place[0] in value:
+        return _changed(value, place[0], lambda each: _with_integers_at(each, place[1:]))
+    if place and isinstance(value, list) and place[0].isdecimal() and int(place[0]) < len(value):
+        return _changed(value, int(place[0]), lambda each: _with_integers_at(each, place[1:]))
+    return value if place else _with_integers(value)
+
+
+def _changed(value: Any, key: Any, change: Callable[[Json], Json]) -> Json:
+    before = value[key]
+    after = change(before)
+    if after is before:
+        return value
+    copy = value.copy()
+    copy[key] = after
+    return copy
+
+
+def _with_integers(value: Json) -> Json:
+    if isinstance(value, str):
+        digits = value.removeprefix("-")
+        is_number = 16 <= len(digits) <= _DIGITS_MAX and digits.isascii() and digits.isdecimal() and digits[0] != "0"
+        return int(value) if is_number and abs(int(value)) > INTEGER_MAX else value
+    if isinstance(value, dict | list):
+        for key in value if isinstance(value, dict) else range(len(value)):
+            value = _changed(value, key, _with_integers)
+    return value

@@ -1,0 +1,65 @@
+"""A 2xx whose body is odd: the request was performed, so the step finishes, with what can be read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.steps.test_http import failure, perform
+from tests.support.service import Reply, Service
+
+BIG = b'{"id": 1234567890123456789}'
+
+
+@pytest.mark.parametrize(
+    ("body", "type", "value"),
+    [
+        (BIG, "application/json", {"id": "1234567890123456789"}),
+        (b'\xef\xbb\xbf{"ok": true}', "application/json", {"ok": True}),
+        ('{"ok": true}'.encode("utf-16"), "application/json", {"ok": True}),
+        (b'{"n": [NaN, 1e400]}', "application/problem+json", {"n": ["NaN", "1e400"]}),
+        (b'{"t": "\\u0000\\ud800"}', "application/json", {"t": "\ufffd\ufffd"}),
+        (b'{"t": "\xff"}', "application/json; charset=nobody-knows", {"t": "\ufffd"}),
+        (b"<html>Sign in</html>", "application/json", None),
+        (b'{"a": ', "application/json", None),
+        (b"[" * 100_000, "application/json", None),
+        (b"a\x00\xff", "text/plain", None),
+    ],
+)
+async def test_a_post_that_was_answered_finishes_whatever_its_body_is(body: bytes, type: str, value: Any) -> None:
+    async with Service(lambda _: Reply(201, body, type=type)) as service:
+        output = await perform({"post": service.url("/pay"), "body": {}})
+    assert (output["status"], output["json"]) == (201, value)
+    assert output["text"] == "" or "\x00" not in output["text"]
+    assert not output["text"].startswith("\ufeff")
+
+
+async def test_a_body_that_was_changed_has_notes_and_the_text_as_it_was() -> None:
+    async with Service(lambda _: Reply(200, BIG)) as service:
+        output = await perform({"get": service.url()})
+    assert output["notes"] == ["/id: an integer beyond 2^53 is kept as text"]
+    assert output["text"] == BIG.decode()
+    async with Service(lambda _: Reply(200, b"<html>")) as service:
+        assert "`json` is null" in (await perform({"get": service.url()}))["notes"][0]
+    async with Service(lambda _: Reply(200, b"{}")) as service:
+        assert "notes" not in await perform({"get": service.url()})
+
+
+async def test_an_author_may_refuse_big_integers_and_sees_what_came() -> None:
+    async with Service(lambda _: Reply(200, BIG)) as service:
+        fault = await failure({"post": service.url("/pay"), "body": {}, "big_integers": "refuse"})
+    assert (fault.code, fault.retriable) == ("http.invalid_response", False)
+    assert (fault.data["status"], fault.data["text"]) == (200, BIG.decode())
+
+
+async def test_what_came_of_a_body_that_did_not_come_whole_is_in_the_error_s_data() -> None:
+    async with Service(lambda _: Reply(201, b"x" * 5000, type="text/plain")) as service:
+        fault = await failure({"post": service.url("/pay"), "body": {}}, bytes_max=1024)
+    assert fault.code == "http.too_large"
+    assert fault.data["status"] == 201
+    assert fault.data["text"].startswith("xxx")
+    broken = (("Content-Encoding", "gzip"),)
+    async with Service(lambda _: Reply(201, b"paid, and no gzip", headers=broken)) as service:
+        fault = await failure({"post": service.url("/pay"), "body": {}})
+    assert (fault.code, fault.data["status"]) == ("http.invalid_response", 201)

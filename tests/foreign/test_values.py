@@ -1,0 +1,136 @@
+"""Values of others that are odd: whatever they hold, a run gets what can be kept of them, and a note on the rest."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hai_flow import foreign, values
+from hai_flow.definition.schemas import JsonSchema
+from hai_flow.errors import StepError
+from hai_flow.models.structured import read_answer
+from hai_flow.models.turn import Turn
+from hai_flow.models.vocabulary import CallArgs, CallStart, Finish
+from hai_flow.steps.signatures import plain
+from hai_flow.steps.tools import inspect_function
+
+BIG = 1234567890123456789
+ODD = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters()),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(st.characters()), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        (b'\xef\xbb\xbf{"ok": true}', {"ok": True}),
+        ("\ufeff[1]", [1]),
+        (b'{"id": 1234567890123456789}', {"id": "1234567890123456789"}),
+        (b"[-9007199254740992, 9007199254740991]", ["-9007199254740992", 9007199254740991]),
+        (b"[1e400, -1E+999, NaN, -Infinity, 1.5]", ["1e400", "-1E+999", "NaN", "-Infinity", 1.5]),
+        (b"9" * 5000, "9" * 5000),
+        (b'{"a\\u0000": "\\ud83d", "b": "\\ud83d\\ude80"}', {"a\ufffd": "\ufffd", "b": "🚀"}),
+        ('"\ud800"', "\ufffd"),
+        (b'"a\xff"', "a\ufffd"),
+        (b'"a\nb"', "a\nb"),
+    ],
+)
+def test_json_of_others_is_read_with_its_odd_parts_as_text(text: bytes | str, value: Any) -> None:
+    assert foreign.read(text).value == value
+
+
+def test_what_is_nested_too_deep_is_its_json_text() -> None:
+    value, notes = foreign.read(b"[" * 80 + b'{"a": 1}' + b"]" * 80)
+    for _ in range(values.DEPTH_MAX):
+        (value,) = value
+    assert value == "[" * 16 + '{"a":1}' + "]" * 16
+    assert "deeper than 64" in notes[0]
+
+
+def test_a_note_names_the_place_and_a_tidy_value_has_none() -> None:
+    assert foreign.read('{"a/b": [0, 1234567890123456789]}').notes == (
+        "/a~1b/1: an integer beyond 2^53 is kept as text",
+    )
+    assert foreign.read('{"a": 1}').notes == ()
+
+
+@pytest.mark.parametrize("text", [b"<html>", b"", b"{", b"[" * 100_000, b'{"a": 1} x'])
+def test_what_is_no_json_is_told(text: bytes) -> None:
+    with pytest.raises(values.NotJson):
+        foreign.read(text)
+
+
+def test_big_integers_are_refused_where_the_author_says_so() -> None:
+    with pytest.raises(values.NotJson, match="/id: an integer beyond"):
+        foreign.read(b'{"id": 1234567890123456789}', "refuse")
+
+
+@given(ODD)
+def test_every_value_of_python_s_json_can_be_held_by_a_run(value: Any) -> None:
+    kept = foreign.take(value).value
+    values.check(kept)
+    assert values.loads(values.dumps(kept)) == kept
+    read = foreign.read(json.dumps(value)).value
+    values.check(read)
+
+
+@given(st.integers())
+def test_no_digit_of_an_integer_is_lost(number: int) -> None:
+    kept = foreign.read(str(number)).value
+    assert int(kept) == number
+    assert foreign.fit(JsonSchema({"type": "integer"}), kept) == (number, [])
+
+
+def test_digits_become_an_integer_again_only_where_the_schema_wants_one() -> None:
+    either = {"anyOf": [{"type": "integer"}, {"type": "null"}]}
+    schema = JsonSchema({"properties": {"id": {"type": "integer"}, "or": either, "phone": {"type": "string"}}})
+    digits = str(BIG)
+    fitted, faults = foreign.fit(schema, {"id": digits, "or": digits, "phone": digits})
+    assert (fitted, faults) == ({"id": BIG, "or": BIG, "phone": digits}, [])
+    assert [each["path"] for each in foreign.fit(schema, {"id": "17"})[1]] == ["/id"], "a small one was written as text"
+
+
+# --- the doors --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("result", "kept"),
+    [
+        ({"order": BIG}, {"order": str(BIG)}),
+        ([math.nan, math.inf, -math.inf], ["NaN", "Infinity", "-Infinity"]),
+        ({"\x00": "a\ud800"}, {"\ufffd": "a\ufffd"}),
+    ],
+)
+def test_a_tool_that_has_done_its_work_finishes_with_an_odd_result(result: Any, kept: Any) -> None:
+    assert plain(result) == kept
+
+
+def test_a_result_that_json_has_no_type_for_is_in_the_error_s_data() -> None:
+    with pytest.raises(StepError) as failed:
+        plain({"a": {1, 2}})
+    assert failed.value.data == {"text": "{'a': {1, 2}}"}
+
+
+def test_a_function_that_takes_an_integer_gets_one_of_nineteen_digits() -> None:
+    def delete(id: int, note: str) -> int:
+        return id
+
+    signature = inspect_function(delete).signature
+    assert signature.arguments({"id": str(BIG), "note": str(BIG)}) == {"id": BIG, "note": str(BIG)}
+    assert signature.output(BIG) == str(BIG)
+
+
+def test_a_model_s_call_and_answer_may_have_nineteen_digits() -> None:
+    turn = Turn()
+    for piece in (CallStart("c", "delete"), CallArgs("c", f'{{"id": {BIG}}}'), Finish("stop")):
+        turn.add(piece)
+    schema = JsonSchema({"type": "object", "properties": {"id": {"type": "integer"}}})
+    assert turn.call_faults({"delete": schema}) == {}
+    assert read_answer(f'{{"id": {BIG}}}', schema) == ({"id": str(BIG)}, "")
