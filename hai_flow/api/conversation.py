@@ -35,6 +35,7 @@ from hai_flow.engine import commands as c
 from hai_flow.engine.events import UserMessage
 from hai_flow.engine.forking import inherited_from, undone_in
 from hai_flow.engine.ids import run_of_pending, turn_of
+from hai_flow.engine.instigators import people_behind
 from hai_flow.engine.shared import may_write, posted_changes
 from hai_flow.engine.state import TERMINAL_STATUSES, RunState
 from hai_flow.errors import Rejected
@@ -282,7 +283,7 @@ class Conversation:
         elif over and messages:
             begin, plan = await self._beginning(base, messages)
             kept = await self.access.runtime.keeping.left_by(self.access.tenant, plan, base)
-            begin = msgspec.structs.replace(begin, kept=kept)
+            begin = msgspec.structs.replace(begin, kept=kept, instigators=people_behind(base.started_by, base.behind))
             branch = Branch(base.id, base.id)
         elif messages:
             raise self._busy_with(base.id, there)

@@ -70,7 +70,10 @@ class Run(Shape):
     `parent`: the run whose step waits for this one.
     `unreadable`: why workers could not read it and none goes on with it (`needs_attention` lists it); else null.
     `queue`: only workers that serve it perform the run.
-    `queued_for` (of a queued run) and `paused` (of a paused one) are told where one run is asked for, not in lists.
+    `instigators`: the people behind it beside `started_by`, who may not decide where that one may not: who sent the
+    event or let the schedule run that started it, who started the run before it, who asked for the run that it was
+    forked from. `queued_for` (of a queued run) and `paused` (of a paused one) are told where one run is asked for, not
+    in lists.
     """
 
     id: str
@@ -80,6 +83,7 @@ class Run(Shape):
     status: RunStatus
     seq: int
     started_by: str
+    instigators: list[str]
     created_at: Time
     ended_at: Time | None
     input: Any
@@ -230,10 +234,10 @@ class PendingPage(Listed):
 
 
 class WhyNot(Shape):
-    """Why somebody may not decide: `excluded.requester` (they started the run), `excluded`, `voted`, `not_asked`, or
-    `unreadable` (by this release)."""
+    """Why somebody may not decide: `excluded.requester` (they started the run), `excluded.instigator` (they are behind
+    it), `excluded`, `voted`, `not_asked`, or `unreadable` (by this release)."""
 
-    code: Literal["excluded.requester", "excluded", "voted", "not_asked", "unreadable"]
+    code: Literal["excluded.requester", "excluded.instigator", "excluded", "voted", "not_asked", "unreadable"]
     reason: str
 
 

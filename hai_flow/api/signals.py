@@ -75,10 +75,12 @@ async def _send(
         delivery = access.runtime.delivery
         if run_id is None and access.living.is_large:
             async with spread(access, id, body, record) as known:
-                sent, already = await delivery.send(access.tenant, id, body.type, body.data)
+                sent, already = await delivery.send(access.tenant, id, body.type, body.data, sender=record.principal)
                 already |= known
         else:
-            sent, already = await delivery.send(access.tenant, id, body.type, body.data, run_id, sent=record)
+            sent, already = await delivery.send(
+                access.tenant, id, body.type, body.data, run_id, sent=record, sender=record.principal
+            )
     if already:
         response.status_code = 200
     return {

@@ -35,12 +35,13 @@ async def receive_event(body: SignalBody, access: CurrentAccess, key: CommandKey
     with access.admission.command():
         await demand_files(access, body)
         record, triggers = record_of(access, "event.sent", id, body), access.runtime.triggers
+        sender = record.principal
         if access.living.is_large:
             async with spread(access, id, body, record) as known:
-                received = await triggers.receive_event(access.tenant, id, body.type, body.data)
+                received = await triggers.receive_event(access.tenant, id, body.type, body.data, sender=sender)
             received = replace(received, already=received.already or known)
         else:
-            received = await triggers.receive_event(access.tenant, id, body.type, body.data, sent=record)
+            received = await triggers.receive_event(access.tenant, id, body.type, body.data, sent=record, sender=sender)
     if received.already:
         response.status_code = 200
     return received_view(received)

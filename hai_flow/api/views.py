@@ -62,6 +62,7 @@ def run_view(run: RunRow) -> dict[str, Json]:
         "status": run.status,
         "seq": run.seq,
         "started_by": run.started_by,
+        "instigators": list(run.behind),
         "created_at": time_of(run.created_at),
         "ended_at": time_of(run.ended_at),
         "input": None if run.input is None else values.loads(run.input),

@@ -117,8 +117,9 @@ class RunStarted(Event, frozen=True):
 
     `pins` says which workflow each `run: name` and `run: name@version` means, in this run and in its children. Of a
     child: its `parent`, and `timeout`, the working time that the parent's step allows (ms). `origin`: which run made it
-    start; of a child that of the run above it. `allowance`: reserved by the run above for this one. `trace`: the trace
-    context of the caller that started it (`engine/tracing`).
+    start; of a child that of the run above it. `instigators`: the people behind it beside its `requester`
+    (`engine/instigators`). `allowance`: reserved by the run above for this one. `trace`: the trace context of the
+    caller that started it (`engine/tracing`).
     """
 
     workflow: str
@@ -139,6 +140,7 @@ class RunStarted(Event, frozen=True):
     origin: Origin | None = None
     allowance: Allowance | None = None
     trace: str | None = None
+    instigators: tuple[str, ...] = ()
 
 
 class RunQueued(Event, frozen=True):
@@ -236,7 +238,8 @@ class Migrated(Event, frozen=True):
 
 class Forked(Event, frozen=True):
     """The `copied` events before this one are those of the run `of`, up to where nothing of it was in flight. From here
-    on this is a run of its own, and `by` is its requester. `input` is there where it has another one.
+    on this is a run of its own, and `by` is its requester; the requester before is one of its instigators. `input` is
+    there where it has another one.
 
     No vote counts any more that was cast on an open question, for that was a question of the other run. Whatever runs
     on a clock has as long to go as it had there: the time since then does not count.
@@ -685,7 +688,8 @@ class SignalReceived(Event, frozen=True):
 
     `subscription` is the place of the one it fits in the step's list, from 0; `awaits` are the types still waited for.
     `place` is the signal's own among the stored ones of its type (0: unknown), `own` says that it was for this run
-    alone; `heard` how far the run has heard that type from now on, with those newly left.
+    alone; `heard` how far the run has heard that type from now on, with those newly left. `by` is the person that sent
+    it, if one did.
     """
 
     id: str
@@ -698,6 +702,7 @@ class SignalReceived(Event, frozen=True):
     place: int = 0
     own: bool = False
     heard: Json = None
+    by: str | None = None
 
 
 class CustomEmitted(Event, frozen=True):

@@ -95,6 +95,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     status: str
     seq: int
     started_by: str
+    instigators: list[str]
     created_at: datetime
     ended_at: datetime | None
     input: Json
@@ -151,8 +152,8 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WhyNot(msgspec.Struct, frozen=True, kw_only=True):
-    """Why somebody may not decide: `excluded.requester` (they started the run), `excluded`, `voted`, `not_asked`, or
-    `unreadable` (by this release)."""
+    """Why somebody may not decide: `excluded.requester` (they started the run), `excluded.instigator` (they are behind
+    it), `excluded`, `voted`, `not_asked`, or `unreadable` (by this release)."""
 
     code: str
     reason: str

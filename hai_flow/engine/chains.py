@@ -27,7 +27,8 @@ _ENDS: Final = (RunFinished, RunFailed, RunStopped)
 
 
 class End(msgspec.Struct, frozen=True):
-    """The end of a run, as it is delivered. `depth` is that of its `origin`."""
+    """The end of a run, as it is delivered. `depth` is that of its `origin`; `instigators` are the people behind it
+    beside its requester."""
 
     run_id: str
     thread_id: str
@@ -40,6 +41,7 @@ class End(msgspec.Struct, frozen=True):
     requester: str
     at: int
     depth: int = 0
+    instigators: tuple[str, ...] = ()
 
     @property
     def origin(self) -> Origin:
@@ -50,7 +52,7 @@ class End(msgspec.Struct, frozen=True):
     def event(self) -> dict[str, Json]:
         """The end as the expressions of a trigger see it, as `event`."""
         said = msgspec.to_builtins(self)
-        at, _ = said.pop("at"), said.pop("depth")
+        at, _, _ = said.pop("at"), said.pop("depth"), said.pop("instigators")
         return event_value(self.run_id, f"run.{self.status}", said, at)
 
 
@@ -73,6 +75,7 @@ def told(state: RunState) -> Message:
         requester=state.requester,
         at=state.at if state.ended_at is None else state.ended_at,
         depth=0 if state.origin is None else state.origin.depth,
+        instigators=state.all_instigators,
     )
     return Message(ENDED, state.run_id, msgspec.to_builtins(end))
 

@@ -77,6 +77,7 @@ def command_of(kind: str, target: str, body: Json) -> c.Command | None:
                 run_id=UUID(target),
                 thread_id=born.thread_id,
                 requester=born.requester,
+                instigators=born.instigators,
                 input=born.input,
                 message=born.message,
                 trigger="run",
@@ -94,6 +95,7 @@ def command_of(kind: str, target: str, body: Json) -> c.Command | None:
                 run_id=UUID(target),
                 thread_id=target,
                 requester=left.requester,
+                instigators=left.instigators,
                 input=left.input,
                 trigger="run",
                 dev=left.dev,
@@ -121,6 +123,7 @@ class _Born(msgspec.Struct):
     message: str
     parent: e.Parent
     pins: dict[str, e.Pin]
+    instigators: tuple[str, ...] = ()
     dev: bool = False
     timeout: int | None = None
     origin: e.Origin | None = None
@@ -132,6 +135,7 @@ class _Left(msgspec.Struct):
     requester: str
     input: Json
     origin: e.Origin
+    instigators: tuple[str, ...] = ()
     dev: bool = False
     trace: str | None = None
 
@@ -165,6 +169,8 @@ def start(draft: Draft, step: Step, verb: Run, args: str) -> None:
         "requester": state.requester,
     }
     body |= _left_alone(draft, step) if verb.detach else _awaited_child(draft, step)
+    if state.all_instigators:
+        body["instigators"] = list(state.all_instigators)
     allowance = None if verb.detach else budget.allowance_of(draft, step)
     if allowance is not None:
         body["allowance"] = msgspec.to_builtins(allowance)

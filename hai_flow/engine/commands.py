@@ -63,9 +63,10 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Start(Command, frozen=True):
-    """`input` is as the caller gave it (defaults are filled in by the engine). `pins`, `parent`, `timeout` and `origin`
-    as in the event `run_started`; the pins are found by the caller of the engine. `state` is the state as a client
-    posted it, `kept` that of the thread's last run: both count as far as the workflow lets them (`shared`).
+    """`input` is as the caller gave it (defaults are filled in by the engine). `instigators`, `pins`, `parent`,
+    `timeout` and `origin` as in the event `run_started`; the pins are found by the caller of the engine. `state` is the
+    state as a client posted it, `kept` that of the thread's last run: both count as far as the workflow lets them
+    (`shared`).
 
     `key` is the concurrency key that the run needs (`slots.key_of`), None if its workflow has none or if a run above it
     holds the key already. `queued`: no slot of it is free, or others wait before it, so the run waits for its
@@ -76,6 +77,7 @@ class Start(Command, frozen=True):
     thread_id: str
     requester: str
     input: Json
+    instigators: tuple[str, ...] = ()
     state: dict[str, Json] = {}
     kept: dict[str, Json] = {}
     message: str = ""
@@ -234,8 +236,9 @@ class Offered(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 class Signal(Command, frozen=True):
     """An event from outside is offered to the run. `name` is its type, `sent_at` when it was stored (ms since 1970).
 
-    `place` numbers the stored signals of a type in the order in which they became visible, those for everybody and
-    those for one run (`own`) each for themselves; 0: unknown. `offered` is how far others had been offered before it.
+    `by` is the person that sent it, if one did. `place` numbers the stored signals of a type in the order in which they
+    became visible, those for everybody and those for one run (`own`) each for themselves; 0: unknown. `offered` is how
+    far others had been offered before it.
     """
 
     id: str
@@ -244,6 +247,7 @@ class Signal(Command, frozen=True):
     sent_at: int = 0
     place: int = 0
     own: bool = False
+    by: str | None = None
     offered: Offered | None = None
 
 

@@ -24,7 +24,7 @@ from hai_flow.values import Json
 # `gc=False` here and in the state: these records are made by the ten thousand a second, live long, and can be part of
 # no cycle (their values are JSON). Looking through them was a quarter of all the time of a step.
 
-ABI: Final = 11
+ABI: Final = 12
 """The vocabulary of the log that this release writes. Raise it with every change of it, in form or in meaning, that the
 release before can't read: a new type, a new field. A run keeps the highest under which it was written; processes of a
 release that has a lower one pass it over."""
@@ -123,7 +123,8 @@ class RunStarted(Event, frozen=True):
 
     `pins` says which workflow each `run: name` and `run: name@version` means, in this run and in its children. Of a
     child: its `parent`, and `timeout`, the working time that the parent's step allows (ms). `origin`: which run made it
-    start; of a child that of the run above it. `allowance`: reserved by the run above for this one. `trace`: the trace
+    start; of a child that of the run above it. `instigators`: the people behind it beside its `requester`
+    (`engine/instigators`). `allowance`: reserved by the run above for this one. `trace`: the trace
     context of the caller that started it (`engine/tracing`).
     """
 
@@ -145,6 +146,7 @@ class RunStarted(Event, frozen=True):
     origin: Origin | None = None
     allowance: Allowance | None = None
     trace: str | None = None
+    instigators: tuple[str, ...] = ()
 
 
 class RunQueued(Event, frozen=True):
@@ -242,7 +244,8 @@ class Migrated(Event, frozen=True):
 
 class Forked(Event, frozen=True):
     """The `copied` events before this one are those of the run `of`, up to where nothing of it was in flight. From
-    here on this is a run of its own, and `by` is its requester. `input` is there where it has another one.
+    here on this is a run of its own, and `by` is its requester; the requester before is one of its instigators.
+    `input` is there where it has another one.
 
     No vote counts any more that was cast on an open question, for that was a question of the other run. Whatever runs
     on a clock has as long to go as it had there: the time since then does not count.
@@ -698,6 +701,7 @@ class SignalReceived(Event, frozen=True):
     `subscription` is the place of the one it fits in the step's list, from 0; `awaits` are the types still waited for.
     `place` is the signal's own among the stored ones of its type (0: unknown), `own` says that it was for this run
     alone; `heard` how far the run has heard that type from now on, with those newly left.
+    `by` is the person that sent it, if one did.
     """
 
     id: str
@@ -710,6 +714,7 @@ class SignalReceived(Event, frozen=True):
     place: int = 0
     own: bool = False
     heard: Heard | None = None
+    by: str | None = None
 
 
 PREDICTED: Final = "PredictState"

@@ -15,6 +15,7 @@ from hai_flow.definition.durations import NotADuration
 from hai_flow.definition.durations import milliseconds as duration_ms
 from hai_flow.definition.plan import Duration, Escalate, Policy, Step, Template
 from hai_flow.engine.draft import Draft, Raised
+from hai_flow.engine.pendings.deciders import world_of
 from hai_flow.engine.selectors import (
     ANYONE,
     REQUESTER,
@@ -23,6 +24,7 @@ from hai_flow.engine.selectors import (
     could_match,
     people_of,
     selectors_of,
+    surely_barred,
     surely_matches,
 )
 from hai_flow.engine.votes import Rules
@@ -35,7 +37,7 @@ def rules_for(draft: Draft, step: Step, policy: Policy, roots: dict[str, Json], 
     stages = [first]
     for change in policy.escalations:
         stages.append(_next_stage(draft, step, stages[-1], change, roots))
-    world = World(draft.state.requester, draft.plan.roles)
+    world = world_of(draft.plan, draft.state)
     first, *later = (_worked_out(stage, world) for stage in stages)
     rules = msgspec.structs.replace(first, escalations=tuple(later))
     draft.take(len(msgspec.json.encode(rules)))
@@ -84,7 +86,7 @@ def _next_stage(draft: Draft, step: Step, before: Rules, change: Escalate, roots
 def _worked_out(stage: Rules, world: World) -> Rules:
     """The stage with its voters, where they can be listed."""
     asked = any(surely_matches(each, world.requester, world) for each in stage.from_)
-    kept_out = any(surely_matches(each, world.requester, world) for each in stage.exclude)
+    kept_out = surely_barred(stage.exclude, world.requester, world)
     stage = msgspec.structs.replace(stage, asks_requester=asked and not kept_out)
     listed = people_of(stage.from_, world)
     if listed is None:
@@ -94,7 +96,7 @@ def _worked_out(stage: Rules, world: World) -> Rules:
     people = {
         id: tuple(each for each in counted if could_match(each, id, world))
         for id in listed
-        if not any(surely_matches(each, id, world) for each in stage.exclude)
+        if not surely_barred(stage.exclude, id, world)
     }
     return msgspec.structs.replace(stage, people=people, everyone=listed if stage.quorum == "all" else ())
 

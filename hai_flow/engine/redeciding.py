@@ -126,6 +126,7 @@ def _started(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
         run_id=UUID(state.run_id),
         thread_id=event.thread_id,
         requester=event.requester,
+        instigators=event.instigators,
         input=event.input,
         state=event.state or {},
         kept=event.state or {},
@@ -307,7 +308,13 @@ def _answered_in_turn(state: RunState, events: Sequence[Any]) -> Iterator[c.Comm
 def _signalled(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
     event = events[0]
     yield c.Signal(
-        id=event.id, name=event.name, data=event.data, sent_at=event.sent_at, place=event.place, own=event.own
+        id=event.id,
+        name=event.name,
+        data=event.data,
+        sent_at=event.sent_at,
+        place=event.place,
+        own=event.own,
+        by=event.by,
     )
 
 

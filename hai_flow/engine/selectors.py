@@ -16,6 +16,7 @@ from hai_flow.values import Json
 
 REQUESTER: Final = "requester"
 ANYONE: Final = "anyone"
+CAUSED: Final = "caused this run: started the one before it, sent its event, or asked for what was forked"
 EDITOR: Final = "editor"  # only in `exclude`: the people that edited the arguments
 
 _SELECTOR = re.compile(r"(?:user|role|group):\S{1,200}")
@@ -47,10 +48,14 @@ def acting_as(text: str) -> Principal:
 
 
 class World(NamedTuple):
-    """The world in which one run reads selectors: its requester, and the roles that the document declares."""
+    """The world in which one run reads selectors: its requester, the roles that the document declares, and the people
+    behind the run, who are its requesters wherever those are excluded (`engine/instigators`). `cause`: their part, as a
+    clause."""
 
     requester: str
     roles: Mapping[str, tuple[str, ...]]
+    instigators: tuple[str, ...] = ()
+    cause: str = CAUSED
 
 
 def selectors_of(value: Json, *, editor: bool = False) -> tuple[str, ...]:
@@ -90,7 +95,18 @@ def matched(selectors: Iterable[str], principal: Principal, world: World) -> tup
 def barred(selectors: Iterable[str], principal: Principal, world: World) -> tuple[str, ...]:
     """The selectors of an exclusion that `principal` falls under: itself, or the person it votes for."""
     people = (principal, represented(principal))
-    return tuple(each for each in selectors if any(_matches(each, one.id, one, world) for one in people))
+    return tuple(each for each in selectors if any(_excludes(each, one.id, one, world) for one in people))
+
+
+def surely_barred(selectors: Iterable[str], id: str, world: World) -> bool:
+    """Whether an exclusion keeps out a person known only by id, whatever roles and groups they have."""
+    return any(_excludes(each, id, Principal(id), world) for each in selectors)
+
+
+def _excludes(selector: str, id: str, principal: Principal, world: World) -> bool:
+    if selector == REQUESTER and id in world.instigators:
+        return True
+    return _matches(selector, id, principal, world)
 
 
 def _matches(selector: str, id: str, principal: Principal, world: World) -> bool:

@@ -220,6 +220,7 @@ def _take(draft: Draft, step: Step, verb: WaitFor | Http | Call, number: int, me
         place=command.place,
         own=command.own,
         heard=_heard(draft.state, command),
+        by=command.by,
     )
     if not awaits:
         output = _output(draft, step, verb)

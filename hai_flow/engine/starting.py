@@ -34,6 +34,7 @@ def begin_run(draft: Draft, command: c.Start) -> None:
         sha256=plan.sha256.hex(),
         thread_id=command.thread_id,
         requester=command.requester,
+        instigators=command.instigators,
         input=given,
         state=first_state(plan, command.kept, command.state),
         message=command.message,

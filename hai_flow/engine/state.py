@@ -321,6 +321,8 @@ class RunState(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True
     dev: bool = False
     thread_id: str = ""
     requester: str = ""
+    instigators: tuple[str, ...] = ()  # the people behind the run when it began
+    senders: tuple[str, ...] = ()  # those that have sent it the signals which it has taken
     parent: e.Parent | None = None
     origin: e.Origin | None = None
     pins: dict[str, e.Pin] = {}
@@ -386,6 +388,12 @@ class RunState(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True
     @property
     def ended(self) -> bool:
         return self.status in TERMINAL_STATUSES
+
+    @property
+    def all_instigators(self) -> tuple[str, ...]:
+        """The people behind the run beside its requester (`engine/instigators`)."""
+        found = dict.fromkeys((*self.instigators, *self.senders)) if self.senders else self.instigators
+        return tuple(id for id in found if id != self.requester)
 
     @property
     def questions(self) -> Mapping[str, PendingState]:

@@ -232,9 +232,19 @@ class Decider:
             elsewhere=busy and not self._serves(plan.queue),
             cut=entry.cut,
             outbox=entry.outbox,
+            instigators=_instigators(run.state, state),
         )
         is_plain = busy and run.exists and not (rows or entry.commands or entry.audit or entry.seat or entry.plan)
         return row if is_plain and not run.state.ended else completed(row, entry, rows)
+
+
+def _instigators(before: RunState, state: RunState) -> str | None:
+    """The people behind the run as its row has them, where they are others than before."""
+    if before.senders is state.senders and before.instigators is state.instigators:
+        return None
+    if before.requester == state.requester and before.all_instigators == state.all_instigators:
+        return None
+    return " ".join(state.all_instigators)
 
 
 def completed(row: Entry, entry: BatchEntry, rows: Mapping[str, Any]) -> Entry:

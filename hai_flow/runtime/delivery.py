@@ -292,12 +292,13 @@ class Delivery(Service):
         *,
         sent: AuditRow | None = None,
         sent_at: datetime | None = None,
+        sender: str | None = None,
     ) -> tuple[Signal, bool]:
         """Store a signal and see to it that it is offered to the runs that wait for it; returns it, and whether it was
-        there already. `sent` is the audit record of its sender; `sent_at`: when another cell had it. Raises `Rejected`
-        409 if another one has its id."""
+        there already. `sent` is the audit record of its `sender`, a person; `sent_at`: when another cell had it. Raises
+        `Rejected` 409 if another one has its id."""
         kept = await signals.store_signal(
-            self.database.api, tenant, id, type, values.dumps(data), run_id, sent=sent, sent_at=sent_at
+            self.database.api, tenant, id, type, values.dumps(data), run_id, sent=sent, sent_at=sent_at, sender=sender
         )
         self._signals.set()
         return kept
@@ -369,6 +370,7 @@ class Delivery(Service):
             sent_at=instants.milliseconds(signal.sent_at),
             place=signal.place,
             own=signal.run_id is not None,
+            by=signal.sender,
             offered=offered,
         )
         try:

@@ -140,7 +140,8 @@ class Inbox:
         try:
             opened = e.decode_pending(asked.body)
             votes = tuple(map(_votes.decode, asked.votes))
-            world = await self._world(tenant, asked.workflow, asked.started_by)
+            behind = tuple((asked.instigators or "").split())
+            world = await self._world(tenant, asked.workflow, asked.started_by, behind)
             pending = PendingState(opened, votes=votes)
             found = [obstacle(pending, each, world) for each in voices]
         except (Unreadable, msgspec.DecodeError):
@@ -152,9 +153,9 @@ class Inbox:
             mine = next((each for each in found if each is not None and each.code != NOT_ASKED), mine)
         return Item(asked, pending, mine, tuple(others))
 
-    async def _world(self, tenant: UUID, workflow: bytes, requester: str) -> World:
+    async def _world(self, tenant: UUID, workflow: bytes, requester: str, behind: tuple[str, ...] = ()) -> World:
         """Raises Unreadable: the workflow is of a release that this one can't read."""
-        return World(requester, (await self.catalog.plan(tenant, workflow)).roles)
+        return World(requester, (await self.catalog.plan(tenant, workflow)).roles, behind)
 
     async def tidy(self, every: timedelta) -> None:
         """Compare a page of the index with the open pendings, unless another process just did."""

@@ -431,6 +431,11 @@ def _row_is_made(check: Check) -> Iterator[str]:
     for name, value in made.items():
         if run[name] != value:
             yield f"its {name} is {_shown(run[name])}, and the log says {_shown(value)}"
+    behind = " ".join(state.all_instigators)
+    if (run["instigators"] or "") != behind and not (
+        state.forked and run["instigators"] is None
+    ):  # of an older release
+        yield f"its instigators are {_shown(run['instigators'])}, and the log says {_shown(behind)}"
     if (run["ended_at"] is not None) != ended:
         yield f"it is {state.status}, and its row says that it {'has not' if ended else 'has'} ended"
     if run["input"] is not None and values.loads(run["input"]) != state.input:

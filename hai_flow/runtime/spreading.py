@@ -64,7 +64,7 @@ class Spreading:
                 raise signals.another_has(id, stored.type)
             return Taken(True, None)
         async with seat.database.api.acquire() as connection, connection.transaction():
-            kept, already = await relays.add(connection, tenant, id, type, body, living.cells)
+            kept, already = await relays.add(connection, tenant, id, type, body, living.cells, sent.principal)
             if (kept.type, kept.data) != (type, body):
                 raise signals.another_has(id, kept.type)
             if not already:
@@ -99,7 +99,9 @@ class Spreading:
     async def _give(self, cell: int, relay: Relay) -> Signal:
         delivery = self._at(cell).delivery
         data = values.loads(relay.data)
-        sent, _ = await delivery.send(relay.tenant, relay.id, relay.type, data, sent_at=relay.sent_at)
+        sent, _ = await delivery.send(
+            relay.tenant, relay.id, relay.type, data, sent_at=relay.sent_at, sender=relay.sender
+        )
         return sent
 
     async def relay_due(self) -> None:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -39,6 +39,7 @@ from hai_flow.engine import chains
 from hai_flow.engine import commands as c
 from hai_flow.engine.event_value import event_value
 from hai_flow.engine.events import Origin
+from hai_flow.engine.instigators import SYSTEM, people_behind
 from hai_flow.engine.state import TERMINAL_STATUSES
 from hai_flow.errors import Rejected, Unreadable
 from hai_flow.runtime.auditing import Asked
@@ -64,7 +65,6 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-SYSTEM: Final = "system"
 OVERLAPPED: Final = "the next run of its schedule is due"
 EVENT_LEASE: Final = timedelta(seconds=5)  # so long no other process delivers an event that a request is delivering
 
@@ -273,22 +273,25 @@ class Triggers(Service):
         origin: Origin | None = None,
         *,
         named: Collection[bytes] = (),
+        instigators: Sequence[str] = (),
         asked: Asked | None = None,
     ) -> Outcome:
         """Start a run by a trigger, in a thread of its own. The same id again is the same run. `named`: the files that
-        it is given; by the end of a run those of them that this run refers to. `asked`: the person who wants it, if one
-        does."""
+        it is given; by the end of a run those of them that this run refers to. `instigators`:
+        the people behind it; `asked`: the person who wants it, if one does, who is one of them."""
+        behind = instigators if asked is None else people_behind(asked.who.id, instigators)
         plan = await self.catalog.plan(of.tenant, of.workflow)
         seat = await self._other_seat(of.tenant, plan) if origin is not None else None
         if seat is not None:  # files don't go there: a run that needs them finds none
             id = seat.starts.id_of("behind", str(run_id))
-            return await seat.begin(of, id, input, trigger, origin, asked=asked)
+            return await seat.begin(of, id, input, trigger, origin, instigators=behind, asked=asked)
         ended = UUID(origin.run_id) if origin is not None else None
         await files.hand_files(self.database.api, of.tenant, named, run_id, of=ended)
         start = c.Start(
             run_id=run_id,
             thread_id=str(run_id),
             requester=SYSTEM,
+            instigators=tuple(behind),
             input=input,
             trigger=trigger,
             dev=of.dev,
@@ -365,18 +368,28 @@ class Triggers(Service):
     # --- events ---------------------------------------------------------------------------------------------------
 
     async def receive_event(
-        self, tenant: UUID, id: str, type: str, data: Json, *, sent: AuditRow | None = None
+        self,
+        tenant: UUID,
+        id: str,
+        type: str,
+        data: Json,
+        *,
+        sent: AuditRow | None = None,
+        sender: str | None = None,
     ) -> Received:
         """Take in an event: runs that wait for it are offered it, and workflows that want it are started.
 
         A refusal by one workflow (an input that does not fit, an expression that fails, a concurrency key that is
         taken) keeps no other from being started, and nor does one that can't be reached, of which delivery takes care.
         The same event again starts nothing twice, and has the same outcomes; a refused start is tried again. `sent` is
-        the audit record of its sender. Raises `Rejected` 409 `signal_exists` if another event has its id.
+        the audit record of its `sender`, the person that stands behind the runs. Raises `Rejected` 409 `signal_exists`
+        if another event has its id.
         """
         pool = self.database.api
         body = values.dumps(data)
-        signal, already = await signals.store_signal(pool, tenant, id, type, body, due_after=EVENT_LEASE, sent=sent)
+        signal, already = await signals.store_signal(
+            pool, tenant, id, type, body, due_after=EVENT_LEASE, sent=sent, sender=sender
+        )
         started = await self._deliver(signal)
         if not already:
             try:
@@ -403,13 +416,16 @@ class Triggers(Service):
         if not found:
             return []
         event = event_value(signal.id, signal.type, values.loads(signal.data), instants.milliseconds(signal.sent_at))
-        done = await asyncio.gather(*(self._deliver_to(each, event) for each in found))
+        behind = people_behind(signal.sender or SYSTEM)
+        done = await asyncio.gather(*(self._deliver_to(each, event, behind) for each in found))
         return [each for each in done if each is not None]
 
-    async def _deliver_to(self, row: EventTriggerRow, event: Mapping[str, Json]) -> Started | None:
+    async def _deliver_to(
+        self, row: EventTriggerRow, event: Mapping[str, Json], behind: Sequence[str]
+    ) -> Started | None:
         """One workflow that can't be reached must not keep the event from the others."""
         try:
-            return await self._begin_by(row, event)
+            return await self._begin_by(row, event, behind)
         except Exception as error:
             refused = error if isinstance(error, Rejected) else None
             message = f"workflow {row.workflow_name} can't be started now, and is tried again later: {error}"
@@ -417,7 +433,7 @@ class Triggers(Service):
                 row.workflow_name, refused=refused or Rejected(503, "workflow_unusable", message), failed=error
             )
 
-    async def _begin_by(self, row: EventTriggerRow, event: Mapping[str, Json]) -> Started | None:
+    async def _begin_by(self, row: EventTriggerRow, event: Mapping[str, Json], behind: Sequence[str]) -> Started | None:
         plan = await self.catalog.plan(row.tenant, row.workflow)
         trigger = plan.triggers[row.position]
         assert isinstance(trigger, EventTrigger), "rows are made from the triggers of the plan"
@@ -431,7 +447,8 @@ class Triggers(Service):
             input = event["data"] if trigger.input is None else trigger.input.render(used(trigger.input, scope))
             run_id = self.starts.id_of("event", str(row.tenant), row.workflow_name, *identity)
             named = file_ids.files_in(values.dumps(event["data"]))
-            outcome = await self.begin(row, run_id, {} if input is None else input, "event", named=named)
+            given = {} if input is None else input
+            outcome = await self.begin(row, run_id, given, "event", named=named, instigators=behind)
         except ExpressionError as error:
             refused = Rejected(422, error.code, f"the event trigger of {plan.name}@{plan.version}: {error.message}")
             return Started(row.workflow_name, refused=refused)
@@ -479,7 +496,8 @@ class Triggers(Service):
             identity = (str(row.tenant), row.workflow_name, str(row.position), message.command_id)
             run_id = self.starts.id_of("run", *identity)
             named = file_ids.files_in(values.dumps(input))
-            await self.begin(row, run_id, {} if input is None else input, "run", end.origin, named=named)
+            behind, given = people_behind(end.requester, end.instigators), {} if input is None else input
+            await self.begin(row, run_id, given, "run", end.origin, named=named, instigators=behind)
         except ExpressionError as error:
             said.warning("run_trigger_refused", code=error.code, reason=error.message)
         except Rejected as rejected:

@@ -40,6 +40,8 @@ def arguments(moved: Sequence[Entry], born: Sequence[Entry], parts: frozenset[st
         yield [entry.seat for entry in moved]
     if "elsewhere" in parts:
         yield [entry.elsewhere for entry in moved]
+    if "instigators" in parts:
+        yield [entry.instigators for entry in moved]
     rows = list(enumerate((*moved, *born), 1))
     for part in CHILDREN:
         if part in parts:
@@ -174,6 +176,8 @@ def born_arrays(born: Sequence[Entry], first: int, parts: frozenset[str]) -> Arr
         yield [entry.seat for entry in born]
     if "elsewhere" in parts:
         yield [entry.elsewhere for entry in born]
+    if "instigators" in parts:
+        yield [entry.instigators for entry in born]
 
 
 def _columns(rows: Sequence[tuple[Any, ...]], count: int) -> Arrays:

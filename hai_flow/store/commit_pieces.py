@@ -27,8 +27,8 @@ from hai_flow.store.entries import Entry, Won
 if TYPE_CHECKING:
     from hai_flow.store.database import Connection
 
-_OF_A_MOVE: Final = frozenset({"commands", "moves", "elsewhere"})
-_OF_A_BIRTH: Final = frozenset({"branches", "elsewhere"})
+_OF_A_MOVE: Final = frozenset({"commands", "moves", "elsewhere", "instigators"})
+_OF_A_BIRTH: Final = frozenset({"branches", "elsewhere", "instigators"})
 
 _NOBODY: Final = 0  # not NULL: of an INSERT whose only table is compared with that, Citus sends nothing at all
 

@@ -24,8 +24,8 @@ from hai_flow.engine.events import ABI
 # The parts that entries may have beside their events; `births`: some start a run; `again`, only with births: some want
 # a slot again, which locks their runs; `moves`: some go on with another version of their workflow; `branches`: some of
 # those born leave their thread's line; `seats`: some begin with a slot that they were promised; `elsewhere`: some are
-# of a queue that this process does not serve; `audit`: people asked for something. All so seldom that no other commit
-# carries the columns.
+# of a queue that this process does not serve; `instigators`: other people than the requester are behind some; `audit`:
+# people asked for something. All so seldom that no other commit carries the columns.
 CHILDREN: Final = ("commands", "pendings", "votes", "outbox", "turns", "messages")
 _COMMAND: Final = {"i": "int", "run_id": "uuid", "command_id": "text", "body_sha": "bytea", "outcome": "bytea"}
 ENDED: Final = ("finished", "failed", "stopped")
@@ -103,13 +103,14 @@ def _moving(parameters: _Parameters, parts: frozenset[str]) -> _Moving:
     moves = {"workflow": "bytea", "workflow_version": "int", "dev": "bool", "queue": "text"} if "moves" in parts else {}
     seats = {"seat": "text"} if "seats" in parts else {}
     elsewhere = {"elsewhere": "bool"} if "elsewhere" in parts else {}
+    instigators = {"instigators": "text"} if "instigators" in parts else {}
     entries, arrays = parameters.arrays(
         "entry", ordinality="i", id="uuid", tenant="uuid", n="text::int", events="bytea", version="text::bigint",
         fence="text::int", status="text::text", busy="text::bool", wake_at="timestamptz", cut="bool", slot="text",
-        result="bytea", **moves, **seats, **elsewhere,
+        result="bytea", **moves, **seats, **elsewhere, **instigators,
     )  # fmt: skip
-    read = "".join(f", {column}" for column in (*moves, *seats, *elsewhere))
-    set_ = "".join(f"\n    {column} = coalesce(entries.{column}, r.{column})," for column in moves)
+    read = "".join(f", {column}" for column in (*moves, *seats, *elsewhere, *instigators))
+    set_ = "".join(f"\n    {column} = coalesce(entries.{column}, r.{column})," for column in (*moves, *instigators))
     repeated, unrepeated = "", "true"
     if "commands" in parts:
         commands, _ = parameters.arrays("command", **_COMMAND)
@@ -395,7 +396,8 @@ def _born_columns(parts: frozenset[str]) -> dict[str, str]:
     branch = {"branch_of": "uuid", "follows": "uuid", "copied": "bigint"} if "branches" in parts else {}
     seats = {"seat": "text"} if "seats" in parts else {}
     elsewhere = {"elsewhere": "bool"} if "elsewhere" in parts else {}
-    return {**_BORN, **branch, **seats, **elsewhere}
+    instigators = {"instigators": "text"} if "instigators" in parts else {}
+    return {**_BORN, **branch, **seats, **elsewhere, **instigators}
 
 
 def _insert_runs(parts: frozenset[str], at: str, names: str = "", values: str = "") -> tuple[str, str, str]:
@@ -403,6 +405,9 @@ def _insert_runs(parts: frozenset[str], at: str, names: str = "", values: str = 
     if "branches" in parts:
         names += ", branch_of, follows, copied"
         values += ", branch_of, follows, coalesce(copied, 0)"
+    if "instigators" in parts:
+        names += ", instigators"
+        values += ", instigators"
     claimant = _claimant("births", parts)
     head = ", head" if "audit" in parts else ""
     into = f"""INSERT INTO runs (id, tenant, workflow, workflow_name, workflow_version, dev, thread_id, parent_id,

@@ -84,6 +84,8 @@ def _parts_of(entries: Sequence[Entry]) -> frozenset[str]:
         seldom = seldom | {"seats"}
     if any(entry.elsewhere for entry in entries):
         seldom = seldom | {"elsewhere"}
+    if any(entry.instigators is not None for entry in entries):
+        seldom = seldom | {"instigators"}
     if any(entry.audit for entry in entries):
         seldom = seldom | {"audit"}
     if births and any(entry.born is not None and entry.born.branch is not None for entry in entries):

@@ -149,7 +149,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     whose late chunks must lose. `result` is written by the commit that ends the run; reopening clears it. `take_slot`:
     a run that ended needs this slot again, and loses without it. `seat`: the slot of its concurrency key that the run
     was promised and begins with; it loses if the slot is not its own any more. `moved`: the run's workflow has another
-    version now.
+    version now. `instigators`: the people behind the run beside its requester, separated by spaces, where they changed.
     """
 
     run_id: UUID
@@ -168,6 +168,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     seat: str | None = None
     result: bytes | None = None
     moved: Moved | None = None
+    instigators: str | None = None
     commands: Sequence[CommandRow] = ()
     pendings: Sequence[PendingRow] = ()
     votes: Sequence[VoteRow] = ()

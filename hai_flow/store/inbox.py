@@ -60,6 +60,7 @@ class Asked:
     workflow_name: str
     thread_id: str
     started_by: str
+    instigators: str | None
     votes: Sequence[bytes]
     claimed_by: str | None
     claimed_until: datetime | None
@@ -75,11 +76,11 @@ _RANGES: Final = """
   ORDER BY i.due, i.pending_id LIMIT $6
 """
 _COLUMNS: Final = """
-  p.run_id, p.id, p.deadline, p.body, r.workflow, r.workflow_name, r.thread_id, r.started_by,
+  p.run_id, p.id, p.deadline, p.body, r.workflow, r.workflow_name, r.thread_id, r.started_by, r.instigators,
   p.claimed_by, p.claimed_until
 """
 _ASKED: Final = """
-  run_id, id, deadline, body, workflow, workflow_name, thread_id, started_by,
+  run_id, id, deadline, body, workflow, workflow_name, thread_id, started_by, instigators,
   ARRAY(SELECT v.body FROM votes v WHERE v.run_id = asked.run_id AND v.pending_id = asked.id
         ORDER BY v.last_seq, v.principal),
   claimed_by, CASE WHEN claimed_until > now() THEN claimed_until END

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 AGAIN: Final = timedelta(seconds=2)
 """So long the process that has taken an event is left alone with it."""
-_COLUMNS: Final = "tenant, id, type, data, sent_at, cells"
+_COLUMNS: Final = "tenant, id, type, data, sent_at, cells, sender"
 
 
 @dataclass(frozen=True, slots=True)
 class Relay:
-    """An event on its way. `cells`: those that do not have it yet."""
+    """An event on its way. `cells`: those that do not have it yet. `sender`: the person that sent it."""
 
     tenant: UUID
     id: str
@@ -30,22 +30,29 @@ class Relay:
     data: bytes
     sent_at: datetime
     cells: list[int]
+    sender: str | None = None
 
 
 async def add(
-    connection: Connection | Pool, tenant: UUID, id: str, type: str, data: bytes, cells: Sequence[int]
+    connection: Connection | Pool,
+    tenant: UUID,
+    id: str,
+    type: str,
+    data: bytes,
+    cells: Sequence[int],
+    sender: str | None = None,
 ) -> tuple[Relay, bool]:
     """Keep the event for these cells; returns the event that is kept under its id, and whether it was there already."""
     insert = f"""
-    INSERT INTO relays (tenant, id, type, data, cells, due_at) VALUES ($1, $2, $3, $4, $5, now() + $6)
+    INSERT INTO relays (tenant, id, type, data, cells, due_at, sender) VALUES ($1, $2, $3, $4, $5, now() + $6, $7)
     ON CONFLICT DO NOTHING RETURNING {_COLUMNS}
     """
-    row = await connection.fetchrow(insert, tenant, id, type, data, list(cells), AGAIN)
+    row = await connection.fetchrow(insert, tenant, id, type, data, list(cells), AGAIN, sender)
     already = row is None
     while row is None:
         row = await connection.fetchrow(f"SELECT {_COLUMNS} FROM relays WHERE tenant = $1 AND id = $2", tenant, id)
         if row is None:  # it has arrived everywhere meanwhile
-            row = await connection.fetchrow(insert, tenant, id, type, data, list(cells), AGAIN)
+            row = await connection.fetchrow(insert, tenant, id, type, data, list(cells), AGAIN, sender)
     return Relay(*row), already
 
 

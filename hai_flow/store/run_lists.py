@@ -40,21 +40,27 @@ class RunSummary:
     follows: UUID | None
     copied: int
     unreadable: str | None
+    instigators: str | None = None
+
+    @property
+    def behind(self) -> tuple[str, ...]:
+        """The people behind the run beside the one that started it."""
+        return tuple((self.instigators or "").split())
 
 
 @dataclass(frozen=True, slots=True)
 class RunRow(RunSummary):
     """A run with its input and, when it has ended, its `result`: JSON text of `{"output"}` or `{"error"}`."""
 
-    input: bytes | None
-    result: bytes | None
+    input: bytes | None = None
+    result: bytes | None = None
 
 
 ENDED: Final = frozenset({"finished", "failed", "stopped"})
 """The statuses of runs that have ended."""
 SUMMARY_COLUMNS: Final = (
     "id, tenant, workflow, workflow_name, workflow_version, dev, thread_id, parent_id, parent_path, queue, slot, "
-    "status, seq, version, started_by, created_at, ended_at, branch_of, follows, copied, unreadable"
+    "status, seq, version, started_by, created_at, ended_at, branch_of, follows, copied, unreadable, instigators"
 )
 _OF_RUN: Final = ", ".join(f"r.{column}" for column in SUMMARY_COLUMNS.split(", "))
 

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 class Signal:
     """An event from outside. `run_id`: the one run that it is for; None: every run of the tenant that waits for its
     type. `data` is JSON text. `sent_at` is when it was stored, by the database's clock. `undelivered`: it was offered
-    to all but these receivers, which could not be reached, `tries` times so far."""
+    to all but these receivers, which could not be reached, `tries` times so far. `sender`: the person that sent it, if
+    one did."""
 
     tenant: UUID
     id: str
@@ -44,6 +45,7 @@ class Signal:
     place: int
     tries: int = 0
     undelivered: list[str] | None = None
+    sender: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,15 +68,15 @@ class Reach:
     own: int = 0
 
 
-_SIGNAL: Final = "tenant, id, type, run_id, data, sent_at, place, tries, undelivered"
+_SIGNAL: Final = "tenant, id, type, run_id, data, sent_at, place, tries, undelivered, sender"
 
 
 # The record of its sender, if the signal is new.
 _AUDITED: Final = """, new_audit AS (
   INSERT INTO audit (tenant, id, at, act, run_id, subject, digest, commitment)
-  SELECT $1, $7, clock_timestamp(), $8, $4, $9, $10, $11 FROM new
+  SELECT $1, $8, clock_timestamp(), $9, $4, $10, $11, $12 FROM new
 ), new_details AS (
-  INSERT INTO audit_details (tenant, id, principal, salt, body) SELECT $1, $7, $12, $13, $14 FROM new
+  INSERT INTO audit_details (tenant, id, principal, salt, body) SELECT $1, $8, $13, $14, $15 FROM new
 )"""
 _PLACES: Final = 0x5349_474E_414C  # "SIGNAL": tells these advisory locks from others
 
@@ -90,28 +92,29 @@ async def store_signal(
     due_after: timedelta = timedelta(0),
     sent: AuditRow | None = None,
     sent_at: datetime | None = None,
+    sender: str | None = None,
 ) -> tuple[Signal, bool]:
     """Keep a signal; returns it, and whether it was there already (the same id again changes nothing).
 
     It is due at once: the process that stores it offers it, or the next one that looks. A caller that offers and
     settles it itself gives in `due_after` how long others leave that to it. Raises `Rejected` 409 `signal_exists` when
-    another signal has its id. `sent` is the audit record of its sender. `sent_at`: where another cell had it first,
-    when that was.
+    another signal has its id. `sent` is the audit record of its `sender`, a person. `sent_at`: where another cell had
+    it first, when that was.
     """
-    when = f"${7 if sent is None else 15}::timestamptz"
+    when = f"${8 if sent is None else 16}::timestamptz"
     insert = f"""
     WITH turn AS MATERIALIZED (
       SELECT pg_advisory_xact_lock(hashtextextended(concat_ws('/', $1::uuid, $4::uuid, $3::text), {_PLACES}))
     ), new AS (
-      INSERT INTO signals (tenant, id, type, run_id, data, due_at, place, sent_at)
-      SELECT $1, $2, $3, $4, $5, now() + $6, nextval('signals_place'), coalesce({when}, clock_timestamp()) FROM turn
+      INSERT INTO signals (tenant, id, type, run_id, data, due_at, sender, place, sent_at)
+      SELECT $1, $2, $3, $4, $5, now() + $6, $7, nextval('signals_place'), coalesce({when}, clock_timestamp()) FROM turn
       ON CONFLICT DO NOTHING RETURNING {_SIGNAL}
     ){"" if sent is None else _AUDITED} SELECT {_SIGNAL} FROM new
     """
     record = () if sent is None else (
         sent.id, sent.act, sent.subject, sent.digest, sent.commitment, sent.principal, sent.salt, sent.body
     )  # fmt: skip
-    row = await connection.fetchrow(insert, tenant, id, type, run_id, data, due_after, *record, sent_at)
+    row = await connection.fetchrow(insert, tenant, id, type, run_id, data, due_after, sender, *record, sent_at)
     if row is not None:
         return Signal(*row), False
     stored = await get_signal(connection, tenant, id)

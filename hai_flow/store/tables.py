@@ -79,6 +79,7 @@ runs: Final = sa.Table(
     _bigint("snapshot_seq", default="0"),
     _bigint("log_bytes", default="0"),
     _text("started_by"),
+    _text("instigators", null=True),  # the people behind it beside that one, separated by spaces
     _time("created_at", now=True),
     _time("ended_at", null=True),
     _bytes("input", null=True),
@@ -521,6 +522,7 @@ signals: Final = sa.Table(
     ),  # of a type, in the order of becoming visible
     _int("tries", default="0"),
     sa.Column("undelivered", ARRAY(sa.Text)),  # all runs but these were offered it; null: none was yet
+    _text("sender", null=True),  # the person that sent it
     _key("signals", "tenant", "id"),
 )
 sa.Index("signals_by_type", signals.c.tenant, signals.c.type, signals.c.sent_at)
@@ -557,6 +559,7 @@ relays: Final = sa.Table(
     _bytes("data"),
     _time("sent_at", now=True),
     sa.Column("cells", ARRAY(sa.Integer), nullable=False),  # that do not have it yet
+    _text("sender", null=True),  # the person that sent it
     sa.Column("due_at", TIMESTAMP(timezone=True), nullable=False, server_default=_NOW),
     _key("relays", "tenant", "id"),
 )

@@ -5,8 +5,8 @@
 import type { Problem } from "./errors.js";
 
 /**
- * Why somebody may not decide: `excluded.requester` (they started the run), `excluded`, `voted`, `not_asked`, or
- * `unreadable` (by this release).
+ * Why somebody may not decide: `excluded.requester` (they started the run), `excluded.instigator` (they are behind
+ * it), `excluded`, `voted`, `not_asked`, or `unreadable` (by this release).
  */
 export interface WhyNot {
   code: string;
@@ -279,6 +279,7 @@ export interface Run {
   status: string;
   seq: number;
   startedBy: string;
+  instigators: string[];
   createdAt: string;
   endedAt: string | null;
   input: unknown;

@@ -140,6 +140,7 @@ export interface ControlledRun {
   status: "queued" | "running" | "waiting" | "paused" | "stopping" | "needs_attention" | "finished" | "failed" | "stopped";
   seq: number;
   started_by: string;
+  instigators: string[];
   created_at: string;
   ended_at: string | null;
   input: Json;
@@ -468,6 +469,7 @@ export interface JumpedRun {
   status: "queued" | "running" | "waiting" | "paused" | "stopping" | "needs_attention" | "finished" | "failed" | "stopped";
   seq: number;
   started_by: string;
+  instigators: string[];
   created_at: string;
   ended_at: string | null;
   input: Json;
@@ -793,6 +795,7 @@ export interface Run {
   status: "queued" | "running" | "waiting" | "paused" | "stopping" | "needs_attention" | "finished" | "failed" | "stopped";
   seq: number;
   started_by: string;
+  instigators: string[];
   created_at: string;
   ended_at: string | null;
   input: Json;
@@ -1101,7 +1104,7 @@ export interface Where {
 }
 
 export interface WhyNot {
-  code: "excluded.requester" | "excluded" | "voted" | "not_asked" | "unreadable";
+  code: "excluded.requester" | "excluded.instigator" | "excluded" | "voted" | "not_asked" | "unreadable";
   reason: string;
 }
 

@@ -145,6 +145,7 @@ export const en = {
     lapsesNone: "Nobody has voted yet, so no vote lapses.",
     whyNot: {
       "excluded.requester": "You started this run, so somebody else has to decide.",
+      "excluded.instigator": "This run exists because of you, so somebody else has to decide.",
       excluded: "You are excluded from this decision.",
       voted: "You have voted. A vote stands.",
       not_asked: "This question does not ask you.",

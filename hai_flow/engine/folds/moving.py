@@ -10,6 +10,7 @@ from hai_flow.definition import paths
 from hai_flow.engine import events as e
 from hai_flow.engine.folds.common import following
 from hai_flow.engine.folds.timers import later
+from hai_flow.engine.instigators import people_behind
 from hai_flow.engine.state import Map, PendingState, RunState
 
 
@@ -84,6 +85,7 @@ def forked(state: RunState, event: e.Forked) -> RunState:
         state,
         event,
         requester=event.by,
+        instigators=people_behind(state.requester, state.instigators),
         input=state.input if event.input is None else event.input,
         running_since=None if state.running_since is None else state.running_since + passed,
         paused_at=None if state.paused_at is None else state.paused_at + passed,

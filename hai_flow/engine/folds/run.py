@@ -58,6 +58,7 @@ def run_started(state: RunState, event: e.RunStarted) -> RunState:
         dev=event.dev,
         thread_id=event.thread_id,
         requester=event.requester,
+        instigators=event.instigators,
         parent=event.parent,
         origin=event.origin,
         pins=event.pins,

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from hai_flow.engine import events as e
 from hai_flow.engine.folds.common import dropped, following, waiting, with_step
+from hai_flow.engine.instigators import with_sender
 from hai_flow.engine.state import RunState, TakenSignal, is_heard
 
 
@@ -31,6 +32,7 @@ def signal_received(state: RunState, event: e.SignalReceived) -> RunState:
         event,
         steps=with_step(state, event.path, received=received),
         subscriptions=state.subscriptions.set(event.path, event.awaits),
+        senders=with_sender(state.senders, event.by),
         **taken(state, event),
     )
 

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine import votes
-from hai_flow.engine.selectors import REQUESTER, World, barred, matched, person_of
+from hai_flow.engine.selectors import CAUSED, REQUESTER, World, barred, matched, person_of
 from hai_flow.engine.state import PendingState, RunState
 from hai_flow.engine.votes import rules_of
 
@@ -46,7 +46,7 @@ def ineligible(pending: PendingState, principal: c.Principal, world: World) -> O
     rules = rules_of(pending)
     kept_out = barred(rules.exclude, principal, world)
     if REQUESTER in kept_out:
-        return Obstacle("excluded.requester", f"{world.requester} started this run; somebody else must decide")
+        return _of_the_request(principal, world)
     if kept_out:
         return Obstacle("excluded", f"{principal.id} is excluded from it ({', '.join(kept_out)})")
     if not matched(rules.from_, principal, world):
@@ -54,9 +54,33 @@ def ineligible(pending: PendingState, principal: c.Principal, world: World) -> O
     return None
 
 
+def _of_the_request(principal: c.Principal, world: World) -> Obstacle:
+    """Why the requester may not decide, nor anybody behind the run."""
+    if world.requester in ids_of(principal):
+        return Obstacle("excluded.requester", f"{world.requester} started this run; somebody else must decide")
+    behind = next(id for id in world.instigators if id in ids_of(principal))
+    return Obstacle("excluded.instigator", f"{behind} {world.cause}; somebody else must decide")
+
+
 def ids_of(principal: c.Principal) -> set[str]:
     return {principal.id, person_of(principal)}
 
 
 def world_of(plan: Plan, state: RunState) -> World:
-    return World(state.requester, plan.roles)
+    return World(state.requester, plan.roles, state.all_instigators, _cause_of(state))
+
+
+def _cause_of(state: RunState) -> str:
+    """The part of the people behind the run, as a clause."""
+    if state.senders:
+        return "sent an event that this run took, or caused the run"
+    if state.forked:
+        return "asked for the run that this one was forked from"
+    return _CAUSES.get(state.trigger, CAUSED)
+
+
+_CAUSES: Final = {
+    "run": "started the run that started this one",
+    "event": "sent the event that started this run",
+    "schedule": "let the schedule start this run",
+}

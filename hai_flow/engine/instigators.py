@@ -1,0 +1,34 @@
+"""The people behind a run beside its requester: those that caused it.
+
+A run that an event, a schedule or the end of another run has started belongs to the system, and a fork to the person
+that forked. So whoever caused it stands beside the requester, and is one wherever requesters may not decide: the sender
+of the event, the person that let the schedule run, the requester of the run that ended, with everybody behind that one;
+the requesters of the runs that a fork goes back to; and the senders of the signals that the run has taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+SYSTEM: Final = "system"
+"""The requester of runs that no person has asked for."""
+INSTIGATORS_MAX: Final = 128
+"""A run knows so many that were behind it when it began, the nearest ones."""
+SENDERS_MAX: Final = 128
+"""A run knows so many that have sent it signals since, the last ones."""
+
+
+def people_behind(requester: str, *others: Iterable[str]) -> tuple[str, ...]:
+    """The instigators of a run which a run, an event or a fork of these people causes: each once, the nearest first."""
+    found = dict.fromkeys((requester, *(id for group in others for id in group)))
+    found.pop(SYSTEM, None)
+    found.pop("", None)
+    return tuple(found)[:INSTIGATORS_MAX]
+
+
+def with_sender(senders: tuple[str, ...], sender: str | None) -> tuple[str, ...]:
+    """The senders of a run's signals, with one more."""
+    if sender is None or sender in senders:
+        return senders
+    return (*senders, sender)[-SENDERS_MAX:]
