@@ -269,6 +269,17 @@ def items_that_never_begin() -> Play:
     return play
 
 
+def item_that_was_cut_off_before_it_began() -> Play:
+    loop = "id: each, for_each: {items: [a, b], steps: [{id: w, call: t.f}]}"
+    play = Play(f"steps: [{{id: both, parallel: {{one: [{{{loop}}}], two: [{{id: other, call: t.f}}]}}}}]")
+    play.pause()
+    play.succeed(next(path for path in play.open if "each" in path))
+    play.fail("both/two/other", retriable=False)
+    play.resume()
+    play.retry()
+    return play
+
+
 def item_that_ends_again_in_vain() -> Play:
     """All in it is done, but its output fails; a Retry makes it end once more."""
     play = Play("steps: [{id: l, for_each: {items: [1], steps: [{say: x}], output: '${{ 1 / 0 }}'}}]")
@@ -350,6 +361,7 @@ WALKS: dict[Row, Walk] = {
     ("step_started", "over", "working"): failed_and_retried,
     ("iteration_started", "new", "working"): items,
     ("iteration_started", "pending", "working"): items_of_a_finally_again,
+    ("iteration_started", "over", "working"): item_that_was_cut_off_before_it_began,
     ("attempt_started", "working", "working"): call,
     ("pending_opened", "working", "waiting"): people,
     ("pending_decided", "waiting", "working"): people,
