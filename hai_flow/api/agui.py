@@ -26,12 +26,14 @@ _RESPONSES: Final = streamed(AGUI)
 Accept = Annotated[str, Header()]
 
 
-async def answer(body: bytes, access: Access, accept: str, workflow: str | None = None) -> Response:
+async def answer(
+    body: bytes, access: Access, accept: str, workflow: str | None = None, *, corrects: bool = False
+) -> Response:
     """The stream that the POST leads to. Only peers that speak 1.0 can read all of AG-UI's binary form; older ones get
-    text, even if they accept the binary form (docs/design/protocols.md#http-exchange)."""
+    text, even if they accept the binary form (docs/design/protocols.md#http-exchange). `corrects` as in `respond`."""
     posted = decode(body, limits_of(access.settings))
     dialect = AGUI.accepted(accept) if posted.profile.version == PROTOCOL else AGUI
-    return await respond(posted, access, dialect, workflow)
+    return await respond(posted, access, dialect, workflow, corrects=corrects)
 
 
 @router.post(

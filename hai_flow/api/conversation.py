@@ -61,11 +61,15 @@ async def converse(body: bytes, access: Access, dialect: Dialect, workflow: str 
     return await respond(dialect.decode(body, limits_of(access.settings)), access, dialect, workflow)
 
 
-async def respond(posted: Posted, access: Access, dialect: Dialect, workflow: str | None = None) -> Response:
-    """As `converse`, for a POST that is decoded already."""
+async def respond(
+    posted: Posted, access: Access, dialect: Dialect, workflow: str | None = None, *, corrects: bool = False
+) -> Response:
+    """As `converse`, for a POST that is decoded already. `corrects`: an answer that comes too late is refused in the
+    stream, behind a snapshot, for a client that shows its own answer until a snapshot takes it away."""
     access = await access.at_thread(posted.thread_id)
     conversation = Conversation(access, dialect, posted, workflow)
-    return await access.stream(conversation.pieces, dialect, farewell(access, dialect), follows=False)
+    pieces = conversation.corrected if corrects else conversation.pieces
+    return await access.stream(pieces, dialect, farewell(access, dialect), follows=False)
 
 
 async def attach(posted: Posted, access: Access, dialect: Dialect, workflow: str | None = None) -> Response:
@@ -118,6 +122,23 @@ class Conversation:
             return await self._enqueue(known, messages)
         return await self._start(known, messages)
 
+    async def corrected(self) -> Pieces:
+        """As `pieces`; but where a question was decided by another answer, the thread as it is now, and then the
+        refusal with that decision as the error of the stream."""
+        try:
+            return await self.pieces()
+        except Rejected as rejected:
+            last = await self.access.last_run(self.posted.thread_id)
+            if rejected.code != "pending_decided" or last is None:
+                raise
+            state = await self.access.state(last.id)
+            shown = self._preface(state, await earlier_entries(self.access, self.posted.thread_id, last.id))
+            winner = rejected.winner or {}
+            reason = f"{rejected.detail} Decided: {winner.get('outcome')}, by {winner.get('by')}."
+            ending = last_words(state.at, self.dialect, Ending(rejected.code, reason), self.posted.thread_id)
+            frames = shown.frames[:-1] if shown.terminal else shown.frames
+            return one(unnumbered(self.dialect, [*frames, *ending]))
+
     async def attached(self) -> Pieces:
         """The pieces that the response streams to a client that only watches."""
         return await self._attach(await self.access.last_run(self.posted.thread_id))
@@ -166,12 +187,11 @@ class Conversation:
 
     async def _continues(self, turn: threads.Turn, last: RunSummary | None) -> bool:
         """Whether the POST goes on with the turn whose runId it bears: CopilotKit answers an interrupt under the runId
-        of the run that opened it (docs/design/protocols.md#run-ids)."""
+        of the run that opened it (docs/design/protocols.md#run-ids), also one that was decided in the meantime."""
         if not self.posted.resume or last is None or turn.run_id != last.id or self._opened(turn):
             return False
-        state = await self.access.state(last.id)
-        open_ids = {each.opened.id for each in state.open_questions}
-        return any(entry.interrupt_id in open_ids for entry in self.posted.resume)
+        questions = (await self.access.state(last.id)).questions
+        return any(entry.interrupt_id in questions for entry in self.posted.resume)
 
     def _opened(self, turn: threads.Turn) -> bool:
         """Whether it was this very POST that opened the turn."""

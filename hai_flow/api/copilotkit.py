@@ -149,7 +149,8 @@ async def _workflow(agent: str, access: Access) -> str | None:
 
 
 async def _run(agent: str, body: bytes, access: Access, accept: str) -> Response:
-    return await agui.answer(body, access, accept, await _workflow(agent, access))
+    """CopilotKit's card shows the page's own answer, "cancelled" for instance, until a snapshot takes it away."""
+    return await agui.answer(body, access, accept, await _workflow(agent, access), corrects=True)
 
 
 async def _connect(agent: str, body: bytes, access: Access) -> Response:

@@ -96,6 +96,44 @@ def test_connect_shows_open_interrupts_and_decides_nothing(server: ServerProcess
 
 
 @SINGLE
+@pytest.mark.parametrize("status", ["cancelled", "resolved"])
+def test_an_answer_after_the_decision_of_another_tab_is_refused_with_the_decision(
+    server: ServerProcess, http: httpx2.Client, single: bool, status: str
+) -> None:
+    """CopilotKit answers under the runId of the run that asked, and shows its own answer until a snapshot lacks it."""
+    first = Page(server.url, "release", single=single)
+    body = first.client.body(user())
+    both = first._stream("run", body).interrupts()
+    elsewhere = AguiClient(server.url, first.thread_id, workflow="release")
+    assert elsewhere.post(resume=[resolved(each, {"approved": True}) for each in both]).status == 200
+    entry = {"interruptId": both[0]["id"], "status": status, "payload": {"approved": False}}
+    entry = {name: entry[name] for name in entry if name != "payload" or status == "resolved"}
+    late = first._stream("run", first.client.body(resume=[entry]) | {"runId": body["runId"]})
+    assert late.status == 200
+    assert late.types[-2:] == ["MESSAGES_SNAPSHOT", "RUN_ERROR"]
+    assert "cancelled" not in json.dumps(late.one("MESSAGES_SNAPSHOT"))
+    error = late.one("RUN_ERROR")
+    assert error["code"] == "pending_decided"
+    assert "Decided: approve, by user:local." in error["message"]
+
+
+@pytest.mark.parametrize("status", ["cancelled", "resolved"])
+def test_a_late_answer_under_the_run_id_that_asked_is_told_the_winner(
+    server: ServerProcess, http: httpx2.Client, status: str
+) -> None:
+    client = AguiClient(server.url, workflow="release")
+    body = client.body(user())
+    assert httpx2.post(f"{server.url}/workflows/release/ag-ui", json=body, timeout=30).status_code == 200
+    both = client.post().interrupts()
+    elsewhere = AguiClient(server.url, client.thread_id, workflow="release")
+    assert elsewhere.post(resume=[resolved(each, {"approved": True}) for each in both]).status == 200
+    entry = resolved(both[0], {"approved": False}) | {"status": status}
+    late = httpx2.post(f"{server.url}/ag-ui", json=client.body(resume=[entry]) | {"runId": body["runId"]}, timeout=30)
+    assert (late.status_code, late.json()["code"]) == (409, "pending_decided")
+    assert late.json()["winner"]["outcome"] == "approve"
+
+
+@SINGLE
 def test_stop_stops_the_run_of_the_thread(server: ServerProcess, http: httpx2.Client, single: bool) -> None:
     page = Page(server.url, "release", single=single)
     page.run(user(), run_id="mine")
