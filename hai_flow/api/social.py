@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 from uuid import UUID
@@ -41,6 +42,9 @@ router = APIRouter(prefix="/api/v1/agent/runs", tags=["dialects"])
 _BEGINNING: Final = Cursor("00000000-0000-0000-0000-000000000000", SOCIAL.encoding, 0, 0)
 """The place before all runs of a thread. A client that listened before the first run gets all of them, also after its
 connection was lost."""
+
+_FOREIGN_ID: Final = re.compile(r"[0-9]{1,20}(-[0-9]{1,20})?")
+"""The id of an entry of a Redis stream, which the protocol's document names as the id of an event."""
 
 _STREAM: Final[dict[str, Any]] = {
     "description": "the thread's events, for as long as one listens",
@@ -116,19 +120,29 @@ class _Thread:
     async def after(self, cursor: str | None) -> Pieces:
         """The events after `cursor`; without one, the newest turn and all later events. A thread of which the caller
         sees nothing is like one without a run, in which nothing ever happens. Raises Rejected 400."""
+        foreign = cursor is not None and _FOREIGN_ID.fullmatch(cursor) is not None
         if await self._is_hidden():
-            if cursor not in (None, str(_BEGINNING)):
+            if cursor not in (None, str(_BEGINNING)) and not foreign:
                 await self._place(cursor or "")
-            return self._silent(self._empty() if cursor is None else None)
+            return self._silent(self._empty() if cursor is None or foreign else None)
         if cursor is None:
             start = await self._newest_turn()
             return self._from(start, self._empty() if start is None else None)
         if cursor == str(_BEGINNING):
             return self._from(None)
+        if foreign:
+            return await self._after_foreign_id()
         place, row = await self._place(cursor)
         if place.encoding != SOCIAL.encoding or not 0 < place.seq <= row.seq:
             return await self._reset()
         return await self._rest(place, row)
+
+    async def _after_foreign_id(self) -> Pieces:
+        """The thread as it is now, and what follows: an EventSource that comes over from a server which numbers events
+        as Redis does keeps its last id, and never comes back after an error."""
+        if await self.access.last_run(self.thread_id) is None:
+            return self._from(None, self._empty())
+        return await self._reset()
 
     async def _place(self, cursor: str) -> tuple[Cursor, RunRow]:
         try:

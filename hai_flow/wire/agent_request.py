@@ -20,6 +20,8 @@ from hai_flow.wire.posted_json import Limits
 
 Object: TypeAlias = dict[str, Json]
 
+_N_MAX: Final = 5  # as the protocol's document has it; a run has one outcome, so `n` changes nothing
+
 
 class AgentRequest(msgspec.Struct, frozen=True, kw_only=True):
     """An AgentRequest, checked. `stream` False: the client wants the last object alone."""
@@ -58,6 +60,8 @@ class _Reader:
         stream = document.get("stream", True)
         if not isinstance(stream, bool):
             self._find("expected true or false", "stream")
+        if (n := document.get("n")) is not None and not (type(n) is int and 1 <= n <= _N_MAX):
+            self._find(f"expected a number of answers from 1 to {_N_MAX}", "n")
         found = Posted(
             thread_id=session or self._fresh,
             wire_run_id=request,

@@ -144,7 +144,9 @@ class AuiEncoder(TurnEncoder):
         outcome = "cancelled" if status == "stopped" else "success" if ended else status or "interrupt"
         turn = self.state.turn
         spent = at - turn.at if turn is not None and turn.at else None
-        return [_frame("aui_run_finished", at, terminal=ended, run_id=run_id, outcome=outcome, duration_ms=spent)]
+        asked = [self._details(each.opened) for each in self.state.open_questions] if outcome == "interrupt" else []
+        details = {"outcome": outcome, "interrupts": asked or None, "duration_ms": spent}
+        return [_frame("aui_run_finished", at, terminal=ended, run_id=run_id, **details)]
 
     def run_failed(self, at: int, error: e.Error) -> list[Frame]:
         said = {"error_message": error_message(error), "error_code": error.code}
@@ -277,6 +279,10 @@ class AuiEncoder(TurnEncoder):
         return self.question(at, opened)
 
     def question(self, at: int, opened: e.PendingOpened) -> list[Frame]:
+        return [_frame("aui_interrupt", at, call=opened.id, **self._details(opened))]
+
+    def _details(self, opened: e.PendingOpened) -> Object:
+        """The question and the actions that answer it."""
         shown = as_shown(self.profile, opened)
         chosen = opened.options or tuple(_results_of(opened) if opened.kind == "tool" else ())
         options = [{"action": option, "label": option} for option in chosen or _USUAL.get(opened.kind, ())]
@@ -289,17 +295,12 @@ class AuiEncoder(TurnEncoder):
             "form": opened.schema,
             "deadline": None if opened.deadline is None else instants.rfc3339(opened.deadline),
         }
-        return [
-            _frame(
-                "aui_interrupt",
-                at,
-                call=opened.id,
-                interrupt_id=opened.id,
-                reason="\n".join(filter(None, (opened.title, opened.message))) or opened.tool or opened.kind,
-                required_action=_REQUIRED[opened.kind],
-                payload=without_none(payload),
-            )
-        ]
+        return {
+            "interrupt_id": opened.id,
+            "reason": "\n".join(filter(None, (opened.title, opened.message))) or opened.tool or opened.kind,
+            "required_action": _REQUIRED[opened.kind],
+            "payload": without_none(payload),
+        }
 
     def open_question(self, at: int, opened: e.PendingOpened) -> list[Frame]:
         return self.question(at, opened)

@@ -30,7 +30,12 @@ def test_an_interrupt_is_answered_on_the_same_socket_and_the_run_goes_on(server:
     client = AuiClient(server.url, "cleanup", session_id=session, message="删除")
     asked = client.until("aui_interrupt")
     assert asked["payload"]["session_id"] == session
-    assert client.until("aui_run_finished")["outcome"] == "interrupt"
+    finished = client.until("aui_run_finished")
+    assert finished["outcome"] == "interrupt"
+    own = {"interrupt_id", "reason", "required_action", "payload"}
+    asked = [{name: event[name] for name in own} for event in client.events if event["type"] == "aui_interrupt"]
+    assert finished["interrupts"] == asked
+    assert asked
     client.send(type="input", session_id=session, action="answer", payload={"result": "confirmed"})
     assert client.until("aui_action_ack")["status"] == "accepted"
     assert client.ended() == 1000

@@ -224,6 +224,24 @@ def test_a_cursor_of_no_place_gets_the_messages_first(server: ServerProcess, tol
         assert all(event.id is None for event in shown)
 
 
+@pytest.mark.parametrize("id", ["1700000000000-0", "0-0", "0", "1700000000000"])
+def test_an_id_of_a_redis_stream_gets_the_messages_and_what_follows(
+    server: ServerProcess, told: tuple[str, list[Event]], id: str
+) -> None:
+    thread_id, _ = told
+    with follow(server.url, thread_id, id) as stream:
+        stream.until("RUN_FINISHED")
+        assert names(stream.events()) == ["RUN_STARTED", "STATE_SNAPSHOT", "MESSAGES_SNAPSHOT", "RUN_FINISHED"]
+
+
+def test_an_id_of_a_redis_stream_on_an_empty_thread_gets_its_first_run(server: ServerProcess) -> None:
+    thread_id = unique("t")
+    with follow(server.url, thread_id, "1700000000000-0") as stream:
+        stream.until("MESSAGES_SNAPSHOT")
+        HaiClient(server.url, workflow="weather", thread_id=thread_id).post(user("天气"))
+        assert "RUN_FINISHED" in names(stream.count("RUN_FINISHED", 1))
+
+
 @pytest.mark.parametrize("cursor", ["x", "{run}.hai-1.1.0", "{other}.social-1.1.0", "{run}.social-1.1"])
 def test_a_cursor_of_another_stream_is_refused(http: httpx2.Client, told: tuple[str, list[Event]], cursor: str) -> None:
     thread_id, events = told

@@ -48,6 +48,39 @@ def test_a_gate_that_was_reached_elsewhere_is_decided_on_the_page(
     page.close()
 
 
+@pytest.mark.parametrize(("button", "said"), [("Approve", "Deleted 2 files."), ("Deny", "Nothing was deleted.")])
+@pytest.mark.parametrize("frontend", [assistant_ui, copilotkit])
+def test_a_gate_whose_arguments_may_be_edited_is_decided_on_the_page(
+    frontend: Any, browser: Browser, server: ServerProcess, http: httpx2.Client, agent: NewAgent, button: str, said: str
+) -> None:
+    elsewhere = agent("1.0.0", "purge_some")
+    elsewhere.run(user("tidy up"))
+    page = frontend(browser, server, "purge_some", elsewhere.thread_id)
+    page.shows("Approve")
+    page.click(button)
+    page.shows(said)
+    assert decisions(http, elsewhere.thread_id) == ["approve" if button == "Approve" else "reject"]
+    page.close()
+
+
+def test_a_card_in_a_second_tab_never_says_cancelled_of_what_was_done(
+    browser: Browser, server: ServerProcess, http: httpx2.Client, agent: NewAgent
+) -> None:
+    elsewhere = agent("1.0.0", "sweep")
+    elsewhere.run(user("tidy up"))
+    one, other = (copilotkit(browser, server, "sweep", elsewhere.thread_id) for _ in range(2))
+    other.shows("Approve")
+    one.shows("Approve")
+    one.click("Approve")
+    one.shows("Swept 2 files.")
+    other.click("Deny")
+    shown = other.shows('"deleted":2', complaining_of="was answered already")
+    assert "cancelled" not in shown
+    assert decisions(http, elsewhere.thread_id) == ["approve"]
+    one.close()
+    other.close()
+
+
 def test_the_card_of_a_gated_call_shows_its_result_and_not_what_approved_it(
     browser: Browser, server: ServerProcess, agent: NewAgent
 ) -> None:

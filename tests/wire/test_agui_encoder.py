@@ -213,7 +213,11 @@ def test_an_approval_is_an_interrupt(version):
         ({"options": ("approve", "reject")}, {"approved", "reason"}, ["approved"]),
         ({"options": ("approve", "reject", "later")}, {"decision", "reason"}, ["decision"]),
         ({"options": ("approve", "reject"), "schema": {"type": "object"}}, {"decision", "reason", "values"}, None),
-        ({"options": ("approve", "reject"), "policy": {"edit": ["a"]}}, {"decision", "reason", "edits"}, None),
+        (
+            {"options": ("approve", "reject"), "policy": {"edit": ["a"]}},
+            {"approved", "reason", "edits", "editedArgs"},
+            ["approved"],
+        ),
     ],
 )
 def test_the_answers_schema_asks_for_no_more_than_there_is_to_say(fields, properties, required):
