@@ -65,6 +65,7 @@ def main() -> None:
             sys.exit(1)
         become([python, "-m", "pytest", "--quick", *parallel(arguments[1:], 1), *map(from_root, arguments[1:])], ROOT)
     if command == "test" and not of_workflows(arguments[1:]):
+        compile_bytecode(environment, ROOT / "hai_flow")
         become([python, "-m", "pytest", *parallel(arguments[1:], 2), *map(from_root, arguments[1:])], ROOT)
     if command == "test-browsers":
         tests = ["tests/browsers", *(f"tests/clients/test_{name}.py" for name in ("page", "examples", "visits"))]
@@ -236,11 +237,21 @@ def install(environment: pathlib.Path) -> None:
             # The build's own requirement (the backend) is not in the lock; it is gone when the build is done.
             run([*command, "--no-deps", "-e", str(ROOT)])
             run([python, "-c", "import hai_flow"])
+            compile_bytecode(environment, environment / "lib", ROOT / "hai_flow")
             return
         except InstallError as error:
             errors.append(str(error))
             say(f"{installer.__name__.replace('_', ' ')} did not do; trying the next way")
     raise InstallError("the packages could not be installed.\n" + "\n".join(errors))
+
+
+def compile_bytecode(environment: pathlib.Path, *directories: pathlib.Path) -> None:
+    """Compile all modules in `directories` that are newer than their bytecode. Where PYTHONDONTWRITEBYTECODE is set, as
+    in many containers, every process would compile everything that it imports, a second of a processor for a server.
+    Where nothing can be written (a checkout that is read-only), processes do so all the same."""
+    command = [str(environment / "bin" / "python"), "-m", "compileall", "-q", "-j", "0"]
+    with contextlib.suppress(InstallError):
+        run([*command, *map(str, directories)])
 
 
 def installed_uv(environment: pathlib.Path) -> "list[str]":

@@ -12,6 +12,7 @@ import uuid
 import warnings
 from collections.abc import Iterable, Iterator
 from functools import cache
+from pathlib import Path
 
 import httpcore2
 import httpx2
@@ -57,6 +58,7 @@ _started = False  # whether the test tried to start a process
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--quick", action="store_true", help="leave out what needs a database or a process of its own")
+    parser.addoption("--failures", type=Path, help="write the ids of the tests that fail to this file, a line each")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -66,6 +68,15 @@ def pytest_configure(config: pytest.Config) -> None:
             QUICK, settings.get_profile(settings.get_current_profile_name()), max_examples=QUICK_MAX
         )
         settings.load_profile(QUICK)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Of a run over several processes only the one that controls them has a terminal."""
+    path: Path | None = config.getoption("failures")
+    if path is not None:
+        stats = terminalreporter.stats
+        failed = dict.fromkeys(report.nodeid for kind in ("failed", "error") for report in stats.get(kind, ()))
+        path.write_text("".join(f"{nodeid}\n" for nodeid in failed))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

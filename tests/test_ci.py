@@ -1,0 +1,62 @@
+"""`.ci/run`: a test that fails is run once more, alone, and only a pass of all of them lets the run pass."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+
+COMMAND: Final = """\
+import pathlib, sys
+words = sys.argv[1:]
+here = pathlib.Path(__file__).parent
+with (here / "calls").open("a") as calls:
+    calls.write(repr(words) + chr(10))
+if words[0] == "check":
+    sys.exit({check})
+if "--failures" in words:
+    pathlib.Path(words[words.index("--failures") + 1]).write_text({failures!r})
+    sys.exit({first})
+sys.exit({second})
+"""
+
+
+def run(directory: Path, *, failures: str = "", check: int = 0, first: int = 0, second: int = 0) -> tuple[int, str]:
+    """The exit code of `.ci/run` over a command that ends so, and the calls that it made of it."""
+    (directory / ".ci").mkdir()
+    shutil.copy(ROOT / ".ci" / "run", directory / ".ci" / "run")
+    (directory / "cli.py").write_text(COMMAND.format(check=check, failures=failures, first=first, second=second))
+    (directory / "python3").symlink_to(sys.executable)
+    path = {"PATH": f"{directory}:/usr/bin:/bin"}
+    ended = subprocess.run(["bash", ".ci/run"], cwd=directory, capture_output=True, text=True, env=path)
+    return ended.returncode, ended.stdout + (directory / "calls").read_text()
+
+
+@pytest.mark.parametrize(
+    ("outcome", "code"),
+    [
+        ({}, 0),
+        ({"check": 1}, 1),
+        ({"first": 1, "failures": "a::b[x y]\nc::d\n"}, 0),
+        ({"first": 1, "second": 1, "failures": "a::b\n"}, 1),
+        ({"first": 1, "failures": "a::b\n", "check": 1}, 1),
+        ({"first": 1, "failures": ""}, 1),
+        ({"first": 1, "failures": "a::b\n" * 11}, 1),
+        ({"first": 2, "failures": "a::b\n"}, 2),
+    ],
+    ids=["green", "check", "unstable", "twice", "unstable and check", "no names", "too many", "interrupted"],
+)
+def test_a_run_passes_if_its_failures_pass_alone(tmp_path: Path, outcome: dict[str, object], code: int) -> None:
+    assert run(tmp_path, **outcome)[0] == code  # type: ignore[arg-type]
+
+
+def test_a_failure_is_repeated_by_its_whole_id_and_named_as_unstable(tmp_path: Path) -> None:
+    _, output = run(tmp_path, first=1, failures="a::b[x y]\nc::d\n")
+    assert "['test', '-n0', '-rA', 'a::b[x y]', 'c::d']" in output
+    assert "unstable, if it passes alone: a::b[x y]" in output
