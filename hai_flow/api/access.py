@@ -50,6 +50,7 @@ from hai_flow.store.run_lists import RunRow, RunSummary
 from hai_flow.store.threads import Message
 from hai_flow.store.viewers import Viewer
 from hai_flow.store.walls import Reads
+from hai_flow.store.workflows import WorkflowSummary
 from hai_flow.wire.dialect import Dialect, Entry, Profile
 from hai_flow.wire.personal import Mask
 from hai_flow.wire.withheld import concerns, state_without_conversation
@@ -513,6 +514,7 @@ class Access:
                 body_sha=body_sha,
                 branch=branch,
                 asked=self._asked(begin),
+                resolved=isinstance(begin, c.Start),
             )
             if is_new and not self.principal.is_anybody and isinstance(begin, c.Start):
                 outcome = await self._start_first(begin.thread_id, starting)
@@ -544,6 +546,13 @@ class Access:
         if isinstance(begin, c.Start) and not self.principal.is_for(begin.thread_id, plan.name):
             limits = f"your credential is not for a thread {begin.thread_id[:100]!r} of {plan.name}."
             raise Rejected(403, "credential_limited", limits)
+
+    async def startable(self, reference: str, found: WorkflowSummary | None = None) -> tuple[WorkflowSummary, Plan]:
+        """The workflow that a request of the caller starts; `found`: where it was read already. Raises Rejected as
+        `Catalog.resolve_startable`: 403 `version_forbidden` for all but the latest version, where the caller may not
+        start runs of every workflow."""
+        latest_only = not self.principal.may(Right.START_RUNS)
+        return await self.catalog.resolve_startable(self.tenant, reference, found, latest_only=latest_only)
 
     async def _start_first(self, thread_id: str, starting: Callable[..., Awaitable[Outcome]]) -> Outcome:
         """Begin the thread, which is then the principal's. If several callers begin it at once, one gets it; the others

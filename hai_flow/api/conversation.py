@@ -463,12 +463,14 @@ class Conversation:
     ) -> tuple[c.Start, Plan]:
         """The Start of a run behind `last`; `found`: its workflow, where it was read already."""
         posted = self.posted
-        catalog = self.access.catalog
-        name = self._workflow(last)
+        name, is_named = self._workflow(last), self._named(last) is not None
         try:
-            stored, plan = await catalog.resolve_startable(self.access.tenant, name, found)
+            if is_named:
+                stored, plan = await self.access.startable(name, found)
+            else:  # the deployment's default may name a version
+                stored, plan = await self.access.catalog.resolve_startable(self.access.tenant, name, found)
         except Rejected as rejected:
-            if rejected.code != "workflow_unknown" or self._named(last) is not None:
+            if rejected.code != "workflow_unknown" or is_named:
                 raise
             found_none = f"this names no workflow, and the default, {name!r}, is not published; {_NAME_ONE}"
             raise Rejected(rejected.status, rejected.code, found_none) from None

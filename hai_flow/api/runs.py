@@ -36,6 +36,7 @@ from hai_flow.errors import Rejected, Unreadable
 from hai_flow.runtime.starts import derived_id
 from hai_flow.store import logs, run_lists, threads
 from hai_flow.store.run_lists import RunRow
+from hai_flow.store.workflows import WorkflowSummary
 
 if TYPE_CHECKING:
     from hai_flow.store.database import Pool
@@ -69,10 +70,10 @@ async def start_run(body: StartBody, access: CurrentAccess, key: CommandKey, res
     """Start a run. The same Idempotency-Key again gives the same run; with another body it is 409."""
     access = await access.at_thread(body.thread_id) if body.thread_id is not None else access.somewhere
     parts = None if key is None else ("rest", str(access.tenant), access.principal.id, key)
-    stored, plan = await access.catalog.resolve_startable(access.tenant, body.workflow)
+    stored, plan = await _startable(access, body.workflow, parts)
     if access.living.is_large:
         access = await _where_it_begins(access, plan, body, parts)
-        stored, plan = await access.catalog.resolve_startable(access.tenant, body.workflow)
+        stored, plan = await _startable(access, body.workflow, parts)
     run_id = access.runtime.starts.new_id() if parts is None else access.runtime.starts.id_of(*parts)
     thread_id = body.thread_id or str(run_id)
     last = None
@@ -100,6 +101,19 @@ async def start_run(body: StartBody, access: CurrentAccess, key: CommandKey, res
         response.status_code = 200
     response.headers["Location"] = f"/v1/runs/{run_id}"
     return await _shown(access, await access.run(run_id))
+
+
+async def _startable(access: Access, reference: str, parts: tuple[str, ...] | None) -> tuple[WorkflowSummary, Plan]:
+    """The workflow of the start. A start that has begun before keeps its version, whether or not it could begin now."""
+    try:
+        return await access.startable(reference)
+    except Rejected as rejected:
+        if parts is None or rejected.code not in ("workflow_retired", "version_forbidden"):
+            raise
+        id = access.runtime.starts.id_of(*parts)
+        if await run_lists.get_run(access.reads, access.tenant, id) is None:
+            raise
+        return await access.catalog.resolve(access.tenant, reference)
 
 
 async def _where_it_begins(access: Access, plan: Plan, body: StartBody, parts: tuple[str, ...] | None) -> Access:

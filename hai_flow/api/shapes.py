@@ -733,11 +733,12 @@ class FeedbackPage(Shape):
 
 
 class WorkflowSummary(Version):
-    """One version of a workflow."""
+    """One version of a workflow. `retired_at`: since when nothing begins with it; null: it is in use."""
 
     name: str
     title: str | None
     created_at: Time
+    retired_at: Time | None
 
 
 class Edit(Shape):

@@ -81,6 +81,8 @@ async def migrate_runs(name: str, body: MigrateBody, access: CurrentAccess, key:
     others; name them in `runs`.
     """
     (old, before), (new, after) = await _versions(access, name, body.from_, body.to)
+    if (retired := await access.catalog.retirement(access.tenant, after)) is not None:
+        raise retired
     found: list[dict[str, Any]] = []
     more = False
     async for there, run in _chosen(access, name, body.runs):

@@ -104,6 +104,7 @@ def workflow_view(workflow: WorkflowSummary) -> dict[str, Json]:
         **version_view(workflow.version, workflow.sha256.hex(), dev=workflow.dev),
         "title": workflow.title,
         "created_at": time_of(workflow.created_at),
+        "retired_at": time_of(workflow.retired_at),
     }
 
 

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Query, Response
 
 from hai_flow import values
 from hai_flow.api import shapes
+from hai_flow.api.access import Access
 from hai_flow.api.deps import CurrentAccess, WorkflowBody
 from hai_flow.api.pages import PageCursor, PageLimit, cut, decode_place, encode_place
 from hai_flow.api.principals import requires
@@ -97,6 +98,35 @@ async def list_workflows(access: CurrentAccess, limit: PageLimit = 50, cursor: P
         "items": [workflow_view(each) for each in rows],
         "next_cursor": following,
     }
+
+
+@router.post(
+    "/{reference}/retire",
+    dependencies=[requires(Right.PUBLISH)],
+    response_model=None,
+    responses={**documented(404, 409, 422), 200: {"model": shapes.WorkflowSummary}},
+)
+async def retire_workflow(reference: str, access: CurrentAccess) -> dict[str, Any]:
+    """Retire `name@version`: no run, child or fork begins with it any more, by whatever way; those that have begun go
+    on. `name` means the highest version that is in use. To retire it again changes nothing."""
+    return await _retire(access, reference, retired=True)
+
+
+@router.post(
+    "/{reference}/unretire",
+    dependencies=[requires(Right.PUBLISH)],
+    response_model=None,
+    responses={**documented(404, 409, 422), 200: {"model": shapes.WorkflowSummary}},
+)
+async def unretire_workflow(reference: str, access: CurrentAccess) -> dict[str, Any]:
+    """Take `name@version` back into use."""
+    return await _retire(access, reference, retired=False)
+
+
+async def _retire(access: Access, reference: str, *, retired: bool) -> dict[str, Any]:
+    stored = await access.catalog.retire(access.tenant, reference, retired=retired, asked=access.asked)
+    await access.repeat()
+    return workflow_view(stored)
 
 
 @router.get(

@@ -45,7 +45,13 @@ _PANELS: Final = (
     ),
     (
         "Versions",
-        (("publish", "versions:publish"), ("versions", "versions:versions"), ("diff", "versions:diff")),
+        (
+            ("publish", "versions:publish"),
+            ("versions", "versions:versions"),
+            ("diff", "versions:diff"),
+            ("retire", "versions:retire"),
+            ("unretire", "versions:unretire"),
+        ),
     ),
     (
         "Runs of a server",

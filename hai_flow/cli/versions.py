@@ -75,6 +75,41 @@ def _explain_refusal(name: str, source: bytes, problem: Problem) -> None:
     print_definition_error(findings, name, source)
 
 
+# --- retiring ---------------------------------------------------------------------------------------------------------
+
+RetiredArgument = Annotated[
+    str, typer.Argument(metavar="NAME@VERSION", help="The version of a workflow.", autocompletion=completion.workflows)
+]
+
+
+def retire(
+    version: RetiredArgument, act_as: ActAsOption = None, server: ServerOption = None, as_json: JsonOption = False
+) -> None:
+    """Let no run, child or fork begin with a version any more. Those that have begun go on."""
+    _retire(version, "retire", "is retired: nothing begins with it any more", act_as, server, as_json)
+
+
+def unretire(
+    version: RetiredArgument, act_as: ActAsOption = None, server: ServerOption = None, as_json: JsonOption = False
+) -> None:
+    """Take a retired version back into use."""
+    _retire(version, "unretire", "is in use again", act_as, server, as_json)
+
+
+def _retire(version: str, act: str, done: str, act_as: str | None, server: str | None, as_json: bool) -> None:
+    if "@" not in version:
+        raise UsageError(f"expected NAME@VERSION, found {version!r}: `hai-flow versions {version}` lists them.")
+
+    async def work(api: Server) -> Json:
+        return await api.post(f"/v1/workflows/{version}/{act}", None)
+
+    answer = ask(server, as_json, work, act_as=act_as)
+    if as_json:
+        print_json(answer)
+    else:
+        say(f"{_reference(answer)} {done}.", "green")
+
+
 # --- looking ----------------------------------------------------------------------------------------------------------
 
 
@@ -89,10 +124,16 @@ def versions(name: NameArgument, server: ServerOption = None, as_json: JsonOptio
         print_json({"items": found["versions"]})
         return
     rows = [
-        (_reference(each), moment(each["created_at"]), each["title"] or "", each["sha256"][:16])
+        (
+            _reference(each),
+            moment(each["created_at"]),
+            moment(each["retired_at"]) if each.get("retired_at") else "",
+            each["title"] or "",
+            each["sha256"][:16],
+        )
         for each in found["versions"]
     ]
-    out().table(rows, heads=("version", "published", "title", "sha256"))
+    out().table(rows, heads=("version", "published", "retired", "title", "sha256"))
 
 
 def _reference(version: Json) -> str:

@@ -241,6 +241,8 @@ class AsyncWorkflows(_Group):
     graph = _does(o.draw_workflow)
     diff = _does(o.diff_versions)
     migrate = _does(o.migrate_runs)
+    retire = _does(o.retire_workflow)
+    unretire = _does(o.unretire_workflow)
 
 
 class AsyncRuns(_Group):

@@ -336,7 +336,7 @@ class File(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkflowVersion(msgspec.Struct, frozen=True, kw_only=True):
-    """One version of a workflow."""
+    """One version of a workflow. `retired_at`: since when nothing begins with it; None: it is in use."""
 
     version: int
     sha256: str
@@ -344,6 +344,7 @@ class WorkflowVersion(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     title: str | None
     created_at: datetime
+    retired_at: datetime | None
 
     @property
     def reference(self) -> str:

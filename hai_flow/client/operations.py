@@ -125,6 +125,16 @@ def list_versions(name: str) -> Script[list[m.WorkflowVersion]]:
     return workflow.versions
 
 
+def retire_workflow(reference: str) -> Script[m.WorkflowVersion]:
+    """Retire `name@version`: no run, child or fork begins with it any more. Those that have begun go on."""
+    return _post(_path("workflows", reference) + "/retire", m.WorkflowVersion)
+
+
+def unretire_workflow(reference: str) -> Script[m.WorkflowVersion]:
+    """Take `name@version` back into use."""
+    return _post(_path("workflows", reference) + "/unretire", m.WorkflowVersion)
+
+
 def get_source(reference: str) -> Script[bytes]:
     """The document as it was published."""
     answer = yield from exchange(Request("GET", _path("workflows", reference) + "/source"))

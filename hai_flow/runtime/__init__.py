@@ -243,7 +243,14 @@ class Runtime(Service):
         if self.others is not None:
             quotas.others = partial(self.others.databases, self.cell)
         self.starts = Starts(
-            self.committer, self.slots, self.keeping, self.catalog.pins, quotas, self.tenants, self.cell
+            self.committer,
+            self.slots,
+            self.keeping,
+            self.catalog.pins,
+            self.catalog.retirement,
+            quotas,
+            self.tenants,
+            self.cell,
         )
         config = DeliveryConfig(poll_seconds=settings.poll_seconds)
         self.messages = MessageQueue(

@@ -59,12 +59,15 @@ class Branches:
     ) -> tuple[c.Fork, Plan]:
         """The command with which `run_id` begins as another run was when it was `there`, and the plan that it has then:
         `to`, or as it was. `now` is the present state of that other one. Raises Rejected 413 where its log is too
-        long."""
+        long, 409 `workflow_retired` where the plan's version was retired and the fork has not begun before."""
         of = UUID(there.run_id)
         moment = await self._moments.moment(of, there.seq)
         was = await self._catalog.plan(tenant, bytes.fromhex(there.sha256))
         if to is not None and to.sha256 != was.sha256:
             edits = msgspec.structs.replace(edits or c.Edits(), was=was)
+        retired = await self._catalog.retirement(tenant, to or was)
+        if retired is not None and await run_lists.get_run(self._database.api, tenant, run_id) is None:
+            raise retired
         fork = c.Fork(
             run_id=run_id,
             of=of,

@@ -35,16 +35,18 @@ from hai_flow.store.database import Database
 from hai_flow.store.workflows import NamedVersion, Workflow, WorkflowSummary
 
 if TYPE_CHECKING:
-    from hai_flow.store.database import Pool
+    from hai_flow.store.database import Connection, Pool
 
 PLANS_MAX: Final = 512
+VERSION_NAMERS: Final = "operators, and workflows that were published with `run: name@version`,"
 _REFERENCE = re.compile(rf"(?P<name>{names.WORKFLOW})(@(?P<version>[0-9]{{1,9}})(\+(?P<sha>[0-9a-f]{{8}}))?)?")
 
 
 class Catalog:
     """Finds, compiles and publishes the workflows of a server with the runners of `registry`.
 
-    `on_published` is called with (tenant, name) after every publication, also of a workflow that was published before.
+    `on_published` is called with (tenant, name) after every publication, also of a workflow that was published before,
+    and after a version of it was retired or taken back into use.
     """
 
     def __init__(
@@ -103,14 +105,22 @@ class Catalog:
         return stored, await self.plan(tenant, stored.sha256)
 
     async def resolve_startable(
-        self, tenant: UUID, reference: str, found: WorkflowSummary | None = None
+        self, tenant: UUID, reference: str, found: WorkflowSummary | None = None, *, latest_only: bool = False
     ) -> tuple[WorkflowSummary, Plan]:
-        """The same for a request that starts a run; `found`: the workflow, where it was read already. Raises Rejected
-        404, and 409 `trigger_missing` where the workflow is started by its schedules and events alone."""
+        """The same for a request that starts a run; `found`: the workflow, where it was read already.
+
+        `latest_only`: the caller may name no version but the latest. Raises Rejected 404; 403 `version_forbidden` for
+        another version then; 409 `workflow_retired`; 409 `trigger_missing` where the workflow is started by its
+        schedules and events alone.
+        """
+        if latest_only and "@" in reference:
+            found = await self._latest_as(tenant, reference)
         if found is None:
             stored, plan = await self.resolve(tenant, reference)
         else:
             stored, plan = found, await self.plan(tenant, found.sha256)
+        if stored.retired_at is not None:
+            raise _retired(plan)
         if not any(isinstance(trigger, ApiTrigger) for trigger in plan.triggers):
             kinds = sorted({TRIGGER_KINDS[type(each)] for each in plan.triggers})
             message = (
@@ -119,6 +129,65 @@ class Catalog:
             )
             raise Rejected(409, "trigger_missing", message)
         return stored, plan
+
+    async def _latest_as(self, tenant: UUID, reference: str) -> Workflow:
+        """The latest version, if the reference, which names a version, means it. Raises Rejected 404 where there is no
+        such workflow at all, 403 for every other version, whether or not there is one."""
+        name, version, sha8 = named_version(reference)
+        latest = (await self.resolve(tenant, name or reference))[0]
+        if latest.version != version or not latest.sha256.hex().startswith(sha8 or ""):
+            raise Rejected(
+                403,
+                "version_forbidden",
+                f"you may start the latest version of {name} only, and this names {reference}: leave the version out; "
+                f"{VERSION_NAMERS} may start another one.",
+            )
+        return latest
+
+    async def retirement(self, tenant: UUID, plan: Plan) -> Rejected | None:
+        """The refusal of a run that would begin with the plan; None: its version is in use."""
+        return _retired(plan) if await workflows.is_retired(self.reads, tenant, plan.sha256) else None
+
+    async def retire(self, tenant: UUID, reference: str, *, retired: bool, asked: Asked) -> Workflow:
+        """Retire `name@version`, so that no run, child or fork begins with it, or take it back into use. To do so again
+        changes nothing.
+
+        Raises Rejected 404; 422 where no version is named; 409 `webhook_path_taken` where the version that is the
+        latest then has a webhook whose path another workflow has by now.
+        """
+        name, version, sha8 = named_version(reference)
+        if not name or version is None or sha8 is not None:
+            raise Rejected(422, "request.invalid", f"expected name@version, found {reference[:100]!r}.")
+        stored = await workflows.workflow_version(self.reads, tenant, name, version)  # readable or not
+        if stored is None:
+            stored, _ = await self.resolve(tenant, reference)
+        act = "workflow.retired" if retired else "workflow.unretired"
+        row = asked.row(act, subject=f"workflow:{name}@{version}", digest=stored.sha256)
+        async with self._webhooks, triggers.webhook_publication(self.database.api, tenant):
+            async with self.database.api.acquire() as connection, connection.transaction():
+                if await workflows.set_retired(connection, tenant, name, version, retired=retired):
+                    await self._demand_paths_are_free(connection, tenant, name)
+                    await audit.write(connection, tenant, [row])
+            if self.on_published is not None:
+                await self.on_published(tenant, name)
+        again = await workflows.workflow_by_sha(self.database.api, tenant, stored.sha256)
+        return again or stored
+
+    async def _demand_paths_are_free(self, connection: Connection, tenant: UUID, name: str) -> None:
+        latest = await workflows.latest_workflow(connection, tenant, name)
+        if latest is None or latest.retired_at is not None:
+            return
+        try:
+            plan = self.plan_of(tenant, latest)
+        except Unreadable:
+            return
+        if taken := await self._taken_paths(tenant, plan, f"{name}@{plan.version}"):
+            raise Rejected(
+                409,
+                "webhook_path_taken",
+                f"{name}@{plan.version} would be the latest version then, and {taken[0].message}: retire "
+                f"{name}@{plan.version}, too, or first; or publish one with another path.",
+            )
 
     async def _dev_copy(self, tenant: UUID, name: str, version: int, sha8: str) -> Workflow | None:
         for each in await workflows.versions_of_workflow(self.reads, tenant, name):
@@ -224,16 +293,19 @@ class Catalog:
             return plan
         return self._keep(tenant, replace(plan, from_disk=stored.from_disk))
 
-    async def pins(self, tenant: UUID, plan: Plan) -> dict[str, Pin]:
+    async def pins(self, tenant: UUID, plan: Plan, *, of_new_run: bool = True) -> dict[str, Pin]:
         """The workflow that each `run: name` and `run: name@version` of the plan means now, and of the plans that they
         lead to.
 
-        Raises Rejected 404 where one does not exist.
+        `of_new_run`: runs are going to begin with them. Raises Rejected 404 where one does not exist, and then 409
+        `workflow_retired` where one is retired.
         """
-        return {
-            reference: Pin(stored.version, stored.sha256.hex(), stored.dev)
-            async for reference, stored, _ in self._below(tenant, plan)
-        }
+        pins = {}
+        async for reference, stored, child in self._below(tenant, plan):
+            if of_new_run and stored.retired_at is not None:
+                raise _retired(child, f", and {plan.name}@{plan.version} runs it")
+            pins[reference] = Pin(stored.version, stored.sha256.hex(), stored.dev)
+        return pins
 
     async def counts(self, tenant: UUID, plan: Plan) -> bool:
         """Whether runs of the plan, or runs below them, count with others of a concurrency key."""
@@ -296,7 +368,9 @@ class Catalog:
                 continue
             reference = reference_of(step.verb)
             try:
-                await self.resolve(tenant, reference)
+                if (await self.resolve(tenant, reference))[0].retired_at is not None:
+                    message = f"step {step.path}: {reference} was retired, so nothing runs it; name a version in use"
+                    faults.append(Finding(file, step.line, 1, "error", "run.retired", message))
             except Unreadable:  # it is published, by another release
                 continue
             except Rejected:
@@ -337,6 +411,16 @@ class Catalog:
         while len(self._plans) > PLANS_MAX:
             self._plans.popitem(last=False)
         return plan
+
+
+def _retired(plan: Plan, whose: str = "") -> Rejected:
+    version = f"{plan.name}@{plan.version}"
+    return Rejected(
+        409,
+        "workflow_retired",
+        f"{version} was retired{whose}: no run, child or fork begins with it. A publisher can take that back: "
+        f"`hai-flow unretire {version}`.",
+    )
 
 
 def _in_place(findings: Iterable[Finding], source: bytes) -> list[Finding]:

@@ -57,6 +57,7 @@ log = structlog.get_logger(__name__)
 
 FINAL_REFUSALS: Final = frozenset({404, 409, 410})
 NO_CHILD: Final = frozenset({404, 413, 422})  # a start that is refused so can never succeed
+_NO_CHILD_CODES: Final = frozenset({"concurrency_busy", "workflow_retired"})
 NAMES_MAX: Final = 1000  # receivers that the process's log has reported as out of reach
 EVERYBODY: Final = "every listener"
 FIRST_PAGE: Final = 10  # a loop takes the first that fits, so seldom more are needed
@@ -255,7 +256,7 @@ class Delivery(Service):
         try:
             await self._begin(message, body)
         except Rejected as rejected:
-            if rejected.status not in NO_CHILD and rejected.code != "concurrency_busy":
+            if rejected.status not in NO_CHILD and rejected.code not in _NO_CHILD_CODES:
                 raise
             await self._refuse(message, body["parent"], rejected)
 

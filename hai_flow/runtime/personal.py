@@ -72,7 +72,7 @@ class Personals:
         """The same for its children as they are now, where the pins of a run are not at hand."""
         try:
             plan = await self._catalog.plan(tenant, workflow)
-            return await self.of(tenant, workflow, await self._catalog.pins(tenant, plan))
+            return await self.of(tenant, workflow, await self._catalog.pins(tenant, plan, of_new_run=False))
         except (Unreadable, Rejected):
             return WHOLE
 

@@ -41,10 +41,13 @@ from hai_flow.store.slots import thread_slot
 
 FindPins: TypeAlias = Callable[[UUID, Plan], Awaitable[dict[str, e.Pin]]]
 """Finds the workflow that each `run` step of a tenant's plan means now, and of the plans that they lead to."""
+FindRetirement: TypeAlias = Callable[[UUID, Plan], Awaitable[Rejected | None]]
+"""Finds the refusal of a run of a plan whose version was retired; None: it is in use."""
 
 
 class Starts:
-    """Starts runs of plans. `find_pins` gives the workflows that a run's children will be of."""
+    """Starts runs of plans. `find_pins` gives the workflows that a run's children will be of, `find_retirement` the
+    refusal of a version that was retired."""
 
     def __init__(
         self,
@@ -52,6 +55,7 @@ class Starts:
         slots: Slots,
         keeping: Keeping,
         find_pins: FindPins,
+        find_retirement: FindRetirement,
         quotas: Quotas,
         tenants: Tenants,
         cell: int = HOME,
@@ -60,6 +64,7 @@ class Starts:
         self._slots = slots
         self._keeping = keeping
         self._find_pins = find_pins
+        self._find_retirement = find_retirement
         self._quotas = quotas
         self._tenants = tenants
         self.cell = cell
@@ -89,16 +94,18 @@ class Starts:
         branch: Branch | None = None,
         asked: Asked | None = None,
         owners: Collection[str] | None = None,
+        resolved: bool = False,
     ) -> Outcome:
         """Store the run `begin.run_id`; return after the commit. The same run again is the same outcome again.
 
         `command_id`, `body_sha` and `asked` as in `Committer.submit`. `branch`: where the run leaves its thread's line;
         the caller then gives the kept state. `owners`: if another request begins the thread at the same time, one of
-        them has to own it; None: the owner is known.
+        them has to own it; None: the owner is known. `resolved`: the plan's version was found for this start, in use.
 
-        Raises `Rejected`: 429 where the tenant has too many runs, 404 where a child's workflow does not exist, 409
-        `thread_busy` where the thread has an active run, 409 `concurrency_busy` where the workflow queues no run, 422
-        `concurrency_elsewhere` where runs of its key are counted in another cell, and the engine's refusals.
+        Raises `Rejected`: 409 `workflow_retired` where the version of the plan or of a child was retired, 429 where the
+        tenant has too many runs, 404 where a child's workflow does not exist, 409 `thread_busy` where the thread has an
+        active run, 409 `concurrency_busy` where the workflow queues no run, 422 `concurrency_elsewhere` where runs of
+        its key are counted in another cell, and the engine's refusals.
         """
         if plan.concurrency is not None:
             demand_seat(self.cell, await self.seat(tenant), plan.name)
@@ -106,6 +113,10 @@ class Starts:
             excess = await self._quotas.excess(tenant)
             if excess is not None and not await self._keeping.has_begun(tenant, begin.run_id):
                 raise excess
+        if not resolved:
+            retired = await self._find_retirement(tenant, plan)
+            if retired is not None and not await self._keeping.has_begun(tenant, begin.run_id):
+                raise retired
         if isinstance(begin, c.Start) and begin.parent is None:
             pins = await self._find_pins(tenant, plan)
             begin = msgspec.structs.replace(begin, pins=pins, trace=begin.trace or self._trace())

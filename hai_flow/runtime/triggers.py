@@ -517,6 +517,9 @@ class Triggers(Service):
             latest = await workflows.latest_workflow(connection, tenant, name)
             if latest is None:
                 return
+            if latest.retired_at is not None:
+                await triggers.replace_triggers(connection, tenant, name, [], [])
+                return
             try:
                 plan = self.catalog.plan_of(tenant, latest)
             except Unreadable:

@@ -43,8 +43,8 @@ _TABLES: Final = (
     _Table(
         "workflows",
         ("sha256",),
-        ("name", "version", "dev", "title", "source", "created_at", "from_disk", "visibility"),
-        ("dev", "from_disk", "extract(epoch FROM created_at)"),
+        ("name", "version", "dev", "title", "source", "created_at", "from_disk", "visibility", "retired_at"),
+        ("dev", "from_disk", "extract(epoch FROM created_at)", "extract(epoch FROM retired_at)"),
         whole=False,
     ),
     _Table("tool_pins", ("workflow", "name"), ("digest",), ("digest",)),

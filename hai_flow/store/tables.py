@@ -636,6 +636,7 @@ workflows: Final = sa.Table(
     sa.Column("from_disk", sa.Boolean, nullable=False, server_default=sa.text("false")),
     # The selectors of the people that may read its runs, beside the requesters and operators.
     sa.Column("visibility", ARRAY(sa.Text), nullable=False, server_default=sa.text("'{}'::text[]")),
+    _time("retired_at", null=True),  # since then no run, child or fork begins with it
     _key("workflows", "tenant", "sha256"),
 )
 sa.Index(

@@ -23,6 +23,7 @@ class WorkflowSummary:
     """A workflow as lists show it. `dev`: loaded from disk while it is edited; other bytes may have its version.
 
     `from_disk`: read from a file by a process that performs it (`dev`, `run`), not sent over the network.
+    `retired_at`: since when no run, child or fork begins with it; None: it is in use.
     """
 
     sha256: bytes
@@ -32,6 +33,7 @@ class WorkflowSummary:
     title: str | None
     created_at: datetime
     from_disk: bool
+    retired_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +51,11 @@ class NamedVersion(NamedTuple):
     sha8: str | None = None
 
 
-SUMMARY_COLUMNS: Final = "sha256, name, version, dev, title, created_at, from_disk"
-# Published before dev, the highest version first; of dev copies the one that was loaded last.
-LATEST_FIRST: Final = "dev, CASE WHEN dev THEN 0 ELSE version END DESC, created_at DESC, version DESC"
+SUMMARY_COLUMNS: Final = "sha256, name, version, dev, title, created_at, from_disk, retired_at"
+# Published before dev, in use before retired, the highest version first; of dev copies the one that was loaded last.
+LATEST_FIRST: Final = (
+    "dev, retired_at IS NOT NULL, CASE WHEN dev THEN 0 ELSE version END DESC, created_at DESC, version DESC"
+)
 
 
 _PUBLISH: Final = f"""
@@ -129,7 +133,7 @@ async def workflow_version(connection: Connection | Pool, tenant: UUID, name: st
 
 
 async def latest_workflow(connection: Connection | Pool, tenant: UUID, name: str) -> Workflow | None:
-    """The highest published version, else the newest dev copy."""
+    """The highest published version that is in use, else the highest one that is retired, else the newest dev copy."""
     return await _one(connection, "tenant = $1 AND name = $2", tenant, name)
 
 
@@ -148,3 +152,18 @@ async def versions_of_workflow(connection: Connection | Pool, tenant: UUID, name
     """Everything that is stored under a name, latest first."""
     query = f"SELECT {SUMMARY_COLUMNS} FROM workflows WHERE tenant = $1 AND name = $2 ORDER BY {LATEST_FIRST}"
     return [WorkflowSummary(*row) for row in await connection.fetch(query, tenant, name)]
+
+
+async def is_retired(connection: Connection | Pool, tenant: UUID, sha256: bytes) -> bool:
+    """Whether no run may begin with these bytes any more."""
+    query = "SELECT retired_at IS NOT NULL FROM workflows WHERE tenant = $1 AND sha256 = $2"
+    return bool(await connection.fetchval(query, tenant, sha256))
+
+
+async def set_retired(connection: Connection, tenant: UUID, name: str, version: int, *, retired: bool) -> bool:
+    """Retire everything that is stored as `name@version`, or take that back. Returns whether anything changed."""
+    query = """
+    UPDATE workflows SET retired_at = CASE WHEN $4 THEN now() END
+    WHERE tenant = $1 AND name = $2 AND version = $3 AND (retired_at IS NULL) = $4
+    """
+    return str(await connection.execute(query, tenant, name, version, retired)) != "UPDATE 0"

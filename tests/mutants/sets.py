@@ -7,13 +7,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tests.mutants import cells, engine, masking, neighbours, runtime, store
+from tests.mutants import cells, engine, masking, neighbours, runtime, store, trust
 from tests.mutants.mutant import Mutant
 from tests.mutants.operators import Target, mutants_of
 
 SURVIVORS: Final = Path(__file__).with_name("survivors.toml")
 
-BY_HAND: Final = (*engine.ROOMS, *store.ROOMS, *runtime.ROOMS, *masking.ROOMS, *cells.ROOMS, *neighbours.ROOMS)
+BY_HAND: Final = (
+    *engine.ROOMS,
+    *store.ROOMS,
+    *runtime.ROOMS,
+    *masking.ROOMS,
+    *cells.ROOMS,
+    *neighbours.ROOMS,
+    *trust.ROOMS,
+)
 BY_RULE: Final = (*engine.TARGETS, *store.TARGETS)
 
 

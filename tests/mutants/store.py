@@ -920,7 +920,7 @@ workflows.bug(
     "the version that was published last is the latest",
     ("CASE WHEN dev THEN 0 ELSE version END DESC, created_at DESC", "created_at DESC"),
 )
-workflows.bug("a dev copy goes before what is published", ('Final = "dev, CASE', 'Final = "dev DESC, CASE'))
+workflows.bug("a dev copy goes before what is published", ('"dev, retired_at', '"dev DESC, retired_at'))
 workflows.bug("a dev copy that is published stays one", ("dev = workflows.dev AND excluded.dev", "dev = workflows.dev"))
 workflows.bug(
     "loading a dev copy makes a published workflow one", ("dev = workflows.dev AND excluded.dev", "dev = excluded.dev")

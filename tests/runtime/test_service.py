@@ -73,6 +73,7 @@ def delivery(database: Database) -> Delivery:
             Slots(database, commits),
             Keeping(database),
             catalog.pins,
+            catalog.retirement,
             Quotas(database, Tenants(database, Limits(0, 0, 0, 0))),
             Tenants(database),
         ),

@@ -724,6 +724,7 @@ export interface PublishedWorkflow {
   name: string;
   title: string | null;
   created_at: string;
+  retired_at: string | null;
   warnings: Finding[];
 }
 
@@ -1136,6 +1137,7 @@ export interface Workflow {
   name: string;
   title: string | null;
   created_at: string;
+  retired_at: string | null;
   description: string;
   input: Json;
   steps: Step[];
@@ -1155,6 +1157,7 @@ export interface WorkflowSummary {
   name: string;
   title: string | null;
   created_at: string;
+  retired_at: string | null;
 }
 
 export interface hai_flow__api__bulk__BulkBody {

@@ -1,0 +1,317 @@
+"""Versions from before a question was added: nobody begins a run with one who may not name it, and nobody with one that
+was retired, through any door."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import httpx2
+import pytest
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
+
+from tests.attacks.house import wait_for
+from tests.support.hai_client import unique, user
+from tests.support.identities import KEYS, People
+from tests.support.postgres import Server
+from tests.support.server import YAML, serving
+
+FLOW: Final = """
+hai: flow/v1
+name: {name}
+version: {version}
+steps:
+{gate}  - {{id: pay, say: Paid.}}
+"""
+GATE: Final = "  - {id: ok, approve: {title: Pay?, from: [role:boss], deadline: 1d}}\n"
+OUTER: Final = "hai: flow/v1\nname: {name}\nversion: 1\nsteps:\n  - {{id: sub, run: {child}}}\n"
+
+
+@dataclass
+class Place:
+    """A server, its people, and the workflow `tightened`: 1 pays, 2 and 3 ask a boss first."""
+
+    api: httpx2.Client
+    url: str
+    people: People
+
+    def __post_init__(self) -> None:
+        person = self.people.person
+        self.requester = person("user:req")
+        self.operator = person("user:op", roles=["operator"])
+        self.publisher = person("user:pat", roles=["publisher"])
+        self.decider = person("user:dec", roles=["decider", "boss"])
+        self.auditor = person("user:aud", roles=["auditor"])
+        self.publish("tightened", 1, "")
+        self.publish("tightened", 2, GATE)
+        self.publish("tightened", 3, GATE)
+
+    def publish(self, name: str, version: int, gate: str) -> None:
+        self.publish_text(FLOW.format(name=name, version=version, gate=gate))
+
+    def publish_text(self, text: str) -> None:
+        answer = self.api.post("/v1/workflows", content=text.encode(), headers={**YAML, **self.publisher})
+        assert answer.status_code in (200, 201), answer.text
+
+    def retire(self, reference: str, act: str = "retire") -> None:
+        answer = self.api.post(f"/v1/workflows/{reference}/{act}", headers=self.publisher)
+        assert answer.status_code == 200, answer.text
+
+    def runs(self) -> list[tuple[str, int]]:
+        query = "SELECT workflow_name, workflow_version FROM runs ORDER BY created_at, id"
+        return [tuple(row) for row in self.people.do(lambda connection: connection.fetch(query))]
+
+    def question(self, run_id: str) -> dict[str, Any]:
+        items = self.api.get("/v1/pendings", params={"limit": 200}, headers=self.operator).json()["items"]
+        return dict(next(each for each in items if each["run_id"] == run_id))
+
+    def run(self, id: str) -> dict[str, Any]:
+        return dict(self.api.get(f"/v1/runs/{id}", headers=self.operator).json())
+
+
+@pytest.fixture(scope="module")
+def place(postgres_server: Server) -> Iterator[Place]:
+    with (
+        postgres_server.database() as dsn,
+        serving(dsn, environment=KEYS) as server,
+        httpx2.Client(base_url=server.url, timeout=20) as api,
+    ):
+        yield Place(api, server.url, People(dsn))
+
+
+# --- the doors ----------------------------------------------------------------------------------------------------
+
+
+def _turn(**more: Any) -> dict[str, Any]:
+    thread = unique("t")
+    return {"threadId": thread, "runId": unique("r"), "messages": [user("Pay.")], "tools": [], **more}
+
+
+def _process(**more: Any) -> dict[str, Any]:
+    said = [{"id": unique("m"), "type": "message", "role": "user", "content": [{"type": "text", "text": "Pay."}]}]
+    return {"session_id": unique("t"), "input": said, "stream": False, **more}
+
+
+def _told(answer: httpx2.Response) -> tuple[int, str]:
+    if answer.status_code >= 400:
+        return answer.status_code, str(answer.json()["code"])
+    return answer.status_code, ""
+
+
+Door = Callable[[Place, dict[str, str], str], tuple[int, str]]
+
+
+def posting(path: str, body: Callable[..., dict[str, Any]], **more: Callable[[str], Any]) -> Door:
+    def begin(place: Place, who: dict[str, str], reference: str) -> tuple[int, str]:
+        given = body(**{name: make(reference) for name, make in more.items()})
+        return _told(place.api.post(path.replace("REF", reference), json=given, headers=who))
+
+    return begin
+
+
+def socket(place: Place, who: dict[str, str], reference: str) -> tuple[int, str]:
+    address = f"{place.url.replace('http', 'ws', 1)}/api/aui/ws/{reference}"
+    with connect(address, additional_headers=who, proxy=None, open_timeout=10) as opened:
+        with contextlib.suppress(ConnectionClosed):  # it may be refused before it was asked anything
+            opened.send(json.dumps({"type": "params", "data": {"session_id": unique("t"), "message": "Pay."}}))
+        while True:
+            event = json.loads(opened.recv(timeout=20))
+            if event["type"] in ("aui_error", "aui_action_ack"):
+                code = event.get("error_code") or ""
+                code = {"INVALID_STREAM_TYPE": "workflow_unknown"}.get(code, code)
+                return {"": 200, "version_forbidden": 403, "workflow_unknown": 404}.get(code, 409), code
+
+
+def named(reference: str) -> dict[str, str]:
+    return {"workflow": reference}
+
+
+def plain(reference: str) -> str:
+    return reference
+
+
+DOORS: Final[dict[str, Door]] = {
+    "REST": posting("/v1/runs", lambda **more: more, workflow=plain),
+    "REST, in a thread": posting("/v1/runs", lambda **more: {"thread_id": unique("t"), **more}, workflow=plain),
+    "HAI": posting("/awp", _turn, forwardedProps=named),
+    "HAI's route": posting("/workflows/REF/awp", _turn),
+    "AG-UI": posting("/ag-ui", lambda **more: _turn(state={}, context=[], **more), forwardedProps=named),
+    "AG-UI's route": posting("/workflows/REF/ag-ui", lambda: _turn(state={}, context=[], forwardedProps={})),
+    "CopilotKit": posting("/cpk/agent/REF/run", lambda: _turn(state={}, context=[], forwardedProps={})),
+    "Agent API": posting("/process", _process, workflow=plain),
+    "Agent API's route": posting("/workflows/REF/process", _process),
+    "AUI's socket": socket,
+}
+
+LOOKING: Final = (DOORS["CopilotKit"], socket)  # they look for the workflow before anybody speaks
+
+doors = pytest.mark.parametrize("door", DOORS.values(), ids=DOORS.keys())
+
+
+@doors
+@pytest.mark.parametrize("who", ["requester"])
+@pytest.mark.parametrize("version", ["1", "2", "7", "01", "1+00000000"])
+def test_a_requester_begins_no_run_with_another_version_than_the_latest(
+    place: Place, door: Door, who: str, version: str
+) -> None:
+    before = place.runs()
+    unknown = [(404, "workflow_unknown")] if door in LOOKING and version not in ("1", "2", "01") else []
+    assert door(place, getattr(place, who), f"tightened@{version}") in [(403, "version_forbidden"), *unknown]
+    assert place.runs() == before
+
+
+@doors
+def test_a_requester_may_name_the_latest_version(place: Place, door: Door) -> None:
+    before = place.runs()
+    assert door(place, place.requester, "tightened@3")[1] == ""
+    wait_for(lambda: len(place.runs()) > len(before))
+    assert place.runs()[-1] == ("tightened", 3)
+
+
+def test_an_operator_may_name_any_version(place: Place) -> None:
+    assert DOORS["REST"](place, place.operator, "tightened@2") == (201, "")
+    assert DOORS["HAI"](place, place.operator, "tightened@2") == (200, "")
+
+
+def test_the_refusal_says_who_could_name_a_version(place: Place) -> None:
+    answer = place.api.post("/v1/runs", json={"workflow": "tightened@1"}, headers=place.requester)
+    assert "operators" in answer.json()["detail"]
+    assert "latest" in answer.json()["detail"]
+
+
+# --- retired versions ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def retired(place: Place) -> str:
+    """A workflow whose only version is retired."""
+    place.publish("gone", 1, "")
+    place.retire("gone@1")
+    return "gone"
+
+
+@doors
+@pytest.mark.parametrize("who", ["requester", "operator"])
+@pytest.mark.parametrize("reference", ["gone", "gone@1"])
+def test_nobody_begins_a_run_with_a_retired_version(
+    place: Place, retired: str, door: Door, who: str, reference: str
+) -> None:
+    before = place.runs()
+    assert door(place, getattr(place, who), reference) == (409, "workflow_retired")
+    assert place.runs() == before
+
+
+@pytest.mark.parametrize("who", ["requester", "operator", "decider", "auditor"])
+@pytest.mark.parametrize("act", ["retire", "unretire"])
+def test_who_may_not_publish_retires_nothing(place: Place, who: str, act: str) -> None:
+    answer = place.api.post(f"/v1/workflows/tightened@1/{act}", headers=getattr(place, who))
+    assert _told(answer) == (403, "right_missing")
+
+
+def test_the_name_means_the_highest_version_in_use_and_unretired_it_is_in_use_again(place: Place) -> None:
+    name = unique("flow").replace("-", "_")
+    place.publish(name, 1, GATE)
+    place.publish(name, 2, GATE)
+    place.retire(f"{name}@2")
+    place.retire(f"{name}@2")  # again: nothing happens
+    assert DOORS["REST"](place, place.requester, name) == (201, "")
+    assert place.runs()[-1] == (name, 1)
+    shown = place.api.get(f"/v1/workflows/{name}", headers=place.publisher).json()
+    assert [(each["version"], each["retired_at"] is not None) for each in shown["versions"]] == [(1, False), (2, True)]
+    place.retire(f"{name}@2", "unretire")
+    assert DOORS["REST"](place, place.requester, name) == (201, "")
+    assert place.runs()[-1] == (name, 2)
+    acts = place.api.get("/v1/audit", params={"limit": 200}, headers=place.auditor).json()["items"]
+    of_it = [each["act"] for each in acts if each["subject"] == f"workflow:{name}@2" and "retired" in each["act"]]
+    assert sorted(of_it) == ["workflow.retired", "workflow.unretired"]
+
+
+def test_a_start_that_was_sent_before_the_version_was_retired_is_the_same_start_again(place: Place) -> None:
+    name = unique("flow").replace("-", "_")
+    place.publish(name, 1, GATE)
+    key = {**place.operator, "Idempotency-Key": unique("k")}
+    first = place.api.post("/v1/runs", json={"workflow": f"{name}@1"}, headers=key)
+    place.retire(f"{name}@1")
+    again = place.api.post("/v1/runs", json={"workflow": f"{name}@1"}, headers=key)
+    assert (first.status_code, again.status_code) == (201, 200)
+    assert again.json()["id"] == first.json()["id"]
+    other = place.api.post("/v1/runs", json={"workflow": f"{name}@1"}, headers=place.operator)
+    assert _told(other) == (409, "workflow_retired")
+
+
+def test_a_run_of_a_retired_version_goes_on_and_is_not_forked(place: Place) -> None:
+    name = unique("flow").replace("-", "_")
+    place.publish(name, 1, GATE)
+    run = place.api.post("/v1/runs", json={"workflow": name}, headers=place.requester).json()
+    wait_for(lambda: place.run(run["id"])["status"] == "waiting")
+    place.retire(f"{name}@1")
+    fork = place.api.post(f"/v1/runs/{run['id']}/fork", json={"step": "ok"}, headers=place.operator)
+    assert _told(fork) == (409, "workflow_retired")
+    assert place.run(run["id"])["status"] == "waiting"  # nothing was stopped for it
+    pending = place.question(run["id"])
+    voted = place.api.post(f"/v1/pendings/{pending['id']}/decide", json={"decision": "approve"}, headers=place.decider)
+    assert voted.status_code == 200, voted.text
+    wait_for(lambda: place.run(run["id"])["status"] == "finished")
+
+
+def test_a_run_neither_forks_nor_migrates_to_a_retired_version(place: Place) -> None:
+    name = unique("flow").replace("-", "_")
+    place.publish(name, 1, GATE)
+    place.publish(name, 2, GATE)
+    place.retire(f"{name}@1")
+    run = place.api.post("/v1/runs", json={"workflow": name}, headers=place.requester).json()
+    wait_for(lambda: place.run(run["id"])["status"] == "waiting")
+    down = {"step": "ok", "version": "1"}
+    fork = place.api.post(f"/v1/runs/{run['id']}/fork", json=down, headers=place.operator)
+    assert _told(fork) == (409, "workflow_retired")
+    moving = {"from": "2", "to": "1"}
+    moved = place.api.post(f"/v1/workflows/{name}/migrate", json=moving, headers=place.operator)
+    assert _told(moved) == (409, "workflow_retired")
+    assert place.run(run["id"])["status"] == "waiting"
+
+
+@pytest.mark.parametrize("reference", ["{child}", "{child}@1"])
+def test_a_workflow_begins_no_retired_child(place: Place, reference: str) -> None:
+    child, outer = unique("child").replace("-", "_"), unique("outer").replace("-", "_")
+    place.publish(child, 1, "")
+    place.publish_text(OUTER.format(name=outer, child=reference.format(child=child)))
+    place.retire(f"{child}@1")
+    answer = place.api.post("/v1/runs", json={"workflow": outer}, headers=place.operator)
+    assert _told(answer) == (409, "workflow_retired")
+    assert outer in answer.json()["detail"]
+
+
+def test_a_child_whose_version_is_retired_while_its_parent_waits_is_refused(place: Place) -> None:
+    child, outer = unique("child").replace("-", "_"), unique("outer").replace("-", "_")
+    place.publish(child, 1, "")
+    text = OUTER.format(name=outer, child=f"{child}@1")
+    place.publish_text(text.replace("steps:\n", f"steps:\n{GATE}"))
+    run = place.api.post("/v1/runs", json={"workflow": outer}, headers=place.requester).json()
+    wait_for(lambda: place.run(run["id"])["status"] == "waiting")
+    place.retire(f"{child}@1")
+    pending = place.question(run["id"])
+    place.api.post(f"/v1/pendings/{pending['id']}/decide", json={"decision": "approve"}, headers=place.decider)
+    wait_for(lambda: place.run(run["id"])["status"] == "failed")
+    assert (child, 1) not in place.runs()
+    assert "was retired" in place.run(run["id"])["error"]["message"]
+
+
+def test_an_event_begins_no_run_of_a_retired_version(place: Place) -> None:
+    name, type = unique("flow").replace("-", "_"), unique("type").replace("-", "_")
+    text = FLOW.format(name=name, version=1, gate="") + f"triggers:\n  - event: {{type: {type}}}\n"
+    place.publish_text(text)
+    place.retire(f"{name}@1")
+    answer = place.api.post("/v1/events", json={"type": type, "data": {}}, headers=place.operator)
+    assert answer.status_code in (200, 201, 202), answer.text
+    assert name not in [each for each, _ in place.runs()]
+
+
+def test_a_publication_that_runs_a_retired_version_is_refused(place: Place, retired: str) -> None:
+    text = OUTER.format(name=unique("outer").replace("-", "_"), child="gone@1")
+    answer = place.api.post("/v1/workflows", content=text.encode(), headers={**YAML, **place.publisher})
+    assert answer.status_code == 422
+    assert [each["code"] for each in answer.json()["findings"]] == ["run.retired"]

@@ -1,0 +1,32 @@
+"""Mutants of the rules around a gate: which version begins, who is a person, what delegations and tokens may do."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutants.mutant import Room
+
+_VERSIONS: Final = "tests/attacks/test_versions.py"
+
+catalog = Room("hai_flow/runtime/catalog.py", _VERSIONS)
+catalog.bug("a requester names any version", ('if latest_only and "@" in reference:', "if False:"))
+catalog.bug("a retired version begins by request", ("if stored.retired_at is not None:", "if False:"))
+catalog.bug("a retired child is pinned", ("if of_new_run and stored.retired_at is not None:", "if False:"))
+
+starts = Room("hai_flow/runtime/starts.py", _VERSIONS)
+starts.bug("a child or fork of a retired version begins", ("if not resolved:", "if False:"))
+starts.bug(
+    "a retired version refuses the run that it has",
+    ("if retired is not None and not await", "if retired is not None or not await"),
+)
+
+triggers = Room("hai_flow/runtime/triggers.py", _VERSIONS)
+triggers.bug("a retired version keeps its triggers", ("if latest.retired_at is not None:", "if False:"))
+
+workflows = Room("hai_flow/store/workflows.py", _VERSIONS)
+workflows.bug(
+    "a retired version is the latest",
+    ('"dev, retired_at IS NOT NULL, CASE', '"dev, CASE'),
+)
+
+ROOMS: Final = (catalog, starts, triggers, workflows)
