@@ -37,6 +37,8 @@ def loads(text: bytes | str) -> Any:
         return _decode(text)
     except (msgspec.DecodeError, UnicodeError) as error:  # text with a lone surrogate can't be encoded
         raise NotJson(f"expected JSON, found something else: {error}") from None
+    except UnicodeEncodeError as error:  # text that can't be written as UTF-8
+        raise NotJson(f"expected JSON, found a lone surrogate at character {error.start}") from None
     except RecursionError:
         raise NotJson(f"expected JSON, found what is nested deeper than {DEPTH_MAX} levels") from None
 

@@ -34,7 +34,7 @@ KNOWN_CODES: Final = frozenset((
     "http.invalid_response", "http.callback_expired", "mcp.unavailable", "mcp.tool_changed",
     "mcp.not_configured", "mcp.unauthorized",
     "secret.missing", "secret.refused", "llm.rate_limited", "llm.timeout",
-    "llm.unavailable", "llm.truncated", "llm.invalid_output", "llm.refused", "llm.context_exceeded",
+    "llm.unavailable", "llm.truncated", "llm.empty", "llm.invalid_output", "llm.refused", "llm.context_exceeded",
     "llm.invalid_request", "llm.not_configured", "agent.max_turns", "approval.rejected",
     "approval.expired", "approval.impossible", "ask.expired", "wait_for.expired", "for_each.duplicate_key",
     "repeat.exhausted", "run.failed", "run.stopped", "undo.failed", "limit.tokens", "limit.cost",

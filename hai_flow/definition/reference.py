@@ -139,8 +139,9 @@ DOCUMENT_SHAPES: Final[dict[str, Shape]] = {shape.name: shape for shape in (
             example="[small]"),
     ), exactly_one=(("use", "provider"),)),
     Shape("quirks", "`quirks` of a model", (
-        Key("reasoning", enum("reasoning_content", "reasoning", "think_tags"), "where its thinking stands: a field of "
-            "the message, or `<think>` in the text", default="by provider", example="reasoning"),
+        Key("reasoning", enum("reasoning_content", "reasoning", "think_tags", "think_open"), "where its thinking "
+            "stands: a field of the message, `<think>` in the text, or in front of the first `</think>`",
+            default="by provider", example="reasoning"),
         Key("send_back", enum("never", "tool_turns"), "whether its thinking goes back to it, in conversations with "
             "calls of tools", default="by provider", example="tool_turns"),
         Key("output", enum("json_schema", "json_object", "prompt"), "how it is asked for an object: by the schema, "

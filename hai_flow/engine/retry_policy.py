@@ -23,6 +23,7 @@ RETRIABLE: Final = frozenset(
         "llm.timeout",
         "llm.unavailable",
         "llm.truncated",
+        "llm.empty",
         "llm.invalid_output",
     }
 )

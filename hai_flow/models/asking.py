@@ -10,13 +10,13 @@ from typing import Final, TypeAlias, cast
 from hai_flow.errors import StepError
 from hai_flow.models import faults
 from hai_flow.models.turn import Turn
-from hai_flow.models.vocabulary import Endpoint, ModelProvider, Piece, Request, Usage
+from hai_flow.models.vocabulary import Alive, Endpoint, Finish, ModelProvider, Piece, Request, Usage
 
 Listen: TypeAlias = Callable[[Piece], Awaitable[None]]
 Spent: TypeAlias = Callable[[Endpoint, Turn], None]
 
 OTHERS_MAY: Final = frozenset(
-    {"llm.rate_limited", "llm.unavailable", "llm.timeout", "llm.truncated", "llm.not_configured"}
+    {"llm.rate_limited", "llm.unavailable", "llm.timeout", "llm.truncated", "llm.empty", "llm.not_configured"}
 )
 """The errors after which another model is tried."""
 
@@ -27,28 +27,37 @@ async def ask(
     request_to: Callable[[Endpoint], Request],
     listen: Listen,
     spent: Spent,
+    *,
+    may_be_empty: bool = True,
 ) -> tuple[Turn, Endpoint]:
     """The answer of the first of `endpoints` that begins to give one, complete and neither cut off nor refused.
 
     `listen` gets each piece of it. `spent` is called once for each answer that has begun, also for one that broke off.
-    Raises StepError.
+    Without `may_be_empty` an answer without a word, a call or a file is a failure, and another model is asked where
+    nothing of it was shown. Raises StepError.
     """
     for left, endpoint in zip(range(len(endpoints) - 1, -1, -1), endpoints, strict=True):
-        turn, begun = Turn(), False
+        turn, begun, is_shown = Turn(), False, False
         try:
             provider = await provider_of(endpoint)
             try:
                 async for piece in in_time(provider.stream(request_to(endpoint)), endpoint):
+                    if isinstance(piece, Alive):
+                        continue
                     begun = begun or not isinstance(piece, Usage)
+                    is_shown = is_shown or not isinstance(piece, Usage | Finish)
                     await listen(turn.add(piece))
             finally:
                 if begun or turn.usage is not None:
                     spent(endpoint, turn)
             fault = turn.fault()
+            if fault is None and not may_be_empty and turn.is_empty:
+                fault = faults.empty()
             if fault is not None:
                 raise fault
             return turn, endpoint
         except StepError as error:
+            begun = is_shown if error.code == "llm.empty" else begun
             if begun or not left or error.code not in OTHERS_MAY:
                 raise
     raise AssertionError("there is always one to ask")

@@ -1,46 +1,32 @@
 """Chat Completions: a request as its body, and a stream of its chunks as pieces.
 
 The chunks are read as servers write them, which is not always as OpenAI does: thinking comes under two names or inside
-the text, tokens are reported in every chunk, calls all have the index 0, come whole, or end with `stop`.
+the text, tokens are reported in every chunk, and the whole message stands behind its pieces, or in place of them.
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
-from hai_flow import values
 from hai_flow.errors import StepError
-from hai_flow.models.call_ids import CallIds
-from hai_flow.models.faults import too_many_files
+from hai_flow.models.answer import Answer
+from hai_flow.models.ends import Stand
+from hai_flow.models.faults import fault_of_body, too_many_files
 from hai_flow.models.structured import is_strict, schema_prompt
-from hai_flow.models.vocabulary import (
-    CallArgs,
-    CallStart,
-    Endpoint,
-    Finish,
-    Media,
-    Message,
-    Piece,
-    Reason,
-    Request,
-    Text,
-    Thinking,
-    Tool,
-    Usage,
-)
+from hai_flow.models.text_pieces import ThinkTags
+from hai_flow.models.vocabulary import Endpoint, Media, Message, Piece, Request, Tool, Usage
 from hai_flow.values import Json
 
 _AUDIO: Final = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
-_REASONS: Final[dict[str, Reason]] = {"length": "length", "max_tokens": "length", "content_filter": "refused"}
 _SAID: Final = {
     "wav": "audio/wav", "mp3": "audio/mpeg", "flac": "audio/flac", "opus": "audio/ogg", "aac": "audio/aac",
     "pcm16": "audio/pcm",
 }  # fmt: skip
+_THOUGHTS: Final = ("thinking", "reasoning")  # parts of a content
 _AUDIO_CHARS_MAX: Final = 96 * 1024 * 1024  # base64 of one answer; more is an error
-_OPEN, _CLOSE = "<think>", "</think>"
 
 
 # --- the request ------------------------------------------------------------------------------------------------------
@@ -118,7 +104,7 @@ def _message(message: Message, thinking: str) -> dict[str, Json]:
                 {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.args}}
                 for call in message.calls
             ]
-        if thinking and thinking != "think_tags":
+        if thinking and thinking not in ("think_tags", "think_open"):
             shown[thinking] = message.thinking
     return shown
 
@@ -153,180 +139,142 @@ def unknown_part(kind: Json, mime: str) -> StepError:
 # --- the answer -------------------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class _OpenCall:
-    id: str
-    given: str  # the server's id
-    name: str
-    args: str = ""
-
-
-@dataclass(slots=True)
 class ChatReader:
-    """Reads the chunks of one answer. `reasoning` as in `Quirks`, `audio`: the format in which the model speaks."""
+    """Reads the chunks of one answer. `reasoning` as in `Quirks`, `audio`: the format in which the model speaks,
+    `names`: of the functions that were offered."""
 
-    reasoning: str = "reasoning_content"
-    audio: str = ""
-    _open: dict[int, _OpenCall] = field(default_factory=dict)  # by index
-    _ids: CallIds = field(default_factory=CallIds)
-    _reason: str | None = None
-    _refusal: str = ""
-    _tags: ThinkTags | None = None
-    _sound: list[str] = field(default_factory=list)  # base64, piece by piece
-    _sound_chars: int = 0
+    def __init__(self, reasoning: str = "reasoning_content", audio: str = "", names: Collection[str] = ()) -> None:
+        tags = ThinkTags(opened=reasoning == "think_open") if reasoning in ("think_tags", "think_open") else None
+        self.answer = Answer(names, tags)
+        self._fields = tuple(dict.fromkeys((reasoning, "reasoning_content", "reasoning")))
+        self._audio = audio
+        self._sound: list[str] = []  # base64, piece by piece
+        self._sound_chars = 0
 
-    def __post_init__(self) -> None:
-        if self.reasoning == "think_tags":
-            self._tags = ThinkTags()
+    def is_answer(self, event: Mapping[str, Json]) -> bool:
+        """Whether an event is a chunk of an answer."""
+        return isinstance(event.get("choices"), list)
 
-    def read(self, chunk: Mapping[str, Json]) -> Iterator[Piece]:
-        """The pieces of one chunk."""
-        if usage := chunk.get("usage"):
-            yield usage_of(usage)
-        for choice in chunk.get("choices") or ():
+    def read(self, event: Mapping[str, Json]) -> Iterator[Piece]:
+        """The pieces of one chunk. Raises StepError for one that reports a fault."""
+        if isinstance(usage := event.get("usage"), dict):
+            yield from self.answer.usage(usage_of(usage))
+        for choice in event.get("choices") or ():
             if choice.get("index") not in (None, 0):
                 continue
-            yield from self._delta(choice.get("delta") or choice.get("message") or {})
-            self._reason = choice.get("finish_reason") or self._reason
+            if choice.get("error"):
+                raise fault_of_body(choice)
+            yield from self._delta(choice.get("delta") or {})
+            yield from self._message(choice.get("message") or {})
+            if "delta" not in choice and "message" not in choice:
+                yield from self.answer.text(_text_of(choice.get("text")))
+            self.answer.reason(choice.get("finish_reason"))
 
     def end(self) -> Iterator[Piece]:
-        """The last pieces, after the stream. An answer without a finish reason broke off: it gets no `Finish`."""
-        if self._tags is not None:
-            yield from self._tags.end()
-        if self._reason is None:
-            return
-        if self._sound:
+        """The last pieces, when the stream is over. An answer that is not whole gets no `Finish`."""
+        if self._sound and self.answer.stand in (Stand.ENDED, Stand.OVER):
             sound = b"".join(base64.b64decode(each, validate=True) for each in self._sound)
-            yield Media(_SAID.get(self.audio, "application/octet-stream"), sound)
-        if self._refusal:
-            yield Finish("refused", self._refusal)
-        else:
-            yield Finish(_REASONS.get(self._reason, "stop"))
+            yield Media(_SAID.get(self._audio, "application/octet-stream"), sound)
+        yield from self.answer.end()
 
     def _delta(self, delta: Mapping[str, Json]) -> Iterator[Piece]:
-        for name in dict.fromkeys((self.reasoning, "reasoning_content", "reasoning")):
+        yield from self.answer.thought(self._thought_of(delta))
+        yield from self.answer.text(_text_of(delta.get("content")))
+        yield from self._beside(delta)
+        for number, call in enumerate(delta.get("tool_calls") or ()):
+            index = call.get("index")
+            id, name, args = _call_of(call)
+            yield from self.answer.call(number if index is None else index, id=id, name=name, args=args)
+        if isinstance(old := delta.get("function_call"), dict):
+            _, name, args = _call_of({"function": old})
+            yield from self.answer.old_call(name, args)
+
+    def _message(self, message: Mapping[str, Json]) -> Iterator[Piece]:
+        """The answer as a whole, which some servers say in place of its pieces, and others behind them."""
+        is_alone = self.answer.stand is Stand.SILENT
+        yield from self.answer.whole_thought(self._thought_of(message))
+        yield from self.answer.whole_text(_text_of(message.get("content")))
+        if is_alone:
+            yield from self._beside(message)
+        calls = [_call_of(call) for call in message.get("tool_calls") or ()]
+        yield from self.answer.whole_calls(calls)
+        if isinstance(old := message.get("function_call"), dict) and not calls:
+            yield from self.answer.whole_calls([_call_of({"function": old})])
+
+    def _thought_of(self, delta: Mapping[str, Json]) -> str:
+        """The thinking in a message or a piece of one, by the first of its names that has any."""
+        for name in self._fields:
             if thought := _text_of(delta.get(name)):
-                yield Thinking(thought)
-                break
-        if text := _text_of(delta.get("content")):
-            yield from [Text(text)] if self._tags is None else self._tags.read(text)
+                return thought
+        content, details = delta.get("content"), delta.get("reasoning_details")
+        parts = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
+        thoughts = [
+            _text_of(part.get(part["type"]) or part.get("text")) for part in parts if part.get("type") in _THOUGHTS
+        ]
+        return "".join(thoughts) or (_text_of(details) if isinstance(details, list) else "")
+
+    def _beside(self, delta: Mapping[str, Json]) -> Iterator[Piece]:
+        """Pictures, sound and words of refusal."""
         content = delta.get("content")
         for part in (*(content if isinstance(content, list) else ()), *(delta.get("images") or ())):
-            yield from _picture(part)
+            yield from self._picture(part)
         if isinstance(audio := delta.get("audio"), dict):
             yield from self._spoken(audio)
-        self._refusal += _text_of(delta.get("refusal"))
-        for call in delta.get("tool_calls") or ():
-            yield from self._call(call)
+        self.answer.refuse(_text_of(delta.get("refusal")))
 
     def _spoken(self, audio: Mapping[str, Json]) -> Iterator[Piece]:
         """A piece of sound, and the piece of its transcript."""
-        if text := _text_of(audio.get("transcript")):
-            yield Text(text)
+        yield from self.answer.text(_text_of(audio.get("transcript")))
         if data := audio.get("data"):
             self._sound_chars += len(data)
             if self._sound_chars > _AUDIO_CHARS_MAX:
                 raise too_many_files(1, _AUDIO_CHARS_MAX // 4 * 3)
             self._sound.append(data)
 
-    def _call(self, delta: Mapping[str, Json]) -> Iterator[Piece]:
-        index, id = delta.get("index") or 0, delta.get("id") or ""
-        function = delta.get("function") or {}
-        name, args = function.get("name") or "", function.get("arguments")
-        text = args if isinstance(args, str) else "" if args is None else values.dumps(args).decode()
-        known = self._open.get(index)
-        if known is None or self._is_another(known, id, name, text):
-            known = self._open[index] = _OpenCall(self._ids.own(id), id, name)
-            yield CallStart(known.id, name)
-        if text:
-            known.args += text
-            yield CallArgs(known.id, text)
-
-    @staticmethod
-    def _is_another(known: _OpenCall, id: str, name: str, text: str) -> bool:
-        """Whether a piece at the index of a known call begins another one: it has another id, or names a function
-        though the known call is complete. With the same id it has to bring arguments, too: some servers repeat the id
-        and the name in every piece."""
-        if id != known.given and id:
-            return True
-        if not name or not known.args.rstrip().endswith("}") or (id and not text.lstrip().startswith("{")):
-            return False
-        return is_json(known.args)
+    def _picture(self, part: Json) -> Iterator[Piece]:
+        """A picture as a part of the answer. Where the model gives only an address, the text gets a picture in
+        Markdown: addresses from a model are never fetched."""
+        if not isinstance(part, dict) or part.get("type") != "image_url":
+            return
+        image = part.get("image_url")
+        url = image.get("url") if isinstance(image, dict) else image
+        if not isinstance(url, str) or not url:
+            return
+        if not url.startswith("data:"):
+            yield from self.answer.text(f"![]({url})", part="pictures")
+            return
+        head, _, data = url.removeprefix("data:").partition(",")
+        media_type = head.partition(";")[0] or "application/octet-stream"
+        yield from self.answer.media(Media(media_type, base64.b64decode(data, validate=True)))
 
 
-class ThinkTags:
-    """Divides text in which thinking stands between `<think>` and `</think>`, however it is cut into pieces."""
-
-    def __init__(self) -> None:
-        self._thinks = False
-        self._kept = ""
-        self._begins = False  # right behind the thinking: blank lines there are no part of the answer
-
-    def read(self, text: str) -> Iterator[Piece]:
-        text, self._kept = self._kept + text, ""
-        while text:
-            if self._begins:
-                text = text.lstrip("\n")
-                self._begins = not text
-            tag = _CLOSE if self._thinks else _OPEN
-            before, found, text = text.partition(tag)
-            if not found:
-                held = _held(before, tag)
-                before, self._kept = before[: len(before) - held], before[len(before) - held :]
-            yield from self._piece(before)
-            if found:
-                self._begins, self._thinks = self._thinks, not self._thinks
-
-    def end(self) -> Iterator[Piece]:
-        kept, self._kept = self._kept, ""
-        yield from self._piece(kept)
-
-    def _piece(self, text: str) -> Iterator[Piece]:
-        if text:
-            yield Thinking(text) if self._thinks else Text(text)
+def _call_of(call: Mapping[str, Json]) -> tuple[str, str, str]:
+    """The id, the name and the arguments in a call or a piece of one; "" for what it has not."""
+    function = call.get("function") or {}
+    return _word(call.get("id")), _word(function.get("name")), args_of(function.get("arguments"))
 
 
-def _held(text: str, tag: str) -> int:
-    """How many of the last characters may be the beginning of `tag`."""
-    return next((size for size in range(len(tag) - 1, 0, -1) if text.endswith(tag[:size])), 0)
+def args_of(args: Json) -> str:
+    """Arguments as JSON text: some servers say them as the object that they are."""
+    return args if isinstance(args, str) else "" if args is None else json.dumps(args, ensure_ascii=False)
 
 
-def _picture(part: Json) -> Iterator[Piece]:
-    """A picture as a part of the answer. Where the model gives only an address, the text gets a picture in Markdown:
-    addresses from a model are never fetched."""
-    if not isinstance(part, dict) or part.get("type") != "image_url":
-        return
-    image = part.get("image_url")
-    url = image.get("url") if isinstance(image, dict) else image
-    if not isinstance(url, str) or not url:
-        return
-    if not url.startswith("data:"):
-        yield Text(f"![]({url})")
-        return
-    head, _, data = url.removeprefix("data:").partition(",")
-    yield Media(head.partition(";")[0] or "application/octet-stream", base64.b64decode(data, validate=True))
+def _word(value: Json) -> str:
+    return value if isinstance(value, str) else "" if value is None else str(value)
 
 
 def _text_of(value: Json) -> str:
     """Text, also where it comes as a list of parts."""
     if isinstance(value, list):
-        return "".join(part.get("text") or "" for part in value if isinstance(part, dict))
+        parts = (part for part in value if isinstance(part, dict) and part.get("type") not in _THOUGHTS)
+        return "".join(part.get("text") or "" for part in parts)
     return value if isinstance(value, str) else ""
-
-
-def is_json(text: str) -> bool:
-    """Whether the text is JSON as it stands."""
-    try:
-        values.loads(text)
-    except values.NotJson:
-        return False
-    return True
 
 
 def usage_of(given: Mapping[str, Json]) -> Usage:
     """Tokens as Chat Completions and Responses report them."""
-    inner = given.get("prompt_tokens_details") or given.get("input_tokens_details") or {}
-    outer = given.get("completion_tokens_details") or given.get("output_tokens_details") or {}
+    inner = _object(given.get("prompt_tokens_details") or given.get("input_tokens_details"))
+    outer = _object(given.get("completion_tokens_details") or given.get("output_tokens_details"))
     return Usage(
         input=_count(given.get("prompt_tokens", given.get("input_tokens"))),
         output=_count(given.get("completion_tokens", given.get("output_tokens"))),
@@ -335,5 +283,9 @@ def usage_of(given: Mapping[str, Json]) -> Usage:
     )
 
 
+def _object(value: Json) -> Mapping[str, Json]:
+    return value if isinstance(value, dict) else {}
+
+
 def _count(value: Json) -> int:
-    return value if isinstance(value, int) and value > 0 else 0
+    return int(value) if isinstance(value, int | float) and not isinstance(value, bool) and value > 0 else 0

@@ -1,30 +1,22 @@
-"""Asking a model over the network: OpenAI's protocols through its SDK, which is imported when a model is first called.
+"""Asking a model over the network by OpenAI's protocols, and the providers that packages add.
 
-The SDK tries nothing again by itself. The run decides whether and when, because it knows the cost so far.
+Nothing is tried again here. The run decides whether and when, because it knows the cost so far.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from importlib.metadata import EntryPoint
-from typing import TYPE_CHECKING, Any, Final
 
 from hai_flow import plugins
 from hai_flow.models import chat, faults, responses
+from hai_flow.models.connections import Connections
+from hai_flow.models.event_stream import StreamReader
 from hai_flow.models.presets import PRESETS
 from hai_flow.models.scripted import SCRIPTED, ScriptedProvider
 from hai_flow.models.vocabulary import ENTRY_POINTS, Endpoint, ModelProvider, Piece, Request
-from hai_flow.values import Json
-
-if TYPE_CHECKING:
-    from openai import AsyncOpenAI
-
-
-CONNECT_SECONDS: Final = 10.0
-CLIENTS_MAX: Final = 64
 
 
 class Providers:
@@ -45,7 +37,7 @@ class Providers:
             return ScriptedProvider()
         name = endpoint.provider if endpoint.provider in self._offered else ""
         if name not in self._known:
-            # The import takes seconds on a busy machine. It must not block other steps, nor count as the model's time.
+            # An import may take seconds on a busy machine: it must not block other steps, nor be the model's time.
             made = await asyncio.to_thread(self._loaded, self._offered[name] if name else None)
             self._known.setdefault(name, made)
         return self._known[name]
@@ -53,7 +45,7 @@ class Providers:
     @staticmethod
     def _loaded(offered: EntryPoint | None) -> ModelProvider:
         if offered is None:
-            import openai  # noqa: F401
+            import httpx2  # noqa: F401
 
             return OpenAIProvider()
         try:
@@ -70,10 +62,10 @@ class Providers:
 
 
 class OpenAIProvider:
-    """Models behind OpenAI's protocols, one connection pool for each address and key."""
+    """Models behind OpenAI's protocols."""
 
     def __init__(self) -> None:
-        self._clients: dict[tuple[str, str | None, str | None], AsyncOpenAI] = {}
+        self._connections = Connections()
 
     def fault(self, endpoint: Endpoint) -> str | None:
         return None if endpoint.provider in PRESETS else f"nobody provides models as `{endpoint.provider}`"
@@ -81,82 +73,22 @@ class OpenAIProvider:
     async def stream(self, request: Request) -> AsyncIterator[Piece]:
         """See `ModelProvider`. Raises StepError. The caller notices if no piece comes, or none in time."""
         endpoint = request.endpoint
-        client = await self._client(endpoint)
-        reader: chat.ChatReader | responses.ResponsesReader
+        names = [tool.name for tool in request.tools]
         if endpoint.api == "responses":
             path, body = "/responses", responses.body_of(request)
-            reader = responses.ResponsesReader()
+            reader = StreamReader(responses.ResponsesReader(names))
         else:
             path, body = "/chat/completions", chat.body_of(request)
             audio = endpoint.params.get("audio")
             spoken = audio.get("format") if isinstance(audio, dict) else None
-            reader = chat.ChatReader(endpoint.quirks.reasoning, spoken or "")
-        async for event in _events(client, path, body):
-            for piece in reader.read(event):
+            reader = StreamReader(chat.ChatReader(endpoint.quirks.reasoning, spoken or "", names))
+        headers = {}
+        if endpoint.key is not None:
+            name = endpoint.key_header
+            headers = {"authorization": f"Bearer {endpoint.key}"} if name is None else {name: endpoint.key}
+        async with contextlib.aclosing(self._connections.ask(endpoint.base_url, path, headers, body, reader)) as pieces:
+            async for piece in pieces:
                 yield piece
-        for piece in reader.end():
-            yield piece
 
     async def close(self) -> None:
-        clients, self._clients = self._clients, {}
-        for client in clients.values():
-            await client.close()
-
-    async def _client(self, endpoint: Endpoint) -> AsyncOpenAI:
-        where = endpoint.base_url, endpoint.key, endpoint.key_header
-        known = self._clients.get(where)
-        if known is None:
-            known = _client_of(endpoint)
-            while len(self._clients) >= CLIENTS_MAX:
-                oldest = self._clients.pop(next(iter(self._clients)))
-                await oldest.close()
-            self._clients[where] = known
-        return known
-
-
-def _client_of(endpoint: Endpoint) -> AsyncOpenAI:
-    import httpx2
-    from openai import AsyncOpenAI
-
-    headers = {} if endpoint.key_header is None or endpoint.key is None else {endpoint.key_header: endpoint.key}
-    return AsyncOpenAI(
-        api_key=endpoint.key or "none",
-        base_url=endpoint.base_url,
-        default_headers=headers,
-        max_retries=0,
-        timeout=httpx2.Timeout(None, connect=CONNECT_SECONDS),
-        organization=None,
-        project=None,
-    )
-
-
-async def _events(client: AsyncOpenAI, path: str, body: Mapping[str, Json]) -> AsyncIterator[dict[str, Json]]:
-    """The events of a streamed answer as plain JSON. Raises StepError."""
-    import httpx2
-    import openai
-
-    answers = False
-    try:
-        stream: Any = await client.post(path, body=body, cast_to=object, stream=True, stream_cls=_stream_class())
-        answers = True
-        async with contextlib.aclosing(stream):
-            async for event in stream:
-                if isinstance(event, dict):
-                    yield event
-    except openai.APIStatusError as error:
-        headers = {name.lower(): value for name, value in error.response.headers.items()}
-        raise faults.fault_of_status(error.status_code, headers, error.body) from None
-    except (openai.APIConnectionError, httpx2.TransportError) as error:  # a timeout is one, too
-        if answers:
-            raise faults.broken_off() from None
-        raise faults.unreachable(str(error.__cause__ or error) or type(error).__name__) from None
-    except openai.APIError as error:  # reported within the stream
-        raise faults.fault_of_body(error.body or {"message": error.message}) from None
-    except (json.JSONDecodeError, UnicodeDecodeError):
-        raise faults.unreadable() from None
-
-
-def _stream_class() -> Any:
-    from openai import AsyncStream
-
-    return AsyncStream[object]
+        await self._connections.close()

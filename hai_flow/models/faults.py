@@ -1,4 +1,8 @@
-"""Failures of models as errors of steps: from a server's answer, or from the way in which a stream ended."""
+"""Failures of models as errors of steps: from a server's answer, or from the way in which a stream ended.
+
+Servers report a fault in many forms: with a status or with 200, as text, an object, a list, an event of a stream or a
+page. The text, the kind of the fault and the wait reach the reader of the error.
+"""
 
 from __future__ import annotations
 
@@ -8,58 +12,77 @@ from datetime import datetime
 from typing import Final
 
 from hai_flow.errors import StepError
-from hai_flow.retry_after import retry_after
+from hai_flow.models.fault_reports import SAID_CHARS_MAX, Report, report_of, wait_of_headers
+from hai_flow.models.fault_words import AWAY, DAILY, FILTERED, NO_KEY, NO_MODEL, TOO_LONG, UNPAID_CODES, UNPAID_WORDS
+from hai_flow.models.text_pieces import whole_text
 from hai_flow.values import Json
-
-SAID_CHARS_MAX: Final = 500  # of a server's text, as errors repeat it
-
-_TOO_LONG: Final = re.compile(
-    r"context.?length|context.?window|maximum context|too many tokens|prompt is too long|input is too long|"
-    r"exceeds? the (available )?context|reduce the length",
-    re.I,
-)
-_FILTERED: Final = re.compile(r"content.?filter|content.?policy|content management|data_inspection|safety", re.I)
-_UNPAID: Final = frozenset({"insufficient_quota", "billing_hard_limit_reached", "arrearage"})
-_BUSY: Final = frozenset({"rate_limit_exceeded", "rate_limit_error", "too_many_requests", "overloaded_error"})
-_AWAY: Final = frozenset({408, 409, 425, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529})
 
 
 def fault_of_status(status: int, headers: Mapping[str, str], body: Json, now: datetime | None = None) -> StepError:
     """The error for an answer that is none. `headers` by their names in lower case."""
-    said, code = _said(body)
-    after = retry_after(headers, now)
-    told = f"The model's server answered {status}" + (f": {said}" if said else ".")
-    if status == 429:
-        unpaid = code in _UNPAID
-        return _error("llm.rate_limited", told, retriable=not unpaid, after=None if unpaid else after)
-    if status in _AWAY or status >= 500:
-        return _error("llm.unavailable", told, after=after)
-    if status in (401, 403):
-        if _FILTERED.search(f"{code} {said}"):
-            return _error("llm.refused", told)
-        return _error("llm.not_configured", f"{told} Is the key right, and may it use this model?")
-    if status == 404:
-        return _error("llm.not_configured", f"{told} Is there a model of this name at this address?")
-    if status == 413 or _TOO_LONG.search(f"{code} {said}"):
-        return _error("llm.context_exceeded", told)
-    if _FILTERED.search(f"{code} {said}"):
-        return _error("llm.refused", told)
-    return _error("llm.invalid_request", told)
+    if isinstance(body, str) and body.lstrip().startswith("<"):
+        page = web_page(status, body)
+        if status not in AWAY and status < 500 and status != 429:
+            return page
+        return _judged(status, Report(), wait_of_headers(headers, now), page.message)
+    report = report_of(body)
+    told = f"The model's server answered {status}" + (f": {report.text}" if report.text else ".")
+    wait = wait_of_headers(headers, now)
+    return _judged(status, report, report.wait if wait is None else wait, told)
 
 
 def fault_of_body(body: Json) -> StepError:
-    """The error for a fault that comes within a stream, where no HTTP status gives its kind."""
-    said, code = _said(body)
-    told = f"The model's server broke off its answer: {said or code or 'it does not say why'}"
-    if code in _UNPAID:
+    """The error for a fault that is reported in an answer, where no HTTP status gives its kind."""
+    report = report_of(body)
+    told = f"The model's server broke off its answer: {report.text or report.kinds or 'it does not say why'}"
+    return _judged(report.status, report, report.wait, told)
+
+
+def _judged(status: int | None, report: Report, wait: float | None, told: str) -> StepError:
+    words = f"{report.kinds} {report.text}"
+    is_unpaid = UNPAID_CODES.search(report.kinds) or (wait is None and UNPAID_WORDS.search(report.text))
+    if status == 402 or (is_unpaid and status not in (404, 413)):
         return _error("llm.rate_limited", told, retriable=False)
-    if code in _BUSY or code == "429":
-        return _error("llm.rate_limited", told)
-    if _TOO_LONG.search(f"{code} {said}"):
+    is_long = TOO_LONG.search(words) is not None
+    if status == 413 or (is_long and status not in (401, 403, 404, 429)):
         return _error("llm.context_exceeded", told)
-    if _FILTERED.search(f"{code} {said}"):
+    if status == 429:
+        if re.search(r"request too large", report.text, re.I):
+            return _error("llm.context_exceeded", told)
+        is_daily = DAILY.search(words) is not None
+        return _error("llm.rate_limited", told, retriable=not is_daily, after=None if is_daily else wait)
+    if status is not None and (status in AWAY or status >= 500):
+        return _error("llm.unavailable", told, after=wait)
+    if FILTERED.search(words):
         return _error("llm.refused", told)
-    return _error("llm.unavailable", told)
+    if status in (401, 403) or (status in (400, None) and NO_KEY.search(words)):
+        return _error("llm.not_configured", f"{told} Is the key right, and may it use this model?")
+    if status == 404 or (status in (400, 422, None) and NO_MODEL.search(words)):
+        return _error("llm.not_configured", f"{told} Is there a model of this name at this address?")
+    if status is not None:
+        return _error("llm.invalid_request", told)
+    return _error("llm.unavailable", told, after=wait)
+
+
+def web_page(status: int | None, page: str) -> StepError:
+    """The error for a page in HTML in place of an answer: a sign-in, a proxy's page, another server."""
+    title = re.search(r"<title[^>]*>(.*?)</title", page, re.I | re.S)
+    text = title[1] if title is not None else re.sub(r"<[^>]*>", " ", page)
+    shown = " ".join(whole_text(text).split())[:200]
+    answered = "answered" if status is None else f"answered {status}"
+    return _error(
+        "llm.not_configured",
+        f"The model's server {answered} with a web page" + (f" ({shown})" if shown else "") + ", where an answer was "
+        "expected. Is `base_url` right, and does a proxy ask for a sign-in?",
+    )
+
+
+def redirected(status: int, target: str) -> StepError:
+    """The error for a server that sends us elsewhere: no key goes to an address that nobody has declared."""
+    return _error(
+        "llm.not_configured",
+        f"The model's server answered {status}: it redirects to {target[:200]}. Write that address as `base_url`.",
+    )
 
 
 def broken_off() -> StepError:
@@ -67,9 +90,32 @@ def broken_off() -> StepError:
     return _error("llm.truncated", "The model's answer broke off: its stream ended before it said so.")
 
 
-def unreadable() -> StepError:
+def unreadable(part: str = "") -> StepError:
     """The error for a stream with a part that is no piece of an answer."""
-    return _error("llm.truncated", "The model's answer broke off: its stream holds what can't be read.")
+    shown = f": {whole_text(part)[:200]}" if part else "."
+    return _error("llm.truncated", f"The model's answer broke off: its stream holds what can't be read{shown}")
+
+
+def contradiction(what: str) -> StepError:
+    """The error for an answer that says two things of one: none of it counts."""
+    return _error("llm.truncated", f"The model's answer contradicts itself: {what}.")
+
+
+def unknown_end(word: str) -> StepError:
+    """The error for an answer that ended for a reason of which nothing is known."""
+    return _error(
+        "llm.truncated", f"The model's answer ended with {word[:100]!r}, which is no known sign of a whole one."
+    )
+
+
+def failed_end(word: str) -> StepError:
+    """The error for an answer that the server itself calls failed."""
+    return _error("llm.unavailable", f"The model's server could not complete its answer: it ended with {word[:100]!r}.")
+
+
+def empty() -> StepError:
+    """The error for an answer that ended well and says nothing."""
+    return _error("llm.empty", "The model's answer is empty: it ended without a word and without a call.")
 
 
 def too_long() -> StepError:
@@ -115,17 +161,7 @@ def not_configured(message: str) -> StepError:
     return _error("llm.not_configured", message)
 
 
-def _said(body: Json) -> tuple[str, str]:
-    """A server's text of its error, of bounded length, and its code; "" where it gives none."""
-    error = body.get("error", body) if isinstance(body, Mapping) else body
-    if not isinstance(error, Mapping):
-        return (error if isinstance(error, str) else "")[:SAID_CHARS_MAX], ""
-    said = error.get("message") or error.get("detail") or ""
-    code = error.get("code") or error.get("type") or ""
-    return (said if isinstance(said, str) else "")[:SAID_CHARS_MAX], str(code)
-
-
-_RETRIABLE: Final = frozenset({"llm.rate_limited", "llm.unavailable", "llm.timeout", "llm.truncated"})
+_RETRIABLE: Final = frozenset({"llm.rate_limited", "llm.unavailable", "llm.timeout", "llm.truncated", "llm.empty"})
 
 
 def _error(code: str, message: str, *, retriable: bool | None = None, after: float | None = None) -> StepError:

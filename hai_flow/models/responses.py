@@ -6,28 +6,22 @@ Nothing is kept at the provider (`store: false`): the model's thinking comes enc
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
-from hai_flow.models.call_ids import CallIds
-from hai_flow.models.chat import unknown_part, usage_of, with_params, with_schema
+from hai_flow.models.answer import Answer
+from hai_flow.models.chat import args_of, unknown_part, usage_of, with_params, with_schema
 from hai_flow.models.faults import fault_of_body
+from hai_flow.models.places import CALL_PLACE, TEXT_PLACE, in_order, opaque_of
 from hai_flow.models.structured import is_strict
-from hai_flow.models.vocabulary import (
-    CallArgs,
-    CallStart,
-    Finish,
-    Media,
-    Message,
-    Piece,
-    Request,
-    Text,
-    Thinking,
-)
+from hai_flow.models.vocabulary import Call, Media, Message, Piece, Request
 from hai_flow.values import Json
 
 _THINKING: Final = frozenset({"response.reasoning_summary_text.delta", "response.reasoning_text.delta"})
+
+_ENDS: Final = frozenset(
+    {"response.completed", "response.incomplete", "response.failed", "response.done", "response.cancelled"}
+)
 
 
 # --- the request ------------------------------------------------------------------------------------------------------
@@ -71,15 +65,19 @@ def _items(message: Message) -> Iterator[dict[str, Json]]:
     if message.role == "tool":
         yield {"type": "function_call_output", "call_id": message.call_id, "output": message.content}
         return
-    if message.role == "assistant" and isinstance(message.opaque, list):
-        yield from message.opaque
-    if message.content or not message.calls:
-        kind = "output_text" if message.role == "assistant" else "input_text"
-        content = message.content
-        parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
-        yield {"role": message.role, "content": [_part(part, kind) for part in parts]}
-    for call in message.calls:
-        yield {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": call.args}
+    for each in in_order(message):
+        if isinstance(each, Call):
+            yield {"type": "function_call", "call_id": each.id, "name": each.name, "arguments": each.args}
+        elif isinstance(each, str):
+            yield {"role": message.role, "content": [{"type": _text_type(message), "text": each}]}
+        elif isinstance(each, list):
+            yield {"role": message.role, "content": [_part(part, _text_type(message)) for part in each]}
+        else:
+            yield each
+
+
+def _text_type(message: Message) -> str:
+    return "output_text" if message.role == "assistant" else "input_text"
 
 
 def _part(part: Json, text: str) -> dict[str, Json]:
@@ -101,55 +99,147 @@ def _part(part: Json, text: str) -> dict[str, Json]:
 # --- the answer -------------------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
 class ResponsesReader:
-    """Reads the events of one answer."""
+    """Reads the events of one answer. `names` are those of the functions that were offered.
 
-    _ids: CallIds = field(default_factory=CallIds)
-    _calls: dict[str, str] = field(default_factory=dict)  # item -> id of the call
-    _refusal: str = ""
-    _end: Finish | None = None
+    Every part is said up to four times: piece by piece, as `...done`, as an item that is done, and in the response that
+    is completed. What came first counts, and what is said again has to agree with it.
+    """
+
+    def __init__(self, names: Collection[str] = ()) -> None:
+        self.answer = Answer(names)
+        self._slots: dict[str, str] = {}  # each name of a call's item -> its slot
+        self._pictures: set[str] = set()
+        self._refused: set[str] = set()  # items whose words of refusal have come
+        self._order: list[Json] = []
+        self._thoughts: set[str] = set()
+
+    def is_answer(self, event: Mapping[str, Json]) -> bool:
+        """Whether an event is one of an answer."""
+        return isinstance(event.get("type"), str) or isinstance(event.get("output"), list)
 
     def read(self, event: Mapping[str, Json]) -> Iterator[Piece]:
         """The pieces of one event. Raises StepError for an event that reports a failure."""
         match event.get("type"):
             case "response.output_text.delta":
-                yield Text(event["delta"])
+                yield from self.answer.text(event["delta"], _part_of(event))
+            case "response.output_text.done":
+                yield from self.answer.whole_text(event["text"], _part_of(event))
             case kind if kind in _THINKING:
-                yield Thinking(event["delta"])
+                self._thoughts.add(_item_of(event))
+                yield from self.answer.thought(event["delta"])
             case "response.refusal.delta":
-                self._refusal += event["delta"]
-            case "response.output_item.added" if event["item"].get("type") == "function_call":
-                item = event["item"]
-                id = self._calls[item.get("id") or ""] = self._ids.own(item.get("call_id") or "")
-                yield CallStart(id, item["name"])
+                self._refused.add(_item_of(event))
+                self.answer.refuse(event["delta"])
+            case "response.refusal.done":
+                self._refuse(_item_of(event), event.get("refusal"))
             case "response.function_call_arguments.delta":
-                yield CallArgs(self._calls[event["item_id"]], event["delta"])
-            case "response.output_item.done" if event["item"].get("type") == "image_generation_call":
+                yield from self.answer.call(self._slot(event), args=args_of(event["delta"]))
+            case "response.function_call_arguments.done":
+                args = args_of(event.get("arguments"))
+                yield from self.answer.whole_call(self._slot(event), name=event.get("name") or "", args=args)
+            case "response.output_item.added":
                 item = event["item"]
-                if item.get("result"):
-                    data = base64.b64decode(item["result"], validate=True)
-                    yield Media(f"image/{item.get('output_format') or 'png'}", data)
-            case "response.completed" | "response.incomplete" | "response.failed" as kind:
-                yield from self._ended(kind, event["response"])
-            case "error":
-                raise fault_of_body(event)
+                if item.get("type") == "function_call":
+                    yield from self._call(item, event.get("output_index"), is_whole=False)
+            case "response.output_item.done":
+                self._pictures.discard(_name_of(event["item"], event.get("output_index")))
+                yield from self._item(event["item"], event.get("output_index"))
+            case kind if kind in _ENDS:
+                yield from self._ended(event["response"])
+            case None if "output" in event:  # the response as a document, in place of a stream
+                yield from self._ended(event)
 
     def end(self) -> Iterator[Piece]:
-        """The last pieces, when the stream is over. An answer without an event of its end broke off."""
-        if self._end is not None:
-            yield self._end
+        """The last pieces, when the stream is over. An answer that is not whole gets no `Finish`."""
+        yield from self.answer.end(opaque_of(self._order))
 
-    def _ended(self, kind: str, response: Mapping[str, Json]) -> Iterator[Piece]:
-        if usage := response.get("usage"):
-            yield usage_of(usage)
-        if kind == "response.failed":
-            raise fault_of_body(response.get("error") or {})
-        thought = [item for item in response.get("output") or () if item.get("type") == "reasoning"]
-        if kind == "response.incomplete":
-            reason = (response.get("incomplete_details") or {}).get("reason")
-            self._end = Finish("refused", "") if reason == "content_filter" else Finish("length")
-        elif self._refusal:
-            self._end = Finish("refused", self._refusal)
+    def _slot(self, event: Mapping[str, Json]) -> str:
+        """The slot of the call that an event is about: some servers name the call in place of its item."""
+        names = [_item_of(event), event.get("call_id") or "", f"#{event.get('output_index')}"]
+        return next((self._slots[name] for name in names if name in self._slots), names[0] or names[-1])
+
+    def _call(self, item: Mapping[str, Json], index: Json, *, is_whole: bool) -> Iterator[Piece]:
+        """A call's item: it begins the call, or says it as a whole."""
+        id, name, args = item.get("call_id") or "", item.get("name") or "", args_of(item.get("arguments"))
+        names = [item.get("id") or "", f"#{index}" if index is not None else "", id]
+        names = [each for each in names if each]
+        slot = next((self._slots[each] for each in names[:2] if each in self._slots), None)
+        if slot is None and is_whole:
+            slot = self._slots.get(id)
+        if slot is None:
+            slot = names[0] if names else f"call {len(self._slots)}"
+            for each in names:
+                self._slots.setdefault(each, slot)
+        if is_whole:
+            yield from self.answer.whole_call(slot, id=id, name=name, args=args)
         else:
-            self._end = Finish("stop", opaque=thought or None)
+            yield from self.answer.call(slot, id=id, name=name, args=args)
+
+    def _item(self, item: Mapping[str, Json], index: Json) -> Iterator[Piece]:
+        """An item as a whole."""
+        name = _name_of(item, index)
+        match item.get("type"):
+            case "function_call":
+                if item.get("status") != "incomplete":
+                    yield from self._call(item, index, is_whole=True)
+            case "message":
+                for number, part in enumerate(item.get("content") or ()):
+                    if part.get("type") == "refusal":
+                        self._refuse(name, part.get("refusal"))
+                    else:
+                        yield from self.answer.whole_text(part.get("text") or "", (name, number))
+            case "image_generation_call":
+                if item.get("result") and name not in self._pictures:
+                    self._pictures.add(name)
+                    data = base64.b64decode(item["result"], validate=True)
+                    yield from self.answer.media(Media(f"image/{item.get('output_format') or 'png'}", data))
+            case "reasoning" if name not in self._thoughts:
+                self._thoughts.add(name)
+                said = item.get("summary") or item.get("content") or ()
+                yield from self.answer.whole_thought("".join(part.get("text") or "" for part in said))
+
+    def _refuse(self, item: str, text: Json) -> None:
+        """The words of refusal of an item as a whole."""
+        if isinstance(text, str) and item not in self._refused:
+            self._refused.add(item)
+            self.answer.refuse(text)
+
+    def _ended(self, response: Mapping[str, Json]) -> Iterator[Piece]:
+        if isinstance(usage := response.get("usage"), dict):
+            yield from self.answer.usage(usage_of(usage))
+        status = response.get("status") or "completed"
+        if status == "failed":
+            raise fault_of_body(response.get("error") or {})
+        output = response.get("output") or ()
+        if status == "completed":
+            for index, item in enumerate(output):
+                yield from self._item(item, index)
+            self._order = [place for item in output for place in place_of(item)]
+        details = response.get("incomplete_details") or {}
+        self.answer.reason(details.get("reason") or "length" if status == "incomplete" else status)
+
+
+def place_of(item: Mapping[str, Json]) -> Iterator[dict[str, Json]]:
+    """An item of an answer, as it is kept to go back in its order: thinking as it is, of all else only its place."""
+    match item.get("type"):
+        case "reasoning":
+            yield dict(item)
+        case "message":
+            chars = sum(len(part.get("text") or "") for part in item.get("content") or ())
+            yield {"type": TEXT_PLACE, "chars": chars}
+        case "function_call":
+            yield {"type": CALL_PLACE}
+
+
+def _name_of(item: Mapping[str, Json], index: Json) -> str:
+    return item.get("id") or f"#{index}"
+
+
+def _item_of(event: Mapping[str, Json]) -> str:
+    index = event.get("output_index")
+    return event.get("item_id") or ("" if index is None else f"#{index}")
+
+
+def _part_of(event: Mapping[str, Json]) -> tuple[str, int]:
+    return _item_of(event), event.get("content_index") or 0

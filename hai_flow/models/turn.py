@@ -11,7 +11,19 @@ from hai_flow.definition.plan import Schema
 from hai_flow.errors import StepError
 from hai_flow.models import faults
 from hai_flow.models.call_ids import CallIds
-from hai_flow.models.vocabulary import Call, CallArgs, CallStart, Finish, Media, Piece, Price, Text, Thinking, Usage
+from hai_flow.models.vocabulary import (
+    Call,
+    CallArgs,
+    CallStart,
+    Finish,
+    Media,
+    Piece,
+    Price,
+    Retraction,
+    Text,
+    Thinking,
+    Usage,
+)
 
 MEDIA_MAX: Final = 16  # files in one answer
 MEDIA_BYTES_MAX: Final = 64 * 1024 * 1024  # of all of them
@@ -50,6 +62,9 @@ class Turn:
                 self._texts.append(text)
             case Thinking(text):
                 self._thoughts.append(text)
+            case Retraction():
+                self._thoughts += self._texts
+                self._texts.clear()
             case CallStart(id, name):
                 call = self._newest[id] = _Written(self._ids.own(id), name)
                 self._calls.append(call)
@@ -81,9 +96,21 @@ class Turn:
         """Why this is no answer: it was broken off, cut off or refused. None: it is complete."""
         if self.finish is None:
             return faults.broken_off()
-        if self.finish.reason == "length":
-            return faults.too_long()
-        return faults.refused(self.finish.text) if self.finish.reason == "refused" else None
+        match self.finish.reason:
+            case "length":
+                return faults.too_long()
+            case "refused":
+                return faults.refused(self.finish.text)
+            case "failed":
+                return faults.failed_end(self.finish.text)
+            case "unknown":
+                return faults.unknown_end(self.finish.text)
+        return None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the answer says nothing: no word but of thinking, no call, no file."""
+        return not (self._calls or self.media or "".join(self._texts).strip())
 
     def call_faults(self, schemas: Mapping[str, Schema]) -> dict[str, str]:
         """The faults of the calls, by the calls' ids; `schemas` are those of the tools that were offered.

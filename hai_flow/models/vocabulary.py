@@ -12,7 +12,7 @@ from typing import Literal, Protocol, TypeAlias
 
 from hai_flow.values import Json
 
-Reason: TypeAlias = Literal["stop", "length", "refused"]
+Reason: TypeAlias = Literal["stop", "length", "refused", "failed", "unknown"]
 
 ENTRY_POINTS = "hai_flow.models"
 
@@ -33,7 +33,8 @@ class Price:
 class Quirks:
     """The differences of a provider from OpenAI.
 
-    `reasoning`: the field of a message that holds its thinking, or `think_tags` where that stands in the text itself.
+    `reasoning`: the field of a message that holds its thinking, or `think_tags` where that stands in the text itself;
+    `think_open` where the model's template writes the first tag, and only the closing one comes.
     `send_back`: whether the thinking of earlier answers goes back to the model: `never`, or behind `tool_turns`.
     `output`: how an answer becomes an object of a schema: by the schema (`json_schema`), as any JSON object whose
     schema stands in the prompt (`json_object`), or by the `prompt` alone. `strict_tools`: whether it takes `strict`.
@@ -184,14 +185,26 @@ class Usage:
 @dataclass(frozen=True, slots=True)
 class Finish:
     """The end of an answer. `stop`: the model ended it, maybe with calls. `length`: it was cut off. `refused`: there is
-    no answer, and `text` is the reason. `opaque`: data that only this provider understands and wants to have back."""
+    no answer, and `text` is the reason. `failed`: the server could not complete it. `unknown`: the server gives a
+    reason that nothing is known of; `text` is that reason. `opaque`: data that only this provider understands and wants
+    to have back."""
 
     reason: Reason
     text: str = ""
     opaque: Json = None
 
 
-Piece: TypeAlias = Text | Thinking | Media | CallStart | CallArgs | Usage | Finish
+@dataclass(frozen=True, slots=True)
+class Retraction:
+    """All text so far was thinking, as it turns out: the model's template had opened it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alive:
+    """The server has sent something that says nothing: it still works on the answer."""
+
+
+Piece: TypeAlias = Text | Thinking | Media | CallStart | CallArgs | Usage | Finish | Retraction | Alive
 
 
 class ModelProvider(Protocol):

@@ -195,7 +195,8 @@ class _Question:
         keeps: bool = True,
     ) -> tuple[Turn, Endpoint]:
         """The complete answer, and the endpoint that gave it. `keeps`: files in it become parts of the attempt's
-        output. Raises StepError."""
+        output. An empty one is an answer only where an object is asked for: then the model is told. Raises
+        StepError."""
         output = None if self._llm.output is None else _raw(self._llm.output)
         calls = _Calls(self._shelf, self._stream) if self._shelf is not None and shows_calls else None
 
@@ -211,6 +212,7 @@ class _Question:
             lambda endpoint: Request(endpoint, _without_secrets(messages(endpoint)), self._tools, output),
             hear,
             spent,
+            may_be_empty=output is not None,
         )
         for each in answer.media if keeps else ():
             self.parts.append(await self._files.put(each.data, each.media_type))

@@ -322,7 +322,7 @@ CALLED = spoken(Answer("", "", (("search", '{"q": "tea"}'),)))[:-4]  # the call 
     ("acts", "code", "again"),
     [
         ([*CALLED, END], "llm.truncated", True),
-        ([*CALLED, DONE, END], "llm.truncated", True),
+        ([*CALLED[:-1], DONE, END], "llm.truncated", True),
         ([*CALLED, CUT], "llm.truncated", True),
         ([*CALLED, Raw(b'data: {"choices": [{"de\n\n'), END], "llm.truncated", True),
         ([*CALLED, Raw(b"data: \xff\xfe{}\n\n"), END], "llm.truncated", True),

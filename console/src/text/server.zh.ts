@@ -416,6 +416,7 @@ export const serverZh: Record<string, string> = {
   "llm.timeout": "模型超时",
   "llm.unavailable": "模型现在无法使用",
   "llm.truncated": "模型的回答被截断",
+  "llm.empty": "模型的回答是空的",
   "llm.invalid_output": "模型的回答不符合要求",
   "llm.refused": "模型拒绝回答",
   "llm.context_exceeded": "内容超过了模型的上下文",

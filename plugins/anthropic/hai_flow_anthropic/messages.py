@@ -2,36 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 from hai_flow import values
-from hai_flow.models.call_ids import CallIds
+from hai_flow.models.answer import Answer
 from hai_flow.models.chat import unknown_part
+from hai_flow.models.ends import Stand
 from hai_flow.models.faults import fault_of_body
+from hai_flow.models.places import CALL_PLACE, TEXT_PLACE, in_order, opaque_of
 from hai_flow.models.structured import schema_prompt
-from hai_flow.models.vocabulary import (
-    CallArgs,
-    CallStart,
-    Finish,
-    Message,
-    Piece,
-    Reason,
-    Request,
-    Text,
-    Thinking,
-    Usage,
-)
+from hai_flow.models.vocabulary import Call, Message, Piece, Request, Text, Usage
 from hai_flow.values import Json
 
 MAX_TOKENS: Final = 4096
-
-_REASONS: Final[dict[str, Reason]] = {
-    "max_tokens": "length",
-    "model_context_window_exceeded": "length",
-    "refusal": "refused",
-}
 
 
 # --- the request ------------------------------------------------------------------------------------------------------
@@ -82,12 +66,14 @@ def _blocks(message: Message) -> Iterator[dict[str, Json]]:
         told = content if isinstance(content, str) else [_part(part) for part in content]
         yield {"type": "tool_result", "tool_use_id": message.call_id, "content": told}
         return
-    if isinstance(message.opaque, list):  # thinking with its signature: it has to come before the calls
-        yield from message.opaque
-    parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
-    yield from (_part(part) for part in parts if part.get("type") != "text" or part.get("text"))
-    for call in message.calls:
-        yield {"type": "tool_use", "id": call.id, "name": call.name, "input": _input(call.args)}
+    for each in in_order(message):  # thinking with its signature stands in front of what came of it
+        if isinstance(each, Call):
+            yield {"type": "tool_use", "id": each.id, "name": each.name, "input": _input(each.args)}
+        elif isinstance(each, dict):
+            yield each
+        else:
+            parts = [{"type": "text", "text": each}] if isinstance(each, str) else each
+            yield from (_part(part) for part in parts if part.get("type") != "text" or part.get("text"))
 
 
 def _input(args: str) -> Json:
@@ -114,76 +100,91 @@ def _part(part: Json) -> dict[str, Json]:
 # --- the answer -------------------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
 class MessagesReader:
-    """Reads the events of one answer."""
+    """Reads the events of one answer. `names` are those of the functions that were offered."""
 
-    _ids: CallIds = field(default_factory=CallIds)
-    _calls: dict[int, str] = field(default_factory=dict)  # by the index of their block
-    _thoughts: dict[int, dict[str, Json]] = field(default_factory=dict)
-    _usage: Usage = field(default_factory=Usage)
-    _reason: str | None = None
-    _over: bool = False
+    def __init__(self, names: Collection[str] = ()) -> None:
+        self.answer = Answer(names)
+        self._blocks: dict[Json, dict[str, Json]] = {}  # by index: those that go back, and the places of all others
+        self._usage = Usage()
+
+    def is_answer(self, event: Mapping[str, Json]) -> bool:
+        """Whether an event is one of an answer."""
+        return isinstance(event.get("type"), str)
 
     def read(self, event: Mapping[str, Json]) -> Iterator[Piece]:
         """The pieces of one event. Raises StepError for the event of an error."""
         match event.get("type"):
             case "message_start":
-                yield self._counted(event.get("message", {}).get("usage") or {})
+                yield from self._counted((event.get("message") or {}).get("usage"))
             case "content_block_start":
                 yield from self._begun(event.get("index", 0), event.get("content_block") or {})
             case "content_block_delta":
                 yield from self._grown(event.get("index", 0), event.get("delta") or {})
             case "message_delta":
-                self._reason = (event.get("delta") or {}).get("stop_reason") or self._reason
-                if usage := event.get("usage"):
-                    yield self._counted(usage)
+                yield from self._counted(event.get("usage"))
+                self.answer.reason((event.get("delta") or {}).get("stop_reason"))
             case "message_stop":
-                self._over = True
+                self.answer.mark()
+            case "message":  # the whole of it, in place of a stream
+                for index, block in enumerate(event.get("content") or ()):
+                    yield from self._begun(index, block)
+                yield from self._counted(event.get("usage"))
+                self.answer.reason(event.get("stop_reason"))
+                self.answer.mark()
             case "error":
                 raise fault_of_body(event)
 
     def end(self) -> Iterator[Piece]:
-        """The last piece, behind the stream. An answer that was not ended broke off: it gets no `Finish`."""
-        if not self._over or self._reason is None:
-            return
-        reason = _REASONS.get(self._reason, "stop")
-        yield Finish(reason, opaque=[self._thoughts[index] for index in sorted(self._thoughts)] or None)
+        """The last pieces, behind the stream. An answer that was not ended broke off: it gets no `Finish`."""
+        if self.answer.stand is Stand.ENDED:
+            return  # a reason, and not the event that always follows it
+        yield from self.answer.end(opaque_of([self._blocks[index] for index in sorted(self._blocks)]))
 
-    def _begun(self, index: int, block: Mapping[str, Json]) -> Iterator[Piece]:
+    def _begun(self, index: Json, block: Mapping[str, Json]) -> Iterator[Piece]:
         match block.get("type"):
             case "tool_use":
-                id = self._calls[index] = self._ids.own(block.get("id") or "")
-                yield CallStart(id, block["name"])
-                if block.get("input"):
-                    yield CallArgs(id, values.dumps(block["input"]).decode())
-            case "text" if block.get("text"):
-                yield Text(block["text"])
+                self._blocks[index] = {"type": CALL_PLACE}
+                args = "" if block.get("input") is None else values.dumps(block["input"]).decode()
+                yield from self.answer.call(index, id=block.get("id") or "", name=block.get("name") or "", args=args)
+            case "text":
+                yield from self._told(index, block.get("text") or "")
             case "thinking":
-                self._thoughts[index] = {"type": "thinking", "thinking": block.get("thinking", ""), "signature": ""}
-                if block.get("thinking"):
-                    yield Thinking(block["thinking"])
+                known = {"type": "thinking", "thinking": block.get("thinking") or "", "signature": ""}
+                self._blocks[index] = {**known, "signature": block.get("signature") or ""}
+                yield from self.answer.thought(known["thinking"])
             case "redacted_thinking":
-                self._thoughts[index] = dict(block)
+                self._blocks[index] = dict(block)
 
-    def _grown(self, index: int, delta: Mapping[str, Json]) -> Iterator[Piece]:
+    def _grown(self, index: Json, delta: Mapping[str, Json]) -> Iterator[Piece]:
         match delta.get("type"):
             case "text_delta":
-                yield Text(delta["text"])
+                yield from self._told(index, delta["text"])
             case "thinking_delta":
-                self._thoughts[index]["thinking"] += delta["thinking"]
-                yield Thinking(delta["thinking"])
+                self._thought(index)["thinking"] += delta["thinking"]
+                yield from self.answer.thought(delta["thinking"])
             case "signature_delta":
-                self._thoughts[index]["signature"] += delta["signature"]
+                self._thought(index)["signature"] += delta["signature"]
             case "input_json_delta" if delta.get("partial_json"):
-                yield CallArgs(self._calls[index], delta["partial_json"])
+                yield from self.answer.call(index, args=delta["partial_json"])
 
-    def _counted(self, given: Mapping[str, Json]) -> Usage:
+    def _told(self, index: Json, text: str) -> Iterator[Piece]:
+        place = self._blocks.setdefault(index, {"type": TEXT_PLACE, "chars": 0})
+        for piece in self.answer.text(text, index):
+            place["chars"] += len(piece.text) if isinstance(piece, Text) else 0
+            yield piece
+
+    def _thought(self, index: Json) -> dict[str, Json]:
+        return self._blocks.setdefault(index, {"type": "thinking", "thinking": "", "signature": ""})
+
+    def _counted(self, given: Json) -> Iterator[Piece]:
         """Tokens so far. Anthropic counts cached tokens apart from `input_tokens`, so they are added."""
+        if not isinstance(given, dict):
+            return
         known = self._usage
         if given.get("input_tokens") is not None:
             cached = given.get("cache_read_input_tokens") or 0
             fresh = given["input_tokens"] + (given.get("cache_creation_input_tokens") or 0)
             known = Usage(fresh + cached, known.output, cached)
         self._usage = Usage(known.input, given.get("output_tokens") or known.output, known.cached)
-        return self._usage
+        yield from self.answer.usage(self._usage)

@@ -1,0 +1,163 @@
+"""One answer while it comes, for the readers of all protocols. Pure.
+
+A reader translates events into the methods here: text, thinking, calls, a reason, a mark of the end. Between two events
+this keeps half a character, a call that may be a repetition, and how far the answer is (`ends`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Iterator
+from typing import Final
+
+from hai_flow.models import faults
+from hai_flow.models.arguments import Contradiction
+from hai_flow.models.calls import Calls
+from hai_flow.models.ends import CALLING, STANDS, Sign, Stand, reason_of, word_of, worst
+from hai_flow.models.text_pieces import TextJoiner, ThinkTags, whole_text
+from hai_flow.models.vocabulary import Finish, Media, Piece, Reason, Text, Thinking, Usage
+from hai_flow.values import Json
+
+NULLS: Final = frozenset({"", "null", "none"})
+
+
+class Answer:
+    """One answer so far. `names` are those of the functions that were offered, `tags` divides text in which thinking
+    stands. Each method returns the pieces that become complete with it, and raises StepError for an answer that
+    contradicts itself."""
+
+    def __init__(self, names: Collection[str] = (), tags: ThinkTags | None = None) -> None:
+        self.stand = Stand.SILENT
+        self._calls = Calls(names)
+        self._tags = tags
+        self._text, self._thought = TextJoiner(), TextJoiner()
+        self._said: dict[Hashable, list[str]] = {}  # the text of each part of the answer
+        self._thinks = False
+        self._shows = False
+        self._refusal = ""
+        self._words: set[str] = set()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the server has marked the end."""
+        return self.stand is Stand.OVER
+
+    def text(self, piece: str, part: Hashable = 0) -> Iterator[Piece]:
+        """A piece of the text of a part of the answer."""
+        if piece and self._takes(Sign.PIECE):
+            self._said.setdefault(part, []).append(piece)
+            yield from self._told(self._text.take(piece))
+
+    def whole_text(self, text: str, part: Hashable = 0) -> Iterator[Piece]:
+        """The text of a part as a whole, at its end: it counts where its pieces have not come."""
+        known = "".join(self._said.get(part, ()))
+        if text.startswith(known):
+            yield from self.text(text[len(known) :], part)
+        elif text.strip() and text.strip() not in whole_text(known) and whole_text(text) != whole_text(known):
+            raise faults.contradiction("its text is another one at its end")
+
+    def thought(self, piece: str) -> Iterator[Piece]:
+        """A piece of the thinking."""
+        if piece and self._takes(Sign.PIECE):
+            self._thinks = True
+            if text := self._thought.take(piece):
+                yield Thinking(text)
+
+    def whole_thought(self, text: str) -> Iterator[Piece]:
+        """The thinking as a whole, at its end."""
+        if not self._thinks:
+            yield from self.thought(text)
+
+    def media(self, file: Media) -> Iterator[Piece]:
+        """A file of the answer."""
+        if self._takes(Sign.PIECE):
+            self._shows = True
+            yield file
+
+    def call(self, slot: Hashable, *, id: str = "", name: str = "", args: str = "") -> Iterator[Piece]:
+        """A piece of a call (`Calls.take`)."""
+        if (id or name or args) and self._takes(Sign.PIECE):
+            yield from self._calls.take(slot, id=id, name=name, args=args)
+
+    def old_call(self, name: str, args: str) -> Iterator[Piece]:
+        """A piece of a call in the oldest form (`Calls.take_old`)."""
+        if (name or args) and self._takes(Sign.PIECE):
+            yield from self._calls.take_old(name, args)
+
+    def whole_call(self, slot: Hashable, *, id: str = "", name: str = "", args: str = "") -> Iterator[Piece]:
+        """A call as a whole, at its end (`Calls.settle`)."""
+        if self._takes(Sign.PIECE):
+            try:
+                yield from self._calls.settle(slot, id=id, name=name, args=args)
+            except Contradiction as error:
+                raise faults.contradiction(str(error)) from None
+
+    def whole_calls(self, said: list[tuple[str, str, str]]) -> Iterator[Piece]:
+        """All calls as a whole, at the end: id, name and arguments of each (`Calls.settle_all`)."""
+        if said and self._takes(Sign.PIECE):
+            try:
+                yield from self._calls.settle_all(said)
+            except Contradiction as error:
+                raise faults.contradiction(str(error)) from None
+
+    def usage(self, usage: Usage) -> Iterator[Piece]:
+        """The tokens of the answer so far."""
+        if self.stand is not Stand.BROKEN:
+            yield usage
+
+    def refuse(self, text: str) -> None:
+        """A piece of the words by which the model would not answer."""
+        if text and self._takes(Sign.PIECE):
+            self._refusal += text
+
+    def reason(self, word: Json) -> None:
+        """The server's word for the end of the answer; null and the like are none."""
+        if isinstance(word, str) and word_of(word) not in NULLS and self._takes(Sign.REASON):
+            self._words.add(word)
+
+    def mark(self) -> None:
+        """The server marks the end: nothing follows."""
+        self._takes(Sign.MARK)
+
+    def end(self, opaque: Json = None) -> Iterator[Piece]:
+        """The last pieces, behind the stream. An answer that is not whole gets no `Finish`. Raises StepError for one
+        that contradicts itself."""
+        is_certain = bool(self._words)
+        self._takes(Sign.CLOSE)
+        if text := self._thought.end():
+            yield Thinking(text)
+        yield from self._told(self._text.end())
+        if self._tags is not None:
+            yield from self._tags.end()
+        if self.stand is not Stand.WHOLE:
+            return
+        reason: Reason = worst({reason_of(word) for word in self._words}) if is_certain else "stop"
+        if self._refusal:
+            yield Finish("refused", whole_text(self._refusal))
+            return
+        if reason != "stop":
+            yield Finish(reason, ", ".join(sorted(self._words)))
+            return
+        is_empty = not (self._calls or self._said or self._shows)
+        if is_empty and any(word_of(word) in CALLING for word in self._words):
+            raise faults.contradiction("it announces a call, and there is none")
+        try:
+            yield from self._calls.end(is_certain=is_certain)
+        except Contradiction as error:
+            raise faults.contradiction(str(error)) from None
+        yield Finish("stop", opaque=opaque)
+
+    def _told(self, text: str) -> Iterator[Piece]:
+        if not text:
+            return
+        if self._tags is None:
+            yield Text(text)
+        else:
+            yield from self._tags.read(text)
+
+    def _takes(self, sign: Sign) -> bool:
+        """Whether a sign still counts: the answer is then where it leads to."""
+        after = STANDS.get((self.stand, sign))
+        if after is None:
+            return False
+        self.stand = after
+        return True

@@ -1,0 +1,204 @@
+"""The arguments of a call as a server writes them, piece by piece: objects, placeholders, repetitions. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from enum import StrEnum
+from typing import Final
+
+from hai_flow.models.text_pieces import TextJoiner, whole_text
+from hai_flow.values import Json
+
+_EMPTY: Final = re.compile(r'(?:null|""|\{\s*\})?\Z')
+_PLACEHOLDER: Final = re.compile(r'(?:null|""|\{\s*\})\s*(?=[{"])')
+_OBJECT: Final = re.compile(r"\{\s*[^\s}]")  # an object that has something in it
+_SPACE: Final = " \t\r\n"
+
+
+class Contradiction(Exception):
+    """One call has two different forms in an answer. The message names both."""
+
+
+class Stage(StrEnum):
+    """How far the arguments are: nothing that counts has come, an object is open, an object is whole."""
+
+    BLANK = "blank"
+    OPEN = "open"
+    WHOLE = "whole"
+
+
+class Arguments:
+    """The arguments of one call. The text that `take` returns may be shown: `end` returns one that begins with it.
+
+    Servers put `null`, `{}` or `""` in front as a placeholder, repeat the whole object behind itself (also encoded a
+    second time, as a JSON string), or send nothing at all for a call without arguments.
+    """
+
+    __slots__ = ("_behind", "_depth", "_escaped", "_head", "_joiner", "_quoted", "_text", "stage")
+
+    def __init__(self) -> None:
+        self.stage = Stage.BLANK
+        self._joiner = TextJoiner()
+        self._head = ""  # what came and is no object
+        self._text: list[str] = []  # the object
+        self._behind: list[str] = []
+        self._depth = 0
+        self._quoted = self._escaped = False
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether nothing has come, or only placeholders."""
+        return self.stage is Stage.BLANK and _EMPTY.match(self._head.rstrip(_SPACE)) is not None
+
+    def take(self, piece: str) -> str:
+        """The next piece. Returns the part of the object that it brings."""
+        return self._take(self._joiner.take(piece))
+
+    def end(self) -> str:
+        """The arguments as they stand, without placeholders and repetitions; "" for none. They may be no JSON.
+
+        Raises Contradiction where another object follows the whole one.
+        """
+        self._take(self._joiner.end())
+        if self.stage is Stage.BLANK:
+            return _unwrapped(self._head.rstrip(_SPACE))
+        text = "".join(self._text)
+        behind = "".join(self._behind)
+        return text if _repeats(behind, text) else text + behind
+
+    def says(self, text: str) -> bool:
+        """Whether the arguments are those of the text."""
+        return are_equal(self.end(), Arguments.of(text))
+
+    @classmethod
+    def of(cls, text: str) -> str:
+        """The arguments that a text holds as a whole."""
+        whole = cls()
+        whole.take(text)
+        return whole.end()
+
+    def agree(self, text: str) -> None:
+        """Hold the arguments against those that the server gives at the end. These count where nothing had come before,
+        or only their beginning. Raises Contradiction."""
+        said = Arguments.of(text)
+        if not said:
+            return
+        so_far = "".join(self._text)
+        if self.is_blank:
+            self._head = ""
+            self._take(said)
+        elif self.stage is Stage.OPEN and said.startswith(so_far):
+            self._take(said[len(so_far) :])
+        elif not are_equal(said, self.end()):
+            raise Contradiction(f"its arguments are {_short(self.end())} and {_short(said)}")
+
+    def _take(self, text: str) -> str:
+        if self.stage is Stage.WHOLE:
+            self._behind.append(text)
+            return ""
+        if self.stage is Stage.BLANK:
+            text = (self._head + text).lstrip(_SPACE)
+            while placeholder := _PLACEHOLDER.match(text):
+                text = text[placeholder.end() :]
+            self._head = text
+            if not _OBJECT.match(text):
+                return ""
+            self.stage, self._head = Stage.OPEN, ""
+        end = self._end_of_object(text)
+        if end is None:
+            self._text.append(text)
+            return text
+        self.stage = Stage.WHOLE
+        self._text.append(text[:end])
+        self._behind.append(text[end:])
+        return text[:end]
+
+    def _end_of_object(self, text: str) -> int | None:
+        """The place behind the open object; None where it does not end in this text."""
+        for at, sign in enumerate(text):
+            if self._escaped:
+                self._escaped = False
+            elif self._quoted:
+                self._escaped = sign == "\\"
+                self._quoted = sign != '"'
+            elif sign == '"':
+                self._quoted = True
+            elif sign in "{[":
+                self._depth += 1
+            elif sign in "}]":
+                self._depth -= 1
+                if self._depth == 0:
+                    return at + 1
+        return None
+
+
+def are_equal(one: str, other: str) -> bool:
+    """Whether two texts are the same JSON value, or the same text."""
+    if one == other:
+        return True
+    try:
+        return _same(_parsed(one), _parsed(other))
+    except ValueError:
+        return False
+
+
+def is_object(text: str) -> bool:
+    """Whether the text is a JSON object."""
+    try:
+        return isinstance(_parsed(text), dict)
+    except ValueError:
+        return False
+
+
+def _parsed(text: str) -> Json:
+    """Raises ValueError."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deep") from None
+
+
+def _same(one: Json, other: Json) -> bool:
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_same(value, other[key]) for key, value in one.items())
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_same, one, other))
+    return one == other
+
+
+def _unwrapped(text: str) -> str:
+    """Arguments that are no object as they stand: "" for a placeholder, the object in a JSON string, else the text."""
+    if _EMPTY.match(text):
+        return ""
+    try:
+        inner = _parsed(text)
+    except ValueError:
+        return text
+    if not isinstance(inner, str):
+        return text
+    inner = whole_text(inner).strip(_SPACE)
+    return "" if _EMPTY.match(inner) else inner if is_object(inner) else text
+
+
+def _repeats(behind: str, text: str) -> bool:
+    """Whether the text behind a whole object only repeats it. Raises Contradiction for another object."""
+    behind = behind.strip(_SPACE)
+    while behind:
+        try:
+            _, end = json.JSONDecoder().raw_decode(behind)
+        except (ValueError, RecursionError):
+            return False
+        said = _unwrapped(behind[:end])
+        if said and not are_equal(said, text):
+            if is_object(said) and is_object(text):
+                raise Contradiction(f"its arguments are {_short(text)} and {_short(said)}")
+            return False
+        behind = behind[end:].lstrip(_SPACE)
+    return True
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 100 else f"{text[:100]}…"

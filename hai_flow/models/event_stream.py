@@ -1,0 +1,255 @@
+"""The body of a model's answer: from its bytes to the events of its protocol, and from these to pieces. Pure.
+
+Most servers stream Server-Sent Events, though not all as the standard has them; some answer with one JSON document,
+with a JSON document a line, with a page in HTML, or with a plain sentence.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from typing import Final, NamedTuple, Protocol
+
+from hai_flow.models import faults
+from hai_flow.models.answer import Answer
+from hai_flow.models.fault_reports import is_report
+from hai_flow.models.vocabulary import Piece
+from hai_flow.values import Json
+
+DONE: Final = "[DONE]"
+BODY_BYTES_MAX: Final = 128 * 1024 * 1024  # of an event or a document: they may hold pictures and sound
+_BOM: Final = b"\xef\xbb\xbf"
+_LINE: Final = re.compile(rb"\r\n|\n|\r")
+_BLANK: Final = b" \t\r\n"
+_FIELDS: Final = frozenset({b"data", b"event", b"id", b"retry", b"error"})  # `error:`: llama.cpp, once
+
+
+class Event(NamedTuple):
+    """One event of a body: its name ("" for none), and its data as text."""
+
+    name: str
+    data: str
+
+
+class Form(StrEnum):
+    """The form of a body, by its beginning."""
+
+    UNKNOWN = "unknown"
+    EVENTS = "events"
+    DOCUMENT = "document"  # JSON
+    PAGE = "page"  # HTML
+    SENTENCE = "sentence"
+
+
+class Body:
+    """The events of a body, which may be cut into chunks anywhere. Bytes that are no UTF-8 are escaped
+    (`surrogateescape`): the other half of a character may stand in the next event."""
+
+    def __init__(self) -> None:
+        self.form = Form.UNKNOWN
+        self._rest = b""  # of events: of the line that has not ended; else all of the body
+        self._parts: list[bytes] = []  # of `_rest`, as they came
+        self._size = 0
+        self._started = False
+        self._after_return = False
+        self._name = ""
+        self._data: list[bytes] = []
+
+    def feed(self, chunk: bytes) -> Iterator[Event]:
+        """The events that are complete with this chunk. Raises StepError for a body without any bound."""
+        if self.form is Form.UNKNOWN:
+            chunk = self._rest + chunk
+            self._rest = b""
+            if not self._is_known(chunk):
+                self._rest = chunk
+                return
+        self._parts.append(chunk)
+        self._size += len(chunk)
+        if self._size > BODY_BYTES_MAX:
+            raise faults.unreadable(f"it is longer than {BODY_BYTES_MAX // 1024**2} MiB without an end")
+        if self.form is Form.EVENTS and (b"\n" in chunk or b"\r" in chunk):
+            yield from self._lines(b"".join(self._parts))
+
+    def end(self) -> Iterator[Event]:
+        """The events that are complete with the end of the body: a document as a whole, and a last event whose blank
+        line is missing. Raises StepError for a body that is no answer."""
+        if self.form is Form.UNKNOWN:
+            self._parts, self._rest = [self._rest], b""
+            self.form = _form_of(self._parts[0].lstrip(_BLANK)) or Form.SENTENCE
+        body, self._parts = b"".join(self._parts), []
+        if self.form is Form.EVENTS:
+            if body:
+                yield from self._line(body)
+            yield from self._dispatch()
+            return
+        text = body.decode(errors="surrogateescape").strip()
+        if self.form is Form.DOCUMENT:
+            yield from _documents(text)
+        elif self.form is Form.PAGE:
+            raise faults.web_page(None, text)
+        elif text:
+            raise faults.fault_of_body(text)
+
+    def _is_known(self, beginning: bytes) -> bool:
+        """Whether the beginning of the body is enough to know its form."""
+        if _BOM.startswith(beginning[:3]) and len(beginning) < 3:
+            return False
+        text = beginning.removeprefix(_BOM).lstrip(_BLANK)
+        form = _form_of(text)
+        if form is None and not _LINE.search(text):
+            return False
+        self.form = form or Form.SENTENCE
+        return True
+
+    def _lines(self, text: bytes) -> Iterator[Event]:
+        """The events of all lines that have ended; the rest is kept."""
+        start = 0
+        if self._after_return and text.startswith(b"\n"):
+            start = 1
+        for end in _LINE.finditer(text, start):
+            yield from self._line(text[start : end.start()])
+            start = end.end()
+        self._after_return = start == len(text) and text.endswith(b"\r")
+        rest = text[start:]
+        self._parts = [rest] if rest else []
+        self._size = len(rest) + sum(map(len, self._data))
+
+    def _line(self, line: bytes) -> Iterator[Event]:
+        if not self._started:
+            line, self._started = line.removeprefix(_BOM), True
+        if not line:
+            yield from self._dispatch()
+            return
+        field, _, value = line.partition(b":")
+        value = value.removeprefix(b" ")
+        if field == b"data":
+            if self._data and _is_complete(b"\n".join(self._data)):  # some servers leave the blank line out
+                yield from self._dispatch()
+            self._data.append(value)
+        elif field == b"event":
+            self._name = value.decode(errors="replace").strip()
+        elif field == b"error":
+            yield from self._dispatch()
+            self._name, self._data = "error", [value]
+
+    def _dispatch(self) -> Iterator[Event]:
+        name, data = self._name, b"\n".join(self._data).decode(errors="surrogateescape")
+        self._name, self._data = "", []
+        if data.strip():
+            yield Event(name, data)
+
+
+def _form_of(text: bytes) -> Form | None:
+    """The form of a body that begins with this text; None: more of it is needed."""
+    if not text:
+        return None
+    if text[:1] in (b"{", b"["):
+        return Form.DOCUMENT
+    if text[:1] == b"<":
+        return Form.PAGE
+    if text[:1] == b":":
+        return Form.EVENTS
+    field, colon, _ = _LINE.split(text, 1)[0].partition(b":")
+    return Form.EVENTS if colon and field in _FIELDS else None
+
+
+def _is_complete(data: bytes) -> bool:
+    text = data.decode(errors="surrogateescape").strip()
+    if text == DONE:
+        return True
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _documents(text: str) -> Iterator[Event]:
+    """One JSON document, or one in each line."""
+    lines = text.splitlines()
+    if len(lines) > 1 and not _is_complete(text.encode(errors="surrogateescape")):
+        yield from (Event("", line) for line in lines if line.strip())
+    else:
+        yield Event("", text)
+
+
+# --- the answer -------------------------------------------------------------------------------------------------------
+
+
+class Reader(Protocol):
+    """The meaning of a protocol's events."""
+
+    answer: Answer
+
+    def is_answer(self, event: Mapping[str, Json]) -> bool:
+        """Whether an event is one of the protocol, and no report of a fault."""
+        ...
+
+    def read(self, event: Mapping[str, Json]) -> Iterator[Piece]:
+        """The pieces of one event. Raises StepError for one that reports a fault."""
+        ...
+
+    def end(self) -> Iterator[Piece]:
+        """The last pieces, behind the stream. An answer that is not whole gets no `Finish`."""
+        ...
+
+
+class StreamReader:
+    """An answer from its bytes, by a protocol. All methods raise StepError for an answer that is none."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._body = Body()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the server has marked the end."""
+        return self._reader.answer.is_over
+
+    def feed(self, chunk: bytes) -> Iterator[Piece]:
+        """The pieces of the next bytes."""
+        for event in self._body.feed(chunk):
+            yield from self._read(event)
+
+    def end(self) -> Iterator[Piece]:
+        """The last pieces, when the body has ended in order."""
+        for event in self._body.end():
+            yield from self._read(event)
+        yield from self._reader.end()
+
+    def _read(self, event: Event) -> Iterator[Piece]:
+        if self.is_over:
+            return
+        text = event.data.strip()
+        if text == DONE:
+            self._reader.answer.mark()
+            return
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError):
+            if event.name == "error":
+                raise faults.fault_of_body(text) from None
+            raise faults.unreadable(text) from None
+        for each in value if isinstance(value, list) else (value,):
+            yield from self._value(event.name, each)
+
+    def _value(self, name: str, value: Json) -> Iterator[Piece]:
+        if value is None:
+            return
+        if name == "error" or not isinstance(value, dict):
+            raise faults.fault_of_body(value) if name == "error" else faults.unreadable(str(value))
+        if name and "type" not in value and "choices" not in value:
+            value = {"type": name, **value}
+        if is_report(value, is_answer=self._reader.is_answer(value)):
+            raise faults.fault_of_body(value)
+        try:
+            yield from self._reader.read(value)
+        except (AttributeError, LookupError, TypeError, ValueError) as error:  # an event of another shape
+            raise faults.unreadable(f"{type(error).__name__} in {text_of(value)}") from error
+
+
+def text_of(value: Json) -> str:
+    """A value as JSON text."""
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,74 @@
+"""The words by which models' servers name the kind of a fault. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+
+def _any(*patterns: str) -> re.Pattern[str]:
+    return re.compile("|".join(patterns), re.I)
+
+
+TOO_LONG: Final = _any(
+    r"context.?(length|window|size|limit)|maximum context|exceed_context",
+    r"max(imum)?.(model|input|sequence|prompt).?(length|len|tokens)|string_above_max_length|model_max_prompt_tokens",
+    r"too many (input |prompt )?tokens|request too large|request_too_large|range of input length",
+    r"(prompt|input|request|messages?|conversation|text)\W+(is|are|was|has|was found to be)?\W*too (long|large)",
+    r"reduce (the|your) (length|prompt|messages?|input|size)|shorten (the|your)",
+    r"(input|prompt|number of|total) .{0,40}?(tokens?|length|size).{0,60}?"
+    r"(exceed|must be <=|larger than|greater than|longer than|more than|over the)",
+    r"exceed\w* .{0,60}?(context|token limit|tokens? (limit|allowed)|input (length|limit)|max(imum)?.{0,12}length)",
+    r"exceed\w* .{0,60}?max(imum)?.{0,12}tokens",
+    r"prompt.{0,6}超|(上下文|输入|长度|token).{0,16}(超过|超出|过长|超限)|(超过|超出).{0,16}(上下文|长度|最大)|\b1261\b",
+)
+FILTERED: Final = _any(
+    r"content.?filter|content.?policy|content management|responsibleai|data_?inspection|safety|guardrail|moderation",
+    r"(?<!case.)sensitive|flagged|敏感|不安全|违规|\b1301\b|minimax:10(26|27)",
+)
+UNPAID_CODES: Final = _any(
+    r"insufficient_?(user_?|account_?)?(quota|balance|credits?|funds)|billing_(hard_limit_reached|not_active|error)",
+    r"arrearage|payment_required|credits?_exhausted|exceeded_current_quota|\b1113\b|minimax:1008",
+)
+UNPAID_WORDS: Final = _any(
+    r"insufficient (account )?(balance|quota|credits?|funds)|(credit|account) balance is too low",
+    r"out of (credits?|money)|(more|add|purchase|buy|requires?) credits?|exceeded your current quota|payment required",
+    r"overdue|余额不足|欠费|充值|额度不足",
+)
+"""Words of a sentence say it only where the server names no wait: some quotas begin anew."""
+DAILY: Final = _any(r"per.?day|\b(rpd|tpd)\b|daily|每日|每天|今日|当日|(per|every).?(week|month)|weekly|monthly")
+NO_KEY: Final = _any(
+    r"api[ _-]?key (is )?(not valid|invalid|missing|expired|incorrect)|incorrect api key|api_key_invalid",
+    r"invalid.{0,10}(api|access)[ _-]?(key|token)|missing (api|bearer)|authentication|unauthori[sz]ed|sign.?in",
+    r"log.?in (first|required)|credentials|minimax:(1004|2049)",
+)
+NO_MODEL: Final = _any(
+    r"model_?not_?(found|exist)|(unknown|no such|invalid) model|no model named|模型不存在|\b1211\b",
+    r"model\W.{0,80}?(not (found|exist|available|loaded|supported)|does.?n.t exist|does not exist)",
+)
+AWAY: Final = frozenset({408, 409, 425, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529})
+"""The statuses of a server that could answer a little later."""
+STATUSES: Final[dict[str, int]] = {
+    word: status
+    for status, words in {
+        400: "invalid_request_error badrequesterror bad_request invalid_argument validationexception invalidparameter "
+        "invalid_parameter_error failed_precondition unprocessable_entity minimax:2013",
+        401: "authentication_error unauthenticated unauthorized invalid_api_key invalidapikey "
+        "unrecognizedclientexception minimax:1004 minimax:2049",
+        403: "permission_error permission_denied accessdeniedexception access_denied accessdenied",
+        404: "not_found_error not_found notfounderror model_not_found modelnotfound resourcenotfoundexception",
+        408: "request_timeout",
+        413: "request_too_large exceed_context_size_error context_length_exceeded",
+        429: "rate_limit_exceeded rate_limit_error ratelimiterror rate_limit_reached too_many_requests toomanyrequests "
+        "overloaded_error resource_exhausted throttlingexception throttling throttling.ratequota limit_requests "
+        "throttling.allocationquota throttling.burstrate servicequotaexceededexception rate_limit_reached_error "
+        "1302 1303 1304 1308 minimax:1002 minimax:1039 minimax:1041",
+        500: "internal server_error api_error internal_error internal_server_error internalserverexception "
+        "modelerrorexception modelstreamerrorexception internalservererror minimax:1013 minimax:1033",
+        503: "unavailable overloaded engine_overloaded_error serviceunavailableexception modelnotreadyexception 1305 "
+        "minimax:1000",
+        504: "deadline_exceeded modeltimeoutexception timeout_error timeout minimax:1001",
+    }.items()
+    for word in words.split()
+}
+"""The HTTP status that a word for a kind of fault stands for, where a server gives no status."""

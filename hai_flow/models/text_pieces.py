@@ -1,0 +1,114 @@
+"""Text that comes in pieces: characters that were cut in two, and thinking that stands within the text. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from hai_flow.models.vocabulary import Piece, Retraction, Text, Thinking
+
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+_BYTES: Final = re.compile("[\udc80-\udcff]+")  # bytes that were no UTF-8 by themselves, as `surrogateescape` has them
+_CUT: Final = re.compile("(?:[\ud800-\udbff]|[\udcc2-\udcf4][\udc80-\udcbf]{0,2})\\Z")
+_OPEN, _CLOSE = "<think>", "</think>"
+
+
+class TextJoiner:
+    """Joins pieces of text where a server has cut a character in two: between the two escapes of an emoji, or between
+    the bytes of a character. Half a character is held back until its other half comes."""
+
+    __slots__ = ("_half",)
+
+    def __init__(self) -> None:
+        self._half = ""
+
+    def take(self, piece: str) -> str:
+        """The text that is complete with this piece."""
+        if not self._half and (piece.isascii() or not _SURROGATE.search(piece)):
+            return piece
+        text = _paired(self._half + piece)
+        cut = _CUT.search(text)
+        self._half = text[cut.start() :] if cut else ""
+        return _plain(text[: cut.start()] if cut else text)
+
+    def end(self) -> str:
+        """What is left behind the last piece: U+FFFD for half a character."""
+        half, self._half = self._half, ""
+        return _plain(half)
+
+
+def whole_text(text: str) -> str:
+    """The text with every pair of surrogates joined, and U+FFFD for each that is alone."""
+    return text if text.isascii() or not _SURROGATE.search(text) else _plain(_paired(text))
+
+
+def _paired(text: str) -> str:
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+
+
+def _plain(text: str) -> str:
+    if text.isascii():
+        return text
+    text = _BYTES.sub(lambda run: run[0].encode("utf-8", "surrogateescape").decode("utf-8", "replace"), text)
+    return _SURROGATE.sub("\ufffd", text)
+
+
+class ThinkTags:
+    """Divides text in which thinking stands between `<think>` and `</think>`, however it is cut into pieces.
+
+    `opened`: the model's template writes the first `<think>` itself, so that the answer begins within the thinking.
+    """
+
+    def __init__(self, *, opened: bool = False) -> None:
+        self._thinks = opened
+        self._opened = opened  # a `<think>` at the very beginning is expected no more, and no part of the thinking
+        self._kept = ""
+        self._begins = False  # right behind the thinking: blank lines there are no part of the answer
+        self._tagged = opened
+
+    def read(self, text: str) -> Iterator[Piece]:
+        text, self._kept = self._kept + text, ""
+        while text:
+            if self._opened:
+                start = text.lstrip()
+                if len(start) < len(_OPEN) and _OPEN.startswith(start):
+                    self._kept = text
+                    return
+                text, self._opened = start.removeprefix(_OPEN), False
+                continue
+            if self._begins:
+                text = text.lstrip("\n")
+                self._begins = not text
+            tag, before = self._next_tag(text)
+            yield from self._piece(before)
+            if not tag:
+                self._kept = text[len(before) :]
+                return
+            text = text[len(before) + len(tag) :]
+            if tag == _CLOSE and not self._thinks and not self._tagged:
+                yield Retraction()  # the template opened the thinking: all the text so far was part of it
+            self._thinks, self._begins, self._tagged = tag == _OPEN, tag == _CLOSE, True
+
+    def end(self) -> Iterator[Piece]:
+        kept, self._kept = self._kept, ""
+        yield from self._piece(kept)
+
+    def _next_tag(self, text: str) -> tuple[str, str]:
+        """The next tag that counts here ("": none), and the text before it; of a text without one, the text in front of
+        what may be the beginning of a tag."""
+        tags = (_CLOSE,) if self._thinks else (_OPEN,) if self._tagged else (_OPEN, _CLOSE)
+        places = [(at, tag) for tag in tags if (at := text.find(tag)) >= 0]
+        if places:
+            at, tag = min(places)
+            return tag, text[:at]
+        return "", text[: len(text) - max(_beginning(text, tag) for tag in tags)]
+
+    def _piece(self, text: str) -> Iterator[Piece]:
+        if text:
+            yield Thinking(text) if self._thinks else Text(text)
+
+
+def _beginning(text: str, tag: str) -> int:
+    """How many of the last characters may be the beginning of `tag`."""
+    return next((size for size in range(len(tag) - 1, 0, -1) if text.endswith(tag[:size])), 0)
