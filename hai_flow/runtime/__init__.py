@@ -45,6 +45,7 @@ from hai_flow.runtime.pins import PinBook
 from hai_flow.runtime.presence import Presence
 from hai_flow.runtime.quotas import Quotas
 from hai_flow.runtime.replicas import Replicas
+from hai_flow.runtime.rows import Rows
 from hai_flow.runtime.sealer import Sealer
 from hai_flow.runtime.service import Service
 from hai_flow.runtime.serving import Served
@@ -171,6 +172,7 @@ class Runtime(Service):
         else:
             self.toolbox, self.registry = beside.toolbox, beside.registry
         self.served = served_of(settings, every=project)
+        self.rows = Rows()
         self._channels = channels_of(settings)
         self._contents = None if settings.files is None else RemoteContents(settings.files)
         self._witness = None if settings.witness is None else Witness(settings.witness)
@@ -219,7 +221,7 @@ class Runtime(Service):
             bytes_max=settings.file_bytes_max,
             kept_for=timedelta(seconds=settings.files_keep_seconds),
         )
-        self.inbox = Inbox(self.database, self.catalog)
+        self.inbox = Inbox(self.database, self.catalog, self.rows)
         self.personals = Personals(self.catalog)
         watched = Watched(self.database)
         self.committer = Committer(
@@ -237,7 +239,7 @@ class Runtime(Service):
         self.threads = Threads(self.database, settings.poll_seconds)
         self.moments = Moments(self.database, self.catalog)
         self.branches = Branches(self.database, self.committer, self.catalog, self.threads, self.moments)
-        self.slots = Slots(self.database, self.committer)
+        self.slots = Slots(self.database, self.committer, self.rows)
         self.keeping = Keeping(self.database)
         quotas = Quotas(self.database, self.tenants)
         if self.others is not None:
@@ -254,13 +256,23 @@ class Runtime(Service):
         )
         config = DeliveryConfig(poll_seconds=settings.poll_seconds)
         self.messages = MessageQueue(
-            self.database, self.catalog, self.starts, settings.poll_seconds, sweeps=self.performs
+            self.database, self.catalog, self.starts, settings.poll_seconds, sweeps=self.performs, rows=self.rows
         )
         handlers = {**self.slots.handlers, **self.messages.handlers, **Queueing(self.database).handlers}
-        self.delivery = Delivery(self.database, self.committer, self.catalog, self.starts, config, handlers=handlers)
+        self.delivery = Delivery(
+            self.database, self.committer, self.catalog, self.starts, config, handlers=handlers, rows=self.rows
+        )
         ticking = TriggersConfig(ticks=self.performs, poll_seconds=settings.poll_seconds)
         self.triggers = Triggers(
-            self.database, self.committer, self.catalog, self.delivery, self.starts, self.slots, watched, ticking
+            self.database,
+            self.committer,
+            self.catalog,
+            self.delivery,
+            self.starts,
+            self.slots,
+            watched,
+            ticking,
+            self.rows,
         )
         if (others := self.others) is not None:
             self.triggers.of_cell = lambda cell: others.at(cell).triggers
@@ -288,7 +300,8 @@ class Runtime(Service):
             self.worker = Worker(self.database, self.committer, self.registry, config, *book)
             self.worker.allowed = self.continuity.demand
             sweeping = SweeperConfig(poll_seconds=settings.poll_seconds)
-            self._sweeper = Sweeper(self.database, self.committer, self.worker, sweeping, self.files, self.inbox)
+            clearing = self.files, self.inbox, self.rows
+            self._sweeper = Sweeper(self.database, self.committer, self.worker, sweeping, *clearing)
             self._services += [self.worker, self._sweeper, Sealer(self.database)]
             if self._channels is not None:
                 self._services.append(self._notifier(self._channels))
@@ -311,7 +324,7 @@ class Runtime(Service):
         ca = None if settings.http_ca is None else str(settings.http_ca)
         http = HttpConfig(settings.http_bytes_max, settings.http_proxy, ca)
         config = NotifierConfig(poll_seconds=settings.poll_seconds, link_base=file.url or settings.public_url)
-        return Notifier(self.database, self.inbox, file, settings.secrets, http, config)
+        return Notifier(self.database, self.inbox, file, settings.secrets, http, config, self.rows)
 
     async def _stop(self) -> None:
         self._closing = True

@@ -37,6 +37,7 @@ from hai_flow.errors import Rejected
 from hai_flow.runtime.catalog import Catalog
 from hai_flow.runtime.committer import Committer
 from hai_flow.runtime.lines import Lines
+from hai_flow.runtime.rows import Rows, Sweep
 from hai_flow.runtime.service import Service, wait_at_most
 from hai_flow.runtime.starts import Starts
 from hai_flow.runtime.states import state_at
@@ -60,6 +61,7 @@ NO_CHILD: Final = frozenset({404, 413, 422})  # a start that is refused so can n
 _NO_CHILD_CODES: Final = frozenset({"concurrency_busy", "workflow_retired"})
 NAMES_MAX: Final = 1000  # receivers that the process's log has reported as out of reach
 EVERYBODY: Final = "every listener"
+AGAIN_SECONDS_MAX: Final = 60.0
 FIRST_PAGE: Final = 10  # a loop takes the first that fits, so seldom more are needed
 
 
@@ -125,6 +127,7 @@ class Delivery(Service):
         config: DeliveryConfig | None = None,
         *,
         handlers: Mapping[str, Handle] | None = None,
+        rows: Rows | None = None,
     ) -> None:
         super().__init__()
         self.database = database
@@ -132,6 +135,7 @@ class Delivery(Service):
         self.catalog = catalog
         self.starts = starts
         self.config = config or DeliveryConfig()
+        self._rows = rows or Rows()
         self.handlers: dict[str, Handle] = {
             children.START: self._start_child,
             children.START_DETACHED: self._start_detached,
@@ -181,12 +185,18 @@ class Delivery(Service):
         return len(messages)
 
     async def _deliver(self, message: OutboxMessage) -> None:
-        crowded = not self._messages.room
-        try:
+        crowded, behind = not self._messages.room, False
+
+        async def deliver() -> None:
+            nonlocal behind
             behind = await self._delivered(message)
-        except Exception as error:  # of unknown outcome: it is delivered again under the same id
-            log.warning("message_not_delivered", message=message.command_id, error=str(error) or repr(error))
-            behind = False
+
+        # A fault is of unknown outcome: it is delivered again under the same id.
+        wait = await self._rows.deal(Sweep.OUTBOX, f"message {message.command_id}", deliver)
+        if wait > self._rows.again_seconds:
+            later = timedelta(seconds=min(wait, AGAIN_SECONDS_MAX))  # another process may be able to
+            put_off = partial(outbox.put_off, self.database.api, message, later)
+            await self._rows.deal(Sweep.OUTBOX, f"message {message.command_id}, put off", put_off)
         if behind or crowded:
             self._mail.set()
 
@@ -203,9 +213,6 @@ class Delivery(Service):
             if rejected.status not in FINAL_REFUSALS:
                 return False
             log.info("message_refused", message=message.command_id, kind=message.kind, reason=rejected.detail)
-        except (ValueError, msgspec.DecodeError) as error:
-            log.error("message_unreadable", message=message.command_id, kind=message.kind, error=str(error))
-            return False
         async with self.database.api.acquire() as connection:
             return await outbox.delete_message(connection, message)
 
@@ -397,14 +404,16 @@ class Delivery(Service):
 
     async def _spread(self, signal: Signal) -> None:
         crowded = not self._offers.room
-        try:
+
+        async def spread() -> None:
             only = None if not signal.undelivered else signal.undelivered
             unreached = dict(await self.offer(signal, only))
             if signal.run_id is None:
                 unreached |= await self._notify_listeners(signal, only)
             await self.settle(signal, unreached)
-        except Exception as error:  # it is given out again; those behind it must not wait for that
-            log.warning("signal_not_offered", signal=signal.id, error=str(error) or repr(error))
+
+        # It is given out again; those behind it must not wait for that.
+        await self._rows.deal(Sweep.SIGNALS, f"signal {signal.id} of {signal.tenant}", spread)
         if crowded:
             self._signals.set()
 

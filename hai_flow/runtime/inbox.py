@@ -13,7 +13,7 @@ import copy
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from uuid import UUID
 
 import msgspec
@@ -25,9 +25,11 @@ from hai_flow.engine.selectors import World, held
 from hai_flow.engine.state import PendingState
 from hai_flow.errors import Rejected, Unreadable
 from hai_flow.runtime.catalog import Catalog
+from hai_flow.runtime.rows import Rows, Sweep
 from hai_flow.store import delegations, inbox, sweeps
 from hai_flow.store.database import Database
 from hai_flow.store.delegations import Delegation
+from hai_flow.store.faults import passing
 from hai_flow.store.inbox import Asked, Filters, Place
 from hai_flow.store.projection import asked_by, words_of
 from hai_flow.store.sweeps import PAGE_ROWS, Page
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
     from hai_flow.store.database import Pool
 
 COUNTED_MAX: Final = 10_000
+Correction: TypeAlias = tuple[inbox.Listed, str, str, str]
+"""A pending with its selectors, kind and words, as its rows in the inbox should have them."""
 
 _votes = msgspec.json.Decoder(e.VoteCast)
 
@@ -67,8 +71,9 @@ class Item(msgspec.Struct, frozen=True):
 class Inbox:
     """Reads inboxes, and keeps their index whole."""
 
-    def __init__(self, database: Database, catalog: Catalog) -> None:
+    def __init__(self, database: Database, catalog: Catalog, rows: Rows | None = None) -> None:
         self.database = database
+        self._rows = rows or Rows()
         self.reads: Pool = database.api
         self.catalog = catalog
         self._watching: set[asyncio.Event] = set()
@@ -165,14 +170,30 @@ class Inbox:
 
     async def _mend(self, after: list[Any] | None) -> Page:
         listed = await inbox.open_page(self.database.api, after)
-        wrong = [found for each in listed if (found := await self._correction(each)) is not None]
+        wrong: list[Correction] = []
+
+        async def judge(each: inbox.Listed) -> None:
+            if (found := await self._correction(each)) is not None:
+                wrong.append(found)
+
+        await self._rows.go_through(Sweep.INBOX, listed, lambda each: f"pending {each.id}", judge)
         if wrong:
-            await inbox.mend(self.database.api, wrong)
+            await self._write(wrong)
         last = listed[-1] if len(listed) == PAGE_ROWS else None
         key = None if last is None else [str(last.tenant), last.opened_at.isoformat(), last.id]
         return Page(len(listed), len(wrong), key)
 
-    async def _correction(self, listed: inbox.Listed) -> tuple[inbox.Listed, str, str, str] | None:
+    async def _write(self, wrong: Sequence[Correction]) -> None:
+        """Write all of them at once; where the database refuses something in them, one by one."""
+        pool = self.database.api
+        try:
+            await inbox.mend(pool, wrong)
+        except Exception as error:
+            if passing(error):
+                raise
+            await self._rows.go_through(Sweep.INBOX, wrong, _name_of, lambda each: inbox.mend(pool, [each]))
+
+    async def _correction(self, listed: inbox.Listed) -> Correction | None:
         try:
             opened = e.decode_pending(listed.body)
             world = await self._world(listed.tenant, listed.workflow, listed.started_by)
@@ -182,6 +203,10 @@ class Inbox:
         if listed.current and set(asks) == set(listed.asks):
             return None
         return listed, " ".join(asks), opened.kind, words_of(opened)
+
+
+def _name_of(wrong: Correction) -> str:
+    return f"pending {wrong[0].id}"
 
 
 def _unreadable(asked: Asked) -> e.PendingOpened:

@@ -23,6 +23,7 @@ from hai_flow.engine.slots import THREAD_FREED
 from hai_flow.errors import Rejected
 from hai_flow.runtime.auditing import Asked
 from hai_flow.runtime.catalog import Catalog
+from hai_flow.runtime.rows import Rows, Sweep
 from hai_flow.runtime.service import Service, wait_at_most
 from hai_flow.runtime.starts import Starts
 from hai_flow.store import message_queue, sweeps
@@ -50,7 +51,14 @@ class MessageQueue(Service):
     """Keeps messages until the run before theirs has ended, and starts their runs."""
 
     def __init__(
-        self, database: Database, catalog: Catalog, starts: Starts, poll_seconds: float, *, sweeps: bool
+        self,
+        database: Database,
+        catalog: Catalog,
+        starts: Starts,
+        poll_seconds: float,
+        *,
+        sweeps: bool,
+        rows: Rows | None = None,
     ) -> None:
         """`sweeps`: whether this process looks for messages that a dead process left behind."""
         super().__init__()
@@ -59,6 +67,7 @@ class MessageQueue(Service):
         self._starts = starts
         self._poll_seconds = poll_seconds
         self._sweeps = sweeps
+        self._rows = rows or Rows()
         self._waited_for: dict[tuple[UUID, UUID], set[asyncio.Event]] = {}
         self._wake = asyncio.Event()
         self.handlers = {THREAD_FREED: self._freed}
@@ -91,7 +100,7 @@ class MessageQueue(Service):
             raise FULL
         if stored.body_sha != body_sha:
             raise Rejected(409, "run_id_reused", "this runId was used for another message that waits; use a new one.")
-        await self.advance(tenant, start.thread_id)  # the run that was active may have ended just now
+        await self._advance_apart((tenant, start.thread_id))  # the run that was active may have ended just now
         return stored
 
     async def has_any(self, tenant: UUID, thread_id: str) -> bool:
@@ -173,6 +182,13 @@ class MessageQueue(Service):
 
     async def _advance_stalled(self, after: list[Any] | None) -> sweeps.Page:
         stalled, page = await message_queue.stalled_threads(self._database.api, after)
-        for tenant, thread_id in sorted(stalled):
-            await self.advance(tenant, thread_id)
+        await self._rows.go_through(Sweep.QUEUED_MESSAGES, sorted(stalled), _name, lambda each: self.advance(*each))
         return page
+
+    async def _advance_apart(self, thread: tuple[UUID, str]) -> None:
+        """The same as `advance`, for a caller who is not to hear of the message in front, which is another one's."""
+        await self._rows.deal(Sweep.QUEUED_MESSAGES, _name(thread), lambda: self.advance(*thread))
+
+
+def _name(thread: tuple[UUID, str]) -> str:
+    return f"thread {thread[1]} of {thread[0]}"

@@ -31,6 +31,7 @@ from hai_flow.notify.letters import Told
 from hai_flow.notify.sending import SECONDS, NotSent, Sender
 from hai_flow.runtime.inbox import Inbox, Item
 from hai_flow.runtime.personal import Personals
+from hai_flow.runtime.rows import Rows, Sweep
 from hai_flow.runtime.service import Service
 from hai_flow.steps.http_transport import HttpConfig
 from hai_flow.store import inbox, notifications, tenants
@@ -89,8 +90,10 @@ class Notifier(Service):
         secrets: Mapping[str, str],
         http: HttpConfig,
         config: NotifierConfig | None = None,
+        rows: Rows | None = None,
     ) -> None:
         super().__init__()
+        self._rows = rows or Rows()
         self._database = database
         self._inbox = inbox
         self._personals = Personals(inbox.catalog)
@@ -131,13 +134,15 @@ class Notifier(Service):
 
     async def _deal_with(self, given: Notification) -> None:
         try:
+            await self._rows.deal(Sweep.NOTIFICATIONS, f"notification {given.id}", lambda: self._try(given))
+        finally:
+            self._under_way -= 1
+
+    async def _try(self, given: Notification) -> None:
+        try:
             await (self._divide(given) if given.channel is None else self._send(given))
         except NotSent as error:
             await self._failed(given, str(error), final=error.final)
-        except Exception as error:  # it is given out again
-            log.warning("notification_not_dealt_with", id=given.id, error=str(error) or repr(error))
-        finally:
-            self._under_way -= 1
 
     async def _failed(self, given: Notification, reason: str, *, final: bool) -> None:
         pool = self._database.api

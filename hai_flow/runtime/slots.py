@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final, TypeAlias
 from uuid import UUID
 
@@ -25,6 +26,7 @@ from hai_flow.engine.slots import AWAIT, FREED
 from hai_flow.engine.starting import key_of
 from hai_flow.errors import Rejected
 from hai_flow.runtime.committer import Committer
+from hai_flow.runtime.rows import Rows, Sweep
 from hai_flow.runtime.submissions import SEAT_LOST, Begin
 from hai_flow.store import run_lists, slots, sweeps
 from hai_flow.store.database import Database
@@ -52,7 +54,8 @@ class _Freed(msgspec.Struct):
 class Slots:
     """Gives slots of concurrency keys to runs that start and to runs that wait."""
 
-    def __init__(self, database: Database, committer: Committer) -> None:
+    def __init__(self, database: Database, committer: Committer, rows: Rows | None = None) -> None:
+        self._rows = rows or Rows()
         self.database = database
         self.committer = committer
         self.handlers: Mapping[str, Handle] = {AWAIT: self._await, FREED: self._freed}
@@ -117,14 +120,15 @@ class Slots:
         since = instants.instant(wanted.since)
         await slots.wait_for_slot(pool, tenant, wanted.key, message.run_id, wanted.seats, since)
         if wanted.cancels:
-            for run_id in await slots.too_many(pool, tenant, wanted.key, wanted.seats):
-                await self._stop(tenant, run_id, f"{message.command_id}/{run_id}")
+            older = await slots.too_many(pool, tenant, wanted.key, wanted.seats)
+            stop = partial(self._stop, tenant, message.command_id)
+            await self._rows.go_through(Sweep.WAITING_RUNS, older, lambda run_id: f"run {run_id}, to be stopped", stop)
         await self.admit(tenant, wanted.key)
 
-    async def _stop(self, tenant: UUID, run_id: UUID, command_id: str) -> None:
+    async def _stop(self, tenant: UUID, of: str, run_id: UUID) -> None:
         with contextlib.suppress(Rejected):  # it has ended
             stop = c.Stop(by="system", reason=CANCELLED)
-            await self.committer.submit(run_id, tenant, stop, command_id=command_id)
+            await self.committer.submit(run_id, tenant, stop, command_id=f"{of}/{run_id}")
 
     async def _freed(self, message: OutboxMessage) -> None:
         freed = msgspec.json.decode(message.body, type=_Freed)
@@ -133,32 +137,55 @@ class Slots:
 
     async def admit(self, tenant: UUID, key: str, overdue: Sequence[str] = ()) -> None:
         """Let the runs begin that have waited longest, as far as there are slots; those `overdue` are taken back
-        first."""
-        pool = self.database.api
-        given_on = True
+        first. One that can't begin here (a newer release wrote it) goes to the end of the queue."""
+        pool, seen, given_on = self.database.api, set[UUID](), True
         while given_on:
             given_on = False
+
+            async def begin(seat: slots.Holder) -> None:
+                nonlocal given_on
+                given_on |= await self._begin(tenant, key, seat)
+
             for seat in await slots.seat_waiters(pool, tenant, key, overdue):
-                try:
-                    await self.committer.submit(seat.run_id, tenant, c.Admit(), seat=seat.slot)
-                except Rejected as rejected:
-                    if rejected.code == SEAT_LOST:
-                        continue
-                    if rejected.status not in (404, 409):
-                        raise
+                name = f"run {seat.run_id}"
+                if await self._rows.deal(Sweep.WAITING_RUNS, name, partial(begin, seat)) and seat.run_id not in seen:
+                    await slots.step_back(pool, tenant, key, seat.run_id)
                     given_on |= await slots.give_back(pool, tenant, key, seat.slot, seat.run_id)
-                    if rejected.code == "run_paused":  # it asks again when it is resumed
-                        continue
-                await slots.leave_queue(pool, tenant, key, seat.run_id)
+                seen.add(seat.run_id)
+
+    async def _begin(self, tenant: UUID, key: str, seat: slots.Holder) -> bool:
+        """Let a run begin with its slot. Returns whether it did not need the slot, which has the next one now."""
+        pool, given_on = self.database.api, False
+        try:
+            await self.committer.submit(seat.run_id, tenant, c.Admit(), seat=seat.slot)
+        except Rejected as rejected:
+            if rejected.code == SEAT_LOST:
+                return False
+            if rejected.status not in (404, 409):
+                raise
+            given_on = await slots.give_back(pool, tenant, key, seat.slot, seat.run_id)
+            if rejected.code == "run_paused":  # it asks again when it is resumed
+                return given_on
+        await slots.leave_queue(pool, tenant, key, seat.run_id)
+        return given_on
 
     async def sweep(self) -> None:
         """Take back slots that were promised for too long, and admit waiting runs that were passed over."""
-        for each in await slots.overdue_promises(self.database.api):
-            await self.admit(each.tenant, each.key, each.slots)
+        overdue = await slots.overdue_promises(self.database.api)
+        await self._rows.go_through(
+            Sweep.PROMISED_SLOTS,
+            overdue,
+            lambda each: _name(each.tenant, each.key),
+            lambda each: self.admit(each.tenant, each.key, each.slots),
+        )
         await sweeps.sweep(self.database.api, "queues", STALLED_EVERY, self._admit_stalled)
 
     async def _admit_stalled(self, after: list[Any] | None) -> sweeps.Page:
         stalled, page = await slots.stalled_keys(self.database.api, after)
-        for tenant, key in stalled:
-            await self.admit(tenant, key)
+        name, admit = (lambda each: _name(*each)), (lambda each: self.admit(*each))
+        await self._rows.go_through(Sweep.WAITING_KEYS, stalled, name, admit)
         return page
+
+
+def _name(tenant: UUID, key: str) -> str:
+    return f"key {key} of {tenant}"

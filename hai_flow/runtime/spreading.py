@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
@@ -17,6 +18,7 @@ import structlog
 from hai_flow import values
 from hai_flow.cells import Living
 from hai_flow.errors import Rejected, StoreError
+from hai_flow.runtime.rows import Sweep
 from hai_flow.store import audit, mirror, relays, signals, sweeps, tenants
 from hai_flow.store.entries import AuditRow
 from hai_flow.store.faults import FAILURES
@@ -106,9 +108,16 @@ class Spreading:
 
     async def relay_due(self) -> None:
         """Bring the events that another process could not bring to every cell."""
+        rows = self._home.rows
+
+        async def look(seat: Runtime) -> None:
+            due = await relays.due(seat.database.api, RELAYED_AT_ONCE)
+            await rows.go_through(
+                Sweep.RELAYS, due, lambda each: f"event {each.id} of {each.tenant}", partial(self.bring, seat)
+            )
+
         for seat in self._there():
-            for relay in await relays.due(seat.database.api, RELAYED_AT_ONCE):
-                await self.bring(seat, relay)
+            await rows.deal(Sweep.RELAYS, f"cell {seat.cell}", partial(look, seat))
 
     # --- workflows and delegations ------------------------------------------------------------------------------------
 
@@ -134,10 +143,8 @@ class Spreading:
         async def look(after: list[object] | None) -> Page:
             found = await tenants.large_tenants(self._home.database.api)
             for each in found:
-                try:
-                    await self.repeat(each.id, each.living)
-                except (Rejected, StoreError, *FAILURES) as error:  # its seat is away: the next one's may not be
-                    log.debug("tenant_not_repeated", tenant=each.name, error=str(error) or repr(error))
+                repeat = partial(self.repeat, each.id, each.living)
+                await self._home.rows.deal(Sweep.MIRRORS, f"tenant {each.name}", repeat)
             return Page(len(found), 0, None)
 
         await sweeps.sweep(self._home.database.api, "cells", MIRRORED_EVERY, look)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -18,6 +19,7 @@ from hai_flow import instants
 from hai_flow.runtime.committer import Committer
 from hai_flow.runtime.files import Files
 from hai_flow.runtime.inbox import Inbox
+from hai_flow.runtime.rows import Rows, Sweep
 from hai_flow.runtime.service import Service, wait_at_most
 from hai_flow.runtime.worker import Worker
 from hai_flow.store import callbacks, claims, hints, notifications, proofs, signals, sweeps
@@ -52,8 +54,10 @@ class Sweeper(Service):
         config: SweeperConfig | None = None,
         files: Files | None = None,
         inbox: Inbox | None = None,
+        rows: Rows | None = None,
     ) -> None:
         super().__init__()
+        self._rows = rows or Rows()
         self._files = files or Files(database)
         self._inbox = inbox
         self.database = database
@@ -125,23 +129,34 @@ class Sweeper(Service):
     async def _run_tidying(self) -> None:
         while True:
             await asyncio.sleep(self.config.tidy_seconds * random.uniform(0.8, 1.0))
-            try:
-                await self.tidy()
-            except Exception as error:
-                log.warning("tidying_failed", error=str(error))
+            await self.tidy()
 
     async def tidy(self) -> None:
-        """Clear away some of the rows left behind, unless another process just did."""
+        """Clear away some of the rows left behind, unless another process just did. A kind of row that can't be cleared
+        away is put off, and keeps no other."""
+        for kind, clear in self._clearing().items():
+            await self._rows.deal(Sweep.TIDYING, kind, clear)
+
+    def _clearing(self) -> dict[str, Callable[[], Awaitable[object]]]:
         pool, every = self.database.api, timedelta(seconds=self.config.tidy_seconds)
-        await claims.forget_workers(pool, timedelta(hours=1))
-        await sweeps.sweep(pool, "subscriptions", every, partial(signals.forget_subscriptions, pool))
-        await sweeps.sweep(pool, "signals", every, partial(signals.forget_signals, pool))
-        await sweeps.sweep(pool, "callbacks", every, partial(callbacks.forget_callbacks, pool))
-        await self._files.tidy(every)
-        if self._inbox is not None:
-            await self._inbox.tidy(every)
-        await notifications.forget(pool)
-        await notifications.forget_links(pool)
-        await proofs.clear(pool)
-        if named := await claims.name_newer(pool, every):
+        return {
+            "newer runs": partial(self._tell_of_newer, every),  # first: it is the alarm for what stops others
+            "workers": partial(claims.forget_workers, pool, timedelta(hours=1)),
+            **{
+                name: partial(sweeps.sweep, pool, name, every, partial(forget, pool))
+                for name, forget in (
+                    ("subscriptions", signals.forget_subscriptions),
+                    ("signals", signals.forget_signals),
+                    ("callbacks", callbacks.forget_callbacks),
+                )
+            },
+            "files": partial(self._files.tidy, every),
+            **({} if self._inbox is None else {"inbox": partial(self._inbox.tidy, every)}),
+            "notifications": partial(notifications.forget, pool),
+            "links": partial(notifications.forget_links, pool),
+            "forgotten people": partial(proofs.clear, pool),
+        }
+
+    async def _tell_of_newer(self, every: timedelta) -> None:
+        if named := await claims.name_newer(self.database.api, every):
             log.error("runs_of_a_newer_release", runs=named, remedy="start its workers again, or upgrade")

@@ -46,6 +46,7 @@ from hai_flow.runtime.auditing import Asked
 from hai_flow.runtime.catalog import Catalog
 from hai_flow.runtime.committer import Committer
 from hai_flow.runtime.delivery import Delivery, Unreached
+from hai_flow.runtime.rows import Rows, Sweep
 from hai_flow.runtime.service import Service
 from hai_flow.runtime.slots import Slots
 from hai_flow.runtime.starts import Starts, derived_id
@@ -119,8 +120,10 @@ class Triggers(Service):
         slots: Slots,
         watched: Watched,
         config: TriggersConfig | None = None,
+        rows: Rows | None = None,
     ) -> None:
         super().__init__()
+        self._rows = rows or Rows()
         self.database = database
         self.committer = committer
         self.catalog = catalog
@@ -204,20 +207,20 @@ class Triggers(Service):
     async def _look_at(self, schedule: ScheduleRow, lease: timedelta) -> None:
         """Fire the due instants of a schedule that we have taken, and start their runs. After a fault it stays taken
         until the lease is over, and is then looked at again."""
-        try:
-            assert schedule.wake_at is not None, "a schedule is taken until some instant"
-            now = schedule.wake_at - lease
-            again: datetime | None = None
-            if schedule.next_fire_at is not None:
-                due = times.due(schedule.timing, schedule.next_fire_at, now, schedule.missed)
-                if due.next != schedule.next_fire_at:
-                    await triggers.fire(self.database.api, schedule, due.fires, due.next)
-                again = now if due.next is not None and due.next <= now else None
-            if await self._start_fires(schedule, lease):
-                again = now + timedelta(seconds=self.config.poll_seconds)
-            await triggers.release(self.database.api, schedule, again)
-        except Exception as error:
-            log.warning("schedule_failed", schedule=str(schedule.id), error=str(error) or repr(error))
+        await self._rows.deal(Sweep.SCHEDULES, f"schedule {schedule.id}", lambda: self._fire(schedule, lease))
+
+    async def _fire(self, schedule: ScheduleRow, lease: timedelta) -> None:
+        assert schedule.wake_at is not None, "a schedule is taken until some instant"
+        now = schedule.wake_at - lease
+        again: datetime | None = None
+        if schedule.next_fire_at is not None:
+            due = times.due(schedule.timing, schedule.next_fire_at, now, schedule.missed)
+            if due.next != schedule.next_fire_at:
+                await triggers.fire(self.database.api, schedule, due.fires, due.next)
+            again = now if due.next is not None and due.next <= now else None
+        if await self._start_fires(schedule, lease):
+            again = now + timedelta(seconds=self.config.poll_seconds)
+        await triggers.release(self.database.api, schedule, again)
 
     async def _start_fires(self, schedule: ScheduleRow, lease: timedelta) -> bool:
         """Start the runs of the schedule's firings, in order; returns whether something waits for the run before it."""

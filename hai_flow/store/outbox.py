@@ -55,6 +55,12 @@ async def due_messages(
     return sorted(rows, key=lambda message: (message.run_id, message.last_seq, message.n))
 
 
+async def put_off(connection: Connection | Pool, message: OutboxMessage, wait: timedelta) -> None:
+    """Give the message, and those behind it, out again after a while."""
+    query = "UPDATE outbox SET due_at = now() + $4 WHERE (run_id, last_seq, n) = ($1, $2, $3)"
+    await connection.execute(query, message.run_id, message.last_seq, message.n, wait)
+
+
 _DELETE: Final = """
 WITH done AS (DELETE FROM outbox WHERE run_id = $1 AND last_seq = $2 AND n = $3)
 SELECT EXISTS (SELECT FROM outbox WHERE run_id = $1 AND (last_seq, n) > ($2, $3) AND target = $4)

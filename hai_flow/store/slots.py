@@ -203,6 +203,12 @@ async def leave_queue(pool: Pool, tenant: UUID, key: str, run_id: UUID) -> None:
     await pool.execute(query, tenant, key, run_id)
 
 
+async def step_back(pool: Pool, tenant: UUID, key: str, run_id: UUID) -> None:
+    """The run can't begin now: it waits behind all others of the key."""
+    query = "UPDATE slot_waiters SET queued_at = clock_timestamp() WHERE tenant = $1 AND key = $2 AND run_id = $3"
+    await pool.execute(query, tenant, key, run_id)
+
+
 # As many seats as the run wants that has come last: it is of the newest version. OFFSET 0: as many waiting runs are
 # looked at, in their order, as there are free slots for; a join over all of them would read the whole queue. count(*),
 # not EXISTS: that the planner turns into a join as well, here with all slots.

@@ -16,6 +16,7 @@ from hai_flow import __version__
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.runtime.batches import BatchEntry
+from hai_flow.runtime.rows import Sweep
 from hai_flow.steps.runner import runner_kind
 from hai_flow.store.claims import Claimed
 from hai_flow.store.faults import Fault
@@ -215,6 +216,16 @@ class Metrics:
                 connections.put(float(pool.get_max_size()), (name, "most"))
 
         self._readings.append(count_connections)
+        put_off, rows = (
+            self._counter("rows_put_off_total", "Rows that a sweep could not deal with.", "sweep"),
+            runtime.rows,
+        )
+
+        def count_rows() -> None:
+            for sweep in Sweep:
+                put_off.put(float(rows.failed[sweep]), (sweep.value,))
+
+        self._readings.append(count_rows)
         worker = runtime.worker
         if worker is not None:
             self.reads("runs_held", "Runs that this worker holds.", lambda: worker.held)

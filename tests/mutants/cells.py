@@ -97,7 +97,7 @@ spreading.bug(
 )
 spreading.bug(
     "what was published while a cell was away never comes there",
-    ("                    await self.repeat(each.id, each.living)\n", "                    pass\n"),
+    ('await self._home.rows.deal(Sweep.MIRRORS, f"tenant {each.name}", repeat)', "pass"),
     by=f"{_LARGE}::test_a_cell_that_is_away_is_missing_in_lists_and_its_runs_alone_answer_503",
 )
 

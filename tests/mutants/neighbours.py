@@ -63,4 +63,55 @@ connections.bug(
     by="tests/steps/test_mcp_connections.py::test_a_connection_in_use_is_not_closed_to_make_room",
 )
 
-ROOMS: Final = (catalog, triggers, problems, bulk, mcp, connections)
+_ROWS: Final = "tests/runtime/test_rows.py"
+_EACH: Final = (
+    f"{_ROWS}::test_a_row_that_cannot_be_dealt_with_is_told_of_once_and_tried_again_and_the_one_behind_it_is_dealt_with"
+)
+
+rows = Room("hai_flow/runtime/rows.py", _ROWS)
+rows.bug(
+    "a row that can't be dealt with ends its sweep",
+    (
+        "            return self._note(key, before, error), error\n",
+        "            self._note(key, before, error)\n            raise\n",
+    ),
+    by=_EACH,
+)
+rows.bug(
+    "a row that can't be dealt with is told of at each try",
+    ("if before is None or before.reason != reason:", "if True:"),
+    by=_EACH,
+)
+rows.bug(
+    "a row that can't be dealt with is tried again at each look",
+    ("if before is not None and now < before.until:", "if False:"),
+    by=f"{_ROWS}::test_a_page_is_left_where_the_database_is_away_and_its_rest_has_its_turn_when_slow_rows_are_put_off",
+)
+rows.bug(
+    "a row that can't be dealt with is put off ever as long",
+    ("min(2 * before.wait, self._again_seconds_max)", "before.wait"),
+    by=f"{_ROWS}::test_a_row_is_put_off_ever_longer_up_to_a_bound_and_from_the_start_again_once_it_was_done",
+)
+seats = Room("hai_flow/runtime/slots.py", _ROWS)
+seats.bug(
+    "a waiting run that can't be read keeps its key's slot",
+    ("                    await slots.step_back(pool, tenant, key, seat.run_id)\n", ""),
+    by=f"{_ROWS}::test_a_waiting_run_that_only_a_newer_release_can_read_lets_the_next_of_its_key_begin",
+)
+messages = Room("hai_flow/runtime/message_queue.py", _ROWS)
+messages.bug(
+    "who sends a message behind one that can't be read is refused",
+    (
+        "await self._advance_apart((tenant, start.thread_id))  # the run",
+        "await self.advance(tenant, start.thread_id)  # the run",
+    ),
+    by=f"{_ROWS}::test_a_message_whose_workflow_only_a_newer_release_can_read_waits_and_the_next_thread_s_is_sent",
+)
+questions = Room("hai_flow/runtime/inbox.py", _ROWS)
+questions.bug(
+    "a question that the database refuses keeps a page of questions out of the inbox",
+    ("            if passing(error):\n                raise\n", "            raise\n"),
+    by=f"{_ROWS}::test_a_question_that_the_database_refuses_to_index_keeps_no_other_out_of_the_inbox",
+)
+
+ROOMS: Final = (catalog, triggers, problems, bulk, mcp, connections, rows, seats, messages, questions)

@@ -237,7 +237,10 @@ delivery.bug(
 )
 delivery.bug(
     "a message that nobody understands is dropped",
-    ("kind=message.kind, error=str(error))\n            return False\n", "kind=message.kind, error=str(error))\n"),
+    (
+        '            raise ValueError(f"no release of ours',
+        '            return None\n            raise ValueError(f"no release of ours',
+    ),
     by=f"{_OUTBOX}::test_what_is_refused_for_good_is_dropped_and_an_unknown_kind_is_left",
 )
 delivery.bug(
@@ -427,20 +430,26 @@ slots.bug(
 slots.bug(
     "a run that was paused in the queue loses its place",
     (
-        '                    if rejected.code == "run_paused":  # it asks again when it is resumed\n'
-        "                        continue\n",
+        '            if rejected.code == "run_paused":  # it asks again when it is resumed\n'
+        "                return given_on\n",
         "",
     ),
     by=f"{_SLOTS}::test_a_run_that_is_paused_while_it_is_being_admitted_gives_the_slot_on_and_keeps_its_place",
 )
 slots.bug(
     "an admitted run stays in the queue",
-    ("                await slots.leave_queue(pool, tenant, key, seat.run_id)\n", ""),
+    (
+        "        await slots.leave_queue(pool, tenant, key, seat.run_id)\n        return given_on\n",
+        "        return given_on\n",
+    ),
     by=f"{_SLOTS}::test_a_run_that_is_paused_while_it_is_being_admitted_gives_the_slot_on_and_keeps_its_place",
 )
 slots.bug(
     "slots that were taken for nobody stay taken, and whom a dead process left seated is never admitted",
-    ("            await self.admit(each.tenant, each.key, each.slots)\n", "            pass\n"),
+    (
+        "lambda each: self.admit(each.tenant, each.key, each.slots)",
+        "lambda each: slots.overdue_promises(self.database.api)",
+    ),
     by=f"{_SLOTS}::test_the_sweep_admits_whom_a_dead_process_left_seated_and_frees_what_it_took_for_nobody",
 )
 

@@ -1,0 +1,499 @@
+"""One bad neighbour harms nobody: in every sweep a row that can't be dealt with leaves the others alone."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, TypeAlias
+from uuid import UUID, uuid4
+
+import asyncpg
+import pytest
+from structlog.testing import capture_logs
+
+from hai_flow.cells import Living
+from hai_flow.engine import commands as c
+from hai_flow.engine.slots import THREAD_FREED
+from hai_flow.errors import Unreadable
+from hai_flow.notify.channels import read_channels
+from hai_flow.runtime import LOCAL_TENANT, Runtime, inbox, rows, sweeper
+from hai_flow.runtime.auditing import Asked
+from hai_flow.runtime.notifier import Notifier
+from hai_flow.runtime.rows import PASSING_MAX, Rows, Sweep
+from hai_flow.runtime.spreading import Spreading
+from hai_flow.steps.http_transport import HttpConfig
+from hai_flow.store import message_queue as queue
+from hai_flow.store import notifications, outbox, relays, signals, slots, tenants, triggers
+from hai_flow.store.outbox import OutboxMessage
+from hai_flow.store.relays import Relay
+from hai_flow.store.sweeps import Page
+from tests.runtime.conftest import ASKING, Connection, Make, answer, is_now, open_pending, start, state_of, status_of
+from tests.runtime.test_message_queue import BODY, enqueue, exists
+from tests.runtime.test_slots import begin, keyed, settle
+from tests.support.waiting import until
+
+ROOT = Path(__file__).resolve().parents[2]
+ERRORS = [
+    Unreadable("a newer release wrote it"),
+    ValueError("what nobody expected"),
+    KeyError("brand_new_key"),
+    asyncpg.DataError("invalid byte sequence"),
+    asyncpg.QueryCanceledError("canceling statement due to statement timeout"),
+]
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@dataclass
+class Stage:
+    """A sweep over a bad row and, behind it, a good one. `spoiled`: whether the bad one is still bad."""
+
+    runtime: Runtime
+    patch: pytest.MonkeyPatch
+    error: Exception
+    spoiled: bool = True
+    done: list[str] = field(default_factory=list)
+
+    async def deal_with(self, name: str) -> None:
+        if name == "bad" and self.spoiled:
+            raise self.error
+        self.done.append(name)
+
+
+Round: TypeAlias = Callable[[], Awaitable[object]]
+Scene: TypeAlias = Callable[[Stage], Round]
+
+
+def tidying(stage: Stage) -> Round:
+    async def forget_bad(*_: Any) -> Page:
+        await stage.deal_with("bad")
+        return Page(0, 0, None)
+
+    async def forget_good(*_: Any) -> None:
+        await stage.deal_with("good")
+
+    stage.patch.setattr(signals, "forget_subscriptions", forget_bad)
+    stage.patch.setattr(notifications, "forget", forget_good)
+    made = sweeper.Sweeper(
+        stage.runtime.database,
+        stage.runtime.committer,
+        SimpleNamespace(),  # type: ignore[arg-type]
+        sweeper.SweeperConfig(tidy_seconds=0.0),
+        rows=stage.runtime.rows,
+    )
+    return made.tidy
+
+
+def inboxes(stage: Stage) -> Round:
+    async def page(*_: Any) -> list[Any]:
+        return [SimpleNamespace(id=each) for each in ("bad", "good")]
+
+    async def correction(listed: Any) -> None:
+        await stage.deal_with(listed.id)
+
+    stage.patch.setattr(inbox.inbox, "open_page", page)
+    stage.patch.setattr(stage.runtime.inbox, "_correction", correction)
+    return lambda: stage.runtime.inbox.tidy(timedelta(0))
+
+
+def queued_messages(stage: Stage) -> Round:
+    async def stalled(*_: Any) -> Any:
+        return {(LOCAL_TENANT, "bad"), (LOCAL_TENANT, "good")}, Page(2, 2, None)
+
+    async def advance(tenant: UUID, thread: str) -> None:
+        await stage.deal_with(thread)
+
+    stage.patch.setattr(queue, "stalled_threads", stalled)
+    stage.patch.setattr(stage.runtime.messages, "advance", advance)
+    return lambda: stage.runtime.messages._advance_stalled(None)
+
+
+def _keys(stage: Stage) -> Round:
+    async def admit(tenant: UUID, key: str, overdue: Any = ()) -> None:
+        await stage.deal_with(key)
+
+    stage.patch.setattr(stage.runtime.slots, "admit", admit)
+    return stage.runtime.slots.sweep
+
+
+def promised_slots(stage: Stage) -> Round:
+    async def overdue(*_: Any) -> list[Any]:
+        return [slots.Overdue(LOCAL_TENANT, each, []) for each in ("bad", "good")]
+
+    stage.patch.setattr(slots, "overdue_promises", overdue)
+    return _keys(stage)
+
+
+def waiting_keys(stage: Stage) -> Round:
+    async def stalled(*_: Any) -> Any:
+        return [(LOCAL_TENANT, "bad"), (LOCAL_TENANT, "good")], Page(2, 2, None)
+
+    stage.patch.setattr(slots, "stalled_keys", stalled)
+    _keys(stage)
+    return lambda: stage.runtime.slots._admit_stalled(None)
+
+
+def waiting_runs(stage: Stage) -> Round:
+    ids = {"bad": uuid4(), "good": uuid4()}
+
+    async def seated(*_: Any) -> list[Any]:
+        return [slots.Holder(id, f"k#{name}", "queued") for name, id in ids.items() if name not in stage.done]
+
+    async def nothing(*_: Any) -> bool:
+        return False
+
+    async def begin(tenant: UUID, key: str, seat: Any) -> bool:
+        await stage.deal_with(seat.slot.removeprefix("k#"))
+        return False
+
+    for name in ("step_back", "give_back"):
+        stage.patch.setattr(slots, name, nothing)
+    stage.patch.setattr(slots, "seat_waiters", seated)
+    stage.patch.setattr(stage.runtime.slots, "_begin", begin)
+    return lambda: stage.runtime.slots.admit(LOCAL_TENANT, "k")
+
+
+def outboxes(stage: Stage) -> Round:
+    messages = [
+        OutboxMessage(uuid4(), 1, number, LOCAL_TENANT, "probe", name, b"{}")
+        for number, name in enumerate(("bad", "good"))
+    ]
+
+    async def deliver(message: OutboxMessage) -> None:
+        await stage.deal_with(message.target)
+
+    async def delete(*_: Any) -> bool:
+        return False
+
+    stage.runtime.delivery.handlers["probe"] = deliver
+    stage.patch.setattr(outbox, "delete_message", delete)
+
+    async def round() -> None:
+        await asyncio.gather(*(stage.runtime.delivery._deliver(each) for each in messages))
+
+    return round
+
+
+def offered_signals(stage: Stage) -> Round:
+    async def offer(signal: Any, only: Any = None) -> dict[str, Exception]:
+        await stage.deal_with(signal.id)
+        return {}
+
+    async def settle(*_: Any) -> None: ...
+
+    stage.patch.setattr(stage.runtime.delivery, "offer", offer)
+    stage.patch.setattr(stage.runtime.delivery, "settle", settle)
+
+    async def round() -> None:
+        for id in ("bad", "good"):
+            signal: Any = SimpleNamespace(id=id, tenant=LOCAL_TENANT, run_id=1, undelivered=None)
+            await stage.runtime.delivery._spread(signal)
+
+    return round
+
+
+def sent_notifications(stage: Stage) -> Round:
+    file, _ = read_channels(b"hai: notify/v1\nchannels: {}\n", "notify.yaml")
+    made = Notifier(stage.runtime.database, stage.runtime.inbox, file, {}, HttpConfig(), rows=stage.runtime.rows)
+
+    async def divide(given: Any) -> None:
+        await stage.deal_with(given.id)
+
+    stage.patch.setattr(made, "_divide", divide)
+
+    async def round() -> None:
+        for id in ("bad", "good"):
+            await made._deal_with(SimpleNamespace(id=id, channel=None))  # type: ignore[arg-type]
+
+    return round
+
+
+def schedules(stage: Stage) -> Round:
+    given: list[list[Any]] = []
+
+    async def due(*_: Any) -> list[Any]:
+        return given.pop() if given else []
+
+    async def fires(schedule: Any, lease: Any) -> bool:
+        await stage.deal_with(schedule.id)
+        return False
+
+    async def nothing(*_: Any) -> None:
+        return None
+
+    stage.patch.setattr(triggers, "take_due", due)
+    for name in ("release", "next_wake"):
+        stage.patch.setattr(triggers, name, nothing)
+    stage.patch.setattr(stage.runtime.triggers, "_start_fires", fires)
+
+    async def round() -> None:
+        given.append([SimpleNamespace(id=id, wake_at=NOW, next_fire_at=None) for id in ("bad", "good")])
+        await stage.runtime.triggers._fire_due()
+
+    return round
+
+
+def relayed_events(stage: Stage) -> Round:
+    made = Spreading(stage.runtime, lambda cell: stage.runtime, lambda: [stage.runtime])
+
+    async def due(*_: Any) -> list[Relay]:
+        return [Relay(LOCAL_TENANT, id, "t", b"{}", NOW, [stage.runtime.cell]) for id in ("bad", "good")]
+
+    async def bring(seat: Runtime, relay: Relay) -> None:
+        await stage.deal_with(relay.id)
+
+    stage.patch.setattr(relays, "due", due)
+    stage.patch.setattr(made, "bring", bring)
+    return made.relay_due
+
+
+def mirrored_tenants(stage: Stage) -> Round:
+    made = Spreading(stage.runtime, lambda cell: stage.runtime, lambda: [stage.runtime])
+
+    async def large(*_: Any) -> list[Any]:
+        return [SimpleNamespace(id=name, name=name, living=Living.in_one(0)) for name in ("bad", "good")]
+
+    async def repeat(tenant: Any, living: Living) -> None:
+        await stage.deal_with(tenant)
+
+    stage.patch.setattr("hai_flow.runtime.spreading.MIRRORED_EVERY", timedelta(0))
+    stage.patch.setattr(tenants, "large_tenants", large)
+    stage.patch.setattr(made, "repeat", repeat)
+    return made.repeat_due
+
+
+SCENES: dict[Sweep, Scene] = {
+    Sweep.TIDYING: tidying,
+    Sweep.INBOX: inboxes,
+    Sweep.QUEUED_MESSAGES: queued_messages,
+    Sweep.PROMISED_SLOTS: promised_slots,
+    Sweep.WAITING_KEYS: waiting_keys,
+    Sweep.WAITING_RUNS: waiting_runs,
+    Sweep.OUTBOX: outboxes,
+    Sweep.SIGNALS: offered_signals,
+    Sweep.NOTIFICATIONS: sent_notifications,
+    Sweep.SCHEDULES: schedules,
+    Sweep.RELAYS: relayed_events,
+    Sweep.MIRRORS: mirrored_tenants,
+}
+NAMED_OTHERWISE = (Sweep.TIDYING, Sweep.WAITING_RUNS, Sweep.OUTBOX)  # than "bad": by a kind or an id
+
+
+def test_every_sweep_has_a_scene() -> None:
+    assert set(SCENES) == set(Sweep)
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("sweep", list(Sweep))
+async def test_a_row_that_cannot_be_dealt_with_is_told_of_once_and_tried_again_and_the_one_behind_it_is_dealt_with(
+    make: Make, monkeypatch: pytest.MonkeyPatch, sweep: Sweep, error: Exception
+) -> None:
+    stage = Stage(await make(), monkeypatch, error)
+    stage.runtime.rows.again_seconds = 0.01
+    look = SCENES[sweep](stage)
+    with capture_logs() as said:
+        for _ in range(4):
+            await look()
+            await asyncio.sleep(0)
+        assert "good" in stage.done
+        assert "bad" not in stage.done
+        assert stage.runtime.rows.failed[sweep] >= 1
+        told = [each for each in said if each["event"] == "row_put_off" and each["sweep"] == sweep.value]
+        assert len(told) == 1
+        assert "bad" in told[0]["row"] or sweep in NAMED_OTHERWISE
+        stage.spoiled = False
+
+        async def mended() -> bool:
+            await look()
+            return "bad" in stage.done
+
+        await until(mended)
+
+
+# --- no sweep is forgotten --------------------------------------------------------------------------------------------
+
+LOOPS: dict[str, tuple[Sweep, ...]] = {
+    "runtime/sweeper.py: tidying": (Sweep.TIDYING, Sweep.INBOX),
+    "runtime/message_queue.py: stalled messages": (Sweep.QUEUED_MESSAGES,),
+    "runtime/triggers.py: ticks of {name}": (
+        Sweep.SCHEDULES, Sweep.PROMISED_SLOTS, Sweep.WAITING_KEYS, Sweep.WAITING_RUNS,
+    ),
+    "runtime/delivery.py: messages between runs": (Sweep.OUTBOX,),
+    "runtime/delivery.py: signals": (Sweep.SIGNALS,),
+    "runtime/notifier.py: notifications": (Sweep.NOTIFICATIONS,),
+    "runtime/cells.py: events to all of a tenant": (Sweep.RELAYS,),
+    "runtime/cells.py: what a seat has once": (Sweep.MIRRORS,),
+}  # fmt: skip
+ROWLESS = {
+    "runtime/cells.py: cell {self.name(number)}": "starts one runtime",
+    "runtime/committer.py: clock": "reads a clock",
+    "runtime/committer.py: hints": "sends hints, which polls make good",
+    "runtime/committer.py: lane {number}": "a run that can't be decided is failed or set apart (runtime/failures)",
+    "runtime/committer.py: late answers": "one answer each",
+    "runtime/committer.py: loads": "a run that can't be loaded is loaded apart from the others (runtime/loader)",
+    "runtime/continuity.py: beats": "writes one row",
+    "runtime/fanout.py: followed runs": "each run is read by a task of its own",
+    "runtime/message_queue.py: queued messages": "one statement, which gives ids",
+    "runtime/presence.py: presence": "writes one row",
+    "runtime/replicas.py: looking at the replica": "one statement",
+    "runtime/sealer.py: sealing": "hashes bytes as they are",
+    "runtime/sweeper.py: claims": "a run that can't be read is given back (runtime/claims)",
+    "runtime/threads.py: waited-for threads": "one statement, which gives ids",
+    "runtime/triggers.py: triggers by the ends of runs": "one statement, which gives names",
+    "runtime/worker.py: timers of held runs": "reports a command, which is decided with others of its run",
+    "telemetry/census.py: census": "counts",
+    "telemetry/otel.py: metrics": "sends what is in memory",
+    "telemetry/otel.py: spans": "sends what is in memory",
+}
+
+
+def _loops() -> Iterator[str]:
+    for file in sorted((ROOT / "hai_flow").rglob("*.py")):
+        for call in ast.walk(ast.parse(file.read_text())):
+            if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or call.func.attr != "_keep":
+                continue
+            if len(call.args) == 2 and isinstance(call.args[1], (ast.Constant, ast.JoinedStr)):
+                name = ast.unparse(call.args[1]).removeprefix("f").strip(chr(39))
+                yield f"{file.relative_to(ROOT / 'hai_flow')}: {name}"
+
+
+def test_every_loop_of_a_service_names_its_sweeps_or_says_why_it_has_none() -> None:
+    assert sorted(_loops()) == sorted([*LOOPS, *ROWLESS])
+    assert {each for sweeps in LOOPS.values() for each in sweeps} == set(Sweep)
+
+
+# --- putting off ------------------------------------------------------------------------------------------------------
+
+
+async def test_a_row_is_put_off_ever_longer_up_to_a_bound_and_from_the_start_again_once_it_was_done(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now, bad = 0.0, True
+    monkeypatch.setattr(rows.time, "monotonic", lambda: now)
+    made = Rows(again_seconds=1.0, again_seconds_max=8.0)
+
+    async def work() -> None:
+        if bad:
+            raise ValueError("still bad")
+
+    async def wait() -> float:
+        nonlocal now
+        found = await made.deal(Sweep.OUTBOX, "row", work)
+        now += found
+        return found
+
+    assert [await wait() for _ in range(5)] == [1.0, 2.0, 4.0, 8.0, 8.0]
+    bad = False
+    assert await wait() == 0.0
+    bad = True
+    assert await wait() == 1.0
+
+
+async def test_a_page_is_left_where_the_database_is_away_and_its_rest_has_its_turn_when_slow_rows_are_put_off() -> None:
+    made, seen, slow = Rows(), list[int](), set(range(PASSING_MAX))
+
+    async def work(row: int) -> None:
+        if row in slow:
+            raise asyncpg.QueryCanceledError("canceling statement due to statement timeout")
+        seen.append(row)
+
+    with pytest.raises(asyncpg.QueryCanceledError):
+        await made.go_through(Sweep.INBOX, range(10), str, work)
+    assert seen == []
+    await made.go_through(Sweep.INBOX, range(10), str, work)
+    assert seen == list(range(PASSING_MAX, 10))
+
+
+# --- with rows of a newer release -------------------------------------------------------------------------------------
+
+STRANGE = "UPDATE log SET events = convert_to(replace(convert_from(events, 'UTF8'), $2, $3), 'UTF8') WHERE run_id = $1"
+
+
+async def make_unreadable(eye: Connection, run_id: UUID) -> None:
+    await eye.execute(STRANGE, run_id, '{"type":"run_started"', '{"type":"run_started","novelty":1')
+
+
+async def odd_workflow(eye: Connection) -> bytes:
+    source = b"hai: flow/v1\nname: odd\nversion: 1\non_message: enqueue\nbrand_new_key: 1\nsteps: []\n"
+    sha = hashlib.sha256(source).digest()
+    await eye.execute(
+        "INSERT INTO workflows (tenant, sha256, name, version, dev, source) VALUES ($1, $2, 'odd', 1, false, $3)",
+        LOCAL_TENANT, sha, source,
+    )  # fmt: skip
+    return sha
+
+
+async def test_a_message_whose_workflow_only_a_newer_release_can_read_waits_and_the_next_thread_s_is_sent(
+    make: Make, eye: Connection
+) -> None:
+    runtime = await make()
+
+    async def forget(message: object) -> None: ...
+
+    runtime.delivery.handlers[THREAD_FREED] = forget  # as where the process died that had the end's message
+    bad, good = sorted((uuid4(), uuid4()))
+    first, other = [(await start(runtime, BODY, thread=thread)).run_id for thread in ("a", "b")]
+    await enqueue(runtime, first, bad)
+    await enqueue(runtime, other, good)
+    for run in (first, other):
+        await runtime.committer.submit(run, LOCAL_TENANT, answer(await open_pending(runtime, run)))
+    await eye.execute("UPDATE queued_messages SET workflow = $1 WHERE run_id = $2", await odd_workflow(eye), bad)
+    await runtime.messages.sweep()
+    assert await exists(eye, good)
+    assert await eye.fetchval("SELECT refused IS NULL FROM queued_messages WHERE run_id = $1", bad)
+    late = uuid4()
+    command = c.Start(run_id=late, thread_id="a", requester="user:local", input={}, message="next")
+    stored = await runtime.messages.add(
+        LOCAL_TENANT, bytes.fromhex((await state_of(runtime, good)).sha256), command,
+        Asked(who=c.LOCAL_PRINCIPAL, way="local"), command_id="late", body_sha=b"b" * 32,
+    )  # fmt: skip
+    assert stored.run_id == late, "who sends a message behind it hears nothing of it"
+
+
+async def test_a_waiting_run_that_only_a_newer_release_can_read_lets_the_next_of_its_key_begin(
+    make: Make, eye: Connection
+) -> None:
+    runtime = await make()
+    body = keyed()
+    first, bad, good = [await begin(runtime, body) for _ in range(3)]
+    assert [await status_of(runtime, each) for each in (bad, good)] == ["queued", "queued"]
+    await make_unreadable(eye, bad)
+    other = await make()
+    await runtime.stop()
+    await settle(other, first)
+    await until(lambda: is_now(other, good, "waiting"))
+    assert await eye.fetchval("SELECT count(*) FROM slot_waiters WHERE run_id = $1", bad) == 1
+
+
+async def test_a_question_of_a_newer_release_keeps_no_kind_of_row_from_being_cleared_away(
+    make: Make, eye: Connection
+) -> None:
+    runtime = await make(performs=True)
+    run = (await start(runtime, ASKING)).run_id
+    await eye.execute("UPDATE runs SET workflow = $1 WHERE id = $2", await odd_workflow(eye), run)
+    await eye.execute("INSERT INTO forgotten (sha256, at) VALUES ('\\x01', now() - interval '3 days')")
+    await runtime._sweeper.tidy()
+    assert await eye.fetchval("SELECT count(*) FROM forgotten") == 0
+
+
+async def test_a_question_that_the_database_refuses_to_index_keeps_no_other_out_of_the_inbox(
+    make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = await make()
+    bad, good = [await open_pending(runtime, (await start(runtime, ASKING)).run_id) for _ in range(2)]
+    await eye.execute("DELETE FROM inbox")
+    mend = inbox.inbox.mend
+
+    async def refuse(pool: Any, wrong: Any) -> None:
+        if any(listed.id == bad for listed, *_ in wrong):
+            raise asyncpg.DataError("a value that can't be stored")
+        await mend(pool, wrong)
+
+    monkeypatch.setattr(inbox.inbox, "mend", refuse)
+    await runtime.inbox.tidy(timedelta(0))
+    assert {row[0] for row in await eye.fetch("SELECT pending_id FROM inbox")} == {good}
