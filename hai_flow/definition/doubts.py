@@ -12,7 +12,7 @@ from hai_flow.definition.cel_tree import Call, Comprehension, Const, Listing, Na
 from hai_flow.definition.expression_faults import Fault
 from hai_flow.definition.known_names import Guards, Names
 from hai_flow.definition.known_types import Look, look_inside
-from hai_flow.definition.schemas import resolve
+from hai_flow.definition.schema_references import resolve
 from hai_flow.definition.wording import suggestion
 
 # Codes of doubts: warnings, not errors.

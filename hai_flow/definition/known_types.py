@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 
 from hai_flow.definition.cel_paths import Segment, spell
 from hai_flow.definition.cel_values import Kind
-from hai_flow.definition.schemas import resolve
+from hai_flow.definition.schema_references import resolve
 from hai_flow.definition.wording import suggestion
 from hai_flow.values import Json
 

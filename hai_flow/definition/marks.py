@@ -6,10 +6,11 @@ mark of every item and of every other name. Marks hold no False below the top, s
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
-from hai_flow.definition.schemas import PII, resolve
+from hai_flow.definition.schema_references import resolve
+from hai_flow.definition.schemas import PII
 from hai_flow.values import Json
 
 Mark: TypeAlias = "bool | Mapping[str, Mark]"
@@ -105,8 +106,11 @@ def masked_object(value: Json, mark: Mark) -> Json:
 
 
 def of_schema(schema: Json) -> Mark:
-    """The mark of the values of a schema: of the parts that it marks with `pii: true`."""
-    return shallow(_of_schema(schema, schema, ()))
+    """The mark of the values of a schema: of the parts that it marks with `pii: true`. A schema that contains itself in
+    so many ways that following them all takes too long is personal as a whole."""
+    if not _mentions(schema):
+        return False
+    return shallow(_Marking(schema).of(schema, ()))
 
 
 def denies(schema: Json) -> bool:
@@ -115,33 +119,56 @@ def denies(schema: Json) -> bool:
     return isinstance(schema, Mapping) and schema.get(PII) is False
 
 
-def _of_schema(schema: Json, root: Json, followed: tuple[str, ...]) -> Mark:
-    if not isinstance(schema, Mapping):
-        return False
-    if schema.get(PII) is True:
-        return True
-    found: Mark = False
-    reference = schema.get("$ref", schema.get("$dynamicRef"))
-    if isinstance(reference, str):
-        if reference in followed or len(followed) > _DEPTH_MAX or "$dynamicRef" in schema:
-            return _mentions(root)  # a schema of itself: no finite mark says how deep
-        found = _of_schema(resolve({"$ref": reference}, root), root, (*followed, reference))
-    for keyword, inner in schema.items():
-        if keyword == "properties" and isinstance(inner, Mapping):
-            for name, each in inner.items():
-                found = join(found, under((name,), _of_schema(each, root, followed)))
-        elif keyword == "patternProperties" and isinstance(inner, Mapping):
-            for each in inner.values():
-                found = join(found, under((EVERY,), _of_schema(each, root, followed)))
-        elif keyword in _ITEMS:
-            for each in inner if isinstance(inner, list) else [inner]:
-                found = join(found, under((EVERY,), _of_schema(each, root, followed)))
-        elif keyword in _SAME:
-            for each in _alternatives(keyword, inner):
-                found = join(found, _of_schema(each, root, followed))
-        elif keyword in _WHOLE and _of_schema(inner, root, followed):
+_SCHEMAS_MAX: Final = 20_000  # that are looked at for one mark
+
+
+class _Marking:
+    def __init__(self, root: Json) -> None:
+        self._root = root
+        self._left = _SCHEMAS_MAX
+
+    def of(self, schema: Json, followed: tuple[str, ...]) -> Mark:
+        if not isinstance(schema, Mapping):
+            return False
+        self._left -= 1
+        if schema.get(PII) is True or self._left < 0:
             return True
-    return found
+        found: dict[str, Mark] = {}
+        for name, mark in self._parts(schema, followed):
+            if not mark:
+                continue
+            if name is not None:
+                found[name] = join(found[name], mark) if name in found else mark
+            elif mark is True:
+                return True
+            elif isinstance(mark, Mapping):
+                for inner, each in mark.items():
+                    found[inner] = join(found[inner], each) if inner in found else each
+        return found or False
+
+    def _parts(self, schema: Mapping[str, Json], followed: tuple[str, ...]) -> Iterator[tuple[str | None, Mark]]:
+        """The marks of parts of the value by their names, and those of all of it (None)."""
+        reference = schema.get("$ref", schema.get("$dynamicRef"))
+        if isinstance(reference, str):
+            if reference in followed or len(followed) > _DEPTH_MAX or "$dynamicRef" in schema:
+                yield None, True  # a schema of itself: no finite mark says how deep
+                return
+            yield None, self.of(resolve({"$ref": reference}, self._root), (*followed, reference))
+        for keyword, inner in schema.items():
+            if keyword == "properties" and isinstance(inner, Mapping):
+                for name, each in inner.items():
+                    yield name, self.of(each, followed)
+            elif keyword == "patternProperties" and isinstance(inner, Mapping):
+                for each in inner.values():
+                    yield EVERY, self.of(each, followed)
+            elif keyword in _ITEMS:
+                for each in inner if isinstance(inner, list) else [inner]:
+                    yield EVERY, self.of(each, followed)
+            elif keyword in _SAME:
+                for each in _alternatives(keyword, inner):
+                    yield None, self.of(each, followed)
+            elif keyword in _WHOLE and self.of(inner, followed):
+                yield None, True
 
 
 def _alternatives(keyword: str, inner: Json) -> Sequence[Json]:

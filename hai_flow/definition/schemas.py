@@ -3,8 +3,10 @@
 jsonschema-rs would fetch remote references and read `file:` ones; here one of these is a finding, and a retriever
 that always refuses stands behind it. Formats are asserted, not only annotated.
 
-A `pattern` is matched in a time that grows with the text alone, unless it has a lookaround or a backreference: then it
-may grow with the square of the text, so the texts that are valid by the schema are bounded (`LOOKING_CHARS_MAX`).
+Every door takes its schemas from here, so their work is bounded here: of a schema when it is compiled, of a value when
+it is held against one (`schema_work`), and of the words about a value that does not fit, which the library makes all at
+once. A `pattern` with a lookaround or a backreference may take a time that grows with the square of the text, so the
+texts that are valid by such a schema are bounded once more (`LOOKING_CHARS_MAX`).
 """
 
 from __future__ import annotations
@@ -12,13 +14,20 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import lru_cache
+from itertools import islice
 from math import isqrt
 from typing import Any, Final, TypeAlias
+from urllib.parse import unquote
 
 import jsonschema_rs
 
+from hai_flow import values
 from hai_flow.definition.document import Path
+from hai_flow.definition.schema_defaults import Defaults
+from hai_flow.definition.schema_references import at, resolve
+from hai_flow.definition.schema_work import TooLarge, Work, count_parts, measure
 from hai_flow.definition.wording import kind_of, suggestion
 from hai_flow.json_pointers import pointer_of, unescaped
 from hai_flow.values import Json
@@ -42,7 +51,12 @@ TOO_LONG_TO_MATCH: Final = "value.too_long_to_match"
 LOOKING_CHARS_MAX: Final = 4000
 """How long the one text of a value may be where the schema has one pattern that looks around or back. More texts and
 more patterns share the time that this may take."""
-_DEFAULTS_DEPTH_MAX: Final = 40
+_EXPLAINED_WORK_MAX: Final = 1_000
+_EXPLAINED_CHARS_MAX: Final = 2_000_000
+"""What is wrong is told at once of values for which that makes at most so many sentences, of so many characters: the
+library makes all of them, each with the value in it, before it gives the first. Of others it is told part by part."""
+_EXPLAINED_PARTS_MAX: Final = 20_000
+_CHECKED_DEFAULTS_MAX: Final = 20_000
 
 _MAP_OF_SCHEMAS: Final = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
 _ONE_SCHEMA: Final = (
@@ -63,34 +77,58 @@ _KEYWORDS: Final = frozenset((*_MAP_OF_SCHEMAS, *_ONE_SCHEMA, *_LIST_OF_SCHEMAS,
 
 
 class JsonSchema:
-    """plan.Schema over jsonschema-rs. Build it with `compile_schema`, or directly from a schema known to be sane."""
+    """plan.Schema over jsonschema-rs. Build it with `compile_schema`, or directly from a schema known to be sane.
 
-    __slots__ = ("_has_defaults", "_looking", "_validator", "raw")
+    Raises `TooLarge`, a ValueError, for a schema that would make too much work, and what the library raises for others
+    that are none.
+    """
+
+    __slots__ = ("_defaults", "_looking", "_validator", "_work", "raw")
 
     def __init__(self, raw: Json) -> None:
         self.raw = raw
+        self._work = measure(raw)
         self._validator = _validator(raw)
-        self._has_defaults = _mentions_default(raw)
+        for path, reference in self._work.unresolved:
+            raise ValueError(f"{pointer_of(*path)}: {reference} leads nowhere in this schema")
+        self._defaults = Defaults(raw, self._work) if _mentions_default(raw) else None
         self._looking = sum(not _is_linear(pattern) for pattern in _patterns(raw))
+
+    @property
+    def circles(self) -> list[TooLarge]:
+        """The references that lead back to themselves without looking at a part of a value."""
+        return self._work.circles
 
     def findings(self, value: Json) -> list[dict[str, Any]]:
         """Every fault of `value` (the first hundred) as `{"path": JSON Pointer, "message": text, "code", "params"}`;
         empty = valid. `code` names the keyword that refuses, and `params` has its value in the schema, as texts:
-        clients make a sentence in another language of them."""
-        if self._looking and (fault := _too_long(value, self._looking)) is not None:
+        clients make a sentence in another language of them. A value that takes too much work has that fault alone."""
+        fault = self._work.fault(value) or (self._defaults.fault(value) if self._defaults is not None else None)
+        if fault is None and self._looking:
+            fault = _too_long(value, self._looking)
+        if fault is not None:
             return [fault]
         if self._validator.is_valid(value):
             return []
-        faults: list[dict[str, Any]] = []
-        for error in self._validator.iter_errors(value):
-            if len(faults) >= _FAULTS_MAX:
-                break
-            faults.append(_fault(error))
-        return faults
+        return list(islice(self._explained(value), _FAULTS_MAX))
+
+    def admits(self, value: Json) -> bool:
+        """Whether a value, of which is known that it is not too large, fits."""
+        return self._validator.is_valid(value)
+
+    def is_explainable(self, value: Json) -> bool:
+        return _is_explainable(self._work, value)
+
+    def _explained(self, value: Json) -> Iterator[dict[str, Any]]:
+        if self.is_explainable(value):
+            yield from map(_fault, self._validator.iter_errors(value))
+        else:
+            yield from _explain_parts(self.raw, self.raw, value, ())
 
     def with_defaults(self, value: Json) -> Json:
-        """A copy of `value` in which absent properties, at any depth, have their schema's `default`."""
-        return _filled(self.raw, value, self.raw, 0) if self._has_defaults else value
+        """A copy of `value` in which absent properties, at any depth, have their schema's `default`; `value` itself
+        where that takes too much work, which `findings` tells."""
+        return self._defaults.filled(value) if self._defaults is not None else value
 
     def __repr__(self) -> str:
         return f"JsonSchema({self.raw!r})"
@@ -100,6 +138,103 @@ class JsonSchema:
 
     def __hash__(self) -> int:
         return hash(repr(self.raw))
+
+
+@lru_cache(maxsize=1024)
+def compiled(text: bytes) -> JsonSchema:
+    """The schema that is written in JSON, compiled once for all who ask. Raises what `JsonSchema` raises."""
+    return JsonSchema(values.loads(text))
+
+
+def _is_explainable(work: Work, value: Json) -> bool:
+    """Whether the library may make its sentences of all faults of the value."""
+    nodes, characters = count_parts(value, _EXPLAINED_WORK_MAX)
+    if nodes > _EXPLAINED_WORK_MAX:
+        return False
+    units = work.of(value)
+    return units <= _EXPLAINED_WORK_MAX and units * characters <= _EXPLAINED_CHARS_MAX
+
+
+def _explain_parts(schema: Json, root: Json, value: Json, path: tuple[str | int, ...]) -> Iterator[dict[str, Any]]:
+    """The faults of a value that is large for its schema: its own, and those of the smallest of its parts."""
+    schema = resolve(schema, root)
+    explained = False
+    for fault in _explain_outside(schema, value):
+        explained = True
+        yield {**fault, "path": pointer_of(*path)}
+    known: dict[int, JsonSchema | None] = {}
+    for name, part, inner in islice(_parts_of(schema, value), _EXPLAINED_PARTS_MAX):
+        if id(inner) not in known:
+            try:
+                known[id(inner)] = JsonSchema(_with_definitions(inner, root))
+            except Exception:  # it refers to something that only the whole schema has
+                known[id(inner)] = None
+        own = known[id(inner)]
+        if own is None or own.admits(part):
+            continue
+        explained = True
+        if own.is_explainable(part):
+            for fault in own.findings(part):
+                yield {**fault, "path": pointer_of(*path, name) + fault["path"]}
+        else:
+            yield from _explain_parts(inner, root, part, (*path, name))
+    if not explained:
+        message = "it does not fit its schema, and is too large to say in which way; send less at once"
+        yield {"path": pointer_of(*path), "message": message, "code": "value.invalid", "params": []}
+
+
+_OUTSIDE: Final = (
+    "type", "required", "dependentRequired", "minProperties", "maxProperties", "minItems", "maxItems",
+)  # fmt: skip
+
+
+def _explain_outside(schema: Json, value: Json) -> Iterator[dict[str, Any]]:
+    """The faults of a list or an object that have nothing to do with what is in its parts."""
+    if not isinstance(schema, Mapping) or not isinstance(value, dict | list) or len(value) > _EXPLAINED_WORK_MAX:
+        return
+    outside = {key: schema[key] for key in _OUTSIDE if key in schema}
+    if isinstance(value, dict):
+        if isinstance(outside.get("required"), list):
+            outside["required"] = [name for name in outside["required"] if name not in value][:_FAULTS_MAX]
+        if schema.get("additionalProperties") is False and "patternProperties" not in schema:
+            outside |= {"properties": dict.fromkeys(schema.get("properties", ()), True), "additionalProperties": False}
+    empty = dict.fromkeys(value) if isinstance(value, dict) else [None] * len(value)
+    yield from map(_fault, _validator(outside).iter_errors(empty))
+
+
+def _parts_of(schema: Json, value: Json) -> Iterator[tuple[str | int, Json, Json]]:
+    """The parts of a value that the schema names itself, each with its schema."""
+    if not isinstance(schema, Mapping):
+        return
+    if isinstance(value, Mapping):
+        properties = schema.get("properties")
+        for name, inner in properties.items() if isinstance(properties, Mapping) else ():
+            if name in value:
+                yield name, value[name], inner
+    elif isinstance(value, list):
+        first = schema.get("prefixItems")
+        first = first if isinstance(first, list) else []
+        yield from ((index, value[index], inner) for index, inner in enumerate(first[: len(value)]))
+        if "items" in schema:
+            yield from ((index, value[index], schema["items"]) for index in range(len(first), len(value)))
+
+
+def _with_definitions(schema: Json, root: Json) -> Json:
+    """A part of a schema as a schema of its own, with those of the definitions that it leads to."""
+    if not isinstance(schema, Mapping) or not isinstance(root, Mapping):
+        return schema
+    definitions: dict[str, dict[str, Json]] = {}
+    waiting: list[Json] = [schema]
+    while waiting:
+        for _, part in _subschemas(waiting.pop()):
+            reference = part.get("$ref") if isinstance(part, Mapping) else None
+            place = reference.split("/") if isinstance(reference, str) else ()
+            if len(place) >= 3 and place[0] == "#" and place[1] in ("$defs", "definitions"):
+                known, name = root.get(place[1]), unescaped(unquote(place[2]))
+                if isinstance(known, Mapping) and name in known and name not in definitions.get(place[1], {}):
+                    definitions.setdefault(place[1], {})[name] = known[name]
+                    waiting.append(known[name])
+    return {**{key: part for key, part in schema.items() if key not in definitions}, **definitions}
 
 
 def _fault(error: jsonschema_rs.ValidationError) -> dict[str, Any]:
@@ -177,26 +312,41 @@ def _is_linear(pattern: str) -> bool:
     return True
 
 
+class _Enough(Exception):
+    """More faults than anybody reads: each takes its time, as they guess what was meant."""
+
+
 def compile_schema(raw: Json, report: Report) -> JsonSchema | None:
     """`raw` compiled, or None after every fault was handed to `report` (path inside the schema, code, message)."""
-    faulty = False
+    faulty = 0
 
     def fault(path: Path, code: str, message: str) -> None:
         nonlocal faulty
-        faulty = True
+        faulty += 1
         report(path, code, message)
+        if faulty >= _FAULTS_MAX:
+            raise _Enough
 
-    for path, schema in _subschemas(raw):
-        _check_schema(path, schema, raw, fault)
+    try:
+        for path, schema in _subschemas(raw):
+            _check_schema(path, schema, raw, fault)
+    except _Enough:
+        return None
     if faulty:
         return None
     try:
         compiled = JsonSchema(raw)
+    except TooLarge as error:
+        fault(error.path, error.code, error.message)
+        return None
     except Exception as error:  # the library raises several unrelated types here, ValueError among them
         path: Path = tuple(getattr(error, "instance_path", ()))
         fault(path, "schema.invalid", f"expected a JSON Schema (2020-12): {_first_line(error)}")
         return None
-    _check_defaults(raw, fault)
+    with suppress(_Enough):
+        for circle in compiled.circles:
+            fault(circle.path, circle.code, circle.message)
+        _check_defaults(raw, fault)
     return None if faulty else compiled
 
 
@@ -218,30 +368,6 @@ def without_marks(raw: Json) -> Json:
         elif keyword != PII:
             plain[keyword] = without_marks(value) if keyword in _ONE_SCHEMA else value
     return plain
-
-
-def resolve(schema: Json, root: Json) -> Json:
-    """`schema` with local references (`#/$defs/x`) followed; `{}` where there is nothing to follow."""
-    for _ in range(16):  # a chain of references that is longer than this is a circle
-        if not isinstance(schema, dict) or "$ref" not in schema:
-            return schema
-        schema = _at(root, schema["$ref"])
-    return {}
-
-
-def _at(root: Json, reference: Json) -> Json:
-    if not isinstance(reference, str) or not reference.startswith("#"):
-        return {}
-    node = root
-    for part in reference[1:].split("/")[1:]:
-        key = unescaped(part)
-        if isinstance(node, list) and key.isdigit() and int(key) < len(node):
-            node = node[int(key)]
-        elif isinstance(node, Mapping) and key in node:
-            node = node[key]
-        else:
-            return {}
-    return node
 
 
 def _deny(uri: str) -> Json:
@@ -357,22 +483,26 @@ def _check_reference(path: Path, schema: Mapping[str, Json], root: Json, fault: 
                 "schema.reference",
                 f"expected a reference inside this schema (#/$defs/...), found {target}; copy the schema here",
             )
-        elif target.startswith("#/") and _at(root, target) == {} and keyword == "$ref":
+        elif target.startswith("#/") and at(root, target) == {} and keyword == "$ref":
             fault((*path, keyword), "schema.reference", f"{target} leads nowhere; it counts from this schema's own top")
 
 
 def _check_defaults(root: Json, fault: Report) -> None:
     """A default that its own schema refuses would fail every run that relies on it."""
+    left = _CHECKED_DEFAULTS_MAX
     for path, schema in _subschemas(root):
         if not isinstance(schema, Mapping) or "default" not in schema or "$ref" in schema:
             continue
         value = schema["default"]
         if isinstance(value, str) and "${{" in value:  # a form's default may hold holes, filled at opening
             continue
-        definitions = {key: root[key] for key in ("$defs", "definitions") if isinstance(root, Mapping) and key in root}
-        own = {**definitions, **{key: part for key, part in schema.items() if key != "default"}}
+        plain = {key: part for key, part in schema.items() if key != "default"}
         try:
-            faults = JsonSchema(own).findings(JsonSchema({**schema, **definitions}).with_defaults(value))
+            own = _with_definitions(plain, root)
+            left -= sum(1 for _ in _subschemas(own))
+            if left < 0:  # the value itself is checked in each run
+                return
+            faults = JsonSchema(own).findings(JsonSchema(_with_definitions(schema, root)).with_defaults(value))
         except Exception:  # a reference that only the whole schema can follow: nothing to say about its default
             continue
         if faults:
@@ -384,31 +514,3 @@ def _check_defaults(root: Json, fault: Report) -> None:
 
 def _mentions_default(raw: Json) -> bool:
     return any(isinstance(schema, Mapping) and "default" in schema for _, schema in _subschemas(raw))
-
-
-def _filled(schema: Json, value: Json, root: Json, depth: int) -> Json:
-    """`value` with defaults. Only `properties`, `items`, `prefixItems`, `allOf` and local references are followed:
-    which branch of `anyOf` or `if` holds may itself depend on a default."""
-    schema = resolve(schema, root)
-    if not isinstance(schema, Mapping) or depth > _DEFAULTS_DEPTH_MAX:
-        return value
-    for part in schema.get("allOf", ()):
-        value = _filled(part, value, root, depth + 1)
-    if isinstance(value, dict):
-        return _filled_object(schema.get("properties", {}), value, root, depth)
-    if isinstance(value, list) and ("items" in schema or "prefixItems" in schema):
-        first = schema.get("prefixItems", [])
-        rest = schema.get("items", {})
-        return [_filled(first[i] if i < len(first) else rest, item, root, depth + 1) for i, item in enumerate(value)]
-    return value
-
-
-def _filled_object(properties: Mapping[str, Json], value: dict[str, Json], root: Json, depth: int) -> dict[str, Json]:
-    filled = dict(value)
-    for name, raw in properties.items():
-        schema = resolve(raw, root)
-        if name in filled:
-            filled[name] = _filled(schema, filled[name], root, depth + 1)
-        elif isinstance(schema, Mapping) and "default" in schema:
-            filled[name] = _filled(schema, schema["default"], root, depth + 1)
-    return filled

@@ -26,7 +26,9 @@ _CHANNEL: Final = re.compile(r"[a-z][a-z0-9_+-]*(:\S.*)?")
 
 def notify(context: Context, fields: Mapping[str, Json], at: Path, names: Names) -> tuple[plan.Template, ...]:
     """The texts of `notify`. Which channels there are, the deployment says."""
-    texts = fields.get("notify", ())
+    written = fields.get("notify", ())
+    # Those of `defaults` come as they were written; what they are instead of texts is a finding already.
+    texts = [each for each in written if isinstance(each, str)] if isinstance(written, list | tuple) else []
     for index, text in enumerate(texts):
         if "${{" in text or _CHANNEL.fullmatch(text):
             continue

@@ -7,7 +7,6 @@ doubt is refused and the pending stays open.
 from __future__ import annotations
 
 from contextlib import suppress
-from functools import lru_cache
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
@@ -15,7 +14,7 @@ import msgspec
 
 from hai_flow import values
 from hai_flow.definition.plan import FrontendTool, Schema
-from hai_flow.definition.schemas import JsonSchema
+from hai_flow.definition.schemas import compiled
 from hai_flow.engine import votes
 from hai_flow.engine.commands import PendingAnswer
 from hai_flow.engine.events import PendingOpened
@@ -132,14 +131,9 @@ def refused(opened: PendingOpened, message: str, findings: list[dict[str, Any]] 
     )
 
 
-@lru_cache(maxsize=1024)
-def _compiled(text: bytes) -> JsonSchema:
-    return JsonSchema(values.loads(text))
-
-
 def form_of(opened: PendingOpened) -> Schema | None:
     """The form as it was opened, with its holes filled."""
-    return None if opened.schema is None else _compiled(values.dumps(opened.schema))
+    return None if opened.schema is None else compiled(values.dumps(opened.schema))
 
 
 def _checked(opened: PendingOpened, value: Json) -> Json:
@@ -310,7 +304,7 @@ def _chosen_values(opened: PendingOpened, decision: str, given: Json) -> Json:
         return None
     else:
         loose = {name: part for name, part in form.raw.items() if name != "required"}
-        chosen = _valid(opened, _compiled(values.dumps(loose)), given)
+        chosen = _valid(opened, compiled(values.dumps(loose)), given)
     if not isinstance(chosen, dict):
         raise refused(opened, "expected the values of the form as an object.")
     return chosen

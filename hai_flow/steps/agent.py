@@ -14,7 +14,7 @@ from typing import Any, Final
 from hai_flow import foreign, values
 from hai_flow.definition.plan import ANY_FUNCTION, AgentTool, AgentTurn, FrontendTool
 from hai_flow.definition.plan import Tool as DeclaredTool
-from hai_flow.definition.schemas import JsonSchema, without_marks
+from hai_flow.definition.schemas import JsonSchema, compiled, without_marks
 from hai_flow.definition.verbs.models import TASK
 from hai_flow.engine.agents import Exchange, Talk
 from hai_flow.errors import StepError
@@ -84,7 +84,7 @@ class Shelf:
     def schemas(self) -> dict[str, JsonSchema]:
         """The compiled schemas of the arguments, by shown name. Raises StepError where one is no JSON Schema."""
         try:
-            return {name: JsonSchema(each.parameters) for name, each in self.functions.items()}
+            return {name: compiled(values.dumps(each.parameters)) for name, each in self.functions.items()}
         except ValueError as error:
             message = f"A tool describes its arguments by something that is no JSON Schema: {error}"
             raise StepError(message, code="tool.unavailable", retriable=False) from None

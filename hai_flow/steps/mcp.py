@@ -25,6 +25,8 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import urlsplit
 
+import structlog
+
 from hai_flow import values
 from hai_flow.definition.mcp_servers import CatalogueServer
 from hai_flow.definition.plan import ANY_FUNCTION, Call, McpServer, McpTool, Plan, Step, Tool
@@ -40,6 +42,8 @@ from hai_flow.steps.pins import LISTED, Looked, NoPins, Pins
 from hai_flow.steps.runner import Attempt, Stream
 from hai_flow.steps.secrets import DEFAULT, Secrets, Use
 from hai_flow.values import Json, storable
+
+log = structlog.get_logger(__name__)
 
 if TYPE_CHECKING:
     import mcp_types as types
@@ -97,6 +101,7 @@ class McpRunner:
 
         who = f"{tool.name}.{function}"
         arguments = values.loads(attempt.args)
+        await _usable(tool, [offered])
         for fault in schema_of(offered.input_schema, who).findings(arguments)[:1]:
             message = f"the arguments do not fit {who}: {fault['path'] or '/'}: {fault['message']}"
             raise StepError(message, code="tool.invalid_arguments", retriable=False)
@@ -142,7 +147,8 @@ class McpRunner:
         reached = self._reached(tool, from_disk=from_disk)
         found = await self._functions(tool, reached, (tenant, workflow), from_disk=from_disk)
         known = await demand_known(tool, found, pins, skips=True)
-        return [_offer(name, tool, each, trusted=reached.trusted) for each in known.values() if _is_plain(each)]
+        usable = await _usable(tool, list(known.values()))
+        return [_offer(name, tool, each, trusted=reached.trusted) for each in usable]
 
     async def _functions(
         self, tool: McpTool, reached: Reached, of: tuple[str, str], *, from_disk: bool
@@ -338,13 +344,45 @@ def _allowed(tools: Mapping[str, types.Tool], tool: McpTool, function: str) -> t
     return found
 
 
-def _is_plain(offered: types.Tool) -> bool:
-    """Whether a model can be shown the schemas of a function. Of one that can't be called nothing is offered."""
+async def _usable(tool: McpTool, functions: Sequence[types.Tool]) -> list[types.Tool]:
+    """The functions whose schemas can be shown to a model and held against values. Nothing else is offered: one schema
+    that is none, or is too large, leaves out its own function alone."""
+    fresh = [each for each in functions if _key(each) not in _judged]
+    if fresh:
+        # Compiling what a stranger wrote may take long, and others are served meanwhile.
+        faults = await asyncio.to_thread(_faults_of, fresh)
+        if len(_judged) > _JUDGED_MAX:
+            _judged.clear()
+        for each, fault in zip(fresh, faults, strict=True):
+            _judged[_key(each)] = fault is None
+            if fault is not None:
+                log.warning("mcp_function_left_out", tool=tool.name, function=each.name, error=fault)
+    return [each for each in functions if _judged.get(_key(each), False)]
+
+
+_JUDGED_MAX: Final = 4096
+_judged: dict[bytes, bool] = {}  # whether the schemas of a function can be used, by a digest of them
+
+
+def _key(offered: types.Tool) -> bytes:
+    return sha256(repr((offered.input_schema, offered.output_schema)).encode("utf-8", "surrogatepass")).digest()
+
+
+def _faults_of(functions: Sequence[types.Tool]) -> list[str | None]:
+    return [_fault_of(each) for each in functions]
+
+
+def _fault_of(offered: types.Tool) -> str | None:
+    """Why the schemas of a function can't be used."""
+    from hai_flow.steps.mcp_results import schema_of
+
     try:
-        values.check([offered.input_schema, offered.output_schema])
-    except values.NotJson:
-        return False
-    return True
+        for raw in (offered.input_schema, offered.output_schema):
+            if raw is not None:
+                schema_of(raw, offered.name)
+    except StepError as error:
+        return error.message
+    return None
 
 
 def _effect(tool: McpTool, offered: types.Tool, *, trusted: bool) -> Literal["read", "write"]:

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias
 import mcp_types as types
 
 from hai_flow import values
-from hai_flow.definition.schemas import JsonSchema
+from hai_flow.definition.schemas import JsonSchema, compiled
 from hai_flow.errors import StepError
 from hai_flow.steps.files import kind_of
 from hai_flow.values import Json, storable
@@ -26,7 +26,7 @@ _OF_THE_WEB: Final = frozenset({"http", "https", "ws", "wss", "ftp", "data"})
 def schema_of(raw: Mapping[str, Any], what: str) -> JsonSchema:
     """A schema that a server has written. Raises StepError `tool.unavailable`."""
     try:
-        return JsonSchema(values.check(dict(raw)))
+        return compiled(values.dumps(values.check(dict(raw))))
     except Exception as error:  # the library raises several unrelated types here
         lines = str(error).splitlines() or [""]
         message = f"{what} has a schema that can't be read: {lines[0][:300]}"

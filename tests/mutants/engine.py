@@ -12,6 +12,46 @@ _T: Final = "tests/engine/test_"
 _PEOPLE: Final = (f"{_T}approvals.py", f"{_T}approvals_time.py", f"{_T}approvals_edit.py")
 _COMMANDS: Final = (f"{_T}pause.py", f"{_T}stopping.py", f"{_T}answers.py", f"{_T}failing.py")
 
+# --- schemas ----------------------------------------------------------------------------------------------------------
+
+schema_work = Room("hai_flow/definition/schema_work.py", "tests/definition/test_schema_work.py")
+schema_work.bug(
+    "a schema that doubles with each reference is taken",
+    ("        if count > INSTANCES_MAX and too_many is None:", "        if False:"),
+)
+schema_work.bug(
+    "a schema that meets itself twice at each level of a value is taken",
+    ("                if last.work > PLACE_WORK_MAX:", "                if False:"),
+)
+schema_work.bug(
+    "references by an anchor are not counted",
+    (
+        "            elif (anchor := self._anchors.get((whole, unquote(fragment)))) is not None:",
+        "            elif False:",
+    ),
+)
+schema_work.bug(
+    "what is looked at again for `unevaluated...` is counted once",
+    ("            node.again = _LOOK_AGAIN\n", "            node.again = 1\n"),
+)
+schema_work.bug(
+    "repetitions of a pattern's group are counted once",
+    ("            last = min(last * times, _REPEATS_MAX)\n", "            last = 1\n"),
+)
+schema_work.bug(
+    "a value that is too much work is held against its schema",
+    ("        if units + texts <= WORK_MAX:\n            return None\n", "        return None\n"),
+)
+schemas = Room("hai_flow/definition/schemas.py", "tests/definition/test_schema_work.py")
+schemas.bug(
+    "all that is wrong with a large value is told at once",
+    ("        if self.is_explainable(value):\n", "        if True:\n"),
+)
+schemas.bug(
+    "faults of a schema are looked for without an end",
+    ("        if faulty >= _FAULTS_MAX:\n", "        if False:\n"),
+)
+
 # --- people -----------------------------------------------------------------------------------------------------------
 
 admission = Room("hai_flow/engine/pendings/admission.py", *_PEOPLE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 from hai_flow import values
@@ -65,12 +66,21 @@ def form_of(draft: Draft, step: Step, form: Template | None, roots: dict[str, Js
     if form is None:
         return None
     raw = draft.render(form, step, **roots)
-    faults: list[str] = []
-    compile_schema(raw, lambda path, code, message: faults.append(f"{'/'.join(map(str, path))}: {message}"))
-    if faults:
-        raise Raised("expression.error", f"{step.path}: its form, with the holes filled, is wrong: {faults[0]}.")
-    draft.take(len(values.dumps(raw)))
+    text = values.dumps(raw)
+    draft.take(len(text))
+    if (fault := _form_fault(text)) is not None:
+        raise Raised("expression.error", f"{step.path}: its form, with the holes filled, is wrong: {fault}.")
     return raw
+
+
+@lru_cache(maxsize=1024)
+def _form_fault(text: bytes) -> str | None:
+    """The first fault of a form that is written in JSON. Most forms are the same for all runs of a workflow."""
+    faults: list[str] = []
+    compile_schema(
+        values.loads(text), lambda path, code, message: faults.append(f"{'/'.join(map(str, path))}: {message}")
+    )
+    return faults[0] if faults else None
 
 
 def effect_name(step: Step, args: Json) -> str:

@@ -1,0 +1,33 @@
+"""References inside of a JSON Schema, followed to what they name. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from hai_flow.json_pointers import unescaped
+from hai_flow.values import Json
+
+
+def resolve(schema: Json, root: Json) -> Json:
+    """`schema` with local references (`#/$defs/x`) followed; `{}` where there is nothing to follow."""
+    for _ in range(16):  # a chain of references that is longer than this is a circle
+        if not isinstance(schema, dict) or "$ref" not in schema:
+            return schema
+        schema = at(root, schema["$ref"])
+    return {}
+
+
+def at(root: Json, reference: Json) -> Json:
+    """What a reference into the schema names; `{}`: nothing."""
+    if not isinstance(reference, str) or not reference.startswith("#"):
+        return {}
+    node = root
+    for part in reference[1:].split("/")[1:]:
+        key = unescaped(part)
+        if isinstance(node, list) and key.isdigit() and int(key) < len(node):
+            node = node[int(key)]
+        elif isinstance(node, Mapping) and key in node:
+            node = node[key]
+        else:
+            return {}
+    return node
