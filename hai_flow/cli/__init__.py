@@ -12,6 +12,7 @@ quick and a worker never loads a web framework.
 
 from __future__ import annotations
 
+import gc
 import os
 from typing import Annotated, Final
 
@@ -152,6 +153,8 @@ def _anything(
 
 def main() -> None:
     """The entry point of `hai-flow`."""
+    # Importing makes many objects and hardly any garbage: by default it is looked through some 300 times.
+    gc.set_threshold(50_000, 20, 100)
     if completion.VARIABLE in os.environ:
         completion.prepare()
     app(prog_name=program(), complete_var=completion.VARIABLE)

@@ -146,6 +146,20 @@ async def ensure(connection: Connection) -> None:
             await connection.execute(f"CREATE POLICY engine ON {row[0]} TO {ENGINE} USING (true)")
 
 
+async def are_complete(dsn: str) -> bool:
+    """Whether the roles are there with all of their rights, so that `ensure` has nothing to do."""
+    connection = await asyncpg.connect(dsn)
+    try:
+        rows = await connection.fetch("SELECT rolname::text FROM pg_roles WHERE rolname = ANY ($1)", [ENGINE, API])
+        return (
+            {row[0] for row in rows} == {ENGINE, API}
+            and not await connection.fetch(_MISSING, *map(list, zip(*rights(), strict=True)))
+            and not await connection.fetch(_UNWALLED, list(OF_TENANTS))
+        )
+    finally:
+        await connection.close()
+
+
 _TAKE_ON: Final = f"""
 SELECT CASE WHEN {takes_on(ENGINE)} AND NOT EXISTS (
   SELECT FROM unnest($1::text[], $2::text[]) AS wanted(name, rights)

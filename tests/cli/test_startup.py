@@ -6,8 +6,10 @@ import os
 import signal
 from pathlib import Path
 
+import asyncpg
 import pytest
 
+from hai_flow.store import roles
 from tests.support.commands import ROOT, run, started
 
 HEAVY = {
@@ -53,3 +55,21 @@ def test_commands_that_ask_a_server_load_nothing_heavy(database_url: str, tellin
 @pytest.mark.parametrize("arguments", [["--help"], ["runs", "--help"], ["run", "--help"], ["version"]])
 def test_help_loads_nothing_heavy(telling: str, arguments: list[str]) -> None:
     assert not loaded(*arguments, PYTHONPATH=telling) & HEAVY
+
+
+def test_migrate_loads_what_changes_a_schema_only_where_one_is_behind(
+    database_url: str, empty_database_url: str, telling: str
+) -> None:
+    assert not loaded("migrate", HAI_FLOW_DATABASE_URL=database_url, PYTHONPATH=telling) & {"alembic", "sqlalchemy"}
+    assert "alembic" in loaded("migrate", HAI_FLOW_DATABASE_URL=empty_database_url, PYTHONPATH=telling)
+
+
+async def test_migrate_gives_the_roles_a_right_that_they_lack(database_url: str) -> None:
+    connection = await asyncpg.connect(database_url)
+    try:
+        await connection.execute("REVOKE SELECT ON runs FROM hai_api")
+        assert not await roles.are_complete(database_url)
+        assert run("migrate", HAI_FLOW_DATABASE_URL=database_url).returncode == 0
+        assert await roles.are_complete(database_url)
+    finally:
+        await connection.close()
