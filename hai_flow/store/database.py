@@ -77,6 +77,22 @@ PIN: Final = "; ".join(
     for name in ("enable_seqscan", "enable_hashjoin", "enable_mergejoin", "plan_cache_mode")
 )
 """The same settings for one transaction, where the session may have others."""
+LEAVE_LOCKS_AND_STATEMENTS: Final = """
+SELECT pg_catalog.pg_advisory_unlock_all();
+DO $$ DECLARE known text; BEGIN
+  FOR known IN SELECT name FROM pg_catalog.pg_prepared_statements
+    WHERE from_sql OR name !~ '^(__asyncpg_|PGBOUNCER_)' LOOP
+    EXECUTE 'DEALLOCATE ' || pg_catalog.quote_ident(known);
+  END LOOP;
+END $$
+"""
+"""Takes back what even a transaction that is rolled back leaves in its session."""
+LEAVE_NOTHING: Final = f"""
+SET SESSION AUTHORIZATION DEFAULT; RESET ROLE; RESET ALL; CLOSE ALL; UNLISTEN *; DISCARD TEMP; DISCARD SEQUENCES;
+{LEAVE_LOCKS_AND_STATEMENTS}
+"""
+"""Makes a session as it was when it was opened: also in the middle of a transaction, where DISCARD ALL can't. The
+driver and a pooler keep the statements that they have prepared."""
 FAREWELL_SECONDS: Final = 1.0
 RECONNECT_SECONDS_MIN: Final = 0.1
 RECONNECT_SECONDS_MAX: Final = 2.0
@@ -542,7 +558,7 @@ async def _pool(
     *,
     keep_sessions: bool = True,
 ) -> Pool:
-    """`keep_sessions`: statements leave nothing behind in a session, so nothing is reset between two uses."""
+    """`keep_sessions`: nothing is left behind in a session, so nothing is taken back between two uses."""
 
     async def connect_one(dsn: str, **options: Any) -> Session:
         return await connect(dsn, deadlines, settings, behind_pooler=behind_pooler, **options)
@@ -561,7 +577,7 @@ async def _pool(
         statement_cache_size=256,
         setup=None,
         init=None,
-        reset=_keep_as_it_is if keep_sessions else None,
+        reset=_keep_as_it_is if keep_sessions else _leave_nothing,
         loop=None,
     )
 
@@ -570,6 +586,10 @@ async def _keep_as_it_is(connection: Connection) -> None:
     """Our statements leave nothing behind in a session, and asyncpg's own reset is one more trip for each release."""
     if connection.is_in_transaction():
         await connection.execute("ROLLBACK")
+
+
+async def _leave_nothing(connection: Connection) -> None:
+    await connection.execute(LEAVE_NOTHING)
 
 
 async def _close(connection: asyncpg.Connection[asyncpg.Record]) -> None:

@@ -2,9 +2,11 @@
 has succeeded, in one transaction, or neither does.
 
 The tool's statements run first. When it has returned, its transaction is *sealed*: deferred constraints are checked,
-its settings are taken back. Then the commit of the run's events (`commits`) is sent in the same transaction, and that
-compares the run's version as every commit does: where the attempt is over by then (it timed out, its process lost its
-lease and another one declared it lost, the run was terminated), the decision is a refusal, and nothing commits.
+and the session is made as it was before (settings, role, temporary tables, locks, prepared statements): our commit must
+not meet a temporary table called `runs`, and behind a pooler the session is anybody's after it. Then the commit of the
+run's events (`commits`) is sent in the same transaction, and that compares the run's version as every commit does:
+where the attempt is over by then (it timed out, its process lost its lease and another one declared it lost, the run
+was terminated), the decision is a refusal, and nothing commits.
 
 A process that dies leaves a transaction that the server rolls back. One that is frozen holds the lock of its run's row
 for `idle_in_transaction_session_timeout` at most; others pass the run over meanwhile.
@@ -20,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 import structlog
 
 from hai_flow.errors import StepError
-from hai_flow.store.database import PIN
+from hai_flow.store.database import LEAVE_LOCKS_AND_STATEMENTS, LEAVE_NOTHING, PIN
 from hai_flow.store.faults import FAILURES, Fault, classify, outcome_known, sqlstate_of
 
 if TYPE_CHECKING:
@@ -39,13 +41,13 @@ _BEGUN: Final = "SAVEPOINT hai_flow_tool"  # it is gone if the tool ends the tra
 _SEAL: Final = "; ".join((
     "RELEASE SAVEPOINT hai_flow_tool",
     "SET CONSTRAINTS ALL IMMEDIATE",
-    "SET LOCAL ROLE NONE",
-    "SET LOCAL search_path TO DEFAULT",
+    LEAVE_NOTHING,
     *(f"SET LOCAL {name} = '{value}'" for name, value in _SEALED.items()),
     PIN,
     "SAVEPOINT hai_flow_result",
 ))  # fmt: skip
 _TAKE_BACK: Final = "ROLLBACK TO SAVEPOINT hai_flow_result"
+_LEAVE: Final = f"ROLLBACK TO SAVEPOINT hai_flow_tool; {LEAVE_LOCKS_AND_STATEMENTS}"
 _ENDED_BY_TOOL: Final = ("3B001", "25P01")
 _FAILED: Final = "25P02"
 _leaving: Final[set[asyncio.Task[None]]] = set()  # a task that nothing refers to may be collected
@@ -159,8 +161,17 @@ class Transaction:
             await self._released(connection)
 
     async def _released(self, connection: Any) -> None:
-        """Let go of the connection: the pool rolls back a transaction that is left open, or hangs up."""
+        """Let go of the connection: the pool rolls back a transaction that is left open, or hangs up.
+
+        Behind a pooler the session is another client's as soon as the transaction is over, so what a rollback leaves in
+        it is taken back before. A connection that is cut instead is one whose session the pooler closes.
+        """
         try:
+            if self._database.behind_pooler and not connection.is_closed() and connection.is_in_transaction():
+                try:
+                    await connection.execute(_LEAVE)
+                except FAILURES:
+                    connection.terminate()
             await (await self._database.tools()).release(connection)
         except FAILURES as error:
             log.info("tool_connection_cut", error=str(error) or repr(error))

@@ -92,7 +92,10 @@ spreading.bug(
 )
 spreading.bug(
     "a cell that is given an event twice has two",
-    ("delivery.send(relay.tenant, relay.id,", 'delivery.send(relay.tenant, f"{relay.id}/{cell}",'),
+    (
+        "            relay.tenant, relay.id, relay.type, data",
+        '            relay.tenant, f"{relay.id}/{cell}", relay.type, data',
+    ),
     by=f"{_LARGE}::test_an_event_to_all_reaches_the_runs_of_each_cell_once",
 )
 spreading.bug(

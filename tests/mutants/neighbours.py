@@ -114,4 +114,25 @@ questions.bug(
     by=f"{_ROWS}::test_a_question_that_the_database_refuses_to_index_keeps_no_other_out_of_the_inbox",
 )
 
-ROOMS: Final = (catalog, triggers, problems, bulk, mcp, connections, rows, seats, messages, questions)
+_SESSIONS: Final = "tests/runtime/test_tool_sessions.py"
+
+sessions = Room("hai_flow/store/database.py", _SESSIONS)
+sessions.bug(
+    "a tool that fails leaves its role to the next one",
+    ("reset=_keep_as_it_is if keep_sessions else _leave_nothing", "reset=_keep_as_it_is"),
+)
+sessions.bug("the next tool works with the role of the one before", (" RESET ROLE;", ""))
+sessions.bug("the next tool finds the temporary tables of the one before", (" DISCARD TEMP;", ""))
+sessions.bug(
+    "a tool's lock stays in its session",
+    ("SELECT pg_catalog.pg_advisory_unlock_all();\n", ""),
+)
+sealing = Room("hai_flow/store/transactions.py", _SESSIONS)
+sealing.bug(
+    "behind a pooler the locks of a tool that failed are left to anybody",
+    ("if self._database.behind_pooler and not", "if False and not"),
+)
+
+ROOMS: Final = (
+    catalog, triggers, problems, bulk, mcp, connections, rows, seats, messages, questions, sessions, sealing,
+)  # fmt: skip

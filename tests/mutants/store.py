@@ -36,7 +36,7 @@ transactions.bug(
 )
 transactions.bug(
     "the settings of a tool reach the commit",
-    ('    "SET LOCAL search_path TO DEFAULT",\n', ""),
+    ("    LEAVE_NOTHING,\n", ""),
     by=f"{_OF_TRANSACTIONS}::test_a_tool_may_change_the_settings_of_its_transaction",
 )
 

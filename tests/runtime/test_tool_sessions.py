@@ -1,0 +1,132 @@
+"""What one tool leaves in its database session, the next tool never finds: whoever's it is, and behind a pooler too."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from hai_flow.store.database import Database
+from hai_flow.store.transactions import Transaction
+from tests.runtime.conftest import Connection
+from tests.support.pgbouncer import PgBouncer, pgbouncer_program
+
+__all__ = ["pgbouncer_program"]
+
+ROLE = "tool_session_role"
+LEFT = {
+    "role": (f"SET ROLE {ROLE}",),
+    "authorization": (f"SET SESSION AUTHORIZATION {ROLE}",),
+    "temporary table": ("CREATE TEMP TABLE mine AS SELECT 'of tenant A'::text AS x",),
+    "temporary view": ("CREATE TEMP VIEW mine AS SELECT 'of tenant A'::text AS x",),
+    "prepared statement": ("PREPARE mine AS SELECT 1",),
+    "advisory lock": ("SELECT pg_advisory_lock(4711)",),
+    "channel": ("LISTEN mine",),
+    "setting": ("SET search_path TO pg_catalog", "SET app.tenant = 'a'", "SET statement_timeout = '1h'"),
+    "cursor": ("DECLARE mine CURSOR WITH HOLD FOR SELECT 1",),
+    "sequence": ("CREATE TEMP SEQUENCE numbers", "SELECT nextval('numbers')"),
+}
+FOUND = """
+SELECT current_user::text, session_user::text, current_setting('search_path'), current_setting('statement_timeout'),
+  coalesce(current_setting('app.tenant', true), ''), to_regclass('pg_temp.mine') IS NOT NULL,
+  ARRAY(SELECT name FROM pg_prepared_statements WHERE from_sql),
+  (SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()),
+  ARRAY(SELECT pg_listening_channels()),
+  ARRAY(SELECT name FROM pg_cursors WHERE is_holdable)
+"""
+ENDS = ("committed", "lost", "failed", "aborted")
+
+
+class _Sent:
+    def __init__(self, won: bool) -> None:
+        self.won = won
+
+
+@pytest.fixture(params=["direct", "pooled"])
+async def database(request: pytest.FixtureRequest, database_url: str, eye: Connection) -> AsyncIterator[Database]:
+    """With one connection for tools; behind the pooler there is one session for all."""
+    await eye.execute(f"DO $$ BEGIN CREATE ROLE {ROLE} NOLOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$")
+    with contextlib.ExitStack() as stack:
+        dsn, pooled = database_url, request.param == "pooled"
+        if pooled:
+            program = request.getfixturevalue("pgbouncer_program")
+            dsn = stack.enter_context(PgBouncer(program, database_url, sessions=1)).dsn
+        made = await Database.open(dsn, behind_pooler=pooled, tool_connections=1)
+        yield made
+        await made.close()
+
+
+async def use(database: Database, statements: tuple[str, ...], end: str) -> None:
+    """A tool sends the statements, and its attempt ends so."""
+    transaction = Transaction(database)
+    with contextlib.suppress(ValueError):
+        async with transaction.block() as connection:
+            for each in statements:
+                await connection.execute(each)
+            if end == "aborted":
+                with contextlib.suppress(Exception):
+                    await connection.execute("SELECT 1 / 0")
+            if end in ("failed", "aborted"):
+                raise ValueError
+    if end not in ("failed", "aborted"):
+        await transaction.seal()
+
+        async def send(connection: Any) -> Any:
+            return _Sent(end == "committed")
+
+        await transaction.commit(send)
+        transaction.abandon()
+
+
+async def found(database: Database) -> tuple[Any, ...]:
+    transaction = Transaction(database)
+    async with transaction.block() as connection:
+        row = await connection.fetchrow(FOUND)
+    transaction.abandon()
+    assert row is not None
+    return tuple(row)
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("left", LEFT)
+async def test_the_next_tool_finds_the_session_as_it_was_before(database: Database, left: str, end: str) -> None:
+    before = await found(database)
+    await use(database, LEFT[left], end)
+    after = await found(database)
+    assert after == before
+    await use(database, LEFT[left], end)  # and the same tool may do it again
+    assert await found(database) == before
+
+
+async def test_a_tool_s_temporary_table_with_the_name_of_ours_is_not_written_by_the_commit(
+    database: Database,
+) -> None:
+    transaction = Transaction(database)
+    async with transaction.block() as connection:
+        await connection.execute("CREATE TEMP TABLE runs (id uuid)")
+    await transaction.seal()
+    seen: list[bool] = []
+
+    async def send(connection: Any) -> Any:
+        seen.append(await connection.fetchval("SELECT to_regclass('runs') = to_regclass('public.runs')"))
+        return _Sent(True)
+
+    await transaction.commit(send)
+    assert seen == [True]
+
+
+async def test_a_setting_of_the_tool_is_not_the_commit_s(database: Database) -> None:
+    transaction = Transaction(database)
+    async with transaction.block() as connection:
+        await connection.execute("SET LOCAL enable_indexscan = off; SET LOCAL work_mem = '64kB'")
+    await transaction.seal()
+    seen: list[str] = []
+
+    async def send(connection: Any) -> Any:
+        seen.append(await connection.fetchval("SELECT current_setting('enable_indexscan')"))
+        return _Sent(True)
+
+    await transaction.commit(send)
+    assert seen == ["on"]
