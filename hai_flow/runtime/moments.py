@@ -67,7 +67,8 @@ class Moments:
         self, run_id: UUID, *, reads: Pool | None = None, after: int = 0, bounded: bool = True
     ) -> AsyncIterator[tuple[int, list[e.AnyEvent]]]:
         """The run's events after `after`, commit by commit, each with the seq of its first one; `bounded`: up to
-        `BYTES_MAX`. (Of a run that has ended, commits are merged meanwhile: none of their events comes twice.)"""
+        `BYTES_MAX`. Merged commits come apart, for a run is at rest where one ended. (They may be merged meanwhile:
+        none of their events comes twice.)"""
         seq, size = after, 0
         while True:
             page = await logs.read_log(reads or self._database.api, run_id, seq, _PAGE)
@@ -75,9 +76,13 @@ class Moments:
                 size += len(row.events)
                 if bounded and size > BYTES_MAX:
                     return
-                new = max(row.first_seq, seq + 1)
-                yield new, e.decode_events(row.events)[new - row.first_seq :]
-                seq = row.last_seq
+                events, start = e.decode_events(row.events), row.first_seq
+                for last in row.ends:
+                    new = max(start, seq + 1)
+                    if new <= last:
+                        yield new, events[new - row.first_seq : last + 1 - row.first_seq]
+                        seq = last
+                    start = last + 1
             if len(page) < _PAGE:
                 return
 

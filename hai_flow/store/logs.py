@@ -14,17 +14,25 @@ import msgspec
 from hai_flow.store.database import ON_THE_NODE
 from hai_flow.store.entries import CommandRow
 from hai_flow.store.faults import outcome_known
+from hai_flow.store.packing import ends_of
 
 if TYPE_CHECKING:
     from hai_flow.store.database import Connection, Pool
 
 
 class LogRow(msgspec.Struct, frozen=True, gc=False):
-    """The events `first_seq` to `last_seq`, as committed together: JSON text of an array."""
+    """The events `first_seq` to `last_seq`, as committed together: JSON text of an array. `parts`: the commits of a row
+    that stands for several (`packing`)."""
 
     first_seq: int
     last_seq: int
     events: bytes
+    parts: bytes | None = None
+
+    @property
+    def ends(self) -> list[int]:
+        """The last event of each of its commits. Raises ValueError where the parts can't be read."""
+        return [self.last_seq] if self.parts is None else ends_of(self.parts)
 
 
 class Loaded(msgspec.Struct, frozen=True, gc=False):
@@ -161,7 +169,7 @@ async def commands_of(
 async def read_log(connection: Connection | Pool, run_id: UUID, after_seq: int, limit: int) -> list[LogRow]:
     """Up to `limit` commits of the log with an event after `after_seq`, in order. The first may begin before it."""
     query = """
-    SELECT first_seq, last_seq, events FROM log WHERE run_id = $1 AND last_seq > $2 ORDER BY last_seq LIMIT $3
+    SELECT first_seq, last_seq, events, parts FROM log WHERE run_id = $1 AND last_seq > $2 ORDER BY last_seq LIMIT $3
     """
     return [LogRow(*row) for row in await connection.fetch(query, run_id, after_seq, limit)]
 

@@ -79,6 +79,14 @@ def commits_of(row: Row) -> Iterator[Row]:
         first, start = part.last_seq + 1, start + part.size - 1
 
 
+def ends_of(parts: bytes) -> list[int]:
+    """The last event of each commit that a merged row stands for. Raises ValueError where the parts can't be read."""
+    try:
+        return [part.last_seq for part in _parts.decode(parts)]
+    except msgspec.DecodeError as error:
+        raise ValueError(f"its parts can't be read: {error}") from None
+
+
 def _microseconds(at: datetime) -> int:
     return (at - _EPOCH) // _MICROSECOND
 

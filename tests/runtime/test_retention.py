@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
+from hai_flow.engine.forking import obstacle
 from hai_flow.engine.snapshot import ABI, encode_state
 from hai_flow.errors import Rejected
 from hai_flow.runtime import LOCAL_TENANT, Runtime
@@ -28,7 +29,7 @@ from hai_flow.runtime.retention import Retention, Rule, read_retention
 from hai_flow.runtime.states import state_at
 from hai_flow.runtime.verifying import Verified, Verifying, verify
 from hai_flow.store import audit, files, log_chain, logs, packing, retiring
-from tests.runtime.conftest import ASKING, TEXT, Connection, Make, answer, is_now, open_pending, start, state_of
+from tests.runtime.conftest import ASKING, TEXT, TOOLS, Connection, Make, answer, is_now, open_pending, start, state_of
 from tests.support.waiting import until
 
 BY = "user:op"
@@ -82,6 +83,40 @@ async def test_a_merged_log_gives_every_reader_what_it_gave(make: Make, eye: Con
     other = await make()  # it knows nothing of the run, and loads it
     with pytest.raises(Rejected, match="can't retry"):
         await other.committer.submit(run_id, LOCAL_TENANT, c.Retry(by=BY))
+
+
+RETRIED = (
+    TOOLS
+    + """
+steps:
+  - {id: a, call: fx.echo, with: {value: x}}
+  - {id: no, call: fx.breaks, with: {}, retry: {max: 2, every: 300ms}}
+"""
+)
+
+
+async def test_behind_a_merge_a_run_is_forked_where_it_could_be_before(make: Make, eye: Connection) -> None:
+    """Also where a commit ended within the merged row, as the one behind which a retry waited."""
+    runtime = await make(performs=True)
+    run_id = (await start(runtime, RETRIED)).run_id
+    await until(lambda: is_now(runtime, run_id, "failed"))
+    before, marks = await obstacles(runtime, run_id), await runtime.moments.marks(LOCAL_TENANT, run_id, ())
+    assert None in before
+    assert "fork_unsettled" in before
+    assert (await packing.pack_run(eye, run_id)).after == 1
+    assert await obstacles(runtime, run_id) == before
+    assert [each.seq for each in await runtime.moments.marks(LOCAL_TENANT, run_id, ())] == [each.seq for each in marks]
+
+
+async def obstacles(runtime: Runtime, run_id: UUID) -> list[str | None]:
+    """Why the run can't be forked behind each of its events; None: it can."""
+    state, found = await state_of(runtime, run_id), []
+    plan = await runtime.catalog.plan(LOCAL_TENANT, bytes.fromhex(state.sha256))
+    for seq in range(1, state.seq + 1):
+        moment = await runtime.moments.moment(run_id, seq)
+        why = obstacle(plan, moment.state, moment.following)
+        found.append(None if why is None else why.code)
+    return found
 
 
 async def test_who_stands_in_the_middle_of_a_merged_row_goes_on_from_there(make: Make, eye: Connection) -> None:
