@@ -17,9 +17,11 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
+import msgspec
 import structlog
 
-from hai_flow import file_ids
+from hai_flow import file_ids, values
+from hai_flow.engine import commands as c
 from hai_flow.errors import Rejected, StepError
 from hai_flow.runtime.contents import IN_POSTGRES, Contents, MissingContent, PostgresContents
 from hai_flow.steps.files import Content, kind_of
@@ -118,6 +120,13 @@ class Files:
         if not wanted:
             return
         _demand_all(wanted, await files.use_files(self._database.api, tenant, wanted, principal, run_id, viewer))
+
+    async def use_all(
+        self, tenant: UUID, principal: str, run_id: UUID, command: c.Command, viewer: Viewer | None
+    ) -> None:
+        """The files of all values that come in with the principal's command to the run: as `use`."""
+        if not isinstance(command, _WITHOUT_VALUES):
+            await self.use(tenant, principal, run_id, values.dumps(_values_of(command)), viewer)
 
     async def demand(self, tenant: UUID, principal: str, value: bytes, viewer: Viewer | None = None) -> None:
         """The JSON text `value`, which the principal sends, is about to be kept for runs that are not known yet: each
@@ -237,6 +246,17 @@ def part_of(file: File) -> dict[str, Json]:
         "source": {"type": "file", "value": file_ids.file_id(file.sha256), "mimeType": file.media_type},
     }
     return part | {"metadata": {"filename": file.name}} if file.name else part
+
+
+_WITHOUT_VALUES: Final = (c.Pause, c.Resume, c.Stop, c.Terminate, c.Retry, c.Jump, c.Migrate)
+
+
+def _values_of(command: c.Command) -> Any:
+    """The values of the command. Of a fork those that are new; the others it takes over with the other run's events."""
+    if not isinstance(command, c.Fork):
+        return command
+    edits = command.edits or c.Edits()
+    return [command.answer, *(each for each in (edits.input, edits.state) if each is not msgspec.UNSET)]
 
 
 def _demand_all(wanted: set[bytes], found: set[bytes]) -> None:

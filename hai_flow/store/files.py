@@ -273,6 +273,11 @@ _OF_AN_ARCHIVE: Final = """
 EXISTS (SELECT FROM file_uses u JOIN retired_runs r ON r.run_id = u.run_id AND r.tenant = u.tenant
   WHERE u.tenant = f.tenant AND u.sha256 = f.sha256 AND r.place IS NOT NULL)
 """
+# A message that waits in the queue of its thread is a run's that is not born.
+_OF_A_MESSAGE: Final = """
+EXISTS (SELECT FROM file_uses u JOIN queued_messages q ON q.tenant = u.tenant AND q.run_id = u.run_id
+  WHERE u.tenant = f.tenant AND u.sha256 = f.sha256 AND q.refused IS NULL)
+"""
 # A row that somebody writes meanwhile, because a run refers to the file again, has another xmin, and stays. (Citus,
 # which may keep a cell, finds no rows by ctid here.)
 _FORGET: Final = f"""
@@ -282,7 +287,7 @@ WITH page AS MATERIALIZED (
 ), gone AS (
   DELETE FROM files f USING page
   WHERE f.tenant = page.tenant AND f.sha256 = page.sha256 AND f.xmin = page.version
-    AND page.touched_at < now() - $4::interval AND NOT {_OF_A_RUN} AND NOT {_OF_AN_ARCHIVE}
+    AND page.touched_at < now() - $4::interval AND NOT {_OF_A_RUN} AND NOT {_OF_A_MESSAGE} AND NOT {_OF_AN_ARCHIVE}
   RETURNING f.tenant, f.sha256, f.place
 ), uploaded AS (
   DELETE FROM uploads o USING gone g WHERE o.tenant = g.tenant AND o.sha256 = g.sha256
@@ -297,8 +302,8 @@ ORDER BY page.tenant DESC, page.sha256 DESC LIMIT 1
 
 
 async def forget_files(connection: Connection | Pool, kept_for: timedelta, after: list[Any] | None = None) -> Page:
-    """Remove files that no run refers to and that were not touched for `kept_for`, of a page of them. Their bytes
-    become leftovers."""
+    """Remove files that neither a run nor a waiting message refers to, and that were not touched for `kept_for`, of a
+    page of them. Their bytes become leftovers."""
     tenant, sha256 = after or (_NIL, "")
     row = await connection.fetchrow(_FORGET, UUID(str(tenant)), bytes.fromhex(sha256), PAGE_ROWS, kept_for)
     return page_of(row)

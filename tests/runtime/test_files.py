@@ -15,11 +15,15 @@ from hai_flow import file_ids
 from hai_flow.engine import commands as c
 from hai_flow.errors import Rejected, StepError
 from hai_flow.runtime import LOCAL_TENANT, Runtime
+from hai_flow.runtime.auditing import Asked
 from hai_flow.steps.files import put_in, taken_out
-from tests.runtime.conftest import HEAD, Connection, Make, is_now, start, state_of
+from hai_flow.store import message_queue
+from tests.runtime.conftest import ASKING, HEAD, Connection, Make, is_now, start, state_of
 from tests.support import effects
 from tests.support.waiting import until
 
+UNKNOWN = "file_" + "0" * 64
+NO_ANSWER = c.Answer(answers=(), by=c.LOCAL_PRINCIPAL)
 FLOW = """
 input: {type: object, properties: {scan: {type: string}}}
 tools: {leaks: {python: tests.support.leaks, effect: read}}
@@ -211,3 +215,39 @@ async def test_what_a_file_held_goes_with_it_when_it_is_cleared_away(make: Make,
     assert await held(runtime, id, "user:ann") is None
     for table in ("blobs", "files", "uploads", "file_leftovers"):
         assert await eye.fetchval(f"SELECT count(*) FROM {table}") == 0, table
+
+
+async def test_the_file_of_a_message_that_waits_for_its_turn_is_kept(make: Make, eye: Connection) -> None:
+    runtime = await runtime_of(make)
+    id = await upload(runtime, b"for later")
+    first = (await start(runtime, "on_message: enqueue\n" + ASKING)).run_id
+    state, run_id = await state_of(runtime, first), uuid4()
+    begin = c.Start(run_id=run_id, thread_id=state.thread_id, requester="user:ann", input={"file": id}, message="m")
+    await runtime.files.use_all(LOCAL_TENANT, "user:ann", run_id, begin, None)
+    by, workflow = Asked(who=c.Principal("user:ann"), way="local"), bytes.fromhex(state.sha256)
+    await runtime.messages.add(LOCAL_TENANT, workflow, begin, by, command_id=f"wire:{run_id}", body_sha=b"b" * 32)
+    await eye.execute("UPDATE files SET touched_at = now() - interval '8 days'")  # the run before waits for a person
+    await runtime.files.tidy(timedelta(0))
+    assert await held(runtime, id, "user:ann") is not None
+    await message_queue.refuse(eye, LOCAL_TENANT, run_id, Rejected(410, "message_withdrawn", "not any more"))
+    await eye.execute("UPDATE sweeps SET due_at = now()")
+    await runtime.files.tidy(timedelta(0))
+    assert await held(runtime, id, "user:ann") is None, "nobody waits with it any more"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        c.Answer(answers=(), by=c.LOCAL_PRINCIPAL, state={"x": UNKNOWN}),
+        c.Skip(by="user:ann", path="a", output=[UNKNOWN]),
+        c.Fork(run_id=uuid4(), of=uuid4(), events=(), answer=NO_ANSWER, edits=c.Edits(input={"x": UNKNOWN})),
+        c.Fork(run_id=uuid4(), of=uuid4(), events=(), answer=NO_ANSWER, edits=c.Edits(state={"x": UNKNOWN})),
+        c.Start(run_id=uuid4(), thread_id="t", requester="user:ann", input={"x": f"see {UNKNOWN}!"}),
+    ],
+    ids=["state", "skip", "fork-input", "fork-state", "start"],
+)
+async def test_whatever_the_command_a_file_that_is_not_there_is_refused(make: Make, command: c.Command) -> None:
+    runtime = await runtime_of(make)
+    with pytest.raises(Rejected) as refused:
+        await runtime.files.use_all(LOCAL_TENANT, "user:ann", uuid4(), command, None)
+    assert (refused.value.status, refused.value.code) == (404, "file_unknown")
