@@ -12,7 +12,6 @@ from uuid import UUID
 
 import msgspec
 
-from hai_flow import values
 from hai_flow.api.admission import Admission, StreamPlace
 from hai_flow.api.masking import entry_without_personal, row_without_personal
 from hai_flow.api.names import is_run_id
@@ -480,10 +479,9 @@ class Access:
         """Decide and commit. Raises Rejected; 429 before anything is stored, 404 for a file of somebody else's."""
         self.require(*_RIGHTS_FOR.get(type(command), (Right.CONTROL_RUNS,)))
         with self.admission.command():
-            if isinstance(command, c.Answer):
-                if command.answers:
-                    self.decisions.take(self.tenant, self.principal.id, self.peer)
-                await self._use_files(run_id, command)
+            if isinstance(command, c.Answer) and command.answers:
+                self.decisions.take(self.tenant, self.principal.id, self.peer)
+            await self._use_files(run_id, command)
             return await self.runtime.committer.submit(
                 run_id, self.tenant, command, command_id=command_id, body_sha=body_sha, asked=self._asked(command)
             )
@@ -504,7 +502,7 @@ class Access:
         with self.admission.command():
             if isinstance(begin, c.Fork) and begin.answer.answers:
                 self.decisions.take(self.tenant, self.principal.id, self.peer)
-            await self._use_files(begin.run_id, begin.answer if isinstance(begin, c.Fork) else begin)
+            await self._use_files(begin.run_id, begin)
             starting = partial(
                 self.runtime.starts.start,
                 self.tenant,
@@ -520,10 +518,48 @@ class Access:
                 outcome = await self._start_first(begin.thread_id, starting)
             else:
                 outcome = await starting()
-            if not outcome.already:  # else it may be another's run
-                self._seen.pop(begin.run_id, None)
-                if isinstance(begin, c.Start):  # of a fork it depends on the run that it was forked from
-                    self._seen[begin.run_id] = _Seen(Sight.CONVERSATION, self.principal.who)
+            self._note_begun(begin, outcome)
+            return outcome
+
+    def _note_begun(self, begin: Begin, outcome: Outcome) -> None:
+        if not outcome.already:  # else it may be another's run
+            self._seen.pop(begin.run_id, None)
+            if isinstance(begin, c.Start):  # of a fork it depends on the run that it was forked from
+                self._seen[begin.run_id] = _Seen(Sight.CONVERSATION, self.principal.who)
+
+    async def succeed(
+        self,
+        leaving: RunSummary,
+        stop: c.Stop,
+        plan: Plan,
+        begin: Begin,
+        *,
+        stop_id: str,
+        command_id: str,
+        body_sha: bytes,
+        branch: Branch | None = None,
+    ) -> Outcome:
+        """Stop the thread's active run `leaving`, and begin another in its place (`Branches.succeed`). Raises Rejected
+        as `start` does, before anything is stopped."""
+        self._demand_starts(plan, begin)
+        with self.admission.command():
+            if isinstance(begin, c.Fork) and begin.answer.answers:
+                self.decisions.take(self.tenant, self.principal.id, self.peer)
+            await self._use_files(begin.run_id, begin)
+            if isinstance(begin, c.Fork):
+                await self.runtime.branches.hand_files(self.tenant, begin)
+            outcome = await self.runtime.branches.succeed(
+                leaving,
+                stop,
+                plan,
+                begin,
+                stop_id=stop_id,
+                command_id=command_id,
+                body_sha=body_sha,
+                branch=branch,
+                asked=self._asked(begin),
+            )
+            self._note_begun(begin, outcome)
             return outcome
 
     async def enqueue(self, plan: Plan, start: c.Start, *, command_id: str, body_sha: bytes) -> None:
@@ -599,7 +635,7 @@ class Access:
         return msgspec.structs.replace(self.asked, via=via or self.asked.via)
 
     async def _use_files(self, run_id: UUID, command: c.Command) -> None:
-        await self.runtime.files.use(self.tenant, self.principal.id, run_id, values.dumps(command), self.viewer)
+        await self.runtime.files.use_all(self.tenant, self.principal.id, run_id, command, self.viewer)
 
     def follow(
         self, start: RunState, dialect: Dialect, profile: Profile, *, last: Callable[[Piece], Piece] | None = None

@@ -33,7 +33,6 @@ from hai_flow.api.terms import Ending
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine.events import UserMessage
-from hai_flow.engine.forking import inherited_from, undone_in
 from hai_flow.engine.ids import run_of_pending, turn_of
 from hai_flow.engine.instigators import people_behind
 from hai_flow.engine.shared import may_write, posted_changes
@@ -312,9 +311,11 @@ class Conversation:
             return await self._attach(last)
         self.access.runtime.starts.rehearse(plan, begin)
         if last.status not in TERMINAL_STATUSES:
-            await self._leave(last, there if isinstance(begin, c.Fork) and base.id == last.id else None)
-            if isinstance(begin, c.Fork):
-                begin = msgspec.structs.replace(begin, undone=undone_in(await self.access.state(base.id)))
+            inherited = await self.access.runtime.branches.inherited(last, there) if answers else None
+            reason = "the thread goes on from an earlier turn"
+            stop = c.Stop(by=self.access.principal.id, reason=reason, inherited=inherited)
+            await self._bear(plan, begin, branch, leaving=(last, stop, "branch"))
+            return await self._attach(await self.access.run(begin.run_id))
         if isinstance(begin, c.Fork):
             await self.access.runtime.branches.hand_files(self.access.tenant, begin)
         await self._bear(plan, begin, branch)
@@ -336,14 +337,6 @@ class Conversation:
         line = await threads.line(self.access.reads, tenant, self.posted.thread_id, base.id, 2)
         follows = line[-2] if len(line) > 1 else None
         return fork, plan, Branch(base.id, follows, there.seq)
-
-    async def _leave(self, last: RunSummary, inherited: RunState | None) -> None:
-        """Stop the active run. Its work up to the state `inherited` belongs to the fork, which goes on from there: the
-        stopped run neither undoes nor cleans up that work."""
-        given = None if inherited is None else inherited_from(inherited)
-        stop = c.Stop(by=self.access.principal.id, reason="the thread goes on from an earlier turn", inherited=given)
-        command_id, body_sha = f"branch:{self.posted.wire_run_id}", bytes.fromhex(self.posted.body_sha)
-        await self.access.runtime.branches.leave(last, stop, command_id=command_id, body_sha=body_sha)
 
     # --- refusals -------------------------------------------------------------------------------------------------
 
@@ -383,18 +376,16 @@ class Conversation:
             return await self._enqueue(known, messages)
         if policy != "interrupt":
             raise await self._busy(active)
-        await self._interrupt(active, known, messages)
-        return await self._start(known, messages)
+        return await self._interrupt(active, known, messages)
 
-    async def _interrupt(self, active: RunSummary, known: posts.Known, messages: tuple[UserMessage, ...]) -> None:
-        """Stop the active run, so that nothing keeps a new one from starting. Returns when it has ended."""
+    async def _interrupt(self, active: RunSummary, known: posts.Known, messages: tuple[UserMessage, ...]) -> Pieces:
+        """Stop the active run, and begin the run of the message in its place."""
         start, plan = await self._beginning(known.last, messages, known.workflow)
         self.access.runtime.starts.rehearse(plan, start)
+        differs = await self._differs(known.last, messages)
         stop = c.Stop(by=self.access.principal.id, reason="a further message came")
-        command_id, body_sha = f"interrupt:{self.posted.wire_run_id}", bytes.fromhex(self.posted.body_sha)
-        await self.access.runtime.branches.leave(
-            active, stop, command_id=command_id, body_sha=body_sha, asked=self.access.asked
-        )
+        outcome = await self._bear(plan, start, leaving=(active, stop, "interrupt"))
+        return await self._begun_by(outcome, start.run_id, differs=differs)
 
     async def _on_message(self, run: RunSummary) -> str:
         """The `on_message` of the run's workflow: the effect of messages that come while the run is active."""
@@ -446,11 +437,15 @@ class Conversation:
             if rejected.code not in _BUSY or not await self._may_wait():
                 raise
             return await self._enqueue(known, messages)
+        return await self._begun_by(outcome, start.run_id, differs=differs)
+
+    async def _begun_by(self, outcome: Outcome, run_id: UUID, *, differs: bool) -> Pieces:
+        """The turn with which the run begins; where the client's history differs, the thread as it is now."""
         if outcome.already:
-            await self.access.run(start.run_id)  # another caller may have started it first
+            await self.access.run(run_id)  # another caller may have started it first
         if differs:
-            return await self._attach(await self.access.run(start.run_id))
-        return self._follow(RunState(str(start.run_id)))
+            return await self._attach(await self.access.run(run_id))
+        return self._follow(RunState(str(run_id)))
 
     def _at(self, access: Access) -> Conversation:
         """The same POST where its thread begins."""
@@ -487,13 +482,28 @@ class Conversation:
         )
         return start, plan
 
-    async def _bear(self, plan: Plan, begin: Begin, branch: Branch | None = None, *, is_new: bool = False) -> Outcome:
-        """Create the run, if no other is active in the thread. Raises Rejected 409 otherwise."""
+    async def _bear(
+        self,
+        plan: Plan,
+        begin: Begin,
+        branch: Branch | None = None,
+        *,
+        is_new: bool = False,
+        leaving: tuple[RunSummary, c.Stop, str] | None = None,
+    ) -> Outcome:
+        """Create the run, if no other is active in the thread, or in the place of the one that is `leaving`: that run,
+        how it is stopped, and why, for the id of the stop. Raises Rejected 409 otherwise."""
         posted = self.posted
         command_id, body_sha = f"wire:{posted.wire_run_id}", bytes.fromhex(posted.body_sha)
         try:
-            return await self.access.start(
-                plan, begin, command_id=command_id, body_sha=body_sha, branch=branch, is_new=is_new
+            if leaving is None:
+                return await self.access.start(
+                    plan, begin, command_id=command_id, body_sha=body_sha, branch=branch, is_new=is_new
+                )
+            active, stop, why = leaving
+            stop_id = f"{why}:{posted.wire_run_id}"
+            return await self.access.succeed(
+                active, stop, plan, begin, stop_id=stop_id, command_id=command_id, body_sha=body_sha, branch=branch
             )
         except Rejected as rejected:
             winner = await self._last_run() if rejected.code == "thread_busy" else None

@@ -29,7 +29,8 @@ from hai_flow.api.stream import Pieces
 from hai_flow.api.views import difference_view, run_view
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
-from hai_flow.engine.forking import inherited_from, undone_in
+from hai_flow.engine import events as e
+from hai_flow.engine.forking import undone_in
 from hai_flow.engine.state import TERMINAL_STATUSES, RunState
 from hai_flow.errors import Rejected
 from hai_flow.runtime.moments import Mark, nearest
@@ -220,11 +221,12 @@ class _Forking:
         branch: Branch,
         left: RunSummary | None,
         leaving: RunState | None,
+        inherited: e.Inherited | None,
         known: bool,
     ) -> None:
         self.access, self.base, self.body, self.key = access, base, body, key
         self.there, self.command, self.plan, self.branch = there, fork, plan, branch
-        self.left, self.leaving, self.known = left, leaving, known
+        self.left, self.leaving, self.inherited, self.known = left, leaving, inherited, known
 
     @classmethod
     async def of(cls, access: Access, base: RunRow, body: ForkBody, key: str | None) -> _Forking:
@@ -240,7 +242,8 @@ class _Forking:
         there, now = await access.state(base.id, seq), await access.state(base.id)
         to, edits = await _edits_of(access, base, there, body)
         answer = c.Answer(answers=(), by=access.principal.who, via=access.principal.via("rest"))
-        fork, plan = await access.runtime.branches.fork(run_id, access.tenant, there, now, answer, edits=edits, to=to)
+        branches = access.runtime.branches
+        fork, plan = await branches.fork(run_id, access.tenant, there, now, answer, edits=edits, to=to)
         last = await threads.last_run(access.reads, access.tenant, base.thread_id)
         left = None if last is None or last.status in TERMINAL_STATUSES or last.id == run_id else last
         line = await threads.line(access.reads, access.tenant, base.thread_id, base.id, 2)
@@ -249,6 +252,7 @@ class _Forking:
             access, base, body, key,
             there=there, fork=fork, plan=plan, branch=branch, left=left, known=known,
             leaving=None if left is None else await access.state(left.id),
+            inherited=None if left is None else await branches.inherited(left, there),
         )  # fmt: skip
         if not known:
             await found._rehearse()
@@ -270,14 +274,12 @@ class _Forking:
 
     @property
     def _stop(self) -> c.Stop:
-        left = self.left
-        inherited = inherited_from(self.there) if left is not None and left.id == self.base.id else None
-        return c.Stop(by=self.access.principal.id, reason=self.body.reason or "forked", inherited=inherited)
+        return c.Stop(by=self.access.principal.id, reason=self.body.reason or "forked", inherited=self.inherited)
 
     def rehearsal(self) -> dict[str, Any]:
         """The effects that the fork would have (`shapes.Rehearsal`)."""
         there, leaving = self.there, self.leaving
-        inherited = self._stop.inherited
+        inherited = self.inherited
         stops = leaving and {
             "run_id": leaving.run_id,
             "status": leaving.status,
@@ -301,14 +303,12 @@ class _Forking:
         """Stop the thread's active run, if there is one, and begin the fork."""
         access, body = self.access, sha256(values.dumps(self.body.model_dump(mode="json"))).digest()
         fork, command_id = self.command, self.key or f"fork:{self.command.run_id}"
+        given: dict[str, Any] = {"command_id": command_id, "body_sha": body, "branch": self.branch}
         if self.left is not None and not self.known:
-            stop_id = f"fork:{command_id}"
-            await access.runtime.branches.leave(
-                self.left, self._stop, command_id=stop_id, body_sha=body, asked=access.asked
-            )
-            fork = msgspec.structs.replace(fork, undone=undone_in(await access.state(self.base.id)))
-        await access.runtime.branches.hand_files(access.tenant, fork)
-        await access.start(self.plan, fork, command_id=command_id, body_sha=body, branch=self.branch)
+            await access.succeed(self.left, self._stop, self.plan, fork, stop_id=f"fork:{command_id}", **given)
+        else:
+            await access.runtime.branches.hand_files(access.tenant, fork)
+            await access.start(self.plan, fork, **given)
         return await access.run(fork.run_id)
 
 

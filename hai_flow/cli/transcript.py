@@ -138,6 +138,9 @@ class Transcript(Narrator):
         self._failures.clear()
         self.line(f"tried again by {event['by']}", "yellow")
 
+    def _work_taken_back(self, event: EventJson) -> None:
+        self.line(f"takes its work back: run {event['heir']}, which was to go on with it, did not begin", "yellow")
+
     def _attempt_started(self, event: EventJson) -> None:
         """The failure before it has said that there is another one."""
 

@@ -170,14 +170,31 @@ class Inherited(msgspec.Struct, frozen=True, omit_defaults=True):
     steps: tuple[str, ...] = ()
 
 
+class Heir(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The run that takes the place of one that is stopped for it. It gets the slot of the thread; `key`: that of the
+    concurrency key as well."""
+
+    run_id: str
+    key: bool = False
+
+
 class RunStopping(Event, frozen=True):
     """A cooperative stop began; `in_flight` attempts were asked to cancel. Steps that had finished, or begun, when a
-    fork `inherited` it is the fork's to undo and to clean up."""
+    fork `inherited` it is the fork's to undo and to clean up. `heir`: the run that it is stopped for."""
 
     by: str
     reason: str = ""
     in_flight: int = 0
     inherited: Inherited | None = None
+    heir: Heir | None = None
+
+
+class WorkTakenBack(Event, frozen=True):
+    """The run `heir`, for which this one was stopped, does not begin: what was left to it is this run's again, to undo
+    and to clean up. `cleanups`: the steps whose `finally` was left to the heir and is due now."""
+
+    heir: str
+    cleanups: tuple[str, ...] = ()
 
 
 class RunStopped(Event, frozen=True):
@@ -239,7 +256,8 @@ class Migrated(Event, frozen=True):
 class Forked(Event, frozen=True):
     """The `copied` events before this one are those of the run `of`, up to where nothing of it was in flight. From here
     on this is a run of its own, and `by` is its requester; the requester before is one of its instigators. `input` is
-    there where it has another one.
+    there where it has another one. `key`: the concurrency key that it counts under, "" if under none; None: that of the
+    other run, as before ABI 12.
 
     No vote counts any more that was cast on an open question, for that was a question of the other run. Whatever runs
     on a clock has as long to go as it had there: the time since then does not count.
@@ -249,6 +267,7 @@ class Forked(Event, frozen=True):
     copied: int
     by: str
     input: Json = None
+    key: str | None = None
 
 
 # --- turns and the thread -----------------------------------------------------------------------------------------
@@ -380,8 +399,8 @@ class HandlerStarted(Event, frozen=True):
 
 
 class StepReopened(Event, frozen=True):
-    """After a Retry the flow has come by a block that had finished, or an iteration, with steps in it that were undone.
-    Fields as in `run_retried`."""
+    """After a Retry the flow has come by a block that had finished, or an iteration, with steps in it that were undone;
+    or by a block that had failed, or was cut off, behind all that is in it. Fields as in `run_retried`."""
 
     path: str
     reopened: tuple[str, ...] = ()
@@ -741,10 +760,13 @@ class CollaborationEnded(Event, frozen=True):
 
 
 class ChildMoved(Event, frozen=True):
-    """The child run of the step `path` has begun to wait (for people, signals, time), or it works again."""
+    """The child run of the step `path` has begun to wait (for people, signals, time), or it works again. `used` and
+    `tool_calls`: what it has taken so far of its allowance, with those below it; nothing: as it was."""
 
     path: str
     working: bool
+    used: tuple[ModelUse, ...] = ()
+    tool_calls: int = 0
 
 
 class ChildAsked(Event, frozen=True):
@@ -843,14 +865,15 @@ class WarningRaised(Event, frozen=True):
 
 AnyEvent: TypeAlias = (
     RunStarted | RunQueued | RunPaused | RunResumed | RunStopping | RunStopped | RunFinished | RunFailed
-    | RunNeedsAttention | RunRetried | Migrated | Forked | TurnStarted | TurnEnded | MessagesChanged | StepStarted
-    | AttemptStarted | StepFinished | StepSkipped | StepFailed | StepRetried | StepStopped | StepEnding
-    | StepReopened | StepUndone | HandlerStarted | BranchEnded | IterationStarted | IterationEnded | MessageStarted
-    | MessageChunk | MessageEnded | ToolCallStarted | ToolCallArgsChunk | ToolCallEnded | ToolCallResolved
-    | PendingOpened | VoteCast | PendingEdited | PendingEscalated | PendingReminded | PendingRestamped
-    | PendingDecided | PendingVoided | StateChanged | TimerSet | TimerFired | TimeJumped | SignalsAwaited
-    | SignalReceived | ChildMoved | CustomEmitted | RawEmitted | CollaborationStarted | CollaborationEnded
-    | ChildAsked | ChildSaid | ChildStepped | ChildShared | ModelUsed | PartsMade | WarningRaised | UnknownEvent
+    | RunNeedsAttention | RunRetried | WorkTakenBack | Migrated | Forked | TurnStarted | TurnEnded | MessagesChanged
+    | StepStarted | AttemptStarted | StepFinished | StepSkipped | StepFailed | StepRetried | StepStopped
+    | StepEnding | StepReopened | StepUndone | HandlerStarted | BranchEnded | IterationStarted | IterationEnded
+    | MessageStarted | MessageChunk | MessageEnded | ToolCallStarted | ToolCallArgsChunk | ToolCallEnded
+    | ToolCallResolved | PendingOpened | VoteCast | PendingEdited | PendingEscalated | PendingReminded
+    | PendingRestamped | PendingDecided | PendingVoided | StateChanged | TimerSet | TimerFired | TimeJumped
+    | SignalsAwaited | SignalReceived | ChildMoved | CustomEmitted | RawEmitted | CollaborationStarted
+    | CollaborationEnded | ChildAsked | ChildSaid | ChildStepped | ChildShared | ModelUsed | PartsMade
+    | WarningRaised | UnknownEvent
 )  # fmt: skip
 
 EVENT_TYPES: Final[dict[str, type[Event]]] = {

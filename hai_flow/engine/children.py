@@ -42,7 +42,7 @@ from hai_flow.engine.decision import Message
 from hai_flow.engine.draft import Draft, Raised
 from hai_flow.engine.ids import child_run_id
 from hai_flow.engine.run_size import demand_wait, used
-from hai_flow.engine.state import RunState, StepState
+from hai_flow.engine.state import Expense, RunState, StepState
 from hai_flow.engine.tracing import attempt_place
 from hai_flow.errors import Rejected
 from hai_flow.values import Json
@@ -260,12 +260,25 @@ def _given_up(draft: Draft, command: c.ChildEnded) -> str | None:
 def moved(draft: Draft, command: c.ChildMoved) -> None:
     """The child waits for people, signals or time, or it goes on: so does its parent, if it does nothing else."""
     step = _awaited(draft, command.path, command.attempt)
-    if (step.path in draft.state.idle) != command.working:
-        draft.already = True
-        return
-    if command.working and draft.state.status == "waiting":
+    if command.working and step.path in draft.state.idle and draft.state.status == "waiting":
         draft.open_turn(c.Turn())
-    draft.emit(e.ChildMoved, path=step.path, working=command.working)
+    draft.already = not _note_move(draft, step, command)
+
+
+def _note_move(draft: Draft, step: Step, command: c.ChildMoved | c.ChildTold) -> bool:
+    """Record that the child waits, or works again, and what it has taken of its allowance; False: all that is known."""
+    known = draft.state.expenses.get(draft.state.children[step.path])
+    works = step.path not in draft.state.idle
+    moves = command.working is not None and command.working != works
+    if not moves and _amount(command) <= ((0, 0) if known is None else _amount(known)):
+        return False
+    working = command.working if moves else works
+    draft.emit(e.ChildMoved, path=step.path, working=working, used=command.used, tool_calls=command.tool_calls)
+    return True
+
+
+def _amount(taken: c.ChildMoved | c.ChildTold | Expense) -> tuple[int, int]:
+    return sum(use.calls for use in taken.used), taken.tool_calls
 
 
 def told(draft: Draft, command: c.ChildTold) -> None:
@@ -301,8 +314,7 @@ def told(draft: Draft, command: c.ChildTold) -> None:
         _called(draft, call, inside(step.path, call.path))
     for message in command.growing:
         _grown(draft, message, inside(step.path, message.path))
-    if command.working is not None and (step.path in draft.state.idle) == command.working:
-        draft.emit(e.ChildMoved, path=step.path, working=command.working)
+    _note_move(draft, step, command)
 
 
 def _heard(draft: Draft, event: e.ChildSaid, path: str) -> None:
@@ -377,12 +389,23 @@ def _emit(draft: Draft, event: News, **changes: Json) -> None:
 
 
 def start_anew(draft: Draft) -> None:
-    """A fork starts children of its own, for those that it has copied are the other run's."""
+    """A fork starts children of its own, for those that it has copied are the other run's. What those had taken counts
+    for the fork as well, also of a child that the other run had given up and of whose end it has not heard."""
+    taken = draft.state.expenses
+    for child, expense in sorted(taken.items()):
+        for use in expense.used:
+            draft.emit(e.ModelUsed, path=expense.path, attempt=expense.attempt, use=use)
+        if draft.state.children.get(expense.path) != child:
+            step = draft.step(expense.path)
+            assert isinstance(step.verb, Run)
+            between = _between(draft, step, step.verb)
+            draft.emit(e.CollaborationEnded, **between, run_id=child, tool_calls=expense.tool_calls)
     for path, child in sorted(draft.state.children.items()):
         step = draft.step(path)
         assert isinstance(step.verb, Run)
         attempt = draft.state.attempts[path]
-        draft.emit(e.CollaborationEnded, **_between(draft, step, step.verb), run_id=child)
+        calls = taken[child].tool_calls if child in taken else 0
+        draft.emit(e.CollaborationEnded, **_between(draft, step, step.verb), run_id=child, tool_calls=calls)
         error = draft.error("run.forked", "The child is that of the run that this one was forked from.", path)
         draft.emit(e.StepRetried, path=path, attempt=attempt, error=error, lost=True)
 
@@ -424,6 +447,7 @@ def tell_parent(draft: Draft, before: RunState) -> None:
     ends = [each for each in draft.events if isinstance(each, e.MessageEnded)]
     streamed = [_said(state, each, "") for each in ends if each.message_id in before.open_messages]
     grown, calls = _growing(state, draft.events), _calls(state, draft.events)
+    taken = _taken(before, state)
     last = news if state.ended and not streamed and not calls and all(isinstance(each, _QUIET) for each in news) else []
     if (news or streamed or grown or calls) and not last:
         # For its parent a run that has ended still works: the parent's reaction belongs to the same turn.
@@ -438,10 +462,9 @@ def tell_parent(draft: Draft, before: RunState) -> None:
             body["growing"] = msgspec.to_builtins(grown)
         if calls:
             body["calls"] = msgspec.to_builtins(calls)
-        draft.send(TOLD, parent.run_id, body)
-    if state.status == before.status:
-        return
-    if state.ended:
+        draft.send(TOLD, parent.run_id, {**body, **taken})
+        taken = {}
+    if state.ended and not before.ended:
         error = None if state.error is None else msgspec.to_builtins(state.error)
         reason = "" if state.stop_reason is None else state.stop_reason
         outcome = {"status": state.status, "output": state.output, "error": error, "reason": reason}
@@ -452,8 +475,25 @@ def tell_parent(draft: Draft, before: RunState) -> None:
         if state.begun_calls:
             outcome["tool_calls"] = state.begun_calls
         draft.send(ENDED, parent.run_id, {**place, **outcome})
-    elif works != was and not (news or streamed or grown or calls):
-        draft.send(MOVED, parent.run_id, {**place, "working": works})
+        return
+    moves = state.status != before.status and works != was and not (news or streamed or grown or calls)
+    if not state.ended and (moves or taken):
+        draft.send(MOVED, parent.run_id, {**place, "working": works, **taken})
+
+
+def _taken(before: RunState, state: RunState) -> dict[str, Json]:
+    """What the run has taken in all, for the run above whose limits it counts for; nothing, where that is as it was."""
+    if state.allowance is None or state.ended:
+        return {}
+    was, now = _taken_so_far(before), _taken_so_far(state)
+    return {} if was == now else {"used": msgspec.to_builtins(now[0]), "tool_calls": now[1]}
+
+
+def _taken_so_far(state: RunState) -> tuple[list[e.ModelUse], int]:
+    """The models that the run and those below it have asked, and how many tools they have called."""
+    below = [expense for _, expense in sorted(state.expenses.items())]
+    used = [*budget.taken(state), *(use for expense in below for use in expense.used)]
+    return used, state.begun_calls + sum(expense.tool_calls for expense in below)
 
 
 def grown(state: RunState, events: Sequence[e.Event]) -> Message | None:

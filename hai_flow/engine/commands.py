@@ -20,6 +20,7 @@ from hai_flow.engine.events import (
     ChildStepped,
     Error,
     Event,
+    Heir,
     Inherited,
     ModelUse,
     Origin,
@@ -252,11 +253,14 @@ class Signal(Command, frozen=True):
 
 
 class ChildMoved(Command, frozen=True):
-    """The child run of attempt `attempt` of the step `path` has begun to wait for something, or works again."""
+    """The child run of attempt `attempt` of the step `path` has begun to wait for something, or works again. `used` and
+    `tool_calls` as in the event."""
 
     path: str
     attempt: int
     working: bool
+    used: tuple[ModelUse, ...] = ()
+    tool_calls: int = 0
 
 
 class ShownCall(msgspec.Struct, frozen=True):
@@ -281,7 +285,7 @@ class ChildTold(Command, frozen=True):
     outermost run; `state` is the state that came with it. `streamed` are the messages that have grown over several
     commits, before the others, `growing` those that have grown and do so yet, `calls` the calls of frontends' tools
     that the child shows. No decision reads streamed text, so the texts are missing: delivery puts them in, as far as
-    they have come.
+    they have come. `used` and `tool_calls` as in `ChildMoved`.
     """
 
     path: str
@@ -293,6 +297,8 @@ class ChildTold(Command, frozen=True):
     working: bool | None = None
     turn: Turn | None = None
     state: dict[str, Json] = {}
+    used: tuple[ModelUse, ...] = ()
+    tool_calls: int = 0
 
 
 class ChildEnded(Command, frozen=True):
@@ -335,11 +341,20 @@ class Resume(Command, frozen=True):
 
 
 class Stop(Command, frozen=True):
-    """`inherited` as in the event `run_stopping`."""
+    """`inherited` and `heir` as in the event `run_stopping`."""
 
     by: str
     reason: str = ""
     inherited: Inherited | None = None
+    heir: Heir | None = None
+
+
+class TakeBack(Command, frozen=True):
+    """The run `heir`, for which this one was stopped, will not begin. `seized`: this run has ended, and has its slots
+    back from the heir."""
+
+    heir: str
+    seized: bool = False
 
 
 class Terminate(Command, frozen=True):

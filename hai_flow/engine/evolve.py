@@ -45,6 +45,7 @@ _FOLDS: Final[dict[type[e.Event], Callable[[RunState, Any], RunState]]] = {
     e.RunFailed: run.run_failed,
     e.RunNeedsAttention: run.run_needs_attention,
     e.RunRetried: retry.run_retried,
+    e.WorkTakenBack: run.work_taken_back,
     e.Migrated: moving.migrated,
     e.Forked: moving.forked,
     e.TurnStarted: thread.turn_started,

@@ -46,7 +46,7 @@ def take_over(draft: Draft, command: c.Fork) -> None:
     if refused is not None:
         raise refused
     input = None if edits is None else _edited_input(draft.plan, edits)
-    draft.emit(e.Forked, of=of, copied=len(command.events), by=command.answer.by.id, input=input)
+    draft.emit(e.Forked, of=of, copied=len(command.events), by=command.answer.by.id, input=input, key=command.key or "")
     draft.end_turn("paused" if draft.state.status == "paused" else "waiting")
     if edits is not None and edits.state is not msgspec.UNSET:
         shared.edit(draft, edits.state)
@@ -80,6 +80,28 @@ def undone_in(state: RunState) -> tuple[str, ...]:
     undoing = {path for path in (*state.ready, *state.steps) if is_undo(path)}
     begun = {undone_by(path) for path in undoing}
     return tuple(sorted({*state.undone, *state.undo_failed, *begun}))
+
+
+def overtaken(now: RunState) -> Rejected:
+    """The refusal of a fork whose run was stopped meanwhile, and has not left its work to it."""
+    what = "is being" if now.status == "stopping" else "was"
+    whom = f"for run {now.heir.run_id}, which goes on with its work" if now.heir else "and undoes its work itself"
+    detail = f"run {now.run_id} {what} stopped meanwhile, {whom}; look at the thread, and fork what is active there."
+    winner = {"run_id": now.heir.run_id if now.heir else now.run_id}
+    return Rejected(409, "fork_overtaken", detail, winner=winner)
+
+
+def demand_left(now: RunState, run_id: str, inherited: e.Inherited | None) -> None:
+    """Raises Rejected 409 unless the run, as it is now, was stopped for the run `run_id` and has left to it its work so
+    far."""
+    seq = 0 if inherited is None else inherited.seq
+    if now.heir is None or now.heir.run_id != run_id or now.left_at != seq:
+        raise overtaken(now)
+
+
+def finished_by(events: Sequence[e.Event], seq: int) -> set[str]:
+    """The steps that had finished within the first `seq` events."""
+    return {each.path for each in events[:seq] if isinstance(each, e.StepFinished)}
 
 
 def inherited_from(there: RunState) -> e.Inherited | None:

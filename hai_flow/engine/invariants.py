@@ -59,7 +59,7 @@ _Rule: TypeAlias = Callable[[Watch, RunState, Any], Iterator[str]]
 
 
 def _end_is_last(watch: Watch, state: RunState, event: e.Event) -> Iterator[str]:
-    if state.ended and not isinstance(event, e.RunRetried):
+    if state.ended and not isinstance(event, e.RunRetried | e.WorkTakenBack):
         yield f"{event.type} stands behind the end of the run, which is {state.status}"
 
 

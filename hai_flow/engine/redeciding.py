@@ -366,17 +366,30 @@ def _child_told(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
         if path not in state.children:
             continue
         told = tuple(_told_by(path, events))
-        moved = next((each.working for each in events if isinstance(each, e.ChildMoved) and each.path == path), None)
+        moved = next((each for each in events if isinstance(each, e.ChildMoved) and each.path == path), None)
         if told:
             yield c.ChildTold(
-                path=path, attempt=attempt, told=told, working=moved, turn=_turn(turn), state=_posted_state(events)
+                path=path,
+                attempt=attempt,
+                told=told,
+                working=None if moved is None else moved.working,
+                turn=_turn(turn),
+                state=_posted_state(events),
+                used=() if moved is None else moved.used,
+                tool_calls=0 if moved is None else moved.tool_calls,
             )
 
 
 def _child_moved(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
     event = events[0]
     if event.path in state.attempts:
-        yield c.ChildMoved(path=event.path, attempt=state.attempts[event.path], working=event.working)
+        yield c.ChildMoved(
+            path=event.path,
+            attempt=state.attempts[event.path],
+            working=event.working,
+            used=event.used,
+            tool_calls=event.tool_calls,
+        )
 
 
 def _stopped(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
@@ -386,7 +399,12 @@ def _stopped(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
 
 
 def _stopping(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
-    yield c.Stop(by=events[0].by, reason=events[0].reason, inherited=events[0].inherited)
+    event = events[0]
+    yield c.Stop(by=event.by, reason=event.reason, inherited=event.inherited, heir=event.heir)
+
+
+def _taken_back(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
+    yield c.TakeBack(heir=events[0].heir, seized=state.ended)
 
 
 def _paused(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
@@ -441,6 +459,7 @@ _READERS: Final[Mapping[type[e.Event], Read]] = {
     e.RunStopping: _stopping,
     e.RunStopped: _stopped,
     e.RunRetried: _retried,
+    e.WorkTakenBack: _taken_back,
     e.StepSkipped: _skipped,
     e.TimeJumped: _jumped,
     e.RunNeedsAttention: _attention,

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
+import msgspec
+
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
@@ -49,6 +51,26 @@ def begin_run(draft: Draft, command: c.Start) -> None:
         allowance=command.allowance,
         trace=command.trace,
     )
+
+
+def key_of_fork(plan: Plan, command: c.Fork, now: int) -> str | None:
+    """As `key_of`, for a fork: by the input and the version that it begins with."""
+    first, edits = command.events[0], command.edits or c.Edits()
+    assert isinstance(first, e.RunStarted), "a log begins with run_started"
+    input = first.input
+    for event in command.events:
+        if isinstance(event, e.Forked | e.Migrated) and event.input is not None:
+            input = event.input
+    start = c.Start(
+        run_id=command.run_id,
+        thread_id=first.thread_id,
+        requester=command.answer.by.id,
+        input=input if edits.input is msgspec.UNSET else edits.input,
+        message=first.message,
+        trigger=first.trigger,
+        dev=first.dev,
+    )
+    return key_of(plan, start, now)
 
 
 def key_of(plan: Plan, command: c.Start, now: int) -> str | None:

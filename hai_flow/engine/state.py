@@ -308,6 +308,15 @@ class TakenSignal(msgspec.Struct, frozen=True, array_like=True, gc=False, forbid
     place: int = 0
 
 
+class Expense(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
+    """What a child run has taken so far: attempt `attempt` of the step `path` started it."""
+
+    path: str
+    attempt: int
+    used: tuple[e.ModelUse, ...] = ()
+    tool_calls: int = 0
+
+
 class RunState(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
     """Everything that a decision or a snapshot needs to know of a run. Built by folding; never edited."""
 
@@ -355,6 +364,7 @@ class RunState(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True
     children: Map[str, str] = Map()  # steps that wait for a child run -> its id
     allowance: e.Allowance | None = None  # reserved by the run above for this one
     granted: Map[str, e.Allowance] = Map()  # child runs of whose end nothing was heard yet -> reserved for them
+    expenses: Map[str, Expense] = Map()  # child runs of whose end nothing was heard yet -> what they have taken so far
     relayed: Map[str, RelayedState] = Map()  # questions of the children, and of those below them: pending id ->
     idle: tuple[str, ...] = ()  # those of them whose child waits for something itself
     below: Map[str, int] = Map()  # steps of the runs below that are open -> the turn in which they were reported
@@ -379,6 +389,10 @@ class RunState(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True
     stop_reason: str = ""
     inherited: int = 0  # turns up to this one go on in a fork: the fork cleans up the steps that began in them
     inherited_steps: tuple[str, ...] = ()  # steps of the turn behind that which had begun when the fork went on
+    heir: e.Heir | None = None  # the run for which it is stopped
+    left_at: int = 0  # the event up to which its work was left to that run
+    left: Map[str, int] = Map()  # those of its `undoables` that are the heir's
+    owed: tuple[str, ...] = ()  # steps that have stopped, and whose `finally` was left to an heir that did not begin
     near: bool = False  # its log is nearly full, and an event says so
     forked: int = 0  # turns up to this one are those of the run that this one was forked from
     spent: Spent = Spent()

@@ -9,7 +9,8 @@ from hai_flow.definition.plan import Step
 from hai_flow.engine import events as e
 from hai_flow.engine.cutting import drop_work, note_stopped
 from hai_flow.engine.draft import Draft
-from hai_flow.engine.open_steps import has_begun, open_leaves
+from hai_flow.engine.open_steps import has_begun, is_open_inside, open_leaves
+from hai_flow.engine.state import StepState
 from hai_flow.engine.undo_scopes import next_undo, undo_error
 
 
@@ -56,21 +57,33 @@ def stop_on(draft: Draft) -> None:
     if undo is not None:
         draft.emit(e.StepStopped, path="", reason=draft.state.stop_reason, handler=UNDO, ready=(undo,))
         return
-    due = sorted(_open_steps(draft), key=lambda path: (-depth(path), path))
-    for path in due:
+    for path in sorted(_open_steps(draft), key=lambda path: (-depth(path), path)):
         step, known = draft.step(path), draft.state.steps[path]
-        if step.finally_ is not None and known.handler != FINALLY and not _is_inherited(draft, path):
-            draft.emit(e.HandlerStarted, path=path, handler=FINALLY, ready=(step.finally_,))
+        begins = known.handler != FINALLY or path in draft.state.owed
+        if step.finally_ is not None and begins and not _is_inherited(draft, path):
+            ready = _next_of(draft, step.finally_) or step.finally_
+            draft.emit(e.HandlerStarted, path=path, handler=FINALLY, ready=(ready,))
             return
         if known.is_open or known.ending is not None:
             note_stopped(draft, step, "the run is being stopped")
     root = draft.state.steps.get("")
-    if draft.plan.finally_ is not None and (root is None or not root.cleaned) and not _is_inherited(draft, ""):
-        draft.emit(
-            e.StepStopped, path="", reason=draft.state.stop_reason, handler=FINALLY, ready=(draft.plan.finally_,)
-        )
+    due = root is None or not root.cleaned or "" in draft.state.owed
+    if draft.plan.finally_ is not None and due and not _is_inherited(draft, ""):
+        ready = _next_of(draft, draft.plan.finally_) or draft.plan.finally_
+        draft.emit(e.StepStopped, path="", reason=draft.state.stop_reason, handler=FINALLY, ready=(ready,))
         return
     end_stop(draft)
+
+
+def _next_of(draft: Draft, first: str) -> str | None:
+    """The step with which a `finally` that begins with `first` begins, or goes on where it was cut off; None: all of it
+    is done."""
+    path: str | None = first
+    while path is not None and (known := draft.state.steps.get(path)) is not None and known.is_done:
+        if known.phase != "over":
+            return path
+        path = draft.step(path).next
+    return path
 
 
 def _open_steps(draft: Draft) -> Iterator[str]:
@@ -79,8 +92,27 @@ def _open_steps(draft: Draft) -> Iterator[str]:
         if not path:
             continue
         owes_finally = known.handler is not None and not known.cleaned and draft.step(path).finally_ is not None
-        if known.is_open or known.ending is not None or owes_finally:
+        if known.is_open or known.ending is not None or owes_finally or path in draft.state.owed:
             yield path
+
+
+def _is_cut_off(draft: Draft, path: str, known: StepState) -> bool:
+    """Whether it has a `finally` that has not begun, or was at work and is so no more."""
+    first = (draft.step(path) if path else draft.plan).finally_
+    if first is None:
+        return False
+    if known.handler == FINALLY:
+        return not is_open_inside(draft, path) and _next_of(draft, first) is not None
+    return known.outcome == "stopped" and not known.cleaned
+
+
+def left_cleanups(draft: Draft) -> tuple[str, ...]:
+    """The steps that were cut off without their `finally`, or within it, because it was left to a fork."""
+    return tuple(
+        path
+        for path, known in draft.state.steps.items()
+        if (known.turn or not path) and _is_cut_off(draft, path, known) and _is_inherited(draft, path)
+    )
 
 
 def end_stop(draft: Draft) -> None:

@@ -49,6 +49,7 @@ TRANSITIONS: Final[dict[str, dict[Status, tuple[Status, ...]]]] = {
         "waiting": ("needs_attention",),
     },
     "run_retried": {"failed": ("running",), "needs_attention": ("running",)},
+    "work_taken_back": {"stopping": ("stopping",), "stopped": ("stopping",), "failed": ("stopping",)},
 }
 
 # event -> {phase before: phases after}. `new`: the step has no record yet. Where several may follow, the event says

@@ -238,7 +238,6 @@ class Runtime(Service):
         self.fanout = Fanout(self.database, self.committer, FanoutConfig())
         self.threads = Threads(self.database, settings.poll_seconds)
         self.moments = Moments(self.database, self.catalog)
-        self.branches = Branches(self.database, self.committer, self.catalog, self.threads, self.moments)
         self.slots = Slots(self.database, self.committer, self.rows)
         self.keeping = Keeping(self.database)
         quotas = Quotas(self.database, self.tenants)
@@ -253,6 +252,9 @@ class Runtime(Service):
             quotas,
             self.tenants,
             self.cell,
+        )
+        self.branches = Branches(
+            self.database, self.committer, self.catalog, self.threads, self.moments, self.starts, self.slots
         )
         config = DeliveryConfig(poll_seconds=settings.poll_seconds)
         self.messages = MessageQueue(

@@ -31,7 +31,7 @@ from hai_flow.runtime.cache import CachedRun
 from hai_flow.runtime.failures import Failures
 from hai_flow.runtime.queues import Queues
 from hai_flow.runtime.submissions import SEAT_LOST, Begin, Chunk, Outcome, Progress, Streamed, Submission, Written
-from hai_flow.store.entries import Born, CommandRow, Entry, Moved, OutboxRow
+from hai_flow.store.entries import Born, CommandRow, Entry, Heir, Moved, OutboxRow
 from hai_flow.store.projection import rows_of
 from hai_flow.store.slots import thread_slot
 
@@ -136,6 +136,8 @@ class Decider:
             return _slot_taken(submission, run)
         if submission.seat_lost and (unborn or entry.state.status == "queued"):
             return Rejected(409, SEAT_LOST, f"slot {submission.seat} is not promised to run {run.id} any more.")
+        if submission.left_lost and unborn:
+            return _taken_back(run)
         # Chunks prove nothing here: they compare the fence, not the version. Nor does a fresh state say anything of a
         # command's id: it may have been used before, and then the first outcome is the answer, whatever the state says.
         fresh = entry.decides or run.loaded_at >= submission.arrived or not run.exists
@@ -257,9 +259,10 @@ def completed(row: Entry, entry: BatchEntry, rows: Mapping[str, Any]) -> Entry:
         row,
         born=None if run.exists else _born(entry),
         wake_at=None if due is None else instants.instant(due),
-        take_slot=_slot_of(run) if run.exists and run.state.ended and not ended else None,
+        take_slot=_slot_of(run) if run.exists and run.state.ended and (not ended or _takes_back(entry)) else None,
         seat=entry.seat,
         result=_result(state) if ended else None,
+        heir=_heir(state) if ended and not run.state.ended else None,
         moved=_moved(entry) if run.exists and entry.plan is not None else None,
         commands=tuple(entry.commands.values()) if entry.commands else (),
         pendings=rows.get("pendings", ()),
@@ -282,6 +285,25 @@ def _take_back_chunks(entry: BatchEntry) -> None:
     run = entry.run
     run.chunks.extendleft(chunk for chunk in reversed(entry.chunks) if _is_reported(run, chunk))
     entry.chunks, entry.events, entry.state = [], [], run.state
+
+
+def _takes_back(entry: BatchEntry) -> bool:
+    """Whether the run, which had ended, takes back what it had left to an heir: it needs its slot also where it ends
+    at once, because the heir can begin as long as the slot is promised to it."""
+    return any(isinstance(event, e.WorkTakenBack) for event in entry.events)
+
+
+def _heir(state: RunState) -> Heir | None:
+    """The run that gets the slots of this one, which ends."""
+    heir = state.heir
+    if heir is None:
+        return None
+    return Heir(UUID(heir.run_id), thread_slot(state.thread_id), key=heir.key, leaves=state.left_at > 0)
+
+
+def _taken_back(run: CachedRun) -> Rejected:
+    detail = f"run {run.id} can't begin any more: the run that was stopped for it has taken its work back."
+    return Rejected(409, "fork_overtaken", detail)
 
 
 def _moved(entry: BatchEntry) -> Moved:
@@ -388,7 +410,8 @@ def _slot_of(run: CachedRun) -> str:
 
 def _wants_slot(run: CachedRun, submission: Submission) -> bool:
     command = submission.command
-    return isinstance(command, c.Retry | c.Skip) and run.state.ended if run.exists else isinstance(command, Begin)
+    again = c.Retry | c.Skip | c.TakeBack
+    return isinstance(command, again) and run.state.ended if run.exists else isinstance(command, Begin)
 
 
 def _slot_taken(submission: Submission, run: CachedRun) -> Rejected:
@@ -419,4 +442,5 @@ def _born(entry: BatchEntry) -> Born:
         started_by=state.requester,
         input=values.dumps(state.input),
         branch=birth.branch,
+        left=birth.left,
     )

@@ -474,7 +474,8 @@ def _wakes_in_time(check: Check) -> Iterator[str]:
 
 def _holds_its_slot(check: Check) -> Iterator[str]:
     """One run of a thread is active, and a run that has ended holds no slot."""
-    run, held = check.run, {row["slot"] for row in check.evidence.rows["slots"]}
+    run, rows = check.run, check.evidence.rows["slots"]
+    held = {row["slot"] for row in rows if row.get("left_by") != run["id"]}  # else it is about to take its work back
     if check.state.ended:
         if held:
             yield f"it is {check.state.status}, and holds the slot {min(held)}"

@@ -182,12 +182,20 @@ class Loader:
         promised = [
             (run, each, (run.tenant, each.seat)) for run in batch for each in run.submissions if each.seat is not None
         ]
-        asked = {*wanted.values(), *(slot for _, _, slot in promised)}
+        left = [
+            (run, each, (run.tenant, each.birth.slot or ""))
+            for run in batch
+            for each in run.submissions
+            if each.birth is not None and each.birth.left
+        ]
+        asked = {*wanted.values(), *(slot for _, _, slot in promised), *(slot for _, _, slot in left)}
         holders = await slots.slot_holders(connection, asked) if asked else {}
         for run in batch:
             run.slot_taken = run.id in wanted and holders.get(wanted[run.id]) not in (None, run.id)
         for run, submission, slot in promised:
             submission.seat_lost = holders.get(slot) != run.id
+        for run, submission, slot in left:
+            submission.left_lost = holders.get(slot) != run.id
 
     def _loaded(self, run: CachedRun) -> None:
         self._listeners.notify_changed(run)
@@ -244,7 +252,7 @@ def _wanted_slot(run: CachedRun, loaded: Loaded | None) -> str | None:
     """The slot that a waiting command needs: a Start's, or that of an ended run that is to go on."""
     if loaded is None:
         return next((each.birth.slot for each in run.submissions if each.birth is not None), None)
-    retried = any(isinstance(each.command, c.Retry | c.Skip) for each in run.submissions)
+    retried = any(isinstance(each.command, c.Retry | c.Skip | c.TakeBack) for each in run.submissions)
     if loaded.status in TERMINAL_STATUSES and retried:
         return thread_slot(loaded.thread_id)
     return None

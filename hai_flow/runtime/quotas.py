@@ -39,17 +39,17 @@ class Quotas:
         self._bytes: dict[UUID, tuple[float, int]] = {}
         self._refused: dict[UUID, tuple[float, int, int]] = {}  # until when, by which limit, and when to come again
 
-    async def excess(self, tenant: UUID) -> Rejected | None:
-        """Why the tenant may start no run now; None: it may."""
+    async def excess(self, tenant: UUID, *, leaving: int = 0) -> Rejected | None:
+        """Why the tenant may start no run now; None: it may. `leaving`: so many open runs end for it."""
         quota = await self._tenants.limits(tenant)
         until, limit, seconds_left = self._refused.get(tenant, (0.0, 0, 0))
         if time.monotonic() < until and limit == quota.runs_per_minute:
             return _many(limit, seconds_left)
         others = [] if self.others is None else await self.others(tenant)
-        if others and (excess := await self._excess_in_all(tenant, quota, others)) is not None:
+        if others and (excess := await self._excess_in_all(tenant, quota, others, leaving)) is not None:
             return excess
         if not others and (quota.runs_per_minute or quota.open_runs):
-            wanted = quota.runs_per_minute or 0, quota.open_runs or 0
+            wanted = quota.runs_per_minute or 0, quota.open_runs + leaving if quota.open_runs else 0
             used = await quotas.used(self._database.api, tenant, *wanted)
             if used.earliest is not None:
                 seconds = (used.earliest + MINUTE - used.now).total_seconds()
@@ -58,17 +58,19 @@ class Quotas:
                 again, until = max(1, math.ceil(seconds)), time.monotonic() + min(seconds, REFUSED_SECONDS)
                 self._refused[tenant] = until, wanted[0], again
                 return _many(wanted[0], again)
-            if quota.open_runs and used.open_runs >= quota.open_runs:
+            if quota.open_runs and used.open_runs >= quota.open_runs + leaving:
                 return _full(used.open_runs)
         if quota.log_bytes and (held := await self._log_bytes(tenant, others)) >= quota.log_bytes:
             detail = f"the logs of your tenant's runs have {held} bytes, and may have {quota.log_bytes}."
             return Rejected(429, "tenant_log_bytes", detail, retry_after=FULL_SECONDS)
         return None
 
-    async def _excess_in_all(self, tenant: UUID, quota: Limits, others: Sequence[Database]) -> Rejected | None:
+    async def _excess_in_all(
+        self, tenant: UUID, quota: Limits, others: Sequence[Database], leaving: int
+    ) -> Rejected | None:
         """Why a tenant of several cells may start no run now: by the sum of the cells that can be reached. While one is
         away the tenant may have as much more as is in it."""
-        wanted = quota.runs_per_minute or 0, quota.open_runs or 0
+        wanted = quota.runs_per_minute or 0, quota.open_runs + leaving if quota.open_runs else 0
         if not any(wanted):
             return None
         found = [await quotas.used_in_cell(each.api, tenant, *wanted) for each in (self._database, *others)]

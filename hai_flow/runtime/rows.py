@@ -39,7 +39,7 @@ class Sweep(StrEnum):
     QUEUED_MESSAGES = "queued_messages"
     """Threads whose next message waits though no run is active (`MessageQueue.sweep`)."""
     PROMISED_SLOTS = "promised_slots"
-    """Concurrency keys with promises that are over (`Slots.sweep`)."""
+    """Concurrency keys with promises that are over, and runs whose heir has not begun in time (`Slots.sweep`)."""
     WAITING_KEYS = "waiting_keys"
     """Concurrency keys with a free slot and a run that waits (`Slots.sweep`)."""
     WAITING_RUNS = "waiting_runs"

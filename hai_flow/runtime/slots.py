@@ -23,10 +23,12 @@ from hai_flow import instants
 from hai_flow.definition.plan import Concurrency, Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine.slots import AWAIT, FREED
-from hai_flow.engine.starting import key_of
+from hai_flow.engine.starting import key_of, key_of_fork
+from hai_flow.engine.state import TERMINAL_STATUSES, RunState
 from hai_flow.errors import Rejected
 from hai_flow.runtime.committer import Committer
 from hai_flow.runtime.rows import Rows, Sweep
+from hai_flow.runtime.states import state_at
 from hai_flow.runtime.submissions import SEAT_LOST, Begin
 from hai_flow.store import run_lists, slots, sweeps
 from hai_flow.store.database import Database
@@ -37,6 +39,8 @@ log = structlog.get_logger(__name__)
 
 BUSY: Final = "concurrency_busy"
 STALLED_EVERY: Final = timedelta(minutes=1)  # freeing a slot gives it on; this is for slots freed by hand
+_TRIES: Final = 3
+_HEAD: Final = 2**53  # beyond every seq: the run as it is
 CANCELLED: Final = "a newer run of the same concurrency key has started"
 
 
@@ -70,7 +74,7 @@ class Slots:
         if concurrency is None:
             yield begin, None
             return
-        key = begin.key if isinstance(begin, c.Fork) else key_of(plan, begin, self.committer.now_ms())
+        key = self._key_of(plan, begin)
         if key is None or await self._is_held_above(tenant, concurrency, key, begin):
             yield begin, None
             return
@@ -89,6 +93,41 @@ class Slots:
                 with contextlib.suppress(Rejected):  # else the sweep does it, when the promise is over
                     await self.admit(tenant, key)
             raise
+
+    async def is_left(self, tenant: UUID, slot: str, run_id: UUID) -> bool:
+        """Whether a run that was stopped for the run has left it the slot, with its work."""
+        return await slots.is_left(self.database.api, tenant, slot, run_id)
+
+    def _key_of(self, plan: Plan, begin: Begin) -> str | None:
+        now = self.committer.now_ms()
+        return key_of_fork(plan, begin, now) if isinstance(begin, c.Fork) else key_of(plan, begin, now)
+
+    async def claim(self, tenant: UUID, plan: Plan, begin: Begin, leaving: RunState) -> bool:
+        """Promise a slot to a run that is to begin in the place of `leaving`, which is active, before that is stopped.
+        Returns whether it gets the slot of that run instead, when that has ended. Raises `Rejected` 409
+        `concurrency_busy` as `seated`. One that may queue is promised nothing."""
+        concurrency = plan.concurrency
+        key = None if concurrency is None else self._key_of(plan, begin)
+        if concurrency is None or key is None:
+            return False
+        pool = self.database.api
+        if leaving.key == key and await slots.holds_slot(pool, tenant, key, UUID(leaving.run_id)):
+            return True
+        queues = concurrency.on_conflict != "reject" and not isinstance(begin, c.Fork)
+        if not queues and await slots.take_slot(pool, tenant, key, concurrency.limit, begin.run_id) is None:
+            await self._refuse(tenant, plan, concurrency, key, begin.run_id)
+        return False
+
+    async def unclaim(self, tenant: UUID, plan: Plan, begin: Begin) -> None:
+        """The run does not begin: what was promised to it by `claim` goes to the next."""
+        key = None if plan.concurrency is None else self._key_of(plan, begin)
+        if key is None:
+            return
+        pool = self.database.api
+        for slot in await slots.promised_slots(pool, tenant, key, begin.run_id):
+            if await slots.give_back(pool, tenant, key, slot, begin.run_id):
+                with contextlib.suppress(Rejected):  # else the sweep does it
+                    await self.admit(tenant, key)
 
     async def _is_held_above(self, tenant: UUID, concurrency: Concurrency, key: str, begin: Begin) -> bool:
         if isinstance(begin, c.Fork) or begin.parent is None:
@@ -169,8 +208,41 @@ class Slots:
         await slots.leave_queue(pool, tenant, key, seat.run_id)
         return given_on
 
+    async def take_back(self, tenant: UUID, leaver: UUID) -> None:
+        """Have the run `leaver` undo what it had left to an heir that does not begin: it gets its slots back, and from
+        then on the heir can't begin. Nothing happens where the heir has begun. Done in part, it may be done again."""
+        pool = self.database.api
+        for _ in range(_TRIES):
+            state = await state_at(self.database, tenant, leaver, _HEAD)
+            if state is None:
+                return
+            seized = await slots.seize(pool, tenant, leaver)
+            if state.heir is None or not (seized or not state.ended):
+                break
+            try:
+                command = c.TakeBack(heir=state.heir.run_id, seized=seized)
+                outcome = await self.committer.submit(leaver, tenant, command)
+                log.info("work_taken_back", run_id=str(leaver), heir=state.heir.run_id, status=outcome.status)
+                break
+            except Rejected as rejected:  # it has ended since we looked: its heir has the slots
+                if rejected.status != 409:
+                    raise
+        row = await run_lists.get_run(pool, tenant, leaver)
+        if row is not None and row.status not in TERMINAL_STATUSES:
+            await slots.keep_seized(pool, tenant, leaver)
+            return
+        for key in {slot.rpartition("#")[0] for slot in await slots.free_seized(pool, tenant, leaver)}:
+            await self.admit(tenant, key)
+
     async def sweep(self) -> None:
-        """Take back slots that were promised for too long, and admit waiting runs that were passed over."""
+        """Take back slots that were promised for too long, and admit waiting runs that were passed over. Have runs take
+        back the work that they had left to an heir which has not begun."""
+        await self._rows.go_through(
+            Sweep.PROMISED_SLOTS,
+            await slots.overdue_heirs(self.database.api),
+            lambda each: f"run {each[1]}, which has left its slots",
+            lambda each: self.take_back(*each),
+        )
         overdue = await slots.overdue_promises(self.database.api)
         await self._rows.go_through(
             Sweep.PROMISED_SLOTS,

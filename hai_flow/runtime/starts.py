@@ -95,12 +95,14 @@ class Starts:
         asked: Asked | None = None,
         owners: Collection[str] | None = None,
         resolved: bool = False,
+        claimed: bool = False,
     ) -> Outcome:
         """Store the run `begin.run_id`; return after the commit. The same run again is the same outcome again.
 
         `command_id`, `body_sha` and `asked` as in `Committer.submit`. `branch`: where the run leaves its thread's line;
         the caller then gives the kept state. `owners`: if another request begins the thread at the same time, one of
         them has to own it; None: the owner is known. `resolved`: the plan's version was found for this start, in use.
+        `claimed`: `claim` has asked the tenant's limits for it.
 
         Raises `Rejected`: 409 `workflow_retired` where the version of the plan or of a child was retired, 429 where the
         tenant has too many runs, 404 where a child's workflow does not exist, 409 `thread_busy` where the thread has an
@@ -110,7 +112,7 @@ class Starts:
         if plan.concurrency is not None:
             demand_seat(self.cell, await self.seat(tenant), plan.name)
         if not isinstance(begin, c.Start) or begin.parent is None:
-            excess = await self._quotas.excess(tenant)
+            excess = None if claimed else await self._quotas.excess(tenant)
             if excess is not None and not await self._keeping.has_begun(tenant, begin.run_id):
                 raise excess
         if not resolved:
@@ -125,6 +127,23 @@ class Starts:
                     return await self._store(tenant, plan, start, command_id, body_sha, None, asked)
         return await self._store(tenant, plan, begin, command_id, body_sha, branch, asked)
 
+    async def claim(self, tenant: UUID, plan: Plan, begin: Begin, leaving: RunState) -> e.Heir:
+        """Ask for everything that `start` may refuse the run, before the active run `leaving` of its thread is stopped
+        for it. Returns what that one is told of its heir. Raises `Rejected` as `start`."""
+        if plan.concurrency is not None:
+            demand_seat(self.cell, await self.seat(tenant), plan.name)
+        refused = await self._quotas.excess(tenant, leaving=1) or await self._find_retirement(tenant, plan)
+        if refused is not None:
+            raise refused
+        if isinstance(begin, c.Start):
+            await self._find_pins(tenant, plan)
+        key = await self._slots.claim(tenant, plan, begin, leaving)
+        return e.Heir(str(begin.run_id), key=key)
+
+    async def unclaim(self, tenant: UUID, plan: Plan, begin: Begin) -> None:
+        """The run does not begin after all."""
+        await self._slots.unclaim(tenant, plan, begin)
+
     async def _store(
         self,
         tenant: UUID,
@@ -135,7 +154,9 @@ class Starts:
         branch: Branch | None,
         asked: Asked | None,
     ) -> Outcome:
-        birth = Birth(plan, slot=_thread_slot_of(begin), branch=branch)
+        slot = _thread_slot_of(begin)
+        left = isinstance(begin, c.Fork) and await self._slots.is_left(tenant, slot or "", begin.run_id)
+        birth = Birth(plan, slot=slot, branch=branch, left=left)
         while True:
             async with self._slots.seated(tenant, plan, begin) as (start, seat):
                 try:

@@ -75,11 +75,13 @@ Streamed: TypeAlias = Chunk | Progress
 
 @dataclass(slots=True)
 class Birth:
-    """The rest that a Start or a Fork needs: a run is born with it."""
+    """The rest that a Start or a Fork needs: a run is born with it. `left`: its slot was left to it by a run that was
+    stopped for it, and has to be so still."""
 
     plan: Plan
     slot: str | None = None
     branch: Branch | None = None
+    left: bool = False
 
 
 class Submission(msgspec.Struct, eq=False):
@@ -94,6 +96,7 @@ class Submission(msgspec.Struct, eq=False):
     birth: Birth | None = None
     seat: str | None = None  # the slot of its concurrency key that the run was promised and begins with
     seat_lost: bool = False
+    left_lost: bool = False  # the run that has left it its thread's slot has taken that back
     tenant: UUID | None = None  # None: asked by this process itself
     asked: Asked | None = None  # the person that asks; None: no person does
     asker: Asker | None = None  # by which request, for its trace

@@ -42,6 +42,12 @@ def arguments(moved: Sequence[Entry], born: Sequence[Entry], parts: frozenset[st
         yield [entry.elsewhere for entry in moved]
     if "instigators" in parts:
         yield [entry.instigators for entry in moved]
+    if "heirs" in parts:
+        heirs = [entry.heir for entry in moved]
+        yield [None if heir is None else heir.run_id for heir in heirs]
+        yield [None if heir is None else heir.slot for heir in heirs]
+        yield [None if heir is None else heir.key for heir in heirs]
+        yield [None if heir is None else heir.leaves for heir in heirs]
     rows = list(enumerate((*moved, *born), 1))
     for part in CHILDREN:
         if part in parts:
@@ -174,6 +180,7 @@ def born_arrays(born: Sequence[Entry], first: int, parts: frozenset[str]) -> Arr
         yield [0 if branch is None else branch.copied for branch in branches]
     if "seats" in parts:
         yield [entry.seat for entry in born]
+        yield [entry.born is not None and entry.born.left for entry in born]
     if "elsewhere" in parts:
         yield [entry.elsewhere for entry in born]
     if "instigators" in parts:

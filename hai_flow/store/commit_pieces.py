@@ -14,13 +14,20 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 from hai_flow.store.clock import read_clock
 from hai_flow.store.commit_arrays import PIECE_ARRAYS, arguments, born_arrays
-from hai_flow.store.commit_statement import ENDED, PIECES, birth_statement, child_statements, move_statement
+from hai_flow.store.commit_statement import (
+    ENDED,
+    PIECES,
+    PROMISE_SECONDS,
+    birth_statement,
+    child_statements,
+    move_statement,
+)
 from hai_flow.store.database import ON_THE_NODE, transaction
 from hai_flow.store.entries import Entry, Won
 
@@ -63,8 +70,14 @@ _PLACES: Final = """
 SELECT array_agg(nextval('runs_place')) AS places, clock_timestamp() AS db_now FROM generate_series(1, $1)
 """
 _KEEP_SEATS: Final = """
-UPDATE slots SET promised_until = NULL FROM unnest($1::uuid[], $2::text[], $3::uuid[]) AS kept(tenant, slot, id)
+UPDATE slots SET promised_until = NULL, left_by = NULL
+FROM unnest($1::uuid[], $2::text[], $3::uuid[]) AS kept(tenant, slot, id)
 WHERE slots.tenant = kept.tenant AND slots.slot = kept.slot AND slots.run_id = kept.id
+"""
+_LEAVE: Final = """
+UPDATE slots SET run_id = heirs.heir, promised_until = $6::timestamptz, left_by = heirs.left_by
+FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::bool[], $5::uuid[]) AS heirs(id, heir, slot, key, left_by)
+WHERE slots.run_id = heirs.id AND (heirs.key OR slots.slot = heirs.slot)
 """
 _FREE: Final = "DELETE FROM slots WHERE run_id = ANY ($1::uuid[])"
 
@@ -131,11 +144,11 @@ class _Pieces:
     async def _holding(self, moved: list[_Row], born: list[_Row]) -> tuple[list[_Row], list[_Row]]:
         """The entries without those whose promised slot is not their run's any more. Locked: a transaction that wants
         to take one back waits, and then finds that its run has begun."""
-        runs = [entry.run_id for _, entry in (*moved, *born) if entry.seat is not None]
+        runs = [entry.run_id for _, entry in (*moved, *born) if _promised(entry)]
         held = set(map(tuple, await self._connection.fetch(_LOCK_SEATS, runs)))
 
         def holds(entry: Entry) -> bool:
-            return entry.seat is None or (entry.tenant, entry.seat, entry.run_id) in held
+            return all((entry.tenant, slot, entry.run_id) in held for slot in _promised(entry))
 
         return [row for row in moved if holds(row[1])], [row for row in born if holds(row[1])]
 
@@ -227,14 +240,26 @@ class _Pieces:
                 for statement in child_statements(part):
                     await self._connection.execute(statement, self.db_now, *winners, *columns)
         kept = [
-            (entry.tenant, entry.seat, entry.run_id)
-            for i, entry in rows
-            if entry.seat is not None and i not in self._ended
+            (entry.tenant, slot, entry.run_id) for i, entry in rows if i not in self._ended for slot in _promised(entry)
         ]
         if kept:
             await self._connection.execute(_KEEP_SEATS, *_columns(kept, 3))
+        left = [
+            (entry.run_id, heir.run_id, heir.slot, heir.key, entry.run_id if heir.leaves else None)
+            for i, entry in rows
+            if i in self._ended and (heir := entry.heir) is not None
+        ]
+        if left:
+            until = self.db_now + timedelta(seconds=PROMISE_SECONDS)
+            await self._connection.execute(_LEAVE, *_columns(left, 5), until)
         if freed := [entry.run_id for i, entry in rows if i in self._ended]:
             await self._connection.execute(_FREE, freed)
+
+
+def _promised(entry: Entry) -> list[str]:
+    """The slots that the entry's run was promised and begins with."""
+    left = [entry.born.slot] if entry.born is not None and entry.born.left and entry.born.slot is not None else []
+    return left if entry.seat is None else [*left, entry.seat]
 
 
 def _columns(rows: Sequence[tuple[Any, ...]], count: int) -> list[Sequence[Any]]:

@@ -24,11 +24,13 @@ from hai_flow.engine.events import ABI
 # The parts that entries may have beside their events; `births`: some start a run; `again`, only with births: some want
 # a slot again, which locks their runs; `moves`: some go on with another version of their workflow; `branches`: some of
 # those born leave their thread's line; `seats`: some begin with a slot that they were promised; `elsewhere`: some are
-# of a queue that this process does not serve; `instigators`: other people than the requester are behind some; `audit`:
-# people asked for something. All so seldom that no other commit carries the columns.
+# of a queue that this process does not serve; `instigators`: other people than the requester are behind some; `heirs`:
+# some end and leave their slots to others; `audit`: people asked for something. All so seldom that no other commit
+# carries the columns.
 CHILDREN: Final = ("commands", "pendings", "votes", "outbox", "turns", "messages")
 _COMMAND: Final = {"i": "int", "run_id": "uuid", "command_id": "text", "body_sha": "bytea", "outcome": "bytea"}
 ENDED: Final = ("finished", "failed", "stopped")
+PROMISE_SECONDS: Final = 60  # so long a slot is promised to a run that has not begun with it
 _ENDED: Final = str(ENDED)
 
 
@@ -104,12 +106,13 @@ def _moving(parameters: _Parameters, parts: frozenset[str]) -> _Moving:
     seats = {"seat": "text"} if "seats" in parts else {}
     elsewhere = {"elsewhere": "bool"} if "elsewhere" in parts else {}
     instigators = {"instigators": "text"} if "instigators" in parts else {}
+    heirs = {"heir": "uuid", "heir_slot": "text", "heir_key": "bool", "leaves": "bool"} if "heirs" in parts else {}
     entries, arrays = parameters.arrays(
         "entry", ordinality="i", id="uuid", tenant="uuid", n="text::int", events="bytea", version="text::bigint",
         fence="text::int", status="text::text", busy="text::bool", wake_at="timestamptz", cut="bool", slot="text",
-        result="bytea", **moves, **seats, **elsewhere, **instigators,
+        result="bytea", **moves, **seats, **elsewhere, **instigators, **heirs,
     )  # fmt: skip
-    read = "".join(f", {column}" for column in (*moves, *seats, *elsewhere, *instigators))
+    read = "".join(f", {column}" for column in (*moves, *seats, *elsewhere, *instigators, *heirs))
     set_ = "".join(f"\n    {column} = coalesce(entries.{column}, r.{column})," for column in (*moves, *instigators))
     repeated, unrepeated = "", "true"
     if "commands" in parts:
@@ -187,6 +190,9 @@ def commit_statement(parts: frozenset[str]) -> str:
     if "seats" in parts:
         seated = f"({seated}) AND ({_holds('entries')})"
         children += _KEEP_SEATS
+    spared = ""
+    if "heirs" in parts:
+        spared, children = _SPARED, children + _LEAVE_SLOTS
     return f"""{moving.before}{born}, moved AS ({_update(moving, parts, seated)}), won AS MATERIALIZED (
   SELECT i, n, events, id, tenant, thread_id, seq, version, fence, worker, ended{head} FROM moved{born_won}
 ), winners AS MATERIALIZED (       -- the same as arrays in one order
@@ -198,7 +204,7 @@ def commit_statement(parts: frozenset[str]) -> str:
   INSERT INTO log (run_id, last_seq, first_seq, tenant, version, at, events)
   SELECT id, seq, seq - n + 1, tenant, version, clock_timestamp(), events FROM won
 ), freed_slots AS (
-  DELETE FROM slots USING won WHERE won.ended AND slots.run_id = won.id
+  DELETE FROM slots USING won WHERE won.ended AND slots.run_id = won.id{spared}
 ){children}
 SELECT i, seq, version, fence, worker, clock_timestamp() AS db_now FROM winners
 """
@@ -214,6 +220,8 @@ def _held(*entries: str) -> str:
     """The promised slots that are still those of the entries' runs. Locked: a transaction that wants to take one back
     waits, and then finds that its run has begun."""
     asked = " UNION ALL ".join(f"SELECT id, tenant, seat FROM {name} WHERE seat IS NOT NULL" for name in entries)
+    if "births" in entries:
+        asked += " UNION ALL SELECT id, tenant, slot FROM births WHERE was_left"
     return f""", held AS MATERIALIZED (
   SELECT slots.tenant, slots.slot, slots.run_id FROM ({asked}) asked
   JOIN slots ON slots.tenant = asked.tenant AND slots.slot = asked.seat AND slots.run_id = asked.id
@@ -222,14 +230,28 @@ def _held(*entries: str) -> str:
 
 
 def _holds(entries: str) -> str:
-    return f"{entries}.seat IS NULL OR {entries}.id = ANY ((SELECT array_agg(run_id) FROM held)::uuid[])"
+    held = "ANY ((SELECT array_agg(run_id || slot) FROM held)::text[])"
+    holds = f"({entries}.seat IS NULL OR {entries}.id || {entries}.seat = {held})"
+    if entries == "births":
+        holds += f" AND (births.was_left IS NOT TRUE OR births.id || births.slot = {held})"
+    return holds
 
 
 # Not those of runs that end in this very commit: it deletes them.
 _KEEP_SEATS: Final = """, kept_seats AS (
-  UPDATE slots SET promised_until = NULL FROM held
+  UPDATE slots SET promised_until = NULL, left_by = NULL FROM held
   WHERE slots.tenant = held.tenant AND slots.slot = held.slot
     AND held.run_id = ANY ((SELECT array_agg(id) FROM won WHERE NOT ended)::uuid[])
+)"""
+
+
+_HANDED: Final = "entries.heir IS NOT NULL AND (entries.heir_key OR slots.slot = entries.heir_slot)"
+_SPARED: Final = f" AND NOT EXISTS (SELECT FROM entries WHERE entries.id = won.id AND {_HANDED})"
+_LEAVE_SLOTS: Final = f""", left_slots AS (  -- promised to the heirs in the commit that would free them
+  UPDATE slots SET run_id = entries.heir, promised_until = clock_timestamp() + interval '{PROMISE_SECONDS} s',
+    left_by = CASE WHEN entries.leaves THEN entries.id END
+  FROM entries WHERE {_HANDED} AND slots.run_id = entries.id
+    AND entries.id = ANY ((SELECT array_agg(id) FROM won WHERE ended)::uuid[])
 )"""
 
 
@@ -394,7 +416,7 @@ _BORN: Final = {
 def _born_columns(parts: frozenset[str]) -> dict[str, str]:
     """The columns of entries that are the first of their run."""
     branch = {"branch_of": "uuid", "follows": "uuid", "copied": "bigint"} if "branches" in parts else {}
-    seats = {"seat": "text"} if "seats" in parts else {}
+    seats = {"seat": "text", "was_left": "bool"} if "seats" in parts else {}
     elsewhere = {"elsewhere": "bool"} if "elsewhere" in parts else {}
     instigators = {"instigators": "text"} if "instigators" in parts else {}
     return {**_BORN, **branch, **seats, **elsewhere, **instigators}

@@ -80,8 +80,10 @@ def _parts_of(entries: Sequence[Entry]) -> frozenset[str]:
     seldom = {"moves"} if any(entry.moved is not None for entry in entries) else _NONE
     if again:
         seldom = seldom | {"again"}
-    if any(entry.seat is not None for entry in entries):
+    if any(entry.seat is not None or (entry.born is not None and entry.born.left) for entry in entries):
         seldom = seldom | {"seats"}
+    if any(entry.heir is not None for entry in entries):
+        seldom = seldom | {"heirs"}
     if any(entry.elsewhere for entry in entries):
         seldom = seldom | {"elsewhere"}
     if any(entry.instigators is not None for entry in entries):

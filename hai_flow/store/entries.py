@@ -110,8 +110,8 @@ class Branch(msgspec.Struct, frozen=True, gc=False):
 
 
 class Born(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The columns that only the first entry of a run has. `slot`: taken with it, or the entry loses. `input`: JSON
-    text."""
+    """The columns that only the first entry of a run has. `slot`: taken with it, or the entry loses; `left`: a run that
+    was stopped for it has left it the slot, and the entry loses unless it is so still. `input`: JSON text."""
 
     workflow: bytes
     workflow_name: str
@@ -125,6 +125,7 @@ class Born(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     slot: str | None = None
     input: bytes | None = None
     branch: Branch | None = None
+    left: bool = False
 
 
 class Moved(msgspec.Struct, frozen=True, gc=False):
@@ -134,6 +135,16 @@ class Moved(msgspec.Struct, frozen=True, gc=False):
     workflow_version: int
     dev: bool = False
     queue: str = "default"
+
+
+class Heir(msgspec.Struct, frozen=True, gc=False):
+    """The run `run_id` gets the slots of one that ends: that of the thread, `slot`, and if `key` all others. They are
+    promised to it. `leaves`: the run that ends has left it work, and takes that back if the heir does not begin."""
+
+    run_id: UUID
+    slot: str
+    key: bool = False
+    leaves: bool = False
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -150,6 +161,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     a run that ended needs this slot again, and loses without it. `seat`: the slot of its concurrency key that the run
     was promised and begins with; it loses if the slot is not its own any more. `moved`: the run's workflow has another
     version now. `instigators`: the people behind the run beside its requester, separated by spaces, where they changed.
+    `heir`: the run ends, and leaves its slots to another.
     """
 
     run_id: UUID
@@ -169,6 +181,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     result: bytes | None = None
     moved: Moved | None = None
     instigators: str | None = None
+    heir: Heir | None = None
     commands: Sequence[CommandRow] = ()
     pendings: Sequence[PendingRow] = ()
     votes: Sequence[VoteRow] = ()

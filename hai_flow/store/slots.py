@@ -20,14 +20,13 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
+from hai_flow.store.commit_statement import PROMISE_SECONDS
 from hai_flow.store.sweeps import PAGE_ROWS, Page
 
 if TYPE_CHECKING:
     from hai_flow.store.database import Connection, Pool
 
-PROMISE: Final = timedelta(
-    minutes=1
-)  # as the default of promised_until, for slots that a release before this one takes
+PROMISE: Final = timedelta(seconds=PROMISE_SECONDS)  # as the default of promised_until, for slots of older releases
 _GONE: Final = "('stopping', 'finished', 'failed', 'stopped')"
 _ENDED: Final = "('finished', 'failed', 'stopped')"
 
@@ -62,7 +61,7 @@ async def _locked(pool: Pool, tenant: UUID, key: str) -> AsyncGenerator[Connecti
 # clock in one.
 _TAKEN: Final = """
 UPDATE slots SET promised_until = (ARRAY[now() + $4::interval])[(promised_until IS NOT NULL)::int]
-WHERE tenant = $1 AND slot = ANY ($2::text[]) AND run_id = $3 RETURNING slot
+WHERE tenant = $1 AND left(slot, length($2) + 1) = $2 || '#' AND run_id = $3 RETURNING slot
 """
 # Read first, then written: Citus takes no INSERT ... ON CONFLICT from a table either.
 _TAKE: Final = """
@@ -86,16 +85,44 @@ async def take_slot(
     if there is none, if others wait before it, or if the run is there."""
     names = seats_of(key, seats)
     async with _locked(pool, tenant, key) as connection:
-        taken = await connection.fetchval(_TAKEN, tenant, names, run_id, promise)
+        taken = await connection.fetchval(_TAKEN, tenant, key, run_id, promise)
         slot: str | None = taken or await connection.fetchval(_TAKE, tenant, key, names, run_id, promise)
         return slot
 
 
+async def promised_slots(pool: Pool, tenant: UUID, key: str, run_id: UUID) -> list[str]:
+    """The slots of the key that are promised to the run."""
+    query = """
+    SELECT slot FROM slots WHERE tenant = $1 AND run_id = $3 AND left(slot, length($2) + 1) = $2 || '#'
+      AND promised_until IS NOT NULL
+    """
+    return [row[0] for row in await pool.fetch(query, tenant, key, run_id)]
+
+
+async def holds_slot(pool: Pool, tenant: UUID, key: str, run_id: UUID) -> bool:
+    """Whether the run holds a slot of the key for good."""
+    query = """
+    SELECT EXISTS (SELECT FROM slots WHERE tenant = $1 AND run_id = $3 AND left(slot, length($2) + 1) = $2 || '#'
+      AND promised_until IS NULL)
+    """
+    return bool(await pool.fetchval(query, tenant, key, run_id))
+
+
+async def is_left(pool: Pool, tenant: UUID, slot: str, run_id: UUID) -> bool:
+    """Whether another run has left the slot to the run, and its work, and has not taken them back."""
+    query = """
+    SELECT EXISTS (SELECT FROM slots WHERE tenant = $1 AND slot = $2 AND run_id = $3 AND left_by <> run_id)
+    """
+    return bool(await pool.fetchval(query, tenant, slot, run_id))
+
+
 async def give_back(pool: Pool, tenant: UUID, key: str, slot: str, run_id: UUID) -> bool:
     """The run does not begin with the slot that was promised to it: it is promised to the next one that waits. Returns
-    whether it was taken from the run; it is not if the run did begin, by the same start or admission made twice."""
+    whether it was taken from the run; it is not if the run did begin, by the same start or admission made twice, nor if
+    another run has left it the slot, and may take it back."""
     query = """
-    DELETE FROM slots WHERE tenant = $1 AND slot = $2 AND run_id = $3 AND promised_until IS NOT NULL RETURNING true
+    DELETE FROM slots WHERE tenant = $1 AND slot = $2 AND run_id = $3 AND promised_until IS NOT NULL
+      AND left_by IS NULL RETURNING true
     """
     async with _locked(pool, tenant, key) as connection:
         given = bool(await connection.fetchval(query, tenant, slot, run_id))
@@ -157,10 +184,11 @@ async def slot_holder(connection: Connection | Pool, tenant: UUID, slot: str) ->
 
 _SLOT_HOLDERS: Final = f"""
 WITH found AS MATERIALIZED (
-  SELECT s.tenant, s.slot, s.run_id FROM unnest($1::uuid[], $2::text[]) AS k(tenant, slot)
+  SELECT s.tenant, s.slot, s.run_id, s.left_by FROM unnest($1::uuid[], $2::text[]) AS k(tenant, slot)
   JOIN slots s ON s.tenant = k.tenant AND s.slot = k.slot
 ), ended AS MATERIALIZED (
-  SELECT f.tenant, f.slot, f.run_id FROM found f JOIN runs r ON r.id = f.run_id WHERE r.status IN {_ENDED}
+  SELECT f.tenant, f.slot, f.run_id FROM found f JOIN runs r ON r.id = f.run_id
+  WHERE r.status IN {_ENDED} AND f.left_by IS NULL
   ORDER BY r.id FOR NO KEY UPDATE OF r SKIP LOCKED
 ), freed AS (
   DELETE FROM slots s USING ended e WHERE s.tenant = e.tenant AND s.slot = e.slot AND s.run_id = e.run_id
@@ -249,7 +277,7 @@ _BEGAN: Final = f"""EXISTS (
       SELECT FROM slot_waiters w WHERE w.tenant = s.tenant AND w.key = {_KEY} AND w.run_id = s.run_id))))"""
 _TAKE_BACK: Final = f"""
 DELETE FROM slots s
-WHERE s.tenant = $1 AND s.slot = ANY ($2::text[]) AND s.promised_until <= now() AND NOT {_BEGAN}
+WHERE s.tenant = $1 AND s.slot = ANY ($2::text[]) AND s.promised_until <= now() AND s.left_by IS NULL AND NOT {_BEGAN}
 """
 
 
@@ -284,11 +312,12 @@ WITH overdue AS MATERIALIZED (
 ), began AS MATERIALIZED (
   SELECT s.tenant, s.slot FROM overdue s WHERE {_BEGAN}
 )
-UPDATE slots s SET promised_until = NULL FROM began b WHERE s.tenant = b.tenant AND s.slot = b.slot
+UPDATE slots s SET promised_until = NULL, left_by = NULL FROM began b WHERE s.tenant = b.tenant AND s.slot = b.slot
 """
 _OVERDUE: Final = f"""
 SELECT s.tenant, {_KEY} AS key, array_agg(s.slot)
-FROM (SELECT tenant, slot FROM slots WHERE promised_until <= now() ORDER BY promised_until LIMIT $1) s GROUP BY 1, 2
+FROM (SELECT tenant, slot FROM slots WHERE promised_until <= now() AND left_by IS NULL
+  ORDER BY promised_until LIMIT $1) s GROUP BY 1, 2
 """
 
 
@@ -307,6 +336,42 @@ async def overdue_promises(pool: Pool, limit: int = 500) -> list[Overdue]:
         return []
     await pool.execute(_KEPT, limit)
     return [Overdue(*row) for row in await pool.fetch(_OVERDUE, limit)]
+
+
+# --- slots that were left to an heir ------------------------------------------------------------------------------
+
+
+async def seize(pool: Pool, tenant: UUID, leaver: UUID) -> bool:
+    """Give the slots that the run `leaver` has left to its heir back to it, unless the heir has begun. From then on the
+    heir can't begin. Returns whether the run has them."""
+    query = """
+    UPDATE slots SET run_id = $2, promised_until = now() + $3::interval
+    WHERE tenant = $1 AND left_by = $2 AND promised_until IS NOT NULL RETURNING true
+    """
+    return bool(await pool.fetchval(query, tenant, leaver, PROMISE))
+
+
+async def keep_seized(pool: Pool, tenant: UUID, leaver: UUID) -> None:
+    """The run works again, with the slots that it has seized."""
+    query = "UPDATE slots SET promised_until = NULL, left_by = NULL WHERE tenant = $1 AND run_id = $2 AND left_by = $2"
+    await pool.execute(query, tenant, leaver)
+
+
+async def free_seized(pool: Pool, tenant: UUID, leaver: UUID) -> list[str]:
+    """The run has nothing to take back: the slots that it has seized are free. Returns their names."""
+    query = "DELETE FROM slots WHERE tenant = $1 AND run_id = $2 AND left_by = $2 RETURNING slot"
+    return [row[0] for row in await pool.fetch(query, tenant, leaver)]
+
+
+async def overdue_heirs(pool: Pool, limit: int = 100) -> list[tuple[UUID, UUID]]:
+    """Runs, each with its tenant, that have left their slots to an heir which has not begun in time; and those whose
+    process died while they took them back."""
+    query = """
+    SELECT DISTINCT tenant, left_by FROM (
+      SELECT tenant, left_by FROM slots WHERE promised_until <= now() AND left_by IS NOT NULL
+      ORDER BY promised_until LIMIT $1) s
+    """
+    return [(row[0], row[1]) for row in await pool.fetch(query, limit)]
 
 
 _STALLED: Final = """

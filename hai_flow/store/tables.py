@@ -383,6 +383,8 @@ slots: Final = sa.Table(
     _time("taken_at", now=True),
     # Until then the run is to begin with the slot; null: it has. The default: a release that makes no promises.
     sa.Column("promised_until", TIMESTAMP(timezone=True), server_default=sa.text("now() + '00:01:00'::interval")),
+    # A run that was stopped for the one that has the promise, and takes its work back if that one does not begin.
+    _uuid("left_by", null=True),
     _key("slots", "tenant", "slot"),
 )
 sa.Index("slots_by_run", slots.c.run_id)

@@ -13,7 +13,7 @@ No query of a POST reads all of a thread: a line is walked backwards, as far as 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
@@ -188,6 +188,40 @@ async def line(
     them. Without children."""
     query = f"WITH {_LINE} SELECT id FROM line ORDER BY back DESC"
     return [row[0] for row in await connection.fetch(query, tenant, thread_id, tip, limit, *_NO_END)]
+
+
+@dataclass(frozen=True, slots=True)
+class Relative:
+    """Another run of a thread, whose log begins with the same `shared` events."""
+
+    run_id: UUID
+    shared: int
+
+
+async def relatives(connection: Connection | Pool, tenant: UUID, run_id: UUID) -> list[Relative]:
+    """The runs of its thread with which the run has a beginning in common, because one was forked from the other, or
+    both from the same run."""
+    query = """
+    SELECT id, branch_of, copied FROM runs
+    WHERE tenant = $1 AND thread_id = (SELECT thread_id FROM runs WHERE id = $2) AND parent_id IS NULL AND copied > 0
+    """
+    forks = {row[0]: (row[1], row[2]) for row in await connection.fetch(query, tenant, run_id)}
+    own = _origins(run_id, forks)
+    found = dict[UUID, int]()
+    for other in {*forks, *(of for of, _ in forks.values())} - {run_id}:
+        theirs = _origins(other, forks)
+        found[other] = max((min(own[each], theirs[each]) for each in own.keys() & theirs.keys()), default=0)
+    return [Relative(other, shared) for other, shared in found.items() if shared]
+
+
+def _origins(run_id: UUID, forks: Mapping[UUID, tuple[UUID, int]]) -> dict[UUID, int]:
+    """The run, and those that it was forked from, each with how many of its events the run has."""
+    found, copied, run = {run_id: 2**53}, 2**53, run_id
+    while run in forks:
+        run, most = forks[run]
+        copied = min(copied, most)
+        found[run] = copied
+    return found
 
 
 async def transcript(

@@ -344,6 +344,7 @@ SHOWN_WHOLE: Final[frozenset[type[e.Event]]] = frozenset(
         e.RunStopping,
         e.RunStopped,
         e.RunRetried,
+        e.WorkTakenBack,
         e.Forked,
         e.TimeJumped,
         e.TurnEnded,

@@ -50,6 +50,17 @@ output: "${{{{ steps.last.output }}}}"
 """
 
 
+NAMES_A_FILE = """
+hai: flow/v1
+name: {name}
+version: 1
+input: {{type: object, properties: {{file: {{type: string}}}}}}
+steps:
+  - {{id: one, say: "${{{{ input.file }}}}"}}
+  - {{id: sure, ask: {{title: Sure?, from: anyone, form: {{type: object, properties: {{}}}}}}}}
+"""
+
+
 @pytest.fixture
 def http(server: ServerProcess) -> Any:
     with Checked(server.url) as client:
@@ -75,6 +86,14 @@ def marks(http: httpx2.Client, run_id: str) -> dict[str | None, dict[str, Any]]:
 
 def snapshot(http: httpx2.Client, run_id: str, **given: Any) -> dict[str, Any]:
     return http.get(f"/v1/runs/{run_id}/snapshot", params=given).json()
+
+
+def uploaded(http: httpx2.Client) -> str:
+    """The id of a file of its own."""
+    response = http.post("/v1/files", content=unique("file").encode(), headers={"Content-Type": "text/plain"})
+    assert response.status_code == 201, response.text
+    id: str = response.json()["id"]
+    return id
 
 
 def answer(http: httpx2.Client, run_id: str) -> dict[str, Any]:
@@ -262,3 +281,27 @@ async def test_forks_and_skips_are_in_the_audit(http: Checked) -> None:
     assert {name: skipped["details"][name] for name in body} == body
     (forked,) = [each for each in records if each["act"] == "run.forked" and each["run_id"] == fork["id"]]
     assert forked["details"]["of"] == run["id"]
+
+
+async def test_a_file_that_an_edit_of_a_fork_names_is_asked_for_and_becomes_the_forks(http: Checked) -> None:
+    name = published(http, NAMES_A_FILE)
+    first, second = uploaded(http), uploaded(http)
+    run = await waiting(http, start(http, name, input={"file": first})["id"])
+    unknown = http.post(f"/v1/runs/{run['id']}/fork", json={"step": "one", "input": {"file": "file_" + "0" * 64}})
+    assert (unknown.status_code, unknown.json()["code"]) == (404, "file_unknown")
+    assert http.get(f"/v1/runs/{run['id']}").json()["status"] == "waiting"
+    fork = http.post(f"/v1/runs/{run['id']}/fork", json={"step": "one", "input": {"file": second}}).json()
+    await waiting(http, fork["id"])
+    bob = {"HAI-Act-As": "user:bob"}
+    assert httpx2.get(f"{http.base_url}/v1/files/{second}", headers=bob, timeout=20).status_code == 200
+
+
+async def test_a_file_that_the_output_of_a_skip_names_is_asked_for(http: Checked) -> None:
+    run = start(http, published(http, BREAKS))
+    assert wait_for_end(http, run["id"])["status"] == "failed"
+    skip = {"step": "broken", "output": {"file": "file_" + "0" * 64}}
+    refused = http.post(f"/v1/runs/{run['id']}/skip", json=skip)
+    assert (refused.status_code, refused.json()["code"]) == (404, "file_unknown")
+    assert http.get(f"/v1/runs/{run['id']}").json()["status"] == "failed"
+    file = uploaded(http)
+    assert http.post(f"/v1/runs/{run['id']}/skip", json={**skip, "output": {"file": file}}).status_code == 200

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -151,3 +153,88 @@ def test_whatever_children_take_of_their_shares_the_limit_holds(
         reserved = sum(each.tokens or 0 for each in state.granted.values())
         assert state.spent.input + reserved <= limit
     assert family.parent.state.ended
+
+
+# --- forks ----------------------------------------------------------------------------------------------------------
+
+NOTHING = c.Answer(answers=(), by=c.Principal("user:op"))
+BESIDE_A_QUESTION = "  - parallel: {one: [{id: sub, run: below}], two: [{approve: {title: Go?, from: anyone}}]}\n"
+ASKS_TWICE = f"""{MODELS}
+steps:
+  - {{id: a, {ASK}}}
+  - {{id: look, call: t.look}}
+  - {{id: sure, ask: {{title: Go?, from: anyone, form: {{type: object, properties: {{}}}}}}}}
+"""
+
+
+def test_a_fork_has_spent_what_the_child_of_the_other_run_had_spent_so_far() -> None:
+    family = family_of(ALL, BESIDE_A_QUESTION, ASKS_TWICE)
+    family.deliver()
+    family.do(family.child, took(family.child, 480, 0.4))
+    family.deliver()
+    family.succeed("look")
+    family.deliver()
+    fork = family.parent.forked(family.parent.state.seq, NOTHING)
+    assert (fork.state.spent.input, fork.state.spent.cost, fork.state.begun_calls) == (480, 0.4, 1)
+    (share,) = fork.state.granted.values()
+    assert share == e.Allowance(260, 0.3, 3), "half of what is left, as a new child would get of the other run"
+    again = fork.forked(fork.state.seq, NOTHING, run_id=UUID(int=(8 << 76) | (2 << 62)))
+    assert again.state.spent.input == 480, "that is counted once, however often the run is forked"
+
+
+def test_a_fork_counts_what_runs_further_below_had_spent() -> None:
+    parent = Play(f"{MODELS}limits: {ALL}\nsteps:\n{BESIDE_A_QUESTION}", start=False)
+    parent.start({})
+    (path,) = parent.state.children
+    used = (e.ModelUse("", "p", "m", 300, 0), e.ModelUse("", "p", "deep", 200, 0))
+    parent.do(c.ChildMoved(path=path, attempt=1, working=True, used=used, tool_calls=2))
+    assert parent.state.spent.input == 0, "the run itself is told at the child's end"
+    fork = parent.forked(parent.state.seq, NOTHING)
+    assert (fork.state.spent.input, fork.state.begun_calls) == (500, 2)
+
+
+def test_a_child_tells_what_those_below_it_have_spent_along_with_its_own() -> None:
+    family = family_of(ALL, BESIDE_A_QUESTION, f"{MODELS}steps: [{{id: a, {ASK}}}, {{id: deeper, run: below}}]")
+    family.deliver()
+    child = family.child
+    family.do(child, took(child, 100))
+    family.deliver()
+    used = (e.ModelUse("", "p", "m", 50, 0),)
+    family.do(child, c.ChildMoved(path="deeper", attempt=1, working=True, used=used, tool_calls=3))
+    family.deliver()
+    (known,) = family.parent.state.expenses.values()
+    assert (sum(use.input for use in known.used), known.tool_calls) == (150, 3)
+
+
+def test_what_a_child_says_late_of_its_spending_takes_nothing_back() -> None:
+    family = family_of(ALL, BESIDE_A_QUESTION)
+    family.deliver()
+    (path,) = family.parent.state.children
+    for calls in (2, 1):
+        use = (e.ModelUse("", "p", "m", 100 * calls, 0, calls=calls),)
+        family.parent.do(c.ChildMoved(path=path, attempt=1, working=True, used=use))
+    (known,) = family.parent.state.expenses.values()
+    assert known.used[0].input == 200
+
+
+def test_a_child_without_an_allowance_tells_nothing_of_its_spending() -> None:
+    family = Family(f"{MODELS}steps:\n{BESIDE_A_QUESTION}", ASKS_TWICE, input={})
+    family.deliver()
+    family.do(family.child, took(family.child, 480, 0.4))
+    family.deliver()
+    assert not family.parent.state.expenses
+
+
+def test_a_fork_has_nothing_reserved_for_a_child_that_the_other_run_had_given_up() -> None:
+    branches = "one: [{id: sub, run: below}], two: [{id: no, call: t.f}]"
+    handler = f"catch: [{{steps: [{{approve: {{title: Go?, from: anyone}}}}, {{id: more, {ASK}}}]}}]"
+    family = family_of(ALL, f"  - id: both\n    try: [{{parallel: {{{branches}}}}}]\n    {handler}\n", ASKS_TWICE)
+    family.deliver()
+    family.do(family.child, took(family.child, 100))
+    family.deliver()
+    family.parent.fail(one_of(family.parent, "no"), retriable=False)  # the child is not told yet
+    assert family.parent.state.granted
+    fork = family.parent.forked(family.parent.state.seq, NOTHING)
+    assert not fork.state.granted
+    assert not fork.state.expenses
+    assert fork.state.spent.input == 100

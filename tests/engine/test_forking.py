@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
+from hai_flow.engine.forking import demand_left, inherited_from
 from hai_flow.engine.ids import run_of_pending
 from hai_flow.errors import Rejected
 from tests.support.runs import DAY, FORK, HOUR, MINUTE, RUN, SECOND, Play, plan_of
@@ -452,3 +454,156 @@ def test_a_fork_starts_children_of_its_own() -> None:
     assert fork.open == {"p/a/below": 2}
     fork.do(c.ChildEnded(path="p/a/below", attempt=2, status="finished", output=1))
     assert fork.status == "finished"
+
+
+# --- an heir that does not begin --------------------------------------------------------------------------------------
+
+OTHER = UUID(int=(8 << 76) | (2 << 62) | 77)
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_a_run_whose_fork_does_not_begin_undoes_what_it_had_left_to_it(ended: bool) -> None:
+    play = first_asked()
+    there = play.state
+    play.answer("first", values={})
+    play.succeed("second")
+    play.leave(there)
+    if ended:
+        play.succeed("second/~undo")
+        assert play.status == "stopped"
+        assert play.take_back().events[0].type == "work_taken_back"
+    else:
+        play.take_back()
+        assert (play.status, play.open) == ("stopping", {"second/~undo": 1})
+        play.succeed("second/~undo")
+    assert (play.status, play.open) == ("stopping", {"made/~undo": 1})
+    play.succeed("made/~undo")
+    assert (play.status, play.step("made"), play.step("second")) == ("stopped", "undone", "undone")
+    assert play.take_back().already, "it takes back once"
+
+
+def test_a_run_takes_nothing_back_from_a_run_that_it_was_not_stopped_for() -> None:
+    play = first_asked()
+    play.leave(play.state)
+    assert play.status == "stopped"
+    assert play.take_back(OTHER).already
+    assert play.step("made") == "finished"
+
+
+def test_a_run_that_ended_meanwhile_takes_back_only_with_its_slots() -> None:
+    play = first_asked()
+    play.leave(play.state)
+    with pytest.raises(Rejected, match="can't take back the work of a run that is stopped"):
+        play.do(c.TakeBack(heir=str(FORK)))
+
+
+def test_a_run_takes_back_the_finally_of_a_block_that_was_open() -> None:
+    play = Play(
+        """
+    steps:
+      - id: block
+        try:
+          - {id: made, call: t, with: {a: 1}, undo: {call: t, with: {a: -1}}}
+          - {id: asked, ask: {title: Sure?, form: {properties: {}}, from: anyone}}
+        finally: [{id: tidy, call: t, with: {a: 1}}]
+    finally: [{id: last, call: t, with: {a: 9}}]
+    """
+    )
+    play.succeed("block/made")
+    play.leave(play.state)
+    assert play.status == "stopped"
+    play.take_back()
+    for path in ("block/made/~undo", "block/~finally/tidy", "~finally/last"):
+        assert play.open == {path: 1}, "undone first, then cleaned up, inside out"
+        play.succeed(path)
+    assert play.status == "stopped"
+
+
+def test_a_run_takes_back_a_finally_that_was_at_work() -> None:
+    play = Play(
+        """
+    steps:
+      - id: block
+        try: [{id: made, call: t, with: {a: 1}}]
+        finally:
+          - {id: counted, call: t, with: {a: 3}}
+          - {id: swept, call: t, with: {a: 2}, retry: {max: 1, every: 5m, jitter: false}}
+    """
+    )
+    play.succeed("block/made")
+    play.succeed("block/~finally/counted")
+    play.fail("block/~finally/swept")
+    play.leave(play.state)
+    assert play.status == "stopped"
+    play.take_back()
+    assert dict(play.open).keys() == {"block/~finally/swept"}, "what was done of it is not done again"
+    play.succeed("block/~finally/swept")
+    assert play.status == "stopped"
+
+
+def test_a_run_takes_back_its_own_finally_that_was_at_work() -> None:
+    play = Play(
+        """
+    steps: [{id: made, call: t, with: {a: 1}}]
+    finally: [{id: swept, call: t, with: {a: 2}, retry: {max: 1, every: 5m, jitter: false}}]
+    """
+    )
+    play.succeed("made")
+    play.fail("~finally/swept")
+    play.leave(play.state)
+    assert play.status == "stopped"
+    play.take_back()
+    play.succeed("~finally/swept")
+    assert play.status == "stopped"
+
+
+def test_a_run_that_is_terminated_takes_nothing_back() -> None:
+    play = first_asked()
+    there = play.state
+    play.answer("first", values={})
+    play.succeed("second")
+    play.leave(there)
+    play.do(c.Terminate(by="user:op"))
+    assert (play.status, play.state.heir) == ("stopped", None)
+    assert play.take_back().already
+
+
+def test_of_two_forks_at_once_the_first_stop_counts_and_the_other_is_refused() -> None:
+    play = first_asked()
+    there = play.state
+    play.answer("first", values={})
+    play.succeed("second")
+    play.leave(there)
+    for _ in range(2):  # while it stops, and when it has
+        with pytest.raises(Rejected) as refused:
+            play.do(c.Stop(by="user:bob", inherited=inherited_from(play.state), heir=e.Heir(str(OTHER))))
+        assert (refused.value.status, refused.value.code) == (409, "fork_overtaken")
+        assert refused.value.winner == {"run_id": str(FORK)}
+        assert play.leave(there).already, "the same one again finds what it did"
+        if play.status == "stopping":
+            play.succeed("second/~undo")
+    assert play.status == "stopped"
+
+
+def test_a_fork_of_a_run_that_somebody_stopped_meanwhile_is_refused() -> None:
+    play = first_asked()
+    there = play.state
+    play.do(c.Stop(by="user:op"))
+    with pytest.raises(Rejected) as refused:
+        play.leave(there)
+    assert refused.value.code == "fork_overtaken"
+    with pytest.raises(Rejected, match="undoes its work itself"):
+        demand_left(play.state, str(FORK), inherited_from(there))
+
+
+def test_a_fork_takes_over_no_more_than_was_left_to_it() -> None:
+    play = first_asked()
+    early = play.state
+    play.answer("first", values={})
+    play.succeed("second")
+    play.leave(early)
+    demand_left(play.state, str(FORK), inherited_from(early))
+    for run_id, inherited in ((OTHER, inherited_from(early)), (FORK, e.Inherited(2, early.seq + 3)), (FORK, None)):
+        with pytest.raises(Rejected) as refused:
+            demand_left(play.state, str(run_id), inherited)
+        assert refused.value.code == "fork_overtaken"

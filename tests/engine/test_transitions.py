@@ -124,6 +124,35 @@ def stopping_by_undoing() -> Play:
     return play
 
 
+TWO_UNDOABLES = """
+    steps:
+      - {id: a, call: t.f, undo: {call: t.back}}
+      - {id: b, call: t.f, undo: {call: t.back}}
+      - {id: c, call: pick}
+"""
+
+
+def left_to_a_fork() -> Play:
+    play = Play(TWO_UNDOABLES)
+    play.succeed("a")
+    there = play.state_at(play.before("b"))
+    play.succeed("b")
+    play.leave(there)
+    return play
+
+
+def ended_for_a_fork() -> Play:
+    play = left_to_a_fork()
+    play.succeed("b/~undo")
+    return play
+
+
+def failed_for_a_fork() -> Play:
+    play = left_to_a_fork()
+    play.fail("b/~undo", "tool.invalid_result")
+    return play
+
+
 def undo_fails(play: Play) -> None:
     play.fail("a/~undo", "tool.invalid_result")
 
@@ -165,6 +194,9 @@ WALKS: dict[Row, tuple[Callable[[], Play], Callable[[Play], object]]] = {
     ("run_needs_attention", "running", "needs_attention"): (running, attention),
     ("run_needs_attention", "paused", "needs_attention"): (paused, attention),
     ("run_needs_attention", "waiting", "needs_attention"): (waiting, attention),
+    ("work_taken_back", "stopping", "stopping"): (left_to_a_fork, Play.take_back),
+    ("work_taken_back", "stopped", "stopping"): (ended_for_a_fork, Play.take_back),
+    ("work_taken_back", "failed", "stopping"): (failed_for_a_fork, Play.take_back),
     ("run_retried", "failed", "running"): (failed, Play.retry),
     ("run_retried", "needs_attention", "running"): (needs_attention, Play.retry),
 }
@@ -226,7 +258,7 @@ def test_a_clock_behind_the_run_is_not_believed() -> None:
     assert {event.at for event in play.last} == {NOON}
 
 
-def test_terminal_statuses_have_no_way_out_but_retry() -> None:
+def test_an_end_has_no_way_out_but_a_retry_and_an_heir_that_does_not_begin() -> None:
     ways_out = {event for event, row in TRANSITIONS.items() for before in row if before in TERMINAL_STATUSES}
-    assert ways_out == {"run_retried"}
+    assert ways_out == {"run_retried", "work_taken_back"}
     assert set(get_args(Status)) >= {status for row in TRANSITIONS.values() for status in row}

@@ -110,6 +110,51 @@ def test_a_fork_that_changes_nothing_decides_as_the_run_did() -> None:
     assert tried > RUNS, "almost nowhere was anything forked"
 
 
+def test_a_run_whose_fork_does_not_begin_leaves_nothing_that_is_not_undone_and_cleaned_up() -> None:
+    """Held by the book of `Play`: at the end every `undo` and every `finally` that was owed has run."""
+    tried = 0
+    for seed in range(RUNS):
+        found = places(played(seed).play)
+        choice = Random(f"taken back {seed}")
+        for seq in choice.sample(found, min(3, len(found))):
+            simulation = played(seed)
+            play = simulation.play
+            if play.state.ended:
+                play = again(play)
+            if play is None or play.state.ended or seq > play.state.seq:
+                continue
+            play.leave(play.state_at(seq))
+            if choice.random() < 0.5:
+                finish(play)
+            play.take_back()
+            finish(play)
+            assert play.status in ("stopped", "failed"), f"seed {seed}, forked behind event {seq}"
+            tried += 1
+    assert tried > RUNS / 2, "almost nowhere was anything taken back"
+
+
+def again(play: Play) -> Play | None:
+    """The run as it was, up to some moment before its end."""
+    found = Play(play.plan, run_id=play.run_id, start=False)
+    half = list(zip(play.log, play.commands, strict=True))
+    for _, (command, now) in half[: len(half) * 2 // 3]:
+        found.now = now
+        found.do(command)
+    return None if found.state.status in ("new", "queued", "stopping") else found
+
+
+def finish(play: Play) -> None:
+    """Let everything succeed that the run begins, until it has ended."""
+    while not play.state.ended:
+        if Continue() in open_jobs(play.state):
+            play.go_on()
+        elif play.open:
+            play.succeed(sorted(play.open)[-1])
+        else:
+            play.now = max(play.now, play.state.timers[0].due)
+            play.do(c.TimerFired())
+
+
 def test_a_fold_that_begins_at_any_snapshot_is_the_fold_of_the_whole_log() -> None:
     for seed in range(RUNS):
         play, choice = played(seed).play, Random(f"snapshots {seed}")

@@ -208,10 +208,15 @@ class Play:
         begun = [n for n, event in enumerate(self.events) if isinstance(event, e.StepStarted) and event.path == path]
         return begun[-1]
 
-    def leave(self, there: RunState) -> Decision:
-        """Stop the run, for a fork goes on from `there`."""
+    def leave(self, there: RunState, heir: UUID = FORK) -> Decision:
+        """Stop the run, for the fork `heir` goes on from `there`."""
         self._book.spared = True
-        return self.do(c.Stop(by="user:ann", inherited=inherited_from(there)))
+        return self.do(c.Stop(by="user:ann", inherited=inherited_from(there), heir=e.Heir(str(heir))))
+
+    def take_back(self, heir: UUID = FORK) -> Decision:
+        """The fork for which the run was stopped does not begin. From now on everything has to be cleaned up."""
+        self._book.spared = False
+        return self.do(c.TakeBack(heir=str(heir), seized=self.state.ended))
 
     def migrate(self, to: Plan, paths: dict[str, str] | None = None, by: str = "user:op") -> Decision:
         """Go on with another version: every later command is decided with its plan."""
@@ -353,7 +358,7 @@ class Book:
             self.check_event(state, event)
             state = evolve(state, event)
             if isinstance(event, e.TERMINAL):
-                last = number == len(events) - 1 or isinstance(events[number + 1], e.RunRetried)
+                last = number == len(events) - 1 or isinstance(events[number + 1], e.RunRetried | e.WorkTakenBack)
                 assert last, f"{event.type} is not the last event"
         assert state == after == fold(before, e.decode_events(e.encode_events(events))), "the fold is not the state"
         assert decode_state(encode_state(after)) == after, "a snapshot reads back differently"
@@ -367,7 +372,7 @@ class Book:
     def check_event(self, state: RunState, event: e.Event) -> None:
         """`event` may happen to a run in `state`."""
         assert event.at >= state.at, "time goes back"
-        assert not state.ended or isinstance(event, e.RunRetried), f"{event.type} after the end"
+        assert not state.ended or isinstance(event, e.RunRetried | e.WorkTakenBack), f"{event.type} after the end"
         match event:
             case e.TurnStarted():
                 assert event.turn == (state.turn.n if state.turn else 0) + 1

@@ -11,7 +11,7 @@ from hai_flow.definition.paths import is_inside
 from hai_flow.engine import events as e
 from hai_flow.engine.folds.common import dropped, following, without
 from hai_flow.engine.folds.thread import message_of
-from hai_flow.engine.state import Map, PendingState, RelayedState, RunState, ToolCallState
+from hai_flow.engine.state import Expense, Map, PendingState, RelayedState, RunState, ToolCallState
 
 
 def collaboration_started(state: RunState, event: e.CollaborationStarted) -> RunState:
@@ -37,6 +37,8 @@ def collaboration_ended(state: RunState, event: e.CollaborationEnded) -> RunStat
     settled: dict[str, Any] = {}
     if event.run_id in state.granted:
         settled["granted"] = state.granted.delete(event.run_id)
+    if event.run_id in state.expenses:
+        settled["expenses"] = state.expenses.delete(event.run_id)
     if event.tool_calls:
         settled["begun_calls"] = state.begun_calls + event.tool_calls
     if state.children.get(event.path) != event.run_id:  # its step had given it up
@@ -53,10 +55,13 @@ def collaboration_ended(state: RunState, event: e.CollaborationEnded) -> RunStat
 
 
 def child_moved(state: RunState, event: e.ChildMoved) -> RunState:
-    idle = without(state.idle, event.path)
+    idle, expenses = without(state.idle, event.path), state.expenses
+    if event.used or event.tool_calls:
+        expense = Expense(event.path, state.attempts[event.path], event.used, event.tool_calls)
+        expenses = expenses.set(state.children[event.path], expense)
     if event.working:
-        return following(state, event, idle=idle)
-    return following(state, event, idle=(*idle, event.path), **cut_below(state, event.path))
+        return following(state, event, idle=idle, expenses=expenses)
+    return following(state, event, idle=(*idle, event.path), expenses=expenses, **cut_below(state, event.path))
 
 
 def child_asked(state: RunState, event: e.ChildAsked) -> RunState:

@@ -72,6 +72,9 @@ def _renamed(state: RunState, moved: dict[str, str]) -> RunState:
         undo_failed=all_of(state.undo_failed),
         redo=all_of(state.redo),
         inherited_steps=all_of(state.inherited_steps),
+        left=keys(state.left),
+        owed=all_of(state.owed),
+        expenses=Map({id: replace(each, path=new(each.path)) for id, each in state.expenses.items()}),
     )
 
 
@@ -92,4 +95,6 @@ def forked(state: RunState, event: e.Forked) -> RunState:
         pendings=pendings,
         timers=tuple(replace(timer, due=timer.due + passed) for timer in state.timers),
         forked=state.turn.n,
+        key=state.key if event.key is None else event.key or None,
+        granted=Map(),  # no child of the other run tells the fork its end
     )

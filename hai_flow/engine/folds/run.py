@@ -119,12 +119,33 @@ def run_stopping(state: RunState, event: e.RunStopping) -> RunState:
         stop_reason=event.reason,
         inherited=given.turn,
         inherited_steps=given.steps,
+        heir=event.heir,
+        left_at=given.seq,
+        left=Map({path: seq for path, seq in state.undoables.items() if seq <= given.seq}),
         undoables=Map({path: seq for path, seq in state.undoables.items() if seq > given.seq}),
     )
 
 
+def work_taken_back(state: RunState, event: e.WorkTakenBack) -> RunState:
+    return following(
+        state,
+        event,
+        **status_after(state, event),
+        inherited=0,
+        inherited_steps=(),
+        heir=None,
+        left_at=0,
+        left=Map(),
+        undoables=Map({**state.left, **state.undoables}),
+        owed=event.cleanups,
+        ended_at=None,
+        error=None,
+    )
+
+
 def run_stopped(state: RunState, event: e.RunStopped) -> RunState:
-    return _ended(state, event)
+    """A run that is terminated leaves nothing to anybody."""
+    return _ended(state, event, **({"heir": None, "left": Map()} if event.terminated else {}))
 
 
 def run_finished(state: RunState, event: e.RunFinished) -> RunState:

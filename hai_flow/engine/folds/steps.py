@@ -190,6 +190,8 @@ def step_stopped(state: RunState, event: e.StepStopped) -> RunState:
         replaced="handled" if known.outcome == "handled" else known.replaced,
         ending=None,
     )
+    if handler == paths.FINALLY:
+        state = replace(state, owed=without(state.owed, path))
     return _closed(state, event, closed, handler, event.ready)
 
 
@@ -252,6 +254,8 @@ def handler_started(state: RunState, event: e.HandlerStarted) -> RunState:
     path, handler, steps = event.path, event.handler, state.steps
     if state.retried and event.ready and handler != paths.UNDO:
         steps = begun_anew(state, paths.inside(path, handler))
+    elif path in state.owed and event.ready:  # it was at work, and cut off in this step
+        steps = begun_anew(state, event.ready[0])
     before = steps[path]
     step = replace(
         before,
@@ -260,7 +264,8 @@ def handler_started(state: RunState, event: e.HandlerStarted) -> RunState:
         begun=begun_with(before, handler),
         ending=None,
     )
-    return following(state, event, steps=steps.set(path, step), ready=(*state.ready, *event.ready))
+    owed = without(state.owed, path) if handler == paths.FINALLY else state.owed
+    return following(state, event, steps=steps.set(path, step), ready=(*state.ready, *event.ready), owed=owed)
 
 
 def step_retried(state: RunState, event: e.StepRetried) -> RunState:
