@@ -18,7 +18,7 @@ from hai_flow.api.names import is_run_id
 from hai_flow.api.principals import Principal, forbidden
 from hai_flow.api.rates import Decisions
 from hai_flow.api.rights import Right
-from hai_flow.api.sight import Sight, ids_of, reader_in, sight_by_questions, sight_of, viewer_for
+from hai_flow.api.sight import Sight, reader_in, sight_by_questions, sight_of, viewer_for
 from hai_flow.api.stream import EventStream, Pieces
 from hai_flow.api.terms import Ending, Term, Terms
 from hai_flow.cells import HOME, Living
@@ -28,6 +28,7 @@ from hai_flow.engine import commands as c
 from hai_flow.engine.decide import as_of
 from hai_flow.engine.events import PendingOpened
 from hai_flow.engine.jobs import next_due
+from hai_flow.engine.selectors import ids_of
 from hai_flow.engine.state import PendingState, RunState
 from hai_flow.errors import Rejected, Unreadable
 from hai_flow.runtime import Runtime
@@ -216,7 +217,12 @@ class Access:
     @property
     def inbox(self) -> Inbox:
         """The inboxes, read as `reads` does."""
-        return self.runtime.inbox.reading(self.reads)
+        return self.runtime.inbox.reading(self.reads, self.principal.people.all_of)
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """All ids of the caller."""
+        return (self.principal.id, *self.principal.who.aliases)
 
     @property
     def files(self) -> Files:

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Annotated, Any, Final, TypeAlias
 from uuid import UUID, uuid4
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from pydantic import AwareDatetime, Field
 
 from hai_flow.api import shapes
@@ -43,7 +43,7 @@ class DelegationBody(Body):
 @router.get("", response_model=None, responses={**documented(), 200: {"model": shapes.Delegations}})
 async def list_delegations(access: CurrentAccess) -> dict[str, Any]:
     """Those from you and to you that have not ended."""
-    found = await delegations.of_person(access.reads, access.tenant, access.principal.id)
+    found = await delegations.of_person(access.reads, access.tenant, access.ids)
     return {"items": [delegation_view(each) for each in found]}
 
 
@@ -54,11 +54,11 @@ async def list_delegations(access: CurrentAccess) -> dict[str, Any]:
     response_model=None,
     responses={**documented(409, *WITH_BODY), 201: {"model": shapes.Delegation}},
 )
-async def delegate(body: DelegationBody, request: Request, access: CurrentAccess) -> dict[str, Any]:
+async def delegate(body: DelegationBody, access: CurrentAccess) -> dict[str, Any]:
     """Let somebody answer the questions that ask you, while you are away. Their decisions are recorded with both names.
     They can't pass the delegation on, and get no question that you or they may not decide."""
     who, now = access.principal.who, access.runtime.committer.now()
-    to = request.app.state.identity.person(body.to)
+    to = access.principal.people.one(body.to)
     since = max(body.since or now, now)
     if who.on_behalf_of is not None or access.principal.way in ("token", "link", "ticket"):
         raise Rejected(403, "delegation_forbidden", "only you can delegate: sign in yourself, with a key or a token.")
@@ -66,7 +66,7 @@ async def delegate(body: DelegationBody, request: Request, access: CurrentAccess
         raise Rejected(422, "delegation.invalid", "to: expected somebody else than you.")
     if not since < body.until <= since + _DELEGATION_MAX:
         raise Rejected(422, "delegation.invalid", "until: expected a time behind `since`, within 366 days of it.")
-    if len(await delegations.of_person(access.reads, access.tenant, who.id)) >= delegations.SHOWN_MAX:
+    if len(await delegations.of_person(access.reads, access.tenant, access.ids)) >= delegations.SHOWN_MAX:
         raise Rejected(409, "delegations_many", f"{who.id} has {delegations.SHOWN_MAX} delegations; end one first.")
     made = Delegation(uuid4(), who.id, to, who.roles, who.groups, since, body.until, body.note, now)
     async with access.act() as connection:
@@ -93,7 +93,7 @@ async def end_delegation(delegation_id: str, access: CurrentAccess) -> None:
     """End a delegation from you, or to you, at once."""
     id = UUID(delegation_id) if is_run_id(delegation_id) else None
     async with access.act() as connection:
-        if id is None or not await delegations.remove(connection, access.tenant, id, access.principal.id):
+        if id is None or not await delegations.remove(connection, access.tenant, id, access.ids):
             raise Rejected(404, "delegation_unknown", f"there is no delegation {delegation_id[:60]!r} of yours.")
         await access.record(connection, "delegation.ended", subject=f"delegation:{id}")
     await access.repeat()

@@ -22,7 +22,7 @@ from hai_flow.api.access import Access
 from hai_flow.api.bodies import read_body
 from hai_flow.api.deciding import DecideBody, decide, find_pending
 from hai_flow.api.deps import OpenAccess
-from hai_flow.api.principals import Principal, open_to_everybody
+from hai_flow.api.principals import Identity, Principal, open_to_everybody
 from hai_flow.cells import cell_of_address
 from hai_flow.engine import commands as c
 from hai_flow.engine.events import PendingOpened
@@ -49,9 +49,9 @@ _DECIDED: Final = "Thank you: this is recorded."
 
 
 @router.api_route(LINKS + "{token}", methods=["GET", "HEAD"], dependencies=[open_to_everybody()])
-async def show_link(token: str, access: OpenAccess) -> Response:
+async def show_link(token: str, request: Request, access: OpenAccess) -> Response:
     """The question, and a form. Nothing changes."""
-    found = await _find(access, token)
+    found = await _find(access, request.app.state.identity, token)
     if found is None:
         return _page("Not here", f"<p>{_GONE}</p>", 404)
     link, theirs = found
@@ -67,7 +67,7 @@ async def show_link(token: str, access: OpenAccess) -> Response:
 @router.post(LINKS + "{token}", dependencies=[open_to_everybody()])
 async def use_link(token: str, request: Request, access: OpenAccess) -> Response:
     """Decide as the person that the link is for."""
-    found = await _find(access, token)
+    found = await _find(access, request.app.state.identity, token)
     if found is None:
         return _page("Not here", f"<p>{_GONE}</p>", 404)
     link, theirs = found
@@ -111,7 +111,7 @@ async def _again(theirs: Access, link: Link, given: forms.Given, rejected: Rejec
     return _page(f"Not decided: {_title(pending)}", shown, rejected.status)
 
 
-async def _find(access: Access, token: str) -> tuple[Link, Access] | None:
+async def _find(access: Access, identity: Identity, token: str) -> tuple[Link, Access] | None:
     """The link, and the access of the person that it is for; None: it is unknown, or was used."""
     access = access.at(cell_of_address(token))
     link = await notifications.find_link(access.pool, digest_of(token))
@@ -119,9 +119,12 @@ async def _find(access: Access, token: str) -> tuple[Link, Access] | None:
         return None
     who = c.Principal(link.principal, tuple(link.roles), tuple(link.groups))
     credential = link.digest.hex()[:16]
-    principal = Principal(
-        who, link.tenant, way="link", credential=credential, expires_at=int(link.expires_at.timestamp() * 1000)
+    principal = await identity.known(
+        Principal(
+            who, link.tenant, way="link", credential=credential, expires_at=int(link.expires_at.timestamp() * 1000)
+        )
     )
+    who = principal.who
     asked = msgspec.structs.replace(access.asked, who=who, way="link", credential=credential)
     living = await access.cells.living(link.tenant)
     return link, replace(access, principal=principal, living=living, asked=asked, _seen={})

@@ -7,7 +7,7 @@ credential.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, Literal, Protocol, TypeAlias
 from uuid import UUID
@@ -30,6 +30,32 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+class Aliases:
+    """The people of one tenant that have several ids. `one`: the one id of each further id."""
+
+    def __init__(self, one: Mapping[str, str]) -> None:
+        self._one = one
+        self._further: dict[str, tuple[str, ...]] = {}
+        for further, id in one.items():
+            self._further[id] = (*self._further.get(id, ()), further)
+
+    def one(self, id: str) -> str:
+        """The one id of the person with this id."""
+        return self._one.get(id, id)
+
+    def further(self, id: str) -> tuple[str, ...]:
+        """The further ids of the person whose one id this is."""
+        return self._further.get(id, ())
+
+    def all_of(self, id: str) -> tuple[str, ...]:
+        """All ids of the person with this id."""
+        one = self.one(id)
+        return (one, *self.further(one))
+
+
+NO_ALIASES: Final = Aliases({})
+
+
 @dataclass(frozen=True, slots=True)
 class Principal:
     """The caller of a request.
@@ -40,7 +66,7 @@ class Principal:
     `threads` and `workflows`: the only ones that the credential is for; None: no limit. The proof rests on the API key
     `key` (its id), or on the browser's session `session` (its digest), if on either. It ends when that key or session
     does, or when the roles of the session's person change (`session_version` counts these changes). `keep` is called
-    now and then while a stream of theirs is open.
+    now and then while a stream of theirs is open. `people`: whose ids are one person's in their tenant.
     """
 
     who: c.Principal
@@ -54,6 +80,7 @@ class Principal:
     session: bytes | None = None
     session_version: int = 0
     keep: Callable[[], None] | None = field(default=None, compare=False, repr=False)
+    people: Aliases = field(default=NO_ALIASES, compare=False, repr=False)
 
     @property
     def id(self) -> str:
@@ -139,8 +166,8 @@ class Identity(Protocol):
         """Raises Rejected 400, 401, 403 and 422."""
         ...
 
-    def person(self, id: str) -> str:
-        """The one id of the person with this id."""
+    async def known(self, principal: Principal) -> Principal:
+        """The principal by the one id of their person, with all further ones."""
         ...
 
     def forget(self, credential: str) -> None:

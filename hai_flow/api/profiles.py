@@ -9,8 +9,8 @@ from uuid import UUID
 import msgspec
 
 from hai_flow.api.access import Access
-from hai_flow.api.sight import ids_of
 from hai_flow.engine import events as e
+from hai_flow.engine.selectors import ids_of
 from hai_flow.engine.state import RunState, TurnState
 from hai_flow.settings import Settings
 from hai_flow.store.run_lists import RunRow

@@ -16,7 +16,7 @@ import msgspec
 
 from hai_flow.api.principals import Principal as Caller
 from hai_flow.engine.commands import Principal
-from hai_flow.engine.selectors import World, matched, represented
+from hai_flow.engine.selectors import World, ids_of, matched, represented
 from hai_flow.engine.state import RunState
 from hai_flow.store.viewers import Viewer
 from hai_flow.wire.withheld import asked_of
@@ -44,11 +44,6 @@ def sight_of(who: Principal, requester: str, visibility: Collection[str]) -> Sig
 def sight_by_questions(reader: Principal, state: RunState | None) -> Sight:
     """The sight of `reader` because of the run's questions that ask them."""
     return Sight.QUESTIONS if state is not None and asked_of(state, reader) else Sight.NOTHING
-
-
-def ids_of(who: Principal) -> tuple[str, ...]:
-    """The requesters whose runs count as theirs: they themselves, and the person that they act for."""
-    return (who.id,) if who.on_behalf_of is None else (who.id, who.on_behalf_of)
 
 
 def selectors_for(who: Principal) -> frozenset[str]:

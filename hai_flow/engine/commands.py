@@ -35,7 +35,8 @@ class Principal(msgspec.Struct, frozen=True):
     """The caller: an id (`user:ann`), with the roles (`controller`) and groups (`finance`) that it has now.
 
     `on_behalf_of` names the principal whose vote this one casts as a delegate, `lent_roles` and `lent_groups` are those
-    of that principal; None: the caller's own count for both.
+    of that principal; None: the caller's own count for both. `aliases` are further ids of the same person, and
+    `lent_aliases` those of the other one: whatever is compared with an id is compared with all of them.
     """
 
     id: str
@@ -44,6 +45,8 @@ class Principal(msgspec.Struct, frozen=True):
     on_behalf_of: str | None = None
     lent_roles: tuple[str, ...] | None = None
     lent_groups: tuple[str, ...] | None = None
+    aliases: tuple[str, ...] = ()
+    lent_aliases: tuple[str, ...] = ()
 
 
 LOCAL_PRINCIPAL = Principal("user:local")

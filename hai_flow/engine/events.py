@@ -569,7 +569,8 @@ class PendingOpened(Event, frozen=True):
 
 
 class VoteCast(Event, frozen=True):
-    """One person's vote, final. `by` cast it, for `on_behalf_of` if that is there.
+    """One person's vote, final. `by` cast it, for `on_behalf_of` if that is there. `aliases` are further ids that `by`
+    had then, `lent_aliases` those of the other one.
 
     `matched` are the selectors of the policy (of all its stages) that this person matched then, `barred` those of its
     exclusions. `edited`: the vote came with an edit of the arguments. `answer_sha` recognises the same vote again.
@@ -587,6 +588,8 @@ class VoteCast(Event, frozen=True):
     barred: tuple[str, ...] = ()
     edited: bool = False
     answer_sha: str | None = None
+    aliases: tuple[str, ...] = ()
+    lent_aliases: tuple[str, ...] = ()
 
 
 class PendingEdited(Event, frozen=True):
@@ -640,7 +643,7 @@ class PendingDecided(Event, frozen=True):
 
     `answer_sha` (hex) is that of the normalised answer, so that the same answer again is recognised; `value` is the
     tool's result, the form's values, or the approval envelope. `ready`: the gated step, whose effect may begin.
-    `by` gave the answer, for `on_behalf_of` if that is there.
+    `by` gave the answer, for `on_behalf_of` if that is there; `aliases` and `lent_aliases` as of a vote.
     """
 
     id: str
@@ -652,6 +655,8 @@ class PendingDecided(Event, frozen=True):
     answer_sha: str | None = None
     via: str = "rest"
     ready: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
+    lent_aliases: tuple[str, ...] = ()
 
 
 class PendingVoided(Event, frozen=True):

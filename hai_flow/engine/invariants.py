@@ -156,7 +156,7 @@ def _vote_is_free(watch: Watch, state: RunState, event: e.VoteCast) -> Iterator[
     pending = state.pendings.get(event.id)
     if pending is None or pending.status != "open":
         yield f"{event.by} votes on {event.id}, which is {'unknown' if pending is None else pending.status}"
-    elif {event.by, votes.voter(event)} & votes.who_voted(pending.votes):
+    elif votes.who_voted([event]) & votes.who_voted(pending.votes):
         yield f"{votes.voter(event)} votes on {event.id} a second time"
 
 

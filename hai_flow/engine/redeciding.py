@@ -262,9 +262,11 @@ def _answered(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
     selectors = (*getattr(who, "matched", ()), *getattr(who, "barred", ()))
     roles = tuple(each.removeprefix("role:") for each in selectors if each.startswith("role:"))
     groups = tuple(each.removeprefix("group:") for each in selectors if each.startswith("group:"))
+    lent = (getattr(who, "aliases", ()), getattr(who, "lent_aliases", ()))
+    other = (getattr(who, "on_behalf_of", None), None, None, *lent)
     people = (
-        c.Principal(who.by, roles or ("operator", "admin"), groups, getattr(who, "on_behalf_of", None)),
-        c.Principal(who.by, roles, groups, getattr(who, "on_behalf_of", None)),
+        c.Principal(who.by, roles or ("operator", "admin"), groups, *other),
+        c.Principal(who.by, roles, groups, *other),
     )
     answers = tuple(given.values())
     for by, count in itertools.product(people, range(len(answers), 0, -1)):

@@ -83,45 +83,52 @@ def represented(principal: Principal) -> Principal:
         return principal
     roles = principal.roles if principal.lent_roles is None else principal.lent_roles
     groups = principal.groups if principal.lent_groups is None else principal.lent_groups
-    return Principal(principal.on_behalf_of, roles, groups)
+    return Principal(principal.on_behalf_of, roles, groups, aliases=principal.lent_aliases)
+
+
+def ids_of(principal: Principal) -> tuple[str, ...]:
+    """All ids of the principal, and of the person that they act for."""
+    if principal.on_behalf_of is None:
+        return (principal.id, *principal.aliases)
+    return (principal.id, *principal.aliases, principal.on_behalf_of, *principal.lent_aliases)
 
 
 def matched(selectors: Iterable[str], principal: Principal, world: World) -> tuple[str, ...]:
     """The selectors that `principal` matches, as the person whose vote it casts."""
     person = represented(principal)
-    return tuple(each for each in selectors if _matches(each, person.id, person, world))
+    return tuple(each for each in selectors if _matches(each, person, world))
 
 
 def barred(selectors: Iterable[str], principal: Principal, world: World) -> tuple[str, ...]:
     """The selectors of an exclusion that `principal` falls under: itself, or the person it votes for."""
     people = (principal, represented(principal))
-    return tuple(each for each in selectors if any(_excludes(each, one.id, one, world) for one in people))
+    return tuple(each for each in selectors if any(_excludes(each, one, world) for one in people))
 
 
 def surely_barred(selectors: Iterable[str], id: str, world: World) -> bool:
     """Whether an exclusion keeps out a person known only by id, whatever roles and groups they have."""
-    return any(_excludes(each, id, Principal(id), world) for each in selectors)
+    return any(_excludes(each, Principal(id), world) for each in selectors)
 
 
-def _excludes(selector: str, id: str, principal: Principal, world: World) -> bool:
-    if selector == REQUESTER and id in world.instigators:
+def _excludes(selector: str, principal: Principal, world: World) -> bool:
+    if selector == REQUESTER and not set(world.instigators).isdisjoint((principal.id, *principal.aliases)):
         return True
-    return _matches(selector, id, principal, world)
+    return _matches(selector, principal, world)
 
 
-def _matches(selector: str, id: str, principal: Principal, world: World) -> bool:
+def _matches(selector: str, principal: Principal, world: World) -> bool:
     if selector == ANYONE:
         return True
     if selector == REQUESTER:
-        return id == world.requester
+        return world.requester == principal.id or world.requester in principal.aliases
     kind, _, name = selector.partition(":")
     if kind == "group":
         return name in principal.groups
     if kind == "role":
         if name not in world.roles:
             return name in principal.roles
-        return any(_matches(member, id, principal, world) for member in world.roles[name])
-    return id == selector
+        return any(_matches(member, principal, world) for member in world.roles[name])
+    return selector == principal.id or selector in principal.aliases
 
 
 def enumerated(selectors: Iterable[str], world: World) -> tuple[str, ...]:
@@ -143,11 +150,11 @@ def enumerated(selectors: Iterable[str], world: World) -> tuple[str, ...]:
 
 
 def held(principal: Principal) -> tuple[str, ...]:
-    """The principal's id, roles and groups as selectors, for a comparison with those of `enumerated`."""
+    """The principal's ids, roles and groups as selectors, for a comparison with those of `enumerated`."""
     person = represented(principal)
     roles = (f"role:{name}" for name in person.roles)
     groups = (f"group:{name}" for name in person.groups)
-    return (person.id, *roles, *groups, ANYONE)
+    return (person.id, *person.aliases, *roles, *groups, ANYONE)
 
 
 def people_of(selectors: Iterable[str], world: World) -> tuple[str, ...] | None:
@@ -177,4 +184,4 @@ def could_match(selector: str, id: str, world: World) -> bool:
 
 def surely_matches(selector: str, id: str, world: World) -> bool:
     """Whether a person known only by id matches whatever roles and groups they have."""
-    return selector == ANYONE or _matches(selector, id, Principal(id), world)
+    return selector == ANYONE or _matches(selector, Principal(id), world)

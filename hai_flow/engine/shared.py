@@ -16,6 +16,7 @@ from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.draft import Draft
 from hai_flow.engine.patch import OPERATIONS_MAX, same_json
+from hai_flow.engine.selectors import ids_of
 from hai_flow.engine.state import RunState
 from hai_flow.errors import Rejected
 from hai_flow.json_pointers import pointer_of
@@ -45,7 +46,7 @@ def first_state(plan: Plan, kept: Mapping[str, Json], posted: Mapping[str, Json]
 def may_write(state: RunState, by: c.Principal) -> bool:
     """Whether the state that this client posts counts: it is the requester, or acts on the requester's behalf. An
     answerer decides the question, and nothing else."""
-    return state.requester in (by.id, by.on_behalf_of)
+    return state.requester in ids_of(by)
 
 
 def write(draft: Draft, posted: Mapping[str, Json]) -> None:

@@ -16,7 +16,7 @@ from hai_flow.engine import quorum
 from hai_flow.engine.commands import Principal
 from hai_flow.engine.events import VoteCast
 from hai_flow.engine.patch import same_json
-from hai_flow.engine.selectors import EDITOR, World, barred, matched, person_of
+from hai_flow.engine.selectors import EDITOR, World, barred, ids_of, matched, represented
 from hai_flow.engine.state import PendingState
 from hai_flow.values import Json
 
@@ -78,7 +78,8 @@ def asks(policy: Json, other: Principal) -> bool:
     listed is whatever they bring along."""
     rules = msgspec.convert(policy, Rules)
     if rules.people is not None:
-        return person_of(other) in rules.people
+        person = represented(other)
+        return any(id in rules.people for id in ids_of(person))
     world = World("", {})
     return bool(matched(rules.from_, other, world)) and not barred(rules.exclude, other, world)
 
@@ -97,8 +98,8 @@ def voter(vote: VoteCast) -> str:
 
 
 def who_voted(votes: Sequence[VoteCast]) -> set[str]:
-    """Everybody that has had a vote: the voters, and the people they voted for."""
-    return {id for vote in votes for id in (vote.by, voter(vote))}
+    """Everybody that has had a vote, by all ids: the voters, and the people they voted for."""
+    return {id for vote in votes for id in (vote.by, voter(vote), *vote.aliases, *vote.lent_aliases)}
 
 
 def counts(rules: Rules, vote: VoteCast, digest: str) -> bool:
@@ -129,10 +130,19 @@ def _approvers(rules: Rules, pending: PendingState) -> dict[str, tuple[str, ...]
     return {voter(vote): vote.matched for vote in approvals(rules, pending)}
 
 
+def _everyone(rules: Rules, pending: PendingState) -> tuple[str, ...]:
+    """The people of `quorum: all`, each by the id under which they approved, if they have."""
+    one = {}
+    for vote in approvals(rules, pending):
+        aliases = vote.aliases if vote.on_behalf_of is None else vote.lent_aliases
+        one.update(dict.fromkeys(aliases, voter(vote)))
+    return tuple(dict.fromkeys(one.get(id, id) for id in rules.everyone)) if one else rules.everyone
+
+
 def verdict(rules: Rules, pending: PendingState) -> str | None:
     """approve, reject, or None: still open. (An option of the author's own decides by itself.)"""
     approvers = _approvers(rules, pending)
-    if quorum.is_met(_quorum(rules), approvers, rules.everyone):
+    if quorum.is_met(_quorum(rules), approvers, _everyone(rules, pending)):
         return APPROVE
     rejecters = {voter(vote) for vote in _counted(rules, pending, REJECT)}
     limit = {"any": 1}.get(rules.reject_when) if isinstance(rules.reject_when, str) else rules.reject_when
@@ -157,7 +167,7 @@ def _is_unreachable(rules: Rules, pending: PendingState, approvers: Mapping[str,
         return False
     spent = who_voted(pending.votes)
     possible = {**{id: matched for id, matched in rules.people.items() if id not in spent}, **approvers}
-    return not quorum.is_met(_quorum(rules), possible, rules.everyone)
+    return not quorum.is_met(_quorum(rules), possible, _everyone(rules, pending))
 
 
 def _quorum(rules: Rules) -> quorum.Quorum:
@@ -213,7 +223,7 @@ def _vote_shown(rules: Rules, vote: VoteCast, digest: str) -> dict[str, Json]:
 def needed(pending: PendingState) -> dict[str, Json]:
     """The deciders of the pending now, their votes so far, and the votes missing to an approval."""
     rules = rules_of(pending)
-    lacking = quorum.missing(_quorum(rules), _approvers(rules, pending), rules.everyone)
+    lacking = quorum.missing(_quorum(rules), _approvers(rules, pending), _everyone(rules, pending))
     spent = who_voted(pending.votes)
     return {
         "from": list(rules.from_),

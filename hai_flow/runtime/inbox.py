@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 COUNTED_MAX: Final = 10_000
 Correction: TypeAlias = tuple[inbox.Listed, str, str, str]
 """A pending with its selectors, kind and words, as its rows in the inbox should have them."""
+
+AllIds: TypeAlias = Callable[[str], tuple[str, ...]]
+"""All ids of the person with this id, the one that they are known by first."""
 
 _votes = msgspec.json.Decoder(e.VoteCast)
 
@@ -77,11 +80,13 @@ class Inbox:
         self.reads: Pool = database.api
         self.catalog = catalog
         self._watching: set[asyncio.Event] = set()
+        self._all_ids: AllIds = lambda id: (id,)
 
-    def reading(self, reads: Pool) -> Inbox:
-        """The same inboxes for a request, which reads with `reads`."""
+    def reading(self, reads: Pool, all_ids: AllIds | None = None) -> Inbox:
+        """The same inboxes for a request, which reads with `reads`. `all_ids`: the people of its tenant."""
         seen = copy.copy(self)
         seen.reads, seen.catalog = reads, self.catalog.reading(reads)
+        seen._all_ids = all_ids or self._all_ids
         return seen
 
     def hint(self, payload: str) -> None:
@@ -118,22 +123,32 @@ class Inbox:
 
     async def representing(self, tenant: UUID, who: c.Principal, other: str) -> c.Principal:
         """The principal as the delegate of `other`. Raises Rejected 403 where there is no such delegation."""
-        found = await delegations.to_person(self.reads, tenant, who.id, other)
+        found = await delegations.to_person(self.reads, tenant, (who.id, *who.aliases), self._all_ids(other))
         if who.on_behalf_of is not None or not found:
             raise Rejected(
                 403,
                 "delegation_missing",
-                f"{other} has not delegated to {who.id}, or not for now; they do that with POST /v1/delegations.",
+                f"{other} has not delegated to {who.id}, or not for now; they do that with POST /v1/inbox/delegations.",
             )
-        return _delegate(who, found[0])
+        return self._delegate(who, found[0])
 
     async def _voices(self, tenant: UUID, who: c.Principal) -> list[c.Principal]:
         """The principal; and the principal as the delegate of each person that has delegated to them."""
         if who.on_behalf_of is not None:
             return [who]
-        found = await delegations.to_person(self.reads, tenant, who.id)
-        newest = {each.from_id: each for each in reversed(found)}
-        return [who, *(_delegate(who, each) for each in newest.values())]
+        found = await delegations.to_person(self.reads, tenant, (who.id, *who.aliases))
+        newest = {self._all_ids(each.from_id)[0]: each for each in reversed(found)}
+        return [who, *(self._delegate(who, each) for each in newest.values())]
+
+    def _delegate(self, who: c.Principal, delegation: Delegation) -> c.Principal:
+        other, *further = self._all_ids(delegation.from_id)
+        return msgspec.structs.replace(
+            who,
+            on_behalf_of=other,
+            lent_roles=tuple(delegation.roles),
+            lent_groups=tuple(delegation.groups),
+            lent_aliases=tuple(further),
+        )
 
     async def counts(self, tenant: UUID, who: c.Principal) -> tuple[dict[str, int], bool]:
         """How many open pendings of each workflow ask the principal, and whether all were counted."""
@@ -212,17 +227,6 @@ def _name_of(wrong: Correction) -> str:
 def _unreadable(asked: Asked) -> e.PendingOpened:
     """A question of which this release can read nothing but its place."""
     return e.PendingOpened(at=0, id=asked.id, path="", kind="ask", digest="")
-
-
-def _delegate(who: c.Principal, delegation: Delegation) -> c.Principal:
-    return c.Principal(
-        who.id,
-        who.roles,
-        who.groups,
-        on_behalf_of=delegation.from_id,
-        lent_roles=tuple(delegation.roles),
-        lent_groups=tuple(delegation.groups),
-    )
 
 
 def _selectors(voices: Sequence[c.Principal]) -> tuple[str, ...]:

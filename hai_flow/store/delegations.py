@@ -44,29 +44,34 @@ async def create(connection: Connection | Pool, tenant: UUID, given: Delegation)
     )  # fmt: skip
 
 
-async def of_person(connection: Connection | Pool, tenant: UUID, person: str) -> list[Delegation]:
-    """The delegations from and to the person that have not ended, the newest first."""
+async def of_person(connection: Connection | Pool, tenant: UUID, person: Sequence[str]) -> list[Delegation]:
+    """The delegations from and to the person of these ids that have not ended, the newest first."""
     query = f"""
-    SELECT {_COLUMNS} FROM delegations WHERE tenant = $1 AND from_id = $2 AND until > now()
-    UNION ALL SELECT {_COLUMNS} FROM delegations WHERE tenant = $1 AND to_id = $2 AND until > now()
+    SELECT {_COLUMNS} FROM delegations WHERE tenant = $1 AND from_id = ANY ($2::text[]) AND until > now()
+    UNION SELECT {_COLUMNS} FROM delegations WHERE tenant = $1 AND to_id = ANY ($2::text[]) AND until > now()
     ORDER BY created_at DESC, id LIMIT {SHOWN_MAX}
     """
-    return [Delegation(*row) for row in await connection.fetch(query, tenant, person)]
+    return [Delegation(*row) for row in await connection.fetch(query, tenant, list(person))]
 
 
 async def to_person(
-    connection: Connection | Pool, tenant: UUID, person: str, from_id: str | None = None
+    connection: Connection | Pool, tenant: UUID, person: Sequence[str], from_ids: Sequence[str] | None = None
 ) -> list[Delegation]:
-    """The delegations by which the person may answer now for others, or for `from_id` alone."""
+    """The delegations by which the person of these ids may answer now for others, or for the one of `from_ids`
+    alone."""
     query = f"""
     SELECT {_COLUMNS} FROM delegations
-    WHERE tenant = $1 AND to_id = $2 AND until > now() AND since <= now() AND ($3::text IS NULL OR from_id = $3)
+    WHERE tenant = $1 AND to_id = ANY ($2::text[]) AND until > now() AND since <= now()
+      AND ($3::text[] IS NULL OR from_id = ANY ($3::text[]))
     ORDER BY created_at DESC, id LIMIT {SHOWN_MAX}
     """
-    return [Delegation(*row) for row in await connection.fetch(query, tenant, person, from_id)]
+    others = None if from_ids is None else list(from_ids)
+    return [Delegation(*row) for row in await connection.fetch(query, tenant, list(person), others)]
 
 
-async def remove(connection: Connection | Pool, tenant: UUID, id: UUID, person: str) -> bool:
-    """End a delegation from or to the person at once. False: the id is unknown."""
-    query = "DELETE FROM delegations WHERE id = $1 AND tenant = $2 AND $3 IN (from_id, to_id) RETURNING id"
-    return await connection.fetchval(query, id, tenant, person) is not None
+async def remove(connection: Connection | Pool, tenant: UUID, id: UUID, person: Sequence[str]) -> bool:
+    """End a delegation from or to the person of these ids at once. False: the id is unknown."""
+    query = """
+    DELETE FROM delegations WHERE id = $1 AND tenant = $2 AND ARRAY[from_id, to_id] && $3::text[] RETURNING id
+    """
+    return await connection.fetchval(query, id, tenant, list(person)) is not None

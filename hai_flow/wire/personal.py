@@ -18,6 +18,7 @@ from hai_flow.definition.marks import MASK, Mark, at, join, masked, masked_objec
 from hai_flow.definition.personal import WHOLE, OfStep, Personal
 from hai_flow.engine import events as e
 from hai_flow.engine.commands import Principal
+from hai_flow.engine.selectors import ids_of
 from hai_flow.engine.state import (
     Ending,
     Item,
@@ -100,7 +101,7 @@ class Mask:
     def _personal(self, whole: RunState) -> Personal:
         """The personal values of the run's present version: it may have gone on with another version since its marks
         were made."""
-        self._is_fork = self.reader is not None and whole.requester in (self.reader.id, self.reader.on_behalf_of)
+        self._is_fork = self.reader is not None and whole.requester in ids_of(self.reader)
         return self.personal if whole.sha256 in (self.personal.sha256, "") or self.personal is WHOLE else WHOLE
 
     def _asks(self, pending: PendingState) -> bool:

@@ -14,7 +14,7 @@ import msgspec
 
 from hai_flow.engine import events as e
 from hai_flow.engine.commands import Principal
-from hai_flow.engine.selectors import person_of
+from hai_flow.engine.selectors import ids_of
 from hai_flow.engine.state import Map, PendingState, RelayedState, RunState
 from hai_flow.engine.votes import asks, who_voted
 
@@ -34,7 +34,7 @@ _OF_QUESTIONS: Final = (
 
 def concerns(pending: PendingState, reader: Principal) -> bool:
     """Whether the question is the reader's: it asks them, or they have voted on it."""
-    if {reader.id, person_of(reader)} & who_voted(pending.votes):
+    if not who_voted(pending.votes).isdisjoint(ids_of(reader)):
         return True
     return pending.opened.policy is not None and asks(pending.opened.policy, reader)
 

@@ -356,7 +356,31 @@ SOUND = {"issuer": "https://a.example", "audience": "hai-flow", "jwks": "https:/
 def test_a_sound_file_is_read(tmp_path: Path) -> None:
     (issuer,), people = read_identity(identity_file(tmp_path, {"a": SOUND}, {"user:ann": ["user:annie"]}))
     assert (issuer.issuer, issuer.id_claim, issuer.tenant) == ("https://a.example", "sub", "default")
-    assert people == {"user:annie": "user:ann"}
+    assert people == {"default": {"user:annie": "user:ann"}}
+
+
+@pytest.mark.parametrize(
+    ("issuers", "people", "expected"),
+    [
+        ({"a": {**SOUND, "tenant": "acme"}}, {"user:ann": ["user:x"]}, {"acme": {"user:x": "user:ann"}}),
+        ({"a": {**SOUND, "claims": {"tenant": "org"}}}, {"user:ann": ["user:x"]}, {"default": {"user:x": "user:ann"}}),
+        (
+            {"a": {**SOUND, "tenant": "acme"}, "b": {**SOUND, "issuer": "https://b.example", "tenant": "globex"}},
+            {"user:ann": ["user:x"]},
+            {"default": {"user:x": "user:ann"}},
+        ),
+        (
+            {"a": SOUND},
+            {"acme": {"user:ann": ["user:x"]}, "globex": {"user:bob": ["user:x"]}},
+            {"acme": {"user:x": "user:ann"}, "globex": {"user:x": "user:bob"}},
+        ),
+    ],
+    ids=["the tenant of all issuers", "tokens that name theirs", "issuers of two tenants", "by tenant"],
+)
+def test_people_are_of_one_tenant(
+    tmp_path: Path, issuers: dict[str, Any], people: dict[str, Any], expected: dict[str, dict[str, str]]
+) -> None:
+    assert read_identity(identity_file(tmp_path, issuers, people))[1] == expected
 
 
 @pytest.mark.parametrize(
@@ -378,10 +402,13 @@ def test_a_sound_file_is_read(tmp_path: Path) -> None:
         ({"a": SOUND}, {"user:local": ["user:ann"]}, "people.id"),
         ({"a": SOUND}, {"user:ann": ["user:x"], "user:bob": ["user:x"]}, "people.twice"),
         ({"a": SOUND}, {"user:ann": ["user:bob"], "user:bob": ["user:c"]}, "people.twice"),
+        ({"a": SOUND}, {"acme": {"user:ann": ["ann"]}}, "people.id"),
+        ({"a": SOUND}, {"Not A Name": {"user:ann": ["user:x"]}}, "people.tenant"),
+        ({"a": SOUND}, {"default": {"user:ann": ["user:x"]}, "user:bob": ["user:y"]}, "people.twice"),
     ],
 )
 def test_a_file_with_a_mistake_is_refused(
-    tmp_path: Path, issuers: dict[str, dict[str, Any]], people: dict[str, list[str]] | None, code: str
+    tmp_path: Path, issuers: dict[str, dict[str, Any]], people: dict[str, Any] | None, code: str
 ) -> None:
     with pytest.raises(DefinitionError) as refused:
         read_identity(identity_file(tmp_path, issuers, people))

@@ -69,7 +69,7 @@ admission.bug(
 )
 admission.bug(
     "somebody votes twice",
-    ("    spent = ids_of(by) & votes.who_voted(pending.votes)\n", "    spent: set[str] = set()\n"),
+    ("    spent = votes.who_voted(pending.votes).intersection(ids_of(by))\n", "    spent: set[str] = set()\n"),
 )
 admission.bug(
     "the same answer again is refused",

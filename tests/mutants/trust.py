@@ -29,4 +29,38 @@ workflows.bug(
     ('"dev, retired_at IS NOT NULL, CASE', '"dev, CASE'),
 )
 
-ROOMS: Final = (catalog, starts, triggers, workflows)
+_ALIASES: Final = "tests/attacks/test_aliases.py"
+
+selectors = Room("hai_flow/engine/selectors.py", _ALIASES)
+selectors.bug(
+    "a further id is not its person's",
+    ("return selector == principal.id or selector in principal.aliases", "return selector == principal.id"),
+)
+selectors.bug(
+    "who started a run by another id is not its requester",
+    ("world.requester == principal.id or world.requester in principal.aliases", "world.requester == principal.id"),
+)
+selectors.bug(
+    "an inbox knows one id of a person", ("return (person.id, *person.aliases, *roles", "return (person.id, *roles")
+)
+selectors.bug(
+    "the delegate of a further id votes a second time",
+    (
+        "(principal.id, *principal.aliases, principal.on_behalf_of, *principal.lent_aliases)",
+        "(principal.id, principal.on_behalf_of)",
+    ),
+)
+
+people = Room("hai_flow/api/identity/people.py", _ALIASES)
+people.bug(
+    "the ids of one tenant join people of another", ("if await self._tenants.id_of(name) == tenant:", "if name:")
+)
+people.bug(
+    "an id from before is not joined",
+    (
+        "who = msgspec.structs.replace(principal.who, id=id, aliases=aliases.further(id))",
+        "who = msgspec.structs.replace(principal.who, id=id)",
+    ),
+)
+
+ROOMS: Final = (catalog, starts, triggers, workflows, selectors, people)

@@ -61,7 +61,7 @@ def public(kid: str, algorithm: str, key: Any) -> dict[str, Any]:
     return {**made, "kid": kid, "alg": algorithm, "use": "sig"}
 
 
-def identity_file(folder: Path, issuers: dict[str, dict[str, Any]], people: dict[str, list[str]] | None = None) -> Path:
+def identity_file(folder: Path, issuers: dict[str, dict[str, Any]], people: dict[str, Any] | None = None) -> Path:
     """An identity file in `folder`."""
     path = folder / "identity.yaml"
     document = {"hai": "identity/v1", "issuers": issuers, **({"people": people} if people else {})}

@@ -11,7 +11,8 @@ issuers:
     roles: {hai-operators: operator}
     tenant: acme
 people:
-  user:ann: [user:ann@corp.example, user:a.smith]
+  acme:
+    user:ann: [user:ann@corp.example, user:a.smith]
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from hai_flow.api.identity.issuers import ALGORITHMS, Client, Issuer
+from hai_flow.api.identity.people import Ids
 from hai_flow.definition.document import parse
 from hai_flow.definition.durations import NotADuration, milliseconds
 from hai_flow.definition.keys import DURATION, LITERAL, Key, Shape, either, enum, list_of, map_of, shape_of
@@ -37,8 +39,8 @@ _TEXTS: Final = either(LITERAL, list_of(LITERAL, 1))
 FILE: Final = Shape("identity", "The identity file", (
     Key("hai", enum("identity/v1"), "the language", required=True, example="identity/v1"),
     Key("issuers", map_of(shape_of("issuer")), "whose tokens are believed", example="{corp: {...}}"),
-    Key("people", map_of(list_of(LITERAL, 1), keys="any"), "further ids of people",
-        example="{user:ann: [user:ann@corp.example]}"),
+    Key("people", map_of(either(list_of(LITERAL, 1), map_of(list_of(LITERAL, 1), keys="any")), keys="any"),
+        "further ids of people, by tenant", example="{acme: {user:ann: [user:ann@corp.example]}}"),
 ))  # fmt: skip
 ISSUER: Final = Shape("issuer", "An issuer of tokens", (
     Key("issuer", LITERAL, "what its tokens say in `iss`", required=True, example="https://login.example.com"),
@@ -70,16 +72,16 @@ CLAIMS: Final = Shape("claims", "Claims of a token; a dot leads into an object",
 ))  # fmt: skip
 
 
-def read_identity(path: Path) -> tuple[tuple[Issuer, ...], Mapping[str, str]]:
-    """The issuers of a file, and the one id of each further id of a person. Raises DefinitionError with every mistake,
-    and OSError."""
+def read_identity(path: Path) -> tuple[tuple[Issuer, ...], Ids]:
+    """The issuers of a file, and the one id of each further id of a person, by tenant. Raises DefinitionError with
+    every mistake, and OSError."""
     reader = Reader(parse(path.read_bytes(), str(path)))
     fields = reader.fields(FILE, reader.document.value, (), "the identity file")
     given: Mapping[str, Json] = fields.get("issuers", {})
     issuers = [_issuer(reader, path, name, each) for name, each in given.items()]
     found = tuple(issuer for issuer in issuers if issuer is not None)
     _keep_apart(reader, found)
-    people = _people(reader, fields.get("people", {}))
+    people = _by_tenant(reader, fields.get("people", {}), found)
     if any(finding.severity == "error" for finding in reader.findings):
         raise DefinitionError(reader.findings)
     return found, people
@@ -187,18 +189,43 @@ def _keep_apart(reader: Reader, issuers: tuple[Issuer, ...]) -> None:
                 reader.error(("issuers", issuer.name), "issuer.prefix", message, key=True)
 
 
-def _people(reader: Reader, given: Mapping[str, Json]) -> Mapping[str, str]:
+def _by_tenant(reader: Reader, given: Mapping[str, Json], issuers: tuple[Issuer, ...]) -> Ids:
+    """The people of each tenant that `people` names. Those that stand there without a tenant are of the one whose
+    people all issuers of the file are, else of `default`."""
+    plain: dict[str, Json] = {}
+    found: dict[str, Mapping[str, Json]] = {}
+    for name, each in given.items():
+        if isinstance(each, Mapping):
+            if not tenants.NAME.fullmatch(name):
+                message = f"expected a tenant's name, or an id with a list of further ids, found {name!r:.80}"
+                reader.error(("people", name), "people.tenant", message, key=True)
+            found[name] = each
+        else:
+            plain[name] = each
+    named = {each.tenant for each in issuers if each.tenant_claim is None}
+    one_tenant = len(named) == 1 and all(each.tenant_claim is None for each in issuers)
+    own = named.pop() if one_tenant else tenants.DEFAULT
+    if plain and own in found:
+        message = f"expected the people of {own!r} in one place: under its name"
+        reader.error(("people", own), "people.twice", message, key=True)
+    return {
+        **{name: _people(reader, ("people", name), each) for name, each in found.items()},
+        **({own: _people(reader, ("people",), plain)} if plain and own not in found else {}),
+    }
+
+
+def _people(reader: Reader, at: tuple[str, ...], given: Mapping[str, Json]) -> Mapping[str, str]:
     one: dict[str, str] = {}
     for id, others in given.items():
         for each in (id, *others):
             if not keys.PRINCIPAL.fullmatch(each):
-                reader.error(("people", id), "people.id", f"expected ids like user:ann, found {each!r:.80}", key=True)
+                reader.error((*at, id), "people.id", f"expected ids like user:ann, found {each!r:.80}", key=True)
         if id == LOCAL_PRINCIPAL.id:
             message = f"expected a name of their own: `{id}` stands for everybody on a server without identity"
-            reader.error(("people", id), "people.id", message, key=True)
+            reader.error((*at, id), "people.id", message, key=True)
         for each in others:
             if each in one or each in given:
                 message = f"expected {each!r:.80} once: it is an id of {one.get(each, each)!r} too"
-                reader.error(("people", id), "people.twice", message, key=True)
+                reader.error((*at, id), "people.twice", message, key=True)
             one[each] = id
     return one

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -17,6 +16,7 @@ import msgspec
 from hai_flow import uuids
 from hai_flow.api.identity.forgotten import Forgotten
 from hai_flow.api.identity.keys import Keys, ends_at
+from hai_flow.api.identity.people import People
 from hai_flow.api.principals import Principal, Unproven, demand_own_name, invalid_credential, now_ms
 from hai_flow.api.rights import REQUESTER, Right, rights_of
 from hai_flow.engine import commands as c
@@ -76,9 +76,9 @@ def _demand_held(issuer: Principal, claims: Claims) -> None:
 
 
 class FrontendTokens:
-    """The tokens that keys have signed. `people`: the one id of each further id of a person."""
+    """The tokens that keys have signed. `people`: whose ids are one person's."""
 
-    def __init__(self, known: Keys, forgotten: Forgotten, people: Mapping[str, str]) -> None:
+    def __init__(self, known: Keys, forgotten: Forgotten, people: People) -> None:
         self._keys = known
         self._forgotten = forgotten
         self._people = people
@@ -102,7 +102,7 @@ class FrontendTokens:
         if expires_at <= now:
             expired = Unproven(401, "auth.expired", "this token has expired; ask who gave it for a new one.")
             raise expired.of(key.tenant, f"{key.id}/{claims.jti}")
-        id = self._people.get(claims.id, claims.id)
+        id = await self._people.one(key.tenant, claims.id)
         if id != key.principal:
             demand_own_name(id)
         await self._forgotten.refuse(key.tenant, id, _made_at(claims))

@@ -21,6 +21,7 @@ import jwt
 from hai_flow import values
 from hai_flow.api.identity.forgotten import Forgotten
 from hai_flow.api.identity.keysets import KeySet
+from hai_flow.api.identity.people import People
 from hai_flow.api.identity.tenants import Tenants
 from hai_flow.api.principals import Principal, Unproven, demand_own_name, invalid_credential
 from hai_flow.engine import commands as c
@@ -72,11 +73,9 @@ class Issuer:
 
 
 class Tokens:
-    """The tokens of all issuers. `people`: the one id of each further id of a person."""
+    """The tokens of all issuers. `people`: whose ids are one person's."""
 
-    def __init__(
-        self, runtime: Runtime, forgotten: Forgotten, issuers: Sequence[Issuer], people: Mapping[str, str]
-    ) -> None:
+    def __init__(self, runtime: Runtime, forgotten: Forgotten, issuers: Sequence[Issuer], people: People) -> None:
         self._tenants = Tenants(runtime)
         self._forgotten = forgotten
         self._issuers = {issuer.issuer: (issuer, KeySet(issuer.jwks, issuer.jwks_file)) for issuer in issuers}
@@ -122,7 +121,7 @@ class Tokens:
         if tenant is None:
             raise invalid_credential()
         who = c.Principal(
-            self._people.get(id, id),
+            await self._people.one(tenant, id),
             tuple(_roles(issuer, claims)),
             tuple(_names(claims, issuer.groups_claim)),
         )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 
 from hai_flow.api.identity.book import Book
+from hai_flow.api.identity.people import People
 from hai_flow.api.principals import Principal, Unproven, invalid_credential
 from hai_flow.engine import commands as c
 from hai_flow.runtime import Runtime
@@ -17,9 +17,9 @@ USE_SECONDS: Final = 60.0  # how exactly it is known when a key was used
 
 
 class Keys:
-    """The keys of the database. `people`: the one id of each further id of a person."""
+    """The keys of the database. `people`: whose ids are one person's."""
 
-    def __init__(self, runtime: Runtime, people: Mapping[str, str]) -> None:
+    def __init__(self, runtime: Runtime, people: People) -> None:
         self._people = people
         self._runtime = runtime
         self._known: Book[Key | None] = Book(self._find, SECONDS)
@@ -38,7 +38,8 @@ class Keys:
         if expires_at is not None and expires_at <= now:
             raise Unproven(401, "auth.expired", "this key has expired; ask for a new one.").of(key.tenant, key.id)
         await self._used.get(key.id)
-        who = c.Principal(self._people.get(key.principal, key.principal), tuple(key.roles), tuple(key.groups))
+        id = await self._people.one(key.tenant, key.principal)
+        who = c.Principal(id, tuple(key.roles), tuple(key.groups))
         return Principal(who, key.tenant, way="key", credential=key.id, expires_at=expires_at, key=key.id)
 
     async def find(self, id: str) -> Key | None:

@@ -7,7 +7,7 @@ A refusal says whether the credential is missing, expired or wrong, and nothing 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from starlette.requests import HTTPConnection
@@ -18,6 +18,7 @@ from hai_flow.api.identity.forgotten import Forgotten
 from hai_flow.api.identity.frontend import FrontendTokens
 from hai_flow.api.identity.issuers import Issuer, Tokens
 from hai_flow.api.identity.keys import Keys
+from hai_flow.api.identity.people import NOBODY, Ids, People
 from hai_flow.api.identity.sessions import Limits, Sessions, session_of
 from hai_flow.api.principals import Principal, now_ms
 from hai_flow.errors import Rejected
@@ -28,14 +29,11 @@ CREDENTIAL_CHARS_MAX: Final = 8192
 
 
 class KnownIdentity:
-    """Asks every caller for a credential. `limits`: those of sessions. `people`: the one id of each further id of a
-    person."""
+    """Asks every caller for a credential. `limits`: those of sessions. `people`: whose ids are one person's."""
 
-    def __init__(
-        self, runtime: Runtime, limits: Limits, issuers: Sequence[Issuer] = (), people: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, runtime: Runtime, limits: Limits, issuers: Sequence[Issuer] = (), people: Ids = NOBODY) -> None:
         self._runtime = runtime
-        self._people = people or {}
+        self._people = People(runtime, people)
         self.keys = Keys(runtime, self._people)
         forgotten = Forgotten(runtime)
         self._frontend = FrontendTokens(self.keys, forgotten, self._people)
@@ -45,6 +43,9 @@ class KnownIdentity:
 
     async def principal(self, connection: HTTPConnection) -> Principal:
         """Raises Rejected 400, 401, 403, and 503 where an issuer's keys can't be had."""
+        return await self.known(await self._proven(connection))
+
+    async def _proven(self, connection: HTTPConnection) -> Principal:
         if acting_header(connection) is not None:
             raise acting_forbidden()
         ticket = tickets.ticket_of(connection)
@@ -60,9 +61,9 @@ class KnownIdentity:
             return await self.keys.principal(credential, now_ms())
         return await self.tokens.principal(credential)
 
-    def person(self, id: str) -> str:
-        """The one id of the person with this id."""
-        return self._people.get(id, id)
+    async def known(self, principal: Principal) -> Principal:
+        """The principal by the one id of their person, with all further ones."""
+        return await self._people.known(principal)
 
     def forget(self, credential: str) -> None:
         """Read the key anew the next time: it was changed by this process."""

@@ -46,9 +46,9 @@ class LocalIdentity:
             raise Rejected(422, "act_as.invalid", f"{ACT_AS}: there is no tenant {tenants[0]!r:.80}.")
         return Principal(who, tenant, way="act_as")
 
-    def person(self, id: str) -> str:
-        """The id itself: without configured identity each person has one id."""
-        return id
+    async def known(self, principal: Principal) -> Principal:
+        """The principal itself: without configured identity each person has one id."""
+        return principal
 
     def forget(self, credential: str) -> None:
         """There is nothing to forget."""

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine import votes
-from hai_flow.engine.selectors import CAUSED, REQUESTER, World, barred, matched, person_of
+from hai_flow.engine.selectors import CAUSED, REQUESTER, World, barred, ids_of, matched
 from hai_flow.engine.state import PendingState, RunState
 from hai_flow.engine.votes import rules_of
 
@@ -34,10 +34,9 @@ def obstacle(pending: PendingState, principal: c.Principal, world: World) -> Obs
     found = ineligible(pending, principal, world)
     if found is not None:
         return found
-    mine = [vote for vote in pending.votes if ids_of(principal) & {vote.by, votes.voter(vote)}]
-    if not mine:
+    spent = ", ".join(sorted(votes.who_voted(pending.votes).intersection(ids_of(principal))))
+    if not spent:
         return None
-    spent = ", ".join(sorted(ids_of(principal) & votes.who_voted(mine)))
     return Obstacle("voted", f"{spent} has voted on it; a vote stands")
 
 
@@ -60,10 +59,6 @@ def _of_the_request(principal: c.Principal, world: World) -> Obstacle:
         return Obstacle("excluded.requester", f"{world.requester} started this run; somebody else must decide")
     behind = next(id for id in world.instigators if id in ids_of(principal))
     return Obstacle("excluded.instigator", f"{behind} {world.cause}; somebody else must decide")
-
-
-def ids_of(principal: c.Principal) -> set[str]:
-    return {principal.id, person_of(principal)}
 
 
 def world_of(plan: Plan, state: RunState) -> World:
