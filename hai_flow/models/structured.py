@@ -7,10 +7,21 @@ from typing import Final
 
 from hai_flow import foreign, values
 from hai_flow.definition.plan import Schema
+from hai_flow.definition.schemas import resolve
 from hai_flow.values import Json
 
 RECEIVED_CHARS_MAX: Final = 2_000  # of an answer that does not fit, as errors repeat it
 FAULTS_MAX: Final = 10
+STRICT_DEPTH_MAX: Final = 9  # OpenAI takes ten levels
+_STRICT: Final = frozenset({
+    "type", "properties", "required", "additionalProperties", "items", "anyOf", "enum", "const", "$ref", "$defs",
+    "definitions", "title", "description", "format", "pattern", "minimum", "maximum", "exclusiveMinimum",
+    "exclusiveMaximum", "multipleOf", "minItems", "maxItems",
+})  # fmt: skip
+_STRICT_FORMATS: Final = frozenset({
+    "date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid",
+})  # fmt: skip
+_CHOICES: Final = frozenset({"allOf", "anyOf", "oneOf", "not", "enum", "if", "then", "else"})  # refused at the top
 
 
 def schema_prompt(schema: Mapping[str, Json]) -> str:
@@ -52,15 +63,50 @@ def _inside(text: str) -> str:
 
 
 def is_strict(schema: Json) -> bool:
-    """Whether OpenAI takes the schema with `strict`: each object in it says all its properties, and needs them all."""
-    if isinstance(schema, list):
-        return all(is_strict(each) for each in schema)
-    if not isinstance(schema, Mapping):
-        return True
-    if schema.get("type") == "object" or "properties" in schema:
-        properties = schema.get("properties", {})
-        if schema.get("additionalProperties") is not False or set(schema.get("required", ())) != set(properties):
+    """Whether OpenAI takes the schema with `strict`. At its top is an object and no choice; each object in it says all
+    its properties, and needs them all; and it has no keyword and no format that `strict` lacks."""
+    if not isinstance(schema, Mapping) or schema.get("type") != "object" or "anyOf" in schema or "$ref" in schema:
+        return False
+    return _is_strict(schema, 0)
+
+
+def _is_strict(schema: Json, depth: int) -> bool:
+    if not isinstance(schema, Mapping) or depth > STRICT_DEPTH_MAX or not schema.keys() <= _STRICT:
+        return False
+    if not schema.keys() & {"type", "anyOf", "$ref", "enum", "const"}:
+        return False
+    if schema.get("format", "date") not in _STRICT_FORMATS:
+        return False
+    kinds = schema.get("type")
+    if "properties" in schema or kinds == "object" or (isinstance(kinds, list) and "object" in kinds):
+        properties = schema.get("properties")
+        if not isinstance(properties, Mapping) or schema.get("additionalProperties") is not False:
             return False
-        inner = [each for key, each in schema.items() if key != "properties"]
-        return is_strict(list(properties.values())) and is_strict(inner)
-    return is_strict(list(schema.values()))
+        if set(schema.get("required", ())) != set(properties):
+            return False
+    inner = [each for key in ("properties", "$defs", "definitions") for each in schema.get(key, {}).values()]
+    inner += schema.get("anyOf", ())
+    inner += [schema["items"]] if "items" in schema else []
+    return all(_is_strict(each, depth + 1) for each in inner)
+
+
+def parameters_shown(schema: Mapping[str, Json]) -> dict[str, Json]:
+    """The schema of a tool's arguments as providers of models take it: an object at its top, and no choice. Of a choice
+    between objects the properties of all are shown, and those are required that each requires. Arguments are checked by
+    the schema itself."""
+    shown = {key: each for key, each in schema.items() if key not in _CHOICES}
+    shown["type"] = "object"
+    properties = dict(shown["properties"]) if isinstance(shown.get("properties"), Mapping) else {}
+    required = list(shown.get("required", ()))
+    for keyword in ("allOf", "anyOf", "oneOf"):
+        branches = [resolve(each, schema) for each in schema.get(keyword, ())]
+        branches = [each for each in branches if isinstance(each, Mapping)]
+        for branch in branches:
+            inner = branch.get("properties")
+            for name, each in inner.items() if isinstance(inner, Mapping) else ():
+                properties.setdefault(name, each)
+        needed = [set(each.get("required", ())) for each in branches]
+        names = set().union(*needed) if keyword == "allOf" else set.intersection(*needed) if needed else set()
+        required += sorted(names - set(required))
+    shown["properties"] = properties
+    return {**shown, "required": required} if required else shown

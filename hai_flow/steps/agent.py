@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+import structlog
+
 from hai_flow import foreign, values
 from hai_flow.definition.plan import ANY_FUNCTION, AgentTool, AgentTurn, FrontendTool
 from hai_flow.definition.plan import Tool as DeclaredTool
@@ -20,11 +22,14 @@ from hai_flow.engine.agents import Exchange, Talk
 from hai_flow.errors import StepError
 from hai_flow.models.call_ids import CallIds
 from hai_flow.models.conversation import conversation
+from hai_flow.models.structured import parameters_shown
 from hai_flow.models.turn import Turn
 from hai_flow.models.vocabulary import Call, Endpoint, Message, Tool
 from hai_flow.steps.offers import Offered
 from hai_flow.steps.runner import Attempt
 from hai_flow.values import Json, storable
+
+log = structlog.get_logger(__name__)
 
 CALLS_MAX: Final = 64  # of one answer
 REMEMBERED_MAX: Final = 200  # earlier messages of the thread that a model gets
@@ -61,10 +66,16 @@ class Shelf:
     def __init__(self, offered: Sequence[Offered]) -> None:
         self.functions: dict[str, Offered] = {}
         self._names: dict[str, str] = {}
+        self._schemas: dict[str, JsonSchema] = {}
         for each in offered:
             if each.name not in self._names:
+                try:
+                    schema = compiled(values.dumps(each.parameters))
+                except Exception as error:  # the library raises several unrelated types here
+                    log.warning("agent_tool_left_out", name=each.name, reason=str(error)[:300])
+                    continue
                 shown = self._free(_STRANGE.sub("_", each.name)[:_NAME_CHARS_MAX])
-                self.functions[shown], self._names[each.name] = each, shown
+                self.functions[shown], self._names[each.name], self._schemas[shown] = each, shown, schema
 
     def _free(self, name: str) -> str:
         number, free = 1, name
@@ -79,15 +90,13 @@ class Shelf:
 
     @property
     def tools(self) -> tuple[Tool, ...]:
-        return tuple(Tool(name, each.description, each.parameters) for name, each in self.functions.items())
+        return tuple(
+            Tool(name, each.description, parameters_shown(each.parameters)) for name, each in self.functions.items()
+        )
 
     def schemas(self) -> dict[str, JsonSchema]:
-        """The compiled schemas of the arguments, by shown name. Raises StepError where one is no JSON Schema."""
-        try:
-            return {name: compiled(values.dumps(each.parameters)) for name, each in self.functions.items()}
-        except ValueError as error:
-            message = f"A tool describes its arguments by something that is no JSON Schema: {error}"
-            raise StepError(message, code="tool.unavailable", retriable=False) from None
+        """The compiled schemas of the arguments, by shown name."""
+        return self._schemas
 
 
 async def shelf_of(attempt: Attempt, turn: AgentTurn) -> Shelf:

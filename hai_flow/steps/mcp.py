@@ -22,12 +22,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import urlsplit
 
-import structlog
-
-from hai_flow import values
+from hai_flow import foreign, values
 from hai_flow.definition.mcp_servers import CatalogueServer
 from hai_flow.definition.plan import ANY_FUNCTION, Call, McpServer, McpTool, Plan, Step, Tool
 from hai_flow.definition.secret_names import filled, named
@@ -43,8 +42,6 @@ from hai_flow.steps.runner import Attempt, Stream
 from hai_flow.steps.secrets import DEFAULT, Secrets, Use
 from hai_flow.values import Json, storable
 
-log = structlog.get_logger(__name__)
-
 if TYPE_CHECKING:
     import mcp_types as types
     from mcp.shared.dispatcher import ProgressFnT
@@ -53,6 +50,7 @@ if TYPE_CHECKING:
 
 NOT_ALLOWED: Final = "tool.not_allowed"
 NOT_CONFIGURED: Final = "mcp.not_configured"
+LEFT_OUT_MAX: Final = 20  # functions of one server that a publication names
 LOOK_SECONDS: Final = 5.0  # for a server to be asked when a workflow is published
 UNAVAILABLE: Final = "tool.unavailable"
 CONNECTIONS_MAX: Final = 100  # that are open; whoever may publish names the addresses
@@ -94,15 +92,15 @@ class McpRunner:
         of = attempt.tenant, attempt.workflow
         connection = await self._connection(reached, of, from_disk=attempt.from_disk)
         session = await connection.session()
-        offered = _allowed(session.tools, tool, function)
+        offered = _allowed(session.tools, tool, function, session.left_out)
         await demand_known(tool, {function: offered}, attempt.pins)
         from hai_flow.steps.mcp_asking import answer_to, completed
-        from hai_flow.steps.mcp_results import content_of, judged, schema_of
+        from hai_flow.steps.mcp_results import content_of, judged, kept, schema_of
+        from hai_flow.steps.mcp_schemas import output_schema_of
 
         who = f"{tool.name}.{function}"
-        arguments = values.loads(attempt.args)
-        await _usable(tool, [offered])
-        for fault in schema_of(offered.input_schema, who).findings(arguments)[:1]:
+        arguments, faults = foreign.fit(schema_of(offered.input_schema, who), values.loads(attempt.args))
+        for fault in faults[:1]:
             message = f"the arguments do not fit {who}: {fault['path'] or '/'}: {fault['message']}"
             raise StepError(message, code="tool.invalid_arguments", retriable=False)
         effect = _effect(tool, offered, trusted=reached.trusted)
@@ -113,11 +111,13 @@ class McpRunner:
         if isinstance(result, AsksPerson):
             raise result
         fetched = {} if has_no_files(attempt.files) else await self._fetched(connection, session, result)
-        output = content_of(result, who, fetched)
+        schema = output_schema_of(offered)
+        output = kept(content_of(result, who, fetched, schema), who, tool.big_integers)
+        judge = partial(judged, is_structured=result.structured_content is not None)
         if has_no_files(attempt.files):
-            return judged(output, offered, who, self._config.bytes_max)
+            return judge(output, schema, who, self._config.bytes_max)
         output, contents = taken_out(output, self._config.bytes_max)
-        judged(output, offered, who, self._config.bytes_max)  # before anything of it is stored
+        judge(output, schema, who, self._config.bytes_max)  # before anything of it is stored
         return await put_in(output, contents, attempt.files)
 
     async def _fetched(
@@ -145,19 +145,20 @@ class McpRunner:
     ) -> Sequence[Offered]:
         assert isinstance(tool, McpTool)
         reached = self._reached(tool, from_disk=from_disk)
-        found = await self._functions(tool, reached, (tenant, workflow), from_disk=from_disk)
+        found, _ = await self._functions(tool, reached, (tenant, workflow), from_disk=from_disk)
         known = await demand_known(tool, found, pins, skips=True)
-        usable = await _usable(tool, list(known.values()))
-        return [_offer(name, tool, each, trusted=reached.trusted) for each in usable]
+        return [_offer(name, tool, each, trusted=reached.trusted) for each in known.values()]
 
     async def _functions(
         self, tool: McpTool, reached: Reached, of: tuple[str, str], *, from_disk: bool
-    ) -> dict[str, types.Tool]:
-        """The functions that the server has and the declaration allows, by their names."""
+    ) -> tuple[dict[str, types.Tool], dict[str, str]]:
+        """The functions that the server has and the declaration allows, by their names; and those that are left out
+        because they can't be used: why."""
         connection = await self._connection(reached, of, from_disk=from_disk)
         session = await connection.session()
-        names = session.tools if tool.allow is None else [each for each in tool.allow if each in session.tools]
-        return {each: session.tools[each] for each in names}
+        allowed = session.tools if tool.allow is None else [each for each in tool.allow if each in session.tools]
+        left_out = [each for each in session.left_out if tool.allow is None or each in tool.allow]
+        return {each: session.tools[each] for each in allowed}, {each: session.left_out[each] for each in left_out}
 
     async def look(self, plan: Plan, tenant: str = DEFAULT) -> Looked:
         """Ask one server after the other: most workflows have one."""
@@ -167,7 +168,8 @@ class McpRunner:
             try:
                 async with asyncio.timeout(LOOK_SECONDS):
                     reached = self._reached(tool, from_disk=plan.from_disk)
-                    found = await self._functions(tool, reached, (tenant, plan.name), from_disk=plan.from_disk)
+                    of = tenant, plan.name
+                    found, left_out = await self._functions(tool, reached, of, from_disk=plan.from_disk)
             except TimeoutError:
                 doubts.append((steps[0].path, f"the server of `{tool.name}` said nothing for {LOOK_SECONDS:g} s"))
                 continue
@@ -175,7 +177,10 @@ class McpRunner:
                 doubts.append((steps[0].path, error.message))
                 continue
             pins |= {f"{tool.name}.{name}": digest_of(each) for name, each in found.items()} | {tool.name: LISTED}
-            doubts += _missing(tool, steps, found)
+            doubts += _missing(tool, steps, found, left_out)
+            doubts += [
+                (steps[0].path, _left_out(tool, name, why)) for name, why in list(left_out.items())[:LEFT_OUT_MAX]
+            ]
         return Looked(pins, doubts)
 
     def fault(self, step: Step, *, from_disk: bool = False) -> str | None:
@@ -289,10 +294,12 @@ def _used(plan: Plan) -> list[tuple[McpTool, list[Step]]]:
     return list(found.values())
 
 
-def _missing(tool: McpTool, steps: Sequence[Step], found: Mapping[str, types.Tool]) -> Iterator[tuple[str, str]]:
+def _missing(
+    tool: McpTool, steps: Sequence[Step], found: Mapping[str, types.Tool], left_out: Mapping[str, str]
+) -> Iterator[tuple[str, str]]:
     for step in steps:
         assert isinstance(step.verb, Call)
-        if step.verb.function not in found and step.verb.function != ANY_FUNCTION:
+        if step.verb.function not in (*found, *left_out) and step.verb.function != ANY_FUNCTION:
             try:
                 _allowed(found, tool, step.verb.function)
             except StepError as error:
@@ -334,55 +341,22 @@ def _changed(tool: McpTool, function: str, why: str) -> StepError:
     return StepError(message, code="mcp.tool_changed", retriable=False)
 
 
-def _allowed(tools: Mapping[str, types.Tool], tool: McpTool, function: str) -> types.Tool:
+def _left_out(tool: McpTool, function: str, why: str) -> str:
+    return f"the server of `{tool.name}` offers `{function}`, which can't be used: {why}"
+
+
+def _allowed(
+    tools: Mapping[str, types.Tool], tool: McpTool, function: str, left_out: Mapping[str, str] = MappingProxyType({})
+) -> types.Tool:
     found = tools.get(function)
+    if found is None and function in left_out:
+        raise StepError(_left_out(tool, function, left_out[function]), code=UNAVAILABLE, retriable=False)
     if found is None or (tool.allow is not None and function not in tool.allow):
         names = [each for each in tools if tool.allow is None or each in tool.allow]
         hint = suggestion(function, names) or f"; it has {', '.join(names[:20]) or 'none'}"
         message = f"the server of `{tool.name}` has no function `{function}`{hint}"
         raise StepError(message, code=UNAVAILABLE, retriable=False)
     return found
-
-
-async def _usable(tool: McpTool, functions: Sequence[types.Tool]) -> list[types.Tool]:
-    """The functions whose schemas can be shown to a model and held against values. Nothing else is offered: one schema
-    that is none, or is too large, leaves out its own function alone."""
-    fresh = [each for each in functions if _key(each) not in _judged]
-    if fresh:
-        # Compiling what a stranger wrote may take long, and others are served meanwhile.
-        faults = await asyncio.to_thread(_faults_of, fresh)
-        if len(_judged) > _JUDGED_MAX:
-            _judged.clear()
-        for each, fault in zip(fresh, faults, strict=True):
-            _judged[_key(each)] = fault is None
-            if fault is not None:
-                log.warning("mcp_function_left_out", tool=tool.name, function=each.name, error=fault)
-    return [each for each in functions if _judged.get(_key(each), False)]
-
-
-_JUDGED_MAX: Final = 4096
-_judged: dict[bytes, bool] = {}  # whether the schemas of a function can be used, by a digest of them
-
-
-def _key(offered: types.Tool) -> bytes:
-    return sha256(repr((offered.input_schema, offered.output_schema)).encode("utf-8", "surrogatepass")).digest()
-
-
-def _faults_of(functions: Sequence[types.Tool]) -> list[str | None]:
-    return [_fault_of(each) for each in functions]
-
-
-def _fault_of(offered: types.Tool) -> str | None:
-    """Why the schemas of a function can't be used."""
-    from hai_flow.steps.mcp_results import schema_of
-
-    try:
-        for raw in (offered.input_schema, offered.output_schema):
-            if raw is not None:
-                schema_of(raw, offered.name)
-    except StepError as error:
-        return error.message
-    return None
 
 
 def _effect(tool: McpTool, offered: types.Tool, *, trusted: bool) -> Literal["read", "write"]:
@@ -395,12 +369,14 @@ def _effect(tool: McpTool, offered: types.Tool, *, trusted: bool) -> Literal["re
 
 def _offer(name: str, tool: McpTool, offered: types.Tool, *, trusted: bool) -> Offered:
     from hai_flow.steps.mcp_results import DESCRIPTION_CHARS_MAX
+    from hai_flow.steps.mcp_schemas import output_schema_of, read_schema
 
+    result = output_schema_of(offered)
     return Offered(
         f"{name}.{offered.name}",
         storable(offered.description or offered.title or "")[:DESCRIPTION_CHARS_MAX],
-        offered.input_schema,
-        offered.output_schema,
+        read_schema(offered.input_schema),
+        None if result is None else result.raw,
         _effect(tool, offered, trusted=trusted),
     )
 

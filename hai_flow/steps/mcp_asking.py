@@ -68,8 +68,8 @@ class Call(Protocol):
 class Sitting:
     """The questions of a server within the session of a call, as protocols before 2026-07-28 have them.
 
-    The session is gone when a person answers. So the server hears that the question was cancelled, and the call ends
-    with it (`question`, once `asked` is set); the next attempt begins the call anew, in which the settled questions are
+    The session is gone when a person answers. So the server hears that the call is cancelled, and then the question
+    (`question`, once `asked` is set); the next attempt begins the call anew, in which the settled questions are
     answered at once. Each answer is used once: for the same question a second time, the server gets the next answer, or
     a person is asked again.
     """
@@ -79,6 +79,14 @@ class Sitting:
         self._left = list(settled)
         self.question: AsksPerson | None = None
         self.asked = asyncio.Event()
+        self.left = asyncio.Event()  # the call does not wait for the question any more
+        self.ended = asyncio.Event()  # the server has answered the call
+        self.result: Mapping[str, Any] | None = None
+
+    def hear(self, result: Mapping[str, Any] | None) -> None:
+        """The server has answered the call; None: by an error."""
+        self.result = result
+        self.ended.set()
 
     def answer(self, params: types.ElicitRequestParams) -> types.ElicitResult | types.ErrorData:
         said = params.model_dump(by_alias=True, mode="json", exclude={"meta", "task"}, exclude_none=True)

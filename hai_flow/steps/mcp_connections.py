@@ -8,11 +8,14 @@ forgotten, and the next request opens another one.
 from __future__ import annotations
 
 import asyncio
-import re
+import contextlib
+import json
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, TypeAlias, cast
 
 import mcp_types as types
@@ -28,28 +31,29 @@ from hai_flow.errors import OutcomeLost, StepError
 from hai_flow.steps.guard import Guard
 from hai_flow.steps.http_transport import HttpConfig
 from hai_flow.steps.mcp_asking import Sitting
-from hai_flow.steps.mcp_http import UNAUTHORIZED, client_for
+from hai_flow.steps.mcp_http import SESSION_GONE, UNAUTHORIZED, client_for
 from hai_flow.steps.mcp_messages import FAULT
-from hai_flow.steps.mcp_results import Resource
+from hai_flow.steps.mcp_results import SAID_CHARS_MAX, Resource, result_of, text_of
+from hai_flow.steps.mcp_schemas import NAME, read_tool
 from hai_flow.steps.mcp_stdio import program
+from hai_flow.steps.mcp_taps import CALLER, RAW, tapped
 from hai_flow.values import Json
 
 log = structlog.get_logger(__name__)
 
-Asked = Callable[[Any], types.ElicitResult | types.ErrorData]
+Asked = Callable[[Any], Awaitable[types.ElicitResult | types.ErrorData]]
 Open = Callable[[asyncio.Event, Callable[[], None], Asked], AbstractAsyncContextManager[Client]]
 """Opens a session. The event is set when it is over; the functions are called when the server's functions change, and
 when it asks within the session."""
 
 START_SECONDS: Final = 20.0  # to connect, to agree on a protocol, and to list the functions
-CANCEL_SECONDS: Final = 5.0  # for a call to end whose question was cancelled
+CANCEL_SECONDS: Final = 2.0  # for a call to end that is cancelled because of its question
 READ_SECONDS: Final = 20.0  # to read the resource behind a link
 IDLE_SECONDS: Final = 600.0
 TOOLS_MAX: Final = 1000
 TOOLS_BYTES_MAX: Final = 16 * 1024 * 1024  # of all that a server says of its functions
 _CLOSE_SECONDS: Final = 10.0
 _RELOOK_SECONDS: Final = 60.0
-_NAME: Final = re.compile(r"[A-Za-z0-9_./-]{1,128}")  # the names that a workflow can write behind `call:`
 """After which the functions of a server are listed again: not every server tells of changes."""
 Answered: TypeAlias = types.CallToolResult | types.InputRequiredResult
 _RESULT: Final[TypeAdapter[Answered]] = TypeAdapter(types.CallToolResult | types.InputRequiredResult)
@@ -61,6 +65,11 @@ class Session:
 
     client: Client
     tools: Mapping[str, types.Tool]
+    left_out: Mapping[str, str]  # functions that can't be used, by their names: why
+
+
+class _SessionGone(Exception):
+    """The server does not know the session any more: what was asked in it has not been done."""
 
 
 class Connection:
@@ -73,7 +82,10 @@ class Connection:
         self._owner: asyncio.Task[None] | None = None
         self._client: asyncio.Future[Client] | None = None
         self._unwanted = asyncio.Event()
-        self._tools: dict[str, types.Tool] | None = None
+        self._tools: _Listed | None = None
+        self._told: frozenset[str] = frozenset()  # functions whose leaving out is in the log
+        self._under_way: Counter[int] = Counter()  # calls, by the id of their client
+        self._retired: dict[int, tuple[asyncio.Event, asyncio.Task[None] | None]] = {}
         self._listed = 0.0
         self._listing = asyncio.Lock()
         self._calls = 0
@@ -82,7 +94,16 @@ class Connection:
 
     async def session(self) -> Session:
         """The session with the server, and the functions that it offers there. Raises StepError `mcp.unavailable`."""
-        client = await self.client()
+        try:
+            return await self._listed_in(await self.client())
+        except _SessionGone:
+            pass  # it is opened anew, once
+        try:
+            return await self._listed_in(await self.client())
+        except _SessionGone:
+            raise self._unavailable("forgets each session at once") from None
+
+    async def _listed_in(self, client: Client) -> Session:
         async with self._listing:
             if self._tools is None or time.monotonic() - self._listed > _RELOOK_SECONDS:
                 try:
@@ -92,10 +113,13 @@ class Connection:
                     self.drop()
                     raise self._unavailable(f"said nothing for {START_SECONDS:g} s") from None
                 except (MCPError, ValidationError) as error:
+                    if _is_gone(error):
+                        self._retire(client)
+                        raise _SessionGone from None
                     self.drop()
                     raise self._unavailable(f"does not say what it offers: {_first_line(error)}", error) from None
                 self._listed = time.monotonic()
-            return Session(client, self._tools)
+            return Session(client, self._tools.tools, self._tools.left_out)
 
     async def call(
         self,
@@ -115,35 +139,121 @@ class Connection:
         server refuses it, `tool.invalid_result` for an answer that can't be read; OutcomeLost where it is unknown
         whether the call was performed. Raises AsksPerson where it asks within the session.
         """
-        if not self._is_open(session.client):
-            raise self._unavailable("has just ended the connection")
+        send = partial(
+            self._call,
+            function=function,
+            arguments=arguments,
+            progress=progress,
+            repeatable=repeatable,
+            responses=responses,
+            state=state,
+            sitting=sitting,
+        )
+        try:
+            return await send(session.client)
+        except _SessionGone:
+            self._retire(session.client)
+        again = await self.session()
+        if again.tools.get(function) != session.tools[function]:
+            raise self._unavailable(f"has forgotten the session, and describes {function} otherwise now")
+        try:
+            return await send(again.client)
+        except _SessionGone:
+            self._retire(again.client)
+            raise self._unavailable("forgets each session at once") from None
+
+    async def _call(
+        self,
+        client: Client,
+        *,
+        function: str,
+        arguments: dict[str, Json],
+        progress: ProgressFnT,
+        repeatable: bool,
+        responses: dict[str, Any] | None,
+        state: str | None,
+        sitting: Sitting,
+    ) -> types.CallToolResult | types.InputRequiredResult:
+        if not self._is_open(client):
+            raise _SessionGone
         request = types.CallToolRequest(
             params=types.CallToolRequestParams(
                 name=function, arguments=arguments, input_responses=responses, request_state=state
             )
         )
         self._calls += 1
+        self._under_way[id(client)] += 1
         self._sittings.append(sitting)
         try:
-            sending = session.client.session.send_request(request, _RESULT, progress_callback=progress)
-            return await _unless_asked(sending, sitting)
+            sending = client.session.send_request(request, _RESULT, progress_callback=progress)
+            return self._judged(await self._unless_asked(sending, sitting, repeatable), repeatable)
         except MCPError as error:
+            if _is_gone(error):
+                raise _SessionGone from None
             if error.code == types.INVALID_PARAMS and state is not None:  # most often it is too old for the server
                 message = f"{self.name} does not take the answer: {error.message[:1000]}"
                 raise StepError(message, retriable=True) from None
-            raise self._failed(error, repeatable) from None
+            raise self._failed(error, repeatable, client) from None
         except ValidationError as error:
             message = f"{self.name} answers with what is no result: {_first_line(error)}"
             raise StepError(message, code="tool.invalid_result", retriable=False) from None
         finally:
             self._sittings.remove(sitting)
             self._calls -= 1
+            self._end_call(client)
             self._used = time.monotonic()
 
-    def _asked(self, params: Any) -> types.ElicitResult | types.ErrorData:
+    async def _unless_asked(
+        self, sending: Coroutine[Any, Any, Answered], sitting: Sitting, repeatable: bool
+    ) -> Answered:
+        """The server's answer to a call. Raises AsksPerson where the server asked a question within it: the call is
+        cancelled, and then the question, so that the server does nothing behind it. OutcomeLost where the server gives
+        a result all the same: it may have done what it asked about."""
+        token = CALLER.set(sitting)  # the task has a copy of it
+        call, asked = asyncio.create_task(sending), asyncio.create_task(sitting.asked.wait())
+        CALLER.reset(token)
+        try:
+            await asyncio.wait((call, asked), return_when=asyncio.FIRST_COMPLETED)
+            if sitting.question is None:
+                return call.result()
+            call.cancel()
+            await asyncio.wait((call,), timeout=CANCEL_SECONDS)
+            sitting.left.set()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(CANCEL_SECONDS):
+                    await sitting.ended.wait()
+            result = sitting.result
+            if result is None or result.get("isError") is True or repeatable:
+                raise sitting.question
+            message = (
+                f"{self.name} asked within the call, heard that it is cancelled, and gave a result all the same: "
+                f"{_shortened(result_of(result))}"
+            )
+            raise OutcomeLost(message)
+        finally:
+            sitting.left.set()
+            call.cancel()
+            asked.cancel()
+            await asyncio.gather(call, asked, return_exceptions=True)
+
+    def _judged(self, answered: Answered, repeatable: bool) -> Answered:
+        """The answer to a call, read part by part. Raises OutcomeLost for one that is a question and a result."""
+        raw = (answered.meta or {}).get(RAW) if isinstance(answered, types.CallToolResult) else None
+        if raw is None:
+            return answered
+        if raw.get("inputRequests") and not repeatable:
+            message = f"{self.name} asks a question and gives a result at once: {_shortened(result_of(raw))}"
+            raise OutcomeLost(message)
+        return result_of(raw)
+
+    async def _asked(self, params: Any) -> types.ElicitResult | types.ErrorData:
         """The answer to a server that asks within the session. It does not say in which call."""
         if len(self._sittings) == 1:
-            return self._sittings[0].answer(params)
+            sitting = self._sittings[0]
+            answer = sitting.answer(params)
+            if sitting.question is not None:
+                await sitting.left.wait()  # the call is cancelled before its question is
+            return answer
         message = f"people can be asked within a session while one call is under way; there are {len(self._sittings)}"
         return types.ErrorData(code=types.INVALID_REQUEST, message=message)
 
@@ -152,6 +262,7 @@ class Connection:
         time."""
         request = types.ReadResourceRequest(params=types.ReadResourceRequestParams(uri=uri))
         self._calls += 1
+        self._under_way[id(session.client)] += 1
         try:
             async with asyncio.timeout(READ_SECONDS):
                 return (await session.client.session.send_request(request, types.ReadResourceResult)).contents
@@ -160,7 +271,25 @@ class Connection:
             return ()
         finally:
             self._calls -= 1
+            self._end_call(session.client)
             self._used = time.monotonic()
+
+    def _retire(self, client: Client) -> None:
+        """Let the next request open another connection; this one ends with the last call that is under way in it."""
+        if not self._is_open(client):
+            return
+        if not self._under_way[id(client)]:
+            self.drop()
+            return
+        self._retired[id(client)] = self._unwanted, self._owner
+        self._client = self._tools = None
+
+    def _end_call(self, client: Client) -> None:
+        self._under_way[id(client)] -= 1
+        if not self._under_way[id(client)]:
+            del self._under_way[id(client)]
+            if (retired := self._retired.pop(id(client), None)) is not None:
+                retired[0].set()
 
     async def client(self) -> Client:
         """The session, opened if need be. Raises StepError `mcp.unavailable`."""
@@ -197,34 +326,40 @@ class Connection:
     async def close(self) -> None:
         """End the connection, and the server's program if it has one."""
         self.drop()
-        owner = self._owner
-        if owner is not None:
-            await asyncio.wait([owner], timeout=_CLOSE_SECONDS)
-            owner.cancel()
-            await asyncio.wait([owner], timeout=_CLOSE_SECONDS)
+        for unwanted, _ in self._retired.values():
+            unwanted.set()
+        owners = [each for each in (self._owner, *(owner for _, owner in self._retired.values())) if each is not None]
+        if owners:
+            await asyncio.wait(owners, timeout=_CLOSE_SECONDS)
+            for owner in owners:
+                owner.cancel()
+            await asyncio.wait(owners, timeout=_CLOSE_SECONDS)
 
-    async def _list(self, client: Client) -> dict[str, types.Tool]:
-        found: dict[str, types.Tool] = {}
+    async def _list(self, client: Client) -> _Listed:
+        found = _Listed({}, {})
         cursor: str | None = None
         left = TOOLS_BYTES_MAX
         while True:
             params = types.PaginatedRequestParams(cursor=cursor) if cursor else None
             page = await client.session.list_tools(params=params)
-            for tool in page.tools:
-                if not _NAME.fullmatch(tool.name):
-                    log.warning("mcp_function_left_out", name=repr(tool.name)[:200])
-                    continue
-                if tool.name in found:
-                    raise self._unavailable(f"has two functions called {tool.name!r}")
-                found[tool.name] = tool
-            left -= len(page.model_dump_json())
+            raw = (page.meta or {}).get(RAW, ())
+            left -= len(json.dumps(raw, default=str))
             if left < 0:
                 raise self._unavailable(f"says more than {TOOLS_BYTES_MAX} bytes of its functions")
+            # Compiling what a stranger wrote may take long, and others are served meanwhile.
+            await asyncio.to_thread(found.add, raw, {tool.name for tool in page.tools})
+            if len(found.tools) > TOOLS_MAX:
+                raise self._unavailable(f"offers more than {TOOLS_MAX} functions")
             cursor = page.next_cursor
             if not cursor:
+                self._tell_left_out(found.left_out)
                 return found
-            if len(found) > TOOLS_MAX:
-                raise self._unavailable(f"offers more than {TOOLS_MAX} functions")
+
+    def _tell_left_out(self, left_out: Mapping[str, str]) -> None:
+        """Write into the log which functions are left out: each once, and not whenever they are listed."""
+        for name in left_out.keys() - self._told:
+            log.warning("mcp_function_left_out", server=self.name, name=name, reason=left_out[name])
+        self._told = frozenset(left_out)
 
     async def _own(self, opened: asyncio.Future[Client], unwanted: asyncio.Event) -> None:
         over = asyncio.Event()
@@ -279,17 +414,15 @@ class Connection:
             return self._unavailable(f"refuses to begin: {_first_line(error)}", error)
         return self._unavailable(f"could not be opened: {_said(error)}")
 
-    def _failed(self, error: MCPError, repeatable: bool) -> StepError:
+    def _failed(self, error: MCPError, repeatable: bool, client: Client | None = None) -> StepError:
         data = error.error.data
         fault = data.get(FAULT) if isinstance(data, dict) else None
         if isinstance(fault, dict):
             return self._faulty(fault, repeatable)
         if error.code == types.CONNECTION_CLOSED:
-            self.drop()
+            if client is None or self._is_open(client):
+                self.drop()
             return self._lost("the connection ended before it answered", repeatable)
-        if error.code == types.INVALID_REQUEST and error.message == "Session terminated":
-            self.drop()
-            return self._unavailable("has forgotten the session")
         if error.code == types.INTERNAL_ERROR and error.message == "Server returned an error response":  # 401, 403
             message = f"{self.name} takes no token that `oauth` gets"
             return StepError(message, code=UNAUTHORIZED, retriable=False)
@@ -344,30 +477,57 @@ def over_http(
 
 def _client(streams: Any, changed: Callable[[], None], asked: Asked) -> Client:
     async def answered(context: ClientRequestContext, params: Any) -> types.ElicitResult | types.ErrorData:
-        return asked(params)
+        return await asked(params)
 
     async def heard(message: Any) -> None:
         if isinstance(message, types.ToolListChangedNotification):
             changed()
 
-    return Client(streams, cache=None, message_handler=heard, elicitation_callback=answered)
+    return Client(tapped(streams), cache=None, message_handler=heard, elicitation_callback=answered)
 
 
-async def _unless_asked(sending: Coroutine[Any, Any, Answered], sitting: Sitting) -> Answered:
-    """The server's answer to a call. Raises AsksPerson where the server asked a question within it: the question has
-    been answered by `cancel`, and the call gets `CANCEL_SECONDS` to end."""
-    call, asked = asyncio.create_task(sending), asyncio.create_task(sitting.asked.wait())
-    try:
-        await asyncio.wait((call, asked), return_when=asyncio.FIRST_COMPLETED)
-        if asked.done() and not call.done():
-            await asyncio.wait((call,), timeout=CANCEL_SECONDS)
-        if sitting.question is not None:
-            raise sitting.question
-        return call.result()
-    finally:
-        call.cancel()
-        asked.cancel()
-        await asyncio.gather(call, asked, return_exceptions=True)
+@dataclass(slots=True)
+class _Listed:
+    """The functions of a server by their names, and those that can't be used: why."""
+
+    tools: dict[str, types.Tool]
+    left_out: dict[str, str]
+
+    def add(self, page: Sequence[Any], taken: Collection[str]) -> None:
+        """Add a page of descriptions. `taken`: the names that the SDK has not refused."""
+        for raw in page:
+            name = _shown_name(raw)
+            tool = read_tool(raw)
+            if isinstance(tool, str):
+                self.left_out[name] = tool
+            elif tool.name not in taken:
+                self.left_out[name] = "its schema names headers that can't be sent"
+            elif tool.name in self.left_out or self.tools.get(tool.name, tool) != tool:
+                self.tools.pop(tool.name, None)
+                self.left_out[name] = "the server has two functions of this name"
+            else:
+                self.tools[tool.name] = tool
+
+
+def _shown_name(raw: Any) -> str:
+    name = raw.get("name") if isinstance(raw, dict) else raw
+    return name if isinstance(name, str) and NAME.fullmatch(name) else repr(name)[:200]
+
+
+def _shortened(result: types.CallToolResult) -> str:
+    text = text_of(result.content) or json.dumps(result.structured_content, default=str)
+    return text if len(text) <= SAID_CHARS_MAX else f"{text[:SAID_CHARS_MAX]}…"
+
+
+def _is_gone(error: Exception) -> bool:
+    """Whether the server says that it does not know the session."""
+    if not isinstance(error, MCPError):
+        return False
+    data = error.error.data
+    fault = data.get(FAULT) if isinstance(data, dict) else None
+    if isinstance(fault, dict):
+        return fault["code"] == SESSION_GONE
+    return error.code == types.INVALID_REQUEST and error.message == "Session terminated"
 
 
 def _is_ours(error: MCPError) -> bool:

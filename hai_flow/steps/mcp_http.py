@@ -7,6 +7,7 @@ arrived (`UNREACHED`: surely not).
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
 
@@ -22,6 +23,15 @@ from hai_flow.steps.http_transport import HttpConfig, transport_of
 from hai_flow.steps.mcp_messages import read, unreadable, written
 
 UNAUTHORIZED: Final = "mcp.unauthorized"
+SESSION_GONE: Final = "mcp.session_gone"
+"""The code of a fault that no step sees: the call is made in another session."""
+SESSION_ID: Final = "mcp-session-id"
+_NO_SESSION: Final = re.compile(
+    rb"\b(?:no|not a|without|invalid|unknown|expired|missing|bad|unrecogni[sz]ed)\b[^.{}]{0,40}\bsession"
+    rb"|session[^.{}]{0,60}\b(?:not found|not exist|no longer|unknown|invalid|expired|terminated|missing|required)\b"
+    rb"|not initiali[sz]ed",
+    re.IGNORECASE,
+)
 CONNECT_SECONDS: Final = 10.0
 _UNREACHED: Final = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
 _BUSY: Final = frozenset({429, 503})
@@ -58,9 +68,11 @@ class _Answering(httpx2.AsyncBaseTransport):
             return _fault(f"it can't be reached: {str(error) or type(error).__name__}", reached=False)
         except httpx2.TransportError as error:
             return _fault(f"the connection broke: {str(error) or type(error).__name__}", reached=True)
-        return await self._whole(response, _call_of(request))
+        return await self._whole(response, await _call_of(request), in_session=SESSION_ID in request.headers)
 
-    async def _whole(self, response: httpx2.Response, call: types.RequestId | None) -> httpx2.Response:
+    async def _whole(
+        self, response: httpx2.Response, call: types.RequestId | None, *, in_session: bool
+    ) -> httpx2.Response:
         kind = response.headers.get("content-type", "").lower()
         if response.headers.get("content-encoding", "identity").lower() != "identity":  # which was not asked for
             await response.aclose()
@@ -80,6 +92,8 @@ class _Answering(httpx2.AsyncBaseTransport):
         finally:
             await response.aclose()
         status = response.status_code
+        if in_session and call is not None and _knows_no_session(status, bytes(content)):
+            return _fault("it has forgotten the session", code=SESSION_GONE, reached=False)
         if status in _DENIED and not self._asks_for_tokens:
             return _fault(f"it answers {status}: its `auth` is missing or wrong", code=UNAUTHORIZED, final=True)
         if kind.startswith("application/json"):
@@ -103,11 +117,17 @@ class _Answering(httpx2.AsyncBaseTransport):
         await self._inner.aclose()
 
 
-def _call_of(request: httpx2.Request) -> types.RequestId | None:
+def _knows_no_session(status: int, content: bytes) -> bool:
+    """Whether a response says that its server does not know the session of the request, as the protocol has it (404) or
+    as servers say it otherwise."""
+    return status in (404, 410) or (status == 400 and _NO_SESSION.search(content) is not None)
+
+
+async def _call_of(request: httpx2.Request) -> types.RequestId | None:
     """The id of the call that a request makes; None: it makes none, so that no message has to answer it."""
     if request.method != "POST" or not request.headers.get("content-type", "").startswith("application/json"):
         return None
-    body = values.loads(request.content)
+    body = values.loads(await request.aread())  # of one that follows a redirect, nothing is read yet
     return body.get("id") if isinstance(body, dict) and "method" in body else None
 
 

@@ -3,51 +3,114 @@
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 import mcp_types as types
+import structlog
+from pydantic import TypeAdapter
 
-from hai_flow import values
-from hai_flow.definition.schemas import JsonSchema, compiled
+from hai_flow import foreign, values
+from hai_flow.definition.schemas import JsonSchema
 from hai_flow.errors import StepError
 from hai_flow.steps.files import kind_of
+from hai_flow.steps.mcp_schemas import compiled
 from hai_flow.values import Json, storable
 
 Resource: TypeAlias = types.TextResourceContents | types.BlobResourceContents
+
+log = structlog.get_logger(__name__)
 
 SAID_CHARS_MAX: Final = 2000
 PARTS_MAX: Final = 100  # of a result
 LINKS_MAX: Final = 20  # of a result that are followed
 DESCRIPTION_CHARS_MAX: Final = 8000
+_PART: Final[TypeAdapter[types.ContentBlock]] = TypeAdapter(types.ContentBlock)
+_SIGNS: Final = (
+    (b"\x89PNG", "image/png"), (b"\xff\xd8\xff", "image/jpeg"), (b"GIF8", "image/gif"), (b"RIFF", "image/webp"),
+    (b"ID3", "audio/mpeg"), (b"OggS", "audio/ogg"),
+)  # fmt: skip
 _OF_THE_WEB: Final = frozenset({"http", "https", "ws", "wss", "ftp", "data"})
 
 
 def schema_of(raw: Mapping[str, Any], what: str) -> JsonSchema:
     """A schema that a server has written. Raises StepError `tool.unavailable`."""
     try:
-        return compiled(values.dumps(values.check(dict(raw))))
+        return compiled(raw)
     except Exception as error:  # the library raises several unrelated types here
         lines = str(error).splitlines() or [""]
         message = f"{what} has a schema that can't be read: {lines[0][:300]}"
         raise StepError(message, code="tool.unavailable", retriable=False) from None
 
 
-def content_of(result: types.CallToolResult, who: str, fetched: Mapping[int, Sequence[Json]]) -> Json:
-    """The value of a result: its structured content, else its text, else its parts, of which `fetched` replaces some by
-    their numbers. `who` names the tool in errors. Raises StepError `tool.failed` where the result says so, and
-    `tool.invalid_result` for too many parts."""
+def result_of(raw: Mapping[str, Any]) -> types.CallToolResult:
+    """A result as the server gave it, read part by part: a part that can't be read is its JSON as text."""
+    content = raw.get("content")
+    parts = content if isinstance(content, list) else [] if content is None else [content]
+    return types.CallToolResult(
+        content=[_read_part(each) for each in parts],
+        structured_content=raw.get("structuredContent"),
+        is_error=raw.get("isError") is True,
+    )
+
+
+def _read_part(raw: Any) -> types.ContentBlock:
+    if isinstance(raw, str):
+        return types.TextContent(type="text", text=raw)
+    if isinstance(raw, Mapping):
+        plain = {key: each for key, each in raw.items() if key not in ("annotations", "_meta", "icons")}
+        kinds = {"mimeType": _kind_of_bytes(raw)} if not isinstance(raw.get("mimeType"), str) else {}
+        for tried in (raw, plain, plain | kinds):
+            try:
+                return _PART.validate_python(tried, by_name=False)
+            except ValueError:
+                continue
+    return types.TextContent(type="text", text=json.dumps(raw, ensure_ascii=False))
+
+
+def _kind_of_bytes(part: Mapping[str, Any]) -> str:
+    """The type of a picture or a sound that does not say it, by its first bytes."""
+    data = part.get("data")
+    try:
+        first = base64.b64decode(data[:32]) if isinstance(data, str) else b""
+    except ValueError:
+        first = b""
+    return next((kind for sign, kind in _SIGNS if first.startswith(sign)), "application/octet-stream")
+
+
+def content_of(
+    result: types.CallToolResult, who: str, fetched: Mapping[int, Sequence[Json]], schema: JsonSchema | None = None
+) -> Json:
+    """The value of a result: its structured content (also where it stands in a text, and fits the declared `schema`),
+    else its text, else its parts, of which `fetched` replaces some by their numbers. `who` names the tool in errors.
+    Raises StepError `tool.failed` where the result says so, and `tool.invalid_result` for too many parts."""
     if result.is_error:
         said = text_of(result.content)[:SAID_CHARS_MAX] or "it says nothing more"
         raise StepError(f"{who} failed: {said}")
     if result.structured_content is not None:
         return result.structured_content
+    if schema is not None and (value := _structured(result, schema)) is not None:
+        return value
     if all(isinstance(part, types.TextContent) for part in result.content):
         return text_of(result.content)
     parts = [each for n, part in enumerate(result.content) for each in fetched.get(n) or (_part(part),)]
     if len(parts) > PARTS_MAX:
         raise _invalid(f"the result of {who} has {len(parts)} parts, and {PARTS_MAX} are taken")
     return parts
+
+
+def _structured(result: types.CallToolResult, schema: JsonSchema) -> Json:
+    """The structured content that a server has written into a text; None where there is none."""
+    for part in result.content:
+        if isinstance(part, types.TextContent):
+            try:
+                value = foreign.read(part.text).value
+            except values.NotJson:
+                continue
+            if not isinstance(value, str) and not foreign.fit(schema, value)[1]:
+                return value
+    return None
 
 
 def links_in(result: types.CallToolResult) -> list[tuple[int, types.ResourceLink]]:
@@ -80,18 +143,32 @@ def linked(link: types.ResourceLink, contents: Sequence[Resource]) -> tuple[list
     return parts, size
 
 
-def judged(output: Json, tool: types.Tool, who: str, bytes_max: int) -> Json:
-    """`output`, if it has at most `bytes_max` bytes and fits the tool's declared schema. `who` names the tool in
-    errors. Raises StepError `tool.invalid_result`."""
+def kept(output: Json, who: str, big_integers: foreign.BigIntegers) -> Json:
+    """`output` as a run can hold it. Raises StepError `tool.invalid_result`, with what came in its `data`."""
     try:
-        size = len(values.dumps(values.check(output)))
+        output, notes = foreign.take(output, big_integers)
     except values.NotJson as error:
-        raise _invalid(f"the result of {who} is not plain JSON: {error}") from None
+        raise _invalid(f"the result of {who} can't be kept: {error}", output) from None
+    if notes:
+        log.info("mcp_result_changed", function=who, notes=notes)
+    return output
+
+
+def judged(output: Json, schema: JsonSchema | None, who: str, bytes_max: int, *, is_structured: bool = True) -> Json:
+    """`output`, if it has at most `bytes_max` bytes and fits the function's declared `schema`. `who` names the function
+    in errors; `is_structured`: it is the structured content that such a function has to give.
+
+    Raises StepError `tool.invalid_result`, with what came in its `data`: the call was performed."""
+    size = len(values.dumps(output))
     if size > bytes_max:
-        raise _invalid(f"the result of {who} has {size} bytes, and {bytes_max} are taken (HAI_FLOW_HTTP_BYTES_MAX)")
-    if tool.output_schema is not None:
-        for fault in schema_of(tool.output_schema, who).findings(output)[:1]:
-            raise _invalid(f"the result of {who} is not what it declares: {fault['path'] or '/'}: {fault['message']}")
+        message = f"the result of {who} has {size} bytes, and {bytes_max} are taken (HAI_FLOW_HTTP_BYTES_MAX)"
+        raise _invalid(message, output)
+    for fault in foreign.fit(schema, output)[1][:1] if schema is not None else ():
+        if not is_structured:
+            message = f"{who} declares an output schema, and its result has no `structuredContent` that fits it"
+            raise _invalid(message, output)
+        message = f"the result of {who} is not what it declares: {fault['path'] or '/'}: {fault['message']}"
+        raise _invalid(message, output)
     return output
 
 
@@ -124,5 +201,7 @@ def _embedded(resource: types.TextResourceContents | types.BlobResourceContents)
     return {"type": "document", "source": source}
 
 
-def _invalid(message: str) -> StepError:
-    return StepError(message, code="tool.invalid_result", retriable=False)
+def _invalid(message: str, output: Json = None) -> StepError:
+    text = "" if output is None else storable(json.dumps(output, ensure_ascii=False, default=str))
+    data = {"text": text if len(text) <= SAID_CHARS_MAX else f"{text[:SAID_CHARS_MAX]}…"} if text else None
+    return StepError(message, code="tool.invalid_result", retriable=False, data=data)

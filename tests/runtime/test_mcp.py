@@ -240,14 +240,14 @@ async def test_a_person_who_declines_what_a_server_asks_within_a_session_decline
         assert json.loads((await state_of(runtime, run_id)).output) == [{"action": "decline"}]
 
 
-def test_a_server_that_asks_within_one_of_several_calls_is_told_that_nobody_knows_in_which() -> None:
+async def test_a_server_that_asks_within_one_of_several_calls_is_told_that_nobody_knows_in_which() -> None:
     def never(*given: Any) -> Any:
         raise AssertionError("nothing is opened")
 
     connection = OneConnection("the server", never)
     for calls in (0, 2):
         connection._sittings = [Sitting(()) for _ in range(calls)]
-        refused = connection._asked(None)
+        refused = await connection._asked(None)
         assert isinstance(refused, ErrorData)
         assert f"there are {calls}" in refused.message
 

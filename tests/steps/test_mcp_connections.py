@@ -28,7 +28,7 @@ class Servers:
         @asynccontextmanager
         async def opened(over: asyncio.Event, changed: Any, asked: Any) -> Any:
             async def list_tools(params: Any) -> Any:
-                return SimpleNamespace(tools=[], next_cursor=None, model_dump_json=lambda: "{}")
+                return SimpleNamespace(tools=[], next_cursor=None, meta=None)
 
             self.open += 1
             try:

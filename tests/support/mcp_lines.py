@@ -25,12 +25,14 @@ ROOT = Path(__file__).resolve().parents[2]
 
 class Script(msgspec.Struct):
     """The functions and answers of a server. `modern`: calls may be made again with a person's answer. `questions`:
-    questions that it asks within a call, as older protocols have it; the result of the call is the list of answers."""
+    questions that it asks within a call, as older protocols have it; the result of the call is the list of answers. Of
+    a call that is cancelled there is no result."""
 
     names: tuple[str, ...] = ("add",)
     answers: tuple[str, ...] = ()
     modern: bool = False
     questions: tuple[str, ...] = ()
+    goes_on: bool = False  # with a call that is cancelled
     given: list[Any] = []
     call: Any = None
 
@@ -49,8 +51,10 @@ class Script(msgspec.Struct):
 
     def said(self, asked: dict[str, Any]) -> Sequence[str]:
         """The messages that answer a message."""
+        if asked.get("method") == "notifications/cancelled" and not self.goes_on:
+            self.call = None
         if asked.get("id") == "ask":
-            return (self._told(asked),)
+            return () if self.call is None else (self._told(asked),)
         if "id" not in asked or "method" not in asked:
             return ()
         params = asked.get("params") or {}

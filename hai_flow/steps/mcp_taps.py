@@ -1,0 +1,132 @@
+"""The answers of a server of the Model Context Protocol, taken apart before the SDK judges them.
+
+The SDK holds an answer against the schema of the protocol as a whole. One odd tool of forty and no tool is there; one
+odd part of a result and the result is lost, of a call that was performed. So the lists of tools and the results of
+calls get a form here that the SDK takes, and what the server said goes beside it (`RAW`), to be read part by part.
+
+A tap stands around the streams of a transport, whichever it is: it knows which request an answer belongs to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from secrets import token_hex
+from typing import Any, Final, Protocol
+
+import mcp_types as types
+from mcp.shared.message import SessionMessage
+
+RAW: Final = f"hai-flow/raw/{token_hex(8)}"
+"""The key in `_meta` under which an answer stands as the server gave it. No server can guess it."""
+REQUESTS_MAX: Final = 10_000  # that wait for an answer in one connection
+
+
+class Caller(Protocol):
+    """Whoever calls a function of the server."""
+
+    def hear(self, result: Mapping[str, Any] | None) -> None:
+        """The answer has come, also where nothing waits for it any more; None: an error."""
+        ...
+
+
+CALLER: Final[ContextVar[Caller | None]] = ContextVar("CALLER", default=None)
+"""The caller in whose task a call is sent."""
+
+
+@asynccontextmanager
+async def tapped(transport: Any) -> AsyncIterator[tuple[Any, Any]]:
+    """The streams of a transport, with answers in a form that the SDK takes."""
+    async with transport as (incoming, outgoing):
+        sent: dict[types.RequestId, tuple[str, Caller | None]] = {}
+        yield _Incoming(incoming, sent), _Outgoing(outgoing, sent)
+
+
+def tidied(method: str, result: dict[str, Any]) -> dict[str, Any]:
+    """A result in a form that the SDK takes, with what the server said in its `_meta`."""
+    if method == "tools/list" and isinstance(result.get("tools"), list):
+        named = (each for each in result["tools"] if isinstance(each, dict) and isinstance(each.get("name"), str))
+        tools = [_bare(each) for each in named]
+        cursor = result.get("nextCursor")
+        rest = {key: each for key, each in result.items() if key in ("resultType", "ttlMs", "cacheScope")}
+        more = {"nextCursor": cursor} if isinstance(cursor, str) else {}
+        return {**rest, **more, "tools": tools, "_meta": {RAW: result["tools"]}}
+    if method == "tools/call" and not _only_asks(result):
+        rest = {"resultType": "complete"} if "resultType" in result else {}
+        return {**rest, "content": [], "_meta": {RAW: result}}
+    return result
+
+
+def _only_asks(result: Mapping[str, Any]) -> bool:
+    """Whether it is a question of the server, and no result."""
+    asks = result.get("resultType") == "input_required" or "inputRequests" in result
+    return asks and "content" not in result and "structuredContent" not in result
+
+
+def _bare(tool: Mapping[str, Any]) -> dict[str, Any]:
+    """As much of a tool as the SDK needs: its name, and the properties in which it looks for headers."""
+    schema = tool["inputSchema"] if isinstance(tool.get("inputSchema"), dict) else {}
+    plain = {key: each for key, each in schema.items() if key not in ("$schema", "required", "properties")}
+    properties = schema.get("properties")
+    if isinstance(properties, dict):
+        plain["properties"] = {name: each for name, each in properties.items() if isinstance(each, dict)}
+    return {"name": tool["name"], "inputSchema": {**plain, "type": "object"}}
+
+
+class _Stream:
+    """A stream of the SDK with all that it has."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    async def __aenter__(self) -> Any:
+        await self._inner.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: Any) -> Any:
+        return await self._inner.__aexit__(*error)
+
+
+class _Outgoing(_Stream):
+    def __init__(self, inner: Any, sent: dict[types.RequestId, tuple[str, Caller | None]]) -> None:
+        super().__init__(inner)
+        self._sent = sent
+
+    async def send(self, item: SessionMessage) -> None:
+        message = item.message
+        if isinstance(message, types.JSONRPCRequest):
+            if len(self._sent) >= REQUESTS_MAX:  # those that were never answered
+                del self._sent[next(iter(self._sent))]
+            self._sent[message.id] = message.method, CALLER.get()
+        await self._inner.send(item)
+
+
+class _Incoming(_Stream):
+    def __init__(self, inner: Any, sent: dict[types.RequestId, tuple[str, Caller | None]]) -> None:
+        super().__init__(inner)
+        self._sent = sent
+
+    async def receive(self) -> Any:
+        return self._read(await self._inner.receive())
+
+    def __aiter__(self) -> _Incoming:
+        return self
+
+    async def __anext__(self) -> Any:
+        return self._read(await self._inner.__anext__())
+
+    def _read(self, item: Any) -> Any:
+        message = item.message if isinstance(item, SessionMessage) else None
+        if not isinstance(message, types.JSONRPCResponse | types.JSONRPCError) or message.id is None:
+            return item
+        method, caller = self._sent.pop(message.id, ("", None))
+        result = message.result if isinstance(message, types.JSONRPCResponse) else None
+        if method == "tools/call" and caller is not None:
+            caller.hear(result)
+        if isinstance(message, types.JSONRPCResponse):
+            message.result = tidied(method, message.result)
+        return item

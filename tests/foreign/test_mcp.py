@@ -1,0 +1,442 @@
+"""Servers of the Model Context Protocol as they are: sessions that are gone, addresses that lead on, tools that are
+described badly, results with odd parts. What was said to be done is done once, whatever the server is like."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+import pytest
+import structlog
+
+from hai_flow.definition.compiler import compile_workflow
+from hai_flow.definition.plan import Tool
+from hai_flow.errors import OutcomeLost
+from hai_flow.steps.mcp import McpRunner
+from hai_flow.steps.mcp_schemas import compiled, read_schema, read_tool
+from tests.runtime.conftest import Make, is_now, start, state_of
+from tests.runtime.conftest import make as make
+from tests.steps.test_mcp import call, failure, runner_of, step_of
+from tests.support.mcp_lines import Script
+from tests.support.mcp_lines import catalogue as lines
+from tests.support.mcp_server import http_server, server
+from tests.support.service import Received, Reply, Service
+from tests.support.waiting import until
+
+GOOD = {"name": "ok", "description": "Says ok", "inputSchema": {"type": "object", "properties": {}}}
+OK = {"content": [{"type": "text", "text": "ok"}]}
+
+
+class Odd:
+    """A server over HTTP with the function `ok` and others (`tools`); it answers calls of `t` by `result`.
+
+    `sessions`: it has sessions, and `forget` makes it answer by `unknown` to those that it knew before. `calls` are the
+    names of the functions that were performed.
+    """
+
+    def __init__(
+        self,
+        tools: list[Any] | None = None,
+        result: Any = None,
+        *,
+        sessions: bool = False,
+        unknown: Reply | None = None,
+        leads: str = "",
+    ) -> None:
+        self.tools = [GOOD] if tools is None else [GOOD, *tools]
+        self.result = result
+        self.calls: list[str] = []
+        self._unknown = unknown or Reply(
+            404, b'{"jsonrpc": "2.0", "id": "x", "error": {"code": -32600, "message": "no"}}'
+        )
+        self._has_sessions = sessions
+        self._leads = leads
+        self._known: set[str] = set()
+        self._opened = 0
+
+    def forget(self) -> None:
+        self._known.clear()
+
+    @property
+    def opened(self) -> int:
+        """How many sessions were opened."""
+        return self._opened
+
+    def __call__(self, received: Received) -> Reply:
+        if self._leads and received.target == "/mcp":
+            return Reply(307, headers=(("Location", self._leads),))
+        asked = json.loads(received.body) if received.body else {}
+        method, id = asked.get("method"), asked.get("id")
+        if id is None:
+            return Reply(202 if received.method == "POST" else 405)
+        headers: tuple[tuple[str, str], ...] = ()
+        if method == "initialize":
+            self._opened += 1
+            if self._has_sessions:
+                name = f"s{self._opened}"
+                self._known.add(name)
+                headers = (("Mcp-Session-Id", name),)
+            known = {"protocolVersion": asked["params"]["protocolVersion"], "capabilities": {"tools": {}}}
+            return self._reply(id, {**known, "serverInfo": {"name": "odd", "version": "1"}}, headers)
+        if (
+            self._has_sessions
+            and method != "server/discover"
+            and received.headers.get("mcp-session-id") not in self._known
+        ):
+            return self._unknown
+        if method == "tools/list":
+            return self._reply(id, {"tools": self.tools})
+        if method == "tools/call":
+            self.calls.append(asked["params"]["name"])
+            return self._reply(id, self.result if asked["params"]["name"] == "t" else OK)
+        error = {"code": -32601, "message": "Method not found"}
+        return Reply(body=json.dumps({"jsonrpc": "2.0", "id": id, "error": error}).encode())
+
+    def _reply(self, id: Any, result: Any, headers: tuple[tuple[str, str], ...] = ()) -> Reply:
+        return Reply(body=json.dumps({"jsonrpc": "2.0", "id": id, "result": result}).encode(), headers=headers)
+
+
+@asynccontextmanager
+async def serving(odd: Odd) -> AsyncIterator[tuple[McpRunner, str]]:
+    async with Service(odd) as service, runner_of(hosts=("127.0.0.1",)) as runner:
+        yield runner, f"mcp: '{service.url('/mcp')}'"
+
+
+def declared_tool(declared: str) -> Tool:
+    tool = step_of("t.ok", declared).verb.tool  # type: ignore[union-attr]
+    assert tool is not None
+    return tool
+
+
+# --- sessions ---------------------------------------------------------------------------------------------------------
+
+SAID_OTHERWISE = [
+    Reply(404, b""),
+    Reply(404, b"<html>Not Found</html>", type="text/html"),
+    Reply(410, b"{}"),
+    Reply(
+        400,
+        b'{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"Bad Request: No valid session ID provided"}}',
+    ),
+    Reply(400, b'{"error": "Session not found or expired"}'),
+    Reply(400, b"Invalid session", type="text/plain"),
+    Reply(400, b'{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"Bad Request: Server not initialized"}}'),
+]
+
+
+@pytest.mark.parametrize("unknown", SAID_OTHERWISE, ids=lambda each: f"{each.status} {each.body[:60]!r}")
+async def test_a_session_that_the_server_has_forgotten_is_opened_anew_and_the_call_made_once(unknown: Reply) -> None:
+    odd = Odd(sessions=True, unknown=unknown)
+    async with serving(odd) as (runner, declared):
+        assert await call(runner, "ok", declared) == "ok"
+        odd.forget()
+        assert await call(runner, "ok", declared) == "ok"
+    assert (odd.calls, odd.opened) == (["ok", "ok"], 2)
+
+
+async def test_a_400_that_speaks_of_no_session_is_not_taken_for_one() -> None:
+    odd = Odd(sessions=True, unknown=Reply(400, b'{"error": "the order is too large"}'))
+    async with serving(odd) as (runner, declared):
+        assert await call(runner, "ok", declared) == "ok"
+        odd.forget()
+        assert (await failure(runner, "ok", declared)).code in ("tool.failed", "tool.invalid_result", "step.in_doubt")
+    assert odd.opened == 1
+
+
+async def test_a_server_that_forgets_each_session_at_once_is_unavailable() -> None:
+    odd = Odd(sessions=True)
+    async with serving(odd) as (runner, declared):
+        assert await call(runner, "ok", declared) == "ok"
+        forgotten = odd.__class__.__call__
+
+        def forgetful(received: Received) -> Reply:
+            odd.forget()
+            return forgotten(odd, received)
+
+        odd.__class__ = type("Forgetful", (Odd,), {"__call__": lambda self, received: forgetful(received)})
+        fault = await failure(runner, "ok", declared)
+        assert (fault.code, fault.retriable) == ("mcp.unavailable", True)
+    assert odd.calls == ["ok"]
+
+
+async def test_calls_at_once_whose_session_is_gone_are_each_made_once_in_one_new_session() -> None:
+    odd = Odd(sessions=True)
+    async with serving(odd) as (runner, declared):
+        assert await call(runner, "ok", declared) == "ok"
+        odd.forget()
+        assert await asyncio.gather(*(call(runner, "ok", declared) for _ in range(8))) == ["ok"] * 8
+    assert (len(odd.calls), odd.opened) == (9, 2)
+
+
+async def test_a_function_that_is_described_otherwise_behind_a_restart_is_not_called_in_the_same_attempt() -> None:
+    odd = Odd(sessions=True)
+    async with serving(odd) as (runner, declared):
+        assert await call(runner, "ok", declared) == "ok"
+        odd.forget()
+        odd.tools = [{**GOOD, "description": "Sends money"}]
+        fault = await failure(runner, "ok", declared)
+        assert (fault.code, fault.retriable, odd.calls) == ("mcp.unavailable", True, ["ok"])
+
+
+async def test_the_official_server_that_restarts_in_the_middle_is_used_at_once() -> None:
+    async with runner_of() as runner:
+        async with http_server(stateless=False) as first:
+            declared = f"mcp: '{first.url}'"
+            assert await call(runner, "add", declared, a=1, b=1) == {"sum": 2}
+        async with http_server(stateless=False, port=first.port):
+            assert await call(runner, "add", declared, a=2, b=2) == {"sum": 4}
+
+
+async def test_the_official_server_below_a_framework_that_leads_on_to_a_slash_is_reached() -> None:
+    from starlette.applications import Starlette
+    from starlette.routing import Mount
+
+    inner = server().streamable_http_app(stateless_http=True, streamable_http_path="/")
+    outer = Starlette(routes=[Mount("/mcp", inner)])
+    outer.router.lifespan_context = lambda app: inner.router.lifespan_context(inner)  # type: ignore[assignment]
+
+    class Mounted:
+        def streamable_http_app(self, **more: Any) -> Starlette:
+            return outer
+
+    async with http_server(Mounted()) as http, runner_of() as runner:  # type: ignore[arg-type]
+        assert await call(runner, "add", f"mcp: '{http.url}'", a=1, b=1) == {"sum": 2}
+
+
+async def test_an_address_that_leads_on_within_its_origin_is_followed_and_another_one_is_named() -> None:
+    async with serving(Odd(leads="/mcp/")) as (runner, declared):
+        assert await call(runner, "ok", declared) == "ok"
+    async with serving(Odd(leads="http://elsewhere.example/mcp")) as (runner, declared):
+        fault = await failure(runner, "ok", declared)
+        assert fault.code == "mcp.unavailable"
+        assert "http://elsewhere.example/mcp" in fault.message
+
+
+# --- tools ------------------------------------------------------------------------------------------------------------
+
+BAD_TOOLS: list[Any] = [
+    "no object",
+    None,
+    {},
+    {"name": 7},
+    {"name": "no name at all"},
+    {"name": "t", "inputSchema": {"type": "object", "properties": {"a": {"const": "x" * 10, "pattern": "a"}}}},
+]
+TOOLS: list[Any] = [
+    {"name": "t", "inputSchema": {"type": "object", "properties": {"n": {"type": "int"}}}},
+    {"name": "t", "inputSchema": {"type": "object", "properties": {"n": {"$ref": "#/definitions/Nope"}}}},
+    {"name": "t", "inputSchema": {"type": "object", "properties": {"coin": {"type": "string"}, "required": ["coin"]}}},
+    {"name": "t"},
+    {"name": "t", "inputSchema": None},
+    {"name": "t", "inputSchema": "object"},
+    {"name": "t", "inputSchema": {"$schema": 4, "properties": []}},
+    {"name": "t", "inputSchema": {}, "outputSchema": {"type": "array", "items": {"type": "string"}}},
+    {"name": "t", "inputSchema": {}, "outputSchema": ["no schema"]},
+    {"name": "t", "inputSchema": {}, "description": 7, "title": [], "annotations": "read only", "icons": 1},
+]
+
+
+@pytest.mark.parametrize("tool", [*TOOLS, *BAD_TOOLS], ids=lambda each: json.dumps(each)[:60])
+async def test_a_tool_that_is_described_oddly_does_no_harm_to_the_others(tool: Any) -> None:
+    odd = Odd([tool], OK)
+    async with serving(odd) as (runner, declared):
+        assert await call(runner, "ok", declared) == "ok"
+        offered = await runner.offered("t", declared_tool(declared), from_disk=True)
+        assert "t.ok" in {each.name for each in offered}
+        for each in offered:
+            compiled(each.parameters)
+
+
+@pytest.mark.parametrize("tool", TOOLS, ids=lambda each: json.dumps(each)[:60])
+async def test_a_tool_whose_schema_is_of_another_time_or_none_is_called(tool: Any) -> None:
+    result = {"content": [], "structuredContent": ["a"]} if "outputSchema" in tool else OK
+    odd = Odd([tool], result)
+    async with serving(odd) as (runner, declared):
+        arguments: dict[str, Any] = {"coin": "x"} if "coin" in json.dumps(tool) else {}
+        assert await call(runner, "t", declared, **arguments) == (["a"] if "outputSchema" in tool else "ok")
+
+
+async def test_what_is_left_out_is_told_at_publication_in_the_log_once_and_to_who_calls_it() -> None:
+    twice = [{**GOOD, "name": "twice"}, {**GOOD, "name": "twice", "description": "Something else"}]
+    async with serving(Odd([*twice, {"name": "a b"}])) as (runner, declared):
+        source = f"hai: flow/v1\nname: s\nversion: 1\ntools: {{t: {{{declared}}}}}\n"
+        source += "steps: [{call: t.ok}, {call: t.twice}]\n"
+        with structlog.testing.capture_logs() as logs:
+            looked = await runner.look(compile_workflow(source.encode()))
+            await runner.look(compile_workflow(source.encode()))
+            (connection,) = runner._connections.values()
+            connection._tools = None
+            await runner.look(compile_workflow(source.encode()))
+        told = [message for _, message in looked.doubts]
+        assert any("`twice`" in each and "two functions of this name" in each for each in told)
+        assert any("a b" in each and "can't be used" in each for each in told)
+        assert sorted(each["name"] for each in logs if each["event"] == "mcp_function_left_out") == ["'a b'", "twice"]
+        assert "two functions of this name" in (await failure(runner, "twice", declared)).message
+
+
+async def test_a_function_that_is_listed_twice_in_the_same_words_is_one() -> None:
+    async with serving(Odd([GOOD])) as (runner, declared):
+        assert await call(runner, "ok", declared) == "ok"
+
+
+@pytest.mark.parametrize(
+    ("old", "fits", "does_not"),
+    [
+        ({"type": "int"}, 1, "a"),
+        ({"type": ["str", "null"]}, None, 1),
+        ({"type": "any"}, [1], ...),
+        ({"type": ["string", "any"]}, 1, ...),
+        ({"type": "integer", "nullable": True}, None, "a"),
+        ({"minimum": 1, "exclusiveMinimum": True}, 2, 1),
+        ({"maximum": 1, "exclusiveMaximum": False}, 1, 2),
+        ({"exclusiveMinimum": 1}, 2, 1),
+        ({"$ref": "#/definitions/N", "definitions": {"N": {"type": "string"}}}, "a", 1),
+        ({"$ref": "#/definitions/Nope"}, 1, ...),
+        ({"$ref": "https://example.com/schema"}, 1, ...),
+        ({"items": [{"type": "string"}], "additionalItems": {"type": "integer"}}, ["a", 1], ["a", "b"]),
+        ({"items": [{"type": "string"}], "additionalItems": False}, ["a"], ["a", "b"]),
+        ({"dependencies": {"a": ["b"]}}, {"a": 1, "b": 1}, {"a": 1}),
+        ({"dependencies": {"a": {"required": ["b"]}}}, {"b": 1}, {"a": 1}),
+        ({"properties": {"a": {"type": "string", "required": True}}}, {"a": "x"}, {}),
+        ({"properties": {"a": {}, "required": ["a"]}}, {"a": 1}, {}),
+        ({"required": "a"}, {}, ...),
+        ({"enum": []}, 1, ...),
+        ({"pattern": "(?<bad"}, "x", ...),
+        ({"minLength": "3", "maxItems": -1, "multipleOf": 0, "uniqueItems": "yes"}, "x", ...),
+        ({"allOf": [], "anyOf": "x", "properties": None, "additionalProperties": None}, 1, ...),
+        ({"id": "urn:x", "$schema": "http://json-schema.org/draft-04/schema#", "type": "object"}, {}, 1),
+    ],
+)
+def test_a_schema_of_another_time_means_what_it_meant(old: Any, fits: Any, does_not: Any) -> None:
+    schema = compiled({"properties": {"v": old}, **{key: each for key, each in old.items() if key == "definitions"}})
+    assert schema.findings({"v": fits}) == []
+    if does_not is not ...:
+        assert schema.findings({"v": does_not}) != []
+
+
+def test_a_schema_of_today_stays_as_it_is() -> None:
+    today = {
+        "type": "object",
+        "properties": {
+            "a": {"type": "array", "prefixItems": [{"const": 1}], "items": False},
+            "b": {"$ref": "#/$defs/B"},
+        },
+        "required": ["a"],
+        "additionalProperties": False,
+        "$defs": {"B": {"anyOf": [{"type": "string", "format": "uri"}, {"type": "null"}], "default": None}},
+    }
+    assert read_schema(today) == today
+
+
+def test_a_hint_that_can_not_be_read_is_no_hint() -> None:
+    tool = read_tool({**GOOD, "annotations": {"readOnlyHint": "certainly not"}})
+    assert not isinstance(tool, str)
+    assert tool.annotations is None
+
+
+# --- results ----------------------------------------------------------------------------------------------------------
+
+TEXT = {"type": "text", "text": "made it"}
+PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+
+
+@pytest.mark.parametrize(
+    ("result", "output"),
+    [
+        ({"structuredContent": {"x": 1}}, {"x": 1}),
+        ({}, ""),
+        ({"content": None}, ""),
+        ({"content": "made it"}, "made it"),
+        ({"content": TEXT}, "made it"),
+        ({"content": ["made it"]}, "made it"),
+        ({"content": [TEXT, {"type": "json", "json": {"a": 1}}]}, 'made it\n{"type": "json", "json": {"a": 1}}'),
+        ({"content": [TEXT, 7]}, "made it\n7"),
+        ({"content": [{**TEXT, "annotations": {"priority": "high", "audience": "me"}}]}, "made it"),
+        ({"content": [{"type": "text", "text": {"a": 1}}]}, '{"type": "text", "text": {"a": 1}}'),
+        ({"content": [TEXT], "structuredContent": [1]}, [1]),
+        ({"content": [TEXT], "isError": "no"}, "made it"),
+        ({"content": [TEXT], "structuredContent": {"id": 1234567890123456789}}, {"id": "1234567890123456789"}),
+        ({"content": [TEXT], "_meta": "odd", "more": 1}, "made it"),
+    ],
+    ids=lambda each: json.dumps(each)[:60],
+)
+async def test_a_result_with_an_odd_part_keeps_the_good_ones_and_is_not_made_again(result: Any, output: Any) -> None:
+    odd = Odd([{**GOOD, "name": "t"}], result)
+    async with serving(odd) as (runner, declared):
+        assert await call(runner, "t", declared) == output
+    assert odd.calls == ["t"]
+
+
+async def test_a_picture_without_its_type_is_one_by_its_first_bytes() -> None:
+    odd = Odd([{**GOOD, "name": "t"}], {"content": [TEXT, {"type": "image", "data": PNG}]})
+    async with serving(odd) as (runner, declared):
+        output = await call(runner, "t", declared)
+    assert output[1]["source"]["mimeType"] == "image/png"
+
+
+NUMBER = {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}
+
+
+@pytest.mark.parametrize("text", ['{"x": 1}', '\ufeff{"x": 1}', '{"x": 1234567890123456789}'])
+async def test_a_text_that_is_the_structured_content_counts_as_it(text: str) -> None:
+    odd = Odd([{**GOOD, "name": "t", "outputSchema": NUMBER}], {"content": [{"type": "text", "text": text}]})
+    async with serving(odd) as (runner, declared):
+        x = (await call(runner, "t", declared))["x"]
+        assert str(x) == text.strip('\ufeff{"x: }')
+
+
+async def test_a_result_that_is_not_what_is_declared_says_what_is_missing_and_what_came() -> None:
+    odd = Odd([{**GOOD, "name": "t", "outputSchema": NUMBER}], OK)
+    async with serving(odd) as (runner, declared):
+        fault = await failure(runner, "t", declared)
+    assert fault.code == "tool.invalid_result"
+    assert "structuredContent" in fault.message
+    assert fault.data == {"text": '"ok"'}
+
+
+async def test_big_integers_are_refused_where_the_author_says_so_and_sent_where_the_server_wants_them() -> None:
+    tool = {"name": "t", "inputSchema": {"properties": {"id": {"type": "integer"}}}}
+    odd = Odd([tool], {"content": [], "structuredContent": {"id": 1234567890123456789}})
+    async with serving(odd) as (runner, declared):
+        assert await call(runner, "t", declared, id="1234567890123456789") == {"id": "1234567890123456789"}
+        fault = await failure(runner, "t", f"{declared}, big_integers: refuse")
+        assert (fault.code, "1234567890123456789" in fault.data["text"]) == ("tool.invalid_result", True)
+
+
+# --- questions --------------------------------------------------------------------------------------------------------
+
+CALLING = "tools: {t: {mcp: {use: files}}}\nsteps: [{id: a, call: t.add}]\noutput: ${{ steps.a.output }}\n"
+
+
+@pytest.mark.parametrize("effect", ["write", "read"])
+async def test_a_server_that_gives_a_result_in_spite_of_its_question_is_in_doubt_and_not_called_again(
+    effect: str, make: Make, tmp_path: Any
+) -> None:
+    script = Script(questions=("How much?",), goes_on=True)
+    body = CALLING.replace("{mcp:", f"{{effect: {effect}, mcp:")
+    async with lines(tmp_path, script) as file:
+        runtime = await make(performs=True, mcp=file)
+        run_id = (await start(runtime, body)).run_id
+        await until(partial(is_now, runtime, run_id, "waiting"))
+        (pending,) = (await state_of(runtime, run_id)).pendings.values()
+        await runtime.stop()
+    assert (pending.opened.kind == "ask") is (effect == "read"), pending.opened
+    if effect == "write":
+        assert "happened" in json.dumps(pending.opened.options)
+
+
+async def test_a_question_and_a_result_in_one_answer_are_a_doubt() -> None:
+    form = {"mode": "form", "message": "How?", "requestedSchema": {"type": "object", "properties": {}}}
+    both = {
+        **OK,
+        "resultType": "input_required",
+        "inputRequests": {"k": {"method": "elicitation/create", "params": form}},
+    }
+    odd = Odd([{**GOOD, "name": "t"}], both)
+    async with serving(odd) as (runner, declared):
+        assert isinstance(await failure(runner, "t", declared), OutcomeLost)
+    assert odd.calls == ["t"]
