@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import Callable
 from functools import cache
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias, TypeVar
 
 from fastapi import APIRouter, Query, Response
 
@@ -26,6 +26,8 @@ from hai_flow.store import workflows
 
 router = APIRouter(prefix="/v1/workflows", tags=["workflows"])
 language = APIRouter(prefix="/v1/language", tags=["workflows"])
+
+T = TypeVar("T")
 
 YAML_BODY: dict[str, Any] = {
     "requestBody": {"required": True, "content": {"application/yaml": {"schema": {"type": "string"}}}}
@@ -62,9 +64,11 @@ async def publish_workflow(
     openapi_extra=YAML_BODY,
     responses={**documented(*WITH_BODY), 200: {"model": shapes.Validation}},
 )
-async def validate_workflow(source: WorkflowBody) -> dict[str, Any]:
-    """Check the YAML document in the body without storing it: every finding at once."""
-    findings = [finding.as_dict() for finding in check_workflow(source, "<workflow>")]
+async def validate_workflow(source: WorkflowBody, access: CurrentAccess) -> dict[str, Any]:
+    """Check the YAML document in the body without storing it: every finding at once. 429 where too many are being
+    checked."""
+    found = await _checked(access, check_workflow, source, "<workflow>")
+    findings = [finding.as_dict() for finding in found]
     return {"valid": all(finding["severity"] != "error" for finding in findings), "findings": findings}
 
 
@@ -75,10 +79,10 @@ async def validate_workflow(source: WorkflowBody) -> dict[str, Any]:
     openapi_extra=YAML_BODY,
     responses={**documented(*WITH_BODY), 200: {"model": shapes.Formatted}},
 )
-async def format_workflow(source: WorkflowBody) -> dict[str, Any]:
+async def format_workflow(source: WorkflowBody, access: CurrentAccess) -> dict[str, Any]:
     """The YAML document in the body in its one form (`hai-flow fmt`), with its meaning and its comments. 422 where YAML
     can't read it."""
-    text = await asyncio.to_thread(format_source, source)
+    text = await _checked(access, format_source, source)
     return {"source": text, "changed": text.encode() != source}
 
 
@@ -177,8 +181,14 @@ _DRAWN: Final[dict[str, Any]] = {
 _Form: TypeAlias = Annotated[Format, Query(alias="format", description="text for Mermaid, a picture, or what is in it")]
 
 
-async def _picture(source: bytes, form: Format) -> Response:
-    picture = await asyncio.to_thread(draw, source, form)
+async def _checked(access: Access, function: Callable[..., T], *args: Any) -> T:
+    """What the function makes of a document, beside the loop. Raises Rejected 429."""
+    who = f"{access.tenant} {access.principal.id}"
+    return await access.catalog.checks.make(who, function, *args)
+
+
+async def _picture(access: Access, source: bytes, form: Format) -> Response:
+    picture = await _checked(access, draw, source, form)
     return Response(picture, media_type=_MEDIA_TYPES[form], headers=_PICTURE_HEADERS)
 
 
@@ -189,13 +199,13 @@ async def _picture(source: bytes, form: Format) -> Response:
     openapi_extra=YAML_BODY,
     responses={**documented(*WITH_BODY), 200: _DRAWN},
 )
-async def draw_text(source: WorkflowBody, form: _Form = "mermaid") -> Response:
+async def draw_text(source: WorkflowBody, access: CurrentAccess, form: _Form = "mermaid") -> Response:
     """The picture of the YAML document in the body, which is not stored. 422 with every finding where it is no valid
     workflow."""
-    findings = await asyncio.to_thread(check_workflow, source, "<workflow>")
+    findings = await _checked(access, check_workflow, source, "<workflow>")
     if any(finding.severity == "error" for finding in findings):
         raise DefinitionError(findings)
-    return await _picture(source, form)
+    return await _picture(access, source, form)
 
 
 @router.get(
@@ -208,7 +218,7 @@ async def get_graph(reference: str, access: CurrentAccess, form: _Form = "mermai
     """The workflow as a picture: its steps, branches, loops, handlers, and the deciders of each question. As `json`:
     each step with its verb and its place in the source, and each shape with the step that it belongs to."""
     stored, _ = await access.catalog.resolve(access.tenant, reference)
-    return await _picture(stored.source, form)
+    return await _picture(access, stored.source, form)
 
 
 @cache

@@ -6,9 +6,10 @@ import asyncio
 import copy
 import re
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import replace
+from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
@@ -24,6 +25,7 @@ from hai_flow.definition.wording import suggestion
 from hai_flow.engine.children import reference_of
 from hai_flow.engine.events import Pin
 from hai_flow.errors import DefinitionError, Finding, HaiFlowError, Rejected, Unreadable
+from hai_flow.runtime import compiling
 from hai_flow.runtime.auditing import Asked
 from hai_flow.runtime.circles import endless
 from hai_flow.runtime.pins import PinBook
@@ -63,7 +65,9 @@ class Catalog:
         self._tenants = tenants or Tenants(database)
         # Apart for each tenant: one may have read a workflow from its disk that another has sent over the network.
         self._plans: OrderedDict[tuple[UUID, bytes], Plan] = OrderedDict()
+        self._compiling: dict[tuple[UUID, bytes], asyncio.Future[Plan]] = {}
         self._runs: dict[bytes, tuple[Run, ...]] = {}
+        self.checks = compiling.Checks()
         self._webhooks = asyncio.Lock()  # so that all tasks that wait for one lock take one connection
         self.on_published: Callable[[UUID, str], Awaitable[None]] | None = None
 
@@ -83,7 +87,7 @@ class Catalog:
         stored = await workflows.workflow_by_sha(self.reads, tenant, digest)
         if stored is None:
             raise Unreadable(f"the workflow {digest.hex()} that it is pinned to is not in the database")
-        return self.plan_of(tenant, stored)
+        return await self.plan_of(tenant, stored)
 
     async def resolve(self, tenant: UUID, reference: str) -> tuple[Workflow, Plan]:
         """The workflow that `name`, `name@version` or `name@version+sha8` means now. Raises Rejected 404, and
@@ -178,7 +182,7 @@ class Catalog:
         if latest is None or latest.retired_at is not None:
             return
         try:
-            plan = self.plan_of(tenant, latest)
+            plan = await self.plan_of(tenant, latest)
         except Unreadable:
             return
         if taken := await self._taken_paths(tenant, plan, f"{name}@{plan.version}"):
@@ -261,7 +265,7 @@ class Catalog:
 
     async def _checked(self, tenant: UUID, source: bytes, file: str, *, from_disk: bool) -> tuple[Plan, Looked]:
         """The plan, and the tools of the servers that it uses, as they are now."""
-        plan = replace(compile_workflow(source, file), from_disk=from_disk)
+        plan = replace(await compiling.make(compile_workflow, source, file), from_disk=from_disk)
         await self._check_children(tenant, plan, file)
         missing = missing_runners(plan, self.registry.kinds, file)
         faults = [
@@ -283,10 +287,10 @@ class Catalog:
         ]
         return replace(plan, warnings=(*plan.warnings, *_in_place(doubts, source))) if doubts else plan, looked
 
-    def plan_of(self, tenant: UUID, stored: Workflow) -> Plan:
+    async def plan_of(self, tenant: UUID, stored: Workflow) -> Plan:
         """The plan of a stored workflow of the tenant. Raises Unreadable."""
         try:
-            plan = self._compiled(tenant, stored.source, f"{stored.name}@{stored.version}")
+            plan = await self._compiled(tenant, stored.source, f"{stored.name}@{stored.version}")
         except DefinitionError as error:
             raise Unreadable(f"its workflow is nothing that this release can perform: {error}") from error
         if plan.from_disk == stored.from_disk:
@@ -355,7 +359,8 @@ class Catalog:
                 reference = run[0] if run[1] is None else f"{run[0]}@{run[1]}"
                 known[run] = child_of((await self.resolve(tenant, reference))[1])
         if known:
-            compile_workflow(plan.source, file, children=lambda name, version: known.get((name, version)))
+            children = partial(_known_child, known)
+            await compiling.make(compile_workflow, plan.source, file, children=children)
 
     async def _unknown_children(self, tenant: UUID, plan: Plan, file: str) -> list[Finding]:
         """The child runs whose workflow is not published. A workflow may run itself."""
@@ -402,15 +407,28 @@ class Catalog:
             self._runs[plan.sha256] = known
         return known
 
-    def _compiled(self, tenant: UUID, source: bytes, file: str) -> Plan:
-        plan = self._plans.get((tenant, sha256(source).digest()))
-        return plan or self._keep(tenant, compile_workflow(source, file, stored=True))
+    async def _compiled(self, tenant: UUID, source: bytes, file: str) -> Plan:
+        key = (tenant, sha256(source).digest())
+        plan = self._plans.get(key)
+        if plan is not None:
+            return plan
+        work = self._compiling.get(key)
+        if work is None:  # all who wait for it wait for the same
+            work = self._compiling[key] = asyncio.ensure_future(
+                compiling.make(compile_workflow, source, file, stored=True)
+            )
+            work.add_done_callback(lambda done: self._compiling.pop(key, None) and done.exception())
+        return self._keep(tenant, await asyncio.shield(work))
 
     def _keep(self, tenant: UUID, plan: Plan) -> Plan:
         self._plans[tenant, plan.sha256] = plan
         while len(self._plans) > PLANS_MAX:
             self._plans.popitem(last=False)
         return plan
+
+
+def _known_child(known: Mapping[tuple[str, int | None], Child], name: str, version: int | None) -> Child | None:
+    return known.get((name, version))
 
 
 def _retired(plan: Plan, whose: str = "") -> Rejected:

@@ -13,6 +13,7 @@ from hai_flow.definition.plan import Plan, Run
 from hai_flow.engine.children import reference_of
 from hai_flow.engine.events import Pin
 from hai_flow.errors import Rejected, Unreadable
+from hai_flow.runtime import compiling
 from hai_flow.runtime.catalog import Catalog
 
 _KNOWN_MAX: Final = 1024
@@ -38,6 +39,7 @@ def told_of(plan: Plan | None, error: BaseException, path: str = "") -> dict[str
     return {"error": type(error).__name__, "at": [f"{each.filename}:{each.lineno}" for each in frames[-3:]]}
 
 
+_FEW_STEPS: Final = 20  # whose marks are found faster than a thread begins
 _nearby: Final[dict[bytes, Personal]] = {}
 
 
@@ -88,4 +90,6 @@ class Personals:
         def child(run: Run) -> Plan | None:
             return children.get(reference_of(run))
 
-        return personal_of(plan, child)
+        if len(plan.steps) <= _FEW_STEPS:
+            return personal_of(plan, child)
+        return await compiling.make(personal_of, plan, child)

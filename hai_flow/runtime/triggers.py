@@ -524,7 +524,7 @@ class Triggers(Service):
                 await triggers.replace_triggers(connection, tenant, name, [], [])
                 return
             try:
-                plan = self.catalog.plan_of(tenant, latest)
+                plan = await self.catalog.plan_of(tenant, latest)
             except Unreadable:
                 return
             now = self.committer.now()

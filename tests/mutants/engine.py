@@ -52,6 +52,16 @@ schemas.bug(
     ("        if faulty >= _FAULTS_MAX:\n", "        if False:\n"),
 )
 
+cel = Room("hai_flow/definition/cel.py", "tests/definition/test_expressions_in_parts.py")
+cel.bug(
+    "a loop copies its list for each item that it adds",
+    ("            value = self._in_parts(data, sizes)\n", "            value = None\n"),
+)
+cel.bug(
+    "a program that takes its budget up is begun again",
+    ("        if _OVER_BUDGET in text and longest > _AGAIN_MAX:\n", "        if False:\n"),
+)
+
 # --- people -----------------------------------------------------------------------------------------------------------
 
 admission = Room("hai_flow/engine/pendings/admission.py", *_PEOPLE)

@@ -123,6 +123,7 @@ export const serverZh: Record<string, string> = {
   "token.too_large": "令牌过大。",
   too_many_open_files: "服务器打开的文件太多,请稍后再试。",
   trigger_missing: "工作流没有这样的触发器。",
+  checks_busy: "正在检查的文档太多,请稍后再试。",
   uploads_busy: "正在上传的文件太多,请稍后再试。",
   vote_final: "您已经投票。票不能更改。",
   webhook_refused: "请求没有通过验证。",

@@ -1,0 +1,59 @@
+"""Documents are compiled beside the loop: what authors wrote may take seconds, and others are served meanwhile.
+
+There are two threads. One makes the plans of what is published and of what runs begin with; the other checks, formats
+and draws documents that are stored nowhere, so whoever asks for many checks holds up other checks alone. Each deals
+with one document at a time: more would only take turns for the interpreter's lock, and leave the loop fewer of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, Final, TypeVar
+
+from hai_flow.errors import Rejected
+
+T = TypeVar("T")
+
+CHECKS_MAX: Final = 32
+"""Checks that are under way or wait for their turn; a quarter of them for one principal."""
+_OF_ONE_MAX: Final = CHECKS_MAX // 4
+
+_PLANS: Final = ThreadPoolExecutor(max_workers=1, thread_name_prefix="plans")
+_CHECKS: Final = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checks")
+
+
+async def make(function: Callable[..., T], *args: Any, **more: Any) -> T:
+    """What the function returns, by the thread that makes plans."""
+    return await asyncio.get_running_loop().run_in_executor(_PLANS, partial(function, *args, **more))
+
+
+class Checks:
+    """The checks of documents that one process has taken on."""
+
+    def __init__(self) -> None:
+        self._of: Counter[str] = Counter()
+
+    async def make(self, who: str, function: Callable[..., T], *args: Any) -> T:
+        """What the function returns, by the thread that checks. `who` asks for it. Raises Rejected 429."""
+        if self._of.total() >= CHECKS_MAX or self._of[who] >= _OF_ONE_MAX:
+            raise Rejected(
+                429,
+                "checks_busy",
+                f"{self._of.total()} documents are being checked, {self._of[who]} of them for you; a process takes on "
+                f"{CHECKS_MAX}, and {_OF_ONE_MAX} of one caller. Try again in a moment.",
+                retry_after=1,
+            )
+        self._of[who] += 1
+        # The thread works on for a caller who has gone, so the place is free when it is done, and not before.
+        work = asyncio.get_running_loop().run_in_executor(_CHECKS, partial(function, *args))
+        work.add_done_callback(lambda _: self._leave(who))
+        return await asyncio.shield(work)
+
+    def _leave(self, who: str) -> None:
+        self._of[who] -= 1
+        if not self._of[who]:
+            del self._of[who]
