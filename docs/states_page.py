@@ -158,7 +158,9 @@ _PAUSE_ROWS: Final = (
 
 _PAUSE_NOTES: Final = """\
 An attempt that ends while the run is paused never makes it run again: only Resume does. Resume of a run that is not
-paused is already so. Retry goes on at the first step that is not done, in every branch; what is finished is kept.
+paused is already so. Retry goes on at the first step that is not done, in every branch; what is finished is kept. It
+goes down to child runs that failed, or were cut off, and goes on there. Only the run at the top is retried: a child
+that nobody waits for refuses, and names it. A child that was stopped goes on only so.
 """
 
 

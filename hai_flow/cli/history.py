@@ -38,6 +38,7 @@ class Entry:
     case: int | None = None
     output: Json = None
     until: str = ""
+    child: str = ""
     notes: list[str] = field(default_factory=list)
 
 
@@ -177,7 +178,9 @@ def _go_on(entry: Entry, event: EventJson) -> None:
     elif kind in ("pending_decided", "pending_voided"):
         entry.until = ""
     elif kind == "collaboration_started" and event.get("run_id"):
-        entry.notes = [f"run {event['run_id']}"]
+        child = event["run_id"]
+        entry.notes = [f"goes on in run {child}" if child == entry.child else f"run {child}"]
+        entry.child = child
     elif kind == "run_needs_attention":
         entry.notes = [event["reason"]]
 

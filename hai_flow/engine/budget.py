@@ -12,6 +12,7 @@ get shares of its allowance.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -21,7 +22,7 @@ from hai_flow.definition.plan import AgentTurn, Limits, Llm, Run, Step
 from hai_flow.engine import events as e
 from hai_flow.engine.agents import talk
 from hai_flow.engine.draft import Draft, Raised
-from hai_flow.engine.state import RunState, Spent
+from hai_flow.engine.state import LastChild, RunState, Spent
 
 Asks: TypeAlias = Llm | AgentTurn
 
@@ -153,6 +154,47 @@ def charge(draft: Draft, step: Step, *, asked: bool = True) -> None:
 def taken(state: RunState) -> list[e.ModelUse]:
     """The tokens and the money that the run has taken in all, by model. Its parent is charged for them."""
     return [_taken(label, spent) for label, spent in sorted(state.spent_on.items())]
+
+
+def raised_by(share: e.Allowance, last: LastChild) -> e.Allowance:
+    """The allowance of a child that goes on: its new share, and what it has reported to have taken before."""
+    tokens = sum(each.input + each.output for each in last.spent.values())
+    cost = sum(each.cost or 0.0 for each in last.spent.values())
+    return e.Allowance(
+        None if share.tokens is None else share.tokens + tokens,
+        None if share.cost_usd is None else share.cost_usd + cost,
+        None if share.tool_calls is None else share.tool_calls + last.calls,
+    )
+
+
+def unreported(used: Sequence[e.ModelUse], last: LastChild) -> list[e.ModelUse]:
+    """What a child has taken since it reported the last time, of all that it took since it was born."""
+    found: list[e.ModelUse] = []
+    for each in used:
+        label = f"{each.provider}/{each.served}"
+        before = last.spent.get(label)
+        if before is None:
+            found.append(each)
+            continue
+        cost = None if each.cost is None else round(each.cost - (before.cost or 0.0), 10)
+        rest = Spent(
+            each.calls - before.calls,
+            each.input - before.input,
+            each.output - before.output,
+            each.cached - before.cached,
+            each.reasoning - before.reasoning,
+            cost,
+        )
+        if rest.calls > 0:
+            found.append(_taken(label, rest))
+    return found
+
+
+def reported(use: e.ModelUse, last: LastChild) -> e.ModelUse:
+    """The report of a child of which `unreported` has made `use`."""
+    label = f"{use.provider}/{use.served}"
+    before = last.spent.get(label)
+    return use if before is None else _taken(label, before.plus(use))
 
 
 def _taken(label: str, spent: Spent) -> e.ModelUse:

@@ -17,8 +17,17 @@ of nothing that is done to the run that started it. Its step waits only until it
     delivery -> starter  the step has finished with `{run_id}`; or the start was refused, as of a child that has failed
 
 The child's id is made from the parent's, the step's path and the number of its attempt. So a start that is delivered
-twice finds the child that is there, and a retry starts another one. `timeout` bounds the child's working time, so it is
-the child that watches it: by a Stop of its own, which its parent knows by the reason.
+twice finds the child that is there, and a retry by the step's policy starts another one. A Retry of the parent goes on
+with the child that failed, or was cut off (docs/decisions/0088):
+
+    parent -> child     retry_child: the child goes on where it ended, for the step's new attempt
+    delivery -> parent  child_ended, where the child has finished meanwhile, or can't go on
+
+The child notes the attempt that waits for it now. So what it has said to an attempt before is refused as late, and its
+numbers (tokens, calls of tools) count since its birth: the parent subtracts what it has noted of them already.
+
+`timeout` bounds the child's working time, so it is the child that watches it: by a Stop of its own, which its parent
+knows by the reason.
 """
 
 from __future__ import annotations
@@ -40,9 +49,10 @@ from hai_flow.engine.calls import resolve_call
 from hai_flow.engine.cutting import tell_child
 from hai_flow.engine.decision import Message
 from hai_flow.engine.draft import Draft, Raised
+from hai_flow.engine.folds.below import args_digest
 from hai_flow.engine.ids import child_run_id
 from hai_flow.engine.run_size import demand_wait, used
-from hai_flow.engine.state import Expense, RunState, StepState
+from hai_flow.engine.state import Expense, LastChild, RunState, StepState
 from hai_flow.engine.tracing import attempt_place
 from hai_flow.errors import Rejected
 from hai_flow.values import Json
@@ -50,6 +60,7 @@ from hai_flow.values import Json
 DEPTH_MAX: Final = 8
 START: Final = "start_child"
 START_DETACHED: Final = "start_detached"
+RETRY: Final = "retry_child"
 ENDED: Final = "child_ended"
 MOVED: Final = "child_moved"
 TOLD: Final = "child_told"
@@ -102,6 +113,9 @@ def command_of(kind: str, target: str, body: Json) -> c.Command | None:
                 origin=left.origin,
                 trace=left.trace,
             )
+        case "retry_child":
+            again = msgspec.convert(body, _Again)
+            return c.RetryChild(by=again.by, awaited=e.Awaited(again.parent.attempt, again.timeout, again.allowance))
         case "child_ended":
             return msgspec.convert(body, c.ChildEnded)
         case "child_moved":
@@ -131,6 +145,15 @@ class _Born(msgspec.Struct):
     trace: str | None = None
 
 
+class _Again(msgspec.Struct):
+    """The part of a `retry_child` that is for a child that is there; the rest starts one that never was."""
+
+    by: str
+    parent: e.Parent
+    timeout: int | None = None
+    allowance: e.Allowance | None = None
+
+
 class _Left(msgspec.Struct):
     requester: str
     input: Json
@@ -156,9 +179,11 @@ _CONTROL: Final[dict[str, type[c.Pause] | type[c.Stop] | type[c.Terminate]]] = {
 
 
 def start(draft: Draft, step: Step, verb: Run, args: str) -> None:
-    """The attempt that has just begun starts a child with the input `args` (JSON text). Raises `Raised`."""
+    """The attempt that has just begun starts a child with the input `args` (JSON text). Behind a Retry it goes on with
+    the one that it had. Raises `Raised`."""
     state = draft.state
-    child = child_run_id(state.run_id, step.path, state.attempts[step.path])
+    last = None if verb.detach else _to_go_on_with(state, step, verb, args)
+    child = child_run_id(state.run_id, step.path, state.attempts[step.path]) if last is None else last.run_id
     reference = reference_of(verb)
     pin = state.pins.get(reference)
     body = {
@@ -173,12 +198,24 @@ def start(draft: Draft, step: Step, verb: Run, args: str) -> None:
         body["instigators"] = list(state.all_instigators)
     allowance = None if verb.detach else budget.allowance_of(draft, step)
     if allowance is not None:
-        body["allowance"] = msgspec.to_builtins(allowance)
+        body["allowance"] = msgspec.to_builtins(allowance if last is None else budget.raised_by(allowance, last))
     trace = attempt_place(state, step.path, state.attempts[step.path])
     if trace is not None:
         body["trace"] = str(trace)
     draft.emit(e.CollaborationStarted, **_between(draft, step, verb), run_id=child, allowance=allowance)
+    if last is not None:
+        draft.send(RETRY, child, {**body, "by": state.retried_by})
+        return
     draft.send(START_DETACHED if verb.detach else START, child, body)
+
+
+def _to_go_on_with(state: RunState, step: Step, verb: Run, args: str) -> LastChild | None:
+    """The child that the step had before a Retry; None: it starts another one, for it had none, or it has other
+    arguments now."""
+    last = state.last_children.get(step.path)
+    if last is None or last.workflow != verb.workflow or last.args != args_digest(args):
+        return None
+    return last if last.rounds == state.steps[step.path].rounds else None
 
 
 def _awaited_child(draft: Draft, step: Step) -> dict[str, Json]:
@@ -190,14 +227,20 @@ def _awaited_child(draft: Draft, step: Step) -> dict[str, Json]:
     demand_wait(draft, step)
     timeout = state.timeouts.get(step.path)
     place = {"path": step.path, "attempt": state.attempts[step.path]}
+    root = {} if state.parent is None else {"root": root_of(state.parent)}
     return {
         "thread_id": state.thread_id,
         "message": state.message,
-        "parent": {"run_id": state.run_id, **place, "depth": depth},
+        "parent": {"run_id": state.run_id, **place, "depth": depth, **root},
         "pins": msgspec.to_builtins(state.pins),
         "timeout": None if timeout is None else max(0, timeout - state.worked_at(draft.now)),
         **({} if state.origin is None else {"origin": msgspec.to_builtins(state.origin)}),
     }
+
+
+def root_of(parent: e.Parent) -> str:
+    """The run at the top of a child's tree; the one above it, where a release before has started the child."""
+    return parent.run_id if parent.root is None else parent.root
 
 
 def _left_alone(draft: Draft, step: Step) -> dict[str, Json]:
@@ -225,11 +268,14 @@ def ended(draft: Draft, command: c.ChildEnded) -> None:
     assert isinstance(verb, Run)
     for each in () if given_up else command.told:
         _told_quietly(draft, each, step.path)
-    for use in command.used:
-        draft.emit(e.ModelUsed, path=step.path, attempt=command.attempt, use=use)
     child = given_up or draft.state.children[step.path]
+    last = draft.state.last_children.get(step.path)
+    counted = last if last is not None and last.run_id == child else None
+    for use in command.used if counted is None else budget.unreported(command.used, counted):
+        draft.emit(e.ModelUsed, path=step.path, attempt=command.attempt, use=use)
     between = _between(draft, step, verb)
-    draft.emit(e.CollaborationEnded, **between, run_id=child, tool_calls=command.tool_calls)
+    calls = command.tool_calls - (0 if counted is None else counted.calls)
+    draft.emit(e.CollaborationEnded, **between, run_id=child, tool_calls=max(0, calls))
     if given_up:
         return
     if command.status == "finished":
@@ -253,7 +299,7 @@ def _given_up(draft: Draft, command: c.ChildEnded) -> str | None:
     """The id of the child that has ended, if its step does not wait for it any more and something is reserved for it
     still; else None."""
     state = draft.state
-    child = child_run_id(state.run_id, command.path, command.attempt)
+    child = command.run_id or child_run_id(state.run_id, command.path, command.attempt)
     return child if child in state.granted and state.children.get(command.path) != child and not state.ended else None
 
 
@@ -267,7 +313,11 @@ def moved(draft: Draft, command: c.ChildMoved) -> None:
 
 def _note_move(draft: Draft, step: Step, command: c.ChildMoved | c.ChildTold) -> bool:
     """Record that the child waits, or works again, and what it has taken of its allowance; False: all that is known."""
-    known = draft.state.expenses.get(draft.state.children[step.path])
+    child = draft.state.children[step.path]
+    known, last = draft.state.expenses.get(child), draft.state.last_children.get(step.path)
+    if last is not None and last.run_id == child and (last.spent or last.calls):  # it goes on behind a Retry
+        rest, calls = budget.unreported(command.used, last), max(0, command.tool_calls - last.calls)
+        command = msgspec.structs.replace(command, used=tuple(rest), tool_calls=calls)
     works = step.path not in draft.state.idle
     moves = command.working is not None and command.working != works
     if not moves and _amount(command) <= ((0, 0) if known is None else _amount(known)):
@@ -464,17 +514,9 @@ def tell_parent(draft: Draft, before: RunState) -> None:
             body["calls"] = msgspec.to_builtins(calls)
         draft.send(TOLD, parent.run_id, {**body, **taken})
         taken = {}
-    if state.ended and not before.ended:
-        error = None if state.error is None else msgspec.to_builtins(state.error)
-        reason = "" if state.stop_reason is None else state.stop_reason
-        outcome = {"status": state.status, "output": state.output, "error": error, "reason": reason}
-        if last:
-            outcome["told"] = msgspec.to_builtins(last)
-        if state.spent_on:
-            outcome["used"] = msgspec.to_builtins(budget.taken(state))
-        if state.begun_calls:
-            outcome["tool_calls"] = state.begun_calls
-        draft.send(ENDED, parent.run_id, {**place, **outcome})
+    if state.ended and not (before.ended and state.retried == before.retried):  # a child may fail again at once
+        told = {"told": msgspec.to_builtins(last)} if last else {}
+        draft.send(ENDED, parent.run_id, {**outcome_of(state), **place, **told})
         return
     moves = state.status != before.status and works != was and not (news or streamed or grown or calls)
     if not state.ended and (moves or taken):
@@ -494,6 +536,18 @@ def _taken_so_far(state: RunState) -> tuple[list[e.ModelUse], int]:
     below = [expense for _, expense in sorted(state.expenses.items())]
     used = [*budget.taken(state), *(use for expense in below for use in expense.used)]
     return used, state.begun_calls + sum(expense.tool_calls for expense in below)
+
+
+def outcome_of(state: RunState) -> dict[str, Json]:
+    """The end of a child, as its parent is told of it, but for whom it is told."""
+    error = None if state.error is None else msgspec.to_builtins(state.error)
+    reason = "" if state.stop_reason is None else state.stop_reason
+    ended = {"status": state.status, "output": state.output, "error": error, "reason": reason, "run_id": state.run_id}
+    if state.spent_on:
+        ended["used"] = msgspec.to_builtins(budget.taken(state))
+    if state.begun_calls:
+        ended["tool_calls"] = state.begun_calls
+    return ended
 
 
 def grown(state: RunState, events: Sequence[e.Event]) -> Message | None:

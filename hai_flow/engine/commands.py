@@ -14,6 +14,7 @@ import msgspec
 from hai_flow.definition.plan import Plan
 from hai_flow.engine.events import (
     Allowance,
+    Awaited,
     ChildAsked,
     ChildSaid,
     ChildShared,
@@ -307,7 +308,8 @@ class ChildTold(Command, frozen=True):
 class ChildEnded(Command, frozen=True):
     """The child run of attempt `attempt` of the step `path` has ended as `status` says (finished, failed, stopped).
     `told` are the steps that ended with it, with its own paths, and the state that it has shown at last. `used`: the
-    tokens and the money that it took, by model; `tool_calls`: how many it has made."""
+    tokens and the money that it took, by model; `tool_calls`: how many it has made; both since it was born. `run_id`:
+    the child, None where a release before has sent this."""
 
     path: str
     attempt: int
@@ -318,6 +320,7 @@ class ChildEnded(Command, frozen=True):
     told: tuple[ChildStepped | ChildShared, ...] = ()
     used: tuple[ModelUse, ...] = ()
     tool_calls: int = 0
+    run_id: str | None = None
 
 
 class TimerFired(Command, frozen=True):
@@ -367,6 +370,14 @@ class Terminate(Command, frozen=True):
 
 class Retry(Command, frozen=True):
     by: str
+
+
+class RetryChild(Command, frozen=True):
+    """The run above was retried, and waits for this child of it again, as `awaited` says: the child goes on where it
+    ended."""
+
+    by: str
+    awaited: Awaited
 
 
 class Skip(Command, frozen=True):

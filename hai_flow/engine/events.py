@@ -56,14 +56,15 @@ class Pin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     dev: bool = False
 
 
-class Parent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Parent(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """Whose child a run is: attempt `attempt` of the step `path` waits for it. `depth` 1: a child of a run that has no
-    parent itself."""
+    parent itself. `root`: the run at the top, where the depth is more than 1; releases before have not noted it."""
 
     run_id: str
     path: str
     attempt: int
     depth: int
+    root: str | None = None
 
 
 class Origin(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -226,11 +227,21 @@ class RunNeedsAttention(Event, frozen=True):
     reason: str
 
 
+class Awaited(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """How the run above waits for a child that it has retried: attempt `attempt` of its step. `timeout`: how long the
+    child may work from here on, in milliseconds; `allowance`: how much it may take in all."""
+
+    attempt: int
+    timeout: int | None = None
+    allowance: Allowance | None = None
+
+
 class RunRetried(Event, frozen=True):
     """The run goes on from where it failed: `reopened` steps are running again, `ready` ones begin anew.
 
     `redo` are the undone steps that the flow will come by again; `branches` says of each reopened parallel step how
     many of its branches have something left to do; `handling` are the steps that go on in a `catch`, with its name.
+    `awaited`: the run above was retried, and waits for this one again.
     """
 
     by: str
@@ -239,6 +250,7 @@ class RunRetried(Event, frozen=True):
     branches: dict[str, int] = {}
     handling: dict[str, str] = {}
     redo: tuple[str, ...] = ()
+    awaited: Awaited | None = None
 
 
 class Migrated(Event, frozen=True):

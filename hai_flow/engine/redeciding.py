@@ -19,6 +19,7 @@ from uuid import UUID
 import msgspec
 
 from hai_flow.definition.plan import Plan
+from hai_flow.engine import budget
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.answers import HAPPENED
@@ -28,7 +29,7 @@ from hai_flow.engine.decide import decide
 from hai_flow.engine.evolve import fold
 from hai_flow.engine.pendings.doubts import doubt_of
 from hai_flow.engine.run_size import TRACE
-from hai_flow.engine.state import RunState
+from hai_flow.engine.state import LastChild, RunState
 from hai_flow.errors import Rejected
 
 
@@ -327,12 +328,16 @@ def _child_ended(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
         return
     end, before, behind = events[at], events[:at], events[at + 1 :]
     path = end.path
+    last = state.last_children.get(path)
+    counted = LastChild("", "", "") if last is None or last.run_id != end.run_id else last
+    used = (each.use for each in before if isinstance(each, e.ModelUsed) and each.path == path)
     known: dict[str, Any] = {
         "path": path,
         "attempt": state.attempts.get(path, state.steps[path].attempt if path in state.steps else 0),
-        "tool_calls": end.tool_calls,
-        "used": tuple(each.use for each in before if isinstance(each, e.ModelUsed) and each.path == path),
+        "tool_calls": counted.calls + end.tool_calls,
+        "used": tuple(budget.reported(each, counted) for each in used),
         "told": tuple(_told_by(path, before)),
+        "run_id": end.run_id,
     }
     for event in behind:
         if getattr(event, "path", None) != path:
@@ -424,7 +429,11 @@ def _skipped(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
 
 
 def _retried(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
-    yield c.Retry(by=events[0].by)
+    event = events[0]
+    if event.awaited is None:
+        yield c.Retry(by=event.by)
+    else:
+        yield c.RetryChild(by=event.by, awaited=event.awaited)
 
 
 def _jumped(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:

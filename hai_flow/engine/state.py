@@ -317,6 +317,21 @@ class Expense(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True)
     tool_calls: int = 0
 
 
+class LastChild(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, forbid_unknown_fields=True):
+    """The last child run of a step that has not finished. A Retry goes on with it, if the arguments are the same.
+
+    `workflow` is its name, `args` a digest of the arguments, `rounds` that of the step when it started. `spent` (by
+    model) and `calls`: what it has reported so far, of all that it took since it was born.
+    """
+
+    run_id: str
+    workflow: str
+    args: str
+    rounds: int = 0
+    spent: dict[str, Spent] = {}
+    calls: int = 0
+
+
 class RunState(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
     """Everything that a decision or a snapshot needs to know of a run. Built by folding; never edited."""
 
@@ -362,6 +377,7 @@ class RunState(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True
     heard: Map[str, e.Heard] = Map()  # by type: how far all signals were taken, but for a few
     subscriptions: Map[str, tuple[str, ...]] = Map()  # steps that wait for signals -> their types
     children: Map[str, str] = Map()  # steps that wait for a child run -> its id
+    last_children: Map[str, LastChild] = Map()  # steps that have not finished -> the child that they started last
     allowance: e.Allowance | None = None  # reserved by the run above for this one
     granted: Map[str, e.Allowance] = Map()  # child runs of whose end nothing was heard yet -> reserved for them
     expenses: Map[str, Expense] = Map()  # child runs of whose end nothing was heard yet -> what they have taken so far
@@ -377,6 +393,7 @@ class RunState(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True
     redo: tuple[str, ...] = ()  # undone steps that the flow comes by again since the last Retry
     redone: bool = False  # a Retry came behind an undo: steps that begin anew are rendered anew
     retried: int = 0
+    retried_by: str = ""
     begun_steps: int = 0  # for `limits`
     begun_calls: int = 0
     failure: e.Error | None = None  # the error with which the run will end ("" in ready), if not with its output

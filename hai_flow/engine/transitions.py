@@ -48,7 +48,8 @@ TRANSITIONS: Final[dict[str, dict[Status, tuple[Status, ...]]]] = {
         "paused": ("needs_attention",),
         "waiting": ("needs_attention",),
     },
-    "run_retried": {"failed": ("running",), "needs_attention": ("running",)},
+    # A run that was stopped goes on only with the run above, which was retried and waits for it again.
+    "run_retried": {"failed": ("running",), "stopped": ("running",), "needs_attention": ("running",)},
     "work_taken_back": {"stopping": ("stopping",), "stopped": ("stopping",), "failed": ("stopping",)},
 }
 

@@ -259,7 +259,7 @@ def completed(row: Entry, entry: BatchEntry, rows: Mapping[str, Any]) -> Entry:
         row,
         born=None if run.exists else _born(entry),
         wake_at=None if due is None else instants.instant(due),
-        take_slot=_slot_of(run) if run.exists and run.state.ended and (not ended or _takes_back(entry)) else None,
+        take_slot=_slot_of(run) if _wants_slot_again(entry) else None,
         seat=entry.seat,
         result=_result(state) if ended else None,
         heir=_heir(state) if ended and not run.state.ended else None,
@@ -285,6 +285,12 @@ def _take_back_chunks(entry: BatchEntry) -> None:
     run = entry.run
     run.chunks.extendleft(chunk for chunk in reversed(entry.chunks) if _is_reported(run, chunk))
     entry.chunks, entry.events, entry.state = [], [], run.state
+
+
+def _wants_slot_again(entry: BatchEntry) -> bool:
+    """Whether the run had ended and needs its thread's slot again; a child has none."""
+    run, ended = entry.run, entry.state.status in TERMINAL_STATUSES
+    return run.exists and run.state.ended and run.state.parent is None and (not ended or _takes_back(entry))
 
 
 def _takes_back(entry: BatchEntry) -> bool:

@@ -31,6 +31,7 @@ from hai_flow import file_ids, instants, values
 from hai_flow.engine import children
 from hai_flow.engine import commands as c
 from hai_flow.engine.events import Error, Heard
+from hai_flow.engine.rules.control import FINISHED
 from hai_flow.engine.signals import LEFT_MAX, SUBSCRIBE
 from hai_flow.engine.state import ToolCallState
 from hai_flow.errors import Rejected
@@ -62,6 +63,7 @@ _NO_CHILD_CODES: Final = frozenset({"concurrency_busy", "workflow_retired"})
 NAMES_MAX: Final = 1000  # receivers that the process's log has reported as out of reach
 EVERYBODY: Final = "every listener"
 AGAIN_SECONDS_MAX: Final = 60.0
+ALL_OF_IT: Final = 2**31 - 1  # more events than any log has
 FIRST_PAGE: Final = 10  # a loop takes the first that fits, so seldom more are needed
 
 
@@ -139,6 +141,7 @@ class Delivery(Service):
         self.handlers: dict[str, Handle] = {
             children.START: self._start_child,
             children.START_DETACHED: self._start_detached,
+            children.RETRY: self._retry_child,
             SUBSCRIBE: self._subscribe,
             **(handlers or {}),
         }
@@ -233,7 +236,8 @@ class Delivery(Service):
     async def _begin(self, message: OutboxMessage, body: Json) -> None:
         """Start the run that a message with this `body` wants."""
         plan = await self.catalog.plan_of_child(message.tenant, body["workflow"], body["sha256"])
-        start = children.command_of(message.kind, message.target, body)
+        kind = children.START if message.kind == children.RETRY else message.kind
+        start = children.command_of(kind, message.target, body)
         assert isinstance(start, c.Start), "only messages of these kinds are handled here"
         digest = sha256(message.body).digest()
         if start.parent is None:  # a child has those of its thread
@@ -266,6 +270,32 @@ class Delivery(Service):
             if rejected.status not in NO_CHILD and rejected.code not in _NO_CHILD_CODES:
                 raise
             await self._refuse(message, body["parent"], rejected)
+
+    async def _retry_child(self, message: OutboxMessage) -> None:
+        """A child goes on where it ended, for the run above was retried. One that was never born is started. Its
+        parent hears of one that has finished meanwhile, or can't go on. One that has not ended yet is asked later."""
+        try:
+            await self._submit(message)
+        except Rejected as rejected:
+            if rejected.code == "run_unknown":
+                await self._start_child(message)
+            elif rejected.code == FINISHED:
+                await self._tell_end(message)
+            elif rejected.status in FINAL_REFUSALS | NO_CHILD:  # 503: it has not ended yet
+                await self._refuse(message, msgspec.json.decode(message.body)["parent"], rejected)
+            else:
+                raise
+
+    async def _tell_end(self, message: OutboxMessage) -> None:
+        """Tell the sender how its child has ended, for the attempt that waits for it now."""
+        child = UUID(message.target)
+        state = await state_at(self.database, message.tenant, child, ALL_OF_IT)
+        if state is None:
+            raise Rejected(404, "run_unknown", f"there is no run {child}.")
+        parent = msgspec.json.decode(message.body)["parent"]
+        body = {**children.outcome_of(state), "path": parent["path"], "attempt": parent["attempt"]}
+        ended = msgspec.convert(body, c.ChildEnded)
+        await self.committer.submit(message.run_id, message.tenant, ended, command_id=f"{message.command_id}/ended")
 
     async def _start_detached(self, message: OutboxMessage) -> None:
         """Start a run that no run waits for; the step that wanted it hears that it is there, or why it can't be."""

@@ -218,9 +218,9 @@ def test_a_retry_of_the_step_starts_another_child() -> None:
     family.advance(family.parent, 1000)
     assert family.deliver() == ["start_child", "child_told"]
     assert family.child.run_id != first.run_id
-    family.do(first, c.Retry(by="user:op"))  # the first one goes on after all, but nobody waits for it
-    family.mail.extend(first.succeed("look", "late").outbox)
-    assert family.deliver() == ["child_told!409", "child_ended!409"]
+    with pytest.raises(Rejected, match=f"Retry {RUN}") as refused:  # it would go on, but nobody waits for it
+        family.do(first, c.Retry(by="user:op"))
+    assert (refused.value.code, refused.value.winner) == ("run_not_awaited", {"run_id": str(RUN)})
     family.succeed("look", "in time")
     family.deliver()
     assert family.parent.output == "in time"

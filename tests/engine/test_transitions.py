@@ -14,7 +14,7 @@ from hai_flow.engine.evolve import evolve
 from hai_flow.engine.state import TERMINAL_STATUSES, RunState, Status
 from hai_flow.engine.transitions import TRANSITIONS
 from hai_flow.errors import Rejected
-from tests.support.runs import NOON, SECOND, Play
+from tests.support.runs import FORK, NOON, SECOND, Play
 
 ONE_CALL = "steps: [{id: a, call: t.f}, {say: done}]"
 ONE_AT_A_TIME = "concurrency: {key: k}\n" + ONE_CALL
@@ -75,6 +75,17 @@ def failed() -> Play:
     play = running()
     play.fail("a")
     return play
+
+
+def stopped_child() -> Play:
+    play = Play(ONE_CALL, start=False)
+    play.start(parent=e.Parent(str(FORK), "sub", 1, 1))
+    play.terminate()
+    return play
+
+
+def awaited_again(play: Play) -> None:
+    play.do(c.RetryChild(by="user:op", awaited=e.Awaited(2)))
 
 
 def attention(play: Play) -> None:
@@ -198,6 +209,7 @@ WALKS: dict[Row, tuple[Callable[[], Play], Callable[[Play], object]]] = {
     ("work_taken_back", "stopped", "stopping"): (ended_for_a_fork, Play.take_back),
     ("work_taken_back", "failed", "stopping"): (failed_for_a_fork, Play.take_back),
     ("run_retried", "failed", "running"): (failed, Play.retry),
+    ("run_retried", "stopped", "running"): (stopped_child, awaited_again),
     ("run_retried", "needs_attention", "running"): (needs_attention, Play.retry),
 }
 ROWS = {(event, before, after) for event, row in TRANSITIONS.items() for before in row for after in row[before]}

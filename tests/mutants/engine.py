@@ -479,6 +479,16 @@ clock.bug(
 )
 control = Room("hai_flow/engine/rules/control.py", *_COMMANDS)
 control.bug(
+    "a child that nobody waits for goes on alone",
+    ('    if draft.state.status == "failed" and parent is not None:\n', "    if False:\n"),
+    by=f"{_T}retry_children.py",
+)
+control.bug(
+    "a child that still stops is not asked again",
+    ('Rejected(503, "run_active"', 'Rejected(409, "run_active"'),
+    by=f"{_T}retry_children.py",
+)
+control.bug(
     "a resumed run does not see what fell due while it was paused",
     (
         '    if status != "queued":\n        pass_time(draft, draft.clock, since=draft.clock)\n',
@@ -524,7 +534,25 @@ outcomes.bug(
 
 # --- children, signals ------------------------------------------------------------------------------------------------
 
-children = Room("hai_flow/engine/children.py", f"{_T}children.py")
+children = Room("hai_flow/engine/children.py", f"{_T}children.py", f"{_T}retry_children.py")
+children.bug(
+    "a Retry begins a failed child anew",
+    (
+        "    return last if last.rounds == state.steps[step.path].rounds else None\n",
+        "    return None\n",
+    ),
+)
+children.bug(
+    "a child goes on with the arguments that its step had before",
+    (" or last.args != args_digest(args):", ":"),
+)
+children.bug(
+    "what a child took before a Retry is counted twice",
+    (
+        "    calls = command.tool_calls - (0 if counted is None else counted.calls)\n",
+        "    calls = command.tool_calls\n",
+    ),
+)
 children.bug("children have children without end", ("    if depth > DEPTH_MAX:\n", "    if False:\n"))
 children.bug(
     "a child's end is taken for that of another attempt",
@@ -535,7 +563,7 @@ children.bug(
 )
 children.bug(
     "a parent does not hear that its child has ended",
-    ("    if state.ended:\n        error", "    if False:\n        error"),
+    ("    if state.ended:\n        told", "    if False:\n        told"),
 )
 children.bug("a stop stops the children that clean up", ('if what != "stop" or not in_cleanup(path):', "if True:"))
 children.bug("a child has its parent's whole timeout", ("max(0, timeout - state.worked_at(draft.now))", "timeout"))
@@ -668,7 +696,7 @@ budget.bug(
 ROOMS: Final = (
     admission, deciders, deciding, doubts, gates, stages, answers, undo_scopes, failing, attempts, parallel, calls, ids,
     shared, evolving, decide, going_on, passing_time, beginning, clock, control, ending, outcomes, children, signals,
-    budget, forked, skipped,
+    agent, conversation, again, budget, forked, skipped,
 )  # fmt: skip
 
 _APPROVALS: Final = ("tests/engine/test_approvals.py", "tests/engine/test_approvals_time.py")

@@ -551,7 +551,10 @@ decider.bug(
 )
 decider.bug(
     "a retry takes the slot that it needs from nobody",
-    ("take_slot=_slot_of(run) if run.exists and run.state.ended and not ended else None", "take_slot=None"),
+    (
+        "take_slot=_slot_of(run) if",
+        "take_slot=None if",
+    ),
     by="tests/runtime/test_freshness.py::test_a_run_that_is_retried_has_its_thread_for_itself_again",
 )
 decider.bug(

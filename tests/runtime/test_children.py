@@ -315,6 +315,54 @@ async def test_a_retry_of_the_step_starts_a_second_child(make: Make, eye: Connec
     assert await is_there(runtime, child_of(parent, 2), "failed")
 
 
+RESUMED = "steps:\n  - {id: sub, run: noted}\noutput: ${{ steps.sub.output }}\n"
+NOTED = TOOLS + "steps:\n  - {id: first, call: fx.note, with: {n: 1}}\n  - {id: look, call: fx.gated}\n"
+
+
+@pytest.mark.parametrize("dies", [False, True])
+async def test_a_retry_goes_on_in_the_child_whoever_dies_meanwhile(
+    make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch, dies: bool
+) -> None:
+    real, deaths = outbox.delete_message, []
+
+    async def die(connection: Any, message: outbox.OutboxMessage) -> bool:
+        if not dies or message.kind in deaths:
+            return await real(connection, message)
+        deaths.append(message.kind)
+        await connection.execute("UPDATE outbox SET due_at = now()")
+        raise ConnectionError("the process died")
+
+    runtime = await make(performs=True)
+    await publish(runtime, "noted", NOTED)
+    parent = await begin(runtime, "echo", body=RESUMED)
+    child = child_of(parent)
+    await until(lambda: len(effects.begun) == 1)
+    await runtime.committer.submit(child, LOCAL_TENANT, c.Stop(by="user:op"))
+    await until(lambda: is_now(runtime, parent, "failed"))
+    assert await is_there(runtime, child, "stopped")
+    monkeypatch.setattr(outbox, "delete_message", die)
+    await runtime.committer.submit(parent, LOCAL_TENANT, c.Retry(by="user:op"))
+    await until(lambda: len(effects.begun) == 2)
+    effects.gate.set()
+    await until(lambda: is_now(runtime, parent, "finished"))
+    assert await eye.fetchval("SELECT count(*) FROM runs") == 2, "no other child was started"
+    assert [(run, attempt) for run, _, attempt in effects.begun] == [(str(child), 1), (str(child), 2)]
+    assert await eye.fetchval("SELECT count(*) FROM effects") == 1
+
+
+async def test_a_retry_starts_no_child_beside_those_that_failed_or_were_cut_off(make: Make, eye: Connection) -> None:
+    runtime = await make(performs=True)
+    await publish(runtime, "noted", NOTED)
+    both = "steps:\n  - parallel: {one: [{id: sub, run: noted}], two: [{id: other, run: failing}]}\n"
+    await publish(runtime, "failing", CHILDREN["failing"])
+    parent = await begin(runtime, "echo", body=both)
+    await until(lambda: is_now(runtime, parent, "failed"))
+    await runtime.committer.submit(parent, LOCAL_TENANT, c.Retry(by="user:op"))
+    await until(lambda: is_now(runtime, parent, "failed"))
+    children = [row["status"] for row in await eye.fetch("SELECT status FROM runs WHERE parent_id = $1", parent)]
+    assert len(children) == 2, "both goes on with the two that it had"
+
+
 async def test_a_child_is_of_the_version_that_was_the_latest_when_its_parent_started(make: Make) -> None:
     runtime = await make(performs=True)
     asked_first = "steps:\n" + CHILDREN["asking"].partition("\n")[2].partition("output")[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import Any
 
 from msgspec.structs import replace
@@ -11,24 +12,33 @@ from hai_flow.definition.paths import is_inside
 from hai_flow.engine import events as e
 from hai_flow.engine.folds.common import dropped, following, without
 from hai_flow.engine.folds.thread import message_of
-from hai_flow.engine.state import Expense, Map, PendingState, RelayedState, RunState, ToolCallState
+from hai_flow.engine.state import Expense, LastChild, Map, PendingState, RelayedState, RunState, ToolCallState
 
 
 def collaboration_started(state: RunState, event: e.CollaborationStarted) -> RunState:
     """A child run watches its timeout itself."""
     if event.run_id is None:
         return following(state, event)
-    granted = state.granted
+    granted, last = state.granted, state.last_children.get(event.path)
     if event.allowance is not None:
         granted = granted.set(event.run_id, event.allowance)
+    if last is None or last.run_id != event.run_id:
+        step = state.steps[event.path]
+        last = LastChild(event.run_id, event.to, args_digest(step.args), step.rounds)
     return following(
         state,
         event,
         granted=granted,
+        last_children=state.last_children.set(event.path, last),
         children=state.children.set(event.path, event.run_id),
         idle=without(state.idle, event.path),
         timeouts=dropped(state.timeouts, event.path),
     )
+
+
+def args_digest(args: str | None) -> str:
+    """A digest of a step's arguments (JSON text), by which a Retry knows whether they are the same."""
+    return sha256((args or "").encode()).hexdigest()[:32]
 
 
 def collaboration_ended(state: RunState, event: e.CollaborationEnded) -> RunState:
@@ -41,6 +51,10 @@ def collaboration_ended(state: RunState, event: e.CollaborationEnded) -> RunStat
         settled["expenses"] = state.expenses.delete(event.run_id)
     if event.tool_calls:
         settled["begun_calls"] = state.begun_calls + event.tool_calls
+        last = state.last_children.get(event.path)
+        if last is not None and last.run_id == event.run_id:
+            counted = replace(last, calls=last.calls + event.tool_calls)
+            settled["last_children"] = state.last_children.set(event.path, counted)
     if state.children.get(event.path) != event.run_id:  # its step had given it up
         return following(state, event, **settled)
     return following(

@@ -92,12 +92,16 @@ def begun_with(step: StepState, handler: str | None) -> tuple[str, ...]:
     return step.begun if handler is None else (*without(step.begun, handler), handler)
 
 
-def begun_anew(state: RunState, place: str) -> Map[str, StepState]:
-    """The steps, with those of a handler that may have run before, in a run that was retried: they run once more."""
+def begun_anew(state: RunState, place: str) -> tuple[RunState, Map[str, StepState]]:
+    """The steps, with those of a handler that may have run before, in a run that was retried: they run once more, and
+    start other children. Beside them the state, which has the steps as they were."""
     steps = state.steps
+    kept = {path: last for path, last in state.last_children.items() if not is_inside(path, place)}
+    if len(kept) < len(state.last_children):
+        state = replace(state, last_children=Map(kept))
     for path, step in state.steps.items():
         if is_inside(path, place):
             rounds = step.rounds + (step.status == "finished")
             again = replace(step, phase="pending", outcome=None, begun=(), rounds=rounds, args=None, approval=None)
             steps = steps.set(path, again)
-    return steps
+    return state, steps

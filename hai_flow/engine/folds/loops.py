@@ -112,13 +112,15 @@ def _forgotten(state: RunState, iteration: str) -> dict[str, Any]:
     is of a handler: that may run once more after a Retry, and its attempts are counted on."""
     if paths.in_handler(iteration) or (state.undoables and _undoable_inside(state, iteration)):
         return {}
-    steps, inside = state.steps.mutate(), state.inside.mutate()
+    steps, inside, last_children = state.steps.mutate(), state.inside.mutate(), state.last_children
     left = [iteration]
     while left:
         path = left.pop()
         steps.pop(path, None)
         left.extend(inside.pop(path, ()))
-    return {"steps": steps.finish(), "inside": inside.finish()}
+        if path in last_children:
+            last_children = last_children.delete(path)
+    return {"steps": steps.finish(), "inside": inside.finish(), "last_children": last_children}
 
 
 def _undoable_inside(state: RunState, iteration: str) -> bool:

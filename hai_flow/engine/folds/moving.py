@@ -90,6 +90,7 @@ def forked(state: RunState, event: e.Forked) -> RunState:
         requester=event.by,
         instigators=people_behind(state.requester, state.instigators),
         input=state.input if event.input is None else event.input,
+        last_children=Map(),  # they are the other run's
         running_since=None if state.running_since is None else state.running_since + passed,
         paused_at=None if state.paused_at is None else state.paused_at + passed,
         pendings=pendings,

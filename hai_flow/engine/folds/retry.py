@@ -12,8 +12,16 @@ from hai_flow.engine.state import Item, LoopState, RunState, StepState
 
 
 def run_retried(state: RunState, event: e.RunRetried) -> RunState:
+    awaited = event.awaited
+    if awaited is not None:
+        assert state.parent is not None, "only a child is awaited"
+        parent = replace(state.parent, attempt=awaited.attempt)
+        state = replace(state, parent=parent, allowance=awaited.allowance, stop_by="", stop_reason="")
+    after = _reopened(state, event)
+    if awaited is not None and awaited.timeout is not None:
+        after = replace(after, timeouts=after.timeouts.set("", state.worked_at(event.at) + awaited.timeout))
     return following(
-        _reopened(state, event),
+        after,
         event,
         **status_after(state, event),
         ready=event.ready,
@@ -25,6 +33,7 @@ def run_retried(state: RunState, event: e.RunRetried) -> RunState:
         redo=event.redo,
         redone=state.redone or bool(event.redo),
         retried=state.retried + 1,
+        retried_by=event.by,
     )
 
 

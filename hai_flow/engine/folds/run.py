@@ -188,9 +188,15 @@ def parts_made(state: RunState, event: e.PartsMade) -> RunState:
 def model_used(state: RunState, event: e.ModelUsed) -> RunState:
     use, step = event.use, state.steps[event.path]
     label = f"{use.provider}/{use.served}"
+    last_children = state.last_children
+    if event.path in last_children and event.attempt == step.attempt:
+        last = last_children[event.path]
+        spent = {**last.spent, label: last.spent.get(label, Spent()).plus(use)}
+        last_children = last_children.set(event.path, replace(last, spent=spent))
     return following(
         state,
         event,
+        last_children=last_children,
         steps=with_step(state, event.path, spent=(step.spent or Spent()).plus(use)),
         spent=state.spent.plus(use),
         spent_on=state.spent_on.set(label, state.spent_on.get(label, Spent()).plus(use)),

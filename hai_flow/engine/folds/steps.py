@@ -201,8 +201,10 @@ def _closed(state: RunState, event: _End, closed: StepState, handler: str | None
     if path in state.children:
         left = {"below": below_without(state, path), **cut_below(state, path)}
         state = replace(state, children=state.children.delete(path), **left)
+    if path in state.last_children and not isinstance(event, e.StepFailed | e.StepStopped):
+        state = replace(state, last_children=state.last_children.delete(path))
     if state.retried and handler is not None and handler != paths.UNDO:
-        steps = begun_anew(state, paths.inside(path, handler))
+        state, steps = begun_anew(state, paths.inside(path, handler))
     return replace(
         state,
         seq=state.seq + 1,
@@ -253,9 +255,9 @@ def step_ending(state: RunState, event: e.StepEnding) -> RunState:
 def handler_started(state: RunState, event: e.HandlerStarted) -> RunState:
     path, handler, steps = event.path, event.handler, state.steps
     if state.retried and event.ready and handler != paths.UNDO:
-        steps = begun_anew(state, paths.inside(path, handler))
+        state, steps = begun_anew(state, paths.inside(path, handler))
     elif path in state.owed and event.ready:  # it was at work, and cut off in this step
-        steps = begun_anew(state, event.ready[0])
+        state, steps = begun_anew(state, event.ready[0])
     before = steps[path]
     step = replace(
         before,
@@ -269,10 +271,13 @@ def handler_started(state: RunState, event: e.HandlerStarted) -> RunState:
 
 
 def step_retried(state: RunState, event: e.StepRetried) -> RunState:
+    """The next attempt of a step that has a child run starts another one."""
     step = state.steps[event.path]
+    last_children = state.last_children
     return following(
         state,
         event,
+        last_children=last_children.delete(event.path) if event.path in last_children else last_children,
         steps=with_step(
             state,
             event.path,

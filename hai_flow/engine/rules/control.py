@@ -15,6 +15,9 @@ from hai_flow.engine.rules.replies import not_now, run_outcome
 from hai_flow.errors import Rejected
 from hai_flow.values import Json
 
+FINISHED: Final = "run_finished"
+"""The code with which a child refuses to be retried that has finished meanwhile."""
+
 
 def _pause(draft: Draft, command: c.Pause) -> Json:
     status = draft.state.status
@@ -53,25 +56,55 @@ def _retry(draft: Draft, command: c.Retry) -> Json:
             draft.already = True
             return run_outcome(draft)
         raise not_now(draft, "retry")
+    _demand_own(draft)
     _reopen(draft, command.by)
     return _on_again(draft, was=status)
 
 
-def _reopen(draft: Draft, by: str) -> None:
-    """A run that failed, or needs attention, goes on from there. Raises `Rejected` 409 where its log is full."""
+def _retry_child(draft: Draft, command: c.RetryChild) -> Json:
+    parent, status = draft.state.parent, draft.state.status
+    if parent is None:
+        raise Rejected(409, "run_no_child", f"run {draft.state.run_id} is no child: no run waits for it.")
+    if parent.attempt >= command.awaited.attempt:
+        draft.already = True
+        return run_outcome(draft)
+    if status == "finished":
+        raise Rejected(409, FINISHED, f"run {draft.state.run_id} has finished.")
+    if status not in ("failed", "stopped"):  # it was cut off, and has not come to its end yet
+        raise Rejected(503, "run_active", f"run {draft.state.run_id} is {status}; it can go on when it has ended.")
+    _reopen(draft, command.by, command.awaited)
+    return _on_again(draft, was="failed")
+
+
+def _demand_own(draft: Draft) -> None:
+    """Raises `Rejected` 409 where the run is a child that has ended: nobody waits for it any more, so nobody would hear
+    how it goes on."""
+    parent = draft.state.parent
+    if draft.state.status == "failed" and parent is not None:
+        root = children.root_of(parent)
+        detail = (
+            f"run {parent.run_id} has started this one, at its step {parent.path}, and does not wait for it any more. "
+            f"Retry {root}: that goes on down here, and nothing is done twice."
+        )
+        raise Rejected(409, "run_not_awaited", detail, winner={"run_id": root})
+
+
+def _reopen(draft: Draft, by: str, awaited: e.Awaited | None = None) -> None:
+    """A run that failed, was stopped with the run above it, or needs attention, goes on from there. Raises `Rejected`
+    409 where its log is full."""
     status = draft.state.status
     redo: tuple[str, ...] = ()
-    if status == "failed" and run_size.used(draft.state, draft.log_bytes, draft.limits) >= 1:
+    if draft.state.ended and run_size.used(draft.state, draft.log_bytes, draft.limits) >= 1:
         detail = "the run's log is full; it can't go on. Start another run."
         raise Rejected(409, "run_full", detail, winner={"status": status, "seq": draft.state.seq})
-    if status == "failed":
+    if draft.state.ended:
         redo = retry.to_redo(draft.plan, draft.state)
         frontier = retry.resumed(draft, redo)
     else:
         lost, ready = draft.state.steps, draft.state.ready
         running = [path for path in ready if path in lost and lost[path].status == "running"]
         frontier = retry.Frontier(running, list(ready))
-    draft.emit(e.RunRetried, by=by, redo=redo, **frontier.fields())
+    draft.emit(e.RunRetried, by=by, redo=redo, awaited=awaited, **frontier.fields())
 
 
 def _on_again(draft: Draft, *, was: str) -> Json:
@@ -91,6 +124,7 @@ def _skip(draft: Draft, command: c.Skip) -> Json:
     if status not in ("running", "waiting", "paused", "failed", "needs_attention"):
         raise not_now(draft, "skip a step of")
     if status in ("failed", "needs_attention"):
+        _demand_own(draft)
         _reopen(draft, command.by)
     step = skipping.examine(draft, command)
     if not draft.state.turn_open:
@@ -113,4 +147,11 @@ def _migrate(draft: Draft, command: c.Migrate) -> Json:
     return run_outcome(draft)
 
 
-RULES: Final = {c.Pause: _pause, c.Resume: _resume, c.Retry: _retry, c.Skip: _skip, c.Migrate: _migrate}
+RULES: Final = {
+    c.Pause: _pause,
+    c.Resume: _resume,
+    c.Retry: _retry,
+    c.RetryChild: _retry_child,
+    c.Skip: _skip,
+    c.Migrate: _migrate,
+}
