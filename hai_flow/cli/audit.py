@@ -138,14 +138,16 @@ def export(tenant: TenantOption = None, data_dir: DataDirOption = None) -> None:
     """The sealed records in the order of their chain, a line of JSON each, with all that `verify --file` needs."""
     from hai_flow.store import audit
     from hai_flow.store.audit_chain import line_of
+    from hai_flow.store.evidence import snapshot
 
     async def work(connection: Any) -> None:
         for each in sorted(await _names(connection, tenant)):
             after = 0
-            while page := await audit.links(connection, each, after=after, limit=_READ_AT_ONCE):
-                for link in page:
-                    typer.echo(line_of(each, link))
-                after = page[-1].seal.n
+            async with snapshot(connection):  # so that whoever is forgotten meanwhile is there, or is not
+                while page := await audit.links(connection, each, after=after, limit=_READ_AT_ONCE):
+                    for link in page:
+                        typer.echo(line_of(each, link))
+                    after = page[-1].seal.n
 
     over_database(data_dir, work)
 

@@ -14,8 +14,9 @@ and given up in the end, with a row and an error in the log that name the receiv
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
@@ -437,15 +438,35 @@ class Delivery(Service):
 
         async def spread() -> None:
             only = None if not signal.undelivered else signal.undelivered
-            unreached = dict(await self.offer(signal, only))
-            if signal.run_id is None:
-                unreached |= await self._notify_listeners(signal, only)
-            await self.settle(signal, unreached)
+            async with self.kept(signal):
+                unreached = dict(await self.offer(signal, only))
+                if signal.run_id is None:
+                    unreached |= await self._notify_listeners(signal, only)
+                await self.settle(signal, unreached)
 
         # It is given out again; those behind it must not wait for that.
         await self._rows.deal(Sweep.SIGNALS, f"signal {signal.id} of {signal.tenant}", spread)
         if crowded:
             self._signals.set()
+
+    @contextlib.asynccontextmanager
+    async def kept(self, signal: Signal) -> AsyncGenerator[None]:
+        """Inside, no other process is given the signal, however many there are to be offered it."""
+
+        async def keep() -> None:
+            while True:
+                await asyncio.sleep(signals.LEASE.total_seconds() / 3)
+                try:
+                    await signals.keep_signal(self.database.api, signal)
+                except Exception as error:  # then another one may offer it as well, which is harmless
+                    log.debug("signal_not_kept", signal=signal.id, error=str(error) or repr(error))
+
+        keeping = asyncio.create_task(keep(), name=f"keep signal {signal.id}")
+        try:
+            yield
+        finally:
+            keeping.cancel()
+            await asyncio.wait([keeping])
 
     async def _notify_listeners(self, signal: Signal, only: Collection[str] | None) -> Unreached:
         unreached: dict[str, Exception] = {}

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import math
 import time
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from typing import Final
 from uuid import UUID
 
 from hai_flow.errors import Rejected
+from hai_flow.runtime.recent import Recent
 from hai_flow.runtime.tenants import Tenants
 from hai_flow.store import quotas
 from hai_flow.store.database import Database
@@ -36,7 +38,7 @@ class Quotas:
         self._tenants = tenants
         self.others: Callable[[UUID], Awaitable[Sequence[Database]]] | None = None
         """The other cells of a tenant that are there; None: there are none."""
-        self._bytes: dict[UUID, tuple[float, int]] = {}
+        self._bytes: OrderedDict[UUID, Recent[int]] = OrderedDict()
         self._refused: dict[UUID, tuple[float, int, int]] = {}  # until when, by which limit, and when to come again
 
     async def excess(self, tenant: UUID, *, leaving: int = 0) -> Rejected | None:
@@ -80,14 +82,21 @@ class Quotas:
         return _full(open_runs) if wanted[1] and open_runs >= wanted[1] else None
 
     async def _log_bytes(self, tenant: UUID, others: Sequence[Database]) -> int:
+        """How large the tenant's logs are: looked up once for all starts that want to know it, and kept for a while."""
+
+        async def look() -> int:
+            return sum([await quotas.log_bytes(each.api, tenant) for each in (self._database, *others)])
+
         known = self._bytes.get(tenant)
-        if known is not None and time.monotonic() - known[0] < BYTES_SECONDS:
-            return known[1]
-        if len(self._bytes) >= TENANTS_MAX:
-            self._bytes.clear()
-        held = sum([await quotas.log_bytes(each.api, tenant) for each in (self._database, *others)])
-        self._bytes[tenant] = time.monotonic(), held
-        return held
+        if known is None:
+            while len(self._bytes) >= TENANTS_MAX:
+                self._bytes.popitem(last=False)
+            known = self._bytes[tenant] = Recent(look, BYTES_SECONDS)
+        try:
+            return await known.get()
+        except BaseException:
+            self._bytes.pop(tenant, None)  # the next start looks again
+            raise
 
 
 def _full(open_runs: int) -> Rejected:

@@ -270,7 +270,7 @@ class RedisHints:
         self._heard[sealed.sender] = sealed.number
         if len(self._heard) > SENDERS_MAX:
             self._heard.popitem(last=False)
-        if last is not None and sealed.number > last + 1:
+        if sealed.number > (last or 0) + 1:  # also of a sender whose first letters were gone before they were read
             self._tell_everything()
         self._tell(letter)
 

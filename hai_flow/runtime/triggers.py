@@ -16,6 +16,7 @@ some seconds after a publication none is missed, and a run that no trigger watch
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -67,7 +68,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 OVERLAPPED: Final = "the next run of its schedule is due"
-EVENT_LEASE: Final = timedelta(seconds=5)  # so long no other process delivers an event that a request is delivering
+EVENT_LEASE: Final = signals.LEASE  # so long no other process delivers an event that a request is delivering
 
 logging.getLogger("apscheduler").setLevel(logging.WARNING)  # it tells of every wake-up
 
@@ -393,13 +394,14 @@ class Triggers(Service):
         signal, already = await signals.store_signal(
             pool, tenant, id, type, body, due_after=EVENT_LEASE, sent=sent, sender=sender
         )
-        started = await self._deliver(signal)
-        if not already:
-            try:
-                unreached = _unreached(started) | dict(await self.delivery.offer(signal))
-                await self.delivery.settle(signal, unreached)
-            except Exception as error:  # delivery of some process does it all again
-                log.warning("event_not_offered", event=id, error=str(error) or repr(error))
+        async with contextlib.nullcontext() if already else self.delivery.kept(signal):
+            started = await self._deliver(signal)
+            if not already:
+                try:
+                    unreached = _unreached(started) | dict(await self.delivery.offer(signal))
+                    await self.delivery.settle(signal, unreached)
+                except Exception as error:  # delivery of some process does it all again
+                    log.warning("event_not_offered", event=id, error=str(error) or repr(error))
         return Received(signal, already, started)
 
     async def _hear(self, signal: Signal, only: Collection[str] | None) -> Unreached:

@@ -15,6 +15,8 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from uuid import UUID
 
+import asyncpg
+
 from hai_flow import instants, uuids
 from hai_flow.store.audit_chain import (
     FORGOTTEN,
@@ -30,6 +32,7 @@ from hai_flow.store.audit_chain import (
     seal_hash,
 )
 from hai_flow.store.entries import AuditRow
+from hai_flow.store.evidence import snapshot
 
 if TYPE_CHECKING:
     from hai_flow.store.database import Connection, Pool
@@ -181,7 +184,7 @@ async def anchors(pool: Pool, of: Sequence[UUID]) -> list[Anchor]:
     return [Anchor(tenant, n, hash.hex()) for tenant, n, hash in await pool.fetch(_ENDS, list(of))]
 
 
-async def links(pool: Pool, tenant: UUID, *, after: int, limit: int) -> list[Link]:
+async def links(pool: Connection | Pool, tenant: UUID, *, after: int, limit: int) -> list[Link]:
     """The links of a chain behind the place `after`, in their order."""
     query = f"""
     SELECT s.n, s.id, s.hash, {_RECORD}, {_DETAILS} FROM audit_seals s
@@ -192,7 +195,7 @@ async def links(pool: Pool, tenant: UUID, *, after: int, limit: int) -> list[Lin
     return [Link(Seal(row[0], row[1], row[2]), _record(row[3:13]), _details(row[13:])) for row in rows]
 
 
-async def erased(pool: Pool, tenant: UUID) -> dict[UUID, bytes]:
+async def erased(pool: Connection | Pool, tenant: UUID) -> dict[UUID, bytes]:
     """The details that were erased, as the records of erasing account for them."""
     query = f"""
     SELECT {_RECORD}, {_DETAILS} FROM audit a {_JOINED} LEFT JOIN audit_seals s ON s.tenant = a.tenant AND s.id = a.id
@@ -268,7 +271,7 @@ class Loose(NamedTuple):
     recordless: Sequence[UUID]
 
 
-async def loose(pool: Pool, tenant: UUID) -> Loose:
+async def loose(pool: Connection | Pool, tenant: UUID) -> Loose:
     """The rows of a tenant's audit that are in no chain; of the lists the first hundred."""
     waiting = await pool.fetchval(
         "SELECT count(*) FROM audit_unsealed u JOIN audit a ON a.tenant = u.tenant AND a.id = u.id WHERE u.tenant = $1",
@@ -304,18 +307,26 @@ class Verified(NamedTuple):
     faults: Sequence[Fault]
 
 
-async def verify(pool: Pool, tenant: UUID, anchors: Iterable[Anchor] = ()) -> Verified:
-    """Check a tenant's whole audit, against the anchors that are there. In pages, each by its own statement: sealed
-    records never change."""
-    verifier = Verifier(tenant, await erased(pool, tenant), anchors)
+async def verify(pool: Connection | Pool, tenant: UUID, anchors: Iterable[Anchor] = ()) -> Verified:
+    """Check a tenant's whole audit, against the anchors that are there. In pages, all of one snapshot: somebody may be
+    forgotten meanwhile, and details that are erased already would stand beside records that do not say so yet. (With a
+    connection, of the caller's transaction.)"""
+    if not isinstance(pool, asyncpg.Pool):
+        return await _verify(pool, tenant, anchors)
+    async with pool.acquire() as connection, snapshot(connection):
+        return await _verify(connection, tenant, anchors)
+
+
+async def _verify(connection: Connection, tenant: UUID, anchors: Iterable[Anchor]) -> Verified:
+    verifier = Verifier(tenant, await erased(connection, tenant), anchors)
     faults: list[Fault] = []
     after = 0
-    while page := await links(pool, tenant, after=after, limit=READ_AT_ONCE):
+    while page := await links(connection, tenant, after=after, limit=READ_AT_ONCE):
         for link in page:
             faults += verifier.check(link)
         after = page[-1].seal.n
     faults += verifier.finish()
-    left = await loose(pool, tenant)
+    left = await loose(connection, tenant)
     for id in left.unqueued:
         why = f"the record {id} is in no chain, and does not wait for its place: its seal, or its wait, was removed"
         faults.append(Fault(tenant, None, "unsealed", why))

@@ -145,9 +145,11 @@ UPDATE signals SET due_at = now() + $2 FROM due WHERE tenant = due.t AND id = du
 """
 
 
-async def due_signals(
-    connection: Connection | Pool, limit: int, again_after: timedelta = timedelta(seconds=5)
-) -> list[Signal]:
+LEASE: Final = timedelta(seconds=5)
+"""So long a process is left alone with a signal that it was given, or since it has said that it is still at it."""
+
+
+async def due_signals(connection: Connection | Pool, limit: int, again_after: timedelta = LEASE) -> list[Signal]:
     """Up to `limit` signals that are to be offered, oldest first.
 
     One that is not settled within `again_after` is given out again, so that a process that dies in between loses
@@ -155,6 +157,12 @@ async def due_signals(
     """
     found = [Signal(*row) for row in await connection.fetch(_DUE, limit, again_after)]
     return sorted(found, key=lambda signal: signal.place)
+
+
+async def keep_signal(connection: Connection | Pool, signal: Signal) -> None:
+    """This process is still at it: it is given to no other one for another `LEASE`."""
+    query = "UPDATE signals SET due_at = now() + $3 WHERE tenant = $1 AND id = $2 AND due_at IS NOT NULL"
+    await connection.execute(query, signal.tenant, signal.id, LEASE)
 
 
 _UNSETTLED_BEFORE: Final = f"""

@@ -133,6 +133,75 @@ sealing.bug(
     ("if self._database.behind_pooler and not", "if False and not"),
 )
 
+relays = Room("hai_flow/store/relays.py", "tests/store/test_relays.py")
+relays.bug(
+    "a refused event takes the first one of its id away",
+    ("WHERE tenant = $1 AND id = $2 AND type = $3 AND data = $4", "WHERE tenant = $1 AND id = $2"),
+)
+relays.bug("an event of other data takes the first one of its id away", (" AND data = $4", ""))
+_HINTS: Final = "tests/runtime/test_redis_hints.py"
+redis = Room("hai_flow/runtime/redis_hints.py", _HINTS)
+redis.bug(
+    "a number that is missing is passed over",
+    ("if sealed.number > (last or 0) + 1:", "if False:"),
+    by=f"{_HINTS}::test_whoever_misses_a_letter_looks_at_everything_before_it_hears_the_next",
+)
+redis.bug(
+    "the first letters of a new process are missed unnoticed",
+    ("if sealed.number > (last or 0) + 1:", "if last is not None and sealed.number > last + 1:"),
+    by=f"{_HINTS}::test_whoever_misses_a_letter_looks_at_everything_before_it_hears_the_next",
+)
+pins = Room("hai_flow/runtime/pins.py", "tests/runtime/test_pins.py")
+pins.bug("replaced pins stay in memory", ("        self._kept.pop((tenant, workflow), None)\n", ""))
+asking = Room("hai_flow/steps/mcp_asking.py", "tests/steps/test_mcp_asking.py")
+asking.bug(
+    "behind a poll the settled answers are gone",
+    ("Given(state=_state(result), settled=given.settled)", "Given(state=_state(result))"),
+)
+_QUEUE: Final = "tests/runtime/test_message_queue.py"
+limits = Room("hai_flow/runtime/message_queue.py", _QUEUE)
+limits.bug(
+    "a queued message that meets a limit is refused for good",
+    (" or rejected.status in _LATER:", ":"),
+    by=f"{_QUEUE}::test_a_message_that_meets_a_limit_is_kept_until_there_is_room",
+)
+queue = Room("hai_flow/store/message_queue.py", _QUEUE)
+queue.bug(
+    "a full queue refuses what it has already",
+    ("  OR EXISTS (SELECT FROM queued_messages WHERE tenant = $1 AND run_id = $2)\n", ""),
+    by=f"{_QUEUE}::test_a_full_queue_keeps_what_it_has_and_refuses_what_is_new",
+)
+archives = Room("hai_flow/runtime/archives.py", "tests/runtime/test_retention.py")
+archives.bug(
+    "what was stored is not compared with what was written",
+    ("if _digest_of(back) != digest:", "if False:"),
+    by="tests/runtime/test_retention.py::test_another_archive_in_the_place_of_the_written_one_removes_nothing",
+)
+sealing.bug(
+    "a transaction begins behind the end of its attempt",
+    ("        try:\n            if self._over:\n                raise _is_over()\n", "        try:\n"),
+    by=f"{_SESSIONS}::test_an_attempt_that_ended_while_its_transaction_waited_for_a_connection_begins_none",
+)
+quotas = Room("hai_flow/runtime/quotas.py", "tests/runtime/test_quotas.py")
+quotas.bug(
+    "each of many starts at once reads all runs of the tenant",
+    ("        if known is None:\n            while", "        if True:\n            while"),
+    by="tests/runtime/test_quotas.py::test_a_hundred_starts_at_once_look_once_how_large_the_logs_are",
+)
+signals = Room("hai_flow/runtime/delivery.py", "tests/runtime/test_signals.py")
+signals.bug(
+    "an event that takes long to offer is offered by each process",
+    ("                    await signals.keep_signal(self.database.api, signal)\n", "                    pass\n"),
+    by="tests/runtime/test_signals.py::test_a_signal_that_takes_long_to_offer_is_given_to_no_other_process_meanwhile",
+)
+auditing = Room("hai_flow/store/audit.py", "tests/store/test_audit.py")
+auditing.bug(
+    "a person who is forgotten meanwhile looks like a forgery",
+    ("    if not isinstance(pool, asyncpg.Pool):\n", "    if True:\n"),
+    by="tests/store/test_audit.py::test_verify_finds_nothing_wrong_while_somebody_is_forgotten",
+)
+
 ROOMS: Final = (
-    catalog, triggers, problems, bulk, mcp, connections, rows, seats, messages, questions, sessions, sealing,
+    catalog, triggers, problems, bulk, mcp, connections, rows, seats, messages, questions, sessions, sealing, relays,
+    redis, pins, asking, limits, queue, archives, quotas, signals, auditing,
 )  # fmt: skip

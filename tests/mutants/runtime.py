@@ -323,8 +323,8 @@ delivery.bug(
 delivery.bug(
     "listeners hear of signals for one run",
     (
-        "            if signal.run_id is None:\n                unreached |=",
-        "            if True:\n                unreached |=",
+        "                if signal.run_id is None:\n                    unreached |=",
+        "                if True:\n                    unreached |=",
     ),
     by=f"{_SIGNALS}::test_a_listener_hears_of_every_signal_to_all_until_it_has_understood_it",
 )

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import UUID, uuid4
 
 import asyncpg
+import pytest
 
 from hai_flow.engine import commands as c
 from hai_flow.engine.slots import THREAD_FREED
+from hai_flow.errors import Rejected
 from hai_flow.runtime import LOCAL_TENANT, Runtime
 from hai_flow.runtime.auditing import Asked
+from hai_flow.store import message_queue
 from tests.runtime.conftest import ASKING, Make, answer, is_now, open_pending, start, state_of
 from tests.support.waiting import until
 
@@ -113,3 +117,39 @@ async def test_messages_that_were_refused_long_ago_are_removed(make: Make, eye: 
     await eye.execute("UPDATE queued_messages SET refused = '{}', refused_at = now() - interval '25 hours'")
     await runtime.messages.sweep()
     assert await queued(eye) == 0
+
+
+@pytest.mark.parametrize("status", [429, 503])
+async def test_a_message_that_meets_a_limit_is_kept_until_there_is_room(
+    make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    runtime = await make()
+    first = (await start(runtime, BODY)).run_id
+    second = await enqueue(runtime, first)
+    begin, full = runtime.messages._starts.start, True
+
+    async def limited(*given: Any, **more: Any) -> Any:
+        if full:
+            raise Rejected(status, "tenant_runs", "too many")
+        return await begin(*given, **more)
+
+    monkeypatch.setattr(runtime.messages._starts, "start", limited)
+    runtime.delivery.handlers[THREAD_FREED] = _forgets
+    await runtime.committer.submit(first, LOCAL_TENANT, answer(await open_pending(runtime, first)))
+    await runtime.messages.sweep()
+    assert await eye.fetchval("SELECT refused IS NULL FROM queued_messages WHERE run_id = $1", second)
+    full = False
+    await eye.execute("UPDATE sweeps SET due_at = now()")
+    await runtime.messages.sweep()
+    assert await is_now(runtime, second, "waiting")
+
+
+async def test_a_full_queue_keeps_what_it_has_and_refuses_what_is_new(make: Make, eye: Connection) -> None:
+    runtime = await make()
+    first = (await start(runtime, BODY)).run_id
+    line = [await enqueue(runtime, first) for _ in range(message_queue.WAITING_MAX)]
+    for known in (line[0], line[-1]):
+        assert await enqueue(runtime, first, known) == known, "the same message again is no new one"
+    with pytest.raises(Rejected, match="wait for the end of its run"):
+        await enqueue(runtime, first)
+    assert await queued(eye) == message_queue.WAITING_MAX

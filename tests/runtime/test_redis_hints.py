@@ -412,3 +412,29 @@ def shown(metrics: Metrics, name: str) -> float:
     assert isinstance(family, Sum)
     (value,) = family.series.values()
     return value
+
+
+def _heard_of(numbers: list[int]) -> list[list[str]]:
+    """What a listener is told of letters with these numbers of one sender: the payloads of each."""
+    hints, sender, told = RedisHints("redis://127.0.0.1:1", Seal("place", KEY)), Sealer(KEY), list[list[str]]()
+    hints._hear = lambda letter: told.append(list(letter.words))
+    letters = {number: sender.seal(Letter([], [f"letter {number}"])) for number in range(1, max(numbers) + 1)}
+    for number in numbers:
+        sealed = letters[number]
+        hints._take({b"s": sealed.sender, b"n": str(sealed.number).encode(), b"d": sealed.data})
+    return told
+
+
+@pytest.mark.parametrize(
+    ("numbers", "missed"),
+    [([1, 2, 3], []), ([1, 2, 4, 5], [4]), ([3, 4], [3]), ([1, 3, 5], [3, 5])],
+    ids=["none", "one", "the first ones of a new process", "two"],
+)
+def test_whoever_misses_a_letter_looks_at_everything_before_it_hears_the_next(
+    numbers: list[int], missed: list[int]
+) -> None:
+    wanted = list[list[str]]()
+    for number in numbers:
+        wanted += [[EVERYTHING]] if number in missed else []
+        wanted.append([f"letter {number}"])
+    assert _heard_of(numbers) == wanted

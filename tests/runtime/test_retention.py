@@ -21,7 +21,7 @@ from hai_flow.engine import events as e
 from hai_flow.engine.forking import obstacle
 from hai_flow.engine.snapshot import ABI, encode_state
 from hai_flow.errors import Rejected
-from hai_flow.runtime import LOCAL_TENANT, Runtime
+from hai_flow.runtime import LOCAL_TENANT, Runtime, archives
 from hai_flow.runtime.archives import Archive, Damaged, Restored, restore
 from hai_flow.runtime.auditing import Asked
 from hai_flow.runtime.pruning import Pruned, Pruning
@@ -457,6 +457,26 @@ async def test_a_damaged_archive_is_refused_whole_with_the_place(make: Make, eye
 
 async def rows_everywhere(eye: Connection) -> list[int]:
     return [await eye.fetchval(f"SELECT count(*) FROM {table}") for table in (*TABLES, "audit", "retired_runs")]
+
+
+async def test_another_archive_in_the_place_of_the_written_one_removes_nothing(
+    make: Make, eye: Connection, tmp_path: Path
+) -> None:
+    """A store that answers with something else, which is whole in itself."""
+    runtime = await make(performs=True)
+    other, run_id = await decided(runtime), await decided(runtime)
+    await grown_old(eye)
+
+    class Confused(Archive):
+        def get(self, place: str, file: Path) -> None:
+            super().get(min(self.places()), file)
+
+    members = {id: await retiring.members(eye, [id]) for id in (other, run_id)}
+    unit, archive = members[max(members)], Confused(str(tmp_path))
+    await archives.write(eye, Archive(str(tmp_path)), members[min(members)])
+    with pytest.raises(Damaged, match="what was stored is not what was written"):
+        await archives.write(eye, archive, unit)
+    assert await rows_of_run(eye, unit[0].id)
 
 
 async def test_an_archive_may_be_any_store_that_fsspec_knows(make: Make, eye: Connection) -> None:

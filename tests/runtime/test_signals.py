@@ -438,3 +438,28 @@ async def test_what_is_stored_and_settled_before_the_subscription_is_seen_is_fou
     run_id = (await start(runtime, ANY)).run_id
     await until(lambda: is_now(runtime, run_id, "finished"))
     assert await taken_by(eye, run_id) == ["between"]
+
+
+async def test_a_signal_that_takes_long_to_offer_is_given_to_no_other_process_meanwhile(
+    make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "LEASE", timedelta(seconds=0.6))
+    runtime, go_on, begun = await make(), asyncio.Event(), asyncio.Event()
+
+    async def slowly(signal: Any, only: Any = None) -> dict[str, Exception]:
+        begun.set()
+        await go_on.wait()
+        return {}
+
+    monkeypatch.setattr(runtime.delivery, "offer", slowly)
+    signal, _ = await store.store_signal(
+        runtime.database.api, LOCAL_TENANT, "slow", "payment", b"{}", due_after=store.LEASE
+    )
+    spreading = asyncio.create_task(runtime.delivery._spread(signal))
+    await begun.wait()
+    first = await eye.fetchval("SELECT due_at FROM signals WHERE id = 'slow'")
+    renewed = "SELECT due_at > $1::timestamptz + $2::interval AND due_at > now() FROM signals WHERE id = 'slow'"
+    await until(lambda: eye.fetchval(renewed, first, store.LEASE))  # more than a lease later it is still this one's
+    go_on.set()
+    await spreading
+    assert await settled(eye)

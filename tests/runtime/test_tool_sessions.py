@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
+from hai_flow.errors import StepError
 from hai_flow.store.database import Database
 from hai_flow.store.transactions import Transaction
 from tests.runtime.conftest import Connection
 from tests.support.pgbouncer import PgBouncer, pgbouncer_program
+from tests.support.waiting import until
 
 __all__ = ["pgbouncer_program"]
 
@@ -130,3 +133,23 @@ async def test_a_setting_of_the_tool_is_not_the_commit_s(database: Database) -> 
 
     await transaction.commit(send)
     assert seen == ["on"]
+
+
+async def test_an_attempt_that_ended_while_its_transaction_waited_for_a_connection_begins_none(
+    database: Database,
+) -> None:
+    transaction, pool = Transaction(database), await database.tools()
+    held = await pool.acquire().__aenter__()
+
+    async def begin() -> None:
+        async with transaction.block() as connection:
+            await connection.execute("SELECT 1")
+
+    beginning = asyncio.create_task(begin())
+    await until(lambda: transaction._beginning is not None and transaction._beginning.locked())
+    transaction.abandon()
+    await pool.release(held)
+    with pytest.raises(StepError, match="the attempt is over"):
+        await beginning
+    assert not transaction.is_open
+    assert await found(database), "its connection has gone back"

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hai_flow.store import audit
+from hai_flow.store import audit, erasing
 from hai_flow.store.audit_chain import (
     Details,
     Fault,
@@ -476,3 +476,22 @@ def test_a_hundred_thousand_records_are_checked_in_linear_time() -> None:
     seconds(1000)
     ratio = seconds(100_000) / max(min(seconds(10_000) for _ in range(3)), 1e-6)
     print(f"a chain ten times as long took {ratio:.1f} times as long")
+
+
+async def test_verify_finds_nothing_wrong_while_somebody_is_forgotten(
+    db: Database, eye: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their details are erased between the page that accounts for erasures and the one with the details."""
+    await written(db, 3)
+    erased = audit.erased
+
+    async def forgotten_meanwhile(connection: Any, tenant: UUID) -> Any:
+        accounted = await erased(connection, tenant)
+        assert (await erasing.forget(eye, TENANT, "user:ann", by="user:op")).records == 3
+        await audit.seal(db.api)
+        return accounted
+
+    monkeypatch.setattr(audit, "erased", forgotten_meanwhile)
+    assert await found(db) == []
+    monkeypatch.setattr(audit, "erased", erased)
+    assert await found(db) == []
