@@ -692,7 +692,7 @@ class Call(Shape):
 
 class ThreadMessage(Shape):
     """A message or a call in a thread, recorded by the event `seq` of a run. `content` is text or another JSON value;
-    that of a call (role `tool`, kind `call`) is its result, null without one."""
+    that of a call (role `tool`, kind `call`) is its result, null without one. `aborted`: its attempt broke off."""
 
     id: str
     run_id: str
@@ -702,6 +702,7 @@ class ThreadMessage(Shape):
     content: Any
     at: Time
     call: Call | None
+    aborted: bool
 
 
 class ThreadMessagePage(Shape):

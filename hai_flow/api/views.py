@@ -10,6 +10,7 @@ import msgspec
 
 from hai_flow import instants, values
 from hai_flow.api.problems import problem_of
+from hai_flow.engine.calls import ABORTED
 from hai_flow.engine.events import PendingOpened, RunPaused, decode_pending
 from hai_flow.engine.patch import difference
 from hai_flow.engine.state import MessageState, PendingState, RunState, ToolCallState
@@ -382,8 +383,10 @@ def thread_message_view(message: Message, entry: Entry) -> dict[str, Json]:
     shown = {"id": message.id, "run_id": str(message.run_id), "seq": message.seq, "role": message.role}
     if isinstance(entry, ToolCallState):
         call = {"name": entry.name, "arguments": entry.args, "executor": entry.executor, "error": entry.error}
-        return {**shown, "kind": "call", "content": entry.result, "at": _ms(entry.at), "call": call}
-    return {**shown, "kind": entry.kind, "content": entry.content, "at": _ms(entry.at), "call": None}
+        is_cut = entry.error == ABORTED
+        return {**shown, "kind": "call", "content": entry.result, "at": _ms(entry.at), "call": call, "aborted": is_cut}
+    said = {"kind": entry.kind, "content": entry.content, "at": _ms(entry.at), "call": None}
+    return {**shown, **said, "aborted": entry.aborted}
 
 
 def key_view(key: Key) -> dict[str, Json]:

@@ -694,7 +694,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
 
 class ThreadMessage(msgspec.Struct, frozen=True, kw_only=True):
     """A message or a call in a thread, recorded by the event `seq` of a run. `content` is text or another JSON value;
-    that of a call (role `tool`, kind `call`) is its result, None without one."""
+    that of a call (role `tool`, kind `call`) is its result, None without one. `aborted`: its attempt broke off."""
 
     id: str
     run_id: str
@@ -704,6 +704,7 @@ class ThreadMessage(msgspec.Struct, frozen=True, kw_only=True):
     content: Json
     at: datetime
     call: Call | None
+    aborted: bool
 
 
 class Feedback(msgspec.Struct, frozen=True, kw_only=True):

@@ -154,6 +154,8 @@ DOCUMENT_SHAPES: Final[dict[str, Shape]] = {shape.name: shape for shape in (
             default="by provider", example="max_completion_tokens"),
         Key("usage", enum("last", "none"), "`none`: it does not know `stream_options`", default="last",
             example="none"),
+        Key("alternate", BOOLEAN, "whether neighbours of one role are joined, for templates that want the user and the "
+            "assistant in turn", default="by provider", example="true"),
     )),
     Shape("model_timeout", "`timeout` of a model", (
         Key("total", DURATION, "until the answer is complete", default="5m", example="10m"),

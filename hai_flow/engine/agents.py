@@ -1,19 +1,19 @@
 """The conversation of an agent with its model, read from the state of its run. Emits no events.
 
 The output of an answer's attempt is a summary in place of an answer, `{summary, through}`, where the conversation had
-grown too long: the next request has the summary instead of the iterations before `through`. Else it is
-`{text, calls: [{id, name, args, effect, fault?}], parts?, thinking?, opaque?, by?, output?}`: `name` as in
-`agent.tools`, `args` their JSON text (of a call with a `fault`: the text that the model wrote), `effect` that of the
-function, `parts` the files in the answer, `by` the only provider that understands `opaque`, `output` the object that a
-last answer is. Nothing else is kept: the results of its calls are those of their steps, and the conversation is put
-together of both whenever the model is asked.
+grown too long: the next request has the summary instead of the iterations before `through`. Else it is `{text, calls:
+[{id, name, args, effect, fault?}], parts?, thinking?, opaque?, by?, output?, read?}`: `name` as in `agent.tools`,
+`args` their JSON text (of a call with a `fault`: the text that the model wrote), `effect` that of the function, `parts`
+the files in the answer, `by` the only provider that understands `opaque`, `output` the object that a last answer is,
+`read` the tokens of the question as the provider has counted them. Nothing else is kept: the results of its calls are
+those of their steps, and the conversation is put together of both whenever the model is asked.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from hai_flow import values
@@ -31,11 +31,13 @@ NOT_PERFORMED: Final = "Not performed: another call of the same answer was wrong
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """One answer of a model, and the results of its calls by their ids, as the next request shows them to the model."""
+    """One answer of a model, and the results of its calls by their ids, as the next request shows them to the model.
+    `before`: messages that people wrote since the answer before this one, beside their decisions."""
 
     number: int  # of its iteration
     answer: Mapping[str, Json]
     results: tuple[tuple[str, str], ...]
+    before: tuple[Said, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +51,17 @@ class Said:
 @dataclass(frozen=True, slots=True)
 class Talk:
     """The conversation of an agent up to an answer: `asked` are the agent's arguments as JSON text, `said` are the
-    messages of the run before it, `summary` stands for the exchanges that are not here any more. `closing`: the model
-    only has to give the object that `output` describes."""
+    messages of the run before it, `summary` stands for the exchanges that are not here any more, and was made in the
+    iteration `summarised` (-1: there is none). `latest`: messages that people wrote since the last answer. `closing`:
+    the model only has to give the object that `output` describes."""
 
     asked: str
     exchanges: tuple[Exchange, ...] = ()
     said: tuple[Said, ...] = ()
     summary: str = ""
     closing: bool = False
+    latest: tuple[Said, ...] = ()
+    summarised: int = -1
 
 
 # --- answers ----------------------------------------------------------------------------------------------------------
@@ -164,19 +169,45 @@ def talk(plan: Plan, state: RunState, answer: str) -> Talk:
     agent = paths.loop_of(iteration)
     known = state.steps[agent]
     assert known.loop is not None
-    first, summary, numbers = known.loop.begun, "", range(known.loop.begun, int(paths.key_of(iteration)))
+    first, summary, summarised = known.loop.begun, "", -1
+    numbers = range(known.loop.begun, int(paths.key_of(iteration)))
     answers = {number: answer_in(state, paths.iteration(agent, number)) for number in numbers}
-    for each in answers.values():
+    for number, each in answers.items():
         if is_summary(each):
-            first, summary = each["through"], each["summary"]
-    told = (
+            first, summary, summarised = each["through"], each["summary"], number
+    words = _said_since(state, known.loop.entries)
+    before = {number: _taken(words, state.steps[paths.iteration(agent, number)].turn) for number in numbers}
+    shown = {
         number
         for number, each in answers.items()
         if number >= first and not is_summary(each) and not was_in_vain(state, paths.iteration(agent, number))
-    )
-    exchanges = tuple(_exchange(plan, state, agent, number) for number in told)
+    }
+    exchanges, left = [], ()
+    for number in numbers:
+        left = (*left, *before[number]) if number >= first or not summary else ()
+        if number in shown:
+            exchanges.append(replace(_exchange(plan, state, agent, number), before=left))
+            left = ()
     said = tuple(_said_before(state, known.loop.entries))
-    return Talk(known.args or "{}", exchanges, said, summary, known.loop.closing)
+    latest = (*left, *(each for _, each in words))
+    return Talk(known.args or "{}", tuple(exchanges), said, summary, known.loop.closing, latest, summarised)
+
+
+def _said_since(state: RunState, entries: int) -> list[tuple[int, Said]]:
+    """The messages that people have posted behind the first `entries` of the run, in their order, each with its
+    turn."""
+    messages = sorted((each for each in state.messages.values() if each.n >= entries), key=lambda each: each.n)
+    posted = (each for each in messages if each.path is None and each.role == "user")
+    return [(each.turn, said) for each in posted if (said := said_by(each)) is not None]
+
+
+def _taken(words: list[tuple[int, Said]], turn: int) -> tuple[Said, ...]:
+    """Takes from `words` those that were posted in a turn up to this one. A message stands at the beginning of its
+    turn, in front of all that the run does in it."""
+    count = sum(1 for posted, _ in words if posted <= turn)
+    taken = tuple(said for _, said in words[:count])
+    del words[:count]
+    return taken
 
 
 def _said_before(state: RunState, entries: int) -> Iterator[Said]:

@@ -13,6 +13,7 @@ from typing import Final
 
 from hai_flow.errors import StepError
 from hai_flow.models.answer import Answer
+from hai_flow.models.conversation import arranged
 from hai_flow.models.ends import Stand
 from hai_flow.models.faults import fault_of_body, too_many_files
 from hai_flow.models.structured import is_strict, schema_prompt
@@ -49,6 +50,7 @@ def body_of(request: Request) -> dict[str, Json]:
             body["response_format"] = {"type": "json_object"}
     if request.tools:
         body["tools"] = [_tool(tool, endpoint) for tool in request.tools]
+    messages = arranged(messages, alternate=quirks.alternate)
     thinks = quirks.send_back == "tool_turns" and any(message.calls for message in messages)
     body["messages"] = [_message(message, quirks.reasoning if thinks else "") for message in messages]
     return with_params(body, _params(endpoint))

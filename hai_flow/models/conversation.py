@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Final, Literal, TypeAlias, cast
 
 from hai_flow import values
 from hai_flow.errors import StepError
 from hai_flow.models.vocabulary import Message
 from hai_flow.values import Json
+
+EMPTY_RESULT: Final = "(The result is empty.)"
+EMPTY_MESSAGE: Final = "(The message has no text.)"
 
 Role: TypeAlias = Literal["system", "user", "assistant"]
 
@@ -26,6 +30,43 @@ def conversation(asked: Mapping[str, Json]) -> tuple[Message, ...]:
     if not isinstance(given, list) or not given:
         raise _wrong("messages", "expected a list of messages, with one at least", given)
     return (*first, *(_message(each, f"messages/{number}") for number, each in enumerate(given)))
+
+
+def arranged(messages: Iterable[Message], *, alternate: bool) -> list[Message]:
+    """The messages as servers take them: none without content (some refuse a request for it), and with `alternate` no
+    two neighbours of one role."""
+    found: list[Message] = []
+    for message in messages:
+        if _is_empty(message):
+            if message.role == "system" or (message.role == "assistant" and not message.calls and not message.opaque):
+                continue
+            if message.role in ("user", "tool"):
+                message = replace(message, content=EMPTY_RESULT if message.role == "tool" else EMPTY_MESSAGE)
+        if alternate and found and _may_join(found[-1], message):
+            before = found.pop()
+            message = replace(before, content=_joined(before.content, message.content))
+        found.append(message)
+    return found
+
+
+def _is_empty(message: Message) -> bool:
+    content = message.content
+    if isinstance(content, str):
+        return not content.strip()
+    return all(part.get("type") == "text" and not part.get("text", "").strip() for part in content)
+
+
+def _may_join(one: Message, other: Message) -> bool:
+    """Whether two messages can be one: those with calls, results or data of the provider stand for themselves."""
+    plain = (not each.calls and each.opaque is None and not each.thinking for each in (one, other))
+    return one.role == other.role != "tool" and all(plain)
+
+
+def _joined(one: str | list[Json], other: str | list[Json]) -> str | list[Json]:
+    if isinstance(one, str) and isinstance(other, str):
+        return f"{one}\n\n{other}"
+    parts = ([{"type": "text", "text": each}] if isinstance(each, str) else each for each in (one, other))
+    return [part for each in parts for part in each]
 
 
 def _message(given: Json, where: str) -> Message:

@@ -49,7 +49,7 @@ _NESTED_MAX: Final = 6
 _ASK_AGAIN: Final = re.compile(
     r"(?:try again|retry|retried|wait|available again|reset)\w*\W+(?:in|after|for|at least)?\W*"
     r"(?:about |approximately )?"
-    r"(?P<time>(?:\d+(?:\.\d+)?\s*(?:ms|milliseconds?|d|days?|h|hours?|m|mins?|minutes?|s|secs?|seconds?)\b\W{0,2})+)",
+    r"(?P<time>(?:\d+(?:\.\d+)?\s*(?:ms|milliseconds?|d|days?|h|hours?|m|mins?|minutes?|s|secs?|seconds?)(?![a-z])\W{0,2})+)",
     re.I,
 )
 _AGAIN_IN_CHINESE: Final = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>毫秒|秒|分钟|小时)后")

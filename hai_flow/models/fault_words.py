@@ -19,6 +19,7 @@ TOO_LONG: Final = _any(
     r"(input|prompt|number of|total) .{0,40}?(tokens?|length|size).{0,60}?"
     r"(exceed|must be <=|larger than|greater than|longer than|more than|over the)",
     r"exceed\w* .{0,60}?(context|token limit|tokens? (limit|allowed)|input (length|limit)|max(imum)?.{0,12}length)",
+    r"tokens?\b.{0,60}?(must be (<=|less|at most|under|no more)|exceed|(larger|greater|longer) than|over the limit)",
     r"exceed\w* .{0,60}?max(imum)?.{0,12}tokens",
     r"prompt.{0,6}超|(上下文|输入|长度|token).{0,16}(超过|超出|过长|超限)|(超过|超出).{0,16}(上下文|长度|最大)|\b1261\b",
 )

@@ -28,9 +28,11 @@ PRESETS: Final[dict[str, Preset]] = {
     "deepseek": Preset("https://api.deepseek.com", Quirks(send_back="tool_turns", output="json_object")),
     "dashscope": Preset("https://dashscope.aliyuncs.com/compatible-mode/v1", Quirks(output="json_object")),
     "zhipu": Preset("https://open.bigmodel.cn/api/paas/v4", Quirks(output="json_object", tool_choice_required=False)),
-    "vllm": Preset("", Quirks(reasoning="reasoning"), keyless=True),
+    "vllm": Preset("", Quirks(reasoning="reasoning", alternate=True), keyless=True),
     "ollama": Preset(
-        "http://localhost:11434/v1", Quirks(reasoning="reasoning", tool_choice_required=False), keyless=True
+        "http://localhost:11434/v1",
+        Quirks(reasoning="reasoning", tool_choice_required=False, alternate=True),
+        keyless=True,
     ),
-    "llamacpp": Preset("http://localhost:8080/v1", Quirks(tool_choice_required=False), keyless=True),
+    "llamacpp": Preset("http://localhost:8080/v1", Quirks(tool_choice_required=False, alternate=True), keyless=True),
 }

@@ -11,6 +11,7 @@ from typing import Final
 
 from hai_flow.models.answer import Answer
 from hai_flow.models.chat import args_of, unknown_part, usage_of, with_params, with_schema
+from hai_flow.models.conversation import arranged
 from hai_flow.models.faults import fault_of_body
 from hai_flow.models.places import CALL_PLACE, TEXT_PLACE, in_order, opaque_of
 from hai_flow.models.structured import is_strict
@@ -53,6 +54,7 @@ def body_of(request: Request) -> dict[str, Json]:
             }
             for tool in request.tools
         ]
+    messages = arranged(messages, alternate=endpoint.quirks.alternate)
     body["input"] = [item for message in messages for item in _items(message)]
     given = dict(endpoint.params)
     extra = given.pop("extra", {})

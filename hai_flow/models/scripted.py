@@ -79,8 +79,7 @@ class ScriptedProvider:
         for number, tool in enumerate(wanted):
             yield CallStart(f"call_{number}", tool.name)
             yield CallArgs(f"call_{number}", values.dumps(least(tool.schema)).decode())
-        chars = sum(message.chars for message in request.messages)
-        yield Usage(input=chars // 4, output=len(answer) // 4)
+        yield Usage(input=sum(message.chars for message in request.messages) // 4, output=len(answer) // 4)
         yield Finish("stop")
 
     async def close(self) -> None:

@@ -11,6 +11,7 @@ from hai_flow.definition.plan import Schema
 from hai_flow.errors import StepError
 from hai_flow.models import faults
 from hai_flow.models.call_ids import CallIds
+from hai_flow.models.tokens import tokens_of
 from hai_flow.models.vocabulary import (
     Call,
     CallArgs,
@@ -27,7 +28,6 @@ from hai_flow.models.vocabulary import (
 
 MEDIA_MAX: Final = 16  # files in one answer
 MEDIA_BYTES_MAX: Final = 64 * 1024 * 1024  # of all of them
-_CHARS_PER_TOKEN = 4  # of most languages and models, more or less
 
 
 @dataclass(slots=True)
@@ -119,12 +119,13 @@ class Turn:
         """
         return {call.id: fault for call in self.calls if (fault := _call_fault(call, schemas))}
 
-    def spent(self, prompt_chars: int) -> tuple[Usage, bool]:
-        """The tokens of this answer, and whether they are estimated because the provider did not count them."""
+    def spent(self, prompt: int) -> tuple[Usage, bool]:
+        """The tokens of this answer, and whether they are estimated because the provider did not count them. `prompt`:
+        about how many tokens the question has."""
         if self.usage is not None:
             return self.usage, False
-        written = sum(map(len, (*self._texts, *self._thoughts, *(part for call in self._calls for part in call.args))))
-        return Usage(prompt_chars // _CHARS_PER_TOKEN, -(-written // _CHARS_PER_TOKEN)), True
+        texts = (self._texts, self._thoughts, *(call.args for call in self._calls))
+        return Usage(prompt, sum(tokens_of("".join(each)) for each in texts)), True
 
 
 def cost_of(usage: Usage, price: Price | None) -> float | None:

@@ -10,6 +10,8 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias
 
+from hai_flow import values
+from hai_flow.models.tokens import tokens_of
 from hai_flow.values import Json
 
 Reason: TypeAlias = Literal["stop", "length", "refused", "failed", "unknown"]
@@ -39,7 +41,8 @@ class Quirks:
     `output`: how an answer becomes an object of a schema: by the schema (`json_schema`), as any JSON object whose
     schema stands in the prompt (`json_object`), or by the `prompt` alone. `strict_tools`: whether it takes `strict`.
     `tool_choice_required`: whether it takes that word. `max_tokens`: the name of that parameter. `usage`: whether it
-    reports tokens when a stream asks for it (`last`), or does not know the question (`none`).
+    reports tokens when a stream asks for it (`last`), or does not know the question (`none`). `alternate`: whether
+    neighbours of one role are joined, because the model's template wants the user and the assistant in turn.
     """
 
     reasoning: str = "reasoning_content"
@@ -49,6 +52,7 @@ class Quirks:
     tool_choice_required: bool = True
     max_tokens: str = "max_tokens"
     usage: Literal["last", "none"] = "last"
+    alternate: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +89,11 @@ class Tool:
     description: str
     schema: Mapping[str, Json]
 
+    @property
+    def tokens(self) -> int:
+        """About how many tokens a request has for it."""
+        return tokens_of(f"{self.name} {self.description}") + tokens_of(values.dumps(self.schema).decode())
+
 
 @dataclass(frozen=True, slots=True)
 class Call:
@@ -112,12 +121,22 @@ class Message:
     opaque: Json = None
 
     @property
+    def texts(self) -> tuple[str, ...]:
+        """Its text, and the names and arguments of its calls."""
+        called = (text for call in self.calls for text in (call.name, call.args))
+        if isinstance(self.content, str):
+            return (self.content, *called)
+        return (*(part.get("text", "") for part in self.content), *called)
+
+    @property
     def chars(self) -> int:
         """How long its text is, and that of its calls."""
-        called = sum(len(call.args) for call in self.calls)
-        if isinstance(self.content, str):
-            return len(self.content) + called
-        return sum(len(part.get("text", "")) for part in self.content) + called
+        return sum(map(len, self.texts))
+
+    @property
+    def tokens(self) -> int:
+        """About how many tokens it has."""
+        return sum(map(tokens_of, self.texts))
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ translated back by the functions that were offered.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -18,11 +18,12 @@ from hai_flow.definition.plan import ANY_FUNCTION, AgentTool, AgentTurn, Fronten
 from hai_flow.definition.plan import Tool as DeclaredTool
 from hai_flow.definition.schemas import JsonSchema, compiled, without_marks
 from hai_flow.definition.verbs.models import TASK
-from hai_flow.engine.agents import Exchange, Talk
+from hai_flow.engine.agents import Exchange, Said, Talk
 from hai_flow.errors import StepError
 from hai_flow.models.call_ids import CallIds
 from hai_flow.models.conversation import conversation
 from hai_flow.models.structured import parameters_shown
+from hai_flow.models.tokens import cut_to, tokens_of
 from hai_flow.models.turn import Turn
 from hai_flow.models.vocabulary import Call, Endpoint, Message, Tool
 from hai_flow.steps.offers import Offered
@@ -34,9 +35,11 @@ log = structlog.get_logger(__name__)
 CALLS_MAX: Final = 64  # of one answer
 REMEMBERED_MAX: Final = 200  # earlier messages of the thread that a model gets
 REMEMBERED_CHARS_MAX: Final = 100_000
-CHARS_PER_TOKEN: Final = 4  # more or less
 FULL: Final = 0.75  # a conversation is made shorter where it fills so much of the model's context
 KEPT: Final = 0.25  # of that context, for the newest exchanges that stay as they are
+NEAR: Final = 0.5  # of that context: from here on a refusal that gives no reason may mean that it is too long
+SUMMARISED_TOKENS: Final = 500  # of each message that is summarised, where the model's context is not known
+SUMMARISED_TOKENS_MIN: Final = 100
 SUMMARISE: Final = (
     "Summarise the conversation so far for yourself, so that you can go on with it without reading it again: what is "
     "wanted, what you have done with tools and what came of it (with every name, number and address that you may "
@@ -93,6 +96,11 @@ class Shelf:
         return tuple(
             Tool(name, each.description, parameters_shown(each.parameters)) for name, each in self.functions.items()
         )
+
+    @property
+    def tokens(self) -> int:
+        """About how many tokens each request has for them."""
+        return sum(tool.tokens for tool in self.tools)
 
     def schemas(self) -> dict[str, JsonSchema]:
         """The compiled schemas of the arguments, by shown name."""
@@ -178,39 +186,70 @@ def exchanged(talk: Talk, shelf: Shelf, endpoint: Endpoint) -> list[Message]:
     summary = [Message("user", SUMMARY + talk.summary)] if talk.summary else []
     ids = CallIds()  # some servers count their calls anew in each answer, and others want ids that never occur twice
     told = [message for each in talk.exchanges for message in _exchanged(each, shelf, endpoint, ids)]
-    return [*summary, *told, *([Message("user", CLOSE)] if talk.closing else [])]
+    return [*summary, *told, *_posted(talk.latest), *([Message("user", CLOSE)] if talk.closing else [])]
+
+
+def _posted(messages: Iterable[Said]) -> list[Message]:
+    """Messages that people wrote while the agent was at work."""
+    return [Message("user", _remembered(each.content)) for each in messages]
 
 
 def to_be_cut(talk: Talk, shelf: Shelf, endpoint: Endpoint, opening: Sequence[Message]) -> int:
     """The number of oldest exchanges that a summary has to replace, so that the model has room to answer."""
     if endpoint.context is None or not talk.exchanges:
         return 0
-    exchanges = (_exchanged(each, shelf, endpoint, CallIds()) for each in talk.exchanges)
-    sizes = [sum(message.chars for message in each) for each in exchanges]
-    rest = sum(message.chars for message in opening) + len(talk.summary)
-    room = endpoint.context * CHARS_PER_TOKEN
-    if rest + sum(sizes) <= FULL * room:
+    sizes = _sizes(talk, shelf, endpoint)
+    estimate, size = _counted(talk, shelf, endpoint, opening)
+    if size <= FULL * endpoint.context:
         return 0
-    cut = len(sizes)
-    while cut and sum(sizes[cut - 1 :]) <= KEPT * room:
+    kept, cut = KEPT * endpoint.context * estimate / size, len(sizes)  # our estimate may be too low for all of them
+    while cut and sum(sizes[cut - 1 :]) <= kept:
         cut -= 1
     return cut
 
 
+def _counted(talk: Talk, shelf: Shelf, endpoint: Endpoint, opening: Sequence[Message]) -> tuple[int, int]:
+    """About how many tokens the next question has: by our estimate alone, and by the count of the server for what its
+    last answer has read, if that is more."""
+    sizes = _sizes(talk, shelf, endpoint)
+    rest = sum(message.tokens for message in (*opening, *_posted(talk.latest))) + tokens_of(talk.summary) + shelf.tokens
+    estimate = rest + sum(sizes)
+    for place, each in reversed(list(enumerate(talk.exchanges))):
+        read = each.answer.get("read")
+        if read and each.number > talk.summarised and each.answer.get("by", _by(endpoint)) == _by(endpoint):
+            since = sum(sizes[place:]) - sum(message.tokens for message in _posted(each.before))
+            return estimate, max(read + since, estimate)  # some servers do not count what they remember
+    return estimate, estimate
+
+
+def is_nearly_full(talk: Talk, shelf: Shelf, endpoint: Endpoint, opening: Sequence[Message]) -> bool:
+    """Whether the question may be too long for the model, as far as it can be known: tokens are counted roughly."""
+    if endpoint.context is None:
+        return False
+    return _counted(talk, shelf, endpoint, opening)[1] > NEAR * endpoint.context
+
+
+def _sizes(talk: Talk, shelf: Shelf, endpoint: Endpoint) -> list[int]:
+    """About how many tokens each exchange has."""
+    exchanges = (_exchanged(each, shelf, endpoint, CallIds()) for each in talk.exchanges)
+    return [sum(message.tokens for message in each) for each in exchanges]
+
+
 def to_summarise(talk: Talk, cut: int, shelf: Shelf, endpoint: Endpoint) -> list[Message]:
     """The oldest `cut` exchanges, and the order to summarise them; each message as long as the model can read."""
-    told = exchanged(replace(talk, exchanges=talk.exchanges[:cut], closing=False), shelf, endpoint)
-    most = 2_000
+    of = replace(talk, exchanges=talk.exchanges[:cut], closing=False, latest=())
+    told = exchanged(of, shelf, endpoint)
+    most = SUMMARISED_TOKENS
     if endpoint.context is not None:
-        most = max(most, int(endpoint.context * CHARS_PER_TOKEN * FULL / 2 / len(told)))
+        most = max(SUMMARISED_TOKENS_MIN, int(endpoint.context * FULL / 2 / len(told)))
     return [*(_shortened(message, most) for message in told), Message("user", SUMMARISE)]
 
 
-def _shortened(message: Message, most: int) -> Message:
+def _shortened(message: Message, tokens: int) -> Message:
     content = message.content
-    if not isinstance(content, str) or len(content) <= most:
+    if not isinstance(content, str) or (short := cut_to(content, tokens)) == content:
         return message
-    return replace(message, content=f"{content[:most]}… [cut]")
+    return replace(message, content=f"{short}… [cut]")
 
 
 def summarised(text: str, talk: Talk, cut: int) -> dict[str, Any]:
@@ -232,7 +271,7 @@ def _exchanged(exchange: Exchange, shelf: Shelf, endpoint: Endpoint, ids: CallId
         opaque=answer.get("opaque") if own else None,
     )
     results = zip(calls, exchange.results, strict=True)
-    return [said, *(Message("tool", text, call_id=call.id) for call, (_, text) in results)]
+    return [*_posted(exchange.before), said, *(Message("tool", text, call_id=call.id) for call, (_, text) in results)]
 
 
 def _args(call: Mapping[str, Json]) -> str:
@@ -272,7 +311,9 @@ def recorded(turn: Turn, shelf: Shelf, endpoint: Endpoint) -> dict[str, Any]:
         answer["thinking"] = storable(turn.thinking)
     if calls and turn.finish is not None and turn.finish.opaque is not None:
         answer["opaque"] = turn.finish.opaque
-    if "thinking" in answer or "opaque" in answer:
+    if endpoint.context is not None and turn.usage is not None and turn.usage.input:
+        answer["read"] = turn.usage.input
+    if "thinking" in answer or "opaque" in answer or "read" in answer:
         answer["by"] = _by(endpoint)
     return answer
 

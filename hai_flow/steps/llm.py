@@ -34,6 +34,7 @@ from hai_flow.steps.agent import (
     CALLS_MAX,
     Shelf,
     exchanged,
+    is_nearly_full,
     opening_of,
     recorded,
     shelf_of,
@@ -93,7 +94,7 @@ class LlmRunner:
         try:
             answer, endpoint = await question.ask(endpoints, told, shows_calls=not talk.closing)
         except StepError as error:
-            if error.code != "llm.context_exceeded" or len(talk.exchanges) < 2:
+            if len(talk.exchanges) < 2 or not self._is_too_long(error, endpoints, (talk, shelf, opening)):
                 raise
             return await self._summary(verb, endpoints, stream, (opening, talk, len(talk.exchanges) // 2, shelf))
         found = recorded(answer, shelf, endpoint)
@@ -104,6 +105,15 @@ class LlmRunner:
         if verb.output is not None and not found["calls"]:
             found["output"] = await question.made(answer, endpoint, told(endpoint), verb.output)
         return found
+
+    @staticmethod
+    def _is_too_long(error: StepError, endpoints: list[Endpoint], of: tuple[Talk, Shelf, tuple[Message, ...]]) -> bool:
+        """Whether a model was asked more than it can read: it says so, or it refuses a question that comes near to what
+        it can read, in words that nothing is known of."""
+        if error.code == "llm.invalid_request":
+            talk, shelf, opening = of
+            return any(is_nearly_full(talk, shelf, each, opening) for each in endpoints)
+        return error.code == "llm.context_exceeded"
 
     async def _summary(
         self,
@@ -204,7 +214,8 @@ class _Question:
             await self._hear(piece, calls)
 
         def spent(endpoint: Endpoint, turn: Turn) -> None:
-            self._stream.used(_use(endpoint, turn, messages(endpoint), repair=repair))
+            prompt = 0 if turn.usage else sum(each.tokens for each in (*messages(endpoint), *self._tools))
+            self._stream.used(_use(endpoint, turn, prompt, repair=repair))
 
         answer, endpoint = await ask(
             self._providers.of,
@@ -284,8 +295,8 @@ def _message_without_secrets(message: Message) -> Message:
     return replace(message, content=shown, calls=calls, thinking=hidden(message.thinking))
 
 
-def _use(endpoint: Endpoint, turn: Turn, messages: tuple[Message, ...], *, repair: bool) -> ModelUse:
-    tokens, estimated = turn.spent(sum(message.chars for message in messages))
+def _use(endpoint: Endpoint, turn: Turn, prompt: int, *, repair: bool) -> ModelUse:
+    tokens, estimated = turn.spent(prompt)
     return ModelUse(
         endpoint.name,
         endpoint.provider,

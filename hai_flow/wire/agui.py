@@ -53,6 +53,9 @@ OLD: Final = "0"
 BLOCK: Final = "hai.block"
 """The activity that shows a structured output of HAI."""
 
+CUT: Final = "hai.aborted"
+"""The custom event that tells a peer of the older version that a message broke off: it has no metadata."""
+
 ON_INTERRUPT: Final = "on_interrupt"
 """The custom event that showed interrupts to CopilotKit's frontends before the protocol had interrupts."""
 
@@ -226,14 +229,18 @@ class AguiEncoder(TurnEncoder):
     def message_ended(self, at: int, message: MessageState) -> list[Frame]:
         match message.kind:
             case "text":
-                return [_frame("TEXT_MESSAGE_END", at, messageId=message.id)]
+                cut = [_custom(CUT, {"messageId": message.id}, at)] if self._old and message.aborted else []
+                return [_frame("TEXT_MESSAGE_END", at, messageId=message.id, metadata=self._cut(message)), *cut]
             case "thinking" if self._reasons:
                 return [
-                    _frame("REASONING_MESSAGE_END", at, messageId=message.id),
+                    _frame("REASONING_MESSAGE_END", at, messageId=message.id, metadata=self._cut(message)),
                     _frame("REASONING_END", at, messageId=message.id),
                 ]
             case _:
                 return []
+
+    def _cut(self, message: MessageState) -> Json:
+        return {"hai": {"aborted": True}} if message.aborted and not self._old else None
 
     # --- calls
 
@@ -473,7 +480,8 @@ class _Words:
             case _ if self._old or not self._reasons or not message.content:  # a role that 0.0.42 does not know
                 return None
             case _:
-                return {"id": message.id, "role": "reasoning", "content": message.content}
+                fields = {"id": message.id, "role": "reasoning", "content": message.content}
+                return without_none({**fields, "metadata": _placed(message) if message.aborted else None})
 
     def _posted(self, message: MessageState) -> dict[str, Json]:
         content = message.content
@@ -548,8 +556,10 @@ def _usage(label: str, spent: Spent) -> dict[str, Json]:
 
 
 def _placed(message: MessageState) -> Json:
-    """The place of a message in HAI's layout."""
-    place = without_none({"blockId": message.block_id, "layout": message.layout, "style": message.style})
+    """The place of a message in HAI's layout, and whether it broke off."""
+    cut = True if message.aborted else None
+    place = {"blockId": message.block_id, "layout": message.layout, "style": message.style, "aborted": cut}
+    place = without_none(place)
     return {"hai": place} if place else None
 
 

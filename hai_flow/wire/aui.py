@@ -227,7 +227,8 @@ class AuiEncoder(TurnEncoder):
         if message.kind != "text":
             return []
         said = message.content or ""
-        return [_frame("aui_text_message_end", at, message_id=message.id, final_content=said)]
+        extra = {"aborted": True} if message.aborted else None
+        return [_frame("aui_text_message_end", at, message_id=message.id, final_content=said, extra=extra)]
 
     def _thinking(self, at: int, message: MessageState, status: str) -> Frame:
         return _frame(

@@ -308,7 +308,8 @@ def _pending(opened: e.PendingOpened, at: int) -> Frame:
 
 
 def _message_edge(type: str, message: MessageState, at: int) -> Frame:
-    return _frame(type, at, messageId=message.id, role=message.role)
+    extra = {"aborted": True} if message.aborted else None
+    return _frame(type, at, messageId=message.id, role=message.role, extra=extra)
 
 
 def _message_content(message: MessageState, delta: str, at: int) -> Frame:

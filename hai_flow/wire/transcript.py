@@ -83,6 +83,29 @@ def entries_of(state: RunState) -> list[Entry]:
     return sorted(entries, key=lambda entry: entry.n)
 
 
+def without_superseded(entries: Iterable[Entry]) -> list[Entry]:
+    """The entries without the messages of attempts that broke off, where a later attempt of the same step has answered.
+    The entries of several runs follow one another."""
+    kept: list[Entry] = []
+    paths: set[str] = set()
+    after = -1
+    for entry in reversed(list(entries)):
+        if entry.n >= after >= 0:  # an earlier run
+            paths = set()
+        after = entry.n
+        if isinstance(entry, MessageState):
+            if entry.aborted and entry.path in paths:
+                continue
+            is_answer = entry.path is not None and not entry.aborted
+        else:
+            is_answer = entry.error != ABORTED
+        if is_answer and entry.path is not None:
+            paths.add(entry.path)
+        kept.append(entry)
+    kept.reverse()
+    return kept
+
+
 def _before(pending: PendingState, entry: Entry) -> bool:
     """Whether `pending` was opened before `entry` began. Times decide within a turn, because pendings have no `n`; but
     a posted message's time comes from the client and decides nothing."""
@@ -111,7 +134,7 @@ def history(
     def add_question(pending: PendingState, call: Call) -> None:
         shown.add_call(call.id, call.name, call.args, pending.opened.at, None, call.answer)
 
-    for entry in transcript:
+    for entry in without_superseded(transcript):
         if isinstance(entry, MessageState):
             shown.add_message(entry)
         else:  # its run is over: an answer would have no effect any more
@@ -120,7 +143,7 @@ def history(
     asked = [(each, call) for each in state.questions.values() if (call := call_of(profile, each)) is not None]
     asked.sort(key=lambda each: (each[0].opened.at, each[0].opened.id), reverse=True)
     told = {call.id for _, call in asked}.union(without)
-    for entry in entries_of(state):
+    for entry in without_superseded(entries_of(state)):
         while asked and _before(asked[-1][0], entry):
             add_question(*asked.pop())
         if isinstance(entry, MessageState):

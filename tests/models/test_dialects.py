@@ -39,6 +39,7 @@ from tests.support.models import (
     Act,
     Answer,
     FakeModels,
+    Later,
     Raw,
     Said,
     Status,
@@ -400,6 +401,93 @@ async def test_calls_with_wrong_arguments_are_faults_and_not_calls(args: str) ->
     found = turn.call_faults(SCHEMAS)
     assert "call_1" in found, "there is no such tool"
     assert ("call_0" in found) == bool(args), "no arguments are an empty object"
+
+
+# --- connections -----------------------------------------------------------------------------------------------------
+
+
+async def test_comments_that_keep_a_stream_open_are_signs_of_life() -> None:
+    waits = [Raw(b": keep-alive\n\n"), Later(0.06)] * 5
+    async with FakeModels([*waits, *spoken(Answer("After a queue."))]) as fake:
+        turn, _ = await Asking().of(endpoint(fake, idle=0.2))
+        assert turn.text == "After a queue."
+        with pytest.raises(StepError, match=r"not complete after 0\.1 s"):
+            await Asking().of(endpoint(fake, idle=0.2, total=0.1))
+
+
+async def test_answers_come_over_one_warm_connection() -> None:
+    asking = Asking(keep=True)
+    async with FakeModels(spoken(Answer("Here."))) as fake:
+        for _ in range(3):
+            await asking.of(endpoint(fake))
+        assert len(fake.connections) == 1
+        await asking.providers.close()
+    assert fake.opened == 1
+
+
+async def test_a_redirect_is_followed_within_the_origin_and_told_beyond_it() -> None:
+    async with FakeModels([Status(307, {}, {"location": "/v2/chat"})], spoken(Answer("Here."))) as fake:
+        turn, _ = await Asking().of(endpoint(fake))
+        assert (turn.text, [asked.path for asked in fake.asked]) == ("Here.", ["/v1/chat/completions", "/v2/chat"])
+    fault, _ = await failure(Status(307, {}, {"location": "https://elsewhere.example/v1"}))
+    assert (fault.code, "https://elsewhere.example/v1" in fault.message) == ("llm.not_configured", True)
+
+
+async def test_a_query_of_the_address_stays_behind_the_path() -> None:
+    async with FakeModels(spoken(Answer("Here."))) as fake:
+        await Asking().of(Endpoint("smart", "azure", "m", f"{fake.url}?api-version=preview", "k"))
+    assert fake.asked[0].path == "/v1/chat/completions?api-version=preview"
+
+
+async def test_without_money_another_model_is_asked() -> None:
+    unpaid = Status(402, {"error": {"message": "Insufficient Balance"}})
+    async with FakeModels([unpaid]) as first, FakeModels(spoken(Answer("Here."))) as second:
+        turn, by = await Asking().of(endpoint(first), Endpoint("two", "openai", "m", second.url, "k"))
+    assert (turn.text, by.name) == ("Here.", "two")
+
+
+async def test_an_empty_answer_is_none_where_words_are_needed_and_another_model_is_asked() -> None:
+    async def listen(piece: Piece) -> None:
+        pass
+
+    def spent(endpoint: Endpoint, turn: Turn) -> None:
+        pass
+
+    async def asked(*fakes: FakeModels, **more: Any) -> Turn:
+        providers = Providers()
+        try:
+            question = Message("user", "Tea?")
+            endpoints = [endpoint(each) for each in fakes]
+            return (await ask(providers.of, endpoints, lambda each: Request(each, (question,)), listen, spent, **more))[
+                0
+            ]
+        finally:
+            await providers.close()
+
+    empty, thinking = spoken(Answer("")), DIALECTS["reasoning_content"](Answer("", "Four, so I say four."))
+    async with FakeModels(empty) as first, FakeModels(thinking) as other, FakeModels(spoken(Answer("Here."))) as second:
+        assert (await asked(first)).text == ""
+        assert (await asked(first, second, may_be_empty=False)).text == "Here."
+        for fakes in ((first,), (other, second)):
+            with pytest.raises(StepError) as raised:
+                await asked(*fakes, may_be_empty=False)
+            assert (raised.value.code, raised.value.retriable) == ("llm.empty", True)
+
+
+async def test_thinking_goes_back_between_the_texts_and_calls_that_came_of_it() -> None:
+    thought = [{"type": "reasoning", "id": f"rs_{n}", "encrypted_content": "x"} for n in (1, 2)]
+    said = {"type": "message", "content": [{"type": "output_text", "text": "I search."}]}
+    call = {"type": "function_call", "id": "fc", "call_id": "c1", "name": "search", "arguments": '{"q": "tea"}'}
+    response = {"status": "completed", "output": [thought[0], said, thought[1], call]}
+    acts: list[Act] = [Said({"type": "response.completed", "response": response}), END]
+    async with FakeModels(acts) as fake:
+        turn, _ = await Asking().of(endpoint(fake, api="responses"), tools=(SEARCH,))
+    assert turn.finish is not None
+    back = Message("assistant", turn.text, turn.calls, opaque=turn.finish.opaque)
+    body = await body_of({"messages": (back, Message("tool", "1", call_id="c1"))}, api="responses")
+    assert [item.get("id", item.get("type", "text")) for item in body["input"]] == [
+        "rs_1", "text", "rs_2", "function_call", "function_call_output",
+    ]  # fmt: skip
 
 
 # --- others -----------------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from tests.runtime.conftest import Connection, Make, is_now, start, state_of
 from tests.runtime.test_models import catalogue, ended, runtime_of
 from tests.support import effects
 from tests.support.ledger import log_of
-from tests.support.models import CUT, DIALECTS, Answer, FakeModels, Hold, Status, chunk, spoken
+from tests.support.models import CUT, DIALECTS, USAGE, Answer, FakeModels, Hold, Status, chunk, spoken
 from tests.support.waiting import until
 
 AGENT = """\
@@ -314,6 +314,57 @@ async def test_a_conversation_that_is_too_long_is_summarised_once_and_no_call_lo
     ]
     assert len(summaries) == 1
     assert "I used free." not in [message.content for message in state.messages.values()]
+
+
+async def test_a_refusal_without_a_reason_near_the_context_is_met_by_one_summary(make: Make, tmp_path: Path) -> None:
+    """Tokens are counted roughly: 60 of 100 may be too many, 20 are not."""
+    refused = Status(400, {"error": {"message": "Bad request"}})
+    long = [Answer(calls=(("free", json.dumps({"value": f"{n}" * 900})),)) for n in range(2)]
+    acts = [*map(spoken, long), [refused], spoken(Answer("I used free.")), spoken(Answer("Done."))]
+    async with FakeModels(*acts) as fake:
+        runtime = await runtime_of(make, tmp_path, fake, context=1900)
+        state = await ended(runtime, (await start(runtime, AGENT)).run_id)
+    assert state.output == "Done."
+    async with FakeModels(*acts[:3]) as fake:
+        runtime = await runtime_of(make, tmp_path, fake, context=6000)
+        state = await ended(runtime, (await start(runtime, AGENT)).run_id)
+    assert state.error is not None
+    assert state.error.code == "llm.invalid_request"
+
+
+async def test_the_usage_that_a_server_reports_counts_where_it_is_more_than_our_estimate(
+    make: Make, tmp_path: Path
+) -> None:
+    read = {"prompt_tokens": 1500, "completion_tokens": 7, "total_tokens": 1507}
+    called = [spoken(Answer(calls=(("free", json.dumps({"value": f"{n}" * 300})),))) for n in range(2)]
+    called = [[chunk(usage=read) if act == chunk(usage=USAGE) else act for act in acts] for acts in called]
+    acts = [called[0], spoken(Answer("I used free.")), called[1], spoken(Answer("Done."))]
+    async with FakeModels(*acts) as fake:
+        runtime = await runtime_of(make, tmp_path, fake, context=1600)
+        state = await ended(runtime, (await start(runtime, AGENT)).run_id)
+    orders = [asked.body["messages"][-1]["content"].startswith("Summarise") for asked in fake.asked]
+    assert (state.output, orders) == ("Done.", [False, True, False, True, False])
+
+
+async def test_words_beside_a_decision_reach_the_model_behind_the_results_and_stay_there(
+    make: Make, tmp_path: Path
+) -> None:
+    answers = (Answer(calls=CALLS[1:2]), Answer(calls=CALLS[:1]), Answer("Done."))
+    async with FakeModels(*map(spoken, answers)) as fake:
+        runtime = await runtime_of(make, tmp_path, fake)
+        run_id = (await start(runtime, AGENT)).run_id
+        await until(lambda: is_now(runtime, run_id, "waiting"))
+        state = await state_of(runtime, run_id)
+        (id,) = state.pendings
+        decision = c.PendingAnswer(id=id, decision="reject", reason="no")
+        words = (e.UserMessage("m-1", "user", "Tell Bob why"),)
+        command = c.Answer(answers=(decision,), messages=words, by=c.LOCAL_PRINCIPAL)
+        await runtime.committer.submit(run_id, LOCAL_TENANT, command)
+        await ended(runtime, run_id)
+    told = [[each["role"] for each in asked.body["messages"]] for asked in fake.asked]
+    before = ["system", "user", "assistant", "tool", "user"]
+    assert told[1:] == [before, [*before, "assistant", "tool"]]
+    assert [asked.body["messages"][4]["content"] for asked in fake.asked[1:]] == ["Tell Bob why"] * 2
 
 
 async def test_an_agent_gives_another_a_task_and_hears_its_answer(make: Make, tmp_path: Path) -> None:

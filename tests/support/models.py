@@ -40,8 +40,15 @@ class Hold:
     until: asyncio.Event
 
 
+@dataclass(frozen=True)
+class Later:
+    """The answer goes on after so many seconds."""
+
+    seconds: float
+
+
 END, CUT, STALL = "end", "cut", "stall"
-Act: TypeAlias = Said | Raw | Status | Hold | str
+Act: TypeAlias = Said | Raw | Status | Hold | Later | str
 
 
 @dataclass
@@ -57,6 +64,7 @@ class FakeModels:
     def __init__(self, *answers: Sequence[Act]) -> None:
         self.answers = list(answers)
         self.asked: list[Asked] = []
+        self.opened = 0  # connections, so far
 
     async def __aenter__(self) -> FakeModels:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
@@ -78,6 +86,7 @@ class FakeModels:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections.add(writer)
+        self.opened += 1
         self._tasks.add(asyncio.current_task())
         try:
             while await self._one(reader, writer):
@@ -111,6 +120,9 @@ class FakeModels:
             elif isinstance(act, Hold):
                 await writer.drain()
                 await act.until.wait()
+            elif isinstance(act, Later):
+                await writer.drain()
+                await asyncio.sleep(act.seconds)
             elif act == STALL:
                 await writer.drain()
                 await reader.read(1)

@@ -1019,6 +1019,7 @@ export interface ThreadMessage {
   content: Json;
   at: string;
   call: Call | null;
+  aborted: boolean;
 }
 
 export interface ThreadMessagePage {

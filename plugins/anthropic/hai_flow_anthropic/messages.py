@@ -8,6 +8,7 @@ from typing import Final
 from hai_flow import values
 from hai_flow.models.answer import Answer
 from hai_flow.models.chat import unknown_part
+from hai_flow.models.conversation import arranged
 from hai_flow.models.ends import Stand
 from hai_flow.models.faults import fault_of_body
 from hai_flow.models.places import CALL_PLACE, TEXT_PLACE, in_order, opaque_of
@@ -35,7 +36,8 @@ def body_of(request: Request) -> dict[str, Json]:
             {"name": tool.name, "description": tool.description, "input_schema": dict(tool.schema)}
             for tool in request.tools
         ]
-    body["messages"] = _turns([message for message in request.messages if message.role != "system"])
+    messages = arranged(request.messages, alternate=False)
+    body["messages"] = _turns([message for message in messages if message.role != "system"])
     given = dict(request.endpoint.params)
     extra = given.pop("extra", {})
     return {**body, **given, **extra}

@@ -1,0 +1,81 @@
+"""Every answer of the corpus is read as it is meant, however its bytes are cut, and performs nothing if it is cut off.
+
+`make chaos` (or TEST_CUTS) cuts each at random 10,000 times; here it is 200 times in all.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+
+import pytest
+
+from tests.foreign import chats, clouds, typed
+from tests.foreign.reading import differences, read
+from tests.foreign.transcripts import Said, Transcript
+
+CORPUS = [*chats.ALL, *clouds.ALL, *typed.ALL]
+CUTS = int(os.environ.get("TEST_CUTS", "200"))
+
+
+@pytest.mark.parametrize("transcript", CORPUS, ids=str)
+def test_an_answer_is_read_as_it_is_meant(transcript: Transcript) -> None:
+    assert differences(read(transcript, [transcript.body]), transcript.meaning) == []
+
+
+def test_the_corpus_is_large_and_names_each_transcript_once() -> None:
+    assert len(CORPUS) >= 120
+    assert len({each.name for each in CORPUS}) == len(CORPUS)
+
+
+@pytest.mark.parametrize("transcript", CORPUS, ids=str)
+def test_an_answer_that_is_cut_anywhere_into_pieces_is_the_same_answer(transcript: Transcript) -> None:
+    body = transcript.body
+    whole = read(transcript, [body]).said
+    assert read(transcript, [body[at : at + 1] for at in range(len(body))]).said == whole
+    for at in range(1, len(body), 1 if CUTS > 200 else 7):
+        assert read(transcript, [body[:at], body[at:]]).said == whole, at
+
+
+def test_answers_that_are_cut_at_random_are_the_same_answers() -> None:
+    chance = random.Random(os.environ.get("TEST_SEED", "1"))
+    for number in range(CUTS):
+        transcript = CORPUS[number % len(CORPUS)]
+        body = transcript.body
+        places = sorted(chance.sample(range(len(body)), min(len(body), chance.randint(1, 12))))
+        pieces = [body[start:end] for start, end in zip([0, *places], [*places, len(body)], strict=True)]
+        assert read(transcript, pieces).said == read(transcript, [body]).said, (transcript.name, places)
+
+
+@pytest.mark.parametrize("transcript", [each for each in CORPUS if each.status == 200], ids=str)
+def test_an_answer_that_is_cut_off_at_any_byte_performs_nothing_or_all_of_it(transcript: Transcript) -> None:
+    """All of it only where the server had said its end, and only the mark behind it was cut off."""
+    meant = list(transcript.meaning.calls) if isinstance(transcript.meaning, Said) else []
+    end = end_of(transcript)
+    for at in range(len(transcript.body)):
+        calls = read(transcript, [transcript.body[:at]]).calls
+        assert calls == [] or (calls == meant and at >= end), (at, calls)
+
+
+def end_of(transcript: Transcript) -> int:
+    """The place at which the server has begun to say that the answer ends."""
+    body = transcript.body
+    marks = (
+        b'"finish_reason": "',
+        b"[DONE",
+        b"response.completed",
+        b"message_delta",
+        b'"stop_reason": "',
+        b'"status": "comp',
+    )
+    places = [at for mark in marks if (at := body.find(mark)) >= 0]
+    return min(places, default=len(body))
+
+
+def test_calls_are_performed_as_they_were_shown() -> None:
+    for transcript in CORPUS:
+        outcome = read(transcript, [transcript.body])
+        if outcome.turn is not None and outcome.fault is None:
+            assert [(call.name, call.args) for call in outcome.turn.calls] == [
+                (name, args or "{}") for name, args in outcome.shown
+            ]
