@@ -1,13 +1,15 @@
-"""Writes the table of attacks into docs/security.md (`make docs`), from the registry of those that the tests try."""
+"""Writes the tables of attacks into docs/security.md (`make docs`), from the registries of those that the tests try."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Final
 
+from tests.attacks import work
 from tests.attacks.registry import ATTACKS, INAPPLICABLE, table
 
 PAGE: Final = Path(__file__).parent / "security.md"
+WORK_BEGIN, WORK_END = "<!-- attempts at work: written by `make docs` -->\n", "<!-- end of attempts at work -->\n"
 BEGIN, END = "<!-- attacks: written by `make docs` -->\n", "<!-- end of attacks -->\n"
 
 
@@ -25,10 +27,22 @@ def section() -> str:
     return "\n".join([*lines, "", f"Not there: {'; '.join(told)}.", ""])
 
 
+def section_of_work() -> str:
+    """The table of attempts to make a process work for long, as Markdown."""
+    counted = work.table()
+    places = list(next(iter(counted.values())))
+    lines = [f"| of {len(work.ATTEMPTS)} | {' | '.join(places)} |", "|---" * (1 + len(places)) + "|"]
+    for kind, by_place in counted.items():
+        lines.append(f"| {kind} | {' | '.join(str(by_place[place] or '') for place in places)} |")
+    return "\n".join([*lines, ""])
+
+
 def page(text: str) -> str:
-    """The page `text` with the table as it is now."""
-    before, rest = text.split(BEGIN)
-    return before + BEGIN + section() + END + rest.split(END)[1]
+    """The page `text` with the tables as they are now."""
+    for begin, written, end in ((BEGIN, section(), END), (WORK_BEGIN, section_of_work(), WORK_END)):
+        before, rest = text.split(begin)
+        text = before + begin + written + end + rest.split(end)[1]
+    return text
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from hai_flow.store.cells import HOME_NAME, Cell
 from hai_flow.telemetry.census import Census
 from hai_flow.telemetry.exposition import written, written_by_cell
 from hai_flow.telemetry.listener import listening
+from hai_flow.telemetry.loop_watch import LoopWatch
 from hai_flow.telemetry.metrics import Metrics
 from hai_flow.telemetry.traces import Traces
 
@@ -39,7 +40,7 @@ class Watching:
         if self._place is None and settings.otlp is None:
             return
         self.metrics = Metrics()
-        self.observers += [self.metrics, Census(self.metrics)]
+        self.observers += [self.metrics, Census(self.metrics), LoopWatch(self.metrics)]
         if settings.otlp is not None:
             exporter = _exporter(settings.otlp, self.metrics)
             self.observers += [exporter, Traces(exporter.take, settings.traces_per_second)]

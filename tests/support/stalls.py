@@ -1,0 +1,48 @@
+"""Whether the event loop was given back in time: by the processor time of what ran on it in one go.
+
+Not by the clock: a machine that does much else makes everything late.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+STALL_SECONDS: Final = 0.05
+
+
+class Stalls:
+    """The longest piece of work on the loop of this thread, in seconds of processor time, and what it was."""
+
+    def __init__(self) -> None:
+        self.longest = 0.0
+        self.what = ""
+
+    def forget(self) -> None:
+        self.longest, self.what = 0.0, ""
+
+    def note(self, seconds: float, handle: asyncio.Handle) -> None:
+        if seconds > self.longest:
+            self.longest, self.what = seconds, repr(handle)
+
+
+@contextmanager
+def stalls_measured() -> Iterator[Stalls]:
+    """Measure each callback that a loop of asyncio runs, in whatever thread: the time is that thread's own."""
+    stalls, run = Stalls(), asyncio.Handle._run
+
+    def measured(handle: asyncio.Handle) -> Any:
+        begun = time.thread_time()
+        try:
+            return run(handle)
+        finally:
+            stalls.note(time.thread_time() - begun, handle)
+
+    asyncio.Handle._run = measured  # type: ignore[method-assign]
+    try:
+        yield stalls
+    finally:
+        asyncio.Handle._run = run  # type: ignore[method-assign]
