@@ -13,13 +13,14 @@ import re
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 from clients import openapi
 from clients.docstrings import retold
 from clients.models import models
+from hai_flow import signs
 
 ROOT: Final = Path(__file__).parents[1]
 PACKAGE: Final = ROOT / "hai_flow"
@@ -39,13 +40,33 @@ def generated() -> dict[Path, str]:
         PACKAGE / "client" / "models.py": answers,
         PACKAGE / "client" / "blocking.py": blocking(awaiting),
     }
-    written = {TYPESCRIPT / "records.ts": records(answers, told), CONSOLE / "api" / "types.gen.ts": openapi.types()}
+    written = {
+        TYPESCRIPT / "records.ts": records(answers, told),
+        CONSOLE / "api" / "types.gen.ts": openapi.types(),
+        CONSOLE / "logic" / "signs.gen.ts": listed_signs(),
+    }
     return {path: _formatted(text) for path, text in files.items()} | written
 
 
 def _formatted(text: str) -> str:
     command = [sys.executable, "-m", "ruff", "format", "--config", str(ROOT / "pyproject.toml"), "-"]
     return subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
+
+
+# --- signs that are shown as codes ------------------------------------------------------------------------------
+
+
+def listed_signs() -> str:
+    """The list of `hai_flow/signs`, as classes of regular expressions."""
+    kinds = {"ODD": _class_of(signs.RANGES), "JOINED": _class_of(signs.JOINED)}
+    kinds["ALIKE"] = "".join(f"\\u{{{ord(each):x}}}" for each in signs.ALIKE)
+    lines = ["// Written by `make generate` from hai_flow/signs.py: change that, or clients/generate.py.", ""]
+    lines += [f"export const {name} = String.raw`{text}`;" for name, text in kinds.items()]
+    return "\n".join([*lines, ""])
+
+
+def _class_of(ranges: Sequence[tuple[int, int]]) -> str:
+    return "".join(f"\\u{{{low:x}}}-\\u{{{high:x}}}" for low, high in ranges)
 
 
 # --- the events ---------------------------------------------------------------------------------------------------

@@ -9,6 +9,9 @@ import { build } from "vite";
 const target = resolve(process.argv[2] ?? "dist");
 const root = resolve(import.meta.dirname, "..");
 
+// Elements are made by a runtime of our own, which shows hidden signs as codes.
+const SIGNS = { find: /^#signs\/jsx-runtime$/, replacement: join(root, "src/signs/jsx-runtime.ts") };
+
 const shared = {
   root,
   base: "/console/",
@@ -17,7 +20,8 @@ const shared = {
   publicDir: false,
   logLevel: "warn",
   define: { "process.env.NODE_ENV": '"production"' },
-  oxc: { jsx: { runtime: "automatic" } },
+  oxc: { jsx: { runtime: "automatic", importSource: "#signs" } },
+  resolve: { alias: [SIGNS] },
 };
 
 function output(input, license) {
@@ -37,6 +41,7 @@ await build({
   ...shared,
   resolve: {
     alias: [
+      SIGNS,
       { find: /^react$/, replacement: "preact/compat" },
       { find: /^react-dom$/, replacement: "preact/compat" },
       { find: /^react-dom\/client$/, replacement: "preact/compat/client" },

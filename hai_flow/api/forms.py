@@ -13,6 +13,7 @@ from typing import Final, NamedTuple, TypeAlias
 from hai_flow import values
 from hai_flow.definition.schema_references import resolve
 from hai_flow.json_pointers import unescaped
+from hai_flow.signs import reveal
 from hai_flow.values import Json
 
 Given: TypeAlias = Mapping[str, Sequence[str]]
@@ -152,13 +153,13 @@ def _row(id: str, field: Field, texts: Sequence[str], faults: Sequence[str]) -> 
     said += [f"{id}-error"] if faults else []
     state = f' aria-describedby="{" ".join(said)}"' if said else ""
     state += ' aria-invalid="true"' if faults else ""
-    label = _escaped(field.label) + (" (required)" if field.required else "")
-    about = f'<br><small id="{id}-hint">{_escaped(field.hint)}</small>' if field.hint else ""
+    label = _escaped(reveal(field.label)) + (" (required)" if field.required else "")
+    about = f'<br><small id="{id}-hint">{_escaped(reveal(field.hint))}</small>' if field.hint else ""
     about += f'<br><strong id="{id}-error">{_escaped("; ".join(faults))}</strong>' if faults else ""
     if field.kind == "choices":
         boxes = "".join(
             f'<br><label><input type="checkbox" name="{_name(field)}" value="{_escaped(_text(each))}"'
-            f"{' checked' if _text(each) in texts else ''}> {_escaped(_text(each))}</label>"
+            f"{' checked' if _text(each) in texts else ''}> {_escaped(reveal(_text(each)))}</label>"
             for each in field.choices
         )
         return f"<fieldset{state}><legend>{label}</legend>{boxes}{about}</fieldset>"
@@ -171,7 +172,7 @@ def _control(id: str, field: Field, text: str, state: str) -> str:
         words = {True: "yes", False: "no"}
         options = "".join(
             f'<option value="{_escaped(_text(each))}"{" selected" if _text(each) == text else ""}>'
-            f"{_escaped(words[each] if isinstance(each, bool) else _text(each))}</option>"
+            f"{_escaped(words[each] if isinstance(each, bool) else reveal(_text(each)))}</option>"
             for each in field.choices
         )
         return f'<select {named}><option value=""></option>{options}</select>'

@@ -29,6 +29,7 @@ from hai_flow.engine.events import PendingOpened
 from hai_flow.engine.state import PendingState
 from hai_flow.errors import Rejected
 from hai_flow.runtime.notifier import LINKS, digest_of
+from hai_flow.signs import WARNING, escape_json, has_hidden, reveal
 from hai_flow.store import notifications
 from hai_flow.store.notifications import Link
 
@@ -155,7 +156,12 @@ def _question(
     """The question and its form, with the values `given` before, and the reason why they were `refused`."""
     opened = pending.opened
     shown = [f"<p>The workflow <b>{html.escape(workflow)}</b> asks {html.escape(link.principal)}:</p>"]
-    shown += [f"<pre>{html.escape(text)}</pre>" for text in (opened.message, opened.args, opened.evidence) if text]
+    read = [each for each in (opened.title, opened.message) if each]
+    data = [each for each in (opened.args, opened.evidence) if each]
+    if any(map(has_hidden, read)) or any(escape_json(each) != each for each in data):
+        shown.append(f'<p role="note"><strong>{html.escape(WARNING)}</strong></p>')
+    shown += [f"<pre>{html.escape(reveal(opened.message))}</pre>"] if opened.message else []
+    shown += [f"<pre>{html.escape(escape_json(text))}</pre>" for text in data]
     if opened.kind not in _ANSWERABLE:
         return "".join([*shown, "<p>It can't be answered here: answer it in your inbox.</p>"])
     typed = html.escape((given or {}).get("reason", [""])[0])
@@ -184,10 +190,10 @@ def _buttons(opened: PendingOpened) -> tuple[str, ...]:
 
 
 def _button(option: str) -> str:
-    shown = html.escape(option, quote=True)
     if not option:
         return "<p><button>Send</button></p>"
-    return f'<p><button name="decision" value="{shown}">{shown}</button></p>'
+    shown = html.escape(reveal(option), quote=True)
+    return f'<p><button name="decision" value="{html.escape(option, quote=True)}">{shown}</button></p>'
 
 
 def _findings(refused: Rejected | None) -> list[dict[str, Any]]:
@@ -204,7 +210,7 @@ def _refusal(schema: Any, refused: Rejected | None) -> str:
 
 
 def _page(title: str, body: str, status: int = 200) -> Response:
-    shown = html.escape(title)
+    shown = html.escape(reveal(title))
     page = (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{shown}</title>'
         f'<meta name="viewport" content="width=device-width"></head><body><h1>{shown}</h1>{body}</body></html>\n'

@@ -7,14 +7,12 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple, TextIO, TypeAlias
 
+from hai_flow.signs import escape_json, reveal
+
 _CODES: Final = {
     "bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "magenta": "35", "cyan": "36",
 }  # fmt: skip
 _GAP: Final = "  "
-_STEERING: Final = (*range(0x7F, 0xA0), 0x2028, 0x2029, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
-"""What JSON leaves as it is, though a terminal obeys it: 8-bit controls, and what turns the order of the letters."""
-_VISIBLE: Final = {code: "\ufffd" for code in (*range(0x20), *_STEERING) if chr(code) not in "\n\t"}
-_ESCAPED: Final = {code: f"\\u{code:04x}" for code in _STEERING}
 
 
 class Styled(NamedTuple):
@@ -28,11 +26,11 @@ Cell: TypeAlias = str | Styled
 
 
 def clean(text: str) -> str:
-    """`text` without control characters, and without characters that change the order in which letters are shown.
+    """`text` with hidden, turning and look-alike signs as their codes (`signs`).
 
     The text of a workflow or a person must not control the terminal, nor look like another text.
     """
-    return text.translate(_VISIBLE)
+    return reveal(text.replace("\r\n", "\n"))
 
 
 def one_line(text: str) -> str:
@@ -41,8 +39,8 @@ def one_line(text: str) -> str:
 
 
 def json_text(value: Any, indent: int | None = None) -> str:
-    """`value` as JSON that is safe to show: the same value for programs, with the characters above escaped."""
-    return json.dumps(value, ensure_ascii=False, indent=indent).translate(_ESCAPED)
+    """`value` as JSON that is safe to show: the same value for programs, with such signs escaped."""
+    return escape_json(json.dumps(value, ensure_ascii=False, indent=indent))
 
 
 class Console:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from typing import Final
 
@@ -10,6 +11,7 @@ from hai_flow.cli.console import json_text, one_line
 from hai_flow.cli.people import as_whom
 from hai_flow.cli.terminal import compact, indented, program, say
 from hai_flow.settings import Settings
+from hai_flow.signs import WARNING, escape_json, has_hidden
 from hai_flow.values import Json
 
 _DECIDED: Final = ("approve", "gate", "doubt")  # kinds that are answered by one of their options
@@ -23,6 +25,8 @@ def show_question(pending: Json, started_by: str | None) -> None:
     shown = pending.get("args") if pending["kind"] == "gate" else pending.get("evidence")
     if shown is not None:
         say(f"  {compact(shown, 1000)}")
+    if _has_hidden(pending, shown):
+        say(f"  {WARNING}", "yellow")
     if fields := fields_of(pending.get("schema")):
         say(f"  values: {fields}", "dim")
     if asked := asked_people(pending):
@@ -36,6 +40,12 @@ def show_question(pending: Json, started_by: str | None) -> None:
         say(f"  {told}", "dim")
     if others := or_else(pending):
         say(f"  or: {others}", "dim")
+
+
+def _has_hidden(pending: dict[str, Json], shown: Json) -> bool:
+    texts = [each for name in ("title", "message") if isinstance(each := pending.get(name), str)]
+    data = json.dumps(shown, ensure_ascii=False)
+    return any(map(has_hidden, texts)) or escape_json(data) != data
 
 
 def asked_people(pending: dict[str, Json]) -> str:

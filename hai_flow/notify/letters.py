@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from hai_flow.signs import WARNING, has_hidden, reveal
 from hai_flow.values import Json
 
 SUBJECT_MAX: Final = 120
@@ -86,6 +87,8 @@ def _lines(told: Told) -> list[str]:
     lines += quoted(told.title, TITLE_MAX).splitlines()
     if told.message:
         lines += [">", *quoted(told.message, MESSAGE_MAX).splitlines()]
+    if has_hidden(told.title) or has_hidden(told.message or ""):
+        lines += ["", WARNING]
     lines.append("")
     if told.deadline is not None:
         lines.append(f"Deadline: {told.deadline:%Y-%m-%d %H:%M} UTC")
@@ -104,12 +107,12 @@ def quoted(text: str, most: int) -> str:
 
 
 def _plain(line: str) -> str:
-    shown = "".join(each if _is_shown(each) else "\N{REPLACEMENT CHARACTER}" for each in line)
+    shown = "".join(each if _is_shown(each) else "\N{REPLACEMENT CHARACTER}" for each in reveal(line))
     return _HOST.sub("[.]", _SCHEME.sub(" ", shown)).replace("@", " at ")
 
 
 def _is_shown(sign: str) -> bool:
-    return sign == "\t" or unicodedata.category(sign) not in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
+    return sign != "\r" and unicodedata.category(sign) != "Cn"  # of the rest `reveal` has left what writing needs
 
 
 def _cut(text: str, most: int) -> str:

@@ -196,4 +196,4 @@ def test_interleaved_messages_get_lines_of_their_own_and_unknown_events_are_name
         narrator.show({"type": "message_chunk", "message_id": message, "content": content})
     narrator.show({"type": "message_ended", "message_id": "a"})
     narrator.show({"type": "something_new", "seq": 9, "what": "x"})
-    assert stream.getvalue() == 'one two\nthree\n four\ufffd[2J\n· something new {"what": "x"}\n'
+    assert stream.getvalue() == 'one two\nthree\n four[U+001B][2J\n· something new {"what": "x"}\n'

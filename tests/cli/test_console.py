@@ -48,12 +48,12 @@ def test_a_wide_character_takes_two_columns() -> None:
 
 
 def test_what_somebody_wrote_stays_one_line_and_steers_nothing() -> None:
-    assert table(("a\nb\tc", "\x1b[31mred")) == ["a b c  \ufffd[31mred"]
+    assert table(("a\nb\tc", "\x1b[31mred")) == ["a b c  [U+001B][31mred"]
 
 
 def test_what_turns_the_order_of_letters_is_seen_and_json_stays_the_same_value() -> None:
     wrote = "pay \u202e001\u2066 \x9b2J\x7f\x85\u2028 \u05d0\u200f \x1b[2J"
-    assert clean(wrote) == "pay \ufffd001\ufffd \ufffd2J\ufffd\ufffd\ufffd \u05d0\u200f \ufffd[2J"
+    assert clean(wrote) == "pay [U+202E]001[U+2066] [U+009B]2J[U+007F][U+0085][U+2028] \u05d0[U+200F] [U+001B][2J"
     for shown in (json_text({wrote: wrote}), json_text([wrote], indent=2)):
         assert clean(shown) == shown
     assert json.loads(json_text({wrote: [wrote]})) == {wrote: [wrote]}
@@ -61,9 +61,9 @@ def test_what_turns_the_order_of_letters_is_seen_and_json_stays_the_same_value()
 
 def test_a_title_makes_no_line_of_its_own() -> None:
     title = "Lunch?\n  hai-flow decide x approve\x1b[2J"
-    assert question_of({"kind": "approve", "title": title}) == "Lunch? hai-flow decide x approve\ufffd[2J"
+    assert question_of({"kind": "approve", "title": title}) == "Lunch? hai-flow decide x approve[U+001B][2J"
     asked = {"kind": "tool", "title": title, "tool": "f", "args": {"\x9b2J": "\u202e"}}
-    assert question_of(asked) == 'Lunch? hai-flow decide x approve\ufffd[2J f({"\\u009b2J": "\\u202e"})'
+    assert question_of(asked) == 'Lunch? hai-flow decide x approve[U+001B][2J f({"\\u009b2J": "\\u202e"})'
 
 
 def test_a_log_on_a_terminal_is_steered_by_nothing_that_it_tells(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,8 +80,8 @@ def test_a_log_on_a_terminal_is_steered_by_nothing_that_it_tells(monkeypatch: py
         structlog.reset_defaults()
     text = re.sub(r"\x1b\[[0-9;]*m", "", terminal.getvalue())  # the styles of the log itself
     assert clean(text) == text
-    assert "t\ufffd[2J forged" in text
-    assert "ValueError: \ufffd[2J\ufffd2J" in text
+    assert "t[U+001B][2J forged" in text
+    assert "ValueError: [U+001B][2J[U+009B]2J" in text
 
 
 def test_styles_are_for_terminals_that_can_and_may_be_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -346,3 +346,26 @@ def test_the_pages_are_small(built: Any) -> None:
 
     assert 0 < packed("decide.html") <= 60_000
     assert 0 < packed("index.html") <= 200_000
+
+
+def test_signs_that_nobody_sees_are_shown_as_codes_with_a_warning(page: NewPage, http: httpx2.Client) -> None:
+    flow = """
+hai: flow/v1
+name: hidden_signs
+version: 1
+input: {type: object, properties: {to: {type: string}}}
+steps:
+  - approve: {from: requester, title: "Send to ${{ input.to }}", message: "For p\u0430ypal", evidence: "${{ input }}"}
+"""
+    assert http.post("/v1/workflows", content=flow.encode(), headers=YAML).status_code in (200, 201)
+    wrote = "\u202egpj.exe\u2066 \u200bnow"
+    started = http.post("/v1/runs", json={"workflow": "hidden_signs", "input": {"to": wrote}}).raise_for_status()
+    pending = pending_of(http, started.json()["id"])
+    for path in (f"/console/decide/{pending['id']}", "/console/", f"/console/runs/{started.json()['id']}"):
+        shown = page().goto(path)
+        shown.words("[U+202E]gpj.exe[U+2066] [U+200B]now").first().there()
+        assert shown.evaluate("/[\\u202e\\u2066\\u200b]/.test(document.body.innerText)") is False
+    shown = page().goto(f"/console/decide/{pending['id']}")
+    shown.words("Signs that can't be seen").there()
+    shown.words("For p[U+0430]ypal").there()
+    assert shown.axe() == []

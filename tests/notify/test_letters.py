@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hai_flow import signs
 from hai_flow.notify.channels import Email
 from hai_flow.notify.letters import Told, chat, letter
 from hai_flow.notify.sending import email_of, signed
@@ -66,8 +67,9 @@ def test_a_chat_message_mentions_nobody_and_links_nowhere(text: str) -> None:
 def test_whatever_is_written_only_our_own_lines_are_without_a_mark(title: str, message: str) -> None:
     lines = letter(told(title, message)).text.splitlines()
     ours = [line for line in lines if not line.startswith(">")]
+    warning = ["", signs.WARNING] if signs.has_hidden(title) or signs.has_hidden(message) else []
     assert ours == [
-        "Somebody is asked to decide, in the workflow refund.", "", "", "Deadline: 2026-03-02 12:00 UTC",
+        "Somebody is asked to decide, in the workflow refund.", "", *warning, "", "Deadline: 2026-03-02 12:00 UTC",
         "Decide on this page (for you alone, once; nothing is decided by opening it):", LINK,
     ]  # fmt: skip
 

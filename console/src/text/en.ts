@@ -201,6 +201,7 @@ export const en = {
     no: "no",
     unset: "not said",
     tooLong: (n: number) => `… ${n.toLocaleString("en")} more characters`,
+    hidden: "Signs that can't be seen, or that look like others, are shown as codes such as [U+202E].",
     moreEntries: (n: number) => `… ${n.toLocaleString("en")} more`,
   },
   ...runsEn,

@@ -187,6 +187,7 @@ export const zh: Texts = {
     no: "否",
     unset: "未说明",
     tooLong: (n) => `……还有 ${n} 个字符`,
+    hidden: "看不见的或形似其他字符的字符以代码显示，例如 [U+202E]。",
     moreEntries: (n) => `……还有 ${n} 项`,
   },
   ...runsZh,

@@ -21,6 +21,7 @@ import { useText } from "../../text/index.ts";
 import { answerOf, argsOf, editable, editsOf, escalationOf, reasonsOf } from "./answer.ts";
 import { schemaOfArgs } from "../../logic/schema.ts";
 import { type Draft, dropDraft, keepDraft, keptDraft } from "./draft.ts";
+import { hasHidden } from "../../logic/signs.ts";
 import { useParameters } from "./useParameters.ts";
 import { useQuestion } from "./useQuestion.ts";
 
@@ -65,6 +66,11 @@ export function Decision({ id, after, keys = true, onDecided }: DecisionProps) {
           {" · "}
           <Deadline pending={pending} />
         </p>
+        {hasHidden([pending.title, pending.message, pending.tool, pending.args, pending.evidence]) && (
+          <p className="note warn" role="note">
+            {t.decision.hidden}
+          </p>
+        )}
       </header>
       {problem !== null && <ProblemNote problem={problem} />}
       <div role="status">

@@ -1,0 +1,94 @@
+"""What people read is what is done: hidden, turning and look-alike signs are shown as codes, by one list."""
+
+from __future__ import annotations
+
+import json
+import sys
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hai_flow import signs
+from hai_flow.api.links import _question
+from hai_flow.cli.console import clean, json_text, one_line
+from hai_flow.notify.letters import Told, chat, letter
+
+SAMPLES = [  # the same as in console/src/logic/signs.test.ts
+    ("to \u202egpj.exe\u2066 \u200bnow", "to [U+202E]gpj.exe[U+2066] [U+200B]now"),
+    ("a\ufeffb\u00adc\u061cd\u2060e", "a[U+FEFF]b[U+00AD]c[U+061C]d[U+2060]e"),
+    ("\U000e0041\U000e0042hidden\u3164\u115f", "[U+E0041][U+E0042]hidden[U+3164][U+115F]"),
+    (
+        "p\u0430ypal, \u043f\u0440\u0438\u0432\u0435\u0442",
+        "p[U+0430]ypal, \u043f\u0440\u0438\u0432\u0435\u0442",
+    ),
+    ("\U0001f468\u200d\U0001f469\u200d\U0001f467 \u2764\ufe0f 1\ufe0f\u20e3",) * 2,
+    (
+        "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645 a\u200cb",
+        "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645 a[U+200C]b",
+    ),
+    ("x\ufe0f \u2764\ufe0f\ufe0f", "x[U+FE0F] \u2764\ufe0f[U+FE0F]"),
+    ("tab\tline\nend \u4e2d\u6587\u3000é",) * 2,
+    ("\x1b[2J\x9b\x00", "[U+001B][2J[U+009B][U+0000]"),
+]
+
+
+@pytest.mark.parametrize(("text", "shown"), SAMPLES)
+def test_hidden_turning_and_look_alike_signs_are_codes_and_what_writing_needs_stays(text: str, shown: str) -> None:
+    assert signs.reveal(text) == shown
+    assert signs.has_hidden(text) == (text != shown)
+    assert json.loads(signs.escape_json(json.dumps(text, ensure_ascii=False))) == text
+
+
+def test_every_sign_that_unicode_calls_hidden_is_in_the_list() -> None:
+    hidden = ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
+    for code in range(sys.maxunicode + 1):
+        if unicodedata.category(chr(code)) in hidden and chr(code) not in "\t\n":
+            assert signs.reveal(f"a{chr(code)}b") == f"a[U+{code:04X}]b"
+
+
+@given(st.text(st.characters()))
+def test_the_codes_are_one_for_one_and_json_keeps_its_value(text: str) -> None:
+    assert signs.reveal(signs.reveal(text)) == signs.reveal(text)
+    assert json.loads(json_text({text: [text]})) == {text: [text]}
+
+
+def test_the_escapes_of_json_do_not_make_a_word_of_two_scripts() -> None:
+    assert json_text("\n\u043f\u0440\u0438\u0432\u0435\u0442") == '"\\n\u043f\u0440\u0438\u0432\u0435\u0442"'
+
+
+def test_the_command_line_shows_codes() -> None:
+    assert clean("a\u202eb\u200b\r\nc") == "a[U+202E]b[U+200B]\nc"
+    assert one_line("a\u200b\n b") == "a[U+200B] b"
+    assert json_text({"to": "\u202e\u200b"}) == '{"to": "\\u202e\\u200b"}'
+
+
+def told(title: str, message: str | None = None) -> Told:
+    return Told("opened", "p", "r", "w", "approve", title, message, None)
+
+
+def test_letters_show_codes_and_say_so() -> None:
+    for text in (letter(told("Pay \u202e001")).text, chat(told("Pay", "to p\u0430ypal\u200b"))):
+        assert "[U+" in text
+        assert signs.WARNING.split(",")[0] in text
+    assert signs.WARNING not in letter(told("Pay 100", "中文")).text
+
+
+def test_the_page_of_a_link_shows_codes_and_says_so() -> None:
+    from datetime import UTC, datetime
+    from types import SimpleNamespace
+    from typing import Any, cast
+
+    def page(args: str) -> str:
+        opened = SimpleNamespace(
+            title="Send?", message="to \u202ex", args=args, evidence=None, kind="gate", schema=None, digest="d",
+            options=("approve",), tool=None,
+        )  # fmt: skip
+        link = SimpleNamespace(principal="user:a", at=datetime.now(UTC))
+        return _question("w", cast("Any", link), cast("Any", SimpleNamespace(opened=opened)))
+
+    shown = page('{"to": "\u200b\\n\u043f\u0440\u0438"}')
+    assert "to [U+202E]x" in shown
+    assert "\\u200b\\n\u043f\u0440\u0438" in shown
+    assert 'role="note"' in shown
