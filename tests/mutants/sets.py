@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tests.mutants import cells, engine, masking, neighbours, runtime, store, trust
+from tests.mutants import cells, engine, heirs, masking, neighbours, runtime, store, trust
 from tests.mutants.mutant import Mutant
 from tests.mutants.operators import Target, mutants_of
 
@@ -21,6 +21,7 @@ BY_HAND: Final = (
     *cells.ROOMS,
     *neighbours.ROOMS,
     *trust.ROOMS,
+    *heirs.ROOMS,
 )
 BY_RULE: Final = (*engine.TARGETS, *store.TARGETS)
 

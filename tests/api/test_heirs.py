@@ -1,0 +1,165 @@
+"""What would refuse a fork, or the run of a message that interrupts, is asked before anything is stopped for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.api.test_rest import Checked, start
+from tests.support.hai_client import HaiClient, unique, user
+from tests.support.postgres import Server
+from tests.support.server import YAML, ServerProcess, serving
+from tests.support.waiting import until
+
+BODY = """
+hai: flow/v1
+name: {name}
+version: {version}
+{head}
+visibility: tenant
+input: {{type: object, properties: {{customer: {{type: string, default: c1}}}}}}
+tools: {{e: {{python: tests.support.effects, effect: write}}}}
+steps:
+  - {{id: reserve, call: e.echo, with: {{value: 1}}, undo: {{call: e.echo, with: {{value: undone}}}}}}
+  - {{id: later, call: e.echo, with: {{value: 2}}}}
+  - {{id: sure, ask: {{title: Sure?, from: anyone, form: {{type: object, properties: {{}}}}}}}}
+"""
+ONE = 'concurrency: {key: "${{ input.customer }}", limit: 1}'
+
+
+@pytest.fixture
+def http(server: ServerProcess) -> Iterator[Checked]:
+    with Checked(server.url) as client:
+        yield client
+
+
+def published(http: httpx2.Client, head: str = "", name: str | None = None, version: int = 1) -> str:
+    name = name or unique("heirs").replace("-", "_")
+    answer = http.post("/v1/workflows", content=BODY.format(name=name, head=head, version=version), headers=YAML)
+    assert answer.status_code == 201, answer.text
+    return name
+
+
+async def is_now(http: httpx2.Client, run_id: str, status: str) -> None:
+    await until(lambda: http.get(f"/v1/runs/{run_id}").json()["status"] == status)
+
+
+def fork(http: httpx2.Client, run_id: str, **body: Any) -> httpx2.Response:
+    return http.post(f"/v1/runs/{run_id}/fork", json={"step": "later", **body})
+
+
+def steps(http: httpx2.Client, run_id: str) -> dict[str, str]:
+    found = http.get(f"/v1/runs/{run_id}/snapshot").json()["steps"]
+    return {path: step["status"] for path, step in found.items()}
+
+
+async def test_a_fork_gets_the_slot_of_the_run_that_it_leaves_before_those_who_wait_for_it(http: Checked) -> None:
+    name = published(http, ONE)
+    first = start(http, name)["id"]
+    await is_now(http, first, "waiting")
+    second = start(http, name)["id"]
+    forked = fork(http, first, input={"customer": "c1"})
+    assert forked.status_code == 201, forked.text
+    await is_now(http, forked.json()["id"], "waiting")
+    assert http.get(f"/v1/runs/{second}").json()["status"] == "queued"
+    assert steps(http, first)["reserve"] == "finished", "it is the fork's now"
+    http.post(f"/v1/runs/{forked.json()['id']}/terminate", json={})
+    await is_now(http, second, "waiting")
+
+
+async def test_a_fork_comes_before_a_message_that_waits_in_the_thread(server: ServerProcess, http: Checked) -> None:
+    name = published(http, "on_message: enqueue")
+    client = HaiClient(server.url, workflow=name)
+    client.post(user("go"))
+    (first,) = http.get("/v1/runs", params={"thread_id": client.thread_id}).json()["items"]
+    await is_now(http, first["id"], "waiting")
+    with client.open(user("second")):
+        forked = fork(http, first["id"])
+        assert forked.status_code == 201, forked.text
+        await is_now(http, forked.json()["id"], "waiting")
+        assert len(http.get(f"/v1/threads/{client.thread_id}/queue").json()["items"]) == 1
+        http.post(f"/v1/runs/{forked.json()['id']}/terminate", json={})
+        await until(lambda: not http.get(f"/v1/threads/{client.thread_id}/queue").json()["items"])
+
+
+async def test_a_fork_counts_under_the_key_of_the_input_that_it_begins_with(http: Checked) -> None:
+    name = published(http, ONE)
+    one, two = (start(http, name, input={"customer": who})["id"] for who in ("c1", "c2"))
+    await is_now(http, one, "waiting")
+    await is_now(http, two, "waiting")
+    busy = fork(http, one, input={"customer": "c2"})
+    assert (busy.status_code, busy.json()["code"]) == (409, "concurrency_busy")
+    assert busy.json()["winner"]["run_id"] == two
+    assert http.get(f"/v1/runs/{one}").json()["status"] == "waiting", "nothing was stopped"
+    free = fork(http, one, input={"customer": "c3"})
+    assert free.status_code == 201
+    await is_now(http, free.json()["id"], "waiting")
+    third, fourth = (start(http, name, input={"customer": who})["id"] for who in ("c1", "c3"))
+    await is_now(http, third, "waiting")
+    assert http.get(f"/v1/runs/{fourth}").json()["status"] == "queued", "its key is the fork's now"
+
+
+async def test_a_fork_into_a_version_that_counts_is_counted_and_into_one_that_does_not_is_not(http: Checked) -> None:
+    name = published(http)
+    run = start(http, name)["id"]
+    await is_now(http, run, "waiting")
+    published(http, ONE, name, 2)
+    forked = fork(http, run, version="2").json()["id"]
+    await is_now(http, forked, "waiting")
+    assert start(http, name)["status"] == "queued"
+    back = fork(http, forked, version="1")
+    assert back.status_code == 201, back.text
+    await until(
+        lambda: (
+            "waiting" in [each["status"] for each in http.get("/v1/runs", params={"workflow": name}).json()["items"]]
+        )
+    )
+    free = start(http, name, input={"customer": "other"})["id"]
+    await is_now(http, free, "waiting")
+
+
+@pytest.mark.parametrize("limit", ["RUNS_PER_MINUTE", "LOG_BYTES_MAX"])
+async def test_a_tenant_at_its_limit_stops_nothing(postgres_server: Server, limit: str) -> None:
+    environment = {f"HAI_FLOW_TENANT_{limit}": "1"}
+    with postgres_server.database() as dsn, serving(dsn) as free, httpx2.Client(base_url=free.url, timeout=20) as http:
+        name = published(http, "on_message: interrupt")
+        client = HaiClient(free.url, workflow=name)
+        client.post(user("go"))
+        (run,) = http.get("/v1/runs").json()["items"]
+        await is_now(http, run["id"], "waiting")
+        with serving(dsn, environment=environment) as server, httpx2.Client(base_url=server.url, timeout=20) as full:
+            refused = fork(full, run["id"])
+            assert refused.status_code == 429, refused.text
+            message = HaiClient(server.url, workflow=name, thread_id=client.thread_id).post(user("another"))
+            assert message.status == 429
+            assert full.get(f"/v1/runs/{run['id']}").json()["status"] == "waiting"
+            assert set(steps(full, run["id"]).values()) == {"finished", "waiting"}
+
+
+async def test_a_tenant_with_as_many_open_runs_as_it_may_have_still_forks_one_of_them(postgres_server: Server) -> None:
+    environment = {"HAI_FLOW_TENANT_OPEN_RUNS_MAX": "1"}
+    with (
+        postgres_server.database() as dsn,
+        serving(dsn, environment=environment) as server,
+        httpx2.Client(base_url=server.url, timeout=20) as http,
+    ):
+        run = start(http, published(http))["id"]
+        await is_now(http, run, "waiting")
+        assert fork(http, run).status_code == 201
+
+
+async def test_of_two_forks_of_one_run_at_once_one_is_refused_with_the_winner(
+    server: ServerProcess, http: Checked
+) -> None:
+    run = start(http, published(http))["id"]
+    await is_now(http, run, "waiting")
+    async with httpx2.AsyncClient(base_url=server.url, timeout=40) as both:
+        path = f"/v1/runs/{run}/fork"
+        answers = await asyncio.gather(*(both.post(path, json={"step": step}) for step in ("later", "sure")))
+    lost, won = sorted(answers, key=lambda answer: answer.status_code == 201)
+    assert (won.status_code, lost.status_code, lost.json()["code"]) == (201, 409, "fork_overtaken")
+    assert lost.json()["winner"]["run_id"] == won.json()["id"]

@@ -1,0 +1,149 @@
+"""Bugs of what begins in the place of a run that is stopped for it, and of what comes in with a command."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutants.mutant import Room
+
+_FORKING: Final = "tests/engine/test_forking.py"
+_ALLOWANCES: Final = "tests/engine/test_allowances.py"
+_HEIRS: Final = "tests/runtime/test_heirs.py"
+_API: Final = "tests/api/test_heirs.py"
+_FILES: Final = "tests/runtime/test_files.py"
+
+ending = Room("hai_flow/engine/rules/ending.py", _FORKING)
+ending.bug(
+    "a second fork at once takes the stop of the first for its own",
+    ("if command.inherited is not None and draft.state.heir != command.heir:", "if False:"),
+)
+ending.bug(
+    "a run takes its work back from whomever is named",
+    ("if state.heir is None or state.heir.run_id != command.heir:", "if state.heir is None:"),
+)
+ending.bug(
+    "a run that has ended takes its work back without its slots",
+    ("    if state.ended != command.seized:\n", "    if False:\n"),
+)
+stopping = Room("hai_flow/engine/stopping.py", _FORKING)
+stopping.bug(
+    "a run that takes its work back forgets the finally that it had left",
+    ('    return known.outcome == "stopped" and not known.cleaned\n', "    return False\n"),
+)
+stopping.bug(
+    "a finally that was cut off is done again from its first step",
+    ("        path = draft.step(path).next\n    return path\n", "        return first\n    return path\n"),
+)
+folding = Room("hai_flow/engine/folds/run.py", _FORKING)
+folding.bug(
+    "a run that takes its work back undoes only what it had not left",
+    ("        undoables=Map({**state.left, **state.undoables}),\n", ""),
+)
+folding.bug(
+    "a run that was terminated takes its work back",
+    ('**({"heir": None, "left": Map()} if event.terminated else {})', "**{}"),
+)
+forking = Room("hai_flow/engine/forking.py", _FORKING)
+forking.bug(
+    "a fork takes over more than was left to it",
+    (" or now.left_at != seq:", ":"),
+)
+children = Room("hai_flow/engine/children.py", _ALLOWANCES)
+children.bug(
+    "a child does not tell what it has taken so far",
+    ("    return {} if was == now else", "    return {} if True else"),
+)
+children.bug(
+    "a fork has not spent what the child of the other run had",
+    (
+        "            draft.emit(e.ModelUsed, path=expense.path, attempt=expense.attempt, use=use)\n",
+        "            pass\n",
+    ),
+)
+moving = Room("hai_flow/engine/folds/moving.py", _ALLOWANCES)
+moving.bug(
+    "a fork keeps what is reserved for a child that the other run had given up",
+    ("        granted=Map(),  # no child of the other run tells the fork its end\n", ""),
+)
+starting = Room(
+    "hai_flow/engine/starting.py", f"{_API}::test_a_fork_counts_under_the_key_of_the_input_that_it_begins_with"
+)
+starting.bug(
+    "a fork counts under the key of the other run's input",
+    ("input=input if edits.input is msgspec.UNSET else edits.input,", "input=input,"),
+)
+starts = Room("hai_flow/runtime/starts.py", _API)
+starts.bug(
+    "a limit of the tenant refuses a fork behind the stop",
+    ("refused = await self._quotas.excess(tenant, leaving=1) or await", "refused = await"),
+)
+starts.bug(
+    "a fork is born though its work was taken back",
+    ("left = isinstance(begin, c.Fork) and await", "left = False and await"),
+    by=f"{_HEIRS}::test_birth_and_taking_back_at_once_have_one_winner",
+)
+branches = Room("hai_flow/runtime/branches.py", _HEIRS)
+branches.bug(
+    "the run that was stopped keeps what it had left where the fork is refused all the same",
+    ("            await self._slots.take_back(leaving.tenant, leaving.id)\n", "            pass\n"),
+    by=f"{_HEIRS}::test_a_fork_that_is_refused_behind_the_stop_leaves_nothing_that_is_not_undone",
+)
+branches.bug(
+    "a fork takes over what another fork of the run has undone",
+    ("found |= set(undone_in(state)) & finished_by(fork.events, relative.shared)", "pass"),
+    by=f"{_HEIRS}::test_a_fork_takes_nothing_over_that_another_fork_of_the_run_has_undone",
+)
+branches.bug(
+    "a fork that is left for another one undoes what both have",
+    ("if relative.run_id == leaving.id and relative.shared:", "if False:"),
+    by=f"{_HEIRS}::test_a_second_fork_of_a_run_leaves_what_it_shares_with_the_first_one",
+)
+seats = Room("hai_flow/runtime/slots.py", _HEIRS)
+seats.bug(
+    "nobody looks for heirs that have not begun",
+    ("            await slots.overdue_heirs(self.database.api),\n", "            [],\n"),
+    by=f"{_HEIRS}::test_a_run_whose_fork_is_never_born_undoes_what_it_had_left_to_it",
+)
+seats.bug(
+    "a fork gets in line for the slot of the run that it leaves",
+    ("        if leaving.key == key and await", "        if False and await"),
+    by=f"{_API}::test_a_fork_gets_the_slot_of_the_run_that_it_leaves_before_those_who_wait_for_it",
+)
+statement = Room("hai_flow/store/commit_statement.py", _HEIRS)
+statement.bug(
+    "a run that ends frees the slots that it leaves to its heir",
+    ("        spared, children = _SPARED, children + _LEAVE_SLOTS\n", "        spared, children = '', children\n"),
+    by=f"{_HEIRS}::test_the_run_that_ends_leaves_its_slots_to_the_fork_in_the_same_commit",
+)
+promised = Room("hai_flow/store/slots.py", _HEIRS)
+promised.bug(
+    "slots that were left to an heir are taken back as any promise, and its work is nobody's",
+    ("AND s.promised_until <= now() AND s.left_by IS NULL AND", "AND s.promised_until <= now() AND"),
+    ("promised_until <= now() AND left_by IS NULL\n", "promised_until <= now()\n"),
+    ("WHERE promised_until <= now() AND left_by IS NOT NULL\n", "WHERE false\n"),
+    by=f"{_HEIRS}::test_a_run_whose_fork_is_never_born_undoes_what_it_had_left_to_it",
+)
+moments = Room("hai_flow/runtime/moments.py")
+moments.bug(
+    "a merged row is taken for one commit",
+    ("for last in row.ends:", "for last in [row.last_seq]:"),
+    by="tests/runtime/test_retention.py::test_behind_a_merge_a_run_is_forked_where_it_could_be_before",
+)
+files = Room("hai_flow/runtime/files.py", _FILES)
+files.bug(
+    "the files of a fork's edits are not asked for",
+    (
+        "for each in (edits.input, edits.state) if each is not msgspec.UNSET",
+        "for each in () if each is not msgspec.UNSET",
+    ),
+)
+kept_files = Room("hai_flow/store/files.py", _FILES)
+kept_files.bug(
+    "the file of a message that waits goes away",
+    (" AND NOT {_OF_A_MESSAGE}", ""),
+)
+
+ROOMS: Final = (
+    ending, stopping, folding, forking, children, moving, starting, starts, branches, seats, statement, promised,
+    moments, files, kept_files,
+)  # fmt: skip
