@@ -1,4 +1,4 @@
-"""Twenty seconds of the campaign of forks (`tests/chaos/forks.py`): with servers that are killed, no work is nobody's."""
+"""Twenty seconds of the campaign of forks (`tests/chaos/forks.py`): servers are killed, and no work is nobody's."""
 
 from __future__ import annotations
 

@@ -450,7 +450,7 @@ logs.bug(
 )
 slots_read.bug(
     "slots of runs that go on are freed by who asks for them",
-    ("ON r.id = f.run_id WHERE r.status IN {_ENDED}\n", "ON r.id = f.run_id\n"),
+    ("  WHERE r.status IN {_ENDED} AND f.left_by IS NULL\n", "  WHERE f.left_by IS NULL\n"),
     by=f"{_COMMIT}::test_whoever_asks_for_the_slot_of_an_ended_run_frees_it",
 )
 statement.bug(
@@ -720,7 +720,10 @@ slots.bug(
 )
 slots.bug(
     "a start that was stored gives its slot back",
-    ("run_id = $3 AND promised_until IS NOT NULL RETURNING true", "run_id = $3 RETURNING true"),
+    (
+        "run_id = $3 AND promised_until IS NOT NULL\n      AND left_by IS NULL RETURNING true",
+        "run_id = $3 RETURNING true",
+    ),
     by=f"{_COMMIT}::test_a_slot_is_not_given_back_once_its_run_has_begun",
 )
 slots.bug(
@@ -772,7 +775,7 @@ slots.bug(
 slots.bug(
     "slots of runs that began with them are taken back",
     ("    await pool.execute(_KEPT, limit)\n", ""),
-    ("AND s.promised_until <= now() AND NOT {_BEGAN}", "AND s.promised_until <= now()"),
+    ("AND s.left_by IS NULL AND NOT {_BEGAN}", "AND s.left_by IS NULL"),
     by=f"{_COMMIT}::test_what_the_release_before_takes_is_no_promise_once_its_run_is_there",
 )
 slots.bug(
