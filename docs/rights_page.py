@@ -10,9 +10,10 @@ from fastapi import FastAPI
 from fastapi.routing import iter_route_contexts
 from starlette.routing import Mount
 
+from hai_flow.api import limited
 from hai_flow.api.app import create_app
 from hai_flow.api.principals import rights_for
-from hai_flow.api.rights import ROLES, Right
+from hai_flow.api.rights import ROLES, SCOPED, Right
 from hai_flow.runtime import Runtime
 from hai_flow.settings import Settings
 
@@ -33,6 +34,13 @@ class Route(NamedTuple):
     method: str
     path: str
     rights: tuple[Right, ...] | None
+
+    @property
+    def limited(self) -> str | None:
+        """What a credential for some threads or workflows may do there. None: nobody has said."""
+        if self.rights is None or not SCOPED.intersection(self.rights):
+            return limited.HARMLESS if self.rights == () else limited.REFUSED
+        return limited.ROUTES.get(f"{self.method} {self.path}")
 
     def opens_to(self, role: str) -> bool:
         """Whether a caller with this role, and no other, may call it."""
@@ -80,13 +88,18 @@ def page() -> str:
     lines = [_INTRODUCTION, "", "## Roles", "", "| role | rights |", "|---|---|"]
     lines += [f"| `{role}` | {', '.join(sorted(rights))} |" for role, rights in ROLES.items()]
     lines += ["", "Who has none of these roles is a `requester`.", "", "## Routes", ""]
-    lines += [f"| route | one of | {' | '.join(roles)} |", "|---" * (2 + len(roles)) + "|"]
+    lines += [
+        "`limited` is what a token for some threads or workflows may do: `its own` asks for these, `refused` is 403",
+        "`credential_limited` or `right_missing`.",
+        "",
+    ]
+    lines += [f"| route | one of | {' | '.join(roles)} | limited |", "|---" * (3 + len(roles)) + "|"]
     for route in routes():
         if route.path == "/an-alias":
             continue
         wanted = ", ".join(route.rights or ()) or "(everybody)"
         marks = " | ".join("x" if route.opens_to(role) else "" for role in ROLES)
-        lines.append(f"| `{route.method} {route.path}` | {wanted} | {marks} |")
+        lines.append(f"| `{route.method} {route.path}` | {wanted} | {marks} | {route.limited} |")
     return "\n".join(lines)
 
 

@@ -220,6 +220,12 @@ class Access:
         return self.runtime.inbox.reading(self.reads, self.principal.people.all_of)
 
     @property
+    def uploader(self) -> str:
+        """The principal whose uploads the caller may use, whether or not a run refers to them; "": nobody's, where the
+        credential is for some threads or workflows."""
+        return "" if self.principal.is_limited else self.principal.id
+
+    @property
     def ids(self) -> tuple[str, ...]:
         """All ids of the caller."""
         return (self.principal.id, *self.principal.who.aliases)
@@ -641,7 +647,7 @@ class Access:
         return msgspec.structs.replace(self.asked, via=via or self.asked.via)
 
     async def _use_files(self, run_id: UUID, command: c.Command) -> None:
-        await self.runtime.files.use_all(self.tenant, self.principal.id, run_id, command, self.viewer)
+        await self.runtime.files.use_all(self.tenant, self.uploader, run_id, command, self.viewer)
 
     def follow(
         self, start: RunState, dialect: Dialect, profile: Profile, *, last: Callable[[Piece], Piece] | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hashlib import sha256
-from typing import Any, Final
+from typing import Annotated, Any, Final
 from uuid import UUID
 
 import msgspec
@@ -12,6 +12,7 @@ from pydantic import Field
 from hai_flow import values
 from hai_flow.api.access import Access
 from hai_flow.api.bodies import Body
+from hai_flow.api.names import Visible
 from hai_flow.api.rights import Right
 from hai_flow.api.views import pending_view
 from hai_flow.engine import commands as c
@@ -35,7 +36,7 @@ class DecideBody(Body):
     digest: str | None = Field(default=None, max_length=64)
     result: Any = None
     error: str | None = Field(default=None, max_length=10_000)
-    on_behalf_of: str | None = Field(default=None, pattern=PERSON)
+    on_behalf_of: Annotated[str, Field(pattern=PERSON), Visible] | None = None
 
     def answer(self, pending_id: str) -> c.PendingAnswer:
         """The body as an answer to this pending. A field that the client left out is UNSET: null is a value."""

@@ -13,7 +13,7 @@ from hai_flow.api import shapes
 from hai_flow.api.bodies import Body, CheckedRoute
 from hai_flow.api.deciding import PERSON
 from hai_flow.api.deps import CurrentAccess
-from hai_flow.api.names import NO_CONTROL_CHARACTERS, is_run_id
+from hai_flow.api.names import NO_CONTROL_CHARACTERS, Visible, is_run_id
 from hai_flow.api.principals import requires
 from hai_flow.api.problems import WITH_BODY, documented
 from hai_flow.api.rights import Right
@@ -34,7 +34,7 @@ class DelegationBody(Body):
     """`to` may answer the questions that ask you, from `since` (null: now) until `until`, with the roles and groups
     that you have now."""
 
-    to: str = Field(pattern=PERSON)
+    to: Annotated[str, Field(pattern=PERSON), Visible]
     since: _Instant | None = None
     until: _Instant
     note: str | None = Field(default=None, max_length=500, pattern=NO_CONTROL_CHARACTERS)

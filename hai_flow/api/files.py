@@ -17,6 +17,7 @@ from urllib.parse import quote
 import msgspec
 import structlog
 from fastapi import APIRouter, Header, Query, Request, Response
+from pydantic import AfterValidator
 from starlette.types import Receive, Scope, Send
 
 from hai_flow.api import shapes
@@ -32,6 +33,7 @@ from hai_flow.api.rights import Right
 from hai_flow.api.stream import CONNECTION, Connection
 from hai_flow.errors import Rejected
 from hai_flow.file_ids import file_id, files_in, sha256_of_file
+from hai_flow.invisible import straight, unturned
 from hai_flow.runtime.contents import MissingContent
 from hai_flow.runtime.files import BYTES, MEDIA_TYPE, part_of, too_large, unknown
 from hai_flow.store.faults import FAILURES
@@ -78,7 +80,9 @@ async def upload_file(
     access: CurrentAccess,
     response: Response,
     name: Annotated[
-        str, Query(max_length=200, pattern=NO_CONTROL_CHARACTERS, description="what its owner calls it")
+        str,
+        Query(max_length=200, pattern=NO_CONTROL_CHARACTERS, description="what its owner calls it"),
+        AfterValidator(unturned),
     ] = "",
     content_digest: Annotated[str | None, Header(description="`sha-256=:...:` (RFC 9530): what must arrive")] = None,
 ) -> dict[str, Any]:
@@ -150,7 +154,7 @@ async def _repeat(access: Access, file: File) -> None:
 
 
 async def _find(access: Access, digest: bytes | None) -> File | None:
-    found = await access.files.find(access.tenant, access.principal.id, digest, access.viewer)
+    found = await access.files.find(access.tenant, access.uploader, digest, access.viewer)
     if found is None and digest is not None and access.viewer is not None:
         found = await _shown_to(access, digest)
     return found
@@ -262,4 +266,5 @@ def _etag(file: File) -> str:
 
 
 def _disposition(file: File) -> str:
-    return f"attachment; filename*=UTF-8''{quote(file.name, safe='')}" if file.name else "attachment"
+    name = straight(file.name)  # a step or an earlier release may have given it another
+    return f"attachment; filename*=UTF-8''{quote(name, safe='')}" if name else "attachment"

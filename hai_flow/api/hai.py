@@ -55,7 +55,7 @@ def alias_routes(aliases: Iterable[str]) -> APIRouter:
         routes.add_api_route(
             path,
             _aliased(workflow or None),
-            dependencies=[requires(Right.SEE_OWN)],
+            dependencies=[requires(Right.SEE_OWN, like=("POST", "/awp"))],
             methods=["POST"],
             response_model=None,
             include_in_schema=False,

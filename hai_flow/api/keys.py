@@ -11,7 +11,7 @@ from pydantic import Field
 from hai_flow.api import shapes
 from hai_flow.api.bodies import Body, CheckedRoute
 from hai_flow.api.deps import CurrentAccess
-from hai_flow.api.names import NO_CONTROL_CHARACTERS, Names, PrincipalId
+from hai_flow.api.names import NO_CONTROL_CHARACTERS, Names, PrincipalId, PrincipalPattern
 from hai_flow.api.pages import PageCursor, PageLimit, cut, decode_cursor, encode_cursor
 from hai_flow.api.principals import requires
 from hai_flow.api.problems import WITH_BODY, documented
@@ -27,13 +27,15 @@ SECONDS_MAX: Final = 10 * 366 * 86400
 
 class KeyBody(Body):
     """The principal that calls with the key, with their roles and groups. `name` is for people. `expires_in` is in
-    seconds; None: never."""
+    seconds; None: never. `speaks_for`: the principals as whom tokens of the key may decide, like `user:shop-*`; those
+    for others answer what asks the requester or anyone, and have one vote together."""
 
     principal: PrincipalId
     name: str = Field(default="", max_length=200, pattern=NO_CONTROL_CHARACTERS)
     roles: Names = Field(default=[])
     groups: Names = Field(default=[])
     expires_in: int | None = Field(default=None, ge=1, le=SECONDS_MAX)
+    speaks_for: list[PrincipalPattern] = Field(default=[], max_length=100)
 
 
 @router.post(
@@ -57,9 +59,15 @@ async def create_key(body: KeyBody, access: CurrentAccess) -> dict[str, Any]:
             groups=list(dict.fromkeys(body.groups)),
             created_by=access.principal.id,
             expires_at=None if lasts is None else datetime.now(UTC) + lasts,
+            speaks_for=list(dict.fromkeys(body.speaks_for)),
         )
         await home.record(
-            connection, "key.created", subject=f"key:{made.id}", principal=made.principal, given_roles=made.roles
+            connection,
+            "key.created",
+            subject=f"key:{made.id}",
+            principal=made.principal,
+            given_roles=made.roles,
+            speaks_for=made.speaks_for,
         )
     return {**key_view(made), "key": text}
 

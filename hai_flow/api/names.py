@@ -6,17 +6,22 @@ import re
 from typing import Annotated, Final, TypeAlias
 
 from fastapi import Path
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from hai_flow.definition.names import WORKFLOW
+from hai_flow.invisible import visible
 from hai_flow.store import keys
 
 NO_CONTROL_CHARACTERS: Final = r"^[^\x00-\x1f\x7f]*$"
 ERROR_CODE: Final = r"^[a-zA-Z0-9_.-]{1,200}$"
 QUEUE: Final = rf"^{WORKFLOW}$"
 
-PrincipalId = Annotated[str, Field(pattern=keys.PRINCIPAL.pattern, description="`user:ann`, or `service:ci`")]
-Named = Annotated[str, Field(min_length=1, max_length=200, pattern=keys.NAMED)]
+Visible = AfterValidator(visible)
+PrincipalId = Annotated[str, Field(pattern=keys.PRINCIPAL.pattern, description="`user:ann`, or `service:ci`"), Visible]
+PrincipalPattern = Annotated[
+    str, Field(pattern=keys.PATTERN.pattern, description="`user:ann`, or `user:shop-*` for all that begin so"), Visible
+]
+Named = Annotated[str, Field(min_length=1, max_length=200, pattern=keys.NAMED), Visible]
 Names = Annotated[list[Named], Field(max_length=100)]
 # A client names its threads freely; also with slashes in them, which a proxy may have decoded on the way.
 ThreadId: TypeAlias = Annotated[str, Path(min_length=1, max_length=200, pattern=NO_CONTROL_CHARACTERS)]

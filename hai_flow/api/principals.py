@@ -16,6 +16,7 @@ from fastapi import Depends, Header
 from fastapi.dependencies.models import Dependant
 from starlette.requests import HTTPConnection
 
+from hai_flow.api import limited
 from hai_flow.api.rights import ROLES, SCOPED, Right, rights_of
 from hai_flow.engine import commands as c
 from hai_flow.errors import Rejected
@@ -202,14 +203,30 @@ _CALLER: Final = "hai_flow.caller"  # the key of a request's scope that holds th
 RIGHTS: Final = "needed_rights"  # the attribute of a route's dependency that holds them
 
 
-def requires(*rights: Right) -> Any:
-    """The dependency of a route whose caller needs at least one of `rights`."""
+def requires(*rights: Right, like: tuple[str, str] | None = None) -> Any:
+    """The dependency of a route whose caller needs at least one of `rights`. `like`: the method and path of the route
+    that it is another name of."""
 
-    async def check(principal: Annotated[Principal, Depends(get_principal)]) -> None:
+    async def check(connection: HTTPConnection, principal: Annotated[Principal, Depends(get_principal)]) -> None:
         if not any(principal.may(right) for right in rights):
             raise forbidden(rights)
+        if principal.is_limited and not limited.opens(*(like or _route_of(connection))):
+            raise Rejected(
+                403,
+                "credential_limited",
+                "your credential is for some threads or workflows, and this is about all that is yours; a credential "
+                "without such limits opens it.",
+            )
 
     return Depends(_marked(check, rights))
+
+
+def _route_of(connection: HTTPConnection) -> tuple[str, str]:
+    """The method and the path of a request's route, as `limited.ROUTES` has them."""
+    route = connection.scope["route"]
+    if connection.scope["type"] == "websocket":
+        return "WS", str(route.path)
+    return str(connection.scope["method"]), str(route.path)
 
 
 def open_to_everybody() -> Any:

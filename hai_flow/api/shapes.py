@@ -951,13 +951,15 @@ class ReceivedCallback(Shape):
 
 
 class Key(Shape):
-    """An API key. `used_at`: when it was used last, to a minute."""
+    """An API key. `used_at`: when it was used last, to a minute. `speaks_for`: as whom the tokens that it makes may
+    decide."""
 
     id: str
     name: str
     principal: str
     roles: list[str]
     groups: list[str]
+    speaks_for: list[str]
     created_by: str
     created_at: Time
     expires_at: Time | None

@@ -397,6 +397,7 @@ def key_view(key: Key) -> dict[str, Json]:
         "principal": key.principal,
         "roles": key.roles,
         "groups": key.groups,
+        "speaks_for": key.speaks_for or [],
         "created_by": key.created_by,
         "created_at": time_of(key.created_at),
         "expires_at": None if key.expires_at is None else time_of(key.expires_at),

@@ -45,6 +45,14 @@ def create(
     principal: Annotated[str, typer.Argument(metavar="WHO", help="Who calls with it: user:ann, service:ci.")],
     role: Annotated[list[str] | None, typer.Option("--role", help="A role of theirs; may be repeated.")] = None,
     group: Annotated[list[str] | None, typer.Option("--group", help="A group of theirs; may be repeated.")] = None,
+    speaks_for: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--speaks-for",
+            metavar="WHO",
+            help="As whom its tokens may decide: user:ann, or user:shop-* for all that begin so; may be repeated.",
+        ),
+    ] = None,
     name: Annotated[str, typer.Option("--name", help="What it is for.")] = "",
     expires_in: Annotated[
         str | None,
@@ -58,15 +66,19 @@ def create(
     """Make a key. It is printed this once, and can't be read again."""
     import re
 
+    from hai_flow.invisible import has_invisible
     from hai_flow.store import keys as store
 
-    if not store.PRINCIPAL.fullmatch(principal):
+    if not store.is_principal(principal):
         raise UsageError(f"expected who calls with the key, like user:ann or service:ci, found {principal!r}.")
     roles, groups, lasts = tuple(role or ()), tuple(group or ()), _lasts(expires_in)
     for each in (*roles, *groups):
-        if not re.fullmatch(store.NAMED, each):
-            raise UsageError(f"expected a role or a group without spaces, found {each!r}.")
+        if not re.fullmatch(store.NAMED, each) or has_invisible(each):
+            raise UsageError(f"expected a role or a group without spaces and invisible characters, found {each!r}.")
 
+    for each in speaks_for or ():
+        if not store.PATTERN.fullmatch(each) or has_invisible(each):
+            raise UsageError(f"--speaks-for: expected user:ann or user:shop-*, found {each!r}.")
     _doubt(roles)
 
     async def here(connection: Connection, of: Any) -> Json:
@@ -81,13 +93,15 @@ def create(
                 groups=groups,
                 created_by=BY,
                 expires_at=expires_at,
+                speaks_for=speaks_for,
             )
-            given = {"principal": principal, "given_roles": list(roles)}
+            given = {"principal": principal, "given_roles": list(roles), "speaks_for": made.speaks_for}
             await record(connection, of, "key.created", f"key:{made.id}", **given)
         return {**_view(made), "key": text}
 
     async def there(api: Server) -> Json:
-        body = {"principal": principal, "name": name, "roles": list(roles), "groups": list(groups)}
+        body: dict[str, Json] = {"principal": principal, "name": name, "roles": list(roles), "groups": list(groups)}
+        body |= {"speaks_for": list(speaks_for)} if speaks_for else {}
         return await api.post("/v1/keys", body if lasts is None else {**body, "expires_in": int(lasts.total_seconds())})
 
     made = _done(server, tenant, data_dir, as_json, here, there)

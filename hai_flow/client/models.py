@@ -797,13 +797,15 @@ class Workers(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Key(msgspec.Struct, frozen=True, kw_only=True):
-    """An API key. `used_at`: when it was used last, to a minute."""
+    """An API key. `used_at`: when it was used last, to a minute. `speaks_for`: as whom the tokens that it makes may
+    decide."""
 
     id: str
     name: str
     principal: str
     roles: list[str]
     groups: list[str]
+    speaks_for: list[str]
     created_by: str
     created_at: datetime
     expires_at: datetime | None

@@ -37,7 +37,9 @@ class Principal(msgspec.Struct, frozen=True):
 
     `on_behalf_of` names the principal whose vote this one casts as a delegate, `lent_roles` and `lent_groups` are those
     of that principal; None: the caller's own count for both. `aliases` are further ids of the same person, and
-    `lent_aliases` those of the other one: whatever is compared with an id is compared with all of them.
+    `lent_aliases` those of the other one: whatever is compared with an id is compared with all of them. `issuer` is
+    the API key that alone vouches for who they are, without being made for that: no role, group or name asks them, and
+    all for whom it vouches have one vote.
     """
 
     id: str
@@ -48,6 +50,7 @@ class Principal(msgspec.Struct, frozen=True):
     lent_groups: tuple[str, ...] | None = None
     aliases: tuple[str, ...] = ()
     lent_aliases: tuple[str, ...] = ()
+    issuer: str | None = None
 
 
 LOCAL_PRINCIPAL = Principal("user:local")

@@ -263,7 +263,7 @@ def _answered(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
     selectors = (*getattr(who, "matched", ()), *getattr(who, "barred", ()))
     roles = tuple(each.removeprefix("role:") for each in selectors if each.startswith("role:"))
     groups = tuple(each.removeprefix("group:") for each in selectors if each.startswith("group:"))
-    lent = (getattr(who, "aliases", ()), getattr(who, "lent_aliases", ()))
+    lent = (getattr(who, "aliases", ()), getattr(who, "lent_aliases", ()), getattr(who, "issuer", None))
     other = (getattr(who, "on_behalf_of", None), None, None, *lent)
     people = (
         c.Principal(who.by, roles or ("operator", "admin"), groups, *other),

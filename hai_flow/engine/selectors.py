@@ -83,7 +83,7 @@ def represented(principal: Principal) -> Principal:
         return principal
     roles = principal.roles if principal.lent_roles is None else principal.lent_roles
     groups = principal.groups if principal.lent_groups is None else principal.lent_groups
-    return Principal(principal.on_behalf_of, roles, groups, aliases=principal.lent_aliases)
+    return Principal(principal.on_behalf_of, roles, groups, aliases=principal.lent_aliases, issuer=principal.issuer)
 
 
 def ids_of(principal: Principal) -> tuple[str, ...]:
@@ -96,6 +96,8 @@ def ids_of(principal: Principal) -> tuple[str, ...]:
 def matched(selectors: Iterable[str], principal: Principal, world: World) -> tuple[str, ...]:
     """The selectors that `principal` matches, as the person whose vote it casts."""
     person = represented(principal)
+    if principal.issuer is not None:
+        selectors = [each for each in selectors if each in (REQUESTER, ANYONE)]
     return tuple(each for each in selectors if _matches(each, person, world))
 
 
@@ -152,6 +154,8 @@ def enumerated(selectors: Iterable[str], world: World) -> tuple[str, ...]:
 def held(principal: Principal) -> tuple[str, ...]:
     """The principal's ids, roles and groups as selectors, for a comparison with those of `enumerated`."""
     person = represented(principal)
+    if person.issuer is not None:
+        return (person.id, *person.aliases, ANYONE)
     roles = (f"role:{name}" for name in person.roles)
     groups = (f"group:{name}" for name in person.groups)
     return (person.id, *person.aliases, *roles, *groups, ANYONE)

@@ -79,7 +79,8 @@ def asks(policy: Json, other: Principal) -> bool:
     rules = msgspec.convert(policy, Rules)
     if rules.people is not None:
         person = represented(other)
-        return any(id in rules.people for id in ids_of(person))
+        mine = [each for id in ids_of(person) for each in rules.people.get(id, ())]
+        return bool(matched(mine, other, World(person.id, {})) if other.issuer else mine)
     world = World("", {})
     return bool(matched(rules.from_, other, world)) and not barred(rules.exclude, other, world)
 
@@ -99,7 +100,13 @@ def voter(vote: VoteCast) -> str:
 
 def who_voted(votes: Sequence[VoteCast]) -> set[str]:
     """Everybody that has had a vote, by all ids: the voters, and the people they voted for."""
-    return {id for vote in votes for id in (vote.by, voter(vote), *vote.aliases, *vote.lent_aliases)}
+    found = {id for vote in votes for id in (vote.by, voter(vote), *vote.aliases, *vote.lent_aliases)}
+    return found | {vote.issuer for vote in votes if vote.issuer is not None}
+
+
+def ids_of_voter(principal: Principal) -> tuple[str, ...]:
+    """All that a vote of the principal is counted under."""
+    return ids_of(principal) if principal.issuer is None else (*ids_of(principal), principal.issuer)
 
 
 def counts(rules: Rules, vote: VoteCast, digest: str) -> bool:

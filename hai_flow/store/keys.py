@@ -13,6 +13,8 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
+from hai_flow.invisible import has_invisible
+
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -21,10 +23,16 @@ if TYPE_CHECKING:
 PREFIX: Final = "hai_"
 ID: Final = re.compile(r"[0-9a-z]{12}", re.ASCII)
 NAMED: Final = r"^[^\s\x00-\x1f\x7f-\x9f]+$"  # a role or a group
+PATTERN: Final = re.compile(r"^(user|service):[^\s*\x00-\x1f\x7f-\x9f]{0,200}\*?$")  # of principals
 PRINCIPAL: Final = re.compile(r"^(user|service):[^\s\x00-\x1f\x7f-\x9f]{1,200}$")
 _KEY: Final = re.compile(r"hai_([0-9a-z]{12})_([A-Za-z0-9_-]{43})", re.ASCII)
 _DOMAIN: Final = b"hai-flow frontend token v1\n"
 _ID: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
+
+
+def is_principal(id: str) -> bool:
+    """Whether somebody may be called so: `user:ann`, `service:ci`, of characters that can be seen."""
+    return PRINCIPAL.fullmatch(id) is not None and not has_invisible(id)
 
 
 class Parts(NamedTuple):
@@ -57,6 +65,12 @@ class Key:
     revoked_at: datetime | None
     used_at: datetime | None
     verifies: bytes | None  # the public key of the tokens that it signs; None: it was made before there were any
+    speaks_for: list[str] | None = None  # for whom its tokens may decide, like user:shop-*; None: nobody but its own
+
+    def vouches_for(self, principal: str) -> bool:
+        """Whether tokens of the key may decide as the principal."""
+        own = principal == self.principal
+        return own or any(matches_principal(pattern, principal) for pattern in self.speaks_for or ())
 
     def proves(self, parts: Parts) -> bool:
         """Whether the secret is this key's; takes as long for a wrong one as for the right one."""
@@ -78,11 +92,12 @@ class Key:
 
 _COLUMNS: Final = (
     "id, tenant, sha256, name, principal, roles, groups, created_by, created_at, expires_at, revoked_at, used_at, "
-    "verifies"
+    "verifies, speaks_for"
 )
 _CREATE: Final = f"""
-INSERT INTO keys (id, tenant, sha256, name, principal, roles, groups, created_by, expires_at, verifies)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) RETURNING {_COLUMNS}
+INSERT INTO keys (id, tenant, sha256, name, principal, roles, groups, created_by, expires_at, verifies,
+  speaks_for)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) RETURNING {_COLUMNS}
 """
 
 
@@ -96,6 +111,7 @@ async def create_key(
     groups: Sequence[str] = (),
     created_by: str,
     expires_at: datetime | None = None,
+    speaks_for: Sequence[str] | None = None,
 ) -> tuple[Key, str]:
     """Make a key; returns it, and the text that is sent as credential. The text is stored nowhere."""
     parts = Parts("".join(secrets.choice(_ID) for _ in range(12)), secrets.token_urlsafe(32))
@@ -111,9 +127,17 @@ async def create_key(
         created_by,
         expires_at,
         _signing(parts).public_key().public_bytes_raw(),
+        list(speaks_for) if speaks_for else None,
     )
     assert row is not None
     return Key(*row), f"{PREFIX}{parts.id}_{parts.secret}"
+
+
+def matches_principal(pattern: str, principal: str) -> bool:
+    """Whether the pattern means the principal: `user:ann`, or `user:shop-*` for all that begin so."""
+    if pattern.endswith("*"):
+        return principal.startswith(pattern[:-1])
+    return principal == pattern
 
 
 async def find_key(connection: Connection | Pool, id: str) -> Key | None:

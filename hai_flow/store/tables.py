@@ -751,6 +751,7 @@ keys: Final = sa.Table(
     _time("revoked_at", null=True),
     _time("used_at", null=True),  # to a minute
     _bytes("verifies", null=True),  # the public key of its tokens' signatures; the private one is made of the secret
+    sa.Column("speaks_for", ARRAY(sa.Text)),  # for whom its tokens may decide; null: only for its own principal
     _key("keys", "id"),
     sa.CheckConstraint("octet_length(sha256) = 32", name="keys_sha256"),
     sa.ForeignKeyConstraint(["tenant"], ["tenants.id"], name="keys_tenant"),

@@ -13,6 +13,7 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 from docs import rights_page
+from hai_flow.api import limited
 from hai_flow.api.principals import NOBODY, Principal, forbidden
 from hai_flow.api.rights import ROLES, Right, rights_of
 from hai_flow.engine import commands as c
@@ -52,6 +53,17 @@ def test_without_identity_everybody_may_do_everything_and_nobody_nothing() -> No
 
 def test_every_route_names_its_rights_or_says_that_everybody_may_call() -> None:
     assert [f"{route.method} {route.path}" for route in ROUTES if route.rights is None] == []
+
+
+def test_every_route_says_what_a_limited_credential_may_do() -> None:
+    silent = [f"{route.method} {route.path}" for route in REQUESTS if route.limited is None]
+    assert silent == []
+    there = {f"{route.method} {route.path}" for route in ROUTES}
+    assert limited.ROUTES.keys() - there == set(), "it says something of routes that there are not"
+
+
+def test_a_route_that_says_nothing_is_refused_to_a_limited_credential() -> None:
+    assert not limited.opens("GET", "/v1/brand-new")
 
 
 def test_a_route_that_names_none_is_found() -> None:

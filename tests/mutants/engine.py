@@ -79,7 +79,10 @@ admission.bug(
 )
 admission.bug(
     "somebody votes twice",
-    ("    spent = votes.who_voted(pending.votes).intersection(ids_of(by))\n", "    spent: set[str] = set()\n"),
+    (
+        "    spent = votes.who_voted(pending.votes).intersection(votes.ids_of_voter(by))\n",
+        "    spent: set[str] = set()\n",
+    ),
 )
 admission.bug(
     "the same answer again is refused",
@@ -97,7 +100,7 @@ admission.bug(
 deciders = Room("hai_flow/engine/pendings/deciders.py", *_PEOPLE)
 deciders.bug(
     "a delegate votes beside the one they vote for",
-    ("return {principal.id, person_of(principal)}", "return {principal.id}"),
+    ("intersection(votes.ids_of_voter(principal))", "intersection((principal.id,))"),
 )
 deciding = Room("hai_flow/engine/pendings/deciding.py", *_PEOPLE)
 deciding.bug(

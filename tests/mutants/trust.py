@@ -63,4 +63,25 @@ people.bug(
     ),
 )
 
-ROOMS: Final = (catalog, starts, triggers, workflows, selectors, people)
+_TOKENS: Final = "tests/attacks/test_tokens.py"
+
+selectors.bug(
+    "a key that speaks for nobody decides by a name", ("if principal.issuer is not None:", "if False:"), by=_TOKENS
+)
+votes = Room("hai_flow/engine/votes.py", _TOKENS)
+votes.bug("an issuer's key votes as often as it likes", ("return found | {vote.issuer", "return found or {vote.issuer"))
+frontend = Room("hai_flow/api/identity/frontend.py", _TOKENS)
+frontend.bug(
+    "a token that is signed beside the server holds what it says",
+    ("_demand_held(key.roles, key.groups, claims)", "_demand_held(claims.roles, claims.groups, claims)"),
+)
+frontend.bug("a key decides as anybody", ("issuer=None if key.vouches_for(id) else", "issuer=None if id else"))
+limited = Room("hai_flow/api/principals.py", _TOKENS)
+limited.bug(
+    "a limited token opens what goes by the person",
+    ("if principal.is_limited and not limited", "if False and not limited"),
+)
+uploads = Room("hai_flow/api/access.py", _TOKENS)
+uploads.bug("a limited token reads its person's files", ('return "" if self.principal.is_limited else', "return"))
+
+ROOMS: Final = (catalog, starts, triggers, workflows, selectors, people, votes, frontend, limited, uploads)

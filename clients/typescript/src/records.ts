@@ -126,13 +126,14 @@ export interface BulkOutcome {
   problem: Problem | null;
 }
 
-/** An API key. `usedAt`: when it was used last, to a minute. */
+/** An API key. `usedAt`: when it was used last, to a minute. `speaksFor`: as whom the tokens that it makes may decide. */
 export interface Key {
   id: string;
   name: string;
   principal: string;
   roles: string[];
   groups: string[];
+  speaksFor: string[];
   createdBy: string;
   createdAt: string;
   expiresAt: string | null;
@@ -147,6 +148,7 @@ export interface NewKey {
   principal: string;
   roles: string[];
   groups: string[];
+  speaksFor: string[];
   createdBy: string;
   createdAt: string;
   expiresAt: string | null;

@@ -492,6 +492,7 @@ export interface Key {
   principal: string;
   roles: string[];
   groups: string[];
+  speaks_for: string[];
   created_by: string;
   created_at: string;
   expires_at: string | null;
@@ -505,6 +506,7 @@ export interface KeyBody {
   roles?: string[];
   groups?: string[];
   expires_in?: number | null;
+  speaks_for?: string[];
 }
 
 export interface KeyPage {
@@ -584,6 +586,7 @@ export interface NewKey {
   principal: string;
   roles: string[];
   groups: string[];
+  speaks_for: string[];
   created_by: string;
   created_at: string;
   expires_at: string | null;

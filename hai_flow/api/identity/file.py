@@ -218,7 +218,7 @@ def _people(reader: Reader, at: tuple[str, ...], given: Mapping[str, Json]) -> M
     one: dict[str, str] = {}
     for id, others in given.items():
         for each in (id, *others):
-            if not keys.PRINCIPAL.fullmatch(each):
+            if not keys.is_principal(each):
                 reader.error((*at, id), "people.id", f"expected ids like user:ann, found {each!r:.80}", key=True)
         if id == LOCAL_PRINCIPAL.id:
             message = f"expected a name of their own: `{id}` stands for everybody on a server without identity"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import re
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -52,7 +53,7 @@ def issue(issuer: Principal, credential: str, claims: Claims) -> str:
     parts = keys.parts_of(credential)
     if issuer.way != "key" or parts is None:
         raise Rejected(403, "token.issuer", "tokens are issued to who calls with an API key of this server.")
-    _demand_held(issuer, claims)
+    _demand_held(issuer.who.roles, issuer.who.groups, claims)
     payload = _text(msgspec.json.encode(claims))
     return f"{PREFIX}{payload}.{_text(keys.sign(parts, payload.encode()))}"
 
@@ -64,11 +65,11 @@ def new_claims(parts: Parts, exp: int, principal: str, **limits: object) -> Clai
     )
 
 
-def _demand_held(issuer: Principal, claims: Claims) -> None:
-    held, wanted = rights_of(issuer.who.roles), rights_of(claims.roles)
+def _demand_held(roles: Sequence[str], groups: Sequence[str], claims: Claims) -> None:
+    held, wanted = rights_of(roles), rights_of(claims.roles)
     more = [f"right {right}" for right in sorted(wanted - held)]
-    more += [f"role {role}" for role in claims.roles if role not in (*issuer.who.roles, REQUESTER)]
-    more += [f"group {group}" for group in claims.groups if group not in issuer.who.groups]
+    more += [f"role {role}" for role in claims.roles if role not in (*roles, REQUESTER)]
+    more += [f"group {group}" for group in claims.groups if group not in groups]
     if more:
         raise Rejected(403, "token.exceeds", f"your key does not hold what the token would: {', '.join(more)}.")
     if given := sorted(wanted & _NEVER):
@@ -92,6 +93,8 @@ class FrontendTokens:
             claims, signature = _decode(_bytes(form[1])), _bytes(form[2])
         except (msgspec.MsgspecError, ValueError):
             raise invalid_credential() from None
+        if not keys.is_principal(claims.id):
+            raise invalid_credential()
         key = await self._keys.find(claims.key) if keys.ID.fullmatch(claims.key) else None
         if key is None:
             raise invalid_credential()
@@ -102,12 +105,16 @@ class FrontendTokens:
         if expires_at <= now:
             expired = Unproven(401, "auth.expired", "this token has expired; ask who gave it for a new one.")
             raise expired.of(key.tenant, f"{key.id}/{claims.jti}")
+        try:  # who has the key can sign whatever they like, without asking this server
+            _demand_held(key.roles, key.groups, claims)
+        except Rejected:
+            raise invalid_credential().of(key.tenant, f"{key.id}/{claims.jti}") from None
         id = await self._people.one(key.tenant, claims.id)
         if id != key.principal:
             demand_own_name(id)
         await self._forgotten.refuse(key.tenant, id, _made_at(claims))
         return Principal(
-            c.Principal(id, claims.roles, claims.groups),
+            c.Principal(id, claims.roles, claims.groups, issuer=None if key.vouches_for(id) else f"key:{key.id}"),
             key.tenant,
             way="token",
             credential=f"{key.id}/{claims.jti}",

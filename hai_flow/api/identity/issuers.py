@@ -25,6 +25,7 @@ from hai_flow.api.identity.people import People
 from hai_flow.api.identity.tenants import Tenants
 from hai_flow.api.principals import Principal, Unproven, demand_own_name, invalid_credential
 from hai_flow.engine import commands as c
+from hai_flow.invisible import has_invisible
 from hai_flow.runtime import Runtime
 from hai_flow.store import keys
 from hai_flow.values import Json, NotJson
@@ -114,7 +115,7 @@ class Tokens:
         if issuer.id_claim == "email" and claims.get("email_verified") is not True:
             raise invalid_credential()
         id = f"user:{issuer.prefix}{name}"
-        if not name or not keys.PRINCIPAL.fullmatch(id):
+        if not name or not keys.is_principal(id):
             raise invalid_credential()
         tenant_name = issuer.tenant if issuer.tenant_claim is None else _text(_claim(claims, issuer.tenant_claim))
         tenant = await self._tenants.id_of(tenant_name or "")
@@ -205,8 +206,12 @@ def _names(claims: Mapping[str, Json], path: str | None) -> list[str]:
     """The names in a claim: a list of texts, or one text with spaces. Those that can be no name are left out."""
     given = None if path is None else _claim(claims, path)
     found = given.split() if isinstance(given, str) else given if isinstance(given, list) else []
-    sound = [each for each in found if isinstance(each, str) and len(each) <= 200 and _NAMED.fullmatch(each)]
+    sound = [each for each in found if isinstance(each, str) and _is_named(each)]
     return list(dict.fromkeys(sound))[:NAMES_MAX]
+
+
+def _is_named(name: str) -> bool:
+    return len(name) <= 200 and _NAMED.fullmatch(name) is not None and not has_invisible(name)
 
 
 def _text(value: Json) -> str | None:

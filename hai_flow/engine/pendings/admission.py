@@ -9,7 +9,6 @@ from hai_flow.engine import votes
 from hai_flow.engine.answers import Reading, read_answer, refused
 from hai_flow.engine.draft import Draft
 from hai_flow.engine.pendings.deciders import ineligible, world_of
-from hai_flow.engine.selectors import ids_of
 from hai_flow.engine.state import PendingState
 from hai_flow.engine.votes import rules_of
 from hai_flow.errors import Rejected
@@ -104,7 +103,7 @@ def _demand_eligible(draft: Draft, pending: PendingState, by: c.Principal) -> No
     fault = ineligible(pending, by, world_of(draft.plan, draft.state))
     if fault is not None:
         raise Rejected(403, "pending_forbidden", f"{pending.opened.id} is not {by.id}'s to answer: {fault.reason}.")
-    spent = votes.who_voted(pending.votes).intersection(ids_of(by))
+    spent = votes.who_voted(pending.votes).intersection(votes.ids_of_voter(by))
     if spent:
         raise Rejected(
             403, "vote_final", f"{', '.join(sorted(spent))} has voted on {pending.opened.id}; a vote stands."

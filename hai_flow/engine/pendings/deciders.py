@@ -34,7 +34,7 @@ def obstacle(pending: PendingState, principal: c.Principal, world: World) -> Obs
     found = ineligible(pending, principal, world)
     if found is not None:
         return found
-    spent = ", ".join(sorted(votes.who_voted(pending.votes).intersection(ids_of(principal))))
+    spent = ", ".join(sorted(votes.who_voted(pending.votes).intersection(votes.ids_of_voter(principal))))
     if not spent:
         return None
     return Obstacle("voted", f"{spent} has voted on it; a vote stands")

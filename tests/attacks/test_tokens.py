@@ -1,0 +1,265 @@
+"""Frontends' tokens: one issuer's key is one voice, and a token for one thread or workflow is for nothing else."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from typing import Any, Final
+
+import httpx2
+import pytest
+
+from hai_flow import uuids
+from hai_flow.api.principals import now_ms
+from hai_flow.store import keys
+from tests.attacks.house import wait_for
+from tests.support.hai_client import unique
+from tests.support.identities import KEYS, People, carried
+from tests.support.postgres import Server
+from tests.support.server import YAML, serving
+
+FLOW: Final = """
+hai: flow/v1
+name: {name}
+version: 1
+roles:
+  controller: [user:carla, user:carl]
+steps:
+  - {{id: go, approve: {{title: Go?, {policy}}}}}
+"""
+POLICIES: Final = {
+    "controlled": "from: [role:controller], quorum: 2",
+    "named": "from: [user:carla, user:carl], quorum: 2",
+    "named_one": "from: [user:carla]",
+    "of_role": "from: [role:boss], quorum: 2",
+    "of_role_one": "from: [role:boss]",
+    "of_group": "from: [group:bosses]",
+    "of_anyone": "from: [anyone], quorum: 2",
+    "of_requester": "from: [requester]",
+    "other": "from: [role:boss]",
+}
+
+
+class Place:
+    """A server, an issuer's key that says for nobody, and one that says for the people of a shop."""
+
+    def __init__(self, api: httpx2.Client, people: People) -> None:
+        self.api, self.people = api, people
+        publisher = people.person("user:pat", roles=["publisher"])
+        for name, policy in POLICIES.items():
+            text = FLOW.format(name=name, policy=policy)
+            answer = api.post("/v1/workflows", content=text, headers={**YAML, **publisher})
+            assert answer.status_code == 201, answer.text
+        held = {"roles": ["issuer", "decider", "boss"], "groups": ["bosses"]}
+        admin = people.person("user:root", roles=["admin"])
+        self.admin = admin
+        self.silent = self.make({"principal": "service:page", **held})
+        self.shop = self.make({"principal": "service:shop", "speaks_for": ["user:shop-*", "user:carla"], **held})
+        self.operator = people.person("user:op", roles=["operator"])
+        self.req = people.person("user:req")
+        self.ann = people.person("user:ann", roles=["requester", "decider", "boss"])
+
+    def make(self, body: dict[str, Any]) -> str:
+        answer = self.api.post("/v1/keys", json=body, headers=self.admin)
+        assert answer.status_code == 201, answer.text
+        return str(answer.json()["key"])
+
+    def token(self, key: str, principal: str, **more: Any) -> dict[str, str]:
+        body = {"principal": principal, "roles": ["decider", "boss", "requester"], "groups": ["bosses"], **more}
+        answer = self.api.post("/v1/tokens", json=body, headers=carried(key))
+        assert answer.status_code == 201, answer.text
+        return carried(answer.json()["token"])
+
+    def ask(self, workflow: str, who: dict[str, str], thread: str | None = None) -> dict[str, Any]:
+        body = {"workflow": workflow, "thread_id": thread or unique("t")}
+        run = self.api.post("/v1/runs", json=body, headers=who)
+        assert run.status_code == 201, run.text
+
+        def found() -> list[dict[str, Any]]:
+            items = self.api.get("/v1/pendings", params={"limit": 200}, headers=self.operator).json()["items"]
+            return [each for each in items if each["run_id"] == run.json()["id"]]
+
+        return wait_for(found)[0]
+
+    def decide(self, item: dict[str, Any], who: dict[str, str]) -> tuple[int, str]:
+        body = {"decision": "approve", "reason": unique("because")}
+        answer = self.api.post(f"/v1/pendings/{item['id']}/decide", json=body, headers=who)
+        return answer.status_code, answer.json().get("code") or answer.json()["status"]
+
+    def status(self, item: dict[str, Any]) -> str:
+        return str(self.api.get(f"/v1/runs/{item['run_id']}", headers=self.operator).json()["status"])
+
+
+@pytest.fixture(scope="module")
+def place(postgres_server: Server) -> Iterator[Place]:
+    with (
+        postgres_server.database() as dsn,
+        serving(dsn, environment=KEYS) as server,
+        httpx2.Client(base_url=server.url, timeout=30) as api,
+    ):
+        yield Place(api, People(dsn))
+
+
+# --- one key, one voice -----------------------------------------------------------------------------------------------
+
+PEOPLE: Final = ("user:carla", "user:carl", "user:ann", "user:nobody")
+
+
+@pytest.mark.parametrize("principal", PEOPLE)
+@pytest.mark.parametrize("workflow", ["controlled", "named", "named_one", "of_role", "of_role_one", "of_group"])
+def test_a_key_that_speaks_for_nobody_decides_nothing_by_names_roles_and_groups(
+    place: Place, workflow: str, principal: str
+) -> None:
+    item, token = place.ask(workflow, place.req), place.token(place.silent, principal)
+    assert place.decide(item, token) == (404, "pending_unknown")
+    inbox = place.api.get("/v1/inbox", params={"limit": 200}, headers=token).json()["items"]
+    assert item["id"] not in [each["id"] for each in inbox]
+    assert place.status(item) == "waiting"
+
+
+@pytest.mark.parametrize("second", PEOPLE[1:])
+def test_all_for_whom_a_key_vouches_have_one_vote_of_anyone(place: Place, second: str) -> None:
+    item = place.ask("of_anyone", place.req)
+    assert place.decide(item, place.token(place.silent, "user:carla")) == (200, "open")
+    assert place.decide(item, place.token(place.silent, second)) == (403, "vote_final")
+    assert place.status(item) == "waiting"
+    assert place.decide(item, place.ann)[0] == 200
+
+
+def test_a_token_answers_what_asks_the_requester(place: Place) -> None:
+    token = place.token(place.silent, "user:customer")
+    item = place.ask("of_requester", token)
+    assert place.decide(item, token)[0] == 200
+    wait_for(lambda: place.status(item) == "finished")
+
+
+@pytest.mark.parametrize("principal", ["user:shop-1", "user:shop-", "user:carla"])
+def test_a_key_decides_as_those_for_whom_it_speaks(place: Place, principal: str) -> None:
+    item = place.ask("of_role_one", place.req)
+    assert place.decide(item, place.token(place.shop, principal))[0] == 200
+
+
+@pytest.mark.parametrize("principal", ["user:carl", "user:shop", "user:Shop-1", "user:my-shop-1", "service:shop-1"])
+def test_a_key_decides_as_nobody_else(place: Place, principal: str) -> None:
+    item = place.ask("of_role_one", place.req)
+    assert place.decide(item, place.token(place.shop, principal)) == (404, "pending_unknown")
+
+
+@pytest.mark.parametrize("pattern", ["*", "user", "user:a*b", "role:boss", "user:a b", "user:\u200b*", "", "user:**"])
+def test_a_pattern_that_means_no_principals_is_refused(place: Place, pattern: str) -> None:
+    body = {"principal": "service:x", "speaks_for": [pattern]}
+    assert place.api.post("/v1/keys", json=body, headers=place.admin).status_code == 422
+
+
+def forged(key: str, **claims: Any) -> dict[str, str]:
+    """A token that the holder of the key has signed without asking the server."""
+    parts = keys.parts_of(key)
+    assert parts is not None
+    whole = {"key": parts.id, "jti": uuids.uuid7(now_ms()).hex, "exp": now_ms() + 60_000, "id": "user:x", **claims}
+    payload = base64.urlsafe_b64encode(json.dumps(whole).encode()).rstrip(b"=")
+    signature = base64.urlsafe_b64encode(keys.sign(parts, payload)).rstrip(b"=")
+    return carried(f"hait_{payload.decode()}.{signature.decode()}")
+
+
+@pytest.mark.parametrize(
+    "claims",
+    [
+        {"roles": ["operator"]},
+        {"roles": ["admin"]},
+        {"roles": ["issuer"]},
+        {"roles": ["auditor"]},
+        {"roles": ["controller"]},
+        {"groups": ["finance"]},
+    ],
+    ids=str,
+)
+def test_a_token_that_is_signed_beside_the_server_holds_no_more_than_its_key(
+    place: Place, claims: dict[str, Any]
+) -> None:
+    answer = place.api.get("/v1/session", headers=forged(place.silent, **claims))
+    assert (answer.status_code, answer.json()["code"]) == (401, "auth.invalid")
+
+
+def test_a_token_that_is_signed_beside_the_server_has_no_other_vote(place: Place) -> None:
+    item = place.ask("of_role_one", place.req)
+    token = forged(place.silent, id="user:carla", roles=["decider", "boss"])
+    assert place.decide(item, token) == (404, "pending_unknown")
+
+
+# --- for one thread, or one workflow ----------------------------------------------------------------------------------
+
+LIMITS: Final = ({"threads": ["only-this"]}, {"workflows": ["other"]}, {"threads": [], "workflows": ["other"]})
+limits = pytest.mark.parametrize("limit", LIMITS, ids=str)
+REFUSED: Final[tuple[tuple[str, str, Any], ...]] = (
+    ("GET", "/v1/inbox/counts", None),
+    ("GET", "/v1/inbox/decided", None),
+    ("GET", "/v1/inbox/delegations", None),
+    ("POST", "/v1/inbox/delegations", {"to": "user:eve", "until": "2030-01-01T00:00:00Z"}),
+    ("DELETE", "/v1/inbox/delegations/018f3c1e-0000-7000-8000-000000000000", None),
+    ("POST", "/v1/files", None),
+)
+
+
+@limits
+@pytest.mark.parametrize(("method", "path", "body"), REFUSED, ids=lambda value: str(value))
+def test_a_limited_token_opens_nothing_that_goes_by_the_person(
+    place: Place, limit: dict[str, Any], method: str, path: str, body: Any
+) -> None:
+    token = place.token(place.shop, "user:shop-1", **limit)
+    answer = place.api.request(method, path, json=body, headers=token)
+    assert (answer.status_code, answer.json()["code"]) == (403, "credential_limited")
+
+
+@limits
+def test_a_limited_token_reads_no_file_of_its_person(place: Place, limit: dict[str, Any]) -> None:
+    whole = place.token(place.shop, "user:shop-1")
+    made = place.api.post("/v1/files", content=b"mine", headers={**whole, "Content-Type": "text/plain"})
+    assert made.status_code == 201, made.text
+    path = f"/v1/files/{made.json()['id']}"
+    assert place.api.get(path, headers=whole).status_code == 200
+    assert place.api.get(path, headers=place.token(place.shop, "user:shop-1", **limit)).status_code == 404
+
+
+@limits
+@pytest.mark.parametrize("path", ["/v1/runs", "/v1/pendings", "/v1/inbox", "/v1/threads"])
+def test_a_limited_token_lists_nothing_outside(place: Place, limit: dict[str, Any], path: str) -> None:
+    whole = place.token(place.shop, "user:shop-2")
+    item = place.ask("of_requester", whole)
+    shown = place.api.get(path, params={"limit": 200}, headers=place.token(place.shop, "user:shop-2", **limit))
+    assert shown.status_code == 200
+    assert item["run_id"] not in shown.text
+    assert item["run_id"] in place.api.get("/v1/runs", params={"limit": 200}, headers=whole).text
+
+
+# --- ids that look like others ----------------------------------------------------------------------------------------
+
+INVISIBLE: Final = (
+    "\u200b",
+    "\u202e",
+    "\u00ad",
+    "\u2060",
+    "\ufeff",
+    "\u200d",
+    "\u3164",
+    "\ufe0f",
+    "\U000e0041",
+    "\x85",
+)
+
+
+@pytest.mark.parametrize("character", INVISIBLE, ids=ascii)
+def test_nobody_is_called_by_a_name_with_invisible_characters(place: Place, character: str) -> None:
+    id = f"user:ann{character}"
+    for body in ({"principal": id}, {"principal": "user:ann", "roles": [f"boss{character}"]}):
+        assert place.api.post("/v1/keys", json=body, headers=place.admin).status_code == 422
+    answer = place.api.post("/v1/tokens", json={"principal": id}, headers=carried(place.silent))
+    assert answer.status_code == 422
+    assert place.api.get("/v1/session", headers=forged(place.silent, id=id)).status_code == 401
+
+
+@pytest.mark.parametrize("character", ["\u202e", "\u2066", "\u200f", "\u061c"], ids=ascii)
+def test_a_name_of_a_file_does_not_turn_around(place: Place, character: str) -> None:
+    name = f"invoice{character}fdp.exe"
+    answer = place.api.post("/v1/files", params={"name": name}, content=b"x", headers=place.ann)
+    assert answer.status_code == 422
