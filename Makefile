@@ -65,6 +65,7 @@ soak: ## 100,000 short runs in one process, which must not keep anything of them
 chaos: ## Break a deployment for twelve minutes, see whether it keeps its promises (docs/chaos.md; SEED=n repeats one)
 	python3 cli.py install
 	.venv/bin/hai-flow chaos --minutes 12 --servers 3 --workers 4 --runs 2000 $(if $(SEED),--seed $(SEED))
+	TEST_CUTS=10000 $(if $(SEED),TEST_SEED=$(SEED)) .venv/bin/python -m pytest -n0 tests/foreign/test_foreign.py
 
 docs: ## Write the pages that are generated
 	python3 cli.py install

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from dataclasses import replace
 from importlib.metadata import EntryPoint
 
 from hai_flow import plugins
+from hai_flow.errors import StepError
 from hai_flow.models import chat, faults, responses
 from hai_flow.models.connections import Connections
 from hai_flow.models.event_stream import StreamReader
@@ -71,7 +73,26 @@ class OpenAIProvider:
         return None if endpoint.provider in PRESETS else f"nobody provides models as `{endpoint.provider}`"
 
     async def stream(self, request: Request) -> AsyncIterator[Piece]:
-        """See `ModelProvider`. Raises StepError. The caller notices if no piece comes, or none in time."""
+        """See `ModelProvider`. Raises StepError. The caller notices if no piece comes, or none in time.
+
+        A server that refuses the request because its template wants the user and the assistant in turn is asked once
+        more, with neighbours of one role joined: otherwise every later question of that thread would fail, too.
+        """
+        try:
+            async with contextlib.aclosing(self._pieces(request)) as pieces:
+                async for piece in pieces:
+                    yield piece
+            return
+        except StepError as error:
+            endpoint = request.endpoint
+            if endpoint.quirks.alternate or not faults.wants_turns(error):
+                raise
+        joined = replace(endpoint, quirks=replace(endpoint.quirks, alternate=True))
+        async with contextlib.aclosing(self._pieces(replace(request, endpoint=joined))) as pieces:
+            async for piece in pieces:
+                yield piece
+
+    async def _pieces(self, request: Request) -> AsyncGenerator[Piece, None]:
         endpoint = request.endpoint
         names = [tool.name for tool in request.tools]
         if endpoint.api == "responses":

@@ -47,6 +47,10 @@ NO_MODEL: Final = _any(
     r"model_?not_?(found|exist)|(unknown|no such|invalid) model|no model named|模型不存在|\b1211\b",
     r"model\W.{0,80}?(not (found|exist|available|loaded|supported)|does.?n.t exist|does not exist)",
 )
+TURNS: Final = _any(
+    r"roles? must alternate|alternate .{0,20}(user|role)|alternat\w+ between .{0,20}(user|assistant)",
+    r"(consecutive|successive) .{0,20}(user|assistant|role|messages)|same role",
+)
 AWAY: Final = frozenset({408, 409, 425, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529})
 """The statuses of a server that could answer a little later."""
 STATUSES: Final[dict[str, int]] = {

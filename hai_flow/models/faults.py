@@ -13,7 +13,17 @@ from typing import Final
 
 from hai_flow.errors import StepError
 from hai_flow.models.fault_reports import SAID_CHARS_MAX, Report, report_of, wait_of_headers
-from hai_flow.models.fault_words import AWAY, DAILY, FILTERED, NO_KEY, NO_MODEL, TOO_LONG, UNPAID_CODES, UNPAID_WORDS
+from hai_flow.models.fault_words import (
+    AWAY,
+    DAILY,
+    FILTERED,
+    NO_KEY,
+    NO_MODEL,
+    TOO_LONG,
+    TURNS,
+    UNPAID_CODES,
+    UNPAID_WORDS,
+)
 from hai_flow.models.text_pieces import whole_text
 from hai_flow.values import Json
 
@@ -62,6 +72,11 @@ def _judged(status: int | None, report: Report, wait: float | None, told: str) -
     if status is not None:
         return _error("llm.invalid_request", told)
     return _error("llm.unavailable", told, after=wait)
+
+
+def wants_turns(error: StepError) -> bool:
+    """Whether a server has refused a request because two neighbours in it have one role."""
+    return error.code == "llm.invalid_request" and TURNS.search(error.message) is not None
 
 
 def web_page(status: int | None, page: str) -> StepError:

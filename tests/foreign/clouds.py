@@ -893,6 +893,17 @@ BEDROCK: Final = [
 
 LITELLM: Final = [
     Transcript(
+        "gateway: 402 in words of its own",
+        document({"error": {"message": "Top up your wallet"}}),
+        Failed("llm.rate_limited", "wallet"),
+        status=402,
+    ),
+    Transcript(
+        "gateway: a named event whose lines end with CR LF",
+        b"event: error\r\ndata: The model has crashed\r\n\r\n",
+        Failed("llm.unavailable", "crashed", True),
+    ),
+    Transcript(
         "litellm: a last chunk with the arguments encoded twice",
         stream(call(0, "c", "add", HI), call(0, None, None, '"{\\"text\\": \\"hi\\"}"'), end("tool_calls"), DONE),
         ADDED,

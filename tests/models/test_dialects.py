@@ -439,6 +439,19 @@ async def test_a_query_of_the_address_stays_behind_the_path() -> None:
     assert fake.asked[0].path == "/v1/chat/completions?api-version=preview"
 
 
+async def test_a_server_that_wants_turns_is_asked_once_more_with_neighbours_joined() -> None:
+    refused = Status(400, {"error": {"message": "Conversation roles must alternate user/assistant/user/assistant/..."}})
+    messages = (Message("user", "Hello"), Message("user", "are you there?"))
+    async with FakeModels([refused], spoken(Answer("Yes."))) as fake:
+        turn, _ = await Asking().of(endpoint(fake), messages=messages)
+    told = [[each["content"] for each in asked.body["messages"]] for asked in fake.asked]
+    assert (turn.text, told) == ("Yes.", [["Hello", "are you there?"], ["Hello\n\nare you there?"]])
+    async with FakeModels([refused]) as fake:
+        with pytest.raises(StepError, match="must alternate"):
+            await Asking().of(endpoint(fake), messages=messages)
+    assert len(fake.asked) == 2
+
+
 async def test_without_money_another_model_is_asked() -> None:
     unpaid = Status(402, {"error": {"message": "Insufficient Balance"}})
     async with FakeModels([unpaid]) as first, FakeModels(spoken(Answer("Here."))) as second:

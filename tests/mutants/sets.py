@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tests.mutants import cells, engine, heirs, masking, neighbours, runtime, store, trust
+from tests.mutants import cells, engine, heirs, masking, models, neighbours, runtime, store, trust
 from tests.mutants.mutant import Mutant
 from tests.mutants.operators import Target, mutants_of
 
@@ -18,6 +18,7 @@ BY_HAND: Final = (
     *store.ROOMS,
     *runtime.ROOMS,
     *masking.ROOMS,
+    *models.ROOMS,
     *cells.ROOMS,
     *neighbours.ROOMS,
     *trust.ROOMS,

@@ -1,0 +1,183 @@
+"""Bugs of models: an answer that is read otherwise than its server meant it, and what comes of one that is none."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutants.mutant import Room
+
+_CORPUS: Final = "tests/foreign/test_foreign.py"
+_MEANT: Final = f"{_CORPUS}::test_an_answer_is_read_as_it_is_meant"
+_CUT: Final = f"{_CORPUS}::test_an_answer_that_is_cut_anywhere_into_pieces_is_the_same_answer"
+_DIALECTS: Final = "tests/models/test_dialects.py"
+_CONVERSATIONS: Final = "tests/models/test_conversations.py"
+
+# --- calls ------------------------------------------------------------------------------------------------------------
+
+calls = Room("hai_flow/models/calls.py")
+calls.bug(
+    "a call that is said again is made again",
+    ("        return not args or not known or are_equal(args, known)", "        return False"),
+    by=_MEANT,
+)
+calls.bug(
+    "a call without a name is made up",
+    ('                    raise Contradiction("a call has no name")', "                    pass"),
+    by=_MEANT,
+)
+calls.bug(
+    "a call whose arguments may be missing is made",
+    ("if not is_certain and not is_object(args):", "if False:"),
+    by=_MEANT,
+)
+calls.bug(
+    "every piece with another id begins a call",
+    (
+        "        if not name or not draft.name:\n            return False",
+        "        if id and id != draft.given:\n            return True",
+    ),
+    by=_MEANT,
+)
+calls.bug(
+    "another name in the slot of a call without arguments goes on with it",
+    ("            return not self._is_continued(draft, name)", "            return not draft.args.is_blank"),
+    by=_MEANT,
+)
+arguments = Room("hai_flow/models/arguments.py")
+arguments.bug(
+    "braces in front of the arguments are part of them",
+    ("            while placeholder := _PLACEHOLDER.match(text):", "            while placeholder := None:"),
+    by=_MEANT,
+)
+arguments.bug(
+    "arguments that the end contradicts count",
+    ("        elif not are_equal(said, self.end()):", "        elif False:"),
+    by=_MEANT,
+)
+arguments.bug(
+    "other arguments behind whole ones are ignored",
+    ("            if is_object(said) and is_object(text):", "            if False:"),
+    by=_MEANT,
+)
+
+# --- the answer -------------------------------------------------------------------------------------------------------
+
+ends = Room("hai_flow/models/ends.py")
+ends.bug(
+    "a word for the end that nobody knows means a whole answer",
+    ('return next((each for each in _WORST_FIRST if each in reasons), "unknown")', 'return "stop"'),
+    by=_MEANT,
+)
+ends.bug(
+    "an answer without any sign of its end is whole",
+    ("(Stand.SPEAKING, Sign.CLOSE): Stand.BROKEN", "(Stand.SPEAKING, Sign.CLOSE): Stand.WHOLE"),
+    by=f"{_CORPUS}::test_an_answer_that_is_cut_off_at_any_byte_performs_nothing_or_all_of_it",
+)
+ends.bug(
+    "the mark of the end is none",
+    ("(Stand.SPEAKING, Sign.MARK): Stand.OVER", "(Stand.SPEAKING, Sign.MARK): Stand.SPEAKING"),
+    by=_MEANT,
+)
+text_pieces = Room("hai_flow/models/text_pieces.py")
+text_pieces.bug(
+    "half an emoji is not held back",
+    ("        cut = _CUT.search(text)", "        cut = None"),
+    by=_MEANT,
+)
+text_pieces.bug(
+    "thinking that the template opened is part of the answer",
+    ("                yield Retraction()", "                pass"),
+    by=_MEANT,
+)
+event_stream = Room("hai_flow/models/event_stream.py")
+event_stream.bug(
+    "a line feed in the next chunk is a line of its own",
+    ('if self._after_return and text.startswith(b"\\n"):', "if False:"),
+    by=_CUT,
+)
+event_stream.bug(
+    "a report of a fault is an answer",
+    ("if is_report(value, is_answer=self._reader.is_answer(value)):", "if False:"),
+    by=_MEANT,
+)
+
+# --- faults, requests, connections ------------------------------------------------------------------------------------
+
+faults = Room("hai_flow/models/faults.py")
+faults.bug("no money is a wrong request", ("if status == 402 or (", "if status == 499 or ("), by=_MEANT)
+faults.bug(
+    "a quota of the day is tried again",
+    ("        is_daily = DAILY.search(words) is not None", "        is_daily = False"),
+    by=_MEANT,
+)
+reports = Room("hai_flow/models/fault_reports.py")
+reports.bug(
+    "the wait in a body is not seen",
+    (
+        "            wait = None if factor is None else _seconds(value, factor)",
+        "            wait = None",
+    ),
+    by=_MEANT,
+)
+asking = Room("hai_flow/models/asking.py")
+asking.bug(
+    "comments that keep a stream open are pieces of an answer",
+    ("                    if isinstance(piece, Alive):\n                        continue", "                    pass"),
+    by=f"{_DIALECTS}::test_an_empty_answer_is_none_where_words_are_needed_and_another_model_is_asked",
+)
+asking.bug(
+    "an empty answer is one where words are needed",
+    ("if fault is None and not may_be_empty and turn.is_empty:", "if False:"),
+    by=f"{_DIALECTS}::test_an_empty_answer_is_none_where_words_are_needed_and_another_model_is_asked",
+)
+connections = Room("hai_flow/models/connections.py")
+connections.bug(
+    "bytes without a piece are silence",
+    ("                        if is_silent:", "                        if False:"),
+    by=f"{_DIALECTS}::test_comments_that_keep_a_stream_open_are_signs_of_life",
+)
+connections.bug(
+    "a key goes wherever a server redirects",
+    ("_origin(target) == _origin(url):", "target:"),
+    by=f"{_DIALECTS}::test_a_redirect_is_followed_within_the_origin_and_told_beyond_it",
+)
+conversation = Room("hai_flow/models/conversation.py")
+conversation.bug(
+    "an empty message is sent",
+    ("        if _is_empty(message):", "        if False:"),
+    by=f"{_CONVERSATIONS}::test_no_message_without_content_is_sent",
+)
+conversation.bug(
+    "neighbours of one role stay apart",
+    ("if alternate and found and _may_join(found[-1], message):", "if False:"),
+    by=f"{_CONVERSATIONS}::test_neighbours_of_one_role_are_joined_where_the_server_needs_it",
+)
+tokens = Room("hai_flow/models/tokens.py")
+tokens.bug(
+    "Chinese has four characters a token",
+    ("    return wide + -(-other // 2)", "    return wide // 4 + -(-other // 2)"),
+    by=f"{_CONVERSATIONS}::test_tokens_are_counted_as_scripts_have_them",
+)
+agent = Room("hai_flow/steps/agent.py")
+agent.bug(
+    "the count of the server is not believed",
+    ("return estimate, max(read + since, estimate)", "return estimate, estimate"),
+    by="tests/runtime/test_agents.py::test_the_usage_that_a_server_reports_counts_where_it_is_more_than_our_estimate",
+)
+agents = Room("hai_flow/engine/agents.py")
+agents.bug(
+    "words beside a decision are told in front of all that was done before",
+    ("for posted, _ in words if posted <= turn)", "for posted, _ in words)"),
+    by="tests/runtime/test_agents.py::test_words_beside_a_decision_reach_the_model_behind_the_results_and_stay_there",
+)
+transcript = Room("hai_flow/wire/transcript.py")
+transcript.bug(
+    "attempts that broke off stand in snapshots for ever",
+    ("            if entry.aborted and entry.path in paths:", "            if False:"),
+    by="tests/wire/test_aborted.py",
+)
+
+ROOMS: Final = (
+    calls, arguments, ends, text_pieces, event_stream, faults, reports, asking, connections, conversation, tokens,
+    agent, agents, transcript,
+)  # fmt: skip
