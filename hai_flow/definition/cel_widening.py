@@ -7,7 +7,18 @@ import re
 from collections.abc import Container, Mapping, Sequence
 from typing import Final
 
-from hai_flow.definition.cel_tree import Call, Comprehension, Const, Listing, Name, Select, Tree, children, is_empty
+from hai_flow.definition.cel_tree import (
+    Call,
+    Comprehension,
+    Const,
+    Listing,
+    Mapped,
+    Name,
+    Select,
+    Tree,
+    children,
+    is_empty,
+)
 from hai_flow.definition.cel_values import Kind
 
 _ARITHMETIC: Final = frozenset(("_+_", "_-_", "_*_", "_/_"))
@@ -38,8 +49,14 @@ class Widening:
             case Name():
                 return bound.get(tree.name, "other")
             case Select():
-                self.type_of(tree.operand, bound)
-                return "bool" if tree.test else "dyn"
+                return "bool" if tree.test else self._member(tree.operand, tree.name, bound)
+            case Listing():
+                return f"list:{self._shared(tree.elements, bound)}"
+            case Mapped():
+                for key, _ in tree.entries:
+                    if key is not None:
+                        self.type_of(key, bound)
+                return f"map:{self._shared([value for _, value in tree.entries], bound)}"
             case Call():
                 return self._call(tree, bound)
             case Comprehension():
@@ -47,21 +64,54 @@ class Widening:
             case _:
                 for child in children(tree):
                     self.type_of(child, bound)
-                return "list:dyn" if isinstance(tree, Listing) else "map"
+                return "map"
+
+    def _shared(self, values: Sequence[Tree], bound: Mapping[str, Kind]) -> Kind:
+        """The kind of all values of a literal. Whole numbers beside others become doubles, as all numbers of dyn data
+        are."""
+        kinds = {self.type_of(value, bound) for value in values}
+        if len(kinds) <= 1:
+            return next(iter(kinds), "dyn")
+        self._widen(values)
+        numbers = {"double" if _is_integer(value) else self.type_of(value, bound) for value in values}
+        return numbers.pop() if len(numbers) == 1 else "dyn"
+
+    def _member(self, operand: Tree, field: str, bound: Mapping[str, Kind]) -> Kind:
+        """The kind of a field: of a map that is written there that of its value."""
+        kind = self.type_of(operand, bound)
+        if isinstance(operand, Mapped) and kind == "map:dyn":
+            written = [value for key, value in operand.entries if isinstance(key, Const) and key.value == field]
+            if written and not _is_integer(written[-1]):
+                return self.type_of(written[-1], bound)
+        return _element(kind)
 
     def _loop(self, loop: Comprehension, bound: Mapping[str, Kind]) -> Kind:
         over = self.type_of(loop.range, bound)
         if not over.startswith("list:") and id(loop.range) not in self.keyed and not is_empty(loop.range):
             self.loops.add(loop.offset)
-        element = over.removeprefix("list:") if over.startswith("list:") else "dyn" if over == "dyn" else "other"
+        element = _element(over) if over.startswith("list:") else "dyn" if over == "dyn" else "other"
         inner = {**bound, loop.variable: element, loop.accumulator: "other"}
         start = self.type_of(loop.start, bound)
         if loop.variable.startswith("#"):  # optMap: the variable is the accumulator, bound to an optional's value
             inner[loop.accumulator] = start
         for part in (loop.condition, loop.step):
             self.type_of(part, inner)
+        made = self._made(loop.step, loop.accumulator, inner) if start.startswith("list") else None
+        if made is not None:
+            return made
         result = self.type_of(loop.result, inner)
         return result if result != "other" else start if start.startswith("list") else "other"
+
+    def _made(self, step: Tree, accumulator: str, inner: Mapping[str, Kind]) -> Kind | None:
+        """The kind of the list that a `map` or a `filter` makes, item by item."""
+        if isinstance(step, Call) and step.function == "_?_:_":
+            step = step.operands[1]
+        if not isinstance(step, Call) or step.function != "_+_" or len(step.operands) != 2:
+            return None
+        before, added = step.operands
+        if not (isinstance(before, Name) and before.name == accumulator and isinstance(added, Listing)):
+            return None
+        return self.type_of(added, inner)
 
     def _call(self, call: Call, bound: Mapping[str, Kind]) -> Kind:
         kinds = [self.type_of(operand, bound) for operand in call.operands]
@@ -78,8 +128,12 @@ class Widening:
             return kinds[1] if kinds[1] == kinds[2] else "dyn" if "dyn" in kinds[1:] else "other"
         if call.function == "-_":
             return kinds[0]
-        if call.function in ("_[_]", "value", "orValue"):
-            return kinds[0].removeprefix("list:") if kinds[0].startswith("list:") else "dyn"
+        if call.function in ("value", "orValue"):
+            return _element(kinds[0]) if kinds[0].startswith("list:") else "dyn"
+        if call.function == "_[_]":
+            if isinstance(call.operands[0], Mapped) and isinstance(call.operands[-1], Const):
+                return self._member(call.operands[0], str(call.operands[-1].value), bound)
+            return _element(kinds[0])
         if call.function in ("filter", "reverse"):
             return kinds[0]
         return _RETURNS.get(call.function, "other")
@@ -101,6 +155,12 @@ class Widening:
                 match = re.compile(r"-?\s*[0-9]+(?![0-9xXuU.eE])").match(self.source, operand.offset)
                 if match:  # hexadecimal literals stay integers
                     self.ends.add(match.end())
+
+
+def _element(kind: Kind) -> Kind:
+    """The kind of the elements of a list, or of the values of a map."""
+    container, _, inside = kind.partition(":")
+    return inside if inside and container in ("list", "map") else "dyn"
 
 
 def _constant_kind(constant: Const) -> Kind:
