@@ -30,6 +30,7 @@ from typing import Any, Final
 from cel_expr_python import cel
 from cel_expr_python.ext import ext_math, ext_optional, ext_strings
 
+from hai_flow import values
 from hai_flow.definition import functions
 from hai_flow.definition.cel_growth import Growth
 from hai_flow.definition.cel_macros import PAIRED, Insertion, as_maps, macros_in, paired, pairings
@@ -39,6 +40,7 @@ from hai_flow.definition.cel_paths import MISSING, SOURCE_MAX, Chain, Segment, a
 from hai_flow.definition.cel_tree import (
     Call,
     Comprehension,
+    Const,
     Listing,
     Name,
     Tree,
@@ -48,6 +50,7 @@ from hai_flow.definition.cel_tree import (
 )
 from hai_flow.definition.cel_values import Kind, Size, convert, finished, plain
 from hai_flow.definition.cel_widening import Widening
+from hai_flow.definition.durations import cel_duration
 from hai_flow.definition.expression_error import ExpressionError
 from hai_flow.definition.expression_faults import Fault, Faults
 from hai_flow.values import Json
@@ -73,6 +76,7 @@ def _in_order(value: Any) -> Any:
 _IN_ORDER: Final = "in_order__"  # functions for rewritten sources alone
 _IN_PARTS: Final = "in_parts__"
 _JOINED: Final = "joined__"
+_WRITTEN: Final = "written__"
 _PART: Final = "part__"  # a variable for them
 _PART_ITEMS: Final = 128
 _LONG: Final = 256  # items of a list that is taken in parts
@@ -90,6 +94,11 @@ def _joined(parts: Any) -> Any:
     return [item for part in parts for item in part]
 
 
+def _written(value: Any) -> Any:
+    """The argument of `duration`, where it is text: CEL knows neither days nor `PT5M`."""
+    return cel_duration(value) if isinstance(value, str) else value
+
+
 def _in_utc(moment: datetime.datetime, pattern: str) -> str:
     return functions.format_time(moment, pattern, "UTC")
 
@@ -101,6 +110,7 @@ def _declared() -> Iterator[cel.FunctionDecl]:
     listed, parted = kinds.List(kinds.DYN), kinds.List(kinds.List(kinds.DYN))
     yield cel.FunctionDecl(_IN_PARTS, [cel.Overload(_IN_PARTS, parted, [listed], True, _in_parts)])
     yield cel.FunctionDecl(_JOINED, [cel.Overload(_JOINED, listed, [parted], True, _joined)])
+    yield cel.FunctionDecl(_WRITTEN, [cel.Overload(_WRITTEN, kinds.DYN, [kinds.DYN], True, _written)])
     for name, compute in PAIRED.items():
         pairs = [kinds.List(kinds.DYN)]
         yield cel.FunctionDecl(f"{name}__", [cel.Overload(f"{name}__", kinds.List(kinds.DYN), pairs, True, compute)])
@@ -232,7 +242,7 @@ def compile_tree(
     widening = Widening({node: binding.bound_kind for node, binding in bound.items()}, source, keyed)
     widening.type_of(tree, {})
     widened = (Insertion(end, 0, ".0") for end in widening.ends)
-    insertions = sorted([*widened, *_orderings(source, widening.loops), *pairings(macros)])
+    insertions = sorted([*widened, *_orderings(source, widening.loops), *pairings(macros), *_durations(source, tree)])
     inserted = [(each.offset, each.text) for each in insertions]
     loops = _list_makers(tree)
     inner_ranges = frozenset(bound[id(each.range)].name for each in loops[1] if id(each.range) in bound)
@@ -305,6 +315,33 @@ def _orderings(source: str, loops: set[int]) -> Iterator[Insertion]:
         macro = _MACRO.search(source, 0, offset)
         assert macro is not None, "a loop is written as a call of what it runs over"
         yield Insertion(macro.start(), 2, f".{_IN_ORDER}()")
+
+
+def _durations(source: str, tree: Tree) -> Iterator[Insertion]:
+    """The texts to insert so that `duration` takes what is a duration elsewhere in the language."""
+    for node in walk(tree):
+        if isinstance(node, Call) and node.function == "duration" and node.target is None and len(node.operands) == 1:
+            operand = node.operands[0]
+            if (
+                isinstance(operand, Const)
+                and isinstance(operand.value, str)
+                and cel_duration(operand.value) == operand.value
+            ):
+                continue
+            yield Insertion(node.offset + 1, 6, "(")
+            yield Insertion(_closing(source, node.offset), 6, f").{_WRITTEN}()")
+
+
+@lru_cache(maxsize=1024)
+def fault_of_literal(function: str, text: str) -> str | None:
+    """Why the function refuses this literal whenever it is computed, in the library's words; None: it takes it."""
+    quoted = values.dumps(cel_duration(text) if function == "duration" else text).decode()
+    source = {"matches": f'"".matches({quoted})', "getHours": f"timestamp(0).getHours({quoted})"}.get(function)
+    try:
+        value = _environment(()).compile(source or f"{function}({quoted})").eval(data={})
+    except Exception as error:  # pybind raises RuntimeError, TypeError or SystemError
+        return _readable(str(error))
+    return _readable(str(value.value())) if value.type() == cel.Type.ERROR else None
 
 
 def _bindings(

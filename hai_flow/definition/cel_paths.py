@@ -146,6 +146,8 @@ def _scan_loop(loop: Comprehension, source: str, roots: frozenset[str], bound: f
 
 def absent(path: Sequence[Segment]) -> ExpressionError:
     """The error of reading `path` where nothing is."""
+    if path[0] == "secrets":  # no guard: nothing is sent in the place of a secret
+        return ExpressionError("expression.absent", f"{spell(path)} is no secret that the document names as it is")
     return ExpressionError(
         "expression.absent",
         f"{spell(path)} is absent; guard it with has({spell(path)}) or {spell(path[:-1])}.?{path[-1]}.orValue(...)",

@@ -18,7 +18,7 @@ from hai_flow.definition.wording import suggestion
 # Codes of doubts: warnings, not errors.
 DOUBTS: Final = frozenset(("expression.unguarded",))
 # Codes of doubts that new documents are refused for.
-REFUSALS: Final = frozenset(("expression.enum", "expression.no_object"))
+REFUSALS: Final = frozenset(("expression.enum", "expression.literal", "expression.no_object", "expression.secret"))
 
 
 def shown_by(tree: Tree, chains: Mapping[int, Chain], outcome: bool) -> Guards:

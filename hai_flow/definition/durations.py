@@ -39,6 +39,13 @@ def milliseconds(text: str, *, shortest: int = SHORTEST) -> int:
     return total
 
 
+def cel_duration(text: str) -> str:
+    """A duration of the language as CEL writes it (`2d` -> `172800000ms`); any other text as it is."""
+    sign, rest = ("-", text[1:]) if text.startswith("-") else ("", text)
+    total = _total(rest)
+    return text if total is None else f"{sign}{total}ms"
+
+
 def _total(text: str) -> int | None:
     if _SHORT.fullmatch(text):
         return sum(int(count) * _UNITS[unit] for count, unit in _PART.findall(text))

@@ -4,10 +4,10 @@ compiled (docs/language.md#expressions). The CEL itself is in cel.py."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from hai_flow.definition import cel
 from hai_flow.definition.cel import Program
@@ -15,6 +15,7 @@ from hai_flow.definition.cel_paths import Chain, Scan, Segment, scan, segment_of
 from hai_flow.definition.cel_tree import Call, Const, Name, Tree, walk
 from hai_flow.definition.cel_values import Kind
 from hai_flow.definition.doubts import Doubts, shown_by
+from hai_flow.definition.durations import meant_duration
 from hai_flow.definition.expression_error import ExpressionError
 from hai_flow.definition.expression_faults import Fault, Faults
 from hai_flow.definition.functions import pattern_fault, zone_fault
@@ -116,6 +117,7 @@ class Scanned:
     found: Scan
     by_node: Mapping[int, Chain]
     faults: tuple[Fault, ...]  # those that stand there in every place
+    doubts: tuple[Fault, ...] = ()
 
 
 def compile_source(source: str, names: Names) -> tuple[Program, Scanned, list[Fault]]:
@@ -140,7 +142,59 @@ def compile_source(source: str, names: Names) -> tuple[Program, Scanned, list[Fa
         unique = {(fault.offset, fault.message): fault for fault in faults}
         raise Faults(sorted(unique.values(), key=lambda fault: fault.offset))
     kinds = tuple((chain.path, names.types.kind(chain.path)) for chain in found.chains)
-    return _program(source, roots, kinds), scanned, doubts.doubts
+    return _program(source, roots, kinds), scanned, [*doubts.doubts, *scanned.doubts]
+
+
+def _literal_faults(tree: Tree) -> Iterator[Fault]:
+    """Literal durations, instants, patterns, zones and numbers that are none: they would fail a step when it is
+    computed, maybe after a week of approvals."""
+    for node in walk(tree):
+        expected = _LITERALS.get(node.function) if isinstance(node, Call) else None
+        if expected is None or not isinstance(node, Call) or len(node.operands) <= expected.position:
+            continue
+        literal = node.operands[expected.position]
+        if not isinstance(literal, Const) or not isinstance(literal.value, str):
+            continue
+        fault = cel.fault_of_literal(expected.tried, literal.value)
+        if fault is not None:
+            hint = expected.hint(literal.value) or (f": {fault}" if expected.tried == "matches" else "")
+            message = f"expected {expected.what}, found {literal.value[:80]!r}{hint}"
+            yield Fault(literal.offset, "expression.literal", message)
+
+
+class _Literal(NamedTuple):
+    what: str
+    tried: str
+    position: int = 0
+    hint: Callable[[str], str] = lambda text: ""
+
+
+def _duration_hint(text: str) -> str:
+    meant = meant_duration(text)
+    return f"; write {meant}" if meant else ""
+
+
+def _instant_hint(text: str) -> str:
+    if re.fullmatch(r"\d{4}-\d\d-\d\d", text):
+        return f"; write {text}T00:00:00Z, or another hour and offset"
+    spaced = text.strip().replace(" ", "T")
+    for meant in (spaced, f"{spaced}Z", re.sub(r"(T\d\d:\d\d)(?=Z|[+-]|$)", r"\1:00", spaced)):
+        if meant != text and cel.fault_of_literal("timestamp", meant) is None:
+            return f"; write {meant}"
+    return ""
+
+
+_LITERALS: Final = {
+    "duration": _Literal("a duration such as 90s, 1h30m or 2d", "duration", hint=_duration_hint),
+    "timestamp": _Literal("an instant such as 2026-03-29T08:00:00Z", "timestamp", hint=_instant_hint),
+    "matches": _Literal("a pattern (RE2)", "matches", 1),
+    "int": _Literal("a whole number", "int"),
+    "double": _Literal("a number", "double"),
+    **{
+        f"get{part}": _Literal("a time zone such as Europe/Berlin", "getHours", 1)
+        for part in ("FullYear", "Month", "Date", "DayOfMonth", "DayOfWeek", "DayOfYear", "Hours", "Minutes", "Seconds")
+    },
+}
 
 
 def _time_faults(tree: Tree) -> Iterator[Fault]:
@@ -212,7 +266,7 @@ def _scan(source: str, roots: frozenset[str]) -> Scanned:
         for message in found.messages
     ]
     by_node = {id(chain.node): chain for chain in found.chains}
-    return Scanned(tree, found, by_node, (*faults, *_time_faults(tree)))
+    return Scanned(tree, found, by_node, (*faults, *_time_faults(tree)), tuple(_literal_faults(tree)))
 
 
 @lru_cache(maxsize=4096)

@@ -6,17 +6,23 @@ have a secret put in where the author of the workflow wanted none.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import ClassVar, Final
 
 from hai_flow import values
+from hai_flow.definition import cel
+from hai_flow.definition.cel_paths import scan
 from hai_flow.definition.expression_error import ExpressionError
+from hai_flow.definition.expression_faults import Faults
+from hai_flow.definition.holes import split_holes
 from hai_flow.definition.plan import Hole, Template
 from hai_flow.values import Json
 
-_USED: Final = re.compile(r"\bsecrets\s*\.\s*([A-Za-z_][A-Za-z0-9_]{0,62})")
+_SECRETS: Final = frozenset(("secrets",))
 REFERENCE: Final = re.compile(r"\$\{\{ secrets\.([A-Za-z_][A-Za-z0-9_]{0,62}) \}\}")
 
 
@@ -90,7 +96,19 @@ def with_callback(value: Json, url: str) -> Json:
 
 def written_names(written: Json) -> frozenset[str]:
     """The secrets that a value of a document names."""
-    return frozenset(name for text in _texts(written) if "${{" in text for name in _USED.findall(text))
+    return frozenset(name for text in _texts(written) if "${{" in text for name in _names_in(text))
+
+
+@lru_cache(maxsize=1024)
+def _names_in(text: str) -> frozenset[str]:
+    """The secrets that the holes of a text name, in whatever way: `secrets.NAME`, `secrets["NAME"]`."""
+    found: set[str] = set()
+    with contextlib.suppress(Faults):  # of a text that is not a template: it names none
+        for hole in split_holes(text):
+            if not isinstance(hole, str) and "secrets" in hole.source:
+                chains = scan(cel.parse(hole.source), hole.source, _SECRETS).chains
+                found |= {str(chain.path[1]) for chain in chains if len(chain.path) > 1}
+    return frozenset(found)
 
 
 def filled(value: Json, find: Callable[[str], str]) -> Json:

@@ -52,6 +52,16 @@ schemas.bug(
     ("        if faulty >= _FAULTS_MAX:\n", "        if False:\n"),
 )
 
+widening = Room("hai_flow/definition/cel_widening.py", "tests/definition/test_expressions.py")
+widening.bug(
+    "whole numbers of a literal list count as data",
+    ('                return f"list:{self._shared(tree.elements, bound)}"\n', '                return "list:dyn"\n'),
+)
+secret = Room("hai_flow/definition/known_names.py", "tests/definition/test_literal_arguments.py")
+secret.bug(
+    "a secret may be computed, or have a default",
+    ("            return _doubt_of_secret(chain)\n", "            return None\n"),
+)
 cel = Room("hai_flow/definition/cel.py", "tests/definition/test_expressions_in_parts.py")
 cel.bug(
     "a loop copies its list for each item that it adds",
@@ -699,7 +709,7 @@ budget.bug(
 ROOMS: Final = (
     admission, deciders, deciding, doubts, gates, stages, answers, undo_scopes, failing, attempts, parallel, calls, ids,
     shared, evolving, decide, going_on, passing_time, beginning, clock, control, ending, outcomes, children, signals,
-    agent, conversation, again, budget, forked, skipped,
+    agent, conversation, again, widening, secret, budget, forked, skipped,
 )  # fmt: skip
 
 _APPROVALS: Final = ("tests/engine/test_approvals.py", "tests/engine/test_approvals_time.py")
