@@ -97,6 +97,21 @@ async def migrated(database: Database) -> None:
             from hai_flow.store import migrations
 
             await migrations.upgrade(dsn)
+            await _fill_inbox(dsn)
+
+
+async def _fill_inbox(dsn: str) -> None:
+    """Write who is asked by open questions of releases that kept no inbox. Where that fails, the workers do it."""
+    from hai_flow.runtime.catalog import Catalog
+    from hai_flow.runtime.inbox import Inbox
+    from hai_flow.steps.runner import Registry
+    from hai_flow.store.database import Database as Pools
+
+    pools = await Pools.open(dsn)
+    try:
+        await Inbox(pools, Catalog(pools, Registry({}))).fill()
+    finally:
+        await pools.close()
 
 
 @contextlib.asynccontextmanager

@@ -123,6 +123,7 @@ def _shown(found: Verified) -> dict[str, Any]:
         "events": found.events,
         "unread": found.unread,
         "undecided": found.undecided,
+        "older": found.older,
         "broken": found.broken,
         "violations": [{**each._asdict(), "run_id": str(each.run_id)} for each in found.violations],
         "reached": dict(sorted(found.reached.items())),
@@ -136,6 +137,9 @@ def _tell_end(found: Verified, of: str = "") -> None:
         say(f"{seen}: {plural(found.broken, 'violation')} in {plural(runs, 'run')}.", "red")
     else:
         say(f"{seen}: everything holds.")
+    if found.older:
+        rows = plural(found.older, "row")
+        say(f"{of}{rows} less than this release writes, as an older one left it: see docs/upgrades.md.", "yellow")
     if found.unread:
         say(f"{of}{plural(found.unread, 'run')} of a newer release: not looked at.", "yellow")
 

@@ -27,7 +27,7 @@ from hai_flow.cells import cell_of
 from hai_flow.errors import HaiFlowError
 from hai_flow.runtime.file_systems import file_system
 from hai_flow.runtime.verifying import Plans, checked
-from hai_flow.store import evidence, retiring
+from hai_flow.store import erasing, evidence, retiring
 from hai_flow.store.retiring import Archived, Member
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class Archive:
 def place_of(unit: Sequence[Member]) -> str:
     """Where the archive of these runs, as they are now, stands: by tenant and month of their end."""
     ended = max(each.ended_at for each in unit if each.ended_at is not None)
-    heads = hashlib.sha256(b"".join(each.head for each in unit)).hexdigest()
+    heads = hashlib.sha256(b"".join(each.head + each.opinions for each in unit)).hexdigest()
     return f"{unit[0].tenant}/{ended:%Y-%m}/{unit[0].id}-{heads[:16]}.jsonl.gz"
 
 
@@ -209,6 +209,7 @@ async def restore(connection: Connection, archive: Archive, place: str, by: str,
         await transaction.start()
         try:
             await _store(connection, file, place, known)
+            await erasing.forget_again(connection, ids)
             unit = await _check(connection, ids, place)
             await retiring.note_restored(connection, unit, place, by)
         except BaseException:
@@ -284,9 +285,22 @@ async def _check(connection: Connection, ids: list[UUID], place: str) -> list[Me
     unit, plans = await retiring.members(connection, ids), Plans(connection)
     if len(unit) != len(ids):
         raise Damaged(f"{place}: expected {len(ids)} runs, found {len(unit)}.")
+    if (fault := await _fault(connection, ids, plans)) is not None:
+        raise Damaged(f"{place}: {fault}.")
+    return unit
+
+
+async def _fault(connection: Connection, ids: list[UUID], plans: Plans) -> str | None:
     for found in await evidence.evidence_of(connection, ids):
         violations = (await checked(connection, found, plans)).end()
         if violations:
             first = violations[0]
-            raise Damaged(f"{place}: run {first.run_id}, event {first.seq}: {first.rule}: {first.message}.")
-    return unit
+            return f"run {first.run_id}, event {first.seq}: {first.rule}: {first.message}"
+    return None
+
+
+async def refusal(connection: Connection, unit: Sequence[Member]) -> str | None:
+    """Why `restore` would not take these runs back, by its own rules; None: it would. An archive has their rows byte
+    for byte, so what is wrong with them is found here, while they are still there."""
+    async with evidence.snapshot(connection):
+        return await _fault(connection, [each.id for each in unit], Plans(connection))

@@ -177,6 +177,12 @@ class Inbox:
         """Raises Unreadable: the workflow is of a release that this one can't read."""
         return World(requester, (await self.catalog.plan(tenant, workflow)).roles, behind)
 
+    async def fill(self) -> None:
+        """Compare the whole index with the open pendings, a page at a time: after a release without one."""
+        after: list[Any] | None = None
+        while (after := (await self._mend(after)).last) is not None:
+            pass
+
     async def tidy(self, every: timedelta) -> None:
         """Compare a page of the index with the open pendings, unless another process just did."""
         pool = self.database.api

@@ -14,15 +14,19 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
+import structlog
+
 from hai_flow.runtime import archives
 from hai_flow.runtime.archives import Archive
 from hai_flow.runtime.retention import Retention
 from hai_flow.store import packing, retiring
+from hai_flow.store.faults import passing
 from hai_flow.store.retiring import Member
 
 if TYPE_CHECKING:
     from hai_flow.store.database import Connection
 
+log = structlog.get_logger(__name__)
 BATCH_ROWS: Final = 1000
 VACUUM_ROWS: Final = 1_000_000  # removed; PostgreSQL's own comes by its own rule meanwhile
 
@@ -80,7 +84,7 @@ class Pruning:
             async for ended in retiring.old_threads(connection, self.tenant, shortest):
                 began = time.monotonic()
                 done.threads += 1
-                await self._thread(connection, ended.tenant, ended.thread_id, done)
+                await self._thread_apart(connection, ended.tenant, ended.thread_id, done)
                 yield done
                 await self._rest(began)
                 async for rows in self._cleared(connection):
@@ -92,6 +96,16 @@ class Pruning:
         if done.rows > vacuumed:
             await retiring.vacuum(connection)
         yield done
+
+    async def _thread_apart(self, connection: Connection, tenant: UUID, thread_id: str, done: Pruned) -> None:
+        """One thread that can't be dealt with keeps no other."""
+        try:
+            await self._thread(connection, tenant, thread_id, done)
+        except Exception as error:
+            if passing(error) or connection.is_closed():
+                raise
+            log.error("not_pruned", thread=thread_id, tenant=str(tenant), error=f"{type(error).__name__}: {error}")
+            done.keep("it can't be dealt with: the log says why")
 
     async def _thread(self, connection: Connection, tenant: UUID, thread_id: str, done: Pruned) -> None:
         unit = await retiring.unit_of(connection, tenant, thread_id)
@@ -120,6 +134,10 @@ class Pruning:
     async def _retire(self, connection: Connection, unit: Sequence[Member], done: Pruned) -> None:
         if await retiring.is_wanted(connection, unit):
             done.keep("a message, a schedule or a slot refers to it")
+            return
+        if self.archive is not None and (fault := await archives.refusal(connection, unit)) is not None:
+            log.error("not_archived", thread=unit[0].thread_id, tenant=str(unit[0].tenant), reason=fault)
+            done.keep("an archive of it could not be restored: hai-flow verify says why")
             return
         archived = await retiring.archive_of(connection, unit)
         if archived is None and self.archive is None and await retiring.has_decisions(connection, unit):

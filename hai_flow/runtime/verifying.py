@@ -47,12 +47,14 @@ class Verifying:
 class Verified:
     """The result: `reached` says of each rule how often it applied. `broken` counts all violations, the first
     `VIOLATIONS_KEPT` are in `violations`. `unread`: runs of a newer release, which this one can't fold. `undecided`:
-    decisions whose inputs are not all in the log."""
+    decisions whose inputs are not all in the log. `older`: rows that a release before wrote none of
+    (docs/upgrades.md)."""
 
     runs: int = 0
     events: int = 0
     unread: int = 0
     undecided: int = 0
+    older: int = 0
     broken: int = 0
     violations: list[Violation] = field(default_factory=list)
     reached: Counter[str] = field(default_factory=Counter)
@@ -61,6 +63,7 @@ class Verified:
         self.runs += 1
         self.events += check.state.seq
         self.undecided += check.undecided
+        self.older += check.older
         self.broken += len(found)
         self.violations += found[: VIOLATIONS_KEPT - len(self.violations)]
         self.reached += check.reached
@@ -71,6 +74,7 @@ class Verified:
         self.events += other.events
         self.unread += other.unread
         self.undecided += other.undecided
+        self.older += other.older
         self.broken += other.broken
         self.violations += other.violations[: VIOLATIONS_KEPT - len(self.violations)]
         self.reached += other.reached

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from uuid import UUID
 
@@ -56,6 +57,8 @@ async def forget(connection: Connection, tenant: UUID, principal: str, *, by: st
         for query in _OF_INBOXES:
             await connection.execute(query, tenant, principal)
         await connection.execute(_TOLD, tenant, principal, pseudonym)
+        salt = os.urandom(16)
+        await connection.execute(_IN_ARCHIVES, tenant, salt, _digest(salt, principal))
         runs = await connection.fetchval(_RUNS, tenant, principal)
         if records == 0 and (opinions or keys or files):
             body = {"pseudonym": pseudonym, "erased": {}}
@@ -107,12 +110,51 @@ _OF_INBOXES: Final = (
     "UPDATE pendings SET claimed_by = NULL, claimed_until = NULL WHERE tenant = $1 AND claimed_by = $2",
 )
 _TOLD: Final = "UPDATE notifications SET person = $3, whom = '' WHERE tenant = $1 AND person = $2"
+# Only where there are archives that may still name them.
+_IN_ARCHIVES: Final = """
+INSERT INTO erased_people (tenant, salt, sha256)
+SELECT $1, $2, $3 WHERE EXISTS (SELECT FROM retired_runs WHERE tenant = $1 AND place IS NOT NULL)
+"""
 _RUNS: Final = """
 SELECT count(*) FROM (
   SELECT id FROM runs WHERE tenant = $1 AND started_by = $2
   UNION SELECT run_id FROM votes WHERE tenant = $1 AND principal = $2
 ) named
 """
+
+
+def _digest(salt: bytes, principal: str) -> bytes:
+    return sha256(salt + principal.encode()).digest()
+
+
+_NAMED: Final = """
+SELECT tenant, principal FROM feedback WHERE run_id = ANY($1::uuid[])
+UNION SELECT tenant, claimed_by FROM pendings WHERE run_id = ANY($1::uuid[]) AND claimed_by IS NOT NULL
+"""
+_OPINIONS_AGAIN: Final = """
+WITH changed AS (
+  UPDATE feedback SET principal = $4, comment = NULL, labels = '{}', rating = coalesce(rating, 'up')
+  WHERE tenant = $1 AND principal = $2 AND run_id = ANY($3::uuid[]) AND rating IS NOT NULL AND updated_at < $5
+)
+DELETE FROM feedback
+WHERE tenant = $1 AND principal = $2 AND run_id = ANY($3::uuid[]) AND rating IS NULL AND updated_at < $5
+"""
+_CLAIMS_AGAIN: Final = """
+UPDATE pendings SET claimed_by = NULL, claimed_until = NULL
+WHERE tenant = $1 AND claimed_by = $2 AND run_id = ANY($3::uuid[])
+"""
+
+
+async def forget_again(connection: Connection, run_ids: Sequence[UUID]) -> None:
+    """Erase from runs that were just restored whom somebody has forgotten since they were archived. The archive itself
+    is not written anew."""
+    for tenant, principal in await connection.fetch(_NAMED, run_ids):
+        query = "SELECT salt, sha256, at FROM erased_people WHERE tenant = $1 ORDER BY at"
+        for salt, digest, at in await connection.fetch(query, tenant):
+            if _digest(salt, principal) == digest:
+                pseudonym = f"person:{os.urandom(8).hex()}"
+                await connection.execute(_OPINIONS_AGAIN, tenant, principal, run_ids, pseudonym, at)
+                await connection.execute(_CLAIMS_AGAIN, tenant, principal, run_ids)
 
 
 async def _erase_records(connection: Connection, tenant: UUID, principal: str, pseudonym: str, by: str) -> int:

@@ -45,7 +45,8 @@ class Ended(NamedTuple):
 
 
 class Member(NamedTuple):
-    """A run of a unit. `ended_at` is None while it has not ended."""
+    """A run of a unit. `ended_at` is None while it has not ended. `opinions`: a digest of the feedback on it, which is
+    in no log, so no head of a chain vouches for it; empty where there is none."""
 
     id: UUID
     tenant: UUID
@@ -56,6 +57,7 @@ class Member(NamedTuple):
     head: bytes
     ended_at: datetime | None
     log_bytes: int
+    opinions: bytes = b""
 
 
 class Archived(NamedTuple):
@@ -91,7 +93,15 @@ async def old_threads(connection: Connection, tenant: UUID | None, age: timedelt
         after = rows[-1]["id"]
 
 
-_UNIT: Final = """
+_OPINIONS: Final = """
+coalesce((SELECT sha256(convert_to(string_agg(concat_ws(E'\\n', f.id, f.principal, f.rating, f.comment, f.labels,
+    extract(epoch FROM f.updated_at)), E'\\n' ORDER BY f.id), 'UTF8'))
+  FROM feedback f WHERE f.tenant = r.tenant AND f.thread_id = r.thread_id AND f.run_id = r.id), '')
+"""
+_MEMBER: Final = (
+    "r.id, r.tenant, r.thread_id, r.workflow_name, r.workflow, r.seq, r.head, r.ended_at, r.log_bytes, " + _OPINIONS
+)
+_UNIT: Final = f"""
 WITH RECURSIVE kin (id, tenant, thread_id, parent_id) AS (
   SELECT id, tenant, thread_id, parent_id FROM runs WHERE tenant = $1 AND thread_id = $2
   UNION
@@ -102,7 +112,7 @@ WITH RECURSIVE kin (id, tenant, thread_id, parent_id) AS (
       WHERE r.tenant = kin.tenant AND r.thread_id = kin.thread_id
   ) near
 )
-SELECT r.id, r.tenant, r.thread_id, r.workflow_name, r.workflow, r.seq, r.head, r.ended_at, r.log_bytes
+SELECT {_MEMBER}
 FROM (SELECT id FROM kin LIMIT $3) found JOIN runs r ON r.id = found.id ORDER BY r.id
 """
 # A message that waits may be for one of them, a schedule looks whether its last run goes on, a slot may be theirs.
@@ -134,11 +144,13 @@ async def has_decisions(connection: Connection, unit: Sequence[Member]) -> bool:
 
 
 async def archive_of(connection: Connection, unit: Sequence[Member]) -> Archived | None:
-    """The archive that has these very runs as they are now; None if there is none, or one of them went on since."""
-    query = "SELECT run_id, head, place, sha256 FROM retired_runs WHERE run_id = ANY($1::uuid[])"
+    """The archive that has these very runs as they are now; None if there is none, or one of them went on since, or
+    somebody has given an opinion on it."""
+    query = "SELECT run_id, head, place, sha256, opinions FROM retired_runs WHERE run_id = ANY($1::uuid[])"
     found = {row["run_id"]: row for row in await connection.fetch(query, [each.id for each in unit])}
     places = {Archived(row["place"], row["sha256"]) for row in found.values()}
-    whole = all(each.id in found and found[each.id]["head"] == each.head for each in unit)
+    same = [(each.head, each.opinions) for each in unit]
+    whole = same == [(row["head"], row["opinions"]) for each in unit if (row := found.get(each.id)) is not None]
     return places.pop() if whole and len(places) == 1 and None not in next(iter(places)) else None
 
 
@@ -147,22 +159,24 @@ async def archive_of(connection: Connection, unit: Sequence[Member]) -> Archived
 # Read first, then written: Citus, which may keep a cell, takes no INSERT ... ON CONFLICT from a table.
 _RETIRE: Final = """
 WITH r AS MATERIALIZED (
-  SELECT id, tenant, thread_id, workflow_name, seq, head, ended_at FROM runs WHERE id = ANY($1::uuid[])
+  SELECT r.id, r.tenant, r.thread_id, r.workflow_name, r.seq, r.head, r.ended_at, k.opinions
+  FROM unnest($1::uuid[], $5::bytea[]) AS k (id, opinions) JOIN runs r ON r.id = k.id
 )
 INSERT INTO retired_runs AS x (run_id, tenant, thread_id, workflow_name, seq, head, ended_at, place, sha256,
-  archived_at, removed_at)
+  archived_at, removed_at, opinions)
 SELECT r.id, r.tenant, r.thread_id, r.workflow_name, r.seq, r.head, r.ended_at, $2, $3,
-  CASE WHEN $2::text IS NOT NULL THEN now() END, CASE WHEN $4::bool THEN now() END
+  CASE WHEN $2::text IS NOT NULL THEN now() END, CASE WHEN $4::bool THEN now() END, r.opinions
 FROM r
 ON CONFLICT (run_id) DO UPDATE SET seq = excluded.seq, head = excluded.head, ended_at = excluded.ended_at,
   place = excluded.place, sha256 = excluded.sha256, archived_at = coalesce(x.archived_at, excluded.archived_at),
-  removed_at = excluded.removed_at
+  removed_at = excluded.removed_at, opinions = excluded.opinions
 """
 
 
 async def note_archive(connection: Connection, unit: Sequence[Member], archived: Archived) -> None:
     """The unit, as it is now, is in the archive."""
-    await connection.execute(_RETIRE, [each.id for each in unit], archived.place, archived.sha256, False)
+    ids, opinions = [each.id for each in unit], [each.opinions for each in unit]
+    await connection.execute(_RETIRE, ids, archived.place, archived.sha256, False, opinions)
 
 
 async def remove(connection: Connection, unit: Sequence[Member], archived: Archived | None, by: str) -> bool:
@@ -184,7 +198,7 @@ async def remove(connection: Connection, unit: Sequence[Member], archived: Archi
         if len(held) < len(threads) or now != list(unit) or await is_wanted(connection, unit):
             return False
         place, digest = archived or (None, None)
-        await connection.execute(_RETIRE, ids, place, digest, True)
+        await connection.execute(_RETIRE, ids, place, digest, True, [each.opinions for each in unit])
         for each in unit:
             body = {"workflow": each.workflow_name, "events": each.seq, "archive": place}
             row = new_row(REMOVED, by, body, subject=f"run:{each.id}", digest=each.head)
@@ -339,8 +353,5 @@ async def note_restored(connection: Connection, unit: Sequence[Member], place: s
 
 async def members(connection: Connection, run_ids: Sequence[UUID]) -> list[Member]:
     """The members of a unit with these ids."""
-    query = """
-    SELECT id, tenant, thread_id, workflow_name, workflow, seq, head, ended_at, log_bytes FROM runs
-    WHERE id = ANY($1::uuid[]) ORDER BY id
-    """
+    query = f"SELECT {_MEMBER} FROM runs r WHERE r.id = ANY($1::uuid[]) ORDER BY r.id"
     return [Member(*row) for row in await connection.fetch(query, run_ids)]

@@ -44,6 +44,7 @@ OF_TENANTS: Final[Mapping[str, str]] = {
         _ALL,
     ),
     "tenants": "SELECT, INSERT, UPDATE",
+    "erased_people": "SELECT",  # to forget and to restore is for the owner
     "retired_runs": "SELECT",  # to remove runs is for the owner, too: hai-flow prune
     "audit": _KEPT,
     "audit_details": _KEPT,  # to erase is for the owner: hai-flow forget

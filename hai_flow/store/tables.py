@@ -159,6 +159,7 @@ retired_runs: Final = sa.Table(
     _time("archived_at", null=True),
     _time("removed_at", null=True),  # since then the run is not there
     _time("cleared_at", null=True),  # and since then none of its rows
+    _bytes("opinions", null=True),  # a digest of the opinions that are in the archive (`feedback` is in no log)
     _key("retired_runs", "run_id"),
     sa.CheckConstraint("(place IS NULL) = (sha256 IS NULL)", name="retired_runs_archive"),
 )
@@ -552,6 +553,17 @@ sa.Index(
 )
 
 # Events to all of a tenant that lives in several cells, in its seat, until each of them has the event.
+# People that were forgotten after runs had been archived: restoring those forgets them again.
+erased_people: Final = sa.Table(
+    "erased_people",
+    metadata,
+    _uuid("tenant"),
+    _bytes("salt"),
+    _bytes("sha256"),  # of the salt and the principal
+    _time("at", now=True),
+    _key("erased_people", "tenant", "salt"),
+)
+
 relays: Final = sa.Table(
     "relays",
     metadata,

@@ -201,7 +201,48 @@ auditing.bug(
     by="tests/store/test_audit.py::test_verify_finds_nothing_wrong_while_somebody_is_forgotten",
 )
 
+_RETENTION: Final = "tests/runtime/test_retention.py"
+retiring = Room("hai_flow/store/retiring.py", _RETENTION)
+retiring.bug(
+    "an opinion given behind an archive is destroyed by the next prune",
+    ('(row["head"], row["opinions"])', '(row["head"], each.opinions)'),
+    by=f"{_RETENTION}::test_an_opinion_given_behind_an_archive_is_in_the_next_one_and_comes_back",
+)
+archives.bug(
+    "what was forgotten comes back with a restore",
+    ("            await erasing.forget_again(connection, ids)\n", ""),
+    by=f"{_RETENTION}::test_whoever_is_forgotten_behind_an_archive_stays_forgotten_when_it_is_restored",
+)
+erasing = Room("hai_flow/store/erasing.py", _RETENTION)
+erasing.bug(
+    "what somebody says after they were forgotten is erased by a restore",
+    ("AND rating IS NOT NULL AND updated_at < $5", "AND rating IS NOT NULL"),
+    by=f"{_RETENTION}::test_whoever_is_forgotten_behind_an_archive_stays_forgotten_when_it_is_restored",
+)
+pruning = Room("hai_flow/runtime/pruning.py", _RETENTION)
+pruning.bug(
+    "what can't be restored is removed",
+    ("if self.archive is not None and (fault :=", "if False and (fault :="),
+    by=f"{_RETENTION}::test_what_could_not_be_restored_is_not_removed",
+)
+pruning.bug(
+    "a thread that can't be dealt with ends prune",
+    ("            if passing(error) or connection.is_closed():\n                raise\n", "            raise\n"),
+    by=f"{_RETENTION}::test_a_thread_that_cannot_be_dealt_with_keeps_no_other_from_being_removed",
+)
+invariants = Room("hai_flow/runtime/invariants.py", _RETENTION)
+invariants.bug(
+    "what an older release did not write is a violation",
+    ('(row["words"] is None or self.run["abi"] < _ABI_WITH_ANSWERS)', "False"),
+    by=f"{_RETENTION}::test_a_database_of_a_release_without_an_inbox_is_verified_filled_pruned_and_restored",
+)
+invariants.bug(
+    "a lost answer is taken for one that an older release did not write",
+    ('(row["words"] is None or self.run["abi"] < _ABI_WITH_ANSWERS)', "True"),
+    by=f"{_RETENTION}::test_a_database_of_a_release_without_an_inbox_is_verified_filled_pruned_and_restored",
+)
+
 ROOMS: Final = (
     catalog, triggers, problems, bulk, mcp, connections, rows, seats, messages, questions, sessions, sealing, relays,
-    redis, pins, asking, limits, queue, archives, quotas, signals, auditing,
+    redis, pins, asking, limits, queue, archives, quotas, signals, auditing, retiring, erasing, pruning, invariants,
 )  # fmt: skip

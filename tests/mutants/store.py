@@ -1142,7 +1142,7 @@ retiring.bug(
 )
 retiring.bug(
     "an archive of a run that went on since counts as one of it as it is",
-    ('each.id in found and found[each.id]["head"] == each.head', "each.id in found"),
+    ('(row["head"], row["opinions"])', '(each.head, row["opinions"])'),
     by=f"{_RETENTION}::test_a_run_that_went_on_since_it_was_archived_is_archived_anew",
 )
 retiring.bug(

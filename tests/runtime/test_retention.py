@@ -28,7 +28,7 @@ from hai_flow.runtime.pruning import Pruned, Pruning
 from hai_flow.runtime.retention import Retention, Rule, read_retention
 from hai_flow.runtime.states import state_at
 from hai_flow.runtime.verifying import Verified, Verifying, verify
-from hai_flow.store import audit, files, log_chain, logs, packing, retiring
+from hai_flow.store import audit, erasing, feedback, files, log_chain, logs, packing, retiring
 from tests.runtime.conftest import ASKING, TEXT, TOOLS, Connection, Make, answer, is_now, open_pending, start, state_of
 from tests.support.waiting import until
 
@@ -457,6 +457,146 @@ async def test_a_damaged_archive_is_refused_whole_with_the_place(make: Make, eye
 
 async def rows_everywhere(eye: Connection) -> list[int]:
     return [await eye.fetchval(f"SELECT count(*) FROM {table}") for table in (*TABLES, "audit", "retired_runs")]
+
+
+async def give(eye: Connection, run_id: UUID, who: str = "user:ann", comment: str = "It was wrong.") -> None:
+    thread = await eye.fetchval("SELECT thread_id FROM runs WHERE id = $1", run_id)
+    subject = feedback.Subject(LOCAL_TENANT, thread, "message", "m1")
+    await feedback.give_feedback(eye, subject, run_id, who, "rest", feedback.Opinion("down", comment, ["tone"]))
+
+
+async def opinions(eye: Connection) -> list[tuple[str, str | None]]:
+    return [(row[0], row[1]) for row in await eye.fetch("SELECT principal, comment FROM feedback ORDER BY 1")]
+
+
+@pytest.fixture
+async def archive(make: Make, tmp_path: Path) -> Archive:
+    return Archive(str(tmp_path))
+
+
+async def newest_place(eye: Connection, run_id: UUID) -> str:
+    place: str = await eye.fetchval("SELECT place FROM retired_runs WHERE run_id = $1", run_id)
+    return place
+
+
+@pytest.mark.parametrize("behind", ["an archive", "a restore"])
+async def test_an_opinion_given_behind_an_archive_is_in_the_next_one_and_comes_back(
+    make: Make, eye: Connection, archive: Archive, behind: str
+) -> None:
+    run_id = await decided(await make(performs=True))
+    await grown_old(eye)
+    await prune(eye, archive=archive, archives_only=behind == "an archive")
+    if behind == "a restore":
+        await restore(eye, archive, await newest_place(eye, run_id), BY)
+    await give(eye, run_id)
+    done = await prune(eye, archive=archive)
+    assert (done.archived, done.removed) == (1, 1), "it is archived anew"
+    assert await opinions(eye) == []
+    await restore(eye, archive, await newest_place(eye, run_id), BY)
+    assert await opinions(eye) == [("user:ann", "It was wrong.")]
+
+
+async def test_an_opinion_given_between_the_archive_and_the_removal_keeps_the_run(
+    make: Make, eye: Connection, archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id = await decided(await make(performs=True))
+    await grown_old(eye)
+    write = archives.write
+
+    async def slowly(*given: Any) -> Any:
+        done = await write(*given)
+        await give(eye, run_id)
+        return done
+
+    monkeypatch.setattr(archives, "write", slowly)
+    done = await prune(eye, archive=archive)
+    assert (done.removed, done.kept) == (0, {"it went on meanwhile": 1})
+    assert await opinions(eye) == [("user:ann", "It was wrong.")]
+
+
+async def test_whoever_is_forgotten_behind_an_archive_stays_forgotten_when_it_is_restored(
+    make: Make, eye: Connection, archive: Archive
+) -> None:
+    run_id = await decided(await make(performs=True))
+    await grown_old(eye)
+    await give(eye, run_id)
+    await give(eye, run_id, "user:bob", "Mine.")
+    assert (await prune(eye, archive=archive)).removed == 1
+    assert (await erasing.forget(eye, LOCAL_TENANT, "user:ann", by=BY)).opinions == 0, "there is nothing any more"
+    await restore(eye, archive, await newest_place(eye, run_id), BY)
+    (other, said), (bob, mine) = sorted(await opinions(eye), key=lambda each: each[0] == "user:bob")
+    assert (bob, mine) == ("user:bob", "Mine.")
+    assert other.startswith("person:")
+    assert said is None
+    await give(eye, run_id, comment="I am back.")
+    assert (await prune(eye, archive=archive)).removed == 1
+    await restore(eye, archive, await newest_place(eye, run_id), BY)
+    assert ("user:ann", "I am back.") in await opinions(eye), "what somebody says later is theirs"
+
+
+async def test_what_could_not_be_restored_is_not_removed(make: Make, eye: Connection, archive: Archive) -> None:
+    runtime = await make(performs=True)
+    bad, good = await decided(runtime), await decided(runtime)
+    await grown_old(eye)
+    await eye.execute("DELETE FROM turns WHERE run_id = $1", bad)
+    done = await prune(eye, archive=archive)
+    assert (done.archived, done.removed) == (1, 1)
+    assert list(done.kept.values()) == [1]
+    assert await rows_of_run(eye, bad)
+    assert not await rows_of_run(eye, good)
+
+
+async def test_a_thread_that_cannot_be_dealt_with_keeps_no_other_from_being_removed(
+    make: Make, eye: Connection, archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = await make(performs=True)
+    bad, good = sorted([await decided(runtime), await decided(runtime)])
+    await grown_old(eye)
+    write = archives.write
+
+    async def refuse(connection: Any, archive: Any, unit: Any) -> Any:
+        if unit[0].id == bad:
+            raise Damaged("what was stored is not what was written.")
+        return await write(connection, archive, unit)
+
+    monkeypatch.setattr(archives, "write", refuse)
+    done = await prune(eye, archive=archive)
+    assert (done.removed, list(done.kept.values())) == (1, [1])
+    assert await rows_of_run(eye, bad)
+    assert not await rows_of_run(eye, good)
+
+
+# --- as a release left it that had no inbox, and kept no answers beside votes -----------------------------------------
+
+_AS_OF_0016 = """
+UPDATE pendings SET kind = NULL, words = NULL;
+DELETE FROM inbox;
+DELETE FROM votes WHERE convert_from(body, 'UTF8') LIKE '{"type":"pending_decided"%';
+"""
+
+
+async def test_a_database_of_a_release_without_an_inbox_is_verified_filled_pruned_and_restored(
+    make: Make, eye: Connection, database_url: str, archive: Archive
+) -> None:
+    runtime = await make(performs=True)
+    run_id = await decided(runtime)
+    waiting = (await start(runtime, ASKING)).run_id
+    await eye.execute(_AS_OF_0016)
+    before = await found_by_verify(database_url)
+    assert (before.violations, before.older) == ([], 2), "a question that is in no inbox yet, and an answer"
+    await runtime.inbox.fill()
+    asked = await eye.fetch("SELECT run_id FROM inbox")
+    assert {row[0] for row in asked} == {waiting}
+    filled = await found_by_verify(database_url)
+    assert (filled.violations, filled.older) == ([], 1)
+    await grown_old(eye)
+    done = await prune(eye, archive=archive)
+    assert (done.archived, done.removed, done.kept) == (1, 1, {})
+    await restore(eye, archive, await newest_place(eye, run_id), BY)
+    assert (await found_by_verify(database_url)).violations == []
+    await eye.execute("UPDATE pendings SET words = 'sure' WHERE run_id = $1", run_id)
+    lost = await found_by_verify(database_url)
+    assert [each.rule for each in lost.violations] == ["votes_are_made"], "a row that this release wrote is missed"
 
 
 async def test_another_archive_in_the_place_of_the_written_one_removes_nothing(
