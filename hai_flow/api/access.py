@@ -533,6 +533,13 @@ class Access:
             self._note_begun(begin, outcome)
             return outcome
 
+    async def rehearse(self, leaving: RunSummary | None, plan: Plan, begin: Begin) -> None:
+        """Raises Rejected where `succeed` would refuse the run before anything is stopped."""
+        self._demand_starts(plan, begin)
+        await self.runtime.files.demand_all(self.tenant, self.principal.id, begin, self.viewer)
+        if leaving is not None:
+            await self.runtime.branches.rehearse(leaving, plan, begin)
+
     def _note_begun(self, begin: Begin, outcome: Outcome) -> None:
         if not outcome.already:  # else it may be another's run
             self._seen.pop(begin.run_id, None)

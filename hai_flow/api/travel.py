@@ -199,7 +199,7 @@ async def fork_run(
     fork = await _Forking.of(access, await access.run(run_id), body, key)
     if body.dry_run:
         response.status_code = 200
-        return fork.rehearsal()
+        return await fork.rehearsal()
     row = await fork.bear()
     response.headers["Location"] = f"/v1/runs/{row.id}"
     return run_view(*await access.shown_rows([row]))
@@ -276,8 +276,10 @@ class _Forking:
     def _stop(self) -> c.Stop:
         return c.Stop(by=self.access.principal.id, reason=self.body.reason or "forked", inherited=self.inherited)
 
-    def rehearsal(self) -> dict[str, Any]:
-        """The effects that the fork would have (`shapes.Rehearsal`)."""
+    async def rehearsal(self) -> dict[str, Any]:
+        """The effects that the fork would have (`shapes.Rehearsal`). Raises Rejected where it would be refused."""
+        if not self.known:
+            await self.access.rehearse(self.left, self.plan, self.command)
         there, leaving = self.there, self.leaving
         inherited = self.inherited
         stops = leaving and {

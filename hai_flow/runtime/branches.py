@@ -176,6 +176,11 @@ class Branches:
             await self.withdraw(leaving, plan, begin)
             raise
 
+    async def rehearse(self, leaving: RunSummary, plan: Plan, begin: Begin) -> None:
+        """Raises Rejected where `succeed` would refuse it before the stop. A slot is claimed for a moment."""
+        await self._claimed(leaving, plan, begin)
+        await self._starts.unclaim(leaving.tenant, plan, begin)
+
     async def withdraw(self, leaving: RunSummary, plan: Plan, begin: Begin) -> None:
         """The run does not begin in the place of the one that was stopped for it."""
         state = await self._state(leaving.tenant, leaving.id)

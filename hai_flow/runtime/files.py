@@ -128,6 +128,11 @@ class Files:
         if not isinstance(command, _WITHOUT_VALUES):
             await self.use(tenant, principal, run_id, values.dumps(_values_of(command)), viewer)
 
+    async def demand_all(self, tenant: UUID, principal: str, command: c.Command, viewer: Viewer | None) -> None:
+        """Raises Rejected as `use_all` would; nothing is noted."""
+        if not isinstance(command, _WITHOUT_VALUES):
+            await self.demand(tenant, principal, values.dumps(_values_of(command)), viewer)
+
     async def demand(self, tenant: UUID, principal: str, value: bytes, viewer: Viewer | None = None) -> None:
         """The JSON text `value`, which the principal sends, is about to be kept for runs that are not known yet: each
         refers to its files when it takes it. Raises Rejected as `use`."""

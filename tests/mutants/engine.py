@@ -576,7 +576,7 @@ children.bug(
 )
 children.bug(
     "a parent does not hear that its child has ended",
-    ("    if state.ended and not before.ended:\n        told", "    if False:\n        told"),
+    ("    if state.ended and not (before.ended and", "    if False and not (before.ended and"),
 )
 children.bug("a stop stops the children that clean up", ('if what != "stop" or not in_cleanup(path):', "if True:"))
 children.bug("a child has its parent's whole timeout", ("max(0, timeout - state.worked_at(draft.now))", "timeout"))

@@ -1,0 +1,204 @@
+"""Stop, then begin: whatever refuses a fork, a rerun, a branch or a message that interrupts leaves the run that was to
+be stopped as it was. Not an event is added to it, it keeps its slots, and its work is its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import httpx2
+import pytest
+
+from tests.support.agui_client import AguiClient
+from tests.support.hai_client import HaiClient, unique, user
+from tests.support.postgres import Server
+from tests.support.server import YAML, ServerProcess, serving
+from tests.support.waiting import until
+
+FLOW: Final = """
+hai: flow/v1
+name: {name}
+version: {version}
+visibility: tenant
+on_message: interrupt
+{head}
+input:
+  type: object
+  properties: {{customer: {{type: string, default: c1}}, n: {{type: integer}}, file: {{type: string}}}}
+state: {{seen: {{type: integer, default: 0}}}}
+tools: {{e: {{python: tests.support.effects, effect: write}}}}
+steps:
+  - {{id: reserve, call: e.echo, with: {{value: 1}}, undo: {{call: e.echo, with: {{value: undone}}}}}}
+  - {{id: later, call: e.echo, with: {{value: 2}}, undo: {{call: e.echo, with: {{value: undone}}}}}}
+  - {{id: sure, ask: {{title: Sure?, from: anyone, form: {{type: object, properties: {{}}}}}}}}
+"""
+KEYED: Final = 'concurrency: {key: "${{ input.customer }}", limit: 1, on_conflict: reject}'
+NO_FILE: Final = "file_" + "0" * 64
+
+# Body of the fork, and the refusal.
+EDITS: Final[dict[str, tuple[dict[str, Any], int, str]]] = {
+    "no moment": ({}, 422, "request.invalid"),
+    "two moments": ({"at": 3, "step": "later"}, 422, "request.invalid"),
+    "a moment to come": ({"at": 999}, 422, "request.invalid"),
+    "a moment in a decision": ({"at": 1}, 409, "fork_unsettled"),
+    "a moment in flight": ({"at": 3}, 409, "fork_in_flight"),
+    "a step that has not begun": ({"step": "nothing"}, 422, "step.not_begun"),
+    "an input that does not fit": ({"step": "later", "input": {"n": "x"}}, 422, "input.invalid"),
+    "variables that there are not": ({"step": "later", "state": {"other": 1}}, 422, "state.invalid"),
+    "variables that do not fit": ({"step": "later", "state": {"seen": "x"}}, 422, "state.invalid"),
+    "a version that there is not": ({"step": "later", "version": "77"}, 404, "workflow_unknown"),
+    "a version that was retired": ({"step": "later", "version": "2"}, 409, "workflow_retired"),
+    "a map without a version": ({"step": "later", "map": {"later": "x"}}, 422, "request.invalid"),
+    "a file that there is not": ({"step": "later", "input": {"file": NO_FILE}}, 404, "file_unknown"),
+    "a file within a text": ({"step": "later", "input": {"file": f"see {NO_FILE}!"}}, 404, "file_unknown"),
+    "the key of another run": ({"step": "later", "input": {"customer": "taken"}}, 409, "concurrency_busy"),
+    "an unknown part": ({"step": "later", "inputs": {}}, 422, "request.invalid"),
+    "a reason that is too long": ({"step": "later", "reason": "x" * 2001}, 422, "request.invalid"),
+}
+LIMITS: Final = {"RUNS_PER_MINUTE": "tenant_runs", "LOG_BYTES_MAX": "tenant_log_bytes"}
+BEFORE: Final = ("waiting", "paused")
+
+
+@pytest.fixture(scope="module")
+def dsn(postgres_server: Server) -> Iterator[str]:
+    with postgres_server.database() as dsn:
+        yield dsn
+
+
+@pytest.fixture(scope="module")
+def free(dsn: str) -> Iterator[ServerProcess]:
+    with serving(dsn) as server:
+        yield server
+
+
+@pytest.fixture(scope="module", params=LIMITS)
+def full(dsn: str, free: ServerProcess, request: pytest.FixtureRequest) -> Iterator[tuple[ServerProcess, str]]:
+    """A server of the same deployment, of a tenant that may start no run."""
+    with serving(dsn, environment={f"HAI_FLOW_TENANT_{request.param}": "1"}) as server:
+        yield server, LIMITS[request.param]
+
+
+@pytest.fixture
+def http(free: ServerProcess) -> Iterator[httpx2.Client]:
+    with httpx2.Client(base_url=free.url, timeout=30) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def flow(free: ServerProcess) -> str:
+    """A workflow whose version 2 was retired, and of which a run holds the key `taken`."""
+    name = unique("forks").replace("-", "_")
+    with httpx2.Client(base_url=free.url, timeout=30) as http:
+        for version in (1, 2, 3):
+            source = FLOW.format(name=name, version=version, head=KEYED)
+            assert http.post("/v1/workflows", content=source, headers=YAML).status_code == 201
+        assert http.post(f"/v1/workflows/{name}@2/retire", json={}).is_success
+        taken = {"workflow": name, "input": {"customer": "taken"}}
+        assert http.post("/v1/runs", json=taken).status_code == 201
+    return name
+
+
+class Standing:
+    """A run that waits, and everything that must be as it was afterwards."""
+
+    def __init__(self, http: httpx2.Client, flow: str, thread_id: str | None = None) -> None:
+        self.http = http
+        body = {"workflow": flow, "input": {"customer": unique("c")}, "thread_id": thread_id or unique("thread")}
+        answer = http.post("/v1/runs", json=body)
+        assert answer.status_code == 201, answer.text
+        self.run = answer.json()
+        self.path = f"/v1/runs/{self.run['id']}"
+
+    async def stands(self, status: str) -> None:
+        await until(lambda: self.http.get(self.path).json()["status"] == "waiting")
+        if status == "paused":
+            assert self.http.post(f"{self.path}/pause", json={}).is_success
+        self.before = self.seen()
+
+    def seen(self) -> Any:
+        row, snapshot = self.http.get(self.path).json(), self.http.get(f"{self.path}/snapshot").json()
+        queue = self.http.get("/v1/runs", params={"thread_id": self.run["thread_id"]}).json()["items"]
+        steps = {path: step["status"] for path, step in snapshot["steps"].items()}
+        return row["status"], row["seq"], steps, [each["id"] for each in queue]
+
+    def is_untouched(self) -> None:
+        assert self.seen() == self.before, "it was refused, and something has happened all the same"
+        undone = [path for path, status in self.before[2].items() if status in ("undone", "stopped")]
+        assert undone == []
+
+
+@pytest.mark.parametrize("before", BEFORE)
+@pytest.mark.parametrize("what", EDITS)
+async def test_a_fork_that_is_refused_stops_nothing(http: httpx2.Client, flow: str, what: str, before: str) -> None:
+    body, status, code = EDITS[what]
+    run = Standing(http, flow)
+    await run.stands(before)
+    for dry in (False, True):
+        refused = http.post(f"{run.path}/fork", json={**body, "dry_run": dry})
+        assert (refused.status_code, refused.json()["code"]) == (status, code), refused.text
+        run.is_untouched()
+
+
+@pytest.mark.parametrize("before", BEFORE)
+@pytest.mark.parametrize("step", ["reserve", "later", "sure"])
+async def test_a_fork_of_a_tenant_that_may_start_no_run_stops_nothing(
+    http: httpx2.Client, flow: str, full: tuple[ServerProcess, str], step: str, before: str
+) -> None:
+    server, code = full
+    run = Standing(http, flow)
+    await run.stands(before)
+    refused = httpx2.post(f"{server.url}{run.path}/fork", json={"step": step}, timeout=30)
+    assert (refused.status_code, refused.json()["code"]) == (429, code)
+    run.is_untouched()
+
+
+@pytest.mark.parametrize("client", [HaiClient, AguiClient])
+async def test_a_message_that_interrupts_and_may_start_no_run_stops_nothing(
+    http: httpx2.Client, flow: str, full: tuple[ServerProcess, str], client: Any
+) -> None:
+    server, _ = full
+    run = Standing(http, flow)
+    await run.stands("waiting")
+    refused = client(server.url, run.run["thread_id"], workflow=flow).post(user("something else"))
+    assert refused.status == 429
+    run.is_untouched()
+
+
+@pytest.mark.parametrize("client", [HaiClient, AguiClient])
+async def test_a_message_that_interrupts_and_whose_key_another_run_holds_stops_nothing(
+    http: httpx2.Client, flow: str, client: Any
+) -> None:
+    """Its run would begin with the default input, which another run has taken."""
+    holder = http.post("/v1/runs", json={"workflow": flow, "input": {"customer": "c1"}})
+    assert holder.status_code in (201, 409), "another test holds it"
+    run = Standing(http, flow)
+    await run.stands("waiting")
+    url = str(http.base_url).rstrip("/")
+    refused = client(url, run.run["thread_id"], workflow=flow).post(user("something else"))
+    assert refused.status == 409
+    run.is_untouched()
+
+
+@pytest.mark.parametrize("first", ["reserve", "later", "sure"])
+@pytest.mark.parametrize("second", ["reserve", "later", "sure"])
+async def test_a_run_that_was_left_to_one_fork_is_left_to_no_other(
+    http: httpx2.Client, flow: str, first: str, second: str
+) -> None:
+    """What the first fork has undone, and what the run has undone since, the second one never has."""
+    run = Standing(http, flow)
+    await run.stands("waiting")
+    forked = http.post(f"{run.path}/fork", json={"step": first})
+    assert forked.status_code == 201, forked.text
+    mine = f"/v1/runs/{forked.json()['id']}"
+    await until(lambda: http.get(mine).json()["status"] == "waiting")
+    assert http.post(f"{mine}/stop", json={}).is_success
+    await until(lambda: http.get(mine).json()["status"] == "stopped")
+    again = http.post(f"{run.path}/fork", json={"step": second})
+    if second == "reserve":
+        assert again.status_code == 201, "in front of all of it nothing is taken over"
+        http.post(f"/v1/runs/{again.json()['id']}/terminate", json={})
+    else:
+        assert (again.status_code, again.json()["code"]) == (409, "fork_undone")
+    seen = http.get(f"{run.path}/snapshot").json()["steps"]
+    left = {"reserve": [], "later": ["reserve"], "sure": ["later", "reserve"]}[first]
+    assert sorted(path for path in ("later", "reserve") if seen[path]["status"] == "finished") == left
