@@ -20,7 +20,20 @@ from typing import Any
 
 import structlog
 
-from bench import auditing, fanout, language, memory, neighbours, resume, streams, telemetry, throughput, walls, world
+from bench import (
+    auditing,
+    fanout,
+    language,
+    memory,
+    neighbours,
+    resume,
+    stalls,
+    streams,
+    telemetry,
+    throughput,
+    walls,
+    world,
+)
 from bench.against import against
 from bench.peers import report as peers
 from bench.profiling import profile
@@ -38,6 +51,7 @@ KEYS = {
     "auth_and_rls_cost": "a request with a key, read behind row-level security, to one without either",
     "audit_cost": "a start of a run that the audit records, to one that it does not",
     "neighbour_at_limit": "starts of a tenant beside one that is refused without end, to those alone; aim over 0.5",
+    "loop_stall_ms": "the longest standstill of the loop beside hostile authors, in milliseconds; aim under 50",
     "telemetry_cost": "a step with metrics, census and traces, to one that nobody watches",
     "suspended_memory_ratio": "resident memory beside many suspended runs, to that beside few",
     "validate_vs_yaml_load": "checking a document of 500 steps, to PyYAML's C loader alone on it",
@@ -86,6 +100,7 @@ def main() -> None:
             "walls": _run(walls.measure(database("walls"), 20 if arguments.quick else 100)),
             "auditing": _run(auditing.measure(database("auditing"), 20 if arguments.quick else 100)),
             "neighbours": _run(neighbours.measure(database("neighbours"), 5 if arguments.quick else 15)),
+            "stalls": _run(stalls.measure(database("stalls"), 2 if arguments.quick else 7)),
             "telemetry": _run(telemetry.measure(database("telemetry"), *((3, 256) if arguments.quick else (7, 1024)))),
             "validation": language.validation(language.QUICK if arguments.quick else language.FULL),
             "language": _run(

@@ -20,6 +20,7 @@ from bench import (
     prune,
     resume,
     scale,
+    stalls,
     streams,
     telemetry,
     throughput,
@@ -55,6 +56,8 @@ async def test_a_report_has_every_key(postgres_server: Server) -> None:
         measured["resume"] = await resume.measure(engine, reference, 2)
     with postgres_server.database() as engine, postgres_server.database() as reference:
         measured["streams"] = await streams.measure(engine, reference, 0.1)
+    with postgres_server.database() as dsn:
+        measured["stalls"] = await stalls.measure(dsn, 1)
     with postgres_server.database() as engine, postgres_server.database() as reference:
         measured["world"] = await world.measure(engine, reference, 1)
     with postgres_server.database() as dsn:

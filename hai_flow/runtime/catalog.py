@@ -267,11 +267,7 @@ class Catalog:
         """The plan, and the tools of the servers that it uses, as they are now."""
         plan = replace(await compiling.make(compile_workflow, source, file), from_disk=from_disk)
         await self._check_children(tenant, plan, file)
-        missing = missing_runners(plan, self.registry.kinds, file)
-        faults = [
-            Finding(file, step.line, 1, "error", "step.unavailable", f"step {step.path}: {fault}")
-            for step, fault in self.registry.faults(plan)
-        ]
+        missing, faults = await compiling.make(self._obstacles, plan, file)
         faults += await self._unknown_children(tenant, plan, file)
         faults += await endless(self, tenant, plan, file)
         faults += await self._taken_paths(tenant, plan, file)
@@ -286,6 +282,14 @@ class Catalog:
             for step, doubt in said
         ]
         return replace(plan, warnings=(*plan.warnings, *_in_place(doubts, source))) if doubts else plan, looked
+
+    def _obstacles(self, plan: Plan, file: str) -> tuple[list[Finding], list[Finding]]:
+        """The steps for which this server has no runner, and those that its runners can't perform."""
+        faults = [
+            Finding(file, step.line, 1, "error", "step.unavailable", f"step {step.path}: {fault}")
+            for step, fault in self.registry.faults(plan)
+        ]
+        return list(missing_runners(plan, self.registry.kinds, file)), faults
 
     async def plan_of(self, tenant: UUID, stored: Workflow) -> Plan:
         """The plan of a stored workflow of the tenant. Raises Unreadable."""
