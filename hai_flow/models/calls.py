@@ -166,7 +166,8 @@ class Calls:
             if not args or not known or are_equal(args, known):
                 return True
             raise Contradiction(f"a call of {draft.name!r} was said in two forms with other arguments")
-        if draft.given != earlier.given or (not draft.given and draft.slot != earlier.slot):
+        is_one_slot = draft.slot == earlier.slot and "" in (draft.given, earlier.given)
+        if not is_one_slot and (not draft.given or draft.given != earlier.given):
             return False
         return not args or not known or are_equal(args, known)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -79,3 +80,15 @@ def test_calls_are_performed_as_they_were_shown() -> None:
             assert [(call.name, call.args) for call in outcome.turn.calls] == [
                 (name, args or "{}") for name, args in outcome.shown
             ]
+
+
+def test_bytes_that_are_no_answer_are_an_error_of_ours_and_nothing_else() -> None:
+    chance = random.Random(os.environ.get("TEST_SEED", "1"))
+    odd = (b"null", b"[]", b"{}", b"\n\n", b"data: ", b'"x"', b"1e999", b"true", b"\\ud800", b"\x00", b"<", b"\xff")
+    for number in range(max(CUTS, 1000)):
+        transcript = CORPUS[number % len(CORPUS)]
+        body = bytearray(transcript.body)
+        for _ in range(chance.randint(1, 4)):
+            at = chance.randrange(len(body))
+            body[at : at + chance.choice((0, 1, 9))] = chance.choice(odd)
+        assert read(replace(transcript, body=bytes(body)), [bytes(body)]).said

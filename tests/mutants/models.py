@@ -43,6 +43,11 @@ calls.bug(
     ("            return not self._is_continued(draft, name)", "            return not draft.args.is_blank"),
     by=_MEANT,
 )
+calls.bug(
+    "braces behind a call that is whole are a call of their own",
+    ('is_one_slot = draft.slot == earlier.slot and "" in (draft.given, earlier.given)', "is_one_slot = False"),
+    by="tests/foreign/test_perturbed.py",
+)
 arguments = Room("hai_flow/models/arguments.py")
 arguments.bug(
     "braces in front of the arguments are part of them",
