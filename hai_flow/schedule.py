@@ -62,6 +62,75 @@ def fault_of_cron(cron: str) -> str | None:
     return None
 
 
+@dataclass(frozen=True, slots=True)
+class UnevenStep:
+    """A step of a cron expression (`*/45`) that does not divide the range of its field. `in_vain`: it is as large as
+    the range, so that the first value alone is left. `times`: the values at which it fires."""
+
+    field: str
+    item: str
+    step: int
+    size: int
+    times: str
+    in_vain: bool
+
+
+_RANGES: Final = (("minute", 0, 60), ("hour", 0, 24), ("day", 1, 31), ("month", 1, 12), ("weekday", 0, 7))
+_STEP: Final = re.compile(r"\*/([0-9]+)")
+_LISTED_MAX: Final = 8
+
+
+def uneven_steps(cron: str) -> list[UnevenStep]:
+    """The steps that fire at other gaps than they seem to say."""
+    found: list[UnevenStep] = []
+    for text, (field, first, size) in zip(cron.split(), _RANGES, strict=True):
+        for item in text.split(","):
+            match = _STEP.fullmatch(item)
+            if match is None or (step := int(match[1])) <= 1:
+                continue
+            if step >= size or size % step:
+                values = range(first, first + size, step)
+                shown = ", ".join(map(str, values[:_LISTED_MAX])) + (", ..." if len(values) > _LISTED_MAX else "")
+                found.append(UnevenStep(field, item, step, size, f"{field} {shown}", step >= size))
+    return found
+
+
+def crons_of_every(minutes: int) -> tuple[str, ...]:
+    """The cron expressions that together fire each time so many minutes are over, since midnight; none, where a day is
+    not a multiple of it, or it takes more than four of them."""
+    if minutes < 1 or 1440 % minutes:
+        return ()
+    if 60 % minutes == 0:
+        return (f"*/{minutes} * * * *" if minutes > 1 else "* * * * *",) if minutes < 60 else ("0 * * * *",)
+    hours: dict[int, list[int]] = {}
+    for at in range(0, 1440, minutes):
+        hours.setdefault(at % 60, []).append(at // 60)
+    if len(hours) > 4:
+        return ()
+    if list(hours) == [0] and 24 % len(hours[0]) == 0 and len(hours[0]) > 1:
+        return (f"0 */{24 // len(hours[0])} * * *",)
+    return tuple(f"{minute} {','.join(map(str, at))} * * *" for minute, at in sorted(hours.items()))
+
+
+def remedy_of_cron(cron: str) -> str | None:
+    """What to write in place of a habit of other schedulers, or of a date that never comes; None: nothing is known."""
+    fields = cron.split()
+    if "?" in fields:
+        return f"write `*` for `?`: `{' '.join('*' if each == '?' else each for each in fields)}`"
+    if any(re.fullmatch(r"H(?:/\d+|\(.*\))?", each) for each in fields):
+        return "`H` is of Jenkins; write a minute, such as `17`"
+    for number, (text, (name, first, size)) in enumerate(zip(fields, _RANGES, strict=False)):
+        match = re.fullmatch(r"(\d+)-(\d+)", text)
+        last = first + size - 1
+        if match is not None and last >= int(match[1]) > int(match[2]) >= first:
+            fields[number] = f"{match[1]}-{last},{first}-{match[2]}"
+            return f"a range goes upwards; write `{fields[number]}` as the {name}"
+    day, month = fields[2], fields[3]
+    if day.isdigit() and month.isdigit() and 1 <= int(month) <= 12 and 29 < int(day) <= 31:
+        return f"the {day}th day of month {month} never comes"
+    return None
+
+
 def explain(timing: Timing) -> str:
     """The schedule in English: "At 09:00 on Monday through Friday (Europe/Berlin)"."""
     if timing.cron is None:

@@ -12,6 +12,7 @@ import zoneinfo
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
+from hai_flow.definition import zones
 from hai_flow.values import Json
 
 SECONDS_SHOWN: Final = 5  # an offset, like +0100
@@ -86,7 +87,7 @@ def zone_fault(zone: str) -> str | None:
     try:
         zoneinfo.ZoneInfo(zone)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
-        return f"expected a time zone such as Europe/Berlin, found {zone[:80]!r}"
+        return zones.zone_fault(zone)
     return None
 
 

@@ -156,7 +156,9 @@ def _unknown_property(schema: Mapping[str, Json], part: str, parent: Sequence[Se
         return None
     known = list(properties or ())
     listed = f" (it has {', '.join(known)})" if 0 < len(known) <= 8 else ""
-    return f"there is no `{part}` in `{spell(parent)}`{suggestion(part, known) or listed}"
+    dotted = [name for name in known if name.startswith(f"{part}.")]
+    meant = f'; a name with a dot is written `{spell(parent)}["{dotted[0]}"]`' if dotted else ""
+    return f"there is no `{part}` in `{spell(parent)}`{meant or suggestion(part, known) or listed}"
 
 
 _LENGTHS: Final = ("length", "len", "size", "count")

@@ -14,6 +14,7 @@ from hai_flow.definition.context import Context
 from hai_flow.definition.document import Path
 from hai_flow.definition.drafts import LEAVING, Clause, Enclosure, StepDraft, always_ends, loop_around
 from hai_flow.definition.language import VERBS
+from hai_flow.definition.parts import texts
 from hai_flow.definition.scope import END
 from hai_flow.definition.wording import article, suggestion
 from hai_flow.json_pointers import unescaped
@@ -219,7 +220,11 @@ class _Linter:
             return
         value, at = step.fields.get("set"), (*step.at, "set")
         if isinstance(value, Mapping):
-            targets = [((*at, key), key if key.startswith("/") else f"/{key}") for key in value]
+            targets = [
+                ((*at, key), key if key.startswith("/") else f"/{key}")
+                for key, written in value.items()
+                if not _adds_to(key, written)
+            ]
         else:
             rows = enumerate(value if isinstance(value, list) else ())
             targets = [
@@ -232,6 +237,11 @@ class _Linter:
             variable = self.declared.state.get(path[0]) if path else None
             if variable is not None and variable.reduce is None:
                 yield place, path
+
+
+def _adds_to(variable: str, written: Json) -> bool:
+    """Whether the value is made of the one that the variable has: a `set` reads and writes in one, so none is lost."""
+    return any("${{" in text and f"state.{variable}" in text for _, text in texts(written, ()))
 
 
 def _is_conditional(step: StepDraft) -> bool:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-import zoneinfo
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Final
 
 from hai_flow.definition import plan
 from hai_flow.definition.document import Path
+from hai_flow.definition.durations import NotADuration, milliseconds
 from hai_flow.definition.known_names import Names
 from hai_flow.definition.known_types import REQUEST
 from hai_flow.definition.names import WEBHOOK_PATH
@@ -18,9 +17,12 @@ from hai_flow.definition.parts import Parts, texts
 from hai_flow.definition.reference import DOCUMENT_SHAPES, NOTHING
 from hai_flow.definition.schemas import JsonSchema
 from hai_flow.definition.wording import kind_of, shorten, suggestion
-from hai_flow.schedule import fault_of_cron
+from hai_flow.definition.zones import NO_PLACES, turned_sign, zone_fault
+from hai_flow.schedule import UnevenStep, crons_of_every, fault_of_cron, remedy_of_cron, uneven_steps
 from hai_flow.values import Json
 
+_RATE: Final = re.compile(r"rate\((?P<count>[0-9]{1,4}) (?P<unit>minute|hour|day)s?\)")
+_MINUTES: Final = {"minute": 1, "hour": 60, "day": 1440}
 _KINDS: Final = tuple(plan.TRIGGER_KINDS.values())
 _HEADER: Final = re.compile(r"[A-Za-z0-9-]{1,100}")
 _SECRET: Final = re.compile(r"\s*\$\{\{\s*secrets\.(?P<name>[A-Za-z_][A-Za-z0-9_]{0,62})\s*\}\}\s*")
@@ -150,21 +152,68 @@ def _event(parts: Parts, body: Json, at: Path, names: Names) -> plan.Trigger | N
 
 
 def _schedule(parts: Parts, body: Json, at: Path, input: JsonSchema) -> plan.Trigger | None:
+    if isinstance(body, Mapping) and "every" in body:
+        parts.reader.error((*at, "every"), "schedule.cron", _instead_of_every(body["every"]), key=True)
+        return None
     fields = parts.reader.fields(DOCUMENT_SHAPES["schedule_trigger"], body, at, "`schedule`")
     sound = True
     if "cron" in fields and (fault := _cron_fault(fields["cron"])):
         sound = False
         parts.reader.error((*at, "cron"), "schedule.cron", fault)
-    if "timezone" in fields and not _is_timezone(fields["timezone"]):
-        sound = False
-        name = fields["timezone"]
-        message = f"expected an IANA timezone such as Europe/Berlin, found `{shorten(name)}`{_near_zone(name)}"
-        parts.reader.error((*at, "timezone"), "schedule.timezone", message)
+    elif "cron" in fields:
+        for uneven in uneven_steps(fields["cron"]):
+            report = parts.reader.refuse if uneven.in_vain else parts.reader.warning
+            report((*at, "cron"), "schedule.cron", _told_of_step(uneven))
+    if "timezone" in fields:
+        sound = _check_zone(parts, fields["timezone"], (*at, "timezone")) and sound
     _check_input(parts, fields.get("input"), fields, at, input)
     if not sound or "cron" not in fields or "timezone" not in fields:
         return None
     missed, overlap = fields.get("missed", "skip"), fields.get("overlap", "skip")
     return plan.ScheduleTrigger(fields["cron"], fields["timezone"], missed, overlap, fields.get("input"))
+
+
+def _check_zone(parts: Parts, name: str, at: Path) -> bool:
+    """Whether the schedule can be computed in this zone."""
+    fault = zone_fault(name)
+    if fault is not None and name in NO_PLACES:  # releases before took it
+        parts.reader.refuse(at, "schedule.timezone", fault)
+        return True
+    if fault is not None:
+        parts.reader.error(at, "schedule.timezone", fault)
+        return False
+    turned = turned_sign(name)
+    if turned is not None:
+        parts.reader.warning(at, "schedule.timezone", turned)
+    return True
+
+
+def _instead_of_every(value: Json) -> str:
+    try:
+        minutes, rest = divmod(milliseconds(str(value)), 60_000)
+    except NotADuration:
+        minutes, rest = 0, 1
+    crons = () if rest else crons_of_every(minutes)
+    if len(crons) == 1:
+        return f'a schedule says when, not how often; write `cron: "{crons[0]}"`'
+    if crons:
+        return f"a schedule says when, not how often; write two schedules: {_listed(crons)}"
+    return 'a schedule says when, not how often; write `cron`, such as "0 * * * *" for every hour'
+
+
+def _told_of_step(uneven: UnevenStep) -> str:
+    """The sentence about a step of a cron expression that does not divide its range."""
+    field = f"`{uneven.item}` in the field {uneven.field}"
+    if uneven.in_vain:
+        crons = crons_of_every(uneven.step) if uneven.field == "minute" else ()
+        remedy = f"; for every {uneven.step} minutes write {_listed(crons)}" if crons else ""
+        alone = f"a step of {uneven.step} leaves its range of {uneven.size} at once"
+        return f"{field} fires at {uneven.times} alone: {alone}{remedy}"
+    return f"{field} fires at {uneven.times}, and begins anew then: the last gap is shorter than the others"
+
+
+def _listed(crons: Sequence[str]) -> str:
+    return " and ".join(f"`{cron}`" for cron in crons)
 
 
 def _check_input(parts: Parts, value: Json, fields: Mapping[str, Json], at: Path, input: JsonSchema) -> None:
@@ -223,26 +272,12 @@ def _cron_fault(text: str) -> str | None:
             hint = "; leave the seconds out"
         elif text.startswith("@"):
             hint = "; write `0 0 * * *` for every midnight"
+        elif (rate := _RATE.fullmatch(text)) is not None:
+            crons = crons_of_every(int(rate["count"]) * _MINUTES[rate["unit"]])
+            hint = f"; write {_listed(crons)}" if crons else ""
         return f"expected a cron expression of 5 fields such as `0 6 * * 1-5`, found {text!r}{hint}"
     fault = fault_of_cron(text)
+    if fault is not None and (remedy := remedy_of_cron(text)) is not None:
+        return f"expected a cron expression such as `0 6 * * 1-5`, found {text!r}; {remedy}"
     told = f"expected a cron expression such as `0 6 * * 1-5`, found {text!r} ({fault}); correct that field"
     return None if fault is None else told
-
-
-@cache
-def _zones() -> frozenset[str]:
-    return frozenset(zoneinfo.available_timezones())
-
-
-def _is_timezone(name: str) -> bool:
-    try:
-        zoneinfo.ZoneInfo(name)
-    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
-        return False
-    return True
-
-
-def _near_zone(name: str) -> str:
-    city = {zone.rpartition("/")[2].lower(): zone for zone in _zones()}
-    meant = city.get(name.rpartition("/")[2].lower().replace(" ", "_"))
-    return f"; did you mean `{meant}`?" if meant else suggestion(name, _zones())

@@ -7,6 +7,7 @@ from typing import Final
 from hai_flow import values
 from hai_flow.definition.paths import escaped, iteration
 from hai_flow.definition.plan import ForEach, Step
+from hai_flow.definition.wording import kind_of
 from hai_flow.engine.draft import Draft, Raised
 from hai_flow.engine.state import LoopState
 from hai_flow.values import Json
@@ -19,7 +20,7 @@ def read_items(draft: Draft, step: Step, verb: ForEach) -> tuple[list[Json], tup
     """The items of a `for_each`, and the escaped key of each. Raises `Raised`: nothing has started then."""
     items = draft.render(verb.items, step)
     if not isinstance(items, list):
-        raise Raised("expression.error", f"for_each.items: expected a list, found {type(items).__name__}.")
+        raise Raised("expression.error", f"for_each.items: expected a list, found {kind_of(items)}.")
     if len(items) > ITEMS_MAX:
         raise Raised("expression.too_large", f"for_each.items: at most {ITEMS_MAX} items, found {len(items)}.")
     draft.take(len(values.dumps(items)), ITEMS_BYTES_MAX)

@@ -573,3 +573,10 @@ def test_a_loop_in_a_handler_runs_once_more_where_its_step_fails_again_after_a_r
         play.succeed(f"a/~finally/each[{key}]/tidy")
     assert play.status == "finished"
     play.replayed()
+
+
+def test_what_is_no_list_is_named_in_words_of_people() -> None:
+    loop = "for_each: {items: '${{ input.l }}', steps: [{say: x}]}"
+    play = Play(f"input: {{type: object, properties: {{l: {{}}}}}}\nsteps: [{{{loop}}}]", start=False)
+    play.start({"l": None})
+    assert "nothing (null)" in play.error.message

@@ -57,6 +57,14 @@ widening.bug(
     "whole numbers of a literal list count as data",
     ('                return f"list:{self._shared(tree.elements, bound)}"\n', '                return "list:dyn"\n'),
 )
+schedules = Room("hai_flow/schedule.py", "tests/definition/test_schedules.py")
+schedules.bug(
+    "a step that does not divide its range is not seen", ("if step >= size or size % step:", "if step >= size:")
+)
+zones = Room("hai_flow/definition/zones.py", "tests/definition/test_schedules.py")
+zones.bug(
+    "the sign of Etc/GMT is not turned", ('turned = "-" if offset["sign"] == "+" else "+"', 'turned = offset["sign"]')
+)
 secret = Room("hai_flow/definition/known_names.py", "tests/definition/test_literal_arguments.py")
 secret.bug(
     "a secret may be computed, or have a default",
@@ -709,7 +717,7 @@ budget.bug(
 ROOMS: Final = (
     admission, deciders, deciding, doubts, gates, stages, answers, undo_scopes, failing, attempts, parallel, calls, ids,
     shared, evolving, decide, going_on, passing_time, beginning, clock, control, ending, outcomes, children, signals,
-    agent, conversation, again, widening, secret, budget, forked, skipped,
+    agent, conversation, again, widening, secret, schedules, zones, budget, forked, skipped,
 )  # fmt: skip
 
 _APPROVALS: Final = ("tests/engine/test_approvals.py", "tests/engine/test_approvals_time.py")

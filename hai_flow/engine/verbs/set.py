@@ -6,6 +6,7 @@ from typing import Final
 
 from hai_flow import values
 from hai_flow.definition.plan import Set, Step
+from hai_flow.definition.wording import kind_of
 from hai_flow.engine import events as e
 from hai_flow.engine.consequences import Consequence, Finish
 from hai_flow.engine.draft import Draft, Raised
@@ -70,7 +71,7 @@ def _variable_operation(draft: Draft, document: Json, name: str, value: Json) ->
         value = [value]
     elif reduce == "merge" and isinstance(before, dict):
         if not isinstance(value, dict):
-            raise Raised("state.invalid", f"{name} is merged: expected a map, found {type(value).__name__}.")
+            raise Raised("state.invalid", f"{name} is merged: expected a map, found {kind_of(value)}.")
         value = {**before, **value}
     elif reduce == "max" and before is not None:
         try:
