@@ -56,7 +56,7 @@ _EXPLAINED_CHARS_MAX: Final = 2_000_000
 """What is wrong is told at once of values for which that makes at most so many sentences, of so many characters: the
 library makes all of them, each with the value in it, before it gives the first. Of others it is told part by part."""
 _EXPLAINED_PARTS_MAX: Final = 20_000
-_CHECKED_DEFAULTS_MAX: Final = 20_000
+_CHECKED_DEFAULTS_MAX: Final = 5_000
 
 _MAP_OF_SCHEMAS: Final = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
 _ONE_SCHEMA: Final = (

@@ -115,7 +115,8 @@ async def completed(call: Call, given: Given | None) -> types.CallToolResult | A
         if isinstance(result, types.CallToolResult):
             return result
         if result.input_requests:
-            return _question(result.input_requests, _state(result))
+            # A form is compiled, which may take long: others are served meanwhile.
+            return await asyncio.to_thread(_question, result.input_requests, _state(result))
         given = Given(state=_state(result), settled=given.settled)
         await asyncio.sleep(seconds)
         seconds = min(2 * seconds, _POLL_SECONDS_MAX)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any, Final
 
@@ -186,6 +187,9 @@ def read_tool(raw: Any) -> types.Tool | str:
         compiled(told["inputSchema"])
     except Exception as error:  # the library raises several unrelated types here
         return f"its schema can't be read: {(str(error).splitlines() or [''])[0][:300]}"
+    if "outputSchema" in told:
+        with suppress(Exception):  # compiled now, beside the loop that will ask for it
+            compiled(told["outputSchema"])
     more = {key: raw[key] for key in ("annotations", "execution", "_meta", "icons") if raw.get(key) is not None}
     for extra in (more, {"annotations": more.get("annotations")}, {}):  # hints that can't be read are no hints
         try:

@@ -63,7 +63,7 @@ SCHEMAS: Final[dict[str, tuple[dict[str, Any], tuple[str, ...]]]] = {
     ),
     "itself in alternatives": ({"$defs": {"t": {"items": {"anyOf": [_ME, _ME]}}}, **_ME}, _LARGE),
     "a circle without an end": ({"$defs": {"t": {"$ref": "#/$defs/u"}, "u": _ME}, **_ME}, ("schema.reference",)),
-    "a pattern of a million states": ({"pattern": "(((a{100}){100}){100})*b"}, _LARGE),
+    "a pattern of ten thousand states": ({"pattern": "((a{1,100}){1,100})*b"}, _LARGE),
     "many patterns": ({"allOf": [{"pattern": f"[ab]{{0,900}}{n}"} for n in range(20)]}, _LARGE),
     "twelve thousand alternatives": (
         {"anyOf": [{"const": n} for n in range(12_000)]},

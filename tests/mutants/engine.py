@@ -715,6 +715,9 @@ budget.bug(
 )
 
 ROOMS: Final = (
+    schema_work,
+    schemas,
+    cel,
     admission, deciders, deciding, doubts, gates, stages, answers, undo_scopes, failing, attempts, parallel, calls, ids,
     shared, evolving, decide, going_on, passing_time, beginning, clock, control, ending, outcomes, children, signals,
     agent, conversation, again, widening, secret, schedules, zones, budget, forked, skipped,
