@@ -70,6 +70,7 @@ chaos: ## Break a deployment for twelve minutes, see whether it keeps its promis
 docs: ## Write the pages that are generated
 	python3 cli.py install
 	.venv/bin/python -m docs.states_page > docs/run-states.md
+	.venv/bin/python -m docs.passing_page > docs/passing.md
 	.venv/bin/python -m docs.settings_page > docs/settings.md
 	.venv/bin/python -m docs.rights_page > docs/rights.md
 	.venv/bin/python -m docs.language_page

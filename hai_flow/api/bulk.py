@@ -164,7 +164,7 @@ async def _performed(
 
 
 def _command(access: Access, body: BulkBody) -> c.Command:
-    by = access.principal.id
+    by, who = access.principal.id, access.principal.who
     match body.action:
         case "pause":
             return c.Pause(by=by, reason=body.reason)
@@ -173,7 +173,7 @@ def _command(access: Access, body: BulkBody) -> c.Command:
         case "stop":
             return c.Stop(by=by, reason=body.reason)
         case "retry":
-            return c.Retry(by=by)
+            return c.Retry(by=by, who=who)
 
 
 def _item(id: UUID, status: str, outcome: str, problem: dict[str, Any] | None) -> dict[str, Any]:

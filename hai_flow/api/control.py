@@ -93,21 +93,33 @@ async def terminate_run(
 
 @router.post("/{run_id}/retry", dependencies=[requires(Right.CONTROL_RUNS)], response_model=None, responses=_CONTROL)
 async def retry_run(run_id: str, access: CurrentAccess, key: CommandKey) -> dict[str, Any]:
-    """Go on from the failed step of a failed run, or with a run that needs attention."""
-    return await _control(access, run_id, c.Retry(by=access.principal.id), key)
+    """Go on from the failed step of a failed run, or with a run that needs attention. What was answered with no is
+    asked anew by those alone who may decide it: 403 `retry.forbidden`."""
+    return await _control(access, run_id, c.Retry(by=access.principal.id, who=access.principal.who), key)
 
 
 @router.post(
     "/{run_id}/skip",
     dependencies=[requires(Right.CONTROL_RUNS)],
     response_model=None,
-    responses={**documented(404, 409, *WITH_BODY), 200: {"model": shapes.ControlledRun}},
+    responses={**documented(403, 404, 409, *WITH_BODY), 200: {"model": shapes.ControlledRun}},
 )
 async def skip_step(run_id: str, body: SkipBody, access: CurrentAccess, key: CommandKey) -> dict[str, Any]:
     """Go on behind a step at which the run stands: one that waits, is about to begin, or has failed the run. The step
-    does nothing more, `output` replaces its own, and its open questions end without an answer."""
+    does nothing more, `output` replaces its own, and its open questions end without an answer.
+
+    What people decide is skipped by those alone whose approval would decide it, and never after a no: 403
+    `skip.forbidden`, 409 `skip.rejected`."""
     row = await access.run(run_id)
-    command = c.Skip(by=access.principal.id, path=body.step, output=body.output, reason=body.reason)
+    state = await access.state(row.id)
+    command = c.Skip(
+        by=access.principal.id,
+        who=access.principal.who,
+        path=body.step,
+        output=body.output,
+        reason=body.reason,
+        asks_below=await access.catalog.asks_below(access.tenant, state, body.step),
+    )
     asked = ["Skip", body.step, body.output, body.reason]
     await access.submit(row.id, command, command_id=key, body_sha=sha256(values.dumps(asked)).digest())
     return {**await _shown(access, row), "in_flight": 0}

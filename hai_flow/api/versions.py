@@ -140,7 +140,8 @@ async def _examined(access: Access, run: RunSummary, old: Plan, new: Plan, mappi
     state = await access.state(run.id)
     if state.sha256 == new.sha256.hex():
         return _view(run.id, state.status, [], moved=True)
-    move = migration.examine(old, new, state, mapping, access.runtime.committer.now_ms())
+    now_ms, who = access.runtime.committer.now_ms(), access.principal.who
+    move = migration.examine(old, new, state, mapping, now_ms, who)
     return _view(run.id, state.status, [each.as_dict() for each in move.obstacles], moved=False)
 
 
@@ -148,7 +149,9 @@ async def _migrated(
     access: Access, run: RunSummary, stored: Workflow, plan: Plan, mapping: dict[str, str], key: str | None
 ) -> dict[str, Any]:
     pins = await access.catalog.pins(access.tenant, plan)
-    command = c.Migrate(to=plan, by=access.principal.id, paths=mapping, dev=stored.dev, pins=pins)
+    command = c.Migrate(
+        to=plan, by=access.principal.id, who=access.principal.who, paths=mapping, dev=stored.dev, pins=pins
+    )
     body = sha256(values.dumps([stored.sha256.hex(), mapping])).digest()
     try:
         outcome = await access.submit(run.id, command, command_id=key, body_sha=body)

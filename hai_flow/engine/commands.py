@@ -29,6 +29,7 @@ from hai_flow.engine.events import (
     Pin,
     UserMessage,
 )
+from hai_flow.engine.state import PendingState
 from hai_flow.values import Json
 
 
@@ -210,8 +211,9 @@ class Fork(Command, frozen=True):
     `following` is the event of the same commit that came next in that run; None: there the commit ended.
 
     `answer` decides some of its questions, under the ids that they have in that run; the fork's requester gives it.
-    `undone` are the steps that the other run has undone since. `edits` are changes to the input and the state. `key` is
-    the concurrency key that the run needs, as in `Start`."""
+    `undone` are the steps that the other run has undone since. `edits` are changes to the input and the state.
+    `rejected`: the questions of that run, and of those that are forks of each other with it, that were answered with no
+    since, by their paths. `key` is the concurrency key that the run needs, as in `Start`."""
 
     run_id: UUID
     of: UUID
@@ -221,6 +223,7 @@ class Fork(Command, frozen=True):
     key: str | None = None
     following: Event | None = None
     edits: Edits | None = None
+    rejected: tuple[tuple[str, PendingState], ...] = ()
 
 
 class Passed(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -372,7 +375,12 @@ class Terminate(Command, frozen=True):
 
 
 class Retry(Command, frozen=True):
+    """`who` is the caller with their roles, None: `by`, who has none. `again`: the command is made again out of a log,
+    in which it was allowed."""
+
     by: str
+    who: Principal | None = None
+    again: bool = False
 
 
 class RetryChild(Command, frozen=True):
@@ -385,12 +393,16 @@ class RetryChild(Command, frozen=True):
 
 class Skip(Command, frozen=True):
     """The flow goes on behind the step at `path` (or of that id), which does nothing (more): `output` takes the place
-    of its output."""
+    of its output. `who` and `again` as in `Retry`. `asks_below`: the runs that the step would wait for may ask
+    people."""
 
     by: str
     path: str
     output: Json = None
     reason: str = ""
+    who: Principal | None = None
+    again: bool = False
+    asks_below: bool = True
 
 
 class Jump(Command, frozen=True):
@@ -402,10 +414,17 @@ class Jump(Command, frozen=True):
 
 class Migrate(Command, frozen=True):
     """Go on with another version, `to`, of the same workflow. `paths`: ids or paths of steps, old -> new, where they
-    are called otherwise there. `pins`: the workflows of its children, of which those are kept that the run has."""
+    are called otherwise there. `pins`: the workflows of its children, of which those are kept that the run has. `who`
+    as in `Retry`."""
 
     to: Plan
     by: str
     paths: Mapping[str, str] = {}
     dev: bool = False
     pins: Mapping[str, Pin] = {}
+    who: Principal | None = None
+
+
+def caller(command: Retry | Skip | Migrate) -> Principal:
+    """The person that asks for the command, with the roles and groups that are known of them."""
+    return Principal(command.by) if command.who is None else command.who

@@ -30,7 +30,7 @@ from hai_flow.engine.draft import RUN_END, Draft
 from hai_flow.engine.ids import call_prefix
 from hai_flow.engine.instances import standing_at
 from hai_flow.engine.jobs import next_ready, performed
-from hai_flow.engine.pendings import gates, opening
+from hai_flow.engine.pendings import gates, opening, passing
 from hai_flow.engine.state import RunState
 from hai_flow.errors import Rejected
 from hai_flow.values import Json
@@ -45,6 +45,7 @@ def take_over(draft: Draft, command: c.Fork) -> None:
     refused = obstacle(plan, draft.state, command.following, command.undone, of=of, edited=edits is not None)
     if refused is not None:
         raise refused
+    _demand_people_are_heard(draft, plan, command)
     input = None if edits is None else _edited_input(draft.plan, edits)
     draft.emit(e.Forked, of=of, copied=len(command.events), by=command.answer.by.id, input=input, key=command.key or "")
     draft.end_turn("paused" if draft.state.status == "paused" else "waiting")
@@ -52,6 +53,17 @@ def take_over(draft: Draft, command: c.Fork) -> None:
         shared.edit(draft, edits.state)
     if edits is not None and edits.was is not None:
         migration.move(draft, edits.was, by=command.answer.by.id, paths=edits.paths, dev=edits.dev, pins=edits.pins)
+
+
+def _demand_people_are_heard(draft: Draft, plan: Plan, command: c.Fork) -> None:
+    """Raises `Rejected` where the fork would lead its requester around a question, or back in front of a no: 403 or
+    409."""
+    who, edits = command.answer.by, command.edits
+    passing.demand_fork(plan, draft.state, who, command.rejected)
+    if edits is not None and edits.was is not None:
+        less = migration.less_asked(edits.was, draft.plan, draft.state, who, edits.paths)
+        if less:
+            raise migration.refused(draft.plan, less)
 
 
 def _edited_input(plan: Plan, edits: c.Edits) -> Json:

@@ -11,7 +11,7 @@ that has begun.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -24,8 +24,10 @@ from hai_flow.engine import events as e
 from hai_flow.engine import votes
 from hai_flow.engine.blocks import block_of
 from hai_flow.engine.bounds import DEFAULT_BOUNDS
+from hai_flow.engine.commands import Principal
 from hai_flow.engine.draft import Draft, Raised
 from hai_flow.engine.evolve import evolve
+from hai_flow.engine.pendings import passing
 from hai_flow.engine.state import PendingState, RunState, StepState
 from hai_flow.errors import Rejected
 from hai_flow.values import Json
@@ -54,16 +56,26 @@ class Move(msgspec.Struct, frozen=True):
     state: Json = None
 
 
-def examine(old: Plan, new: Plan, state: RunState, mapping: Mapping[str, str], now: int) -> Move:
+def examine(
+    old: Plan,
+    new: Plan,
+    state: RunState,
+    mapping: Mapping[str, str],
+    now: int,
+    who: Principal | None = None,
+) -> Move:
     """The changes with which a run of `old` in `state` goes on with `new`, or the obstacles.
 
-    `mapping`: ids or paths of steps, old -> new, where they are called otherwise; steps inside go with them.
+    `mapping`: ids or paths of steps, old -> new, where they are called otherwise; steps inside go with them. `who`
+    moves it; None: that was judged before.
     """
     obstacles = list(_of_run(old, new, state))
     paths, unknown = _paths(old, new, mapping)
     obstacles += unknown
     if not unknown:
         obstacles += _of_steps(old, new, state, paths)
+    if not unknown and who is not None:
+        obstacles += less_asked(old, new, state, who, paths)
     input, state_now = _filled(new, state)
     obstacles += _of_values(new, input, state_now)
     if obstacles:
@@ -84,18 +96,14 @@ def move(
     paths: Mapping[str, str],
     dev: bool,
     pins: Mapping[str, e.Pin],
+    who: Principal | None = None,
 ) -> None:
     """The run, which was one of `was`, goes on with the version `to` (that of the draft). Raises `Rejected` 409 with
     all obstacles."""
     plan, state = to or draft.plan, draft.state
-    found = examine(was, plan, state, paths, draft.now)
+    found = examine(was, plan, state, paths, draft.now, who)
     if found.obstacles:
-        raise Rejected(
-            409,
-            "migration_refused",
-            f"the run can't move to {plan.name}@{plan.version}: {found.obstacles[0].message}",
-            findings=[obstacle.as_dict() for obstacle in found.obstacles],
-        )
+        raise refused(plan, found.obstacles)
     draft.emit(
         e.Migrated,
         by=by,
@@ -106,6 +114,23 @@ def move(
         pins={name: pin for name, pin in pins.items() if name not in state.pins},
         input=found.input,
         state=found.state,
+    )
+
+
+def less_asked(old: Plan, new: Plan, state: RunState, who: Principal, paths: Mapping[str, str]) -> list[Obstacle]:
+    """The obstacles to who is behind the run: people that the new version would not ask, or by other rules."""
+    return [
+        Obstacle("question.changed", *each) for each in passing.obstacles_to_move(old, new, state, who, dict(paths))
+    ]
+
+
+def refused(plan: Plan, obstacles: Sequence[Obstacle]) -> Rejected:
+    """The refusal of a move to the version, with all its obstacles."""
+    return Rejected(
+        409,
+        "migration_refused",
+        f"the run can't move to {plan.name}@{plan.version}: {obstacles[0].message}",
+        findings=[obstacle.as_dict() for obstacle in obstacles],
     )
 
 

@@ -425,13 +425,13 @@ def _resumed(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
 def _skipped(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
     event = events[0]
     if event.by is not None:
-        yield c.Skip(by=event.by, path=event.path, output=event.output, reason=event.reason)
+        yield c.Skip(by=event.by, path=event.path, output=event.output, reason=event.reason, again=True)
 
 
 def _retried(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
     event = events[0]
     if event.awaited is None:
-        yield c.Retry(by=event.by)
+        yield c.Retry(by=event.by, again=True)
     else:
         yield c.RetryChild(by=event.by, awaited=event.awaited)
 

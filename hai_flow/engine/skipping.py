@@ -2,9 +2,10 @@
 its own.
 
 A step can be skipped that waits, is about to begin (again), or has failed a run. An attempt in flight can't be skipped,
-for it may happen anyhow; nor can a block that has begun (its steps can), nor a step that cleans up. A skipped step
-performs nothing more and is never undone. An open question of it becomes void. An `approve` is skipped without an
-output, which could claim an approval that was never given.
+for it may happen anyhow; nor can a block that has begun (its steps can), nor a step that cleans up. What people decide
+is skipped by those alone who may decide it (`pendings/passing`). A skipped step performs nothing more and is never
+undone. An open question of it becomes void. An `approve` is skipped without an output, which could claim an approval
+that was never given.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from hai_flow.engine.draft import RUN_END, Draft
 from hai_flow.engine.endings import draw
 from hai_flow.engine.jobs import performed
 from hai_flow.engine.open_steps import open_leaves
+from hai_flow.engine.pendings import passing
 from hai_flow.errors import Rejected
 
 SKIPPED: Final = "step.skipped"
@@ -45,6 +47,8 @@ def examine(draft: Draft, command: c.Skip) -> Step:
     why = _why_not(draft, step)
     if why is not None:
         raise _not_there(draft, why, standing)
+    if not command.again:
+        passing.demand_skip(draft, step, command)
     if isinstance(step.verb, Approve) and command.output is not None:
         message = f"{path} is an `approve`: it can be skipped, but nobody decides it that way; give no output."
         raise Rejected(422, "skip.approval", message)

@@ -20,7 +20,7 @@ from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.forking import demand_left, finished_by, inherited_from, undone_in
-from hai_flow.engine.state import TERMINAL_STATUSES, RunState
+from hai_flow.engine.state import TERMINAL_STATUSES, PendingState, RunState
 from hai_flow.errors import Rejected
 from hai_flow.runtime.auditing import Asked
 from hai_flow.runtime.catalog import Catalog
@@ -31,13 +31,14 @@ from hai_flow.runtime.starts import Starts
 from hai_flow.runtime.states import state_at
 from hai_flow.runtime.submissions import Begin, Outcome
 from hai_flow.runtime.threads import Threads
-from hai_flow.store import files, run_lists, slots
+from hai_flow.store import files, pendings, run_lists, slots
 from hai_flow.store import threads as threads_store
 from hai_flow.store.database import Database
 from hai_flow.store.entries import Branch
 from hai_flow.store.run_lists import RunSummary
 from hai_flow.store.threads import Position
 
+_votes: Final = msgspec.json.Decoder(e.VoteCast)
 STOP_SECONDS: Final = 30.0  # so long a request waits for the run that its branch leaves
 STILL_STOPPING: Final = "still_stopping"  # a refusal that no client sees
 _HEAD: Final = 2**53  # beyond every seq: the run as it is
@@ -93,6 +94,7 @@ class Branches:
             answer=answer,
             following=moment.following,
             edits=edits,
+            rejected=await self.rejected(tenant, now),
         )
         return msgspec.structs.replace(fork, undone=await self._undone(tenant, fork, now)), to or was
 
@@ -116,6 +118,14 @@ class Branches:
                 shared = await state_at(self._database, leaving.tenant, leaving.id, min(relative.shared, there.seq))
                 return None if shared is None else inherited_from(shared)
         return None
+
+    async def rejected(self, tenant: UUID, now: RunState) -> tuple[tuple[str, PendingState], ...]:
+        """What people have answered with no in the run, in its forks and in what it was forked from, by its paths."""
+        rows = await pendings.refused_in_forks(self._database.api, tenant, now.thread_id, UUID(now.run_id))
+        return tuple(
+            (row.path, PendingState(e.decode_pending(row.body), row.status, votes=tuple(map(_votes.decode, row.votes))))
+            for row in rows
+        )
 
     async def hand_files(self, tenant: UUID, fork: c.Fork) -> None:
         """The fork refers to the files of the run whose events it copies: they are kept as long as it is."""
@@ -161,7 +171,8 @@ class Branches:
                     left = await self._state(tenant, leaving.id)
                     demand_left(left, str(begin.run_id), stop.inherited)
                 now = await self._state(tenant, begin.of)
-                begin = msgspec.structs.replace(begin, undone=await self._undone(tenant, begin, now))
+                undone, rejected = await self._undone(tenant, begin, now), await self.rejected(tenant, now)
+                begin = msgspec.structs.replace(begin, undone=undone, rejected=rejected)
             return await self._starts.start(
                 tenant,
                 plan,

@@ -14,16 +14,18 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from hai_flow.definition import names
+from hai_flow.definition import asking, names
 from hai_flow.definition.children import Child, child_of
 from hai_flow.definition.compiler import compile_workflow
 from hai_flow.definition.document import parse
+from hai_flow.definition.paths import plan_path
 from hai_flow.definition.plan import TRIGGER_KINDS, ApiTrigger, Plan, Run, WebhookTrigger
 from hai_flow.definition.readiness import RunnersMissing, lacking, missing_runners
 from hai_flow.definition.uses import first_of
 from hai_flow.definition.wording import suggestion
 from hai_flow.engine.children import reference_of
 from hai_flow.engine.events import Pin
+from hai_flow.engine.state import RunState
 from hai_flow.errors import DefinitionError, Finding, HaiFlowError, Rejected, Unreadable
 from hai_flow.runtime import compiling
 from hai_flow.runtime.auditing import Asked
@@ -314,6 +316,27 @@ class Catalog:
                 raise _retired(child, f", and {plan.name}@{plan.version} runs it")
             pins[reference] = Pin(stored.version, stored.sha256.hex(), stored.dev)
         return pins
+
+    async def asks_below(self, tenant: UUID, state: RunState, path: str) -> bool:
+        """Whether the runs that the step of a run (by its path or id), or a step inside it, waits for put something to
+        people, in the versions that the run has pinned. A version that can't be read here counts as one that does."""
+        plan = await self.plan(tenant, bytes.fromhex(state.sha256))
+        left, seen = asking.runs_inside(plan, plan_path(plan.ids.get(path, path))), set[str]()
+        while left:
+            pin = state.pins.get(reference_of(left.pop()))
+            if pin is None:
+                return True
+            if pin.sha256 in seen:
+                continue
+            seen.add(pin.sha256)
+            try:
+                child = await self.plan(tenant, bytes.fromhex(pin.sha256))
+            except (Rejected, Unreadable):
+                return True
+            if asking.asks_inside(child, "") is not asking.Asks.NOBODY:
+                return True
+            left.extend(asking.runs_inside(child, ""))
+        return False
 
     async def counts(self, tenant: UUID, plan: Plan) -> bool:
         """Whether runs of the plan, or runs below them, count with others of a concurrency key."""

@@ -51,6 +51,32 @@ _ASKED: Final = (
     "AND v.principal = ANY ({}::text[]))"
 )
 
+# The runs that are forks of each other with the run $3, and those below them: `at` is where a question of theirs stands
+# in the run itself.
+_REJECTED: Final = """
+WITH RECURSIVE up AS (
+  SELECT id, branch_of, copied FROM runs WHERE id = $3 AND tenant = $1 AND thread_id = $2
+  UNION ALL SELECT r.id, r.branch_of, r.copied FROM up JOIN runs r ON r.id = up.branch_of WHERE up.copied > 0
+), family AS (
+  SELECT id FROM up
+  UNION SELECT r.id FROM family JOIN runs r ON r.branch_of = family.id
+  WHERE r.tenant = $1 AND r.thread_id = $2 AND r.copied > 0
+), below AS (
+  SELECT id, '' AS at FROM family
+  UNION ALL SELECT r.id, below.at || r.parent_path || '/' FROM below JOIN runs r ON r.parent_id = below.id
+  WHERE r.tenant = $1 AND r.thread_id = $2
+), asked AS (
+  SELECT DISTINCT ON (below.at || p.path) below.at || p.path AS path, p.run_id, p.id, p.status, p.body
+  FROM below JOIN pendings p ON p.run_id = below.id WHERE p.status <> 'voided' OR EXISTS (
+    SELECT FROM votes v WHERE v.run_id = p.run_id AND v.pending_id = p.id AND v.decision = 'reject')
+  ORDER BY below.at || p.path, p.opened_at DESC, p.id DESC
+)
+SELECT asked.path, asked.status, asked.body, ARRAY(
+  SELECT v.body FROM votes v WHERE v.run_id = asked.run_id AND v.pending_id = asked.id AND v.decision = 'reject'
+  ORDER BY v.last_seq, v.principal) AS votes
+FROM asked WHERE asked.status = 'reject' OR EXISTS (
+  SELECT FROM votes v WHERE v.run_id = asked.run_id AND v.pending_id = asked.id AND v.decision = 'reject')
+"""
 LOOKED_AT_MAX: Final = 1000
 Place: TypeAlias = tuple[datetime, str]  # opened_at, id
 
@@ -61,6 +87,23 @@ class Page:
 
     rows: list[Listed]
     following: Place | None
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A question that was last answered with no, or has a vote that says no: where it stands in the run, and as it was
+    asked; `votes` are the JSON texts of those that say no."""
+
+    path: str
+    status: str
+    body: bytes
+    votes: Sequence[bytes]
+
+
+async def refused_in_forks(connection: Connection | Pool, tenant: UUID, thread_id: str, run_id: UUID) -> list[Refused]:
+    """The questions with a no of a run, of the runs that are forks of each other with it, and of those below them; of
+    several at one path the newest counts."""
+    return [Refused(*row) for row in await connection.fetch(_REJECTED, tenant, thread_id, run_id)]
 
 
 async def open_pendings(

@@ -185,7 +185,9 @@ def test_a_step_that_was_lost_too_often_is_skipped_and_the_run_needs_no_attentio
 
 def test_a_child_that_is_awaited_is_stopped_when_its_step_is_skipped() -> None:
     play = Play("steps: [{id: below, run: other, with: {}}, {id: d, call: t}]")
-    decision = play.skip("below", 3)
+    with pytest.raises(Rejected, match="people decide"):
+        play.skip("below", 3)  # as far as is known
+    decision = play.do(c.Skip(by="user:op", path="below", output=3, asks_below=False))
     assert [message.kind for message in decision.outbox] == ["stop"]
     assert play.open == {"d": 1}
 

@@ -10,7 +10,7 @@ from hai_flow.engine import events as e
 from hai_flow.engine.draft import Draft
 from hai_flow.engine.going_on import go_on
 from hai_flow.engine.passing_time import pass_time
-from hai_flow.engine.pendings import opening
+from hai_flow.engine.pendings import opening, passing
 from hai_flow.engine.rules.replies import not_now, run_outcome
 from hai_flow.errors import Rejected
 from hai_flow.values import Json
@@ -57,7 +57,7 @@ def _retry(draft: Draft, command: c.Retry) -> Json:
             return run_outcome(draft)
         raise not_now(draft, "retry")
     _demand_own(draft)
-    _reopen(draft, command.by)
+    _reopen(draft, command)
     return _on_again(draft, was=status)
 
 
@@ -72,7 +72,7 @@ def _retry_child(draft: Draft, command: c.RetryChild) -> Json:
         raise Rejected(409, FINISHED, f"run {draft.state.run_id} has finished.")
     if status not in ("failed", "stopped"):  # it was cut off, and has not come to its end yet
         raise Rejected(503, "run_active", f"run {draft.state.run_id} is {status}; it can go on when it has ended.")
-    _reopen(draft, command.by, command.awaited)
+    _reopen(draft, command, command.awaited)
     return _on_again(draft, was="failed")
 
 
@@ -89,9 +89,10 @@ def _demand_own(draft: Draft) -> None:
         raise Rejected(409, "run_not_awaited", detail, winner={"run_id": root})
 
 
-def _reopen(draft: Draft, by: str, awaited: e.Awaited | None = None) -> None:
-    """A run that failed, was stopped with the run above it, or needs attention, goes on from there. Raises `Rejected`
-    409 where its log is full."""
+def _reopen(draft: Draft, command: c.Retry | c.RetryChild | c.Skip, awaited: e.Awaited | None = None) -> None:
+    """A run that failed, was stopped with the run above it, or needs attention, goes on from there. Raises `Rejected`:
+    409 where its log is full, 403 where the caller may not have asked anew what is asked then. (What the run above has
+    retried was judged there, where it knows the questions below.)"""
     status = draft.state.status
     redo: tuple[str, ...] = ()
     if draft.state.ended and run_size.used(draft.state, draft.log_bytes, draft.limits) >= 1:
@@ -100,11 +101,17 @@ def _reopen(draft: Draft, by: str, awaited: e.Awaited | None = None) -> None:
     if draft.state.ended:
         redo = retry.to_redo(draft.plan, draft.state)
         frontier = retry.resumed(draft, redo)
+        if not isinstance(command, c.RetryChild) and not command.again:
+            passing.demand_retry(draft, command, (*frontier.ready, *redo), but=_skipped(draft, command))
     else:
         lost, ready = draft.state.steps, draft.state.ready
         running = [path for path in ready if path in lost and lost[path].status == "running"]
         frontier = retry.Frontier(running, list(ready))
-    draft.emit(e.RunRetried, by=by, redo=redo, awaited=awaited, **frontier.fields())
+    draft.emit(e.RunRetried, by=command.by, redo=redo, awaited=awaited, **frontier.fields())
+
+
+def _skipped(draft: Draft, command: c.Retry | c.Skip) -> str | None:
+    return draft.plan.ids.get(command.path, command.path) if isinstance(command, c.Skip) else None
 
 
 def _on_again(draft: Draft, *, was: str) -> Json:
@@ -125,7 +132,7 @@ def _skip(draft: Draft, command: c.Skip) -> Json:
         raise not_now(draft, "skip a step of")
     if status in ("failed", "needs_attention"):
         _demand_own(draft)
-        _reopen(draft, command.by)
+        _reopen(draft, command)
     step = skipping.examine(draft, command)
     if not draft.state.turn_open:
         draft.open_turn(c.Turn())
@@ -141,7 +148,16 @@ def _migrate(draft: Draft, command: c.Migrate) -> Json:
     if state.sha256 == plan.sha256.hex():
         draft.already = True
         return run_outcome(draft)
-    migration.move(draft, draft.plan, to=plan, by=command.by, paths=command.paths, dev=command.dev, pins=command.pins)
+    migration.move(
+        draft,
+        draft.plan,
+        to=plan,
+        by=command.by,
+        paths=command.paths,
+        dev=command.dev,
+        pins=command.pins,
+        who=c.caller(command),
+    )
     for pending in migration.bound_pendings(draft.state):
         opening.restamp(draft, pending)
     return run_outcome(draft)

@@ -1,0 +1,64 @@
+"""Which steps of a plan put something to people, and whether they are others than the requester."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import IntEnum
+from typing import Final
+
+from hai_flow.definition.diff import written
+from hai_flow.definition.paths import is_inside
+from hai_flow.definition.plan import Approve, Ask, Call, FrontendTool, Plan, Policy, Run, Step
+
+_REQUESTER: Final = (["requester"], "requester")
+
+
+class Asks(IntEnum):
+    """Whom a step asks, if it is performed: nobody; the requester alone, by a form or in front of a call; or people
+    that decide."""
+
+    NOBODY = 0
+    REQUESTER = 1
+    DECIDERS = 2
+
+
+def asks(step: Step) -> Asks:
+    """Whom the step itself asks. An `approve` is a decision, whoever gives it. Runs below are not looked at."""
+    verb = step.verb
+    if isinstance(verb, Approve):
+        return Asks.DECIDERS
+    found = [Asks.NOBODY]
+    if isinstance(verb, Ask):
+        found.append(_of(verb.policy))
+    if isinstance(verb, Call) and isinstance(verb.tool, FrontendTool) and verb.tool.answered:
+        found.append(Asks.REQUESTER)
+    if step.approval is not None:
+        found.append(_of(step.approval.policy))
+    return max(found)
+
+
+def _of(policy: Policy) -> Asks:
+    templates = [policy.from_, *(each.from_ for each in policy.escalations if each.from_ is not None)]
+    return Asks.REQUESTER if all(written(each) in _REQUESTER for each in templates) else Asks.DECIDERS
+
+
+def policy_of(step: Step) -> Policy | None:
+    """The rules by which the step asks people; None: it asks nobody, or has none of its own."""
+    if isinstance(step.verb, Ask | Approve):
+        return step.verb.policy
+    return None if step.approval is None else step.approval.policy
+
+
+def steps_inside(plan: Plan, path: str) -> Iterator[Step]:
+    """The step at `path`, and all steps that stand in it."""
+    return (step for step in plan.steps.values() if step.path == path or is_inside(step.path, path))
+
+
+def runs_inside(plan: Plan, path: str) -> list[Run]:
+    """The runs that the step at `path`, or one inside it, waits for."""
+    return [step.verb for step in steps_inside(plan, path) if isinstance(step.verb, Run) and not step.verb.detach]
+
+
+def asks_inside(plan: Plan, path: str) -> Asks:
+    """Whom the step at `path` and those inside it ask; "" is the whole document. Runs below are not looked at."""
+    return max((asks(step) for step in steps_inside(plan, path)), default=Asks.NOBODY)

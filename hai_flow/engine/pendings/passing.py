@@ -1,0 +1,242 @@
+"""Passing a question by other means than an answer: what people decide is passed by those alone who may decide it.
+
+A skip, a retry, a fork, a rerun and a migration could each lead around a question, or back in front of one that was
+answered with no. One rule holds for all of them, and for every kind of question:
+
+* A question is skipped by a person whose approval would decide it: one that its rules let decide, with whom its quorum
+  is met, and never after a no.
+* Behind a no it is asked anew by a person that its rules let decide; so never by the requester or the people behind the
+  run, where these may not decide.
+* A version that asks fewer people, or others, is not moved to by the requester or the people behind the run.
+
+What only the requester is asked is no decision of others: an operator may pass it by, but gives no answer in their
+place. Questions of the machinery (did it happen? what does the tool want?) ask operators anyhow. The cells of it all
+are in docs/passing.md, and each is tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from hai_flow.definition.asking import Asks, asks, asks_inside, policy_of, runs_inside
+from hai_flow.definition.diff import written
+from hai_flow.definition.paths import is_inside, plan_path, renamed
+from hai_flow.definition.plan import BLOCKS, Approve, Ask, Plan, Run, Step
+from hai_flow.engine import commands as c
+from hai_flow.engine import events as e
+from hai_flow.engine import votes
+from hai_flow.engine.draft import Draft, Raised
+from hai_flow.engine.ids import pending_of
+from hai_flow.engine.pendings.deciders import Obstacle, ids_of, ineligible, obstacle, world_of
+from hai_flow.engine.pendings.gates import approved_gate
+from hai_flow.engine.policies import rules_for
+from hai_flow.engine.selectors import REQUESTER, World, barred, matched
+from hai_flow.engine.state import PendingState, RunState
+from hai_flow.engine.votes import rules_of
+from hai_flow.errors import Rejected
+
+_VOTED_ON: Final = ("approve", "gate")
+
+
+def demand_skip(draft: Draft, step: Step, command: c.Skip) -> None:
+    """Raises `Rejected` unless the caller may skip the step: 403 where that would pass a question which others decide,
+    409 where they have said no."""
+    who = c.caller(command)
+    if isinstance(step.verb, (Run, *BLOCKS)):
+        _demand_nothing_asked_inside(draft, step, command)
+    pending = _last_of(draft.state, step.path)
+    if pending is None:
+        pending = _before_it_is_asked(draft, step)
+    if pending is None or pending.opened.kind == "doubt" or pending.opened.inquiry is not None:
+        return
+    if approved_gate(draft.state, step) is not None:
+        return  # the people said yes; what failed is the call
+    said_no = no_of(pending)
+    if said_no is not None:
+        detail = f"{said_no} has said no at {step.path}; what was rejected is not skipped. {_ANEW}"
+        raise Rejected(409, "skip.rejected", detail, winner={"seq": draft.state.seq})
+    world = world_of(draft.plan, draft.state)
+    fault = _why_not_decide_alone(pending, who, world)
+    if fault is None or (command.output is None and _is_for_requester_alone(pending)):
+        return
+    detail = f"{step.path} asks people, and {who.id} can't skip it: {fault.reason}. {_who_could(pending)}"
+    raise Rejected(403, "skip.forbidden", detail)
+
+
+_ANEW: Final = "Somebody else that its rules let decide may retry the run: then they are asked anew."
+
+
+def demand_retry(draft: Draft, command: c.Retry | c.Skip, again: Sequence[str], *, but: str | None = None) -> None:
+    """Raises `Rejected` 403 where the steps that begin `again` would ask anew what was answered with no, and the caller
+    may not. `but`: the step that is skipped, for which there is a rule of its own."""
+    who, world = c.caller(command), world_of(draft.plan, draft.state)
+    found = [
+        (path, pending)
+        for path, pending in rejected_in(draft.state)
+        if path != but and any(path == each or is_inside(path, each) for each in again)
+    ]
+    for path, pending in found:
+        _demand_anew(path, pending, who, world, "retry.forbidden", "retry the run")
+    if not found and _ends_with_a_no(draft.state.error) and _is_of_the_request(who, world):
+        detail = f"a run below was rejected, and {who.id} can't have it asked anew: {world.requester} started this run"
+        raise Rejected(403, "retry.forbidden", f"{detail}, or is behind it; somebody else must retry it.")
+
+
+def _ends_with_a_no(error: e.Error | None) -> bool:
+    while error is not None and error.cause is not None:
+        error = error.cause
+    return error is not None and error.code == "approval.rejected"
+
+
+def demand_fork(plan: Plan, there: RunState, who: c.Principal, rejected: Iterable[tuple[str, PendingState]]) -> None:
+    """Raises `Rejected` 403 where a fork of the run as it was `there` would ask anew what is `rejected` now, and the
+    caller may not. `plan` is that of the run."""
+    world = world_of(plan, there)
+    for path, pending in rejected:
+        if not _is_past(there, path):
+            _demand_anew(path, pending, who, world, "fork.forbidden", "go on in front of it")
+
+
+def _is_past(state: RunState, path: str) -> bool:
+    """Whether the run has been at the question and is behind it: the innermost step of its own around it is over."""
+    while path:
+        known = state.steps.get(path)
+        if known is not None:
+            return known.phase == "over" and path not in state.ready
+        path = path[: path.rindex("[")] if path.endswith("]") else path.rpartition("/")[0]
+    return False
+
+
+def _demand_anew(path: str, pending: PendingState, who: c.Principal, world: World, code: str, what: str) -> None:
+    fault = ineligible(pending, who, world)
+    if fault is not None:
+        detail = f"{no_of(pending)} has said no at {path}, and {who.id} can't {what}: {fault.reason}"
+        raise Rejected(403, code, f"{detail}. {_who_could(pending)} Or start another run.")
+
+
+def rejected_in(state: RunState) -> list[tuple[str, PendingState]]:
+    """The questions of the run and of the runs below it that were last answered with no, or have a vote that says no,
+    with the paths at which the run asks them (again)."""
+    return last_rejected((*state.pendings.values(), *(each.pending for each in state.relayed.values())))
+
+
+def last_rejected(pendings: Iterable[PendingState]) -> list[tuple[str, PendingState]]:
+    """Of these questions those which were the last at their path, and have a no."""
+    last: dict[str, PendingState] = {}
+    for pending in pendings:
+        before = last.get(pending.opened.path)
+        if before is None or before.opened.at <= pending.opened.at:
+            last[pending.opened.path] = pending
+    return [(path, each) for path, each in last.items() if no_of(each) is not None]
+
+
+def no_of(pending: PendingState) -> str | None:
+    """Who has said no to the question, if somebody has."""
+    said = [votes.voter(each) for each in pending.votes if each.decision == votes.REJECT]
+    if said:
+        return ", ".join(dict.fromkeys(said))
+    return pending.by if pending.status == votes.REJECT else None
+
+
+def obstacles_to_move(
+    old: Plan, new: Plan, state: RunState, who: c.Principal, paths: dict[str, str]
+) -> Iterable[tuple[str, str]]:
+    """The steps that ask people in the old version, and that the requester, or who is behind the run, can't have asked
+    otherwise by moving to the new one: (path, why). Nothing for other people."""
+    world = world_of(old, state)
+    if not _is_of_the_request(who, world):
+        return
+    for step in old.steps.values():
+        if asks(step) is not Asks.DECIDERS and not _waits_below(step):
+            continue
+        there = new.steps.get(renamed(step.path, paths))
+        if there is None or _way_of_asking(there) != _way_of_asking(step):
+            what = "is not there" if there is None else "asks otherwise there"
+            yield step.path, f"{step.path} {what}; {who.id} is behind this run, so somebody else must move it."
+
+
+def _waits_below(step: Step) -> bool:
+    """Whether it waits for a run, in which people may decide."""
+    return isinstance(step.verb, Run) and not step.verb.detach
+
+
+def _way_of_asking(step: Step) -> object:
+    when = None if step.approval is None else step.approval.when
+    below = (step.verb.workflow, step.verb.version, step.verb.detach) if isinstance(step.verb, Run) else None
+    return asks(step), written(policy_of(step)), written(when), below
+
+
+# --- who may ----------------------------------------------------------------------------------------------------------
+
+
+def _demand_nothing_asked_inside(draft: Draft, step: Step, command: c.Skip) -> None:
+    """A block, or a run below, in which people decide is not skipped as a whole: nobody can tell what they would be
+    asked. Raises `Rejected` 403."""
+    place = plan_path(step.path)
+    inside = asks_inside(draft.plan, place)
+    below = command.asks_below and bool(runs_inside(draft.plan, place))
+    if inside is Asks.DECIDERS or below or (inside is Asks.REQUESTER and command.output is not None):
+        where = "the run below it" if isinstance(step.verb, Run) else "a run below it" if below else "it"
+        detail = f"{step.path} is not skipped as a whole, for people decide in {where}"
+        raise Rejected(403, "skip.forbidden", f"{detail}; they decide when they are asked, or you stop the run.")
+
+
+def _last_of(state: RunState, path: str) -> PendingState | None:
+    """The question that the step has open, or had open last."""
+    if path in state.open_pendings:
+        return state.pendings[state.open_pendings[path]]
+    known = state.steps.get(path)
+    return pending_of(state, path, known.asked - 1) if known is not None and known.asked else None
+
+
+def _before_it_is_asked(draft: Draft, step: Step) -> PendingState | None:
+    """The question that the step would ask, as far as its rules go; None: it asks nobody."""
+    policy = policy_of(step)
+    if policy is None:
+        return None
+    kind = "approve" if isinstance(step.verb, Approve) else "ask" if isinstance(step.verb, Ask) else "gate"
+    try:
+        rules = rules_for(draft, step, policy, {"args": {}} if kind == "gate" else {}, may_exclude=kind != "ask")
+    except Raised as raised:
+        detail = f"{step.path} asks people, and can't be skipped before it does: {raised.message}"
+        raise Rejected(403, "skip.forbidden", detail) from None
+    opened = e.PendingOpened(at=draft.now, id="", path=step.path, kind=kind, digest="", policy=votes.written(rules))
+    return PendingState(opened)
+
+
+def _why_not_decide_alone(pending: PendingState, who: c.Principal, world: World) -> Obstacle | None:
+    """Why an approval by this person would not decide the question, or None."""
+    fault = obstacle(pending, who, world)
+    if fault is not None or pending.opened.kind not in _VOTED_ON:
+        return fault
+    rules = rules_of(pending)
+    vote = e.VoteCast(
+        at=pending.opened.at,
+        id=pending.opened.id,
+        by=who.id,
+        on_behalf_of=who.on_behalf_of,
+        decision=votes.APPROVE,
+        digest=pending.opened.digest,
+        matched=matched(rules.selectors(), who, world),
+        barred=barred(rules.exclusions(), who, world),
+    )
+    after = PendingState(pending.opened, votes=(*pending.votes, vote))
+    if votes.verdict(rules, after) == votes.APPROVE:
+        return None
+    return Obstacle("quorum", "it takes more people than one")
+
+
+def _is_for_requester_alone(pending: PendingState) -> bool:
+    """Whether it asks the requester and nobody else, and nothing but an answer of theirs goes on behind it."""
+    return pending.opened.kind != "approve" and rules_of(pending).from_ == (REQUESTER,)
+
+
+def _is_of_the_request(who: c.Principal, world: World) -> bool:
+    return not {world.requester, *world.instigators}.isdisjoint(ids_of(who))
+
+
+def _who_could(pending: PendingState) -> str:
+    rules = rules_of(pending)
+    out = f", but not {', '.join(rules.exclude)}" if rules.exclude else ""
+    return f"Those who may decide it: {', '.join(rules.from_)}{out}."

@@ -1,0 +1,274 @@
+"""Approvals that are walked around by those who control runs: each try over REST is refused with the rule and with the
+people who could do it, and nothing is paid.
+
+The tables of docs/passing.md try the engine; here are its doors, with real children, forks of forks, and a server that
+has to find out by itself what is asked below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final, TypeAlias
+
+import httpx2
+import pytest
+
+from tests.attacks.house import wait_for
+from tests.support.hai_client import unique
+from tests.support.server import YAML, ServerProcess
+
+_TOOLS: Final = "tools: {fx: {python: tests.support.effects, effect: write}}\n"
+_PAY: Final = "  - {id: pay, say: Paid.}\n"
+_OK: Final = "approve: {title: Pay?, from: [role:lead], deadline: 1d}"
+_ASK: Final = "ask: {title: Sure?, from: [role:lead], form: {type: object, properties: {yes: {type: boolean}}}}"
+
+
+def _document(name: str, steps: str, version: int = 1) -> str:
+    head = f"hai: flow/v1\nname: {name}\nversion: {version}\n"
+    return f"{head}{_TOOLS}steps:\n  - {{id: before, say: Hello.}}\n{steps}{_PAY}"
+
+
+DOCUMENTS: Final = {
+    "k_approve": f"  - {{id: ok, {_OK}}}\n",
+    "k_two": "  - {id: ok, approve: {title: Pay?, from: [role:lead], quorum: 2, deadline: 1d}}\n",
+    "k_late": "  - {id: ok, approve: {title: P?, from: [role:lead], reject_when: unreachable, quorum: 2}}\n",
+    "k_ask": f"  - {{id: ok, {_ASK}}}\n",
+    "k_gate": "  - {id: ok, call: fx.note, with: {n: 2}, approval: {from: [role:lead], deadline: 1d}}\n",
+    "k_signs": f"  - {{id: ok, {_OK}}}\n",
+    "k_child": "  - {id: ok, run: k_signs}\n",
+    "k_grandchild": "  - {id: ok, run: k_child}\n",
+    "k_branch": f"  - id: both\n    parallel:\n      a: [{{id: ok, {_OK}}}]\n      b: [say: Hello.]\n",
+    "k_loop": f"  - id: each\n    for_each: {{items: [1], as: n, steps: [{{id: ok, {_OK}}}]}}\n",
+    "k_caught": f"  - id: tried\n    try: [{{id: ok, {_OK}}}]\n    finally: [say: Hello.]\n",
+}  # fmt: skip
+AT: Final = {"k_branch": "both/a/ok", "k_loop": "each[1]/ok", "k_caught": "tried/ok"}
+ASKS: Final = [name for name in DOCUMENTS if name != "k_signs"]
+REJECTABLE: Final = [name for name in ASKS if name != "k_ask"]
+OPERATOR: Final = "user:oscar,role:operator"
+
+
+def as_(who: str) -> dict[str, str]:
+    return {"HAI-Act-As": who}
+
+
+@pytest.fixture(scope="module")
+def api(server: ServerProcess) -> Iterator[httpx2.Client]:
+    with httpx2.Client(base_url=server.url, timeout=30) as client:
+        for name, steps in DOCUMENTS.items():
+            answer = client.post("/v1/workflows", content=_document(name, steps), headers=YAML)
+            assert answer.status_code in (200, 201), answer.text
+        yield client
+
+
+class Payment:
+    """A run of `me`, who controls runs and would have the role, and its question."""
+
+    def __init__(self, api: httpx2.Client, workflow: str) -> None:
+        self.api, self.workflow, self.me = api, workflow, "user:" + unique("me")
+        self.mine = f"{self.me},role:lead,role:operator"
+        self.run = api.post("/v1/runs", json={"workflow": workflow}, headers=as_(self.me)).json()
+        self.id = str(wait_for(self._asked))
+
+    @property
+    def url(self) -> str:
+        return f"/v1/runs/{self.run['id']}"
+
+    @property
+    def at(self) -> str:
+        return AT.get(self.workflow, "ok")
+
+    def _asked(self) -> str | None:
+        """The open question of the run, or of one below it."""
+        if self.workflow in ("k_child", "k_grandchild"):
+            items = self.api.get("/v1/pendings", params={"limit": 200, "workflow": "k_signs"}).json()["items"]
+            return next((str(each["id"]) for each in items if self._is_below(each)), None)
+        items = self.api.get("/v1/pendings", params={"run_id": self.run["id"]}).json()["items"]
+        return next((str(each["id"]) for each in items), None)
+
+    def _is_below(self, pending: dict[str, Any]) -> bool:
+        return bool(self.api.get(f"/v1/runs/{pending['run_id']}").json()["thread_id"] == self.run["thread_id"])
+
+    def decide(self, who: str, decision: str) -> None:
+        body = {"decision": decision, "reason": "because"}
+        answer = self.api.post(f"/v1/pendings/{self.id}/decide", json=body, headers=as_(f"{who},role:lead"))
+        assert answer.status_code == 200, answer.text
+
+    def reject(self) -> None:
+        self.decide("user:" + unique("no"), "reject")
+        if self.workflow == "k_late":
+            return
+        wait_for(lambda: self.api.get(self.url).json()["status"] == "failed")
+
+    def post(self, what: str, who: str, **body: Any) -> httpx2.Response:
+        return self.api.post(f"{self.url}/{what}", json=body, headers=as_(who))
+
+    def demand_unpaid(self) -> None:
+        """Neither in the run nor in another one of its thread."""
+        for run in self.api.get("/v1/runs", params={"thread_id": self.run["thread_id"]}).json()["items"]:
+            page = self.api.get(f"/v1/runs/{run['id']}/events", params={"limit": 500}).json()
+            begun = [each["path"] for each in page["items"] if each["type"] == "step_started"]
+            assert "pay" not in begun, (run, begun)
+
+
+def refused(answer: httpx2.Response, *codes: str) -> str:
+    problem = answer.json()
+    assert answer.status_code in (403, 409, 422), problem
+    assert problem["code"] in codes, problem
+    return str(problem["detail"])
+
+
+Skip: TypeAlias = Callable[[Payment], httpx2.Response]
+SKIPS: Final[dict[str, Skip]] = {
+    "by the requester": lambda it: it.post("skip", it.mine, step=it.at),
+    "by the requester with an output": lambda it: it.post("skip", it.mine, step=it.at, output={"yes": True}),
+    "by an operator": lambda it: it.post("skip", OPERATOR, step=it.at),
+    "by an operator with an output": lambda it: it.post("skip", OPERATOR, step=it.at, output={"decision": "approve"}),
+    "by an admin": lambda it: it.post("skip", "user:adam,role:admin", step=it.at, reason="quickly"),
+}
+
+
+@pytest.mark.parametrize("way", SKIPS)
+@pytest.mark.parametrize("workflow", ASKS)
+def test_a_question_is_not_skipped(api: httpx2.Client, workflow: str, way: str) -> None:
+    it = Payment(api, workflow)
+    if workflow == "k_ask" and "requester" in way:
+        it.mine = f"{it.me},role:operator"  # its rules would let the requester answer, had they the role
+    detail = refused(SKIPS[way](it), "skip.forbidden", "skip.approval")
+    assert "decide" in detail
+    it.demand_unpaid()
+
+
+@pytest.mark.parametrize("way", SKIPS)
+@pytest.mark.parametrize("workflow", REJECTABLE)
+def test_what_was_rejected_is_not_skipped(api: httpx2.Client, workflow: str, way: str) -> None:
+    it = Payment(api, workflow)
+    it.reject()
+    refused(SKIPS[way](it), "skip.forbidden", "skip.approval", "skip.rejected", "retry.forbidden", "skip.not_there")
+    it.demand_unpaid()
+
+
+AGAIN: Final[dict[str, Skip]] = {
+    "retry by the requester": lambda it: it.api.post(f"{it.url}/retry", headers=as_(it.mine)),
+    "retry by an operator": lambda it: it.api.post(f"{it.url}/retry", headers=as_(OPERATOR)),
+    "fork by the requester": lambda it: it.post("fork", it.mine, step="before"),
+    "fork by an operator": lambda it: it.post("fork", OPERATOR, step="before"),
+    "fork with another input": lambda it: it.post("fork", it.mine, step="before", input={}),
+    "dry run": lambda it: it.post("fork", it.mine, step="before", dry_run=True),
+}
+
+
+@pytest.mark.parametrize("way", AGAIN)
+@pytest.mark.parametrize("workflow", REJECTABLE)
+def test_a_no_is_not_asked_anew_by_those_who_may_not_decide(api: httpx2.Client, workflow: str, way: str) -> None:
+    it = Payment(api, workflow)
+    it.reject()
+    if workflow == "k_late" and "retry" in way:
+        assert it.api.post(f"{it.url}/retry", headers=as_(it.mine)).status_code == 200, "it waits: nothing happens"
+    else:
+        detail = refused(AGAIN[way](it), "retry.forbidden", "fork.forbidden")
+        assert "said no" in detail
+        assert "role:lead" in detail or "somebody else" in detail
+    it.demand_unpaid()
+
+
+@pytest.mark.parametrize("who", ["the requester", "an operator"])
+@pytest.mark.parametrize("workflow", REJECTABLE)
+def test_retry_of_many_at_once_asks_nothing_anew(api: httpx2.Client, workflow: str, who: str) -> None:
+    it = Payment(api, workflow)
+    it.reject()
+    body = {"action": "retry", "runs": [it.run["id"]], "expect": 1}
+    caller = it.mine if who == "the requester" else OPERATOR
+    (item,) = api.post("/v1/runs/bulk", json=body, headers=as_(caller)).json()["items"]
+    assert item["outcome"] == ("already" if workflow == "k_late" else "refused"), item
+    it.demand_unpaid()
+
+
+@pytest.mark.parametrize("workflow", ["k_approve", "k_gate", "k_branch", "k_child"])
+def test_a_no_counts_in_all_runs_that_are_forks_of_each_other(api: httpx2.Client, workflow: str) -> None:
+    it = Payment(api, workflow)
+    forked = it.post("fork", OPERATOR, step="before").json()
+    it.run, first = forked, it.run
+    it.id = str(wait_for(it._asked))
+    it.reject()
+    for run in (first, forked):
+        for who in (it.mine, OPERATOR):
+            answer = api.post(f"/v1/runs/{run['id']}/fork", json={"step": "before"}, headers=as_(who))
+            refused(answer, "fork.forbidden")
+    it.demand_unpaid()
+
+
+@pytest.mark.parametrize("way", ["retry", "fork"])
+@pytest.mark.parametrize("workflow", ["k_approve", "k_two", "k_gate", "k_loop", "k_child"])
+def test_somebody_who_may_decide_asks_anew_and_the_requester_still_decides_nothing(
+    api: httpx2.Client, workflow: str, way: str
+) -> None:
+    it = Payment(api, workflow)
+    it.reject()
+    lead = f"user:{unique('lead')},role:lead,role:operator"
+    answer = it.post("fork", lead, step="before") if way == "fork" else api.post(f"{it.url}/retry", headers=as_(lead))
+    assert answer.status_code in (200, 201), answer.text
+    if way == "fork":
+        it.run = answer.json()
+    first = it.id
+    it.id = str(wait_for(lambda: found if (found := it._asked()) != first else None))
+    assert first != it.id
+    vote = api.post(f"/v1/pendings/{it.id}/decide", json={"decision": "approve"}, headers=as_(it.mine))
+    assert (vote.status_code, vote.json()["code"]) == (403, "pending_forbidden")
+    it.demand_unpaid()
+    for _ in range(2 if workflow == "k_two" else 1):
+        it.decide("user:" + unique("yes"), "approve")
+    wait_for(lambda: api.get(it.url).json()["status"] in ("finished", "failed"))
+
+
+@pytest.mark.parametrize("behind", ["the requester", "an instigator"])
+def test_a_version_without_the_question_is_moved_to_by_somebody_else(api: httpx2.Client, behind: str) -> None:
+    name = unique("v").replace("-", "_")
+    for version, asking in ((1, f"  - {{id: ok, {_OK}}}\n"), (2, "")):
+        source = _document(name, "  - {id: place, wait: {for: 1d}}\n" + asking, version)
+        assert api.post("/v1/workflows", content=source, headers=YAML).status_code == 201
+    me = "user:" + unique("me")
+    run = api.post("/v1/runs", json={"workflow": f"{name}@1"}, headers=as_(f"{me},role:operator")).json()
+    wait_for(lambda: api.get(f"/v1/runs/{run['id']}").json()["status"] == "waiting")
+    if behind == "an instigator":
+        answer = api.post(f"/v1/runs/{run['id']}/fork", json={"step": "place"}, headers=as_(OPERATOR))
+        run = answer.json()
+        wait_for(lambda: api.get(f"/v1/runs/{run['id']}").json()["status"] == "waiting")
+    move = {"from": "1", "to": "2", "runs": [run["id"]]}
+    mine = as_(f"{me},role:lead,role:operator")
+    for body in ({**move, "dry_run": True}, move):
+        (found,) = api.post(f"/v1/workflows/{name}/migrate", json=body, headers=mine).json()["runs"]
+        assert not found["moved"]
+        assert [each["code"] for each in found["obstacles"]] == ["question.changed"]
+    answer = api.post(f"/v1/runs/{run['id']}/fork", json={"step": "place", "version": "2"}, headers=mine)
+    assert "somebody else must move it" in refused(answer, "migration_refused")
+    (found,) = api.post(f"/v1/workflows/{name}/migrate", json=move, headers=as_("user:olga,role:operator")).json()[
+        "runs"
+    ]
+    assert found["moved"]
+
+
+@pytest.mark.parametrize("workflow", ["k_approve", "k_ask", "k_gate"])
+def test_a_decider_skips_what_their_approval_would_decide(api: httpx2.Client, workflow: str) -> None:
+    it = Payment(api, workflow)
+    answer = it.post("skip", f"user:{unique('lead')},role:lead,role:operator", step=it.at)
+    assert answer.status_code == 200, answer.text
+    wait_for(lambda: api.get(it.url).json()["status"] in ("finished", "failed"))
+
+
+def test_of_two_that_must_approve_the_first_does_not_skip_and_the_second_does(api: httpx2.Client) -> None:
+    it = Payment(api, "k_two")
+    first, second = (f"user:{unique('lead')},role:lead,role:operator" for _ in range(2))
+    assert "more people" in refused(it.post("skip", first, step="ok"), "skip.forbidden")
+    it.decide(first, "approve")
+    assert "a vote stands" in refused(it.post("skip", first, step="ok"), "skip.forbidden")
+    assert it.post("skip", second, step="ok").status_code == 200
+
+
+@pytest.mark.parametrize("workflow", ["k_child", "k_grandchild"])
+def test_the_question_of_a_run_below_is_not_skipped_there_either(api: httpx2.Client, workflow: str) -> None:
+    it = Payment(api, workflow)
+    below = api.get(f"/v1/inbox/{it.id}", headers=as_("user:lee,role:lead")).json()["run_id"]
+    for who in (it.mine, OPERATOR):
+        answer = api.post(f"/v1/runs/{below}/skip", json={"step": "ok"}, headers=as_(who))
+        refused(answer, "skip.forbidden")
+    it.demand_unpaid()

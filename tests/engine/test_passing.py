@@ -1,0 +1,36 @@
+"""Every cell of docs/passing.md is tried: a way around a question, a kind of question, a person."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from docs.passing_page import page
+from tests.engine.passing import KINDS, PEOPLE, TABLE, WAYS, attempt
+
+CELLS = [
+    (way, kind, person, TABLE[way][kind][n])
+    for way in WAYS
+    for kind in KINDS
+    for n, person in enumerate(PEOPLE)
+    if TABLE[way][kind][n] != "-"
+]
+
+
+def test_the_table_has_a_row_for_every_way_and_kind_and_a_cell_for_everybody() -> None:
+    assert list(TABLE) == list(WAYS)
+    for rows in TABLE.values():
+        assert list(rows) == list(KINDS)
+        assert {len(cells) for cells in rows.values()} == {len(PEOPLE)}
+
+
+@pytest.mark.parametrize(("way", "kind", "person", "outcome"), CELLS)
+def test_a_question_is_passed_by_those_alone_that_the_table_says(
+    way: str, kind: str, person: str, outcome: str
+) -> None:
+    assert attempt(way, kind, person) == outcome
+
+
+def test_the_page_is_up_to_date() -> None:
+    assert (Path(__file__).parents[2] / "docs" / "passing.md").read_text() == page(), "run `make docs`"
