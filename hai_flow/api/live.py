@@ -32,6 +32,7 @@ STREAM: Final[dict[str, Any]] = {
 
 _POLL_SECONDS: Final = 5.0  # some changes come without a hint: claims and delegations end by themselves
 _SETTLE_SECONDS: Final = 0.5  # hints come by the thousand
+_STREAMS_AT_ONCE: Final = 50  # beyond, each stream reads more seldom
 
 
 async def repeated(access: Access, news: Callable[[], AsyncIterator[Piece]]) -> AsyncGenerator[list[Piece], None]:
@@ -40,13 +41,18 @@ async def repeated(access: Access, news: Callable[[], AsyncIterator[Piece]]) -> 
     with contextlib.ExitStack() as watching:
         for cell in access.everywhere:
             if cell.cell not in access.cells.away_numbers:  # one that comes back is found by the poll
-                watching.enter_context(cell.inbox.watched(hinted))
+                watching.enter_context(cell.inbox.watched(access.tenant, hinted))
         while not access.cells.home.fanout.closing.is_set():
             hinted.clear()
             async for each in news():
                 yield [each]
-            await asyncio.sleep(_SETTLE_SECONDS)
+            await asyncio.sleep(settle_seconds(access.cells.home.inbox.watchers))
             await wait_at_most(hinted, _POLL_SECONDS)
+
+
+def settle_seconds(streams: int) -> float:
+    """How long a list that was just read is not read again, for so many streams: the more there are, the longer."""
+    return min(_SETTLE_SECONDS * max(1.0, streams / _STREAMS_AT_ONCE), _POLL_SECONDS)
 
 
 def print_of(items: Items) -> str:

@@ -360,7 +360,8 @@ class Runtime(Service):
             for news in letter.news:
                 self.fanout.hear(news)
             self.threads.hint("")
-            self.inbox.hint("")
+            if not any(map(hints.tenants_of, letter.words)):  # of a release before, which names no tenants
+                self.inbox.hint(EVERYTHING)
 
     def _hint(self, payload: str) -> None:
         self.fanout.hint(payload)

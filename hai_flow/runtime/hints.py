@@ -11,6 +11,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
+from uuid import UUID
 
 import msgspec
 import structlog
@@ -46,7 +47,7 @@ class Told(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 class Letter(msgspec.Struct, array_like=True, gc=False):
     """One message to the other processes: news of runs, in the order of their commits, and `words`: payloads as NOTIFY
-    has them (a run's id, a queue, `EVERYTHING`)."""
+    has them (a run's id, a queue, the tenants of the news, `EVERYTHING`)."""
 
     news: list[Told]
     words: list[str]
@@ -115,6 +116,7 @@ class Hints:
         self._bytes = 0
         self._told: set[str] = set()
         self._words: set[str] = set()
+        self._tenants: set[UUID] = set()
         self._wanted = asyncio.Event()
         self._failing = False
         self.dropped = 0
@@ -132,6 +134,7 @@ class Hints:
                 if run_id not in self._told:
                     self._told.add(run_id)
                     self._keep(Told(run_id, 0, 0))
+        self._tenants.update(entries[number].run.tenant for number in won)
         self._words.update(map(hints.due, due))
         self._wanted.set()
 
@@ -143,6 +146,7 @@ class Hints:
         self._news.clear()
         self._told.clear()
         self._words.clear()
+        self._tenants.clear()
         self._bytes = 0
 
     def _add(self, entry: BatchEntry, seq: int) -> None:
@@ -161,8 +165,9 @@ class Hints:
 
     def _take(self) -> Letter:
         """Take as much news as fits into one letter, the oldest first."""
-        letter, size = Letter([], sorted(self._words)), 0
+        letter, size = Letter([], [*sorted(self._words), *hints.of_tenants(self._tenants)]), 0
         self._words.clear()
+        self._tenants.clear()
         while self._news and len(letter.news) < LETTER_NEWS_MAX:
             size += len(self._news[0].events)
             if size > LETTER_BYTES_MAX and letter.news:

@@ -26,8 +26,8 @@ from hai_flow.engine.state import PendingState
 from hai_flow.errors import Rejected, Unreadable
 from hai_flow.runtime.catalog import Catalog
 from hai_flow.runtime.rows import Rows, Sweep
-from hai_flow.store import delegations, inbox, sweeps
-from hai_flow.store.database import Database
+from hai_flow.store import delegations, hints, inbox, sweeps
+from hai_flow.store.database import EVERYTHING, Database
 from hai_flow.store.delegations import Delegation
 from hai_flow.store.faults import passing
 from hai_flow.store.inbox import Asked, Filters, Place
@@ -79,7 +79,7 @@ class Inbox:
         self._rows = rows or Rows()
         self.reads: Pool = database.api
         self.catalog = catalog
-        self._watching: set[asyncio.Event] = set()
+        self._watching: dict[UUID, set[asyncio.Event]] = {}
         self._all_ids: AllIds = lambda id: (id,)
 
     def reading(self, reads: Pool, all_ids: AllIds | None = None) -> Inbox:
@@ -90,18 +90,29 @@ class Inbox:
         return seen
 
     def hint(self, payload: str) -> None:
-        """Call this after a commit, which may have a question or an answer."""
-        for hinted in self._watching:
-            hinted.set()
+        """Call this after a commit, which may have a question or an answer. A payload names the tenants of such
+        commits; one with ids of runs concerns nobody here, and EVERYTHING everybody."""
+        named = self._watching.keys() if payload == EVERYTHING else hints.tenants_of(payload) or ()
+        for tenant in named:
+            for hinted in self._watching.get(tenant, ()):
+                hinted.set()
+
+    @property
+    def watchers(self) -> int:
+        """How many streams wait for hints."""
+        return sum(map(len, self._watching.values()))
 
     @contextlib.contextmanager
-    def watched(self, hinted: asyncio.Event) -> Iterator[asyncio.Event]:
-        """Let `hinted` be set whenever inboxes may have changed."""
-        self._watching.add(hinted)
+    def watched(self, tenant: UUID, hinted: asyncio.Event) -> Iterator[asyncio.Event]:
+        """Let `hinted` be set whenever inboxes of the tenant may have changed."""
+        watching = self._watching.setdefault(tenant, set())
+        watching.add(hinted)
         try:
             yield hinted
         finally:
-            self._watching.discard(hinted)
+            watching.discard(hinted)
+            if not watching and self._watching.get(tenant) is watching:
+                del self._watching[tenant]
 
     async def page(
         self, tenant: UUID, who: c.Principal, filters: Filters, *, limit: int, after: Place | None = None

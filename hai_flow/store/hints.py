@@ -39,6 +39,27 @@ def due_queue(payload: str) -> str | None:
     return queue if word == DUE and queue else None
 
 
+_OF_TENANTS: Final = "tenants:"
+
+
+def of_tenants(tenants: Collection[UUID]) -> list[str]:
+    """The payloads that say that runs of these tenants have something new. Releases before pass them over, because they
+    are no ids of runs."""
+    ids = sorted(map(str, tenants))
+    pages = (ids[start : start + HINT_IDS_MAX] for start in range(0, len(ids), HINT_IDS_MAX))
+    return [_OF_TENANTS + ",".join(page) for page in pages]
+
+
+def tenants_of(payload: str) -> frozenset[UUID] | None:
+    """The tenants that the payload names; None: it says something else."""
+    if not payload.startswith(_OF_TENANTS):
+        return None
+    try:
+        return frozenset(map(UUID, payload.removeprefix(_OF_TENANTS).split(",")))
+    except ValueError:
+        return None
+
+
 async def notify_word(connection: Connection | Pool, word: str) -> None:
     """A hint that names no run. DUE: a run without a holder has something to perform, so workers look for due runs."""
     await connection.execute("SELECT pg_notify($1, $2)", HINT_CHANNEL, word)

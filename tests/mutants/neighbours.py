@@ -242,7 +242,22 @@ invariants.bug(
     by=f"{_RETENTION}::test_a_database_of_a_release_without_an_inbox_is_verified_filled_pruned_and_restored",
 )
 
+_INBOX: Final = "tests/runtime/test_inbox.py"
+_OTHERS: Final = f"{_INBOX}::test_whoever_watches_a_tenant_s_lists_hears_of_its_commits_and_of_no_other_tenant_s"
+questions.bug(
+    "open lists of all tenants are read anew at each commit",
+    ("if payload == EVERYTHING else hints.tenants_of", "if payload else hints.tenants_of"),
+    by=_OTHERS,
+)
+telling = Room("hai_flow/runtime/hints.py", _INBOX)
+telling.bug(
+    "hints name no tenants, so that open lists wait for the poll",
+    ("[*sorted(self._words), *hints.of_tenants(self._tenants)]", "sorted(self._words)"),
+    by=_OTHERS,
+)
+
 ROOMS: Final = (
     catalog, triggers, problems, bulk, mcp, connections, rows, seats, messages, questions, sessions, sealing, relays,
     redis, pins, asking, limits, queue, archives, quotas, signals, auditing, retiring, erasing, pruning, invariants,
+    telling,
 )  # fmt: skip

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 from uuid import UUID, uuid4
 
+import pytest
+
+from hai_flow.api import live
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.runtime import LOCAL_TENANT, Runtime
+from hai_flow.store import hints
+from hai_flow.store.database import EVERYTHING
 from hai_flow.store.inbox import Filters
 from tests.runtime.conftest import Connection, Make
+from tests.support.waiting import until
 
 FLOW = """hai: flow/v1
 name: housework
@@ -78,3 +85,38 @@ async def test_a_run_that_somebody_commits_just_now_is_left_to_the_next_time(mak
     assert await asked(runtime, "user:ann") == []
     await runtime.inbox.tidy(timedelta(0))
     assert await asked(runtime, "user:ann") == [run_id]
+
+
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["its own process", "another process"])
+async def test_whoever_watches_a_tenant_s_lists_hears_of_its_commits_and_of_no_other_tenant_s(
+    make: Make, elsewhere: bool
+) -> None:
+    runtime = await make()
+    committing = await make() if elsewhere else runtime
+    ours, theirs = asyncio.Event(), asyncio.Event()
+    with runtime.inbox.watched(LOCAL_TENANT, ours), runtime.inbox.watched(uuid4(), theirs):
+        await until(lambda: not runtime.carrier.fault)
+        runtime.inbox.hint(EVERYTHING)
+        assert ours.is_set()
+        assert theirs.is_set(), "where hints were missed, everybody looks"
+        ours.clear()
+        theirs.clear()
+        await start(committing, await publish(committing, 1, "user:ann"))
+        await until(ours.is_set)
+        runtime.inbox.hint(str(uuid4()))  # as a release before says it, of some run
+        assert not theirs.is_set()
+    assert runtime.inbox.watchers == 0
+
+
+def test_the_payloads_of_tenants_say_all_of_them_and_no_other_payload_does() -> None:
+    tenants = {uuid4() for _ in range(500)}
+    payloads = hints.of_tenants(tenants)
+    assert max(map(len, payloads)) < 8000, "NOTIFY takes no more"
+    assert set().union(*(hints.tenants_of(each) or () for each in payloads)) == tenants
+    assert [hints.tenants_of(each) for each in ("*", "due", "due:q", str(uuid4()), "tenants:", "tenants:x")] == [
+        None
+    ] * 6
+
+
+def test_lists_are_read_more_seldom_where_there_are_many_streams() -> None:
+    assert [live.settle_seconds(each) for each in (0, 1, 50, 100, 500, 100_000)] == [0.5, 0.5, 0.5, 1.0, 5.0, 5.0]

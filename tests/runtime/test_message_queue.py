@@ -148,8 +148,8 @@ async def test_a_full_queue_keeps_what_it_has_and_refuses_what_is_new(make: Make
     runtime = await make()
     first = (await start(runtime, BODY)).run_id
     line = [await enqueue(runtime, first) for _ in range(message_queue.WAITING_MAX)]
-    for known in (line[0], line[-1]):
-        assert await enqueue(runtime, first, known) == known, "the same message again is no new one"
+    for known in (line[0], line[-1]):  # the same message again is no new one
+        assert await enqueue(runtime, first, known) == known
     with pytest.raises(Rejected, match="wait for the end of its run"):
         await enqueue(runtime, first)
     assert await queued(eye) == message_queue.WAITING_MAX
