@@ -16,8 +16,11 @@ from tests.attacks.work import SCHEMAS
 
 TOO_LARGE = {name: schema for name, (schema, codes) in SCHEMAS.items() if codes == ("schema.too_large",)}
 
+# A single pattern that can't be used does not bind, as with all that a server writes and nobody can read.
+OF_FUNCTIONS = [name for name in TOO_LARGE if not name.startswith("a pattern")]
 
-@pytest.mark.parametrize("name", TOO_LARGE)
+
+@pytest.mark.parametrize("name", OF_FUNCTIONS)
 def test_a_function_whose_arguments_have_too_large_a_schema_is_left_out_by_name(name: str) -> None:
     schema = {"type": "object", **TOO_LARGE[name]}
     read = read_tool({"name": "asks", "inputSchema": schema})
@@ -28,7 +31,7 @@ def test_a_function_whose_arguments_have_too_large_a_schema_is_left_out_by_name(
     assert refused.value.code == "tool.unavailable"
 
 
-@pytest.mark.parametrize("name", TOO_LARGE)
+@pytest.mark.parametrize("name", OF_FUNCTIONS)
 def test_results_are_not_held_against_too_large_a_schema(name: str) -> None:
     read = read_tool({"name": "says", "inputSchema": {}, "outputSchema": {"type": "object", **TOO_LARGE[name]}})
     assert isinstance(read, types.Tool)
