@@ -83,7 +83,7 @@ class Connections:
         url, content = _joined(httpx2.URL(base_url), path), values.dumps(body)
         for _ in range(REDIRECTS_MAX + 1):
             async with self._pool().stream("POST", url, content=content, headers={**_ACCEPT, **headers}) as response:
-                if response.status_code == 200:
+                if 200 <= response.status_code < 300:  # some gateways answer 201
                     yield response
                     return
                 if 300 <= response.status_code < 400:

@@ -34,7 +34,8 @@ log = structlog.get_logger(__name__)
 
 CALLS_MAX: Final = 64  # of one answer
 REMEMBERED_MAX: Final = 200  # earlier messages of the thread that a model gets
-REMEMBERED_CHARS_MAX: Final = 100_000
+REMEMBERED_TOKENS_MAX: Final = 25_000
+REMEMBERED_SHARE: Final = 0.5  # of the model's context
 FULL: Final = 0.75  # a conversation is made shorter where it fills so much of the model's context
 KEPT: Final = 0.25  # of that context, for the newest exchanges that stay as they are
 NEAR: Final = 0.5  # of that context: from here on a refusal that gives no reason may mean that it is too long
@@ -141,28 +142,34 @@ def _means(entry: str, tool: DeclaredTool, name: str) -> bool:
 # --- the conversation -------------------------------------------------------------------------------------------------
 
 
-async def opening_of(attempt: Attempt, turn: AgentTurn, talk: Talk) -> tuple[Message, ...]:
+def remembered_tokens(endpoints: Sequence[Endpoint]) -> int:
+    """How many tokens of earlier messages fit into the smallest model of those that may be asked."""
+    known = [int(each.context * REMEMBERED_SHARE) for each in endpoints if each.context is not None]
+    return min([REMEMBERED_TOKENS_MAX, *known])
+
+
+async def opening_of(attempt: Attempt, turn: AgentTurn, talk: Talk, most: int) -> tuple[Message, ...]:
     """The messages that the conversation with the model begins with: the system's prompt, earlier messages of the
-    thread, the question. Raises StepError `llm.invalid_request`."""
+    thread (up to `most` tokens), the question. Raises StepError `llm.invalid_request`."""
     asked = values.loads(talk.asked)
     own = conversation(asked)
-    if "messages" in asked or turn.memory == "none":
+    if "messages" in asked or turn.memory == "none" or not most:
         return own
     said = [*(await attempt.recall() if turn.memory == "thread" else ()), *talk.said]
     before = [Message("user" if each.role == "user" else "assistant", _remembered(each.content)) for each in said]
     *system, question = own
     if before and before[-1].role == "user" and before[-1].content == question.content:
         before.pop()  # the message that the prompt repeats
-    return (*system, *_newest(before), question)
+    return (*system, *_newest(before, most), question)
 
 
-def _newest(messages: Sequence[Message]) -> Sequence[Message]:
-    """The newest of the messages, within the bounds of number and length that a model gets."""
-    chars, first = 0, len(messages)
-    while first and len(messages) - first < REMEMBERED_MAX and chars < REMEMBERED_CHARS_MAX:
+def _newest(messages: Sequence[Message], most: int) -> Sequence[Message]:
+    """The newest of the messages, within the bounds of number and tokens that a model gets."""
+    tokens, first = 0, len(messages)
+    while first and len(messages) - first < REMEMBERED_MAX and tokens < most:
         first -= 1
-        chars += messages[first].chars
-    return messages[first:] if chars < REMEMBERED_CHARS_MAX else messages[first + 1 :]
+        tokens += messages[first].tokens
+    return messages[first:] if tokens < most else messages[first + 1 :]
 
 
 def _remembered(content: Json) -> str:

@@ -37,6 +37,7 @@ from hai_flow.steps.agent import (
     is_nearly_full,
     opening_of,
     recorded,
+    remembered_tokens,
     shelf_of,
     summarised,
     to_be_cut,
@@ -83,7 +84,8 @@ class LlmRunner:
         """One answer of an agent's model, as it is recorded."""
         shelf, endpoints = await shelf_of(attempt, verb), await self._reached(verb, attempt)
         question, talk = _Question(self._providers, verb, (stream, attempt.files), shelf), attempt.talk()
-        opening = await with_files(await opening_of(attempt, verb, talk), attempt.files)
+        remembered = remembered_tokens(endpoints)
+        opening = await with_files(await opening_of(attempt, verb, talk, remembered), attempt.files)
 
         def told(asked: Endpoint) -> tuple[Message, ...]:
             return (*opening, *exchanged(talk, shelf, asked))
@@ -94,9 +96,14 @@ class LlmRunner:
         try:
             answer, endpoint = await question.ask(endpoints, told, shows_calls=not talk.closing)
         except StepError as error:
-            if len(talk.exchanges) < 2 or not self._is_too_long(error, endpoints, (talk, shelf, opening)):
+            if not self._is_too_long(error, endpoints, (talk, shelf, opening)):
                 raise
-            return await self._summary(verb, endpoints, stream, (opening, talk, len(talk.exchanges) // 2, shelf))
+            if len(talk.exchanges) > 1:
+                return await self._summary(verb, endpoints, stream, (opening, talk, len(talk.exchanges) // 2, shelf))
+            before, opening = opening, await with_files(await opening_of(attempt, verb, talk, 0), attempt.files)
+            if len(before) == len(opening):
+                raise
+            answer, endpoint = await question.ask(endpoints, told, shows_calls=not talk.closing)
         found = recorded(answer, shelf, endpoint)
         if question.parts:
             found["parts"] = question.parts

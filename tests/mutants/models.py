@@ -169,6 +169,11 @@ agent.bug(
     ("return estimate, max(read + since, estimate)", "return estimate, estimate"),
     by="tests/runtime/test_agents.py::test_the_usage_that_a_server_reports_counts_where_it_is_more_than_our_estimate",
 )
+agent.bug(
+    "a thread may fill the whole context of its model",
+    ("REMEMBERED_SHARE: Final = 0.5", "REMEMBERED_SHARE: Final = 2.0"),
+    by="tests/runtime/test_agents.py::test_a_thread_that_is_too_long_for_its_model_goes_on_without_its_beginning",
+)
 agents = Room("hai_flow/engine/agents.py")
 agents.bug(
     "words beside a decision are told in front of all that was done before",

@@ -516,6 +516,31 @@ async def test_a_model_is_told_what_was_said_before_as_far_as_the_agent_remember
     assert told[3] == [("user", "And then?")]
 
 
+async def test_a_thread_that_is_too_long_for_its_model_goes_on_without_its_beginning(
+    make: Make, tmp_path: Path
+) -> None:
+    flow = REMEMBERING.replace("  - say: Good morning.\n", "").partition("  - id: again")[0]
+    flow += "output: ${{ steps.chat.output }}\n"
+    full = Status(400, {"error": {"message": "too long", "code": "context_length_exceeded"}})
+
+    async def ask(runtime: Runtime, number: int) -> Any:
+        posted = (e.UserMessage(f"m-{number}", "user", f"Question {number}?"),)
+        given = {"ask": f"Question {number}?"}
+        return await ended(runtime, (await start(runtime, flow, thread="t", input=given, messages=posted)).run_id)
+
+    async with FakeModels(
+        spoken(Answer("\u4f60" * 900)), [full], spoken(Answer("Yes.")), spoken(Answer("No."))
+    ) as fake:
+        runtime = await runtime_of(make, tmp_path, fake)
+        assert [(await ask(runtime, number)).status for number in range(2)] == ["finished", "finished"]
+    assert [len(asked.body["messages"]) for asked in fake.asked] == [2, 4, 2]
+    async with FakeModels(spoken(Answer("Yes."))) as fake:
+        runtime = await runtime_of(make, tmp_path, fake, context=1600)
+        await ask(runtime, 2)
+    told = [each["content"] for each in fake.asked[0].body["messages"]]
+    assert told == ["Be brief.", "Question 1?", "Yes.", "Question 2?"], "900 tokens of Chinese are more than half of it"
+
+
 async def test_the_message_that_the_prompt_repeats_is_told_once(make: Make, tmp_path: Path) -> None:
     flow = REMEMBERING.replace("  - say: Good morning.\n", "")
     async with FakeModels(spoken(Answer("Yes."))) as fake:
