@@ -22,7 +22,7 @@ from hai_flow.api.principals import caller_of
 from hai_flow.errors import DefinitionError, Rejected, StoreError, Unreadable, particulars
 from hai_flow.json_pointers import pointer_of
 from hai_flow.runtime.open_files import MORE_FILES, TOO_MANY_FILES, out_of_files
-from hai_flow.store.faults import passing
+from hai_flow.store.faults import UNSTORABLE, is_unstorable, passing
 
 log = structlog.get_logger(__name__)
 
@@ -287,6 +287,9 @@ async def _bug(request: Request, error: Exception) -> Response:
     """The database is out of reach, or the server has a bug: the log gets the whole error, the client no details."""
     if passing(error):
         return await _store_failed(request, error)
+    if is_unstorable(error):
+        log.error("value_unstorable", path=request.url.path, exc_info=error)
+        return problem(422, "value_unstorable", UNSTORABLE)
     log.error("request_failed", path=request.url.path, exc_info=error)
     return problem(500, "internal", "this is a fault of the server; its log says more.")
 

@@ -18,8 +18,8 @@ import yaml
 
 from hai_flow.definition.holes import end_of_hole
 from hai_flow.definition.wording import shorten
-from hai_flow.definition.yaml_holes import Masked, masked
-from hai_flow.errors import Finding
+from hai_flow.definition.yaml_holes import PRIVATE, Masked, masked
+from hai_flow.errors import Edit, Finding
 from hai_flow.values import INTEGER_MAX, Json
 
 Path: TypeAlias = tuple[str | int, ...]
@@ -44,6 +44,18 @@ _WORDS: Final[dict[str, Json]] = {
 }
 # Characters that PostgreSQL and JSON can't carry, or that an editor would not show. TAB, LF and CR are fine.
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
+
+
+# Signs that look like a space, or like nothing, and are none to YAML: it reads `-\u00a0say` as one word.
+_UNSEEN = "\u00a0\u00ad\u1680\u180e\u2000-\u200f\u202a-\u202f\u205f-\u2064\u2066-\u206f\u3000\ufeff"
+_SPOILT = re.compile(rf"[{_UNSEEN}]")
+# In an unquoted text: where it begins with one, or has one behind the `-` of an item or the colon of a key.
+_SPOILT_TEXT = re.compile(rf"^(?:-|[\w-]+:)?([{_UNSEEN}])")
+_SPOILT_BY_MARK = re.compile(r"(?<=[\w-])\ufeff(?=[\w-])|(?<=\n)\ufeff(?=[\w-])")
+_PAIR = re.compile(r"\\(?:\\|u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})|.)", re.DOTALL)
+_HALF = re.compile(r"\\[uU](?:0000)?[dD][89a-fA-F][0-9a-fA-F]{2}")
+_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_PAIRS_MAX: Final = 200  # texts with pairs in a document that is not JSON; each is looked for when YAML stops at it
 
 
 class Lines:
@@ -212,7 +224,40 @@ def _read(builder: _Builder, text: str, hidden: Masked) -> _Builder:
     builder.hidden = hidden
     with suppress(_Stop):
         builder.build()
+    for _ in range(_PAIRS_MAX):
+        joined = None if builder.half is None else _with_pairs_joined(builder.hidden, builder.half)
+        if joined is None:
+            break
+        builder = _Builder(builder.file)
+        builder.text, builder.lines, builder.hidden = text, Lines(text), joined
+        with suppress(_Stop):
+            builder.build()
     return builder
+
+
+def _with_pairs_joined(hidden: Masked, at: int) -> Masked | None:
+    """The text, in which two escapes that are one character (`\\ud83d\\ude80`, as in JSON) are an escape that YAML
+    knows: in the quoted text that begins at `at`, and in all texts of JSON. As long as before: what is left over is a
+    sign that is taken out again. None where there are none."""
+    free = next(
+        chr(code) for code in PRIVATE if chr(code) not in hidden.text and not (hidden.back and code in hidden.back)
+    )
+
+    def join(match: re.Match[str]) -> str:
+        if match[1] is None:
+            return match[0]
+        code = 0x10000 + ((int(match[1], 16) - 0xD800) << 10) + (int(match[2], 16) - 0xDC00)
+        return f"\\U{code:08X}{free}{free}"
+
+    def joined(match: re.Match[str]) -> str:
+        return _PAIR.sub(join, match[0])
+
+    text = hidden.text
+    if text.lstrip().startswith("{"):
+        text = _QUOTED.sub(joined, text)
+    elif (quoted := _QUOTED.match(text, at)) is not None:
+        text = text[:at] + joined(quoted) + text[quoted.end() :]
+    return None if text == hidden.text else Masked(text, {**(hidden.back or {}), ord(free): ""})
 
 
 def _reads_further(one: _Builder, other: _Builder) -> bool:
@@ -242,11 +287,12 @@ class _Builder:
         self.stack: list[_Open] = []
         self.nodes = 0
         self.documents = 0
+        self.half: int | None = None  # where the quoted text begins in which YAML stopped at half of a character
 
     # -- findings ------------------------------------------------------------------------------------------------
 
-    def find(self, line: int, column: int, code: str, message: str) -> None:
-        self.findings.append(Finding(self.file, line, column, "error", code, message))
+    def find(self, line: int, column: int, code: str, message: str, fix: tuple[Edit, ...] = ()) -> None:
+        self.findings.append(Finding(self.file, line, column, "error", code, message, fix=fix))
         if len(self.findings) >= FINDINGS_MAX:
             raise _Stop
 
@@ -272,7 +318,12 @@ class _Builder:
             column = error.start - (source.rfind(b"\n", 0, error.start) + 1) + 1
             self.find(line, column, "yaml.encoding", "expected UTF-8, found other bytes; save the file as UTF-8")
             return None
-        text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\ufeff", " ")
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+        spoilt = _SPOILT_BY_MARK.search(text) if "\ufeff" in text else None
+        if spoilt is not None:
+            self.find(*Lines(text).place(spoilt.start()), "yaml.unseen", _unseen("\ufeff", "a word", "remove it"))
+            return None
+        text = text.replace("\ufeff", " ")
         control = _CONTROL.search(text)
         if control:
             line, column = Lines(text).place(control.start())
@@ -361,13 +412,41 @@ class _Builder:
             if top.key is None and top.node.kind == "mapping":
                 if event.tag is not None:
                     self._tag(start, event.tag)
+                if not event.value.isprintable():
+                    event.value = self._judged(event, start)
+                if not event.style and not event.value.isascii() and (spoilt := _SPOILT.search(event.value)):
+                    event.value = _SPOILT.sub(lambda each: _mended_by(each[0]), event.value)
+                    self._spoilt(event, start, spoilt[0], f"the key `{event.value.strip()}`")
+                    event.value = event.value.strip().removeprefix("- ")
                 top.key = (event.value, start)
                 return
+        if not event.value.isprintable():
+            event.value = self._judged(event, start)
+        if not event.style and not event.value.isascii() and (spoilt := _SPOILT_TEXT.search(event.value)):
+            self._spoilt(event, start, spoilt[1], "an unquoted text")
         value = self._resolve(event, start) if event.tag is not None or not event.style else event.value
         node = Node("scalar", value, start, _end(event), _NOTHING, _NOTHING, 1, 1, not event.style, lenient)
         if event.anchor:
             self.anchors[event.anchor] = node
         self._place(node)
+
+    def _judged(self, event: yaml.ScalarEvent, start: int) -> str:
+        """The text of a scalar. A finding where it has a character, written by an escape, that nothing can store."""
+        control = _UNSTORABLE.search(event.value)
+        if control is None:
+            return event.value
+        name = "a NUL" if control[0] == "\x00" else f"half of a character (U+{ord(control[0]):04X})"
+        self.find_at(start, "yaml.control", f"expected text, found {name} in it, written by an escape; remove it")
+        return _UNSTORABLE.sub("\ufffd", event.value)
+
+    def _spoilt(self, event: yaml.ScalarEvent, start: int, sign: str, what: str) -> None:
+        index = max(self.text.find(sign, start, _end(event)), start)
+        line, column = self.lines.place(index)
+        mended = _mended_by(sign)
+        remedy = "write a space" if mended else "remove it"
+        fix = (Edit(line, column, line, column + 1, mended),)
+        message = _unseen(sign, what, f"{remedy}, or quote the text if it is meant")
+        self.find(line, column, "yaml.unseen", message, fix)
 
     def _alias(self, event: yaml.AliasEvent) -> None:
         start = _start(event)
@@ -504,6 +583,18 @@ class _Builder:
         line, column = (raw.line + 1, raw.column + 1) if raw else (1, 1)
         problem = str(error.problem or "it is not YAML")
         begun = error.context_mark
+        if _NO_CHARACTER in problem:
+            self.half = None if begun is None else begun.index
+            half = _HALF.search(self._line(line), max(0, column - 12))
+            if half is not None:
+                message = f"`{half[0]}` is half of a character; write both halves, or the character itself"
+                self.find(line, half.start() + 1, "yaml.surrogate", message)
+                return
+        unseen = _SPOILT.search(self._line(line))
+        if unseen is not None and not _QUOTED.search(self._line(line)):
+            message = _unseen(unseen[0], "this line", "write a space, or remove it") + f"; YAML stops here: {problem}"
+            self.find(line, unseen.start() + 1, "yaml.unseen", message)
+            return
         if "could not find expected ':'" in problem and begun is not None and begun.line + 1 < line:
             message = (
                 f"can't read this as YAML ({problem}); line {begun.line + 1} is read as a key: write a colon behind "
@@ -563,6 +654,31 @@ _NO_SPACE: Final = re.compile(r"\s*[\w-]+:[^\s/]")
 _KEY_ALONE: Final = re.compile(r"\s*[\w-]+")
 _STARTS_FLOW: Final = re.compile(r"(?:^|[:-])\s+(?:\{[^{}]*\}|\[[^\[\]]*\]|[*&]\S*)\s*[^\s,#:\]}*]")
 _KEY_AND_TEXT: Final = re.compile(r"\s*(?:- +)*([\w-]+: +)([^\s\"'\[{|>#&*!].*?)\s*")
+
+
+_NO_CHARACTER: Final = "invalid Unicode character escape code"
+_UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
+_NAMES: Final[dict[str, str]] = {
+    "\u00a0": "no-break space", "\u00ad": "soft hyphen", "\u200b": "zero-width space",
+    "\u200c": "zero-width non-joiner", "\u200d": "zero-width joiner", "\u3000": "ideographic space",
+    "\ufeff": "byte order mark",
+}  # fmt: skip
+
+
+def _mended_by(sign: str) -> str:
+    """What belongs in the place of a sign: a space, or nothing where the sign has no width."""
+    return (
+        ""
+        if sign in "\u00ad\u180e\ufeff"
+        or "\u200b" <= sign <= "\u200f"
+        or (sign >= "\u202a" and sign not in "\u202f\u205f\u3000")
+        else " "
+    )
+
+
+def _unseen(sign: str, where: str, remedy: str) -> str:
+    name = f" ({_NAMES[sign]})" if sign in _NAMES else ""
+    return f"found U+{ord(sign):04X}{name}, which looks like a space or like nothing, in {where}; {remedy}"
 
 
 def _quoted_line(line: str) -> str:

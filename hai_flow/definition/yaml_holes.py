@@ -16,7 +16,7 @@ from hai_flow.definition.holes import end_of_hole
 
 _IN_BLOCKS: Final = ":#"
 _IN_FLOW: Final = ":#{}[],"
-_PRIVATE: Final = range(0xE000, 0x10FFFE)  # characters that nobody's text should have; those it has are not taken
+PRIVATE: Final = range(0xE000, 0x10FFFE)  # characters that nobody's text should have; those it has are not taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ def masked(text: str, *, flow: bool = False) -> Masked:
         return Masked(text)
     words = _IN_FLOW if flow else _IN_BLOCKS
     used = set(text)
-    free = (chr(code) for code in _PRIVATE if chr(code) not in used and not 0xF900 <= code < 0xF0000)
+    free = (chr(code) for code in PRIVATE if chr(code) not in used and not 0xF900 <= code < 0xF0000)
     masks = {mask: word for word, mask in zip(words, free, strict=False)}
     hide = {ord(word): mask for mask, word in masks.items()}
     pieces: list[str] = []

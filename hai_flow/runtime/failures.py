@@ -14,7 +14,7 @@ from typing import Final
 import structlog
 
 from hai_flow.engine import commands as c
-from hai_flow.errors import StoreError, Unreadable
+from hai_flow.errors import Rejected, StoreError, Unreadable
 from hai_flow.runtime.batches import Batch, BatchEntry
 from hai_flow.runtime.cache import Cache, CachedRun
 from hai_flow.runtime.claims import Claims
@@ -23,7 +23,7 @@ from hai_flow.runtime.queues import Queue, Queues
 from hai_flow.runtime.submissions import Submission
 from hai_flow.store import logs
 from hai_flow.store.database import Database
-from hai_flow.store.faults import FAILURES, Fault, classify, sqlstate_of
+from hai_flow.store.faults import FAILURES, UNSTORABLE, Fault, classify, is_unstorable, sqlstate_of
 from hai_flow.store.logs import Loaded
 
 log = structlog.get_logger(__name__)
@@ -109,6 +109,9 @@ class Failures:
         told = told_of(run.plan, error)
         log.error("command_failed", run_id=str(run.id), command=type(submission.command).__name__, **told)
         submission.leave()
+        if submission.answer is not None and is_unstorable(error):
+            submission.fail(Rejected(422, "value_unstorable", UNSTORABLE))
+            return
         if submission.answer is not None:
             submission.fail(StoreError(f"the command of run {run.id} could not be carried out: {error}"))
             return

@@ -109,6 +109,15 @@ def passing(error: BaseException) -> bool:
     return classify(error) in (Fault.RETRY, Fault.UNKNOWN, Fault.INSTALLATION)
 
 
+UNSTORABLE: Final = "a text holds a character that can't be stored, as NUL; remove it, for a repetition fails as well."
+_UNSTORABLE: Final = frozenset({"22021", "22P05"})  # a character that the database has no form for, as NUL
+
+
+def is_unstorable(error: BaseException) -> bool:
+    """Whether the database refuses a character of a text: the same statement can never succeed."""
+    return sqlstate_of(error) in _UNSTORABLE
+
+
 @contextlib.contextmanager
 def outcome_known() -> Generator[None]:
     """Turn every way in which asyncpg reports a broken connection into `CommitUnknown`."""

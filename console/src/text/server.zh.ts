@@ -457,6 +457,8 @@ export const serverZh: Record<string, string> = {
   "yaml.alias_unknown": "YAML 的引用没有定义",
   "yaml.comment": "` #` 之后是注释,文本到此为止",
   "yaml.control": "文本中有控制字符",
+  "yaml.unseen": "有看不见的字符",
+  "yaml.surrogate": "字符转义只有一半",
   "yaml.duplicate_key": "键重复了",
   "yaml.empty": "文档是空的",
   "yaml.encoding": "文本不是 UTF-8",

@@ -1,0 +1,91 @@
+"""Hostile JSON on every route that takes a body: keys, depth, numbers and characters. No answer is a 500, and each
+refusal can be read."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.support.server import ServerProcess
+
+CONTENT = {"Content-Type": "application/json"}
+HOSTILE: dict[str, bytes] = {
+    "a key that is half of a character": b'{"\\ud800": null}',
+    "a key with NUL": b'{"\\u0000": null}',
+    "a text that is half of a character": b'{"message": "\\udfff", "workflow": "\\ud83d"}',
+    "a key twice that is half of a character": b'{"\\ud800": 1, "\\ud800": 2}',
+    "a deep key": b'{"a": {"b": [{"\\ud800": 1}]}}',
+    "19 digits": b'{"id": 1234567890123456789}',
+    "5000 digits": b'{"id": ' + b"9" * 5000 + b"}",
+    "a float without an end": b'{"limit": 1e400}',
+    "no number": b'{"limit": NaN}',
+    "minus infinity": b"[-Infinity]",
+    "depth": b"[" * 10_000 + b"]" * 10_000,
+    "depth without an end": b'{"a":' * 5_000,
+    "depth at the limit": b"[" * 64 + b"]" * 64,
+    "a byte order mark": b'\xef\xbb\xbf{"a": 1}',
+    "UTF-16": '{"a": 1}'.encode("utf-16"),
+    "no UTF-8": b'{"a": "\xff"}',
+    "HTML": b"<html></html>",
+    "a list": b"[]",
+    "a text": b'"\\ud800"',
+    "null": b"null",
+    "a number": b"-0",
+    "control characters": b'{"a": "\x00\x01"}',
+    "a long key": b'{"' + b"k" * 100_000 + b'": 1}',
+    "a pointer as a key": b'{"~1/~0//": {"": null}}',
+}
+
+
+def routes(url: str) -> list[tuple[str, str]]:
+    """The routes that take a body, with a name in the place of each parameter."""
+    document = httpx2.get(f"{url}/openapi.json", timeout=30).json()
+    found = []
+    for path, operations in document["paths"].items():
+        for method in operations:
+            if method in ("post", "put", "patch"):
+                parts = [("x1" if part.startswith("{") else part) for part in path.split("/")]
+                found.append((method, "/".join(parts)))
+    return sorted(found)
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_no_route_answers_hostile_json_by_a_fault_of_its_own(server: ServerProcess, kind: str) -> None:
+    known = routes(server.url)
+    assert len(known) > 40
+    with httpx2.Client(base_url=server.url, timeout=60) as http:
+        for method, path in known:
+            answer = http.request(method, path, content=HOSTILE[kind], headers=CONTENT)
+            assert answer.status_code < 500, (method, path, kind, answer.text[:300])
+            if answer.headers.get("content-type", "").startswith("application/problem+json"):
+                assert all(isinstance(each.get("path", ""), str) for each in answer.json().get("findings", ()))
+
+
+def test_a_key_that_is_half_of_a_character_is_422_with_a_place_that_can_be_written(server: ServerProcess) -> None:
+    with httpx2.Client(base_url=server.url, timeout=60) as http:
+        answer = http.post("/v1/runs", content=b'{"a": {"\\ud800": null}}', headers=CONTENT)
+    assert answer.status_code == 422
+    assert [each["path"] for each in answer.json()["findings"]] == ["/a/\ufffd"]
+
+
+def mutated(rng: random.Random, depth: int = 0) -> Any:
+    odd = ["\x00", "\ud800", "\udfff\ud800", "", "a", "/", "~", "id", "workflow", "input", "messages", "\u202e", "🚀"]
+    if depth > 4 or rng.random() < 0.3:
+        return rng.choice([None, True, 0, -1, 2**53, 2**64, 1e308, *odd])
+    if rng.random() < 0.4:
+        return [mutated(rng, depth + 1) for _ in range(rng.randrange(4))]
+    return {rng.choice(odd): mutated(rng, depth + 1) for _ in range(rng.randrange(4))}
+
+
+def test_no_route_answers_json_made_at_random_by_a_fault_of_its_own(server: ServerProcess) -> None:
+    rng = random.Random(30)
+    with httpx2.Client(base_url=server.url, timeout=60) as http:
+        for method, path in routes(server.url):
+            for _ in range(5):
+                body = json.dumps(mutated(rng)).encode()
+                answer = http.request(method, path, content=body, headers=CONTENT)
+                assert answer.status_code < 500, (method, path, body[:300], answer.text[:300])
