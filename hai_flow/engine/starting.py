@@ -74,7 +74,8 @@ def key_of_fork(plan: Plan, command: c.Fork, now: int) -> str | None:
 
 
 def key_of(plan: Plan, command: c.Start, now: int) -> str | None:
-    """The concurrency key that the run would hold, `<workflow>:<key>`; None if its workflow says nothing of it.
+    """The concurrency key that the run would hold, `<workflow>:<key>`; None if its workflow says nothing of it, or the
+    key is empty.
 
     Raises `Rejected` 422 if the input does not fit, or if no key can be made of it.
     """
@@ -90,4 +91,4 @@ def key_of(plan: Plan, command: c.Start, now: int) -> str | None:
     if len(key) > KEY_CHARS_MAX or "\x00" in key:
         message = f"expected a concurrency key of at most {KEY_CHARS_MAX} characters without NUL, found {len(key)}."
         raise Rejected(422, "concurrency.key", message)
-    return f"{plan.name}:{key}"
+    return f"{plan.name}:{key}" if key else None

@@ -146,7 +146,7 @@ def _update(moving: _Moving, parts: frozenset[str], seated: str) -> str:
     head = sha256(r.head || entries.events), log_bytes = r.log_bytes + octet_length(entries.events),
     slot = coalesce(entries.slot, r.slot),{set_} abi = greatest(r.abi, {ABI}), given_back = 0, unreadable = NULL,
     ended_at = CASE WHEN entries.status IS NULL THEN r.ended_at
-                    WHEN entries.status IN {_ENDED} THEN coalesce(r.ended_at, {at}) END,
+                    WHEN entries.status IN {_ENDED} THEN coalesce(r.ended_at, greatest(r.created_at, {at})) END,
     result = CASE WHEN entries.status IS NULL THEN r.result
                   WHEN entries.status IN {_ENDED} THEN coalesce(entries.result, r.result) END,
     worker = CASE WHEN entries.busy IS NULL THEN r.worker
@@ -432,6 +432,7 @@ def _insert_runs(parts: frozenset[str], at: str, names: str = "", values: str = 
         values += ", instigators"
     claimant = _claimant("births", parts)
     head = ", head" if "audit" in parts else ""
+    ended = at if "created_at" in names else f"greatest(now(), {at})"  # `created_at` is now(): none ends before it
     into = f"""INSERT INTO runs (id, tenant, workflow, workflow_name, workflow_version, dev, thread_id, parent_id,
     parent_path, queue, slot, status, seq, version, abi, head, log_bytes, worker, wake_at, started_by, input, result,
     ended_at{names})"""
@@ -440,7 +441,8 @@ def _insert_runs(parts: frozenset[str], at: str, names: str = "", values: str = 
     queue, slot, status, n, 1, {ABI}, sha256(events), octet_length(events),
     CASE WHEN busy THEN {claimant} END,
     CASE WHEN NOT busy THEN wake_at WHEN {claimant} IS NULL THEN {at} END,
-    started_by, input, CASE WHEN status IN {_ENDED} THEN result END, CASE WHEN status IN {_ENDED} THEN {at} END{values}
+    started_by, input, CASE WHEN status IN {_ENDED} THEN result END,
+    CASE WHEN status IN {_ENDED} THEN {ended} END{values}
 """
     once = f"""
   ON CONFLICT DO NOTHING           -- the same Start again: it loses

@@ -346,3 +346,12 @@ def test_traces_do_not_fill_a_log() -> None:
     play = Play("steps: [{id: a, call: t.f, retry: {max: 0}}]", limits=Bounds(run_events=20))
     play.fail("a", trace="File till.py, line 7")
     assert not any(isinstance(event, e.WarningRaised) and event.code == TRACE for event in play.events)
+
+
+def test_the_time_of_an_error_is_one_like_all_others() -> None:
+    play = Play(
+        "steps: [{try: [{fail: {message: x, code: my.code}}], "
+        "catch: [{steps: [{return: '${{ [error.at, string(timestamp(error.at) <= now)] }}'}]}]}]"
+    )
+    at, was = play.output
+    assert (at[10], at[-1], was) == ("T", "Z", "true")

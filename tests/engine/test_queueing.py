@@ -109,6 +109,11 @@ def test_the_key_is_made_of_the_input_before_the_run_exists() -> None:
         key_of(share, structs.replace(start, input={"customer": ""}), NOON)
 
 
+def test_an_empty_key_is_none() -> None:
+    start = c.Start(run_id=RUN, thread_id="t", requester="user:a", input={"customer": ""})
+    assert key_of(plan_of(KEYED), start, NOON) is None
+
+
 def test_a_run_without_concurrency_needs_no_slot() -> None:
     plain = "steps: [{id: a, call: t.f}]"
     start = c.Start(run_id=RUN, thread_id="t", requester="user:a", input={})

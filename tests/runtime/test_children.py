@@ -510,3 +510,13 @@ async def test_who_dies_after_a_detached_run_was_started_starts_no_second_one(
     assert deaths == [parent]
     assert await eye.fetchval("SELECT count(*) FROM runs") == 2
     assert (await state_of(runtime, parent)).output == str(child_of(parent))
+
+
+async def test_no_run_ends_before_it_was_created(make: Make, eye: Connection) -> None:
+    runtime = await make(performs=True)
+    plan = await publish(runtime, "short", "steps:\n  - {say: hi}\n")
+    run_id = uuid4()
+    start = c.Start(run_id=run_id, thread_id=str(run_id), requester="user:local", input={})
+    await runtime.starts.start(LOCAL_TENANT, plan, start)
+    assert await is_now(runtime, run_id, "finished")
+    assert await eye.fetchval("SELECT ended_at >= created_at FROM runs WHERE id = $1", run_id)
