@@ -186,6 +186,7 @@ def common_routes() -> tuple[BaseRoute, ...]:
         workers,
     ):
         common.include_router(module.router)
+    common.include_router(delegations.of_all)
     common.include_router(workflows.router)
     common.include_router(workflows.language)
     for module in (hai, agui, copilotkit, social, aui, agent_api):

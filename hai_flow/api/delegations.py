@@ -9,11 +9,13 @@ from uuid import UUID, uuid4
 from fastapi import APIRouter
 from pydantic import AwareDatetime, Field
 
+from hai_flow import instants
 from hai_flow.api import shapes
 from hai_flow.api.bodies import Body, CheckedRoute
 from hai_flow.api.deciding import PERSON
 from hai_flow.api.deps import CurrentAccess
 from hai_flow.api.names import NO_CONTROL_CHARACTERS, Visible, is_run_id
+from hai_flow.api.pages import PageCursor, PageLimit, cut, decode_cursor, encode_cursor
 from hai_flow.api.principals import requires
 from hai_flow.api.problems import WITH_BODY, documented
 from hai_flow.api.rights import Right
@@ -26,8 +28,10 @@ router = APIRouter(
     prefix="/v1/inbox/delegations", tags=["inbox"], route_class=CheckedRoute, dependencies=[requires(Right.SEE_INBOX)]
 )
 
+of_all = APIRouter(prefix="/v1/delegations", tags=["inbox"], dependencies=[requires(Right.MANAGE_KEYS)])
+
 _Instant: TypeAlias = Annotated[AwareDatetime, Field(strict=False)]  # JSON has no times, only texts
-_DELEGATION_MAX: Final = timedelta(days=366)
+_DELEGATION_MAX: Final = timedelta(days=92)
 
 
 class DelegationBody(Body):
@@ -65,10 +69,16 @@ async def delegate(body: DelegationBody, access: CurrentAccess) -> dict[str, Any
     if to == who.id:
         raise Rejected(422, "delegation.invalid", "to: expected somebody else than you.")
     if not since < body.until <= since + _DELEGATION_MAX:
-        raise Rejected(422, "delegation.invalid", "until: expected a time behind `since`, within 366 days of it.")
+        raise Rejected(422, "delegation.invalid", "until: expected a time behind `since`, within 92 days of it.")
     if len(await delegations.of_person(access.reads, access.tenant, access.ids)) >= delegations.SHOWN_MAX:
         raise Rejected(409, "delegations_many", f"{who.id} has {delegations.SHOWN_MAX} delegations; end one first.")
-    made = Delegation(uuid4(), who.id, to, who.roles, who.groups, since, body.until, body.note, now)
+    until, principal = body.until, access.principal
+    if principal.way == "key" and principal.expires_at is not None:  # it can't outlive what it rests on
+        until = min(until, instants.instant(principal.expires_at))
+    made = Delegation(
+        uuid4(), who.id, to, who.roles, who.groups, since, until, body.note, now,
+        principal.key if principal.way == "key" else None,
+    )  # fmt: skip
     async with access.act() as connection:
         await delegations.create(connection, access.tenant, made)
         await access.record(
@@ -76,10 +86,33 @@ async def delegate(body: DelegationBody, access: CurrentAccess) -> dict[str, Any
             "delegation.created",
             subject=f"delegation:{made.id}",
             to=made.to_id,
-            until=body.until.isoformat(),
+            until=until.isoformat(),
         )
     await access.repeat()
     return delegation_view(made)
+
+
+@of_all.get("", response_model=None, responses={**documented(), 200: {"model": shapes.DelegationPage}})
+async def list_all_delegations(
+    access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None
+) -> dict[str, Any]:
+    """All delegations of the tenant that have not ended, newest first."""
+    before = decode_cursor(cursor)
+    place = None if before is None else (before[0], UUID(before[1])) if is_run_id(before[1]) else None
+    found = await delegations.of_tenant(access.reads, access.tenant, limit=limit + 1, before=place)
+    rows, following = cut(found, limit, lambda row: encode_cursor(row.created_at, str(row.id)))
+    return {"items": [delegation_view(each) for each in rows], "next_cursor": following}
+
+
+@of_all.delete("/{delegation_id}", status_code=204, response_model=None, responses=documented(404))
+async def end_any_delegation(delegation_id: str, access: CurrentAccess) -> None:
+    """End somebody's delegation at once."""
+    id = UUID(delegation_id) if is_run_id(delegation_id) else None
+    async with access.act() as connection:
+        if id is None or not await delegations.end(connection, access.tenant, id):
+            raise Rejected(404, "delegation_unknown", f"there is no delegation {delegation_id[:60]!r}.")
+        await access.record(connection, "delegation.ended", subject=f"delegation:{id}")
+    await access.repeat()
 
 
 @router.delete(

@@ -18,7 +18,7 @@ from hai_flow.api.problems import WITH_BODY, documented
 from hai_flow.api.rights import Right
 from hai_flow.api.views import key_view
 from hai_flow.errors import Rejected
-from hai_flow.store import keys
+from hai_flow.store import delegations, keys
 
 router = APIRouter(prefix="/v1/keys", tags=["identity"], route_class=CheckedRoute)
 
@@ -93,13 +93,19 @@ async def list_keys(access: CurrentAccess, limit: PageLimit = 50, cursor: PageCu
 )
 async def revoke_key(key_id: str, access: CurrentAccess, request: Request) -> dict[str, Any]:
     """Revoke a key: it is refused from now on, by other processes within a second. Doing it twice is harmless."""
-    home = access.at_home
+    home, is_last = access.at_home, False
     async with home.act() as connection:
         revoked = await keys.revoke_key(connection, access.tenant, key_id) if keys.ID.fullmatch(key_id) else None
         if revoked is not None:
             await home.record(connection, "key.revoked", subject=f"key:{key_id}", principal=revoked.principal)
+            is_last = not await keys.has_others(connection, revoked)
     if revoked is None:
         raise Rejected(404, "key_unknown", f"there is no key {key_id[:60]!r}.")
+    seat = access.at_seat
+    if seat.cell != home.cell:
+        who = revoked.principal
+        await delegations.end_of_key(seat.pool, access.tenant, key_id, who, is_last=is_last)
+    await access.repeat()
     request.app.state.identity.forget(key_id)
     access.terms.look()
     return key_view(revoked)

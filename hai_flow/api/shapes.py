@@ -312,6 +312,11 @@ class Delegations(Shape):
     items: list[Delegation]
 
 
+class DelegationPage(Shape):
+    items: list[Delegation]
+    next_cursor: str | None
+
+
 class Notification(Shape):
     """A notification for a `person`, or for all readers of a `channel`. `status` queued: its receivers are not looked
     up yet; due: it will be tried, the next time at `due_at`; dropped: it was not needed any more; dead: given up."""

@@ -139,7 +139,8 @@ class Inbox:
             raise Rejected(
                 403,
                 "delegation_missing",
-                f"{other} has not delegated to {who.id}, or not for now; they do that with POST /v1/inbox/delegations.",
+                f"{other} has not delegated to {who.id}, or not for now; they do that with POST "
+                "/v1/inbox/delegations. It ends with the key by which it was made.",
             )
         return self._delegate(who, found[0])
 

@@ -16,7 +16,8 @@ SHOWN_MAX: Final = 100  # delegations that one person is given, or shown
 
 @dataclass(frozen=True, slots=True)
 class Delegation:
-    """`to_id` may answer the questions to `from_id`, who had these roles and groups when they delegated."""
+    """`to_id` may answer the questions to `from_id`, who had these roles and groups when they delegated. `key`: the API
+    key by which they did; the delegation ends with it."""
 
     id: UUID
     from_id: str
@@ -27,21 +28,49 @@ class Delegation:
     until: datetime
     note: str | None
     created_at: datetime
+    key: str | None = None
 
 
-_COLUMNS: Final = "id, from_id, to_id, roles, groups, since, until, note, created_at"
+_COLUMNS: Final = "id, from_id, to_id, roles, groups, since, until, note, created_at, key"
 
 
 async def create(connection: Connection | Pool, tenant: UUID, given: Delegation) -> None:
     """Keep a delegation. Its `created_at` is the database's time."""
     query = """
-    INSERT INTO delegations (id, tenant, from_id, to_id, roles, groups, since, until, note)
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+    INSERT INTO delegations (id, tenant, from_id, to_id, roles, groups, since, until, note, key)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
     """
     await connection.execute(
         query, given.id, tenant, given.from_id, given.to_id, list(given.roles), list(given.groups), given.since,
-        given.until, given.note,
+        given.until, given.note, given.key,
     )  # fmt: skip
+
+
+async def of_tenant(
+    connection: Connection | Pool, tenant: UUID, *, limit: int, before: tuple[datetime, UUID] | None = None
+) -> list[Delegation]:
+    """All delegations of the tenant that have not ended, the newest first, behind the one `before`."""
+    query = f"""
+    SELECT {_COLUMNS} FROM delegations
+    WHERE tenant = $1 AND until > now() AND ($3::timestamptz IS NULL OR (created_at, id) < ($3, $4))
+    ORDER BY created_at DESC, id DESC LIMIT $2
+    """
+    return [Delegation(*row) for row in await connection.fetch(query, tenant, limit, *(before or (None, None)))]
+
+
+async def end(connection: Connection | Pool, tenant: UUID, id: UUID) -> bool:
+    """End a delegation of anybody at once. False: the id is unknown."""
+    query = "DELETE FROM delegations WHERE id = $1 AND tenant = $2 RETURNING id"
+    return await connection.fetchval(query, id, tenant) is not None
+
+
+async def end_of_key(connection: Connection | Pool, tenant: UUID, key: str, principal: str, *, is_last: bool) -> None:
+    """End the delegations that were made by a key which is revoked; where it `is_last` of its principal, also those of
+    which it is not known how they were made."""
+    query = """
+    DELETE FROM delegations WHERE tenant = $1 AND (key = $2 OR ($4 AND key IS NULL AND from_id = $3))
+    """
+    await connection.execute(query, tenant, key, principal, is_last)
 
 
 async def of_person(connection: Connection | Pool, tenant: UUID, person: Sequence[str]) -> list[Delegation]:

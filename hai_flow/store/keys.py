@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
 from hai_flow.invisible import has_invisible
+from hai_flow.store import delegations
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -170,12 +171,27 @@ async def list_keys(
 
 
 async def revoke_key(connection: Connection | Pool, tenant: UUID, id: str) -> Key | None:
-    """Revoke the tenant's key; twice is harmless. None: the tenant has no key of this id."""
+    """Revoke the tenant's key, and end the delegations that were made by it; twice is harmless. None: the tenant has no
+    key of this id."""
     statement = f"""
     UPDATE keys SET revoked_at = coalesce(revoked_at, now()) WHERE tenant = $1 AND id = $2 RETURNING {_COLUMNS}
     """
     row = await connection.fetchrow(statement, tenant, id)
-    return None if row is None else Key(*row)
+    if row is None:
+        return None
+    key = Key(*row)
+    is_last = not await has_others(connection, key)
+    await delegations.end_of_key(connection, tenant, id, key.principal, is_last=is_last)
+    return key
+
+
+async def has_others(connection: Connection | Pool, key: Key) -> bool:
+    """Whether the key's principal has another one that is good."""
+    query = """
+    SELECT EXISTS (SELECT FROM keys WHERE tenant = $1 AND principal = $2 AND id <> $3 AND revoked_at IS NULL
+      AND (expires_at IS NULL OR expires_at > now()))
+    """
+    return bool(await connection.fetchval(query, key.tenant, key.principal, key.id))
 
 
 def sign(parts: Parts, data: bytes) -> bytes:

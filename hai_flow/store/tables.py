@@ -252,6 +252,7 @@ delegations: Final = sa.Table(
     _time("until"),
     _text("note", null=True),
     _time("created_at", now=True),
+    _text("key", null=True),  # the API key by which `from_id` made it: it ends with that
     _key("delegations", "id"),
     sa.CheckConstraint("from_id <> to_id", name="delegations_to_another"),
     sa.CheckConstraint("since < until", name="delegations_last"),

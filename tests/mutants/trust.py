@@ -84,4 +84,8 @@ limited.bug(
 uploads = Room("hai_flow/api/access.py", _TOKENS)
 uploads.bug("a limited token reads its person's files", ('return "" if self.principal.is_limited else', "return"))
 
-ROOMS: Final = (catalog, starts, triggers, workflows, selectors, people, votes, frontend, limited, uploads)
+_DELEGATIONS: Final = "tests/attacks/test_delegations.py"
+of_keys = Room("hai_flow/store/keys.py", _DELEGATIONS)
+of_keys.bug("a delegation outlives its key", ("await delegations.end_of_key(connection", "_ = (connection"))
+
+ROOMS: Final = (catalog, starts, triggers, workflows, selectors, people, votes, frontend, limited, uploads, of_keys)

@@ -236,6 +236,11 @@ export interface DelegationBody {
   note?: string | null;
 }
 
+export interface DelegationPage {
+  items: Delegation[];
+  next_cursor: string | null;
+}
+
 export interface Delegations {
   items: Delegation[];
 }
