@@ -34,6 +34,10 @@ STRANGE_BODY = (
     "UPDATE pendings SET body = convert_to(replace(convert_from(body, 'UTF8'), $2, $3), 'UTF8') WHERE run_id = $1"
 )
 
+STRANGE_LOG = (
+    "UPDATE log SET events = convert_to(replace(convert_from(events, 'UTF8'), $2, $3), 'UTF8') WHERE run_id = $1"
+)
+
 
 async def _of_a_newer_release(dsn: str, run: dict[str, Any]) -> None:
     """The run is pinned to a document with a key that this release does not know."""
@@ -154,3 +158,35 @@ def test_a_service_that_calls_back_is_told_to_come_again_and_learns_nothing_of_t
             assert "brand_new_key" not in said.text
             assert "workflow" not in said.text
     shop.close()
+
+
+async def _with_a_log_of_a_newer_release(dsn: str, run: dict[str, Any]) -> None:
+    connection = await asyncpg.connect(dsn)
+    try:
+        await connection.execute(
+            STRANGE_LOG,
+            UUID(run["id"]),
+            '{"type":"run_started"',
+            '{"type":"run_started","novelty":1',
+        )
+        await connection.execute("DELETE FROM snapshots WHERE run_id = $1", UUID(run["id"]))
+    finally:
+        await connection.close()
+
+
+def test_of_several_answers_one_to_a_run_whose_log_cannot_be_read_is_refused_alone(postgres_server: Server) -> None:
+    with postgres_server.database() as dsn:
+        with serving(dsn) as first, httpx2.Client(base_url=first.url, timeout=20) as http:
+            name = unique("q").replace("-", "_")
+            http.post("/v1/workflows", content=ASK.format(name=name), headers=YAML)
+            bad, good = start(http, name), start(http, name)
+            for run in (bad, good):
+                asyncio.run(until(lambda run=run: http.get(f"/v1/runs/{run['id']}").json()["status"] == "waiting"))
+            asked = {each["run_id"]: each["id"] for each in http.get("/v1/inbox").json()["items"]}
+        run_apart(_with_a_log_of_a_newer_release(dsn, bad))
+        with serving(dsn) as second, httpx2.Client(base_url=second.url, timeout=20) as http:
+            items = [{"id": asked[run["id"]], "values": {}} for run in (bad, good)]
+            said = http.post("/v1/inbox/decide", json={"items": items})
+            assert said.status_code == 200, said.text
+            assert [each["status"] for each in said.json()["items"]] == [503, 200]
+            assert said.json()["items"][0]["problem"]["code"] == "run_unreadable"

@@ -41,7 +41,7 @@ bulk = Room("hai_flow/api/inbox.py", _UNREADABLE)
 bulk.bug(
     "one answer that can't be read refuses those beside it",
     ("            except (Rejected, Unreadable) as error:", "            except Rejected as error:"),
-    by=f"{_UNREADABLE}::test_of_several_answers_the_ones_that_can_be_read_are_taken",
+    by=f"{_UNREADABLE}::test_of_several_answers_one_to_a_run_whose_log_cannot_be_read_is_refused_alone",
 )
 
 mcp = Room("hai_flow/steps/mcp.py", "tests/steps/test_mcp_connections.py")
@@ -168,7 +168,12 @@ limits.bug(
 queue = Room("hai_flow/store/message_queue.py", _QUEUE)
 queue.bug(
     "a full queue refuses what it has already",
-    ("  OR EXISTS (SELECT FROM queued_messages WHERE tenant = $1 AND run_id = $2)\n", ""),
+    (
+        "        return await find(connection, message.tenant, message.run_id)\n",
+        "        line = await of_thread(connection, message.tenant, message.thread_id)\n"
+        "        found = await find(connection, message.tenant, message.run_id)\n"
+        "        return None if len(line) >= WAITING_MAX and line[-1] != found else found\n",
+    ),
     by=f"{_QUEUE}::test_a_full_queue_keeps_what_it_has_and_refuses_what_is_new",
 )
 archives = Room("hai_flow/runtime/archives.py", "tests/runtime/test_retention.py")
