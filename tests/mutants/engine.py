@@ -36,7 +36,7 @@ schema_work.bug(
 )
 schema_work.bug(
     "repetitions of a pattern's group are counted once",
-    ("            last = min(last * times, _REPEATS_MAX)\n", "            last = 1\n"),
+    ("            totals[-1] = min(totals[-1] + last * (times - 1), _REPEATS_MAX)\n", ""),
 )
 schema_work.bug(
     "a value that is too much work is held against its schema",
