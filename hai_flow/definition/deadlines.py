@@ -11,7 +11,7 @@ from hai_flow.definition.deciders import EXCLUDE, QUORUM, excluded_by, looks_lik
 from hai_flow.definition.document import Path
 from hai_flow.definition.keys import ANY, DURATION, SELECTORS, TEXT, Key, Shape, enum, shape_of, stages
 from hai_flow.definition.known_names import Names
-from hai_flow.definition.panels import check_deciders
+from hai_flow.definition.panels import check_deciders, check_inherited_quorum
 from hai_flow.definition.reference import NOTHING, NOTIFY
 from hai_flow.definition.telling import REMIND, notify, reminders_of
 from hai_flow.definition.wording import as_yaml, kind_of, suggestion
@@ -55,6 +55,7 @@ def on_deadline(
     at = (*at, "on_deadline")
     items = value if isinstance(value, list) else [value]
     escalations: list[plan.Escalate] = []
+    standing = {name: fields[name] for name in ("from", "exclude", "quorum") if name in fields}
     expiry, word, place = None, "", at
     if not items:
         context.reader.error(at, "deadline.outcome", f"expected {_listed(words)}, found an empty list")
@@ -68,6 +69,9 @@ def on_deadline(
         if word == "escalate":
             stage = _escalate(context, body, inner, names)
             escalations += [stage] if stage else []
+            standing = {**standing, **(body if isinstance(body, Mapping) else {})}
+            if isinstance(body, Mapping) and "quorum" not in body and "from" in body:
+                check_inherited_quorum(context, standing, (*inner, "from"))
         elif word:
             expiry = _expiry(context, word, body, inner, names)
     if escalations and expiry is None and word == "escalate":

@@ -81,6 +81,18 @@ def check_deciders(context: Context, fields: Mapping[str, Json], at: Path, given
         _check_quorum_possible(context, quorum, panel, (*at, "quorum"))
 
 
+def check_inherited_quorum(context: Context, fields: Mapping[str, Json], at: Path) -> None:
+    """A finding where a later stage has fewer people than the quorum that it keeps from the one before."""
+    quorum, panel = fields.get("quorum"), _panel(context, fields)
+    if not isinstance(quorum, int) or panel is None or panel.people is None or quorum <= len(panel.deciders):
+        return
+    message = (
+        f"this stage can't be decided: its quorum of {quorum} stays from before, `from` has "
+        f"{_people(len(panel.deciders))}; write `quorum: {max(1, len(panel.deciders))}` here, or name more"
+    )
+    context.reader.warning(at, "quorum.impossible", message)
+
+
 def _check_open_panel(
     context: Context, fields: Mapping[str, Json], at: Path, panel: _Panel, quorum: plan.Quorum | None
 ) -> None:

@@ -197,6 +197,12 @@ def test_a_last_stage_that_nobody_can_decide_raises_that_it_is_impossible() -> N
     assert (ask.status, ask.error, ask.pending.status) == ("failed", "approval.impossible", "expired")
 
 
+def test_behind_a_last_stage_that_nobody_can_decide_comes_the_no_of_the_deadline() -> None:
+    ask = asked(quorum=2, escalations=(escalate(DAY, from_=["user:ann"]),), expiry=Expiry("reject"))
+    ask.advance(HOUR)
+    assert (ask.status, ask.error, ask.pending.status) == ("failed", "approval.rejected", "expired")
+
+
 @pytest.mark.parametrize("wrong", [["bob"], [None], "someone", 7])
 def test_an_exclusion_that_names_nobody_lets_nobody_in_at_any_stage(wrong: Any) -> None:
     rules = policy(escalations=(escalate(DAY, exclude=wrong),))

@@ -382,6 +382,30 @@ skipped.bug("a step is skipped that is being performed", ("if path in performed(
 skipped.bug("a step that is skipped leaves its `finally` out", ("if begun and step.finally_ is not None:", "if False:"))
 skipped.bug("what cleans up is skipped", ("    if in_cleanup(step.path):\n", "    if False:\n"))
 
+passing = Room("hai_flow/engine/pendings/passing.py", f"{_T}passing.py")
+passing.bug("what was rejected is skipped", ("    if said_no is not None:\n", "    if False:\n"))
+passing.bug(
+    "one of two that must approve skips alone", ("if votes.verdict(rules, after) == votes.APPROVE:", "if True:")
+)
+passing.bug("a block is skipped in which people decide", ("if inside is Asks.DECIDERS or", "if"))
+passing.bug("a run below is skipped that asks people", ("below = command.asks_below and", "below = False and"))
+passing.bug(
+    "an operator answers in the requester's place",
+    ("(command.output is None and _is_for_requester_alone(pending))", "_is_for_requester_alone(pending)"),
+)
+passing.bug("a no is asked anew by anybody", ("    fault = ineligible(pending, who, world)\n", "    fault = None\n"))
+passing.bug("a fork is always behind the no", ("        if not _is_past(there, path):", "        if False:"))
+passing.bug(
+    "who is behind a run moves it to any version", ("    if not _is_of_the_request(who, world):\n", "    if True:\n")
+)
+excluding = Room("hai_flow/engine/selectors.py", f"{_T}passing.py")
+excluding.bug("who caused a run decides", ("    if selector == REQUESTER and not set(", "    if False and not set("))
+staging = Room("hai_flow/engine/pendings/stages.py", f"{_T}approvals_time.py")
+staging.bug(
+    "the no behind a stage that nobody can decide is not reached",
+    ("policy.expiry.outcome == votes.REJECT:", "False:"),
+)
+
 # --- commands ---------------------------------------------------------------------------------------------------------
 
 evolving = Room("hai_flow/engine/evolve.py", f"{_T}transitions.py")

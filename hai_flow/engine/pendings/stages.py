@@ -66,7 +66,7 @@ def escalate(draft: Draft, step: Step, reason: str) -> None:
         pending = draft.state.pendings[id]
         stages = rules_of(pending).escalations
         if not stages:
-            _fail_impossible(draft, step, pending, reason)
+            _end_undecided(draft, step, pending, reason)
             return
         rules = msgspec.structs.replace(stages[0], escalations=stages[1:])
         assert rules.deadline is not None, "a stage has a deadline"
@@ -92,6 +92,16 @@ def _deciding(rules: Rules, pending: PendingState, decision: str) -> e.VoteCast:
     return [
         vote for vote in pending.votes if vote.decision == decision and votes.counts(rules, vote, pending.opened.digest)
     ][-1]
+
+
+def _end_undecided(draft: Draft, step: Step, pending: PendingState, reason: str) -> None:
+    """No stage is left that can be decided: the outcome of `on_deadline` comes at once where it is a no, and nothing is
+    granted because nobody could decide."""
+    policy = _policy(step) if pending.opened.kind in ("approve", "gate") else None
+    if policy is not None and policy.expiry.outcome == votes.REJECT:
+        _expire(draft, step, pending)
+    else:
+        _fail_impossible(draft, step, pending, reason)
 
 
 def _fail_impossible(draft: Draft, step: Step, pending: PendingState, reason: str) -> None:
