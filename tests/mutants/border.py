@@ -1,0 +1,91 @@
+"""Bugs by which an odd value, server or sign of others loses what was done, does it twice, or hides it from people."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutants.mutant import Room
+
+_VALUES: Final = "tests/foreign/test_values.py"
+_HTTP: Final = "tests/foreign/test_http.py"
+_MCP: Final = "tests/foreign/test_mcp.py"
+_SCHEMAS: Final = "tests/foreign/test_tool_schemas.py"
+_UNSEEN: Final = "tests/definition/test_unseen.py"
+_SIGNS: Final = "tests/test_signs.py"
+
+foreign = Room("hai_flow/foreign.py", _VALUES)
+foreign.bug(
+    "an integer beyond 2^53 is refused although nobody asked for it",
+    ('        if self.big == "refuse":', '        if self.big != "refuse":'),
+    by=f"{_VALUES}::test_no_digit_of_an_integer_is_lost",
+)
+foreign.bug(
+    "digits stay text where a function wants an integer",
+    ("    return value if place else _with_integers(value)", "    return value"),
+    by=f"{_VALUES}::test_digits_become_an_integer_again_only_where_the_schema_wants_one",
+)
+http = Room("hai_flow/steps/http.py", _HTTP)
+http.bug(
+    "what came of a body that did not come whole is not told",
+    ("        if response is None:\n            return None", "        if True:\n            return None"),
+    by=f"{_HTTP}::test_what_came_of_a_body_that_did_not_come_whole_is_in_the_error_s_data",
+)
+connections = Room("hai_flow/steps/mcp_connections.py", _MCP)
+connections.bug(
+    "a result in spite of a question is no doubt",
+    ('result.get("isError") is True or repeatable:', 'result.get("isError") is True or True:'),
+    by=f"{_MCP}::test_a_server_that_gives_a_result_in_spite_of_its_question_is_in_doubt_and_not_called_again",
+)
+connections.bug(
+    "a question and a result in one answer are a result",
+    ('        if raw.get("inputRequests") and not repeatable:', "        if False:"),
+    by=f"{_MCP}::test_a_question_and_a_result_in_one_answer_are_a_doubt",
+)
+connections.bug(
+    "of two functions of one name the last one counts",
+    (
+        "            elif tool.name in self.left_out or self.tools.get(tool.name, tool) != tool:",
+        "            elif False:",
+    ),
+    by=f"{_MCP}::test_what_is_left_out_is_told_at_publication_in_the_log_once_and_to_who_calls_it",
+)
+mcp_http = Room("hai_flow/steps/mcp_http.py", _MCP)
+mcp_http.bug(
+    "a session is gone only where the server says 404",
+    ("    return status in (404, 410) or (status == 400 and", "    return status == 404 or (status == 4000 and"),
+    by=f"{_MCP}::test_a_session_that_the_server_has_forgotten_is_opened_anew_and_the_call_made_once",
+)
+taps = Room("hai_flow/steps/mcp_taps.py", _MCP)
+taps.bug(
+    "a result is held against the SDK's schema as a whole",
+    ('    if method == "tools/call" and not _only_asks(result):', "    if False:"),
+    by=f"{_MCP}::test_a_result_with_an_odd_part_keeps_the_good_ones_and_is_not_made_again",
+)
+structured = Room("hai_flow/models/structured.py", _SCHEMAS)
+structured.bug(
+    "every format is sent with strict",
+    ('    if schema.get("format", "date") not in _STRICT_FORMATS:', "    if False:"),
+    by=f"{_SCHEMAS}::test_a_schema_with_what_strict_lacks_is_sent_without_it",
+)
+document = Room("hai_flow/definition/document.py", _UNSEEN)
+document.bug(
+    "NUL by an escape passes",
+    ("        if control is None:\n            return event.value", "        if True:\n            return event.value"),
+    by=f"{_UNSEEN}::test_a_nul_by_an_escape_is_a_finding_at_its_text_also_in_a_key",
+)
+signs = Room("hai_flow/signs.py", _SIGNS)
+signs.bug(
+    "a joiner is hidden wherever it stands",
+    (
+        "    if sign in _JOINERS and _JOINED.match(before) and _JOINED.match(behind):",
+        "    if sign in _JOINERS:",
+    ),
+    by=f"{_SIGNS}::test_hidden_turning_and_look_alike_signs_are_codes_and_what_writing_needs_stays",
+)
+signs.bug(
+    "letters of another script pass for Latin ones",
+    ("    return _ALIKE.sub(lambda each: code(each[0]), word)", "    return word"),
+    by=f"{_SIGNS}::test_hidden_turning_and_look_alike_signs_are_codes_and_what_writing_needs_stays",
+)
+
+ROOMS: Final = (foreign, http, connections, mcp_http, taps, structured, document, signs)
