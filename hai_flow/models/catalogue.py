@@ -29,6 +29,7 @@ from hai_flow.definition.reader import Reader
 from hai_flow.definition.reference import CATALOGUE
 from hai_flow.definition.wording import suggestion
 from hai_flow.errors import Finding
+from hai_flow.hosts import is_loopback
 from hai_flow.models.faults import not_configured
 from hai_flow.models.presets import PRESETS, Preset
 from hai_flow.models.vocabulary import Endpoint, Price, Quirks
@@ -128,6 +129,11 @@ class Catalogue:
                 "declare it in the deployment's catalogue (HAI_FLOW_MODELS) and name it with `use`"
             )
         url = (wanted or known).rstrip("/")
+        if not trusted and is_loopback(urlsplit(url).hostname or ""):
+            raise not_configured(
+                f"`{model.provider}` means this machine, which a published workflow can't reach; declare it in the "
+                "deployment's catalogue (HAI_FLOW_MODELS) and name it with `use`"
+            )
         if not url and model.provider in PRESETS:
             raise not_configured(f"`base_url` is missing for `{model.provider}`: each deployment has its own")
         if url and (urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname):

@@ -22,6 +22,14 @@ Resolve: TypeAlias = Callable[[str, int], Awaitable[list[str]]]
 _NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
 _NAT64_LOCAL: Final = ipaddress.ip_network("64:ff9b:1::/48")
 _COMPATIBLE: Final = ipaddress.ip_network("::/96")
+# What Python's table has not, or not in every release: special ranges, and what a cloud serves its machines under.
+_SPECIAL: Final = tuple(
+    ipaddress.ip_network(each)
+    for each in (
+        "168.63.129.16/32", "192.0.0.0/24", "192.31.196.0/24", "192.52.193.0/24", "192.88.99.0/24", "192.175.48.0/24",
+        "100::/64", "100:0:0:1::/64", "2001::/23", "2001:db8::/32", "2620:4f:8000::/48", "3fff::/20", "5f00::/16",
+    )
+)  # fmt: skip
 
 
 async def resolve(host: str, port: int) -> list[str]:
@@ -97,6 +105,8 @@ def is_public(address: Address) -> bool:
             return is_public(inner)
         if address.is_site_local:
             return False
+    if any(address in network for network in _SPECIAL):
+        return False
     return address.is_global and not (address.is_multicast or address.is_reserved or address.is_unspecified)
 
 

@@ -436,8 +436,8 @@ def _output(of: OfStep) -> Mark:
 
 
 def _step(step: StepState, of: OfStep, personal: Personal) -> StepState:
-    if not of.touches and not of.items and step.ending is None:
-        return step
+    if not of.touches and not of.items and step.ending is None and step.error is None and step.loop is None:
+        return step  # a block that touches nothing may end with the error of a step inside, and so may an iteration
     return replace(
         step,
         args=_json(step.args, of.args),

@@ -66,7 +66,9 @@ def test_use_takes_all_from_the_catalogue_and_its_fallback_with_it() -> None:
 
 def test_a_workflow_says_its_own_parameters_times_and_fallbacks() -> None:
     other = "o: {provider: ollama, model: llama}"
-    first, _, last = asked(f"{{m: {{use: smart, params: {{temperature: 0}}, timeout: 1m, fallback: [o]}}, {other}}}")
+    first, _, last = asked(
+        f"{{m: {{use: smart, params: {{temperature: 0}}, timeout: 1m, fallback: [o]}}, {other}}}", from_disk=True
+    )
     assert first.params == {"temperature": 0, "top_p": 0.9}
     assert (first.total, first.idle) == (60.0, 10.0)
     assert (last.model, last.base_url) == ("llama", "http://localhost:11434/v1")
@@ -79,6 +81,13 @@ def test_every_preset_is_reached(name: str) -> None:
         from_disk=True,
     )
     assert (found.base_url, found.secret, found.ours) == ("https://h/v1", "K", False)
+
+
+@pytest.mark.parametrize("name", ["ollama", "llamacpp"])
+def test_what_was_published_reaches_no_model_of_this_machine(name: str) -> None:
+    models = f"{{m: {{provider: {name}, model: x}}}}"
+    assert "means this machine" in fault(models)
+    assert asked(models, from_disk=True)[0].base_url.startswith("http://localhost")
 
 
 def test_what_was_published_has_no_address_of_its_own() -> None:

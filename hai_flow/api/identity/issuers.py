@@ -160,7 +160,7 @@ def _proven(token: str, key: jwt.PyJWK, issuer: Issuer, algorithm: str) -> Mappi
 def _parts(token: str) -> tuple[Mapping[str, Json], Mapping[str, Json]]:
     """The header and the claims of a token as they stand in it, unproven. Raises Rejected 401."""
     parts = token.split(".")
-    if len(parts) != 3 or not all(parts):
+    if len(parts) != 3 or not all(parts) or "=" in token:  # padding is none of a JWT's, and makes a second text of it
         raise invalid_credential()
     header, claims = (_object(part) for part in parts[:2])
     kind = header.get("typ", "JWT")
