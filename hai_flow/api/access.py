@@ -487,7 +487,9 @@ class Access:
         plan = await self.catalog.plan(self.tenant, bytes.fromhex(state.sha256))
         return as_of(plan, state, now)
 
-    async def submit(self, run_id: UUID, command: c.Command, *, command_id: str | None, body_sha: bytes) -> Outcome:
+    async def submit(
+        self, run_id: UUID, command: c.Command, *, command_id: str | None, body_sha: bytes, seat: str | None = None
+    ) -> Outcome:
         """Decide and commit. Raises Rejected; 429 before anything is stored, 404 for a file of somebody else's."""
         self.require(*_RIGHTS_FOR.get(type(command), (Right.CONTROL_RUNS,)))
         with self.admission.command():
@@ -495,7 +497,13 @@ class Access:
                 self.decisions.take(self.tenant, self.principal.id, self.peer)
             await self._use_files(run_id, command)
             return await self.runtime.committer.submit(
-                run_id, self.tenant, command, command_id=command_id, body_sha=body_sha, asked=self._asked(command)
+                run_id,
+                self.tenant,
+                command,
+                command_id=command_id,
+                body_sha=body_sha,
+                seat=seat,
+                asked=self._asked(command),
             )
 
     async def start(

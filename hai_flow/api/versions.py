@@ -154,8 +154,12 @@ async def _migrated(
     )
     body = sha256(values.dumps([stored.sha256.hex(), mapping])).digest()
     try:
-        outcome = await access.submit(run.id, command, command_id=key, body_sha=body)
+        async with access.runtime.slots.moving(access.tenant, plan, await access.state(run.id)) as seat:
+            outcome = await access.submit(run.id, command, command_id=key, body_sha=body, seat=seat)
     except Rejected as rejected:
+        if rejected.code == "concurrency_busy":
+            busy = {"code": rejected.code, "path": "", "message": rejected.detail}
+            return _view(run.id, run.status, [busy], moved=False)
         if rejected.code != "migration_refused":
             raise
         return _view(run.id, run.status, list(rejected.findings), moved=False)

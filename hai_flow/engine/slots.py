@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Final
 
 from hai_flow.engine import events as e
-from hai_flow.engine.draft import Draft
+from hai_flow.engine.draft import Draft, Raised
 from hai_flow.engine.state import RunState
 
 AWAIT: Final = "await_slot"
@@ -36,12 +36,25 @@ def wait(draft: Draft, *, cancels: bool = False) -> None:
     draft.send(AWAIT, draft.state.run_id, body)
 
 
+def _key_of_its_version(draft: Draft) -> str | None:
+    """The key under which the run counts since it was moved to another version of its workflow."""
+    plan, known = draft.plan, draft.state.key
+    is_own = known is None or known.startswith(f"{plan.name}:")
+    if plan.concurrency is None or draft.state.parent is not None or not is_own:
+        return None
+    try:
+        return f"{plan.name}:{draft.text(plan.concurrency.key, None)}"
+    except Raised:
+        return None
+
+
 def tell_freed(draft: Draft, before: RunState) -> None:
     """The end of a run frees its slot, or its place in the queue, and its thread for a message that waits."""
     state = draft.state
     if not state.ended or before.ended:
         return
-    if state.key is not None:
-        draft.send(FREED, state.run_id, {"key": state.key})
+    for key in dict.fromkeys((state.key, _key_of_its_version(draft))):
+        if key is not None:
+            draft.send(FREED, state.run_id, {"key": key})
     if draft.plan.on_message == "enqueue" and state.parent is None:
         draft.send(THREAD_FREED, state.run_id, {"thread": state.thread_id})

@@ -6,6 +6,7 @@ The key is rendered before the run exists, because a slot must be found for it b
 from __future__ import annotations
 
 from typing import Final
+from uuid import UUID
 
 import msgspec
 
@@ -69,6 +70,20 @@ def key_of_fork(plan: Plan, command: c.Fork, now: int) -> str | None:
         message=first.message,
         trigger=first.trigger,
         dev=first.dev,
+    )
+    return key_of(plan, start, now)
+
+
+def key_of_move(plan: Plan, state: RunState, now: int) -> str | None:
+    """As `key_of`, for a run that is to go on with `plan`."""
+    start = c.Start(
+        run_id=UUID(state.run_id),
+        thread_id=state.thread_id,
+        requester=state.requester,
+        input=state.input,
+        message=state.message,
+        trigger=state.trigger,
+        dev=state.dev,
     )
     return key_of(plan, start, now)
 

@@ -23,7 +23,7 @@ from hai_flow import instants
 from hai_flow.definition.plan import Concurrency, Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine.slots import AWAIT, FREED
-from hai_flow.engine.starting import key_of, key_of_fork
+from hai_flow.engine.starting import key_of, key_of_fork, key_of_move
 from hai_flow.engine.state import TERMINAL_STATUSES, RunState
 from hai_flow.errors import Rejected
 from hai_flow.runtime.committer import Committer
@@ -118,6 +118,30 @@ class Slots:
             await self._refuse(tenant, plan, concurrency, key, begin.run_id)
         return False
 
+    @contextlib.asynccontextmanager
+    async def moving(self, tenant: UUID, plan: Plan, state: RunState) -> AsyncGenerator[str | None]:
+        """Inside, the run in `state` is moved to `plan`, with the slot that this gives, if it needs another one; behind
+        that its old slot is the next one's. Raises `Rejected` 409 `concurrency_busy` where there is no slot."""
+        concurrency, run_id, pool = plan.concurrency, UUID(state.run_id), self.database.api
+        key = key_of_move(plan, state, self.committer.now_ms())
+        if key == state.key or state.parent is not None or state.slot is not None:
+            yield None
+            return
+        slot = None
+        if concurrency is not None and key is not None:
+            slot = await slots.take_slot(pool, tenant, key, concurrency.limit, run_id, moves=True)
+            if slot is None:
+                raise await self._busy(tenant, plan, concurrency, key)
+        try:
+            yield slot
+        except Rejected:
+            if slot is not None and key is not None and await slots.give_back(pool, tenant, key, slot, run_id):
+                await self.admit(tenant, key)
+            raise
+        if state.key is not None:
+            await slots.free_slots(pool, tenant, state.key, run_id)
+            await self.admit(tenant, state.key)
+
     async def unclaim(self, tenant: UUID, plan: Plan, begin: Begin) -> None:
         """The run does not begin: what was promised to it by `claim` goes to the next."""
         key = None if plan.concurrency is None else self._key_of(plan, begin)
@@ -137,14 +161,16 @@ class Slots:
 
     async def _refuse(self, tenant: UUID, plan: Plan, concurrency: Concurrency, key: str, run_id: UUID) -> None:
         """Refuse a start that finds no slot, unless its run is there already."""
-        if await run_lists.get_run(self.database.api, tenant, run_id) is not None:
-            return
+        if await run_lists.get_run(self.database.api, tenant, run_id) is None:
+            raise await self._busy(tenant, plan, concurrency, key)
+
+    async def _busy(self, tenant: UUID, plan: Plan, concurrency: Concurrency, key: str) -> Rejected:
         found = await self.holders(tenant, key, concurrency.limit)
         winner = {"run_id": str(found[0].run_id), "status": found[0].status} if found else None
         text = key.removeprefix(f"{plan.name}:")
         most = "one run" if concurrency.limit == 1 else f"{concurrency.limit} runs"
         message = f"workflow {plan.name} has at most {most} of the concurrency key {text!r} at once; wait for its end."
-        raise Rejected(409, BUSY, message, winner=winner)
+        return Rejected(409, BUSY, message, winner=winner)
 
     async def holders(self, tenant: UUID, key: str, limit: int) -> list[slots.Holder]:
         """The runs that hold a slot of the key, the oldest first. Slots are the engine's alone: requests read them

@@ -69,7 +69,7 @@ WITH free AS MATERIALIZED (
   SELECT k.slot FROM unnest($3::text[]) WITH ORDINALITY AS k(slot, n)
   WHERE NOT EXISTS (SELECT FROM slots s WHERE s.tenant = $1 AND s.slot = k.slot)
     AND NOT EXISTS (SELECT FROM slot_waiters w WHERE w.tenant = $1 AND w.key = $2)
-    AND NOT EXISTS (SELECT FROM runs r WHERE r.id = $4)
+    AND ($6 OR NOT EXISTS (SELECT FROM runs r WHERE r.id = $4))
   ORDER BY k.n LIMIT 1
 )
 INSERT INTO slots (tenant, slot, run_id, promised_until) SELECT $1, slot, $4, now() + $5::interval FROM free
@@ -79,15 +79,29 @@ RETURNING slot
 
 
 async def take_slot(
-    pool: Pool, tenant: UUID, key: str, seats: int, run_id: UUID, promise: timedelta = PROMISE
+    pool: Pool,
+    tenant: UUID,
+    key: str,
+    seats: int,
+    run_id: UUID,
+    promise: timedelta = PROMISE,
+    *,
+    moves: bool = False,
 ) -> str | None:
     """A free slot, promised to a run that is about to be stored (the same one if it has been given one already); None
-    if there is none, if others wait before it, or if the run is there."""
+    if there is none, if others wait before it, or if the run is there. `moves`: it is there, and needs the slot to go
+    on with another version of its workflow."""
     names = seats_of(key, seats)
     async with _locked(pool, tenant, key) as connection:
         taken = await connection.fetchval(_TAKEN, tenant, key, run_id, promise)
-        slot: str | None = taken or await connection.fetchval(_TAKE, tenant, key, names, run_id, promise)
+        slot: str | None = taken or await connection.fetchval(_TAKE, tenant, key, names, run_id, promise, moves)
         return slot
+
+
+async def free_slots(pool: Pool, tenant: UUID, key: str, run_id: UUID) -> None:
+    """The run counts under the key no more."""
+    query = "DELETE FROM slots WHERE tenant = $1 AND run_id = $3 AND left(slot, length($2) + 1) = $2 || '#'"
+    await pool.execute(query, tenant, key, run_id)
 
 
 async def promised_slots(pool: Pool, tenant: UUID, key: str, run_id: UUID) -> list[str]:

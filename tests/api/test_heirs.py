@@ -163,3 +163,20 @@ async def test_of_two_forks_of_one_run_at_once_one_is_refused_with_the_winner(
     lost, won = sorted(answers, key=lambda answer: answer.status_code == 201)
     assert (won.status_code, lost.status_code, lost.json()["code"]) == (201, 409, "fork_overtaken")
     assert lost.json()["winner"]["run_id"] == won.json()["id"]
+
+
+async def test_a_run_that_is_moved_into_a_version_that_counts_is_counted(http: Checked) -> None:
+    name = published(http)
+    runs = [start(http, name)["id"] for _ in range(2)]
+    for run in runs:
+        await is_now(http, run, "waiting")
+    published(http, ONE, name, 2)
+    moved = http.post(f"/v1/workflows/{name}/migrate", json={"from": "1", "to": "2", "runs": runs}).json()["runs"]
+    assert sorted(each["moved"] for each in moved) == [False, True]
+    (stays,) = [each for each in moved if not each["moved"]]
+    assert [each["code"] for each in stays["obstacles"]] == ["concurrency_busy"]
+    third = start(http, name)
+    assert third["status"] == "queued"
+    (holder,) = [each["id"] for each in moved if each["moved"]]
+    http.post(f"/v1/runs/{holder}/terminate", json={})
+    await is_now(http, third["id"], "waiting")

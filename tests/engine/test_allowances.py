@@ -225,16 +225,18 @@ def test_a_child_without_an_allowance_tells_nothing_of_its_spending() -> None:
     assert not family.parent.state.expenses
 
 
-def test_a_fork_has_nothing_reserved_for_a_child_that_the_other_run_had_given_up() -> None:
+@pytest.mark.parametrize("spent", [0, 100])
+def test_a_fork_has_nothing_reserved_for_a_child_that_the_other_run_had_given_up(spent: int) -> None:
     branches = "one: [{id: sub, run: below}], two: [{id: no, call: t.f}]"
     handler = f"catch: [{{steps: [{{approve: {{title: Go?, from: anyone}}}}, {{id: more, {ASK}}}]}}]"
     family = family_of(ALL, f"  - id: both\n    try: [{{parallel: {{{branches}}}}}]\n    {handler}\n", ASKS_TWICE)
     family.deliver()
-    family.do(family.child, took(family.child, 100))
-    family.deliver()
+    if spent:
+        family.do(family.child, took(family.child, spent))
+        family.deliver()
     family.parent.fail(one_of(family.parent, "no"), retriable=False)  # the child is not told yet
     assert family.parent.state.granted
     fork = family.parent.forked(family.parent.state.seq, NOTHING)
     assert not fork.state.granted
     assert not fork.state.expenses
-    assert fork.state.spent.input == 100
+    assert fork.state.spent.input == spent

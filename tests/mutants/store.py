@@ -707,7 +707,8 @@ slots.bug(
     by="tests/store/test_slots.py",
 )
 slots.bug(
-    "a start of a run that is there takes a slot", ("\n    AND NOT EXISTS (SELECT FROM runs r WHERE r.id = $4)", "")
+    "a start of a run that is there takes a slot",
+    ("\n    AND ($6 OR NOT EXISTS (SELECT FROM runs r WHERE r.id = $4))", ""),
 )
 slots.bug(
     "a key has one seat more than its limit",
