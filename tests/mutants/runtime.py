@@ -387,8 +387,8 @@ slots.bug(
 slots.bug(
     "a start that is made again is refused because of itself",
     (
-        "        if await run_lists.get_run(self.database.api, tenant, run_id) is None:\n            raise await self._busy",
-        "        if True:\n            raise await self._busy",
+        "run_lists.get_run(self.database.api, tenant, run_id) is None:\n            raise await self._busy",
+        "run_lists.get_run(self.database.api, tenant, run_id) or True:\n            raise await self._busy",
     ),
     by=f"{_SLOTS}::test_the_same_start_again_is_not_refused_where_its_run_has_ended_and_another_has_the_key",
 )
