@@ -13,8 +13,10 @@ from typing import Final
 
 from hai_flow.models.arguments import Arguments, Contradiction, Stage, are_equal, is_object
 from hai_flow.models.call_ids import CallIds
+from hai_flow.models.faults import unreadable
 from hai_flow.models.vocabulary import CallArgs, CallStart, Piece
 
+CALLS_MAX: Final = 256  # of one answer: each is held against all that came before it
 _OLD: Final = "function_call"  # the slot of the one call that the oldest form of the protocol knows
 
 
@@ -46,13 +48,15 @@ class Calls:
         return bool(self._drafts)
 
     def take(self, slot: Hashable, *, id: str = "", name: str = "", args: str = "") -> Iterator[Piece]:
-        """A piece of the call in a slot (its index, the id of its item ...)."""
+        """A piece of the call in a slot (its index, the id of its item ...). Raises StepError for too many calls."""
         draft = self._slots.get(slot)
         if draft is None or self._is_another(draft, id, name, args):
             if draft is not None:
                 id = id or draft.next_id
             draft = self._slots[slot] = _Draft(slot, id, name)
             self._drafts.append(draft)
+            if len(self._drafts) > CALLS_MAX:
+                raise unreadable(f"it has more than {CALLS_MAX} calls")
         elif name and draft.name != name:
             draft.name = name if name.startswith(draft.name) else draft.name + name
         if id and not draft.given:

@@ -13,7 +13,7 @@ import pytest
 
 from tests.foreign import chats, clouds, typed
 from tests.foreign.reading import differences, read
-from tests.foreign.transcripts import Said, Transcript
+from tests.foreign.transcripts import DONE, Failed, Said, Transcript, call, end, stream
 
 CORPUS = [*chats.ALL, *clouds.ALL, *typed.ALL]
 CUTS = int(os.environ.get("TEST_CUTS", "200"))
@@ -71,6 +71,12 @@ def end_of(transcript: Transcript) -> int:
     )
     places = [at for mark in marks if (at := body.find(mark)) >= 0]
     return min(places, default=len(body))
+
+
+def test_an_answer_of_endless_calls_is_none() -> None:
+    events = [call(number, "c", "add", f'{{"a": {number}}}') for number in range(300)]
+    transcript = Transcript("endless", stream(*events, end("tool_calls"), DONE), Failed("llm.truncated", "256", True))
+    assert differences(read(transcript, [transcript.body]), transcript.meaning) == []
 
 
 def test_calls_are_performed_as_they_were_shown() -> None:
