@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from docs.passing_page import page
-from tests.engine.passing import KINDS, PEOPLE, TABLE, WAYS, attempt
+from hai_flow.engine import commands as c
+from hai_flow.errors import Rejected
+from tests.engine.passing import KINDS, PEOPLE, TABLE, WAYS, attempt, rejected
 
 CELLS = [
     (way, kind, person, TABLE[way][kind][n])
@@ -30,6 +32,16 @@ def test_a_question_is_passed_by_those_alone_that_the_table_says(
     way: str, kind: str, person: str, outcome: str
 ) -> None:
     assert attempt(way, kind, person) == outcome
+
+
+@pytest.mark.parametrize(
+    "kind", ["an `approve`", "a gate on a call", "an `approve` in a branch", "an `approve` in a loop"]
+)
+def test_behind_a_no_another_decider_does_not_skip_either(kind: str) -> None:
+    case, who = rejected(kind, "a decider"), PEOPLE["a decider"]
+    with pytest.raises(Rejected) as refused:
+        case.play.do(c.Skip(by=who.id, who=who, path=case.at))
+    assert (refused.value.status, refused.value.code) == (409, "skip.rejected")
 
 
 def test_the_page_is_up_to_date() -> None:
