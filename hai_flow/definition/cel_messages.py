@@ -162,4 +162,9 @@ def _overload_message(function: str, types: str) -> str:
         return f"`{shown}` can't mix {given.replace(', ', ' and ')}; write double(x) or int(x)"
     if shown == "?_:":
         return f"both sides of `? :` must have one type, found ({given}); wrap one in dyn(...)"
-    return f"`{shown}` can't be applied to ({given})"
+    hint = ""
+    if shown in ("<", "<=", ">", ">=", "-", "*", "/", "%"):
+        other = next((each for each in given.split(", ") if each in ("int", "double")), None)
+        if "string" in given.split(", ") and other is not None:
+            hint = f"; write {other}(x) around the text"
+    return f"`{shown}` can't be applied to ({given}){hint}"

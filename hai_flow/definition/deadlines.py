@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
 from hai_flow.definition import plan
 from hai_flow.definition.context import Context
 from hai_flow.definition.deciders import EXCLUDE, QUORUM, excluded_by, looks_like_one, quorum_of, selectors_of
 from hai_flow.definition.document import Path
+from hai_flow.definition.durations import NotADuration, milliseconds, spell
 from hai_flow.definition.keys import ANY, DURATION, SELECTORS, TEXT, Key, Shape, enum, shape_of, stages
 from hai_flow.definition.known_names import Names
 from hai_flow.definition.panels import check_deciders, check_inherited_quorum
@@ -148,6 +150,24 @@ def _expiry(context: Context, word: str, body: Json, at: Path, names: Names) -> 
     return plan.Expiry(word, reason)  # type: ignore[arg-type]
 
 
+def check_times(context: Context, fields: Mapping[str, Json], at: Path, deadline: plan.Duration | None) -> None:
+    """Report reminders that come behind the `deadline` of their question, and a deadline behind the run's own limit."""
+    if not isinstance(deadline, int):
+        return
+    for index, text in enumerate(fields.get("remind", ())):
+        with suppress(NotADuration):
+            if milliseconds(text) >= deadline:
+                message = f"this reminder never comes: the deadline, {spell(deadline)}, is not behind it; take it out"
+                context.reader.warning((*at, "remind", index), "remind.never", message)
+    limit = context.declared.limits.duration
+    if limit is not None and "deadline" in fields and deadline > limit:
+        message = (
+            f"the run is over before this deadline: its `limits.duration` is {spell(limit)}, and waiting counts; "
+            "shorten the deadline, or raise the limit"
+        )
+        context.reader.warning((*at, "deadline"), "deadline.limit", message)
+
+
 def _escalate(context: Context, body: Json, at: Path, names: Names) -> plan.Escalate | None:
     fields = context.reader.fields(ESCALATE, body, at, "`escalate`")
     from_ = selectors_of(context, fields["from"], (*at, "from"), names) if "from" in fields else None
@@ -158,6 +178,7 @@ def _escalate(context: Context, body: Json, at: Path, names: Names) -> plan.Esca
     deadline = context.duration(fields, "deadline", at, names)
     if deadline is None:
         return None
+    check_times(context, fields, at, deadline)
     return plan.Escalate(
         deadline,
         from_,

@@ -38,10 +38,9 @@ _TARGET: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*(:[A-Za-z_]\w*)?")
 _FILE: Final = re.compile(r"(?:\./)?(?P<path>[A-Za-z_]\w*(?:[./][A-Za-z_]\w*)*?)(?:\.py)?(?P<function>:[A-Za-z_]\w*)?")
 _SERVICE: Final = ("base_url", "openapi")
 _MODULES: Final = ("module", "file", "path", "script", "function", "import")  # other words for `python`
-_PROVIDERS: Final = (
-    "anthropic", "azure", "bedrock", "cohere", "dashscope", "deepseek", "google", "groq", "llamacpp", "mistral",
-    "ollama", "openai", "openrouter", "together", "vertex", "vllm", "xai", "zhipu",
-)  # fmt: skip
+_BUILT_IN: Final = ("azure", "dashscope", "deepseek", "llamacpp", "ollama", "openai", "vllm", "zhipu")
+_PLUGINS: Final = {"anthropic": "hai-flow-anthropic"}
+_OTHERS: Final = ("bedrock", "cohere", "google", "groq", "mistral", "openrouter", "together", "vertex", "xai")
 _KEY: Final = re.compile(r"\s*\$\{\{\s*secrets\.(?P<name>[A-Za-z_][A-Za-z0-9_]{0,62})\s*\}\}\s*")
 _OF_DEPLOYMENT: Final = ("provider", "model", "api", "base_url", "api_key", "quirks", "context", "price")
 _EMPTY: Final = {"string": '""', "array": "[]", "object": "{}", "integer": "0", "number": "0", "boolean": "false"}
@@ -336,10 +335,23 @@ class Declarations(Parts):
         return params
 
     def _doubt_provider(self, name: str, at: Path) -> None:
-        """A deployment may have any provider: only a near match is worth a warning."""
-        near = [] if name in _PROVIDERS else difflib.get_close_matches(name.lower(), _PROVIDERS, n=1, cutoff=0.8)
-        if near:
-            self.reader.warning(at, "model.provider", f"nobody is known as `{name}`; did you mean `{near[0]}`?")
+        """Warn of a provider that is not built in: a plug-in of the deployment may have it."""
+        if not name or name in _BUILT_IN:
+            return
+        known = (*_BUILT_IN, *_PLUGINS, *_OTHERS)
+        near = [] if name in known else difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.8)
+        plugin = _PLUGINS.get(name)
+        hint = (
+            f"it comes with the plug-in {plugin}: install that where the workflow runs"
+            if plugin
+            else (
+                f"did you mean `{near[0]}`?"
+                if near
+                else "a plug-in of that name has to be there where the workflow runs"
+            )
+        )
+        message = f"`{shorten(name)}` is not among the built-in providers ({', '.join(_BUILT_IN)}); {hint}"
+        self.reader.warning(at, "model.provider", message)
 
     def read_roles(self, value: Mapping[str, Json]) -> None:
         """Fill `self.roles`."""

@@ -78,7 +78,13 @@ def compile_expression(source: str, names: Names, *, condition: bool = False) ->
         if condition and program.result_type not in ("BOOL", "DYN"):
             found = program.result_type.lower()
             raise Faults(
-                [Fault(0, "expression.not_boolean", f"expected true or false, found an expression of type {found}")]
+                [
+                    Fault(
+                        0,
+                        "expression.not_boolean",
+                        f"expected true or false, found an expression of type {found}{_quotes_hint(inner)}",
+                    )
+                ]
             )
     except Faults as faults:
         raise Faults([Fault(fault.offset + shift, fault.code, fault.message) for fault in faults.faults]) from None
@@ -274,3 +280,11 @@ def _program(source: str, roots: frozenset[str], kinds: tuple[tuple[tuple[Segmen
     """Programs are immutable: two documents with the same source and types share one."""
     scanned = _scan(source, roots)
     return cel.compile_tree(source, scanned.tree, scanned.found.chains, dict(kinds).__getitem__)
+
+
+def _quotes_hint(source: str) -> str:
+    """A word where the source is one text in quotes, which is always that text."""
+    text = source.strip()
+    if len(text) < 2 or text[0] not in "\"'" or text[-1] != text[0] or text[0] in text[1:-1]:
+        return ""
+    return f"; without the quotes it is an expression: {text[1:-1]}"

@@ -60,9 +60,25 @@ class _Linter:
             self._writes_at_once(step)
         if step.verb == "run":
             self._starts_itself(step)
+        self._shadowed(step)
         self._cleanup(step)
         self._delivery(step)
         self._decisions(step)
+
+    def _shadowed(self, step: StepDraft) -> None:
+        """Report a clause of `catch` that never takes an error: clauses before it take all of its own."""
+        before: set[str] = set()
+        for clause in step.catch:
+            errors = clause.fields.get("errors", ())
+            patterns = [each for each in errors if isinstance(each, str)] if isinstance(errors, list | tuple) else []
+            taken = [each for each in patterns if any(_covers(other, each) for other in before)]
+            if patterns and len(taken) == len(patterns):
+                message = (
+                    f"this clause never takes an error: a clause before it takes `{taken[0]}` already; put it first, "
+                    "or remove it"
+                )
+                self.reader.warning(clause.at, "catch.shadowed", message)
+            before.update(patterns)
 
     def _starts_itself(self, step: StepDraft) -> None:
         """Report a `run` of this very workflow that every run of it reaches: each waits for the next one, for ever."""
@@ -242,6 +258,11 @@ class _Linter:
 def _adds_to(variable: str, written: Json) -> bool:
     """Whether the value is made of the one that the variable has: a `set` reads and writes in one, so none is lost."""
     return any("${{" in text and f"state.{variable}" in text for _, text in texts(written, ()))
+
+
+def _covers(pattern: str, other: str) -> bool:
+    """Whether `pattern` of a `catch` takes every error that `other` takes."""
+    return pattern in ("*", other) or (pattern.endswith(".*") and other.startswith(pattern[:-1]))
 
 
 def _is_conditional(step: StepDraft) -> bool:

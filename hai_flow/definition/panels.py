@@ -77,8 +77,16 @@ def check_deciders(context: Context, fields: Mapping[str, Json], at: Path, given
             f"name people or roles in `from`"
         )
         context.reader.warning(place, "approval.nobody", message, key="from" not in fields)
-    elif quorum is not None and quorum != "all":
-        _check_quorum_possible(context, quorum, panel, (*at, "quorum"))
+    else:
+        if quorum is not None and quorum != "all":
+            _check_quorum_possible(context, quorum, panel, (*at, "quorum"))
+        rejections = fields.get("reject_when")
+        if type(rejections) is int and rejections > len(panel.deciders):
+            message = (
+                f"{rejections} rejections can't come together: `from` has {_people(len(panel.deciders))}; lower the "
+                "number, or write `unreachable`"
+            )
+            context.reader.error((*at, "reject_when"), "reject_when.impossible", message)
 
 
 def check_inherited_quorum(context: Context, fields: Mapping[str, Json], at: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Final
 from hai_flow.definition import plan
 from hai_flow.definition.document import Path
 from hai_flow.definition.doubts import DOUBTS, REFUSALS
-from hai_flow.definition.durations import NotADuration, meant_duration, milliseconds
+from hai_flow.definition.durations import NotADuration, meant_duration, milliseconds, spell
 from hai_flow.definition.expression_faults import Fault, Faults
 from hai_flow.definition.expressions import CompiledExpression, compile_expression
 from hai_flow.definition.holes import split_holes
@@ -126,6 +126,9 @@ class Parts:
             self.patterns(errors, (*at, "errors"))
         every = self.duration(fields, "every", at, names, shortest=1)
         max_delay = self.duration(fields, "max_delay", at, names)
+        if isinstance(every, int) and isinstance(max_delay, int) and max_delay < every:
+            message = f"`max_delay`, {spell(max_delay)}, is shorter than `every`, {spell(every)}, which it cuts down"
+            self.reader.warning((*at, "max_delay"), "retry.max_delay", f"{message}; raise it, or lower `every`")
         if "max" not in fields:
             return None
         return plan.Retry(

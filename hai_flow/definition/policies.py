@@ -7,7 +7,7 @@ from typing import Final, Literal, TypeAlias
 
 from hai_flow.definition import plan
 from hai_flow.definition.context import Context
-from hai_flow.definition.deadlines import ON_DEADLINE_KEY, on_deadline
+from hai_flow.definition.deadlines import ON_DEADLINE_KEY, check_times, on_deadline
 from hai_flow.definition.deciders import EXCLUDE, FROM, QUORUM, REQUESTER, excluded_by, quorum_of, selectors_of
 from hai_flow.definition.document import Path
 from hai_flow.definition.forms import COMBINE, FORM, check_combine, form_of
@@ -29,7 +29,9 @@ from hai_flow.definition.keys import (
 from hai_flow.definition.known_names import Names
 from hai_flow.definition.names import name_fault
 from hai_flow.definition.panels import check_deciders
+from hai_flow.definition.parts import is_literal
 from hai_flow.definition.reference import DEADLINE, NOTIFY, PAUSE_CLOCK
+from hai_flow.definition.schemas import JsonSchema
 from hai_flow.definition.telling import REMIND, notify, reminders_of
 from hai_flow.definition.wording import kind_of, suggestion
 from hai_flow.json_pointers import unescaped
@@ -122,6 +124,9 @@ def policy(context: Context, kind: Kind, fields: Mapping[str, Json], at: Path, n
     check_combine(context, fields, at, schema)
     _check_reject_when(context, fields, at)
     check_deciders(context, fields, at, quorum)
+    check_times(context, fields, at, deadline)
+    if kind == "ask" and schema is not None:
+        _check_default(context, fields, at, schema)
     edit = fields.get("edit", False)
     return plan.Policy(
         from_,
@@ -140,6 +145,20 @@ def policy(context: Context, kind: Kind, fields: Mapping[str, Json], at: Path, n
         escalations=escalations,
         pause_clock=fields.get("pause_clock", "run"),
     )
+
+
+def _check_default(context: Context, fields: Mapping[str, Json], at: Path, form: Mapping[str, Json]) -> None:
+    """Report an answer of silence, `default`, that the form would refuse from a person."""
+    value = fields.get("on_deadline")
+    items = value if isinstance(value, list) else [value]
+    for index, item in enumerate(items):
+        if not isinstance(item, Mapping) or "default" not in item or not is_literal(item["default"]):
+            continue
+        schema = JsonSchema(form)
+        for fault in schema.findings(schema.with_defaults(item["default"]))[:1]:
+            place = (*at, "on_deadline", *((index,) if isinstance(value, list) else ()), "default")
+            message = f"the answer that silence gives does not fit the form: {fault['message']}"
+            context.reader.error(place, "ask.default", message)
 
 
 def _options(context: Context, fields: Mapping[str, Json], at: Path) -> tuple[str, ...]:

@@ -42,6 +42,7 @@ _OTHER_TYPES: Final = {
     "none": "null",
 }  # fmt: skip
 _BOOLEANS: Final = {"yes": "true", "on": "true", "no": "false", "off": "false"}  # text in YAML 1.2
+_NO_PATTERN: Final = ' is not a "regex"'  # as the library ends its message
 _FAULTS_MAX: Final = 100
 _MESSAGE_CHARS_MAX: Final = 500
 _PARAMS_MAX: Final = 20
@@ -341,7 +342,10 @@ def compile_schema(raw: Json, report: Report) -> JsonSchema | None:
         return None
     except Exception as error:  # the library raises several unrelated types here, ValueError among them
         path: Path = tuple(getattr(error, "instance_path", ()))
-        fault(path, "schema.invalid", f"expected a JSON Schema (2020-12): {_first_line(error)}")
+        text = _first_line(error)
+        if text.endswith(_NO_PATTERN):
+            text = f"`pattern` takes a regular expression (`regex`), and {text.removesuffix(_NO_PATTERN)} is none"
+        fault(path, "schema.invalid", f"expected a JSON Schema (2020-12): {text}")
         return None
     with suppress(_Enough):
         for circle in compiled.circles:

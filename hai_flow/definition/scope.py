@@ -197,7 +197,7 @@ def _frame_reason(frame: Enclosure) -> str | None:
     if owner.verb == "switch":
         return f"it is in a case of the switch `{owner.id}`"
     if owner.verb == "parallel" and owner.fields.get("join", "all") != "all":
-        return f"other branches of `{owner.id}` may have won"
+        return f"other branches of `{owner.id}` may have won (`join: {owner.fields.get('join')}`)"
     if "while" in owner.params:
         return f"the loop `{owner.id}` may not run at all"
     if "if" in owner.fields:

@@ -21,6 +21,7 @@ REMIND: Final = Key(
     example="[4h, 1d]",
 )
 
+_URL: Final = re.compile(r"(?i)(?:https?|wss?|ftp):/")
 _CHANNEL: Final = re.compile(r"[a-z][a-z0-9_+-]*(:\S.*)?")
 
 
@@ -30,6 +31,14 @@ def notify(context: Context, fields: Mapping[str, Json], at: Path, names: Names)
     # Those of `defaults` come as they were written; what they are instead of texts is a finding already.
     texts = [each for each in written if isinstance(each, str)] if isinstance(written, list | tuple) else []
     for index, text in enumerate(texts):
+        if _URL.match(text):
+            message = (
+                "expected a channel of the deployment such as `email` or `slack:#finance`, found the address "
+                f"`{shorten(text)}`, which tells nobody; addresses stand in the file that HAI_FLOW_NOTIFY names, each "
+                "with its channel"
+            )
+            context.reader.warning((*at, "notify", index), "notify.channel", message)
+            continue
         if "${{" in text or _CHANNEL.fullmatch(text):
             continue
         found = shorten(text)

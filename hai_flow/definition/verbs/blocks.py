@@ -72,6 +72,12 @@ def _for_each(context: Context, draft: StepDraft, names: Names) -> plan.Verb | N
     element = names.element_schema(params.get("items"))
     inside = names.with_roots("index", schemas={variable: element})
     key = context.text(params, "key", at, inside)
+    if key is not None and not key.holes and params.get("items") != []:
+        message = (
+            "`key` is the same for every item, and each needs its own; "
+            f"write `key: ${{{{ {variable} }}}}`, or a part of it"
+        )
+        context.reader.error((*at, "key"), "for_each.constant_key", message)
     context.compile(draft.blocks[""], inside)
     output = None
     if "output" in params:

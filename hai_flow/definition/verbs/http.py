@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -53,6 +54,9 @@ AWAIT_CALLBACK: Final = Shape("await_callback", "`await_callback`", (
 (METHODS,) = HTTP.exactly_one
 (_BODIES,) = HTTP.at_most_one
 
+_SCHEME: Final = re.compile(r"(?i)(https?|\$\{\{.*\}\}):?//")
+_HOST: Final = re.compile(r"[a-z0-9-]+(\.[a-z0-9-]+)+(:[0-9]+)?(/|$)")
+
 
 def _http(context: Context, draft: StepDraft, names: Names) -> plan.Http | None:
     value, at = draft.value, draft.value_at
@@ -66,6 +70,8 @@ def _http(context: Context, draft: StepDraft, names: Names) -> plan.Http | None:
         message = f"expected at most one of `body`, `form`, `text`, `multipart` in `http`, found {found}; remove one"
         context.reader.error((*at, bodies[1]), "http.bodies", message, key=True)
     url = context.text(fields, given[0], at, names) if given else None
+    if given and isinstance(fields.get(given[0]), str):
+        _check_url(context, fields[given[0]], (*at, given[0]))
     awaits = "await_callback" in fields
     told = names.with_roots("callback") if awaits else names
     parts: list[tuple[str, plan.Template]] = []
@@ -94,6 +100,13 @@ def _http(context: Context, draft: StepDraft, names: Names) -> plan.Http | None:
     return plan.Http(
         arguments, expect, following, fields.get("pages", 100), callback, streamed, fields.get("big_integers", "text")
     )
+
+
+def _check_url(context: Context, url: str, at: Path) -> None:
+    """Report a URL without a host: there is none that it could be relative to. What a hole gives is not known."""
+    if not _SCHEME.match(url) and not url.lstrip().startswith("${{"):
+        hint = f"; write https://{url}" if _HOST.match(url) else "; write the whole address, such as https://host/path"
+        context.reader.error(at, "http.url", f"expected a URL that begins with https:// or http://{hint}")
 
 
 def _streamed(context: Context, fields: Mapping[str, Json], at: Path, names: Names) -> plan.StreamedBody | None:

@@ -98,6 +98,9 @@ def _agent(context: Context, draft: StepDraft, names: Names) -> plan.Agent | Non
     output = context.schema(fields["output"], (*at, "output")) if "output" in fields else None
     tools = fields.get("tools", [])
     given = fields.get("approvals", {})
+    if fields.get("tools") == []:
+        message = "an agent without tools has nothing to do but answer once; write an `llm` step, or name its tools"
+        context.reader.warning((*at, "tools"), "agent.tools", message)
     for index, tool in enumerate(tools):
         _check_agent_tool(context, tool, (*at, "tools", index), given)
     approvals = _agent_approvals(context, given, tools, (*at, "approvals"), names)

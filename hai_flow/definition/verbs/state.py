@@ -70,8 +70,11 @@ def _check_value(context: Context, name: str, value: Json, at: Path, names: Name
         return
     for fault in schema.findings(value)[:1]:
         what = "an element of " if variable.reduce == "append" else ""
+        several = variable.reduce == "append" and isinstance(value, list)
         reads = isinstance(value, str) and re.match(r"(input|state|steps)\.[a-z]", value)
         hint = f"; an expression is written ${{{{ {shorten(value)} }}}}" if reads else ""
+        if several:
+            hint = "; `reduce: append` adds the value as one element: set each element in a step of its own"
         message = f"the value does not fit {what}the state `{name}`: {fault['message']}{hint}"
         context.reader.error(at, "set.type", message)
 

@@ -7,11 +7,12 @@ from typing import Any, Final
 
 from hai_flow.definition import plan
 from hai_flow.definition.context import Context
-from hai_flow.definition.deadlines import on_deadline
+from hai_flow.definition.deadlines import check_times, on_deadline
 from hai_flow.definition.document import Path
 from hai_flow.definition.drafts import StepDraft
 from hai_flow.definition.keys import ANY, CEL, DURATION, TEXT, Key, Shape, list_of, literal, shape_of
 from hai_flow.definition.known_names import Names
+from hai_flow.definition.parts import is_literal
 from hai_flow.definition.reference import DEADLINE, ENDED_KEYS, EXPIRY, PAUSE_CLOCK
 from hai_flow.definition.schemas import JsonSchema
 from hai_flow.definition.verbs.verb import Verb, record
@@ -37,6 +38,7 @@ SUBSCRIPTION: Final = Shape("subscription", "An entry of `any` and `all`", (
     Key("event", literal(1), "the type of the event", required=True, example="payment.received"),
     Key("match", CEL, "only events for which this is true", example="event.data.order == input.order"),
 ))  # fmt: skip
+_KEYS: Final = ("id", "type", "data", "at")
 _EVENT: Final = record(id={}, type={"type": "string"}, data={}, at={})
 
 
@@ -71,6 +73,8 @@ def _wait_for(context: Context, draft: StepDraft, names: Names) -> plan.WaitFor 
     kinds = [key for key in ("event", "any", "all") if key in value]
     deadline = context.duration(fields, "deadline", at, names) or context.declared.default_deadline
     _, expiry = on_deadline(context, fields, at, names, ("fail", "default"), escalates=False)
+    check_times(context, fields, at, deadline)
+    _check_default(context, fields, at, several="all" in kinds)
     if len(kinds) != 1:
         if kinds or all(key in WAIT_FOR.words for key in value):
             found = " and ".join(f"`{kind}`" for kind in kinds) or "none"
@@ -94,6 +98,25 @@ def _wait_for(context: Context, draft: StepDraft, names: Names) -> plan.WaitFor 
     sound = tuple(each for each in subscriptions if each is not None)
     pause_clock = fields.get("pause_clock", "run")
     return plan.WaitFor(mode, sound, deadline, expiry, pause_clock) if sound else None
+
+
+def _check_default(context: Context, fields: Mapping[str, Json], at: Path, *, several: bool) -> None:
+    """Doubt a `default` that has not the form of an event: it replaces all of the output, not its `data`."""
+    outcome = fields.get("on_deadline")
+    value = outcome.get("default") if isinstance(outcome, Mapping) else None
+    if (
+        several
+        or not isinstance(value, Mapping)
+        or not value
+        or not is_literal(value)
+        or not value.keys().isdisjoint(_KEYS)
+    ):
+        return
+    message = (
+        "`default` replaces the whole output, `{id, type, data, at}`, and this has none of its keys: steps that read "
+        f"`output.data` fail; write `default: {{data: {{{', '.join(map(str, value))}: ...}}}}`"
+    )
+    context.reader.warning((*at, "on_deadline", "default"), "wait_for.default", message)
 
 
 def _subscription(context: Context, raw: Json, at: Path, names: Names) -> plan.Subscription | None:
