@@ -10,6 +10,7 @@ from hai_flow.definition.cel_macros import SORTED
 from hai_flow.definition.cel_paths import Chain, segment_offset, spell, static_path
 from hai_flow.definition.cel_tree import Call, Comprehension, Const, Listing, Name, Select, Tree, children
 from hai_flow.definition.expression_faults import Fault
+from hai_flow.definition.facts import fact
 from hai_flow.definition.known_names import Guards, Names
 from hai_flow.definition.known_types import Look, look_inside
 from hai_flow.definition.schema_references import resolve
@@ -22,7 +23,21 @@ REFUSALS: Final = frozenset(("expression.enum", "expression.literal", "expressio
 
 
 def shown_by(tree: Tree, chains: Mapping[int, Chain], outcome: bool) -> Guards:
-    """The paths that are certainly there when `tree` is `outcome`."""
+    """The paths that are certainly there when `tree` is `outcome`, and the facts that hold then (`facts`)."""
+    return _paths_shown(tree, chains, outcome) | _facts_shown(tree, outcome)
+
+
+def _facts_shown(tree: Tree, outcome: bool) -> Guards:
+    match tree:
+        case Call(function="!_", arguments=(operand,)):
+            return _facts_shown(operand, not outcome)
+        case Call(function="_&&_" | "_||_", arguments=(left, right)) if outcome == (tree.function == "_&&_"):
+            return _facts_shown(left, outcome) | _facts_shown(right, outcome)
+        case _:
+            return fact(tree, outcome)
+
+
+def _paths_shown(tree: Tree, chains: Mapping[int, Chain], outcome: bool) -> Guards:
     match tree:
         case Select(test=True):
             chain = chains.get(id(tree.operand))
@@ -31,9 +46,9 @@ def shown_by(tree: Tree, chains: Mapping[int, Chain], outcome: bool) -> Guards:
             chain = chains.get(id(operand))
             return frozenset([(*chain.path, chain.field)]) if outcome and chain and chain.field else frozenset()
         case Call(function="!_", arguments=(operand,)):
-            return shown_by(operand, chains, not outcome)
+            return _paths_shown(operand, chains, not outcome)
         case Call(function="_&&_" | "_||_", arguments=(left, right)):
-            one, other = shown_by(left, chains, outcome), shown_by(right, chains, outcome)
+            one, other = _paths_shown(left, chains, outcome), _paths_shown(right, chains, outcome)
             return one | other if outcome == (tree.function == "_&&_") else one & other
         case Call(function="_==_" | "_!=_", arguments=(left, right)) if outcome == (tree.function == "_==_"):
             return _shown_by_status(left, right, chains) or _shown_by_status(right, left, chains)

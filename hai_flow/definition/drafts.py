@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeAlias
 
 from hai_flow.definition.document import Document, Path
+from hai_flow.definition.known_names import Condition
 from hai_flow.definition.reader import Reader
 from hai_flow.values import Json
 
@@ -64,6 +65,8 @@ class StepDraft:
     catch: list[Clause] = field(default_factory=list)
     finally_: list[StepDraft] = field(default_factory=list)
     undo: StepDraft | None = None
+    condition: Condition | None = None  # its `if`, once that is compiled
+    cases: dict[str, Condition] = field(default_factory=dict)  # of a switch: each `when`, once that is compiled
 
     @property
     def value(self) -> Json:
@@ -134,10 +137,11 @@ def leaving(loop: StepDraft) -> Iterator[StepDraft]:
 def always_ends(steps: Sequence[StepDraft]) -> bool:
     """Whether nothing can come behind this list: a `return`, `fail`, `break` or `continue` in it is reached for
     certain."""
-    return any("if" not in step.fields and _ends(step) for step in steps)
+    return any("if" not in step.fields and ends(step) for step in steps)
 
 
-def _ends(step: StepDraft) -> bool:
+def ends(step: StepDraft) -> bool:
+    """Whether nothing can come behind this step in its list, where its `if` is true."""
     if step.verb in ("return", "fail", *LEAVING):
         return True
     if step.catch:

@@ -18,9 +18,10 @@ from hai_flow.definition.doubts import Doubts, shown_by
 from hai_flow.definition.durations import meant_duration
 from hai_flow.definition.expression_error import ExpressionError
 from hai_flow.definition.expression_faults import Fault, Faults
+from hai_flow.definition.facts import sufficient
 from hai_flow.definition.functions import pattern_fault, zone_fault
 from hai_flow.definition.holes import end_of_hole, split_holes
-from hai_flow.definition.known_names import Guards, Names
+from hai_flow.definition.known_names import Names
 from hai_flow.definition.known_types import properties_of
 from hai_flow.definition.wording import shorten, suggestion
 from hai_flow.values import Json
@@ -29,16 +30,31 @@ from hai_flow.values import Json
 class CompiledExpression:
     """plan.Expression: CEL that was checked. `condition` results must be booleans; `doubts` are for warnings."""
 
-    __slots__ = ("_condition", "_program", "doubts", "guards", "paths", "roots", "source", "steps")
+    __slots__ = (
+        "_condition",
+        "_program",
+        "denials",
+        "disproof",
+        "doubts",
+        "guards",
+        "paths",
+        "proof",
+        "roots",
+        "source",
+        "steps",
+    )
 
     def __init__(
         self, source: str, program: Program, chains: Sequence[Chain], doubts: Sequence[Fault], condition: bool,
-        guards: Guards,
+        tree: Tree, by_node: Mapping[int, Chain],
     ) -> None:  # fmt: skip
         self.source = source
         self.paths = tuple(chain.path for chain in chains)
         self.roots, self.steps = roots_and_steps(self.paths)
-        self.guards = guards  # the paths that are there whenever the result is true
+        # The paths that are there, and the facts that hold, whenever the result is true, and whenever it is false; and
+        # the facts that make it so.
+        self.guards, self.denials = shown_by(tree, by_node, True), shown_by(tree, by_node, False)
+        self.proof, self.disproof = sufficient(tree, True), sufficient(tree, False)
         self.doubts = tuple(doubts)
         self._program = program
         self._condition = condition
@@ -89,8 +105,8 @@ def compile_expression(source: str, names: Names, *, condition: bool = False) ->
     except Faults as faults:
         raise Faults([Fault(fault.offset + shift, fault.code, fault.message) for fault in faults.faults]) from None
     shifted = [Fault(doubt.offset + shift, doubt.code, doubt.message) for doubt in doubts]
-    guards = shown_by(scanned.tree, scanned.by_node, True)
-    return CompiledExpression(inner.strip(), program, scanned.found.chains, shifted, condition, guards)
+    chains = scanned.found.chains
+    return CompiledExpression(inner.strip(), program, chains, shifted, condition, scanned.tree, scanned.by_node)
 
 
 def _without_holes(source: str) -> str:

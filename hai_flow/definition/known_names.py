@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from hai_flow.definition.cel_paths import Chain, Segment, segment_offset, spell, whole_path
 from hai_flow.definition.expression_faults import Fault
@@ -39,13 +39,23 @@ _MEMBER_HINTS: Final = {
     "outcome": "; did you mean `status`?",
 }
 
-Guards: TypeAlias = frozenset[tuple[Segment, ...]]
+Guards: TypeAlias = frozenset[tuple[Any, ...]]
+"""Paths that are there, and facts, which begin with None (`facts`)."""
 
 
 class Shows(Protocol):
-    """An expression, with the paths that are there whenever it is true."""
+    """An expression, with the paths that are there and the facts that hold whenever it is true."""
 
     guards: Guards
+
+
+class Condition(Shows, Protocol):
+    """An expression, with that also for where it is false, and with the facts that make it true (`proof`) or false
+    (`disproof`); None: nothing that is known for certain does."""
+
+    denials: Guards
+    proof: Guards | None
+    disproof: Guards | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +76,7 @@ class Names:
         f"there is no step `{name}`",
     )
     absent: Mapping[str, str] = field(default_factory=dict)  # id, or id.member -> reason
+    shows: Callable[[str, str, Guards], bool] = lambda name, member, guards: False  # whether none of the reasons holds
 
     def with_roots(self, *names: str, schemas: Mapping[str, Json] | None = None) -> Names:
         """The same place with further roots: `names`, and those of `schemas` with their types."""
@@ -141,7 +152,11 @@ class Names:
             return _doubt_of_secret(chain)
         if path[0] == "steps" and len(path) > 2 and path[2] in MAY_BE_ABSENT:
             absent = self.absent.get(f"{path[1]}.{path[2]}") or self.absent.get(str(path[1]))
-            if absent is not None and not self._is_known(path[:3], known):
+            if (
+                absent is not None
+                and not self._is_known(path[:3], known)
+                and not self.shows(str(path[1]), str(path[2]), known | self.guarded)
+            ):
                 return Fault(chain.start, "expression.unguarded", _absent_step(path, absent))
         look = self.types.look(path if chain.field is None else (*path, chain.field))
         if look.barren is not None:

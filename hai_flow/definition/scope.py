@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from hai_flow.definition.drafts import LEAVING, Chain, Enclosure, Outline, StepDraft, always_ends, leaving
-from hai_flow.definition.known_names import ALWAYS, MAY_BE_ABSENT, Names
+from hai_flow.definition.facts import entails
+from hai_flow.definition.known_names import ALWAYS, MAY_BE_ABSENT, Guards, Names
 from hai_flow.definition.known_types import Types
 from hai_flow.definition.wording import article, suggestion
 
 END: Final = 1 << 30  # an order behind every step
+
+
+@dataclass(frozen=True, slots=True)
+class _Reason:
+    """Why something may be absent, as a clause, and whether what is known at a place excludes that."""
+
+    text: str
+    excluded: Callable[[Guards], bool] = lambda guards: False
 
 
 class Visibility(Mapping[str, str]):
@@ -92,30 +102,34 @@ class Visibility(Mapping[str, str]):
     def get(self, key: str, default: str | None = None) -> str | None:  # type: ignore[override]
         """Why `id.member` may be absent when this place is reached, as a clause; `default` where it is there."""
         name, _, member = key.partition(".")
+        return next((reason.text for reason in self._reasons(name, member)), default)
+
+    def shows(self, name: str, member: str, guards: Guards) -> bool:
+        """Whether `guards`, which hold at this place, exclude every reason why the member may be absent."""
+        return all(reason.excluded(guards) for reason in self._reasons(name, member))
+
+    def _reasons(self, name: str, member: str) -> Iterator[_Reason]:
         target = self.outline.ids.get(name)
         if target is None or not member:
-            return default
+            return
         level = _common(self.chain, target.chain)
         mine = self.chain[level] if level < len(self.chain) else None
         if mine is not None and mine.is_handler and mine.owner is target:
-            reason = _own_reason(target, mine, member)
-        else:
-            reason = self._reason(target, mine, level, member)
-        return default if reason is None else reason
-
-    def _reason(self, target: StepDraft, mine: Enclosure | None, level: int, member: str) -> str | None:
+            yield from _certain(_own_reason(target, mine, member))
+            return
         inside = target.chain[level:]
         if mine is not None and mine.is_handler and (mine.owner is None or (inside and inside[0].owner is mine.owner)):
-            return f"`{mine.body[1:].partition('/')[0]}` also runs when that step has not finished"
+            word = mine.body[1:].partition("/")[0]
+            yield _Reason(f"`{word}` also runs when that step has not finished")
+            return
         if self.before is not None and any(frame.owner is self.before for frame in target.chain):
-            return "no iteration has run before the first one"
+            yield _Reason("no iteration has run before the first one")
         for frame in inside:
-            reason = _frame_reason(frame) or _left_before(frame.owner, target)
-            if reason is not None:
-                return reason
+            yield from _frame_reasons(self.outline, frame, target)
+            yield from _certain(_left_before(frame.owner, target))
         loop = self.chain[-1].owner if self.at_end and self.chain else None
-        skipped = _left_before(loop, target, verbs=("continue",))
-        return skipped or _step_reason(target, member, elsewhere=bool(inside) or self.at_end)
+        yield from _certain(_left_before(loop, target, verbs=("continue",)))
+        yield from _step_reasons(target, member, elsewhere=bool(inside) or self.at_end)
 
     def __getitem__(self, key: str) -> str:
         reason = self.get(key)
@@ -133,12 +147,12 @@ class Visibility(Mapping[str, str]):
 
 def names_at(types: Types, place: Visibility) -> Names:
     """The names of a place at the top of the document."""
-    return Names(types, ALWAYS, visible=place, explain=place.explain, absent=place)
+    return Names(types, ALWAYS, visible=place, explain=place.explain, absent=place, shows=place.shows)
 
 
 def moved(names: Names, place: Visibility) -> Names:
     """The names of `place`, with the roots and guards of `names`."""
-    return Names(names.types, names.roots, place, names.guarded, place.explain, place)
+    return Names(names.types, names.roots, place, names.guarded, place.explain, place, place.shows)
 
 
 def _common(one: Chain, other: Chain) -> int:
@@ -189,22 +203,113 @@ def _own_reason(target: StepDraft, mine: Enclosure, member: str) -> str | None:
     return None if member != "error" or mine.body == "~reject" else "the step has not failed"
 
 
-def _frame_reason(frame: Enclosure) -> str | None:
+def _certain(text: str | None) -> Iterator[_Reason]:
+    """A reason that no guard but one of the path itself excludes."""
+    if text is not None:
+        yield _Reason(text)
+
+
+def _frame_reasons(outline: Outline, frame: Enclosure, target: StepDraft) -> Iterator[_Reason]:
     """Why nothing in this list may have run, seen from outside its owner."""
     owner = frame.owner
     if owner is None or frame.is_handler:
-        return f"it is in a handler ({owner.id if owner else 'of the document'}/{frame.body})"
+        yield _Reason(f"it is in a handler ({owner.id if owner else 'of the document'}/{frame.body})")
+        return
+
+    verb = owner.verb
+
+    def has_run(guards: Guards) -> bool:
+        """Whether a step of this list is known to have finished; in a branch, one that runs behind `target`."""
+        steps = (outline.ids.get(id) for id in _finished(guards))
+        inside = (step for step in steps if step is not None and _is_inside(step, frame))
+        return any(verb != "parallel" or _runs_behind(step, target) for step in inside)
+
     if owner.verb == "switch":
-        return f"it is in a case of the switch `{owner.id}`"
-    if owner.verb == "parallel" and owner.fields.get("join", "all") != "all":
-        return f"other branches of `{owner.id}` may have won (`join: {owner.fields.get('join')}`)"
+        yield _Reason(
+            f"it is in a case of the switch `{owner.id}`",
+            lambda guards: has_run(guards) or _is_taken(outline, owner, frame.body, guards),
+        )
+    elif owner.verb == "parallel" and owner.fields.get("join", "all") != "all":
+        yield _Reason(
+            f"other branches of `{owner.id}` may have won (`join: {owner.fields.get('join')}`)",
+            lambda guards: has_run(guards) or _has_won(owner, frame.body, guards),
+        )
     if "while" in owner.params:
-        return f"the loop `{owner.id}` may not run at all"
+        yield _Reason(f"the loop `{owner.id}` may not run at all", has_run)
     if "if" in owner.fields:
-        return f"`{owner.id}` around it has an `if`"
+        yield _Reason(
+            f"`{owner.id}` around it has an `if`",
+            lambda guards: has_run(guards) or _is_true(owner, guards),
+        )
     if _is_caught(owner):
-        return f"`{owner.id}` around it has a `catch`"
-    return None
+        yield _Reason(f"`{owner.id}` around it has a `catch`")
+
+
+def _finished(guards: Guards) -> set[str]:
+    """The ids of the steps that are known to have finished."""
+    return {str(each[1]) for each in guards if each[:1] == ("steps",) and each[2:3] in (("output",), ("approval",))}
+
+
+def _is_true(step: StepDraft, guards: Guards) -> bool:
+    """Whether the `if` of a step was true."""
+    return step.condition is not None and entails(guards, step.condition.proof)
+
+
+def _runs_behind(step: StepDraft, target: StepDraft) -> bool:
+    """Whether `step` begins only when `target` has ended, or is `target`: they are in one list, or in lists inside of
+    steps of one list, and not in two branches of one block."""
+    level = _common(step.chain, target.chain)
+    owners = [chain[level].owner for chain in (step.chain, target.chain) if level < len(chain)]
+    return step is target or (step.order > target.order and (len(owners) < 2 or owners[0] is not owners[1]))
+
+
+def _is_inside(step: StepDraft, frame: Enclosure) -> bool:
+    return any(each.owner is frame.owner and each.body == frame.body for each in step.chain)
+
+
+def _is_taken(outline: Outline, switch: StepDraft, body: str, guards: Guards) -> bool:
+    """Whether this case of a switch was taken: by its condition, or because every other case was not."""
+    earlier = [number for number in switch.blocks if int(number) < int(body)]
+    if "if" in switch.fields and not _is_true(switch, guards):
+        return False
+    if (
+        body in switch.cases
+        and entails(guards, switch.cases[body].proof)
+        and all(_is_false(switch, number, guards) for number in earlier)
+    ):
+        return True
+    has_default = any(number not in switch.cases for number in switch.blocks)
+    others = [number for number in switch.blocks if number != body]
+    return has_default and all(_is_not_taken(outline, switch, number, guards) for number in others)
+
+
+def _is_false(switch: StepDraft, body: str, guards: Guards) -> bool:
+    """Whether the condition of a case was false."""
+    return body in switch.cases and entails(guards, switch.cases[body].disproof)
+
+
+def _is_not_taken(outline: Outline, switch: StepDraft, body: str, guards: Guards) -> bool:
+    """Whether a case was not taken: its condition was false, or a step that always runs in it has not finished."""
+    if _is_false(switch, body, guards):
+        return True
+    for step in switch.blocks[body]:
+        unfinished = (None, "equal", f"steps.{step.id}.status", repr("finished"), False)
+        absent = (None, "true", f"steps.{step.id}.output?", "", False)
+        runs = not any(_step_reasons(step, "output", elsewhere=True)) and step.id in outline.ids
+        before = [each for each in switch.blocks[body] if each.order < step.order]
+        if runs and not before and (unfinished in guards or absent in guards):
+            return True
+    return False
+
+
+def _has_won(block: StepDraft, branch: str, guards: Guards) -> bool:
+    """Whether the branch of a `join: any` has won: it is named as the winner, or no other one is."""
+    if block.fields.get("join") != "any" or "if" in block.fields or _is_caught(block):
+        return False
+    read = f"steps.{block.id}.output.winner"
+    if (None, "equal", read, repr(branch), True) in guards:
+        return True
+    return all((None, "equal", read, repr(other), False) in guards for other in block.blocks if other != branch)
 
 
 def _left_before(loop: StepDraft | None, target: StepDraft, *, verbs: Sequence[str] = LEAVING) -> str | None:
@@ -216,19 +321,25 @@ def _left_before(loop: StepDraft | None, target: StepDraft, *, verbs: Sequence[s
 
 
 def _step_reason(target: StepDraft, member: str, *, elsewhere: bool) -> str | None:
+    return next((reason.text for reason in _step_reasons(target, member, elsewhere=elsewhere)), None)
+
+
+def _step_reasons(target: StepDraft, member: str, *, elsewhere: bool) -> Iterator[_Reason]:
     if member == "error":
-        return "it is there only where the step has failed"
+        yield _Reason("it is there only where the step has failed")
+        return
     if "if" in target.fields:
-        return "the step has an `if`"
+        yield _Reason("the step has an `if`", lambda guards: _is_true(target, guards))
     if member == "approval":
         gate = target.fields.get("approval")
-        return "its approval has a `when`" if isinstance(gate, Mapping) and "when" in gate else None
+        if isinstance(gate, Mapping) and "when" in gate:
+            yield _Reason("its approval has a `when`")
+        return
     if target.verb not in ("approve", "for_each") and _is_caught(target):
-        return "the step has a `catch`"
+        yield _Reason("the step has a `catch`")
     custom = [option for option in target.handlers if option not in ("approve", "reject")]
     if elsewhere and target.verb != "approve" and not all(always_ends(target.handlers[option]) for option in custom):
-        return f"the effect is not performed when the decision is `{custom[0]}`"
-    return None
+        yield _Reason(f"the effect is not performed when the decision is `{custom[0]}`")
 
 
 def _is_caught(draft: StepDraft) -> bool:

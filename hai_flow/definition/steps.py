@@ -9,9 +9,10 @@ import msgspec
 from hai_flow.definition import plan
 from hai_flow.definition.context import Context
 from hai_flow.definition.declarations import state_raw
-from hai_flow.definition.drafts import Clause, StepDraft
+from hai_flow.definition.drafts import Clause, StepDraft, always_ends, ends
+from hai_flow.definition.facts import with_facts
 from hai_flow.definition.forms import literal_form
-from hai_flow.definition.known_names import Names
+from hai_flow.definition.known_names import Guards, Names
 from hai_flow.definition.known_types import ENVELOPE, Types
 from hai_flow.definition.language import VERBS
 from hai_flow.definition.policies import OPTIONS, approval
@@ -23,15 +24,32 @@ from hai_flow.values import Json
 def compile_list(context: Context, drafts: Sequence[StepDraft], names: Names) -> None:
     """Compile the steps of a list and all that is inside of them. `names` are those around it."""
     for draft in drafts:
-        _compile_step(context, draft, moved(names, Visibility(context.outline, draft.chain, draft.order, draft)))
+        denials = _compile_step(
+            context, draft, moved(names, Visibility(context.outline, draft.chain, draft.order, draft))
+        )
+        names = with_facts(names, denials | _cases_not_taken(draft))
 
 
-def _compile_step(context: Context, draft: StepDraft, names: Names) -> None:
+def _cases_not_taken(draft: StepDraft) -> Guards:
+    """What holds behind a `switch` of which some cases always end the list."""
+    if draft.verb != "switch" or "if" in draft.fields or draft.catch:
+        return frozenset()
+    denied: Guards = frozenset()
+    for body, steps in draft.blocks.items():
+        if not always_ends(steps):
+            break  # this one may have been taken, whatever the conditions behind it say
+        denied |= draft.cases[body].denials if body in draft.cases else frozenset()
+    return denied
+
+
+def _compile_step(context: Context, draft: StepDraft, names: Names) -> Guards:
+    """Compile a step. Returns what holds behind it: where it ends the list, that its `if` was false."""
     fields, at = draft.fields, draft.at
     condition = None
     if "if" in fields:
         condition = context.condition(fields["if"], (*at, "if"), names)
         names = names.with_guards(condition)
+        draft.condition = condition
     verb = VERBS[draft.verb].compile(context, draft, names) if draft.verb in fields else None
     gate = _gate(context, draft, names) if "approval" in fields else None
     handlers = _compile_handlers(context, draft, names)
@@ -42,8 +60,9 @@ def _compile_step(context: Context, draft: StepDraft, names: Names) -> None:
     retry = context.retry(fields, at, names)
     timeout = _timeout(context, draft, verb, names)
     key = context.text(fields, "idempotency_key", at, names)
+    denials = condition.denials if condition is not None and not draft.catch and ends(draft) else frozenset()
     if verb is None:
-        return
+        return denials
     step = plan.Step(
         path=draft.path,
         id=draft.id,
@@ -70,6 +89,7 @@ def _compile_step(context: Context, draft: StepDraft, names: Names) -> None:
         answers = [each for each in context.steps.values() if each.path.startswith(f"{verb.iteration}/")]
         for answer in (each for each in answers if isinstance(each.verb, plan.AgentTurn)):
             context.add(msgspec.structs.replace(answer, retry=retry), 2 * draft.order + 1)
+    return denials
 
 
 def _timeout(context: Context, draft: StepDraft, verb: plan.Verb | None, names: Names) -> plan.Duration | None:

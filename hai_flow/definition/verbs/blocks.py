@@ -10,6 +10,7 @@ from hai_flow.definition.context import Context
 from hai_flow.definition.document import Path
 from hai_flow.definition.drafts import Enclosure, Lists, StepDraft
 from hai_flow.definition.expressions import CompiledExpression
+from hai_flow.definition.facts import facts_of
 from hai_flow.definition.keys import ANY, CEL, ID, STEPS, TEXT, Key, Shape, enum, integer, list_of, map_of, shape_of
 from hai_flow.definition.known_names import ROOTS, Names
 from hai_flow.definition.names import name_fault
@@ -58,6 +59,8 @@ def _switch(context: Context, draft: StepDraft, names: Names) -> plan.Verb:
         condition = None
         if isinstance(when, (str, bool)):
             condition = context.condition(when, (*draft.at, "switch", int(body), "when"), names)
+        if condition is not None:
+            draft.cases[body] = condition
         context.compile(steps, names.with_guards(condition))
         if steps:
             cases.append((condition, steps[0].path))
@@ -131,7 +134,7 @@ def _repeat(context: Context, draft: StepDraft, names: Names) -> plan.Verb | Non
     if "while" in params:
         here = context.elsewhere(inside, chain, draft.body_end, at_end=True, before=draft)
         again = context.condition(params["while"], (*at, "while"), here)
-    context.compile(draft.blocks[""], inside.with_guards(again) if again else inside)
+    context.compile(draft.blocks[""], inside.with_guards(_PathsAlone(again)) if again else inside)
     done = None
     if "until" in params:
         here = context.elsewhere(inside, chain, draft.body_end, at_end=True)
@@ -140,6 +143,13 @@ def _repeat(context: Context, draft: StepDraft, names: Names) -> plan.Verb | Non
     if "max" not in params or iteration is None:
         return None
     return plan.Repeat(params["max"], iteration, again, done)
+
+
+class _PathsAlone:
+    """The paths that the condition of a loop shows, without its facts: those may be of the round before."""
+
+    def __init__(self, condition: CompiledExpression) -> None:
+        self.guards = condition.guards - facts_of(condition.guards)
 
 
 def _frame(draft: StepDraft) -> Enclosure:
