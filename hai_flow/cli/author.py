@@ -25,6 +25,7 @@ def validate(
     fix: Annotated[bool, typer.Option("--fix", help="Mend in the files what is only misspelt.")] = False,
 ) -> None:
     """Check workflows offline: every mistake at once, with file, line and column."""
+    from hai_flow.cli.modules import ModuleFiles
     from hai_flow.definition.compiler import check_workflow
     from hai_flow.definition.uses import texts_of
 
@@ -33,7 +34,13 @@ def validate(
         sources = {name: _fixed(name, source) for name, source in sources.items()}
     sources = {name: whole(name, source) for name, source in sources.items()}
     children = _Neighbours(sources)
-    found = {name: check_workflow(source, name, children=children.find) for name, source in sources.items()}
+    modules = ModuleFiles(sources)
+    found = {
+        name: check_workflow(source, name, children=children.find, modules=modules.find)
+        for name, source in sources.items()
+    }
+    for name, more in _doubles(sources).items():
+        found[name] = [*found[name], *more]
     findings = list(dict.fromkeys(finding for each in found.values() for finding in each))  # of a shared file: once
     if as_json:
         print_json({"findings": [finding.as_dict() for finding in findings]})
@@ -41,8 +48,42 @@ def validate(
         texts = {name: text for file, source in sources.items() for name, text in texts_of(source, file).items()}
         print_findings(findings, texts, out())
         say(_summary(found, findings), "green" if not findings else None)
+        if modules.unread:
+            names = ", ".join(sorted(modules.unread))
+            say(f"Not looked at: {names}; validate where these Python modules lie, or are installed.")
     if any(finding.severity == "error" for finding in findings):
         raise typer.Exit(FAILED)
+
+
+def _doubles(sources: dict[str, bytes]) -> dict[str, list[Finding]]:
+    """A finding in each of the files of a folder that have one name and version, or one path of a webhook: only one of
+    them can be published."""
+    from hai_flow.definition.compiler import compile_workflow
+    from hai_flow.definition.plan import WebhookTrigger
+
+    places: dict[tuple[Path, str], list[tuple[str, str]]] = {}
+    for file, source in sources.items():
+        with suppress(DefinitionError):
+            plan = compile_workflow(source, file)
+            folder = Path(file).parent
+            places.setdefault((folder, f"the name `{plan.name}@{plan.version}`"), []).append((file, "name:"))
+            for path in dict.fromkeys(each.path for each in plan.triggers if isinstance(each, WebhookTrigger)):
+                places.setdefault((folder, f"the webhook path `{path}`"), []).append((file, path))
+    found: dict[str, list[Finding]] = {}
+    for (_, what), each in places.items():
+        for file, word in each if len(each) > 1 else ():
+            others = ", ".join(Path(other).name for other, _ in each if other != file)
+            message = f"{others} has {what} too: only one of them can be published; change it in one of them"
+            found.setdefault(file, []).append(
+                Finding(file, _line_of(sources[file], word), 1, "error", "file.double", message)
+            )
+    return found
+
+
+def _line_of(source: bytes, word: str) -> int:
+    """The first line with `word`, from 1; the first line of all where none has it."""
+    lines = source.decode("utf-8", "replace").splitlines()
+    return next((number for number, line in enumerate(lines, 1) if word in line), 1)
 
 
 _ROUNDS_MAX: Final = 20  # a part that could not be read before may need an edit, too

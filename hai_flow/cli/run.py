@@ -184,10 +184,11 @@ def _where(server: str | None, data_dir: Path | None) -> str:
 
 def _input_schema(source: bytes, name: str) -> Schema:
     """The schema of the workflow's input. A workflow with mistakes is shown with them, and not run."""
+    from hai_flow.cli.modules import ModuleFiles
     from hai_flow.definition.compiler import compile_workflow
 
     try:
-        plan = compile_workflow(source, name)
+        plan = compile_workflow(source, name, modules=ModuleFiles([name]).find)
     except DefinitionError as error:
         print_definition_error(error.findings, name, source)
         raise typer.Exit(FAILED) from None

@@ -49,6 +49,7 @@ def play(
     ] = None,
 ) -> None:
     """Run the tests of workflows: the real engine in memory, effects mocked, time passing only as the test says."""
+    from hai_flow.cli.modules import ModuleFiles
     from hai_flow.testing.loading import Loader
 
     if server is not None and database is not None:
@@ -57,7 +58,7 @@ def play(
     places = _places(paths or ["."])
     began = time.perf_counter()
     with _recorder() if record else contextlib.nullcontext() as performer:
-        session = _Session(Loader(published, performer))
+        session = _Session(Loader(published, performer, ModuleFiles(map(str, places)).find))
         for place in places:
             session.play(place, keyword, verbose=verbose, quiet=as_json)
     seconds = time.perf_counter() - began

@@ -27,6 +27,7 @@ from hai_flow.definition.language import SHAPES
 from hai_flow.definition.lint import lint
 from hai_flow.definition.outline import outline
 from hai_flow.definition.plain import doubt_plain_values
+from hai_flow.definition.python_modules import Modules, unread
 from hai_flow.definition.reader import Reader, TooMany
 from hai_flow.definition.schemas import JsonSchema
 from hai_flow.definition.scope import END, Visibility, names_at
@@ -41,25 +42,35 @@ _SECTIONS = {"defaults": ("retry", "timeout", "deadline"), "limits": ("duration"
 
 
 def compile_workflow(
-    source: bytes, file: str = "<workflow>", *, children: Children = nobody, stored: bool = False
+    source: bytes,
+    file: str = "<workflow>",
+    *,
+    children: Children = nobody,
+    modules: Modules = unread,
+    stored: bool = False,
 ) -> plan.Plan:
     """The plan of a workflow. Raises `DefinitionError` with every finding, in document order, if any is an error.
 
-    `children` finds the workflows that it runs, where they are known. `stored`: it was published, maybe before some of
+    `children` finds the workflows that it runs, where they are known, `modules` the Python modules of its tools, where
+    they are looked at. `stored`: it was published, maybe before some of
     the rules were made; their refusals are warnings.
     """
-    compiled, findings = _compile(source, file, children, stored)
+    compiled, findings = _compile(source, file, children, modules, stored)
     if compiled is None:
         raise DefinitionError(findings)
     return compiled
 
 
-def check_workflow(source: bytes, file: str = "<workflow>", *, children: Children = nobody) -> list[Finding]:
+def check_workflow(
+    source: bytes, file: str = "<workflow>", *, children: Children = nobody, modules: Modules = unread
+) -> list[Finding]:
     """Every error and warning of a workflow, in document order. Never raises."""
-    return _compile(source, file, children, False)[1]
+    return _compile(source, file, children, modules, False)[1]
 
 
-def _compile(source: bytes, file: str, children: Children, stored: bool) -> tuple[plan.Plan | None, list[Finding]]:
+def _compile(
+    source: bytes, file: str, children: Children, modules: Modules, stored: bool
+) -> tuple[plan.Plan | None, list[Finding]]:
     document, parts = _documents(source, file)
     reader = Reader(document, stored=stored)
     readers = [reader]
@@ -67,7 +78,7 @@ def _compile(source: bytes, file: str, children: Children, stored: bool) -> tupl
     # Without a whole tree (the scanner stopped) every further finding would be about the part that could not be read.
     if (document.value is not None or not document.findings) and not _is_another_kind(reader):
         with suppress(TooMany):
-            compiled = _plan(source, readers, children, parts)
+            compiled = _plan(source, readers, children, modules, parts)
             doubt_plain_values(reader)
     findings = [finding for each in readers for finding in _in_order(each)]
     if any(finding.severity == "error" for finding in findings):
@@ -107,7 +118,9 @@ def _is_another_kind(reader: Reader) -> bool:
     return True
 
 
-def _plan(source: bytes, readers: list[Reader], children: Children, parts: Sequence[Part]) -> plan.Plan | None:
+def _plan(
+    source: bytes, readers: list[Reader], children: Children, modules: Modules, parts: Sequence[Part]
+) -> plan.Plan | None:
     """The plan; None, or one with holes in it, where findings say so. `readers` gets one for each file that is used."""
     reader = readers[0]
     fields = reader.fields(SHAPES["document"], reader.document.value, (), "the workflow", inside=_SECTIONS)
@@ -116,7 +129,7 @@ def _plan(source: bytes, readers: list[Reader], children: Children, parts: Seque
     drafts = outline(reader, fields)
     context = Context(
         reader, declared(reader, fields, read_used(reader, fields, parts, readers), drafts), drafts, children,
-        compile_list,
+        modules, compile_list,
     )  # fmt: skip
     types = types_of(context)
     top = names_at(types, Visibility(drafts, (), 0))

@@ -11,6 +11,7 @@ from hai_flow.definition.declarations import Declared
 from hai_flow.definition.drafts import Chain, Outline, StepDraft
 from hai_flow.definition.known_names import Names
 from hai_flow.definition.parts import Parts
+from hai_flow.definition.python_modules import Modules
 from hai_flow.definition.reader import Reader
 from hai_flow.definition.scope import Visibility, moved
 
@@ -21,12 +22,14 @@ class Context(Parts):
     """The surroundings of a step while it is compiled. `steps` fills with the steps of the plan."""
 
     def __init__(
-        self, reader: Reader, declared: Declared, outline: Outline, children: Children, compile_list: CompileList
-    ) -> None:
+        self, reader: Reader, declared: Declared, outline: Outline, children: Children, modules: Modules,
+        compile_list: CompileList,
+    ) -> None:  # fmt: skip
         super().__init__(reader, declared.tools, outline.fail_codes)
         self.declared = declared
         self.outline = outline
         self.children = children
+        self.modules = modules
         self.steps: dict[str, plan.Step] = {}
         self._compile_list = compile_list
         self._order: dict[str, int] = {}

@@ -16,6 +16,7 @@ from typing import Final, TypeAlias
 from hai_flow.definition import names
 from hai_flow.definition.compiler import compile_workflow
 from hai_flow.definition.plan import Plan
+from hai_flow.definition.python_modules import Modules, unread
 from hai_flow.definition.uses import texts_of
 from hai_flow.errors import DefinitionError, Finding, HaiFlowError
 from hai_flow.shared import with_uses
@@ -84,8 +85,11 @@ class Loader:
     """Reads test documents. `published` finds the workflows that they name by version; None: there is no server.
     `performer`: their cassettes are recorded with it; None: they are played."""
 
-    def __init__(self, published: Published | None = None, performer: Performer | None = None) -> None:
+    def __init__(
+        self, published: Published | None = None, performer: Performer | None = None, modules: Modules = unread
+    ) -> None:
         self._published = published
+        self._modules = modules
         self._performer = performer
         self._plans: OrderedDict[bytes, Plan] = OrderedDict()
 
@@ -147,7 +151,7 @@ class Loader:
         digest = sha256(source).digest()
         known = self._plans.get(digest)
         if known is None:
-            known = self._plans[digest] = compile_workflow(source, file)
+            known = self._plans[digest] = compile_workflow(source, file, modules=self._modules)
             while len(self._plans) > PLANS_MAX:
                 self._plans.popitem(last=False)
         return known

@@ -246,7 +246,9 @@ def test_a_workflow_is_compiled_once_for_all_its_tests(tmp_path: Path, monkeypat
     compiled: list[str] = []
     compile_workflow = loading.compile_workflow
     monkeypatch.setattr(
-        loading, "compile_workflow", lambda source, file: compiled.append(file) or compile_workflow(source, file)
+        loading,
+        "compile_workflow",
+        lambda source, file, modules: compiled.append(file) or compile_workflow(source, file, modules=modules),
     )
     loaded(tmp_path, HEAD + "cases: [{name: a, input: {amount: 1}}]\n")
     (tmp_path / "u.test.yaml").write_text((tmp_path / "t.test.yaml").read_text())

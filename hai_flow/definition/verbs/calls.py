@@ -45,6 +45,8 @@ def _call(context: Context, draft: StepDraft, names: Names) -> plan.Call | None:
         return None
     if tool is None or not function_fits(context, tool, function, at, "call: "):
         return None
+    if isinstance(tool, plan.PythonTool):
+        _check_python(context, tool, function, draft)
     if isinstance(tool, plan.HttpTool) and tool.service is not None:
         operation = tool.service.find(function)
         check_arguments(context, f"the operation `{value}`", operation.parameters, "call", draft)
@@ -220,6 +222,32 @@ def _check_argument(context: Context, who: str, root: Json, schema: Json, value:
     for fault in JsonSchema({**schema, **definitions}).findings(value)[:1]:
         report = context.reader.refuse if code == "run" else context.reader.error
         report(at, f"{code}.argument", f"the argument does not fit {who}: {fault['message']}")
+
+
+def _check_python(context: Context, tool: plan.PythonTool, function: str, draft: StepDraft) -> None:
+    """Report a call of a Python function that is not there, or does not take these arguments."""
+    target, _, attribute = tool.target.partition(":")
+    module = context.modules(target) if target else None
+    at = draft.value_at
+    if isinstance(module, str):
+        context.reader.error(at, "tool.no_module", f"the tool `{tool.name}` can't be called: {module}")
+        return
+    if module is None:
+        return
+    name = attribute or function or tool.name
+    found = module.functions.get(name) or module.functions.get(f"{tool.name}.{name}")
+    if found is None:
+        if not module.unsure and name not in module.others:
+            names = [each for each in module.functions if "." not in each and not each.startswith("_")]
+            hint = suggestion(name, names) or f"; it defines {', '.join(names[:20]) or 'none'}"
+            message = f"the module {target} has no function `{shorten(name)}`{hint}"
+            context.reader.error(at, "tool.no_function", message)
+        return
+    if found.unsure or not isinstance(draft.fields.get("with", {}), Mapping):
+        return
+    properties: dict[str, Json] = {each: dict(found.types.get(each, {})) for each in found.parameters}
+    raw = {"properties": properties, "required": sorted(found.required), "additionalProperties": found.takes_any}
+    check_arguments(context, f"the function `{name}` of {target}", JsonSchema(raw), "call", draft)
 
 
 def _gives(context: Context, draft: StepDraft) -> Json:

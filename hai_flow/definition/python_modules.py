@@ -1,0 +1,187 @@
+"""The functions of a Python module as its source shows them, read without running it.
+
+A call of a workflow is held against them: its function, the names of its arguments, and literal values where an
+annotation is one of Python's own types. What only running the module could show is not judged: `unsure`.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, TypeAlias, TypeGuard
+
+CONTEXT: Final = "Context"  # the annotation of the parameter that the runtime fills in
+
+_TYPES: Final[dict[str, Mapping[str, str]]] = {
+    "str": {"type": "string"},
+    "int": {"type": "integer"},
+    "float": {"type": "number"},
+    "bool": {"type": "boolean"},
+    "list": {"type": "array"},
+    "dict": {"type": "object"},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PythonFunction:
+    """A function that a call may name. `parameters` are those that a call gives by name; `types` the JSON Schema of
+    each that is annotated with a type of Python's own. `unsure`: a decorator may have changed what it takes."""
+
+    parameters: tuple[str, ...]
+    required: frozenset[str]
+    takes_any: bool
+    types: Mapping[str, Mapping[str, str]]
+    unsure: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PythonModule:
+    """`functions` by the names that a call may use. `registered` are those that `@tool` marks, `others` what else the
+    module binds, which may be functions too. `unsure`: it may have functions that its source does not show."""
+
+    functions: Mapping[str, PythonFunction]
+    registered: frozenset[str]
+    others: frozenset[str]
+    unsure: bool
+
+    def registered_alone(self) -> PythonModule:
+        """The module as others than its own project see it: only what `@tool` marks may be called."""
+        marked = {name: each for name, each in self.functions.items() if name in self.registered}
+        return replace(self, functions=marked)
+
+
+Modules: TypeAlias = Callable[[str], PythonModule | str | None]
+"""Finds a module by its dotted name. A text is the reason why there certainly is none; None: it was not looked at."""
+
+
+def unread(name: str) -> None:
+    """No module is looked at."""
+
+
+def python_module(source: bytes) -> PythonModule:
+    """The functions of a module. Raises SyntaxError, also for text that is no Python at all."""
+    try:
+        tree = ast.parse(source)
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise SyntaxError(str(error)) from None
+    reading = _Reading()
+    reading.read(tree.body)
+    functions = reading.functions
+    return PythonModule(functions, frozenset(reading.registered), frozenset(reading.others), reading.unsure)
+
+
+class _Reading:
+    """One walk over the statements of a module."""
+
+    def __init__(self) -> None:
+        self.functions: dict[str, PythonFunction] = {}
+        self.registered: set[str] = set()
+        self.others: set[str] = set()
+        self.unsure = False
+
+    def read(self, statements: Sequence[ast.stmt], *, maybe: bool = False) -> None:
+        """`maybe`: these statements may not be executed."""
+        for node in statements:
+            match node:
+                case ast.FunctionDef() | ast.AsyncFunctionDef():
+                    function, names, marked = _function(node)
+                    function = replace(function, unsure=True) if maybe or node.name in self.functions else function
+                    self.functions.update(dict.fromkeys(names, function))
+                    self.registered.update(names if marked else ())
+                    self.unsure = self.unsure or node.name == "__getattr__"
+                case ast.ClassDef(name=name):
+                    self.others.add(name)
+                case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
+                    bound = {(each.asname or each.name).partition(".")[0] for each in aliases}
+                    self.unsure = self.unsure or "*" in bound
+                    self.others |= bound
+                case ast.Expr(value=value):
+                    self.unsure = self.unsure or any(_is_tool(each) for each in ast.walk(value))
+                case ast.If(body=body, orelse=orelse):
+                    self.read([*body, *orelse], maybe=True)
+                case ast.Try():
+                    inside = (*node.body, *node.orelse, *(each for clause in node.handlers for each in clause.body))
+                    self.read([*inside, *node.finalbody], maybe=True)
+                case ast.Assign() | ast.AnnAssign() | ast.AugAssign():
+                    self.others |= {each.id for each in ast.walk(node) if _is_bound(each)}
+                    self.unsure = self.unsure or any(_is_tool(each) for each in ast.walk(node))
+                case ast.Pass() | ast.Assert() | ast.Delete():
+                    pass
+                case _:
+                    self.unsure = True
+
+
+def _is_bound(node: ast.AST) -> TypeGuard[ast.Name]:
+    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+
+
+def _is_tool(node: ast.AST) -> bool:
+    """Whether this names `tool`, which may register a function that is not beside it."""
+    return (isinstance(node, ast.Name) and node.id == "tool") or (
+        isinstance(node, ast.Attribute) and node.attr == "tool"
+    )
+
+
+def _function(node: ast.FunctionDef | ast.AsyncFunctionDef) -> tuple[PythonFunction, list[str], bool]:
+    """The function, the names of a call for it, and whether `@tool` marks it."""
+    names, marked, others = [node.name], False, 0
+    for decorator in node.decorator_list:
+        called = decorator.func if isinstance(decorator, ast.Call) else decorator
+        word = called.attr if isinstance(called, ast.Attribute) else called.id if isinstance(called, ast.Name) else ""
+        if word != "tool":
+            others += 1
+            continue
+        marked = True
+        given = decorator.args[0] if isinstance(decorator, ast.Call) and decorator.args else None
+        if isinstance(given, ast.Constant) and isinstance(given.value, str):
+            names = list(dict.fromkeys((node.name, given.value, given.value.rpartition(".")[2])))
+        elif given is not None:
+            others += 1
+    return _signature(node, unsure=others > 0), names, marked
+
+
+def _signature(node: ast.FunctionDef | ast.AsyncFunctionDef, *, unsure: bool) -> PythonFunction:
+    arguments = node.args
+    positional = [*arguments.posonlyargs, *arguments.args]
+    optional = {each.arg for each in positional[len(positional) - len(arguments.defaults) :]}
+    optional |= {
+        each.arg
+        for each, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+        if default is not None
+    }
+    given = [each for each in (*positional, *arguments.kwonlyargs) if not _is_context(each.annotation)]
+    types = {each.arg: found for each in given if (found := _type(each.annotation)) is not None}
+    return PythonFunction(
+        tuple(each.arg for each in given),
+        frozenset(each.arg for each in given) - optional,
+        arguments.kwarg is not None,
+        types,
+        unsure or bool(arguments.posonlyargs),
+    )
+
+
+def _is_context(annotation: ast.expr | None) -> bool:
+    return any(word == CONTEXT for word in _words(annotation))
+
+
+def _words(annotation: ast.expr | None) -> Iterator[str]:
+    """The last names in an annotation, also in one that is written as text."""
+    if annotation is None:
+        return
+    if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
+        try:
+            annotation = ast.parse(annotation.value, mode="eval").body
+        except SyntaxError:
+            return
+    for node in ast.walk(annotation):
+        if isinstance(node, ast.Name):
+            yield node.id
+        elif isinstance(node, ast.Attribute):
+            yield node.attr
+
+
+def _type(annotation: ast.expr | None) -> Mapping[str, str] | None:
+    if isinstance(annotation, ast.Subscript) and isinstance(annotation.value, ast.Name):
+        return _TYPES.get(annotation.value.id) if annotation.value.id in ("list", "dict") else None
+    return _TYPES.get(annotation.id) if isinstance(annotation, ast.Name) else None
