@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Final
+from typing import Any, Final
 
 from hai_flow.definition import plan
 from hai_flow.definition.context import Context
@@ -223,7 +223,19 @@ class _Linter:
 
     def _warn_write(self, place: Path, path: tuple[str, ...], who: str) -> None:
         message = f"{who} `{'/'.join(path)}`, and the last one wins; give `{path[0]}` a `reduce`, or set it afterwards"
+        if self._is_made_of_itself(place, path[0]):
+            message = (
+                f"{who} `{path[0]}`: made of `state.{path[0]}` in this very step each of them counts, but of a value "
+                f"that was read before it the last one wins; give `{path[0]}` a `reduce` to be sure"
+            )
         self.reader.warning(place, "set.parallel", message, key=isinstance(place[-1], str) and place[-1] != "path")
+
+    def _is_made_of_itself(self, place: Path, variable: str) -> bool:
+        """Whether the value that is set is made of the one that the variable has: a `set` reads and writes in one."""
+        written: Any = self.reader.document.value
+        for part in place:
+            written = written[part]
+        return any("${{" in text and f"state.{variable}" in text for _, text in texts(written, ()))
 
     def _writes(self, steps: Sequence[StepDraft]) -> Iterator[tuple[Path, tuple[str, ...]]]:
         """Every path of `state` that steps of this list, or inside it, set without `reduce`, with its place."""
@@ -236,11 +248,7 @@ class _Linter:
             return
         value, at = step.fields.get("set"), (*step.at, "set")
         if isinstance(value, Mapping):
-            targets = [
-                ((*at, key), key if key.startswith("/") else f"/{key}")
-                for key, written in value.items()
-                if not _adds_to(key, written)
-            ]
+            targets = [((*at, key), key if key.startswith("/") else f"/{key}") for key in value]
         else:
             rows = enumerate(value if isinstance(value, list) else ())
             targets = [
@@ -253,11 +261,6 @@ class _Linter:
             variable = self.declared.state.get(path[0]) if path else None
             if variable is not None and variable.reduce is None:
                 yield place, path
-
-
-def _adds_to(variable: str, written: Json) -> bool:
-    """Whether the value is made of the one that the variable has: a `set` reads and writes in one, so none is lost."""
-    return any("${{" in text and f"state.{variable}" in text for _, text in texts(written, ()))
 
 
 def _covers(pattern: str, other: str) -> bool:

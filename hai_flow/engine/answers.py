@@ -92,6 +92,7 @@ _PARTS: Final = {
 }
 """The parts of an answer that each kind of question takes. Nothing that a person sent is dropped: a part that has no
 meaning for the question refuses the answer."""
+_SUBMITS: Final = ("submit", "answer", ACCEPT)
 _INQUIRY_PARTS: Final = _PARTS["ask"] | {"decision", "reason", "error"}
 
 
@@ -101,6 +102,8 @@ def _demand_parts(opened: PendingOpened, answer: PendingAnswer) -> None:
         name for name in answer.__struct_fields__ if name != "id" and getattr(answer, name) not in (None, msgspec.UNSET)
     )
     expected = _PARTS[opened.kind] if opened.inquiry is None else _INQUIRY_PARTS
+    if opened.kind == "ask" and answer.decision in _SUBMITS:
+        expected |= {"decision"}  # it says what the values say: that the form is filled in
     unexpected = sorted(set(present) - expected)
     if unexpected:
         takes = ", ".join(sorted(expected - {"content"}))

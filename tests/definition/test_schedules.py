@@ -110,12 +110,13 @@ def test_a_zone_whose_sign_is_turned_around_is_doubted() -> None:
     assert not findings('cron: "0 9 * * *", timezone: Etc/UTC')
 
 
-@pytest.mark.parametrize(("value", "doubted"), [("${{ state.n + 1 }}", False), ("${{ item }}", True)])
-def test_a_counter_that_parallel_items_add_to_is_not_doubted(value: str, doubted: bool) -> None:
+@pytest.mark.parametrize(("value", "counts"), [("${{ state.n + 1 }}", True), ("${{ item }}", False)])
+def test_a_counter_that_parallel_items_add_to_is_told_apart_from_a_value_that_is_lost(value: str, counts: bool) -> None:
     loop = f"for_each: {{items: [1, 2], max_parallel: 2, steps: [{{set: {{n: '{value}'}}}}]}}"
     document = f"{HEAD}state: {{n: {{type: integer, default: 0}}}}\nsteps: [{{{loop}}}]\n"
-    codes = {each.code for each in check_workflow(document.encode())}
-    assert ("set.parallel" in codes) is doubted
+    (message,) = [each.message for each in check_workflow(document.encode()) if each.code == "set.parallel"]
+    assert ("each of them counts" in message) is counts
+    assert "the last one wins" in message
 
 
 def test_a_name_with_a_dot_is_written_in_brackets() -> None:
