@@ -7,6 +7,7 @@ alike.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine
 from typing import Any, Final
 
@@ -25,6 +26,8 @@ from hai_flow.wire import posted_json
 from hai_flow.wire.posted_json import Limits
 
 JSON: Final = "application/json"
+DRAINED_BYTES_MAX: Final = 8 * 1024 * 1024  # of a body that is refused for its size
+DRAINED_SECONDS: Final = 2.0
 YAML: Final = ("application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml", JSON)
 ROOM: Final = "hai_flow.room"  # the scope's key of the room for the request's body
 
@@ -46,6 +49,7 @@ async def read_body(request: Request, bytes_max: int) -> bytes:
     settings: Settings = request.app.state.settings
     room: BodyRoom = request.scope[ROOM]
     if declared_bytes(request) > bytes_max:
+        await _drain(request)
         raise _too_large(bytes_max)
     pieces: list[bytes] = []
     size = 0
@@ -53,6 +57,9 @@ async def read_body(request: Request, bytes_max: int) -> bytes:
         async for piece in arriving(request, settings.body_seconds):
             size += len(piece)
             if size > bytes_max:
+                pieces.clear()
+                room.release()
+                await _drain(request)
                 raise _too_large(bytes_max)
             room.hold(len(piece))
             pieces.append(piece)
@@ -61,6 +68,17 @@ async def read_body(request: Request, bytes_max: int) -> bytes:
         room.release()  # now, not when the refusal is sent: other requests need the room
         raise
     return b"".join(pieces)
+
+
+async def _drain(request: Request) -> None:
+    """Read on, and keep nothing, for a moment: a connection that is closed while its client still writes is reset, and
+    many clients then never see the answer."""
+    left = DRAINED_BYTES_MAX
+    with contextlib.suppress(Rejected, RuntimeError):  # RuntimeError: its last piece has been read already
+        async for piece in arriving(request, DRAINED_SECONDS):
+            left -= len(piece)
+            if left < 0:
+                return
 
 
 def declared_bytes(request: Request) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import random
+import socket
 from typing import Any
 
 import httpx2
@@ -89,3 +90,14 @@ def test_no_route_answers_json_made_at_random_by_a_fault_of_its_own(server: Serv
                 body = json.dumps(mutated(rng)).encode()
                 answer = http.request(method, path, content=body, headers=CONTENT)
                 assert answer.status_code < 500, (method, path, body[:300], answer.text[:300])
+
+
+def test_a_refusal_for_size_can_be_read_by_a_client_that_first_writes_all_of_its_body(server: ServerProcess) -> None:
+    host, _, port = server.url.removeprefix("http://").partition(":")
+    body = b'"' + b"x" * 4_000_000 + b'"'
+    head = f"POST /v1/runs HTTP/1.1\r\nHost: {host}:{port}\r\nContent-Type: application/json\r\n"
+    head += f"Content-Length: {len(body)}\r\n\r\n"
+    with socket.create_connection((host, int(port)), timeout=30) as client:
+        client.sendall(head.encode() + body)  # as urllib, and many others, do
+        answer = client.recv(65536)
+    assert answer.startswith(b"HTTP/1.1 413 ")
