@@ -48,7 +48,7 @@ def validate(
         texts = {name: text for file, source in sources.items() for name, text in texts_of(source, file).items()}
         print_findings(findings, texts, out())
         say(_summary(found, findings), "green" if not findings else None)
-        if modules.unread:
+        if modules.unread and not any(finding.severity == "error" for finding in findings):
             names = ", ".join(sorted(modules.unread))
             say(f"Not looked at: {names}; validate where these Python modules lie, or are installed.")
     if any(finding.severity == "error" for finding in findings):
