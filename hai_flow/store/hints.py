@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 HINT_CHANNEL: Final = "hai_runs"
 DUE: Final = "due"
+_UNHURRIED: Final = "set_config('synchronous_commit', 'off', true)"
+"""A transaction with NOTIFY waits for the disk as any commit does, and the commits behind it wait with it. What a lost
+hint would have told is found by the poll."""
 HINT_IDS_MAX: Final = 200  # 256 ids exceed NOTIFY's 8,000 bytes: an error (docs/design/store.md#hints)
 
 
@@ -23,7 +26,9 @@ async def notify(connection: Connection | Pool, run_ids: Collection[UUID | str])
     3 to 8 times slower. A hint names at most 200 runs; more of them are several hints."""
     ids = list(map(str, run_ids))
     payloads = [",".join(ids[start : start + HINT_IDS_MAX]) for start in range(0, len(ids), HINT_IDS_MAX)]
-    await connection.execute("SELECT pg_notify($1, p) FROM unnest($2::text[]) AS p", HINT_CHANNEL, payloads)
+    await connection.execute(
+        f"SELECT {_UNHURRIED}, pg_notify($1, p) FROM unnest($2::text[]) AS p", HINT_CHANNEL, payloads
+    )
 
 
 def due(queue: str) -> str:
@@ -62,7 +67,7 @@ def tenants_of(payload: str) -> frozenset[UUID] | None:
 
 async def notify_word(connection: Connection | Pool, word: str) -> None:
     """A hint that names no run. DUE: a run without a holder has something to perform, so workers look for due runs."""
-    await connection.execute("SELECT pg_notify($1, $2)", HINT_CHANNEL, word)
+    await connection.execute(f"SELECT {_UNHURRIED}, pg_notify($1, $2)", HINT_CHANNEL, word)
 
 
 class Seal(NamedTuple):
