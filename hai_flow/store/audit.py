@@ -8,7 +8,7 @@ commits do not become visible in the order of their ids.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from itertools import groupby
@@ -197,6 +197,10 @@ async def links(pool: Connection | Pool, tenant: UUID, *, after: int, limit: int
 
 async def erased(pool: Connection | Pool, tenant: UUID) -> dict[UUID, bytes]:
     """The details that were erased, as the records of erasing account for them."""
+    return await _read_erased(pool, tenant)
+
+
+async def _read_erased(pool: Connection | Pool, tenant: UUID) -> dict[UUID, bytes]:
     query = f"""
     SELECT {_RECORD}, {_DETAILS} FROM audit a {_JOINED} LEFT JOIN audit_seals s ON s.tenant = a.tenant AND s.id = a.id
     WHERE a.tenant = $1 AND a.act = $2 ORDER BY s.n DESC NULLS FIRST, a.id DESC
@@ -308,17 +312,22 @@ class Verified(NamedTuple):
 
 
 async def verify(pool: Connection | Pool, tenant: UUID, anchors: Iterable[Anchor] = ()) -> Verified:
-    """Check a tenant's whole audit, against the anchors that are there. In pages, all of one snapshot: somebody may be
-    forgotten meanwhile, and details that are erased already would stand beside records that do not say so yet. (With a
-    connection, of the caller's transaction.)"""
-    if not isinstance(pool, asyncpg.Pool):
-        return await _verify(pool, tenant, anchors)
+    """Check a tenant's whole audit, against the anchors that are there, in pages. (With a connection, of the caller's
+    transaction.) Somebody may be forgotten meanwhile: then details that are erased already stand beside records that do
+    not say so yet. So faults are believed only if one snapshot of the whole audit has them, too; an audit without
+    faults holds no snapshot open, which would keep the database from tidying up."""
+    anchors = tuple(anchors)
+    verified = await _verify(pool, tenant, await erased(pool, tenant), anchors)
+    if not verified.faults or not isinstance(pool, asyncpg.Pool):
+        return verified
     async with pool.acquire() as connection, snapshot(connection):
-        return await _verify(connection, tenant, anchors)
+        return await _verify(connection, tenant, await _read_erased(connection, tenant), anchors)
 
 
-async def _verify(connection: Connection, tenant: UUID, anchors: Iterable[Anchor]) -> Verified:
-    verifier = Verifier(tenant, await erased(connection, tenant), anchors)
+async def _verify(
+    connection: Connection | Pool, tenant: UUID, erased_records: Mapping[UUID, bytes], anchors: Iterable[Anchor]
+) -> Verified:
+    verifier = Verifier(tenant, erased_records, anchors)
     faults: list[Fault] = []
     after = 0
     while page := await links(connection, tenant, after=after, limit=READ_AT_ONCE):
