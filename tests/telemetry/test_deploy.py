@@ -15,6 +15,7 @@ from hai_flow.runtime import Answered
 from hai_flow.runtime.tracing import Asker
 from hai_flow.telemetry.census import Census
 from hai_flow.telemetry.instruments import Family
+from hai_flow.telemetry.loop_watch import LoopWatch
 from hai_flow.telemetry.metrics import Metrics
 from hai_flow.telemetry.otel import Exporter
 from tests.runtime.conftest import ASKING, ECHO, TOOLS, Make, is_now, start
@@ -47,7 +48,7 @@ async def families(make: Make) -> list[Family]:
     metrics = Metrics()
     Exporter("http://127.0.0.1:1", metrics)
     census = Census(metrics)
-    runtime = await make(performs=True, observers=[metrics, census])
+    runtime = await make(performs=True, observers=[metrics, census, LoopWatch(metrics)])
     failing = TOOLS + "steps:\n  - {id: s, call: fx.cancels_itself, retry: {max: 0}}\n"
     for body, ends in ((ECHO, "finished"), (ASKING, "waiting"), (failing, "failed")):
         run_id = (await start(runtime, body, input={"value": "x"} if body is ECHO else None)).run_id
