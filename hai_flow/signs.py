@@ -51,6 +51,8 @@ def _class(ranges: tuple[tuple[int, int], ...]) -> str:
 
 
 _ODD: Final = re.compile(f"[{_class(RANGES)}]")
+_UNSEEN: Final = re.compile(f"[{_class(RANGES)}\t\n]")
+_TURNING: Final = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _JOINED: Final = re.compile(f"[{_class(JOINED)}]")
 _ALIKE: Final = re.compile(f"[{ALIKE}]")
 _JSON_WORD: Final = re.compile(r"\\u[0-9a-fA-F]{4}|\\.|[^\W\d_]+")
@@ -75,6 +77,33 @@ def escape_json(text: str) -> str:
 def has_hidden(text: str) -> bool:
     """Whether `reveal` changes the text."""
     return reveal(text) != text
+
+
+def has_invisible(text: str) -> bool:
+    """Whether a sign of the text can't be seen, or turns the others around. No id of a person, role or group has one:
+    two that differ by it look the same."""
+    return _UNSEEN.search(text) is not None
+
+
+def visible(text: str) -> str:
+    """The text. Raises ValueError where a sign of it can't be seen."""
+    unseen = _UNSEEN.search(text)
+    if unseen is not None:
+        raise ValueError(f"expected characters that can be seen, found U+{ord(unseen[0]):04X}")
+    return text
+
+
+def straight(text: str) -> str:
+    """The text without signs that turn parts of it around: a name of a file that reads as it is."""
+    return _TURNING.sub("", text)
+
+
+def unturned(text: str) -> str:
+    """The text. Raises ValueError where a sign of it turns others around."""
+    turning = _TURNING.search(text)
+    if turning is not None:
+        raise ValueError(f"expected no characters that turn a text around, found U+{ord(turning[0]):04X}")
+    return text
 
 
 def code_of(sign: str) -> str:

@@ -9,7 +9,7 @@ from fastapi import Path
 from pydantic import AfterValidator, Field
 
 from hai_flow.definition.names import WORKFLOW
-from hai_flow.invisible import visible
+from hai_flow.signs import visible
 from hai_flow.store import keys
 
 NO_CONTROL_CHARACTERS: Final = r"^[^\x00-\x1f\x7f]*$"

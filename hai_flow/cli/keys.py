@@ -66,7 +66,7 @@ def create(
     """Make a key. It is printed this once, and can't be read again."""
     import re
 
-    from hai_flow.invisible import has_invisible
+    from hai_flow.signs import has_invisible
     from hai_flow.store import keys as store
 
     if not store.is_principal(principal):
