@@ -25,6 +25,11 @@ FIRES_MAX: Final = 100
 TIMES_MAX: Final = 6  # of a day, that `explained` names one by one
 ANY: Final = ("*",)
 _MONTHS: Final = ["JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"]
+MONTHS: Final = (
+    "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
+    "December",
+)  # fmt: skip
+_DAYS_OF: Final = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)  # at most, of each month
 _WEEKDAYS: Final = ["SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"]
 _NUMBERS: Final = {
     **{name: str(number) for number, name in enumerate(_MONTHS, 1)},
@@ -125,10 +130,23 @@ def remedy_of_cron(cron: str) -> str | None:
         if match is not None and last >= int(match[1]) > int(match[2]) >= first:
             fields[number] = f"{match[1]}-{last},{first}-{match[2]}"
             return f"a range goes upwards; write `{fields[number]}` as the {name}"
-    day, month = fields[2], fields[3]
-    if day.isdigit() and month.isdigit() and 1 <= int(month) <= 12 and 29 < int(day) <= 31:
-        return f"the {day}th day of month {month} never comes"
+    days, months = _numbers_of(fields[2]), _numbers_of(fields[3])
+    if days and months and max(days) <= 31 and max(months) <= 12 and min(months) >= 1:
+        never = [f"{day} {MONTHS[month - 1]}" for month in months for day in days if day > _DAYS_OF[month - 1]]
+        if len(never) == len(days) * len(months):
+            return f"{', '.join(never)} never {'comes' if len(never) == 1 else 'come'}"
     return None
+
+
+def _numbers_of(field: str) -> list[int]:
+    """The values of a field of numbers, names and ranges; none, where it has anything else."""
+    values: set[int] = set()
+    for item in _items(field.upper()):
+        match = re.fullmatch(r"([0-9]{1,2})(?:-([0-9]{1,2}))?", item)
+        if match is None:
+            return []
+        values.update(range(int(match[1]), int(match[2] or match[1]) + 1))
+    return sorted(values)
 
 
 def explain(timing: Timing) -> str:
@@ -166,7 +184,7 @@ def explained(timing: Timing) -> list[tuple[Clause, tuple[str, ...]]]:
 
 def _items(field: str) -> tuple[str, ...]:
     """The items of a field, with numbers for names."""
-    field = _NAME.sub(lambda name: _NUMBERS[name[0]], field)
+    field = _NAME.sub(lambda name: _NUMBERS.get(name[0], name[0]), field)
     return ANY if field in ("*", "*/1") else tuple(field.split(","))
 
 

@@ -77,6 +77,7 @@ _IN_ORDER: Final = "in_order__"  # functions for rewritten sources alone
 _IN_PARTS: Final = "in_parts__"
 _JOINED: Final = "joined__"
 _WRITTEN: Final = "written__"
+_TEXTS: Final = "texts__"
 _PART: Final = "part__"  # a variable for them
 _PART_ITEMS: Final = 128
 _LONG: Final = 256  # items of a list that is taken in parts
@@ -111,6 +112,8 @@ def _declared() -> Iterator[cel.FunctionDecl]:
     yield cel.FunctionDecl(_IN_PARTS, [cel.Overload(_IN_PARTS, parted, [listed], True, _in_parts)])
     yield cel.FunctionDecl(_JOINED, [cel.Overload(_JOINED, listed, [parted], True, _joined)])
     yield cel.FunctionDecl(_WRITTEN, [cel.Overload(_WRITTEN, kinds.DYN, [kinds.DYN], True, _written)])
+    texts = [cel.Overload(_TEXTS, kinds.List(kinds.STRING), [listed], True, functions.texts)]
+    yield cel.FunctionDecl(_TEXTS, texts)
     for name, compute in PAIRED.items():
         pairs = [kinds.List(kinds.DYN)]
         yield cel.FunctionDecl(f"{name}__", [cel.Overload(f"{name}__", kinds.List(kinds.DYN), pairs, True, compute)])
@@ -242,7 +245,8 @@ def compile_tree(
     widening = Widening({node: binding.bound_kind for node, binding in bound.items()}, source, keyed)
     widening.type_of(tree, {})
     widened = (Insertion(end, 0, ".0") for end in widening.ends)
-    insertions = sorted([*widened, *_orderings(source, widening.loops), *pairings(macros), *_durations(source, tree)])
+    calls = [*_orderings(source, widening.loops), *_joins(source, widening.joins)]
+    insertions = sorted([*widened, *calls, *pairings(macros), *_durations(source, tree)])
     inserted = [(each.offset, each.text) for each in insertions]
     loops = _list_makers(tree)
     inner_ranges = frozenset(bound[id(each.range)].name for each in loops[1] if id(each.range) in bound)
@@ -315,6 +319,15 @@ def _orderings(source: str, loops: set[int]) -> Iterator[Insertion]:
         macro = _MACRO.search(source, 0, offset)
         assert macro is not None, "a loop is written as a call of what it runs over"
         yield Insertion(macro.start(), 2, f".{_IN_ORDER}()")
+
+
+def _joins(source: str, calls: set[int]) -> Iterator[Insertion]:
+    """The texts to insert before each of these calls of `join` (by the offset of its `(`), so that it writes numbers
+    and booleans as texts do. CEL joins texts alone."""
+    for offset in calls:
+        call = _MACRO.search(source, 0, offset)
+        if call is not None:
+            yield Insertion(call.start(), 7, f".{_TEXTS}()")
 
 
 def _durations(source: str, tree: Tree) -> Iterator[Insertion]:

@@ -109,6 +109,8 @@ class Growth:
             total *= 8  # the longest names of days and months
         if call.function in _PRODUCTS:
             total += parts[0].total * sum(part.total for part in parts[1:])
+            if call.function == "join" and parts[0].element is not None and parts[0].element.total == 1:
+                total += 24 * parts[0].count  # the longest numbers
             if call.function == "format":
                 total += 1_024 * parts[0].total
         elements = [part.element for part in parts if part.element is not None]

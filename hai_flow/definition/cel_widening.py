@@ -1,5 +1,5 @@
 """Integer literals beside a double, which CEL would refuse (`< 100` becomes `< 100.0`), found by the types around them;
-and loops whose range may be a map."""
+loops whose range may be a map; and calls of `join` over more than texts."""
 
 from __future__ import annotations
 
@@ -23,9 +23,12 @@ from hai_flow.definition.cel_values import Kind
 
 _ARITHMETIC: Final = frozenset(("_+_", "_-_", "_*_", "_/_"))
 _COMPARISON: Final = frozenset(("_<_", "_<=_", "_>_", "_>=_", "_==_", "_!=_"))
+_JOINED: Final = frozenset(
+    ("dyn", "list", "list:dyn", "list:other", "list:int", "list:double", "list:bool")
+)  # kinds of lists that may hold numbers or booleans
 _RETURNS: Final = {
     "double": "double", "int": "int", "size": "int", "math.ceil": "double", "math.floor": "double",
-    "split": "list:string", "sum": "double",
+    "split": "list:string", "sum": "double", "join": "string", "string": "string",
 }  # fmt: skip
 
 
@@ -38,6 +41,7 @@ class Widening:
         self.source = source
         self.ends: set[int] = set()  # offsets just behind the literals to widen
         self.loops: set[int] = set()  # offsets of loops whose range may be a map
+        self.joins: set[int] = set()  # offsets of calls of `join` whose list may hold numbers or booleans
 
     def type_of(self, tree: Tree, bound: Mapping[str, Kind]) -> Kind:
         """The kind of `tree` ("other" where it does not matter), widening literals inside on the way."""
@@ -115,6 +119,8 @@ class Widening:
 
     def _call(self, call: Call, bound: Mapping[str, Kind]) -> Kind:
         kinds = [self.type_of(operand, bound) for operand in call.operands]
+        if call.function == "join" and (kinds[0] in _JOINED or _is_sorted(call.operands[0])):
+            self.joins.add(call.offset)
         if call.function in _ARITHMETIC:
             return self._arithmetic(call, kinds)
         if call.function in _COMPARISON:
@@ -155,6 +161,10 @@ class Widening:
                 match = re.compile(r"-?\s*[0-9]+(?![0-9xXuU.eE])").match(self.source, operand.offset)
                 if match:  # hexadecimal literals stay integers
                     self.ends.add(match.end())
+
+
+def _is_sorted(tree: Tree) -> bool:
+    return isinstance(tree, Call) and tree.function == "sort_by__"
 
 
 def _element(kind: Kind) -> Kind:

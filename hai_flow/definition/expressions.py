@@ -19,7 +19,7 @@ from hai_flow.definition.durations import meant_duration
 from hai_flow.definition.expression_error import ExpressionError
 from hai_flow.definition.expression_faults import Fault, Faults
 from hai_flow.definition.facts import sufficient
-from hai_flow.definition.functions import pattern_fault, zone_fault
+from hai_flow.definition.functions import foreign_pattern_fault, pattern_fault, zone_fault
 from hai_flow.definition.holes import end_of_hole, split_holes
 from hai_flow.definition.known_names import Names
 from hai_flow.definition.known_types import properties_of
@@ -180,7 +180,7 @@ def _literal_faults(tree: Tree) -> Iterator[Fault]:
         fault = cel.fault_of_literal(expected.tried, literal.value)
         if fault is not None:
             hint = expected.hint(literal.value) or (f": {fault}" if expected.tried == "matches" else "")
-            message = f"expected {expected.what}, found {literal.value[:80]!r}{hint}"
+            message = f"`{node.function}` expects {expected.what}, found {literal.value[:80]!r}{hint}"
             yield Fault(literal.offset, "expression.literal", message)
 
 
@@ -222,12 +222,16 @@ _LITERALS: Final = {
 def _time_faults(tree: Tree) -> Iterator[Fault]:
     """Literal patterns and time zones of `format_time` that are none."""
     for node in walk(tree):
-        if isinstance(node, Call) and node.function == "format_time":
+        if isinstance(node, Call) and node.function == "format_time" and len(node.operands) > 1:
             for operand, fault_of in zip(node.operands[1:], (pattern_fault, zone_fault), strict=False):
                 literal = operand.value if isinstance(operand, Const) else None
                 fault = fault_of(literal) if isinstance(literal, str) else None
                 if fault is not None:
                     yield Fault(operand.offset, "expression.format_time", fault)
+            pattern = node.operands[1].value if isinstance(node.operands[1], Const) else None
+            foreign = foreign_pattern_fault(pattern) if isinstance(pattern, str) else None
+            if foreign is not None:  # releases before took it
+                yield Fault(node.operands[1].offset, "expression.literal", foreign)
 
 
 _HYPHENED = re.compile(r"(?:-[A-Za-z0-9_]+)+")

@@ -24,7 +24,7 @@ def fact(tree: Tree, outcome: bool) -> Guards:
             text = _spell(read)
             equal = outcome == (tree.function == "_==_")
             return frozenset() if text is None else frozenset([(None, "equal", text, repr(value.value), equal)])
-        case Call(function="_==_" | "_!=_", arguments=(Const() as value, read)):
+        case Call(function="_==_" | "_!=_", arguments=(Const() as value, read)) if not isinstance(read, Const):
             return fact(Call(tree.offset, tree.function, None, (read, value)), outcome)
     text = _spell(tree)
     return frozenset() if text is None else frozenset([(None, "true", text, "", outcome)])

@@ -382,3 +382,8 @@ def _best(action: Any, times: int) -> float:
             action()
         results.append((time.process_time() - began) / times)
     return min(results)
+
+
+@pytest.mark.parametrize("source", ["1 == 1", "'a' != 'b'", "true == false && 1 == 2"])
+def test_a_comparison_of_two_literals_compiles(source: str) -> None:
+    assert isinstance(value_of(source), bool)

@@ -8,10 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hai_flow.definition.compiler import check_workflow
 from hai_flow.definition.expression_error import ExpressionError
 from hai_flow.definition.expression_faults import Faults
 from hai_flow.definition.expressions import compile_expression
 from tests.support.examples import examples
+from tests.support.runs import HEAD
 
 from .support import names, value_of
 
@@ -35,6 +37,12 @@ ROWS: dict[str, Any] = {
         ("[3, 1, 2].sort_by(n, n)", [1, 2, 3]),
         ("[3, 1, 2].sort_by(n, -n)", [3, 2, 1]),
         ("['b', 'a'].sort_by( n , n ).join(',')", "a,b"),
+        ("[1, 2, 3].map(x, x * 2).join(', ')", "2, 4, 6"),
+        ("[1.5, 2.0].join(' ') + [true, false].join()", "1.5 2truefalse"),
+        ("[dyn(1), dyn('a'), dyn(true)] . join('-')", "1-a-true"),
+        ("state.log.map(x, x).join('+')", "1+2"),
+        ("state.log.join('+').split('+').join('-')", "1-2"),
+        ("[3, 1].sort_by(n, n).join(',') == [1, 3].join(',')", True),
         ("['bb', 'a', 'cc'].sort_by(n, size(n))", ["a", "bb", "cc"]),
         ("['x'].sort_by(n, n == 'x')", ["x"]),
         ("[].sort_by(n, n)", []),
@@ -70,6 +78,8 @@ def test_an_expression_gives_json(source: str, expected: Any) -> None:
         ("item.sort_by(r, r.nope)", "expression.unknown_property", 18, "nope"),
         ("item.sort_by(r, r.q).map(x, x.nope)", "expression.unknown_property", 30, "nope"),
         ("[1].sort_by(n, n).filter(x, x + true)", "expression.type", None, "can't"),
+        ("[{'a': 1}].join(',')", "expression.type", None, "`join` can't be applied"),
+        ("[[1]].join(',')", "expression.type", None, "`join` can't be applied"),
         ("now.format_time('%Q')", "expression.format_time", 16, "%Q"),
         ("now.format_time('%')", "expression.format_time", 16, "there are %Y"),
         ("now.format_time('%Y', 'Mars/Base')", "expression.format_time", 22, "Europe/Berlin"),
@@ -95,7 +105,9 @@ def test_a_mistake_is_told_at_its_place(source: str, code: str, offset: int | No
         ("[null].sort_by(x, x)", "found null"),
         ("[1].group_by(x, [x])", "found a list"),
         ("now.format_time(string(1) + '%')", "there are %Y"),
-        ("now.format_time('%Y', input.tags[0])", "expected a time zone"),
+        ("[dyn(1), null].join(',')", "found null"),
+        ("[dyn([1])].join(',')", "found a list"),
+        ("now.format_time('%Y', input.tags[0])", "expected an IANA timezone"),
     ],
 )
 def test_a_wrong_value_is_an_error_that_says_what_was_found(source: str, fragment: str) -> None:
@@ -123,3 +135,31 @@ def test_sort_by_is_stable_and_group_by_loses_nothing(rows: list[tuple[int, int]
     assert [item for group in groups for item in group["items"]] == [
         list(row) for key in dict.fromkeys(row[0] for row in rows) for row in rows if row[0] == key
     ]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "meant"),
+    [
+        ("YYYY-MM-DD", "%Y-%m-%d"),
+        ("yyyy-MM-dd'T'HH:mm:ssXXX", "%Y-%m-%dT%H:%M:%S%z"),
+        ("YYYY-MM-DD[T]HH:mm:ssZ", "%Y-%m-%dT%H:%M:%S%z"),
+        ("dd.MM.yyyy", "%d.%m.%Y"),
+        ("d MMMM yyyy", "%d %B %Y"),
+        ("dddd, D MMM YYYY", "%A, %d %b %Y"),
+        ("EEE dd/MM/yy hh:mm a", "%a %d/%m/%Y %H:%M"),
+        ("HH:mm:ss.SSS", "%H:%M:%S"),
+        ("Y-m-d", "%Y-%m-%d"),
+        ("d.m.Y H:i", "%d.%m.%Y %H:%M"),
+    ],
+)
+def test_a_pattern_of_another_language_is_told_with_the_directives_that_were_meant(pattern: str, meant: str) -> None:
+    document = f"{HEAD}steps:\n  - say: ${{{{ now.format_time(\"{pattern}\", 'UTC') }}}}\n"
+    (finding,) = check_workflow(document.encode())
+    assert (finding.severity, finding.code) == ("error", "expression.literal")
+    assert f"write `{meant}`" in finding.message
+
+
+@pytest.mark.parametrize("pattern", ["%Y", "%d.MM", "today", "", "Week", "a", "-", "on time"])
+def test_a_text_that_is_no_pattern_of_another_language_is_taken(pattern: str) -> None:
+    document = f"{HEAD}steps:\n  - say: x${{{{ now.format_time(\"{pattern}\", 'UTC') }}}}\n"
+    assert not check_workflow(document.encode())

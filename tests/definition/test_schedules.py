@@ -32,7 +32,10 @@ def findings(body: str) -> list[tuple[str, str]]:
         ("0 0 * * ?", "error", "`0 0 * * *`"),
         ("H 0 * * *", "error", "Jenkins"),
         ("0 22-2 * * *", "error", "`22-23,0-2`"),
-        ("0 0 30 2 *", "error", "never comes"),
+        ("0 0 30 2 *", "error", "30 February never comes"),
+        ("0 0 31 APR *", "error", "31 April never comes"),
+        ("0 0 30,31 2 *", "error", "30 February, 31 February never come"),
+        ("0 0 31 4,6,9,11 *", "error", "31 November never come"),
         ("rate(5 minutes)", "error", "`*/5 * * * *`"),
     ],
 )

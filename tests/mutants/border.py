@@ -89,3 +89,28 @@ signs.bug(
 )
 
 ROOMS: Final = (foreign, http, connections, mcp_http, taps, structured, document, signs)
+times = Room("hai_flow/instants.py", "tests/test_instants.py")
+times.bug(
+    "an instant with small letters is none",
+    ("[Tt](\\d\\d:\\d\\d)", "T(\\d\\d:\\d\\d)"),
+    by="tests/test_instants.py::test_an_instant_is_read_in_each_form_that_the_rfc_allows",
+)
+_FUNCTIONS: Final = "tests/definition/test_expressions_functions.py"
+functions = Room("hai_flow/definition/functions.py", _FUNCTIONS)
+functions.bug(
+    "a pattern of single letters is no pattern of PHP",
+    ("    elif len(tokens) > 1 and not", "    elif False and not"),
+    by=f"{_FUNCTIONS}::test_a_pattern_of_another_language_is_told_with_the_directives_that_were_meant",
+)
+widening = Room("hai_flow/definition/cel_widening.py", _FUNCTIONS)
+widening.bug(
+    "numbers of a sorted list can't be joined",
+    (" or _is_sorted(call.operands[0])):", "):"),
+    by=f"{_FUNCTIONS}::test_an_expression_gives_json",
+)
+cron = Room("hai_flow/schedule.py", "tests/definition/test_schedules.py")
+cron.bug(
+    "a date that never comes is told of the last month alone",
+    ("for month in months for day", "for month in months[-1:] for day"),
+    by="tests/definition/test_schedules.py::test_a_cron_expression_that_fires_otherwise_than_it_seems_is_a_finding",
+)

@@ -194,8 +194,8 @@ statement.bug(
 statement.bug(
     "a run that has ended ends anew with each commit behind that",
     (
-        "WHEN entries.status IN {_ENDED} THEN coalesce(r.ended_at, {at}) END",
-        "WHEN entries.status IN {_ENDED} THEN {at} END",
+        "THEN coalesce(r.ended_at, greatest(r.created_at, {at})) END",
+        "THEN greatest(r.created_at, {at}) END",
     ),
 )
 statement.bug(

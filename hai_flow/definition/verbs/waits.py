@@ -14,13 +14,13 @@ from hai_flow.definition.keys import ANY, CEL, DURATION, TEXT, Key, Shape, list_
 from hai_flow.definition.known_names import Names
 from hai_flow.definition.parts import is_literal
 from hai_flow.definition.reference import DEADLINE, ENDED_KEYS, EXPIRY, PAUSE_CLOCK
-from hai_flow.definition.schemas import JsonSchema
 from hai_flow.definition.verbs.verb import Verb, record
+from hai_flow.instants import read_rfc3339
 from hai_flow.values import Json
 
 WAIT: Final = Shape("wait", "`wait`", (
     Key("for", DURATION, "how long", example="10m"),
-    Key("until", TEXT, "until when (RFC 3339); in the past: at once", example='"${{ input.at }}"'),
+    Key("until", TEXT, "until when (RFC 3339, with an offset); in the past: at once", example='"${{ input.at }}"'),
 ), exactly_one=(("for", "until"),))  # fmt: skip
 WAIT_FOR: Final = Shape("wait_for", "`wait_for`", (
     Key("event", literal(1), "the type of the event", example="payment.received"),
@@ -62,7 +62,9 @@ def _wait(context: Context, draft: StepDraft, names: Names) -> plan.Wait | None:
 def _check_instant(context: Context, text: str, at: Path) -> None:
     if "${{" in text:
         return
-    if JsonSchema({"type": "string", "format": "date-time"}).findings(text):
+    try:
+        read_rfc3339(text)
+    except ValueError:
         message = f"expected an instant with its offset such as 2026-03-02T09:00:00Z, or a hole, found {text!r}"
         context.reader.error(at, "wait.until", message)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Final
 
 from hai_flow.definition.plan import Step, Wait
@@ -10,6 +9,7 @@ from hai_flow.engine import events as e
 from hai_flow.engine.consequences import Consequence, Finish
 from hai_flow.engine.draft import Draft, Raised
 from hai_flow.engine.run_size import demand_wait
+from hai_flow.instants import read_rfc3339
 
 
 def begin(draft: Draft, step: Step) -> Consequence | None:
@@ -32,15 +32,12 @@ def _due(draft: Draft, step: Step, verb: Wait) -> int:
     assert verb.until is not None
     text = draft.text(verb.until, step)
     try:
-        instant = datetime.fromisoformat(text)
+        return read_rfc3339(text)
     except ValueError:
-        instant = None
-    if instant is None or instant.tzinfo is None:
         raise Raised(
             "expression.error",
             f"wait.until: expected a timestamp with offset such as 2026-03-02T09:00:00Z, found {text!r}.",
-        )
-    return int(instant.timestamp() * 1000)
+        ) from None
 
 
 VERBS: Final = {Wait: begin}
