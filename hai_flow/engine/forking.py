@@ -59,7 +59,7 @@ def _demand_people_are_heard(draft: Draft, plan: Plan, command: c.Fork) -> None:
     """Raises `Rejected` where the fork would lead its requester around a question, or back in front of a no: 403 or
     409."""
     who, edits = command.answer.by, command.edits
-    passing.demand_fork(plan, draft.state, who, command.rejected)
+    passing.demand_fork(plan, draft.state, who, command.rejected, edited=edits is not None)
     if edits is not None and edits.was is not None:
         less = migration.less_asked(edits.was, draft.plan, draft.state, who, edits.paths)
         if less:
@@ -215,15 +215,16 @@ def _unrest(state: RunState, following: e.Event | None) -> tuple[str, str]:
 def _spent(plan: Plan, state: RunState, *, edited: bool) -> tuple[str, str]:
     """The obstacle where an approval would count for the fork as well, if there is one."""
     waited = state.status == "waiting" and not state.turn_open
+    place = passing.approval_at(state)
+    if place is not None and (edited or not waited):
+        return (
+            "fork_approved",
+            f" was approved at {place}; what people approve they approve for one run, so it is forked before that, "
+            "or where it waited behind it and nothing is edited.",
+        )
     for path, known in sorted(state.steps.items()):
         if not path:
             continue
-        if known.verb == "approve" and known.outcome == "finished" and (edited or not waited):
-            return (
-                "fork_approved",
-                f" was approved at {path}; what people approve they approve for one run, so it is forked before that, "
-                "or where it waited behind it and nothing is edited.",
-            )
         if known.status not in ("running", "waiting"):
             continue
         step = standing_at(plan, path)

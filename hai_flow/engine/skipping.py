@@ -80,7 +80,7 @@ def skip(draft: Draft, step: Step, command: c.Skip) -> None:
     known = draft.state.steps.get(step.path)
     begun = known is not None and known.is_open
     if begun:
-        drop_work(draft, step.path, "it was skipped")
+        drop_work(draft, step.path, passing.SKIPPED)
         resolve_call(draft, step, None, draft.error(SKIPPED, "It was skipped.", step.path))
     handler, ready, last = None, (), None
     if begun and step.finally_ is not None:

@@ -272,3 +272,15 @@ def test_the_question_of_a_run_below_is_not_skipped_there_either(api: httpx2.Cli
         answer = api.post(f"/v1/runs/{below}/skip", json={"step": "ok"}, headers=as_(who))
         refused(answer, "skip.forbidden")
     it.demand_unpaid()
+
+
+@pytest.mark.parametrize("body", [{}, {"input": {}}, {"dry_run": True}])
+@pytest.mark.parametrize("workflow", ["k_approve", "k_branch", "k_loop", "k_caught", "k_child", "k_grandchild"])
+def test_one_approval_is_not_used_for_two_runs(api: httpx2.Client, workflow: str, body: dict[str, Any]) -> None:
+    it = Payment(api, workflow)
+    it.decide("user:" + unique("yes"), "approve")
+    wait_for(lambda: api.get(it.url).json()["status"] == "finished")
+    runs = api.get("/v1/runs", params={"thread_id": it.run["thread_id"]}).json()["items"]
+    for who in (it.mine, OPERATOR, f"user:{unique('lead')},role:lead,role:operator"):
+        assert "for one run" in refused(it.post("fork", who, step="pay", **body), "fork_approved")
+    assert api.get("/v1/runs", params={"thread_id": it.run["thread_id"]}).json()["items"] == runs

@@ -58,6 +58,11 @@ _ANEW: Final = "nnnyyyyny"
 _MOVED: Final = "nnyyyyyn-"
 _NOBODY: Final = "nnnnnnnnn"
 _STAYS: Final = "========-"
+_BEHIND: Final = "yyyy--yy-"
+_OF_ITSELF: Final = (  # their answer is for themselves alone: nothing behind them is approved by it
+    "a gate on a call", "an `ask` of a role", "an `ask` of the requester", "an agent's gated call"
+)  # fmt: skip
+_SKIPPABLE: Final = ("an `approve`", "an `approve` in a branch", "an `approve` in a loop")
 TABLE: Final[dict[str, dict[str, str]]] = {
     "skip": {
         "an `approve`": _BY_DECIDERS,
@@ -103,6 +108,16 @@ TABLE: Final[dict[str, dict[str, str]]] = {
         kind: "---------" if "`ask`" in kind else _ANEW for kind in KINDS
     },
     "branch by a message in front of a no": {kind: "---------" if "`ask`" in kind else _ANEW for kind in KINDS},
+    "fork or rerun behind the answer": {
+        kind: _BEHIND if kind in _OF_ITSELF else "nnnn--nn-" for kind in KINDS
+    },
+    "fork with another input behind the answer": {
+        kind: "yyny--yy-" if kind == "an `ask` of a role" else _BEHIND if kind in _OF_ITSELF else "nnnn--nn-"
+        for kind in KINDS
+    },
+    "fork or rerun behind a skip": {
+        kind: "nnnn--nn-" if kind in _SKIPPABLE else "---------" for kind in KINDS
+    },
     "migrate to a version without it": {
         kind: "yyyy--yy-" if "of the requester" in kind else "nnyy--yn-" if "`ask`" in kind else _MOVED
         for kind in KINDS
@@ -188,6 +203,34 @@ def rejected(kind: str, person: str) -> Case:
     if kind == "a run below that decides":
         cause = e.Error("approval.rejected", "No.", "ok")
         case.play.do(c.ChildEnded(path="ok", attempt=1, status="failed", error=cause))
+    return case
+
+
+def answered(kind: str) -> Case:
+    """Somebody who may do so has let the run go on, and it is about to pay."""
+    case = asked(kind, "an operator")
+    play = case.play
+    if kind == "a run below that decides":
+        _tell(play, "", "approve")
+        play.do(c.ChildEnded(path="ok", attempt=1, status="finished", output={}))
+    elif "`ask`" in kind:
+        (path,) = play.asking
+        play.answer(path, by=c.Principal("user:req", ("boss",)), values={"yes": True})
+    else:
+        (path,) = play.asking
+        _vote(case, YES_BEFORE, "approve")
+        if path in play.open:
+            play.succeed(path)
+    if "agent" in kind:
+        play.succeed("ok[1]/model", model_answer(text="Paid."))
+    assert "pay" in play.open
+    return case
+
+
+def skipped(kind: str) -> Case:
+    """A decider has skipped the question, and the run is about to pay."""
+    case, boss = asked(kind, "a decider"), PEOPLE["a decider"]
+    case.play.do(c.Skip(by=boss.id, who=boss, path=case.at))
     return case
 
 
@@ -299,6 +342,11 @@ WAYS: Final[dict[str, Callable[[str, str, c.Principal], None]]] = {
         rejected(kind, person), who, edits=c.Edits(input={"n": 2})
     ),
     "branch by a message in front of a no": lambda kind, person, who: _branch(rejected(kind, person), who),
+    "fork or rerun behind the answer": lambda kind, person, who: _fork_behind(answered(kind), who),
+    "fork with another input behind the answer": lambda kind, person, who: _fork_behind(
+        answered(kind), who, edits=c.Edits(input={"n": 2})
+    ),
+    "fork or rerun behind a skip": lambda kind, person, who: _fork_behind(skipped(kind), who),
     "migrate to a version without it": lambda kind, person, who: _migrate(_at_the_place(kind, person), who, person),
     "fork to a version without it": lambda kind, person, who: _fork_in_front(
         _at_the_place(kind, person), who, without=person
@@ -318,6 +366,10 @@ def _fork_in_front(case: Case, who: c.Principal, **more: Any) -> None:
     at = case.play.before("first") if any(each.type == "step_started" and getattr(each, "path", "") == "first"
                                           for each in case.play.events) else len(case.play.events)  # fmt: skip
     _fork(case, who, at, **more)
+
+
+def _fork_behind(case: Case, who: c.Principal, **more: Any) -> None:
+    _fork(case, who, case.play.before("pay"), **more)
 
 
 def attempt(way: str, kind: str, person: str) -> str:

@@ -394,6 +394,14 @@ passing.bug(
     ("(command.output is None and _is_for_requester_alone(pending))", "_is_for_requester_alone(pending)"),
 )
 passing.bug("a no is asked anew by anybody", ("    fault = ineligible(pending, who, world)\n", "    fault = None\n"))
+passing.bug(
+    "a fork keeps the approval of a run below", ('if pending.opened.kind == "approve" and _has', "if False and _has")
+)
+passing.bug("a fork keeps what was skipped", ('(step.outcome == "skipped" and step.given)', "False"))
+passing.bug(
+    "a fork keeps an answer to another input",
+    ("for pending in there.questions.values() if edited else ():", "for pending in ():"),
+)
 passing.bug("a fork is always behind the no", ("        if not _is_past(there, path):", "        if False:"))
 passing.bug(
     "who is behind a run moves it to any version", ("    if not _is_of_the_request(who, world):\n", "    if True:\n")

@@ -89,10 +89,26 @@ def _ends_with_a_no(error: e.Error | None) -> bool:
     return error is not None and error.code == "approval.rejected"
 
 
-def demand_fork(plan: Plan, there: RunState, who: c.Principal, rejected: Iterable[tuple[str, PendingState]]) -> None:
-    """Raises `Rejected` 403 where a fork of the run as it was `there` would ask anew what is `rejected` now, and the
-    caller may not. `plan` is that of the run."""
+def demand_fork(
+    plan: Plan,
+    there: RunState,
+    who: c.Principal,
+    rejected: Iterable[tuple[str, PendingState]],
+    *,
+    edited: bool = False,
+) -> None:
+    """Raises `Rejected` 403 where a fork of the run as it was `there` would ask anew what is `rejected` now, or keep an
+    answer to another input (`edited`), and the caller may not. `plan` is that of the run."""
     world = world_of(plan, there)
+    for pending in there.questions.values() if edited else ():
+        if pending.opened.kind == "ask" and _has_let_through(pending) and not _is_for_requester_alone(pending):
+            fault = ineligible(pending, who, world)
+            if fault is not None:
+                path = pending.opened.path
+                detail = f"people have answered {path}, and {who.id} can't keep their answer for something else"
+                raise Rejected(
+                    403, "fork.forbidden", f"{detail}: {fault.reason}. {_who_could(pending)} Or fork it before."
+                )
     for path, pending in rejected:
         if not _is_past(there, path):
             _demand_anew(path, pending, who, world, "fork.forbidden", "go on in front of it")
@@ -129,6 +145,34 @@ def last_rejected(pendings: Iterable[PendingState]) -> list[tuple[str, PendingSt
         if before is None or before.opened.at <= pending.opened.at:
             last[pending.opened.path] = pending
     return [(path, each) for path, each in last.items() if no_of(each) is not None]
+
+
+SKIPPED: Final = "it was skipped"
+"""Why a question is void whose step a person has skipped."""
+
+
+def approval_at(state: RunState) -> str | None:
+    """The step at which the run was let go on by an `approve`: one of its own that was approved or skipped, also in an
+    iteration that is over, or one of a run below that has finished. None: there is none."""
+    for path, step in sorted(state.steps.items()):
+        if step.verb == "approve" and (step.outcome == "finished" or (step.outcome == "skipped" and step.given)):
+            return path
+    gone = (each for each in state.pendings.values() if each.opened.path not in state.steps)
+    below = (
+        each.pending
+        for each in state.relayed.values()
+        if each.path not in state.steps or state.steps[each.path].outcome == "finished"
+    )
+    for pending in (*gone, *below):
+        if pending.opened.kind == "approve" and _has_let_through(pending):
+            return pending.opened.path
+    return None
+
+
+def _has_let_through(pending: PendingState) -> bool:
+    if pending.status == "voided":
+        return pending.reason == SKIPPED
+    return pending.status not in ("open", votes.REJECT)
 
 
 def no_of(pending: PendingState) -> str | None:
