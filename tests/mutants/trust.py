@@ -86,6 +86,9 @@ uploads.bug("a limited token reads its person's files", ('return "" if self.prin
 
 _DELEGATIONS: Final = "tests/attacks/test_delegations.py"
 of_keys = Room("hai_flow/store/keys.py", _DELEGATIONS)
-of_keys.bug("a delegation outlives its key", ("await delegations.end_of_key(connection", "_ = (connection"))
+of_keys.bug(
+    "a delegation outlives its key",
+    ("await delegations.end_of_key(connection, tenant, id, key.principal, is_last=is_last)", "_ = is_last"),
+)
 
 ROOMS: Final = (catalog, starts, triggers, workflows, selectors, people, votes, frontend, limited, uploads, of_keys)
