@@ -25,7 +25,7 @@ from hai_flow.steps.guard import Guard
 from hai_flow.steps.http_stream import Telling
 from hai_flow.steps.http_transport import HttpConfig, transport_of
 from hai_flow.steps.runner import Attempt, Stream
-from hai_flow.steps.secrets import Secrets, Use, remember
+from hai_flow.steps.secrets import Secrets, Use, hidden, remember_in_attempt
 from hai_flow.values import Json, storable
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ log = structlog.get_logger(__name__)
 CONNECT_SECONDS: Final = 10.0
 REDIRECTS_MAX: Final = 5
 SAID_CHARS_MAX: Final = 300
+HIDDEN_CHARS_MAX: Final = 16 * 1024  # of a response that an error quotes
 JSON: Final = "application/json"
 _MOVED: Final = frozenset({301, 302, 303, 307, 308})
 _AGAIN: Final = frozenset({408, 425, 429})
@@ -117,7 +118,7 @@ class HttpRunner:
 async def with_address(value: Json, attempt: Attempt) -> Json:
     """`value` with an address at which the service may call back, where it names one. Raises StepError."""
     url = await attempt.callback()
-    remember(url.rpartition("/")[2])
+    remember_in_attempt(url.rpartition("/")[2])
     return with_callback(value, url)
 
 
@@ -193,8 +194,10 @@ class Exchange:
         origin = _origin(url)
         ours = origin == self._origin
         given = self._headers if ours else {}
-        given = await self._runner.with_secrets(given, self._attempt, origin[1])
-        headers = headers_of(given.get("headers"), given.get("auth"))
+        filled_in = await self._runner.with_secrets(given, self._attempt, origin[1])
+        headers = headers_of(filled_in.get("headers"), filled_in.get("auth"))
+        if filled_in.get("auth") != given.get("auth"):
+            _remember_basic(filled_in["auth"])
         if asked["method"] in _WRITES:
             headers.setdefault("idempotency-key", self._attempt.idempotency_key)
         if ours and self._attempt.traceparent is not None:
@@ -234,7 +237,7 @@ class Exchange:
         performed. None where nothing has come."""
         if response is None:
             return None
-        text, _ = _text_of(bytes(content[: 4 * SAID_CHARS_MAX]), response.charset_encoding)
+        text, _ = _text_of(bytes(content[:HIDDEN_CHARS_MAX]), response.charset_encoding)
         return _short({"status": response.status_code, "url": url, "text": storable(text)})
 
     async def _read(self, chunks: AsyncIterator[bytes], content: bytearray, url: str) -> None:
@@ -386,6 +389,13 @@ def headers_of(given: Json, auth: Json) -> dict[str, str]:
     return headers
 
 
+def _remember_basic(auth: Json) -> None:
+    """Hide the user and the password as one: HTTP Basic writes them so."""
+    match auth:
+        case {"basic": {"user": user, "password": password}}:
+            remember_in_attempt(f"{user}:{password}")
+
+
 def _with_query(url: str, query: Json) -> httpx2.URL:
     import httpx2
 
@@ -442,7 +452,7 @@ def _files(given: Json) -> dict[str, Any]:
 
 def _short(response: Mapping[str, Json]) -> dict[str, Json]:
     """A response as errors repeat it."""
-    text = response["text"]
+    text = hidden(response["text"][:HIDDEN_CHARS_MAX])  # before the cut, which would leave a part of a secret
     shown = text if len(text) <= SAID_CHARS_MAX else f"{text[:SAID_CHARS_MAX]}…"
     return {"status": response["status"], "url": response["url"], "text": shown}
 

@@ -23,24 +23,22 @@ a disk of this machine may send any to any host: a user that can write there can
 from __future__ import annotations
 
 import asyncio
-import base64
 import time
 from collections.abc import Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
-from urllib.parse import quote
 
 from hai_flow import values
 from hai_flow.definition.secret_names import REFERENCE, written_names
 from hai_flow.errors import StepError
+from hai_flow.steps.hiding import SHOWN_MIN, Hider, forms_of, without
 from hai_flow.values import Json
 
 COMMAND_SECONDS: Final = 10.0
 COMMAND_KEPT_SECONDS: Final = 300.0
 SAID_BYTES_MAX: Final = 64 * 1024  # of a command
-SHOWN_MIN: Final = 6  # a shorter value would blacken half of the texts that contain it
-HIDDEN: Final = "[secret]"
 VALUES_MAX: Final = 1000
 DEFAULT: Final = "default"  # the tenant whose deployment it is
 ANY: Final = "*"
@@ -78,30 +76,29 @@ class Use:
 
 _UNBOUND: Final = Source()  # of a secret that the file does not name
 
-_seen: Final[dict[str, None]] = {}  # values that this process has resolved, the newest last
+_seen: Final = Hider(VALUES_MAX)  # values that this process has resolved
+_of_attempt: Final[ContextVar[frozenset[str]]] = ContextVar("forms_of_attempt", default=frozenset())
 
 
 def hidden(value: Json) -> Json:
-    """`value` without any secret that was resolved in this process."""
-    return values.with_texts(value, _hidden, names=True) if _seen else value
+    """`value` without any secret that was resolved in this process, and without those of the attempt itself."""
+    return values.with_texts(value, _hidden, names=True) if _seen or _of_attempt.get() else value
 
 
 def _hidden(text: str) -> str:
-    for secret in _seen:
-        if secret in text:
-            text = text.replace(secret, HIDDEN)
-    return text
+    return _seen.hide(without(text, _of_attempt.get()))
 
 
 def remember(value: str) -> None:
-    """Hide this value from now on in all that is recorded, also its forms in Base64 and in addresses."""
-    if len(value) < SHOWN_MIN:
-        return
-    for form in (value, base64.b64encode(value.encode()).decode().rstrip("="), quote(value, safe="")):
-        _seen.pop(form, None)
-        _seen[form] = None
-    while len(_seen) > VALUES_MAX:
-        del _seen[next(iter(_seen))]
+    """Hide this value from now on in all that is recorded, also in the forms in which services repeat it."""
+    _seen.add(value)
+
+
+def remember_in_attempt(value: str) -> None:
+    """Hide this value in what the attempt at hand reports, streams and logs, and nowhere else: one that each attempt
+    has anew must not push secrets of the deployment out of memory. An attempt is a task of its own."""
+    if len(value) >= SHOWN_MIN:
+        _of_attempt.set(_of_attempt.get() | forms_of(value))
 
 
 @dataclass(slots=True)

@@ -30,6 +30,26 @@ http.bug(
     ("        if response is None:\n            return None", "        if True:\n            return None"),
     by=f"{_HTTP}::test_what_came_of_a_body_that_did_not_come_whole_is_in_the_error_s_data",
 )
+hiding = Room("hai_flow/steps/hiding.py", "tests/steps/test_secrets.py")
+hiding.bug("Base64 is hidden at one alignment alone", ("for before in range(3):", "for before in range(1):"))
+hiding.bug("the URL alphabet is not hidden", ("(each, each.translate(_TO_URL))", "(each,)"))
+hiding.bug("the index misses places", ("for place in range(_STRIDE))", "for place in range(_STRIDE - 1))"))
+hiding.bug("a form that another value has goes too", ("            if self._forms[form]:\n", "            if False:\n"))
+hiding.bug(
+    "many secrets are sought one by one",
+    ("if len(self._forms) <= FORMS_FEW:", "if True:"),
+)
+
+secrets = Room("hai_flow/steps/secrets.py", "tests/steps/test_secrets.py")
+secrets.bug(
+    "what an attempt hides, all do",
+    ("        _of_attempt.set(_of_attempt.get() | forms_of(value))", "        _seen.add(value)"),
+)
+
+basic = Room("hai_flow/steps/http.py", "tests/steps/test_http.py")
+basic.bug("user and password are not hidden as one", ('remember_in_attempt(f"{user}:{password}")', "pass"))
+basic.bug("an error is cut before it is hidden", ('hidden(response["text"][:HIDDEN_CHARS_MAX])', 'response["text"]'))
+
 connections = Room("hai_flow/steps/mcp_connections.py", _MCP)
 connections.bug(
     "a result in spite of a question is no doubt",
@@ -88,7 +108,6 @@ signs.bug(
     by=f"{_SIGNS}::test_hidden_turning_and_look_alike_signs_are_codes_and_what_writing_needs_stays",
 )
 
-ROOMS: Final = (foreign, http, connections, mcp_http, taps, structured, document, signs)
 times = Room("hai_flow/instants.py", "tests/test_instants.py")
 times.bug(
     "an instant with small letters is none",
@@ -114,3 +133,8 @@ cron.bug(
     ("for month in months for day", "for month in months[-1:] for day"),
     by="tests/definition/test_schedules.py::test_a_cron_expression_that_fires_otherwise_than_it_seems_is_a_finding",
 )
+
+ROOMS: Final = (
+    foreign, http, connections, mcp_http, taps, structured, document, signs, hiding, secrets, basic, times, functions,
+    widening, cron,
+)  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
@@ -17,7 +18,7 @@ from hai_flow.steps.guard import Guard
 from hai_flow.steps.http import HttpRunner
 from hai_flow.steps.http_transport import HttpConfig
 from hai_flow.steps.runner import Attempt
-from hai_flow.steps.secrets import Secrets, Source
+from hai_flow.steps.secrets import Secrets, Source, hidden
 from tests.support.service import Received, Reply, Service
 
 HERE = ("127.0.0.1", "*.test")
@@ -226,6 +227,22 @@ async def test_a_secret_goes_to_the_host_that_it_is_for_and_stands_in_no_argumen
     assert service.received[0].headers["x-key"] == "k canary-123456"
     assert service.received[0].headers["authorization"] == "Bearer canary-123456"
     assert (fault.code, len(service.received)) == ("secret.refused", 1)
+
+
+async def test_user_and_password_are_hidden_as_one_in_what_a_service_repeats() -> None:
+    written = b64encode(b"u:canary-123456").decode()
+    auth = {"auth": {"basic": {"user": "u", "password": "${{ secrets.TOKEN }}"}}}
+    async with Service(lambda received: says({"a": received.headers["authorization"]})(received)) as service:
+        response = await perform({"get": service.url(), **auth}, secrets=BOUND)
+    assert response["json"]["a"] == f"Basic {written}"
+    assert hidden(response["json"]) == {"a": "Basic [secret]"}
+    assert "[secret]" in hidden(b64encode(b"another:canary-123456").decode()), "wherever it begins"
+
+
+async def test_a_secret_that_the_cut_of_an_error_goes_through_is_hidden_whole() -> None:
+    async with Service(lambda _: Reply(400, b"x" * 295 + b"canary-123456")) as service:
+        fault = await failure({"get": service.url(), **ASKS}, secrets=BOUND)
+    assert fault.data["text"] == "x" * 295 + "[secr…"
 
 
 async def test_a_secret_does_not_follow_a_redirect_to_another_place() -> None:

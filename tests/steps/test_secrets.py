@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import random
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
+from secrets import token_urlsafe
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hai_flow.errors import StepError
 from hai_flow.steps import secrets as steps_secrets
-from hai_flow.steps.secrets import HIDDEN, Secrets, Source, Use, hidden, remember
+from hai_flow.steps.hiding import HIDDEN, Hider
+from hai_flow.steps.secrets import Secrets, Source, Use, hidden, remember, remember_in_attempt
 from hai_flow.steps.secrets_file import read_secrets
 
 DISK = Use("any.host", "w", from_disk=True)
@@ -150,3 +157,74 @@ async def test_a_secret_may_be_for_some_tools_alone() -> None:
 def test_other_forms_of_a_secret_are_hidden_too() -> None:
     remember("geheim/ +1")
     assert hidden("a?k=geheim%2F%20%2B1 Z2VoZWltLyArMQ== geheim/ +1") == "a?k=[secret] [secret]== [secret]"
+
+
+@pytest.mark.parametrize("others", [0, 200])
+@given(before=st.binary(max_size=7), secret=st.text(st.characters(min_codepoint=33, codec="utf-8"), min_size=6))
+def test_a_secret_in_base64_is_hidden_wherever_in_the_text_it_begins(others: int, before: bytes, secret: str) -> None:
+    hider = Hider(1000)
+    for number in range(others):
+        hider.add(f"another secret, number {number}")
+    hider.add(secret)
+    raw = before + secret.encode() + b" behind"
+    for written in (base64.b64encode(raw).decode(), base64.urlsafe_b64encode(raw).decode()):
+        left = hider.hide(f"x {written} y")
+        assert HIDDEN in left
+        assert len(left.replace(HIDDEN, "")) <= len(f"x {written} y") - len(secret.encode()) * 4 // 3 + 2
+
+
+@given(
+    secrets=st.lists(st.text("abcZ90+/=:.- ", min_size=6, max_size=9), min_size=48, max_size=60, unique=True),
+    text=st.text("abcZ90+/=:.- ", max_size=20),
+    place=st.integers(0, 19),
+    chosen=st.integers(0, 15),
+)
+def test_many_secrets_are_hidden_as_one_by_one(secrets: list[str], text: str, place: int, chosen: int) -> None:
+    hider = Hider(1000)
+    for secret in secrets:
+        hider.add(secret)
+    assert secrets[chosen] not in hider.hide(text[:place] + secrets[chosen] + text[place:]).replace(HIDDEN, "\0")
+
+
+def test_a_value_that_was_pushed_out_takes_its_forms_along_and_no_others() -> None:
+    hider = Hider(2)
+    for value in ("first secret", "second secret", "first secret", "third secret"):
+        hider.add(value)
+    assert hider.hide("first secret, second secret, third secret") == f"{HIDDEN}, second secret, {HIDDEN}"
+    assert len(hider) == 2
+    hider.add("Zmlyc3Qgc2VjcmV0")
+    hider.add("first secret")  # in Base64 it is the one before
+    hider.add("fourth secret")
+    assert hider.hide("Zmlyc3Qgc2VjcmV0") == HIDDEN
+
+
+async def test_what_an_attempt_alone_hides_pushes_no_secret_out_and_ends_with_it() -> None:
+    remember("sk-live-0123456789abcdef")
+    tokens = [token_urlsafe(32) for _ in range(2000)]
+
+    async def attempt(token: str) -> tuple[str, str]:
+        remember_in_attempt(token)
+        return hidden(f"sk-live-0123456789abcdef {token}"), hidden(tokens[0])
+
+    reports = [await asyncio.create_task(attempt(token)) for token in tokens]
+    assert {own for own, _ in reports} == {f"{HIDDEN} {HIDDEN}"}
+    assert {others for _, others in reports[1:]} == {tokens[0]}
+    assert hidden(tokens[0]) == tokens[0]
+
+
+def test_a_thousand_secrets_are_sought_in_one_pass() -> None:
+    """A long text takes no longer beside 1,000 secrets than a few times its time beside 100: one by one it is ten."""
+    text = "".join(random.Random(1).choices("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789", k=200_000))
+    few, many = Hider(1000), Hider(1000)
+    for number in range(1000):
+        (few if number < 100 else many).add(token_urlsafe(32))
+    assert _seconds(many, text) < 5 * _seconds(few, text)
+
+
+def _seconds(hider: Hider, text: str) -> float:
+    taken = []
+    for _ in range(5):
+        begun = time.process_time()
+        hider.hide(text)
+        taken.append(time.process_time() - begun)
+    return min(taken)
