@@ -214,7 +214,9 @@ async def test_what_an_attempt_alone_hides_pushes_no_secret_out_and_ends_with_it
 
 def test_a_thousand_secrets_are_sought_in_one_pass() -> None:
     """A long text takes no longer beside 1,000 secrets than a few times its time beside 100: one by one it is ten."""
-    text = "".join(random.Random(1).choices("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789", k=200_000))
+    text = "".join(
+        random.Random(1).choices("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789", k=200_000)
+    )
     few, many = Hider(1000), Hider(1000)
     for number in range(1000):
         (few if number < 100 else many).add(token_urlsafe(32))
