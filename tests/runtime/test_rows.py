@@ -347,6 +347,7 @@ ROWLESS = {
     "runtime/triggers.py: triggers by the ends of runs": "one statement, which gives names",
     "runtime/worker.py: timers of held runs": "reports a command, which is decided with others of its run",
     "telemetry/census.py: census": "counts",
+    "telemetry/loop_watch.py: loop watch": "measures the time between two beats",
     "telemetry/otel.py: metrics": "sends what is in memory",
     "telemetry/otel.py: spans": "sends what is in memory",
 }

@@ -63,10 +63,10 @@ async def published(runtime: Runtime, body: str) -> Plan:
 
 
 async def begin(runtime: Runtime, plan: Plan) -> UUID:
-    """Start a run, and ask the database nothing else."""
+    """Start a run of a version that is in use, and ask the database nothing else."""
     run_id = uuid4()
     command = c.Start(run_id=run_id, thread_id=str(run_id), requester="user:local", input={})
-    await runtime.starts.start(LOCAL_TENANT, plan, command, command_id="start")
+    await runtime.starts.start(LOCAL_TENANT, plan, command, command_id="start", resolved=True)
     return run_id
 
 
