@@ -33,7 +33,7 @@ def load(body: bytes, limits: Limits) -> Json:
     """The JSON value in `body`. Size and depth are checked before anything is parsed. Raises `Rejected`."""
     _demand_small(body, limits)
     try:
-        value = json.loads(body.decode(), object_pairs_hook=_object, parse_constant=_no_constant)
+        value = json.loads(body.decode(), object_pairs_hook=members_once, parse_constant=_no_constant)
     except ValueError as error:  # UnicodeDecodeError and JSONDecodeError are kinds of it
         reason = "a number has too many digits" if str(error).startswith("Exceeds the limit") else str(error)
         raise Rejected(400, "body.not_json", f"expected a body of JSON in UTF-8: {reason}") from None
@@ -50,7 +50,7 @@ def load_foreign(body: bytes, limits: Limits) -> Foreign:
     Raises `Rejected`: 400 where it is no JSON, or a key stands twice in an object."""
     _demand_small(body, limits)
     try:
-        return foreign.read(body, pairs=_object)
+        return foreign.read(body, pairs=members_once)
     except values.NotJson as error:
         raise Rejected(400, "body.not_json", values.storable(str(error))) from None
 
@@ -90,7 +90,8 @@ def _depth(body: bytes, enough: int) -> int:
     return deepest
 
 
-def _object(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+def members_once(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+    """The object of these members. Raises ValueError if a key stands twice."""
     record = dict(pairs)
     if len(record) != len(pairs):  # parsers disagree on which one counts: one might be checked and the other used
         counts = Counter(name for name, _ in pairs)

@@ -142,9 +142,19 @@ def unsigned(header: Any, claims: Any, signature: str = "") -> str:
 
 def signed(header: Any, claims: Any, key: rsa.RSAPrivateKey) -> str:
     """A token as RS256 signs it, whatever it says."""
-    text = f"{encoded(header)}.{encoded(claims)}"
+    return signed_text(f"{encoded(header)}.{encoded(claims)}", key)
+
+
+def signed_text(text: str, key: rsa.RSAPrivateKey) -> str:
     signature = key.sign(text.encode(), padding.PKCS1v15(), hashes.SHA256())
     return f"{text}.{base64.urlsafe_b64encode(signature).rstrip(b'=').decode()}"
+
+
+def twice(header: str = '{"alg": "RS256", "kid": "rsa"}', more: str = "", inner: str = "{}") -> str:
+    """A token that its issuer signed, whose claims end with `more`."""
+    claims = json.dumps(ISSUER.claims())[:-1] + f', "inner": {inner}{more}}}'
+    text = ".".join(base64.urlsafe_b64encode(part.encode()).rstrip(b"=").decode() for part in (header, claims))
+    return signed_text(text, ISSUER.keys["rsa"][1])
 
 
 def confused(key: bytes, header: dict[str, Any]) -> str:
@@ -234,6 +244,12 @@ FORGED: dict[str, Any] = {
     "a header that is a list": lambda: unsigned([], ISSUER.claims(), "AAAA"),
     "claims that are text": lambda: unsigned({"alg": "RS256"}, "claims", "AAAA"),
     "claims too deep": lambda: encoded({"alg": "RS256"}) + "." + base64.urlsafe_b64encode(b"[" * 3000).decode() + ".A",
+    "a subject twice": lambda: twice(more=', "sub": "eve"'),
+    "a subject twice, once by an escape": lambda: twice(more=', "s\\u0075b": "eve"'),
+    "an inner claim twice": lambda: twice(inner='{"roles": [], "roles": ["boss"]}'),
+    "a name of the key twice": lambda: twice('{"alg": "RS256", "kid": "other", "kid": "rsa"}'),
+    "a padded signature": lambda: ISSUER.token() + "==",
+    "a padded header": lambda: ISSUER.token().replace(".", "=.", 1),
     "no base64": lambda: "e!J.e!J.AAAA",
     "spaces inside": lambda: ISSUER.token().replace(".", " .", 1),
 }
@@ -242,6 +258,10 @@ FORGED: dict[str, Any] = {
 @pytest.mark.parametrize("kind", FORGED)
 def test_a_forged_token_is_refused_and_told_nothing(strict: ServerProcess, kind: str) -> None:
     assert said(ask(strict, FORGED[kind]())) == (401, "auth.invalid")
+
+
+def test_a_token_that_names_each_claim_once_is_taken(strict: ServerProcess) -> None:
+    assert ask(strict, twice(inner='{"sub": "eve"}')).status_code == 200
 
 
 def test_refusals_of_forged_tokens_are_the_same_to_the_byte(strict: ServerProcess) -> None:

@@ -91,4 +91,31 @@ of_keys.bug(
     ("await delegations.end_of_key(connection, tenant, id, key.principal, is_last=is_last)", "_ = is_last"),
 )
 
-ROOMS: Final = (catalog, starts, triggers, workflows, selectors, people, votes, frontend, limited, uploads, of_keys)
+_ISSUERS: Final = "tests/api/test_tokens_of_issuers.py"
+
+of_issuers = Room("hai_flow/api/identity/issuers.py", _ISSUERS)
+of_issuers.bug(
+    "a claim that stands twice counts by its last",
+    ("        json.loads(text.decode(), object_pairs_hook=members_once)\n", ""),
+    by=f"{_ISSUERS}::test_a_forged_token_is_refused_and_told_nothing",
+)
+of_issuers.bug(
+    "a padded token is taken",
+    (' or "=" in token:', ":"),
+    by=f"{_ISSUERS}::test_a_forged_token_is_refused_and_told_nothing",
+)
+
+ROOMS: Final = (
+    catalog,
+    starts,
+    triggers,
+    workflows,
+    selectors,
+    people,
+    votes,
+    frontend,
+    limited,
+    uploads,
+    of_keys,
+    of_issuers,
+)

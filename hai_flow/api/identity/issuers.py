@@ -8,7 +8,7 @@ the token names: no key, address or algorithm of its own is looked at.
 from __future__ import annotations
 
 import base64
-import binascii
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,6 +29,7 @@ from hai_flow.runtime import Runtime
 from hai_flow.signs import has_invisible
 from hai_flow.store import keys
 from hai_flow.values import Json, NotJson
+from hai_flow.wire.posted_json import members_once
 
 ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 TYPES: Final = frozenset(("jwt", "at+jwt", "application/jwt", "application/at+jwt"))
@@ -176,9 +177,12 @@ def _parts(token: str) -> tuple[Mapping[str, Json], Mapping[str, Json]]:
 
 
 def _object(part: str) -> dict[str, Json]:
+    """A part of a token. What stands twice in an object is refused: another reader might believe the other one."""
     try:
-        found = values.loads(base64.b64decode(part + "=" * (-len(part) % 4), altchars=b"-_", validate=True))
-    except (binascii.Error, ValueError, NotJson, RecursionError):
+        text = base64.b64decode(part + "=" * (-len(part) % 4), altchars=b"-_", validate=True)
+        found = values.loads(text)
+        json.loads(text.decode(), object_pairs_hook=members_once)
+    except (ValueError, NotJson, RecursionError):
         raise invalid_credential() from None
     if not isinstance(found, dict):
         raise invalid_credential()
