@@ -100,7 +100,7 @@ class Conversation:
         speaks = self.access.speaks_in(known.last)
         last, turn = known.last, known.turn
         messages = tuple(user for user in self.posted.user_messages if user.id not in known.seen)
-        if turn is not None and not await self._continues(turn, last):
+        if turn is not None and not await self._continues(turn, last, stale=not messages):
             self.access.place.only_follows()
             return await self._replay(turn)
         if last is not None and speaks and (parent := await self._earlier_turn(last)) is not None:
@@ -184,13 +184,15 @@ class Conversation:
             bytes.fromhex(posted.body_sha),
         )
 
-    async def _continues(self, turn: threads.Turn, last: RunSummary | None) -> bool:
+    async def _continues(self, turn: threads.Turn, last: RunSummary | None, *, stale: bool) -> bool:
         """Whether the POST goes on with the turn whose runId it bears: CopilotKit answers an interrupt under the runId
-        of the run that opened it (docs/design/protocols.md#run-ids), also one that was decided in the meantime."""
+        of the run that opened it (docs/design/protocols.md#run-ids); if `stale`, also one that was decided in the
+        meantime."""
         if not self.posted.resume or last is None or turn.run_id != last.id or self._opened(turn):
             return False
         questions = (await self.access.state(last.id)).questions
-        return any(entry.interrupt_id in questions for entry in self.posted.resume)
+        named = [questions[entry.interrupt_id] for entry in self.posted.resume if entry.interrupt_id in questions]
+        return any(stale or question.status == "open" for question in named)
 
     def _opened(self, turn: threads.Turn) -> bool:
         """Whether it was this very POST that opened the turn."""

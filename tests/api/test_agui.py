@@ -272,8 +272,19 @@ def test_copilotkit_answers_a_gate_under_the_same_run_id_and_with_a_tool_message
     assert done.one("RUN_STARTED")["runId"] == done.one("RUN_FINISHED")["runId"] == "same"
     assert client.send(body).body == done.body
     assert client.send(first).interrupts() == [asked]  # a replay of what was then
-    other = client.send({**body, "context": [{"description": "a", "value": "b"}]})
-    assert (other.status, other.problem["code"]) == (409, "run_id_reused")
+    before = snapshot(http, client)
+    context = {"context": [{"description": "a", "value": "b"}]}
+    joined = client.send({**body, **context})  # the same answer again is no fault, and joins what followed
+    assert joined.types[-2:] == ["MESSAGES_SNAPSHOT", "RUN_FINISHED"]
+    for changed in (resolved(asked, {"approved": False}), {"interruptId": asked["id"], "status": "cancelled"}):
+        late = client.send({**body, "resume": [changed]})
+        assert (late.status, late.problem["code"]) == (409, "pending_decided")
+        assert late.problem["winner"]["outcome"] == "approve"
+    more = client.body(question, message, user(), run_id="same", resume=body["resume"])
+    for reused in ({**body, **context, "resume": []}, {**first, **context}, more):
+        other = client.send(reused)
+        assert (other.status, other.problem["code"]) == (409, "run_id_reused")
+    assert snapshot(http, client) == before
     assert len(runs_of(http, client)) == 1
 
 

@@ -261,8 +261,16 @@ telling.bug(
     by=_OTHERS,
 )
 
+_AGUI: Final = "tests/api/test_agui.py"
+posting = Room("hai_flow/api/conversation.py", _AGUI)
+posting.bug(
+    "a new message beside an answer that was given long ago begins a run under a runId that was used",
+    ("stale=not messages):", "stale=True):"),
+    by=f"{_AGUI}::test_copilotkit_answers_a_gate_under_the_same_run_id_and_with_a_tool_message",
+)
+
 ROOMS: Final = (
     catalog, triggers, problems, bulk, mcp, connections, rows, seats, messages, questions, sessions, sealing, relays,
     redis, pins, asking, limits, queue, archives, quotas, signals, auditing, retiring, erasing, pruning, invariants,
-    telling,
+    telling, posting,
 )  # fmt: skip
