@@ -786,10 +786,14 @@ def create_key(
     roles: Sequence[str] = (),
     groups: Sequence[str] = (),
     expires_in: int | None = None,
+    speaks_for: Sequence[str] = (),
 ) -> Script[m.NewKey]:
-    """Make an API key, which is shown this once. `expires_in`: in seconds (None: never). The request is sent once:
-    after `Unavailable`, look at `list` for a new key that you don't know, and revoke it."""
+    """Make an API key, which is shown this once. `expires_in`: in seconds (None: never). `speaks_for`: the principals
+    as whom its tokens may decide, like `user:shop-*`. The request is sent once: after `Unavailable`, look at `list` for
+    a new key that you don't know, and revoke it."""
     body: dict[str, Json] = {"principal": principal, "name": name, "roles": list(roles), "groups": list(groups)}
+    if speaks_for:  # servers before this field refuse it
+        body["speaks_for"] = list(speaks_for)
     request = _with_json("POST", "/v1/keys", body | {"expires_in": expires_in})
     return (yield from exchange(replace(request, repeatable=False))).read(m.NewKey)
 

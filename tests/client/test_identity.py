@@ -3,7 +3,7 @@ that ends while something is followed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 
 import pytest
@@ -58,8 +58,9 @@ def blocking(strict: ServerProcess, dsn: str) -> Iterator[As]:
     """The same, and always the client for threads: for what a test does while the client that it tests waits."""
     with ExitStack() as clients:
 
-        def client(principal: str, *roles: str) -> Client:
-            return clients.enter_context(Client(strict.url, key=People(dsn).key(principal, roles=roles)[1]))
+        def client(principal: str, *roles: str, speaks_for: Sequence[str] = ()) -> Client:
+            key = People(dsn).key(principal, roles=roles, speaks_for=speaks_for)[1]
+            return clients.enter_context(Client(strict.url, key=key))
 
         yield client
 
@@ -84,8 +85,11 @@ def asked(client: Client, name: str) -> Pending:
 
 def test_an_admin_makes_lists_and_revokes_keys(as_: As, opened: Opened, strict: ServerProcess) -> None:
     admin = as_("user:ada", "admin")
-    made = admin.keys.create("service:ci", name="of the build", roles=["viewer"], expires_in=60)
+    made = admin.keys.create(
+        "service:ci", name="of the build", roles=["viewer"], expires_in=60, speaks_for=["user:shop-*"]
+    )
     assert (made.principal, made.roles, made.created_by) == ("service:ci", ["viewer"], "user:ada")
+    assert made.speaks_for == ["user:shop-*"]
     assert made.expires_at is not None
     with opened(strict.url, key=made.key, patience=EAGER) as ci:
         session = ci.session.get()
@@ -150,7 +154,7 @@ class Tokens:
     """A backend's tokens for its page, each good for some seconds. The page asks for one before each request."""
 
     def __init__(self, blocking: As, principal: str, *roles: str) -> None:
-        self._shop = blocking("service:shop", "issuer", *roles)
+        self._shop = blocking("service:shop", "issuer", *roles, speaks_for=[principal])
         self._principal, self._roles = principal, roles
         self.given = 0
 

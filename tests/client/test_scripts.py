@@ -89,8 +89,8 @@ def problem(status: int, code: str = "any", headers: dict[str, str] | None = Non
 def run(status: str = "finished", seq: int = 5) -> dict[str, Any]:
     return {
         "id": RUN, "thread_id": "t", "workflow": "w", "version": {"version": 1, "sha256": "00", "dev": False},
-        "status": status, "seq": seq, "started_by": "user:local", "created_at": "2026-03-02T09:00:00.000Z",
-        "ended_at": None, "input": {}, "output": 42, "error": None,
+        "status": status, "seq": seq, "started_by": "user:local", "instigators": [],
+        "created_at": "2026-03-02T09:00:00.000Z", "ended_at": None, "input": {}, "output": 42, "error": None,
     }  # fmt: skip
 
 

@@ -51,12 +51,21 @@ class People:
         groups: Sequence[str] = (),
         tenant: str = tenants.DEFAULT,
         expires_at: datetime | None = None,
+        speaks_for: Sequence[str] = (),
     ) -> tuple[Key, str]:
-        """The key, and the text that proves it."""
+        """The key, and the text that proves it. `speaks_for`: as whom the tokens that it makes may decide."""
         of = self.tenant(tenant)
         return self.do(
             lambda connection: keys.create_key(
-                connection, of, id, name=id, roles=roles, groups=groups, created_by="user:test", expires_at=expires_at
+                connection,
+                of,
+                id,
+                name=id,
+                roles=roles,
+                groups=groups,
+                created_by="user:test",
+                expires_at=expires_at,
+                speaks_for=speaks_for,
             )
         )
 
