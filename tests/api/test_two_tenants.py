@@ -32,7 +32,7 @@ from tests.support.waiting import until
 NAME: Final = "expense"
 TENANTS: Final = ("alpha", "gamma")  # as long as each other: so are the answers
 KEYS_OF_CALLERS: Final = ("key_of_all", "key_of_boss")
-SEVERAL: Final = timedelta(days=300)
+SEVERAL: Final = timedelta(days=80)
 
 
 @dataclass
@@ -166,6 +166,7 @@ BEGINNING: Final = (
     Step("POST", "/v1/runs/{run}/signals", {"type": "paid", "id": "s-2"}, 201),
     Step("PUT", "/v1/threads/t-1/feedback/messages/m-t-1", {"rating": "up"}, 201),
     Step("POST", "/v1/inbox/delegations", {"to": "user:bob", "until": "{later}"}, 201, {"delegation": own}, by="boss"),
+    Step("POST", "/v1/inbox/delegations", {"to": "user:eve", "until": "{later}"}, 201, {"absence": own}, by="boss"),
     Step("POST", "/v1/inbox/{pending}/claim", {}, by="boss"),
     Step("POST", "/v1/schedules/{schedule}/pause", {}),
     Step("POST", "/v1/schedules/{schedule}/resume", {}),
@@ -175,6 +176,7 @@ LOOKING: Final = (
         Step("GET", path)
         for path in (
             "/ag-ui/capabilities", f"/workflows/{NAME}/ag-ui/capabilities", "/cpk/info", "/v1/session",
+            "/v1/delegations",
             "/api/v1/agent/runs/t-1/history", "/v1/audit?limit=200", "/v1/audit/anchor", "/v1/audit/chain",
             "/v1/files/{file}", "/v1/inbox", "/v1/inbox/counts", "/v1/inbox/decided", "/v1/inbox/delegations",
             "/v1/inbox/{pending}", "/v1/keys", "/v1/language/schema", "/v1/notifications", "/v1/pendings",
@@ -204,6 +206,7 @@ ENDING: Final = (
     Step("POST", "/v1/pendings/{pending}/check", {"decision": "approve"}, by="boss"),
     Step("POST", "/v1/inbox/{pending}/release", {}, by="boss"),
     Step("DELETE", "/v1/inbox/delegations/{delegation}", None, 204, by="boss"),
+    Step("DELETE", "/v1/delegations/{absence}", None, 204),
     Step("POST", "/v1/runs/{run}/pause", {}),
     Step("POST", "/v1/runs/{run}/resume", {}),
     Step("POST", "/v1/runs/{run}/jump", {"for": "1d"}, None),
@@ -232,6 +235,8 @@ ENDING: Final = (
     Step("DELETE", "/v1/threads/t-1/queue/{run}", None, None),
     Step("POST", "/v1/keys/{key}/revoke", {}),
     Step("DELETE", "/v1/threads/t-1/feedback/messages/m-t-1", None, 204),
+    Step("POST", f"/v1/workflows/{NAME}@1/retire", {}),
+    Step("POST", f"/v1/workflows/{NAME}@1/unretire", {}),
     Step("DELETE", "/v1/session", None, 204),
 )
 INBOX: Final = tuple(replace(step, by="boss") for step in LOOKING if "inbox" in step.path or "pending" in step.path)
