@@ -24,7 +24,8 @@ that was answered with no. One rule bounds all of them (`engine/pendings/passing
   below that has finished) nobody forks, but where the run waited and nothing is edited (409 `fork_approved`). An answer
   to an `ask` is kept for another input, state or version by a person that its rules let answer.
 * A version that asks fewer people, or by other rules, is not moved or forked to by the requester or who is behind the
-  run.
+  run; nor is one in which the question stands behind other conditions, in a list that catches a no, or no longer in
+  front of all that it is asked in front of here.
 
 A block or a run below in which people decide is not skipped as a whole: they would be passed without having been
 asked. Skip the question where it is asked, also in the run below, which has an id of its own. What asks the requester

@@ -406,6 +406,23 @@ passing.bug("a fork is always behind the no", ("        if not _is_past(there, p
 passing.bug(
     "who is behind a run moves it to any version", ("    if not _is_of_the_request(who, world):\n", "    if True:\n")
 )
+
+guarding = Room("hai_flow/definition/guarding.py", f"{_T}guarding.py")
+guarding.bug(
+    "a condition in front of a question is none", ("return [written(step.condition), step", "return [None, step")
+)
+guarding.bug(
+    "a block around a question is as any other",
+    ("return [_guard(each) for each in _around(plan, step)]", "return [_guard(step)]"),
+)
+guarding.bug(
+    "who may catch a no is not looked at", ("step.body, _way_of(step), caught,", "step.body, _way_of(step), [],")
+)
+guarding.bug("a payment goes in front of its question", ("or _is_behind(old, orders[0], question, was)", "or False"))
+guarding.bug(
+    "another payment goes in front of a question", ("if was is None or _act(was)", "if was is not None and _act(was)")
+)
+
 excluding = Room("hai_flow/engine/selectors.py", f"{_T}passing.py")
 excluding.bug("who caused a run decides", ("    if selector == REQUESTER and not set(", "    if False and not set("))
 staging = Room("hai_flow/engine/pendings/stages.py", f"{_T}approvals_time.py")

@@ -7,7 +7,8 @@ answered with no. One rule holds for all of them, and for every kind of question
   is met, and never after a no.
 * Behind a no it is asked anew by a person that its rules let decide; so never by the requester or the people behind the
   run, where these may not decide.
-* A version that asks fewer people, or others, is not moved to by the requester or the people behind the run.
+* A version that asks fewer people, or others, or less often, or behind what it is asked about here, is not moved to by
+  the requester or the people behind the run.
 
 What only the requester is asked is no decision of others: an operator may pass it by, but gives no answer in their
 place. Questions of the machinery (did it happen? what does the tool want?) ask operators anyhow. The cells of it all
@@ -21,6 +22,7 @@ from typing import Final
 
 from hai_flow.definition.asking import Asks, asks, asks_inside, policy_of, runs_inside
 from hai_flow.definition.diff import written
+from hai_flow.definition.guarding import guards_of, performed_without
 from hai_flow.definition.paths import is_inside, plan_path, renamed
 from hai_flow.definition.plan import BLOCKS, Approve, Ask, Plan, Run, Step
 from hai_flow.engine import commands as c
@@ -195,8 +197,14 @@ def obstacles_to_move(
         if asks(step) is not Asks.DECIDERS and not _waits_below(step):
             continue
         there = new.steps.get(renamed(step.path, paths))
-        if there is None or _way_of_asking(there) != _way_of_asking(step):
-            what = "is not there" if there is None else "asks otherwise there"
+        what = None
+        if there is None:
+            what = "is not there"
+        elif _way_of_asking(new, there) != _way_of_asking(old, step):
+            what = "asks otherwise there"
+        elif (without := performed_without(old, step, new, there, paths)) is not None:
+            what = f"is not asked there in front of {without}"
+        if what is not None:
             yield step.path, f"{step.path} {what}; {who.id} is behind this run, so somebody else must move it."
 
 
@@ -205,10 +213,10 @@ def _waits_below(step: Step) -> bool:
     return isinstance(step.verb, Run) and not step.verb.detach
 
 
-def _way_of_asking(step: Step) -> object:
+def _way_of_asking(plan: Plan, step: Step) -> object:
     when = None if step.approval is None else step.approval.when
     below = (step.verb.workflow, step.verb.version, step.verb.detach) if isinstance(step.verb, Run) else None
-    return asks(step), written(policy_of(step)), written(when), below
+    return asks(step), written(policy_of(step)), written(when), below, guards_of(plan, step)
 
 
 # --- who may ----------------------------------------------------------------------------------------------------------
