@@ -502,12 +502,13 @@ class Origin(Shape):
 
 class Snapshot(Shape):
     """The fold of a run's first `seq` events. `trigger`: how it was started; `origin`: the run that started it, if one
-    did."""
+    did; `scheduled_at`: the instant that a schedule started it for, null where none did."""
 
     run_id: str
     seq: int
     status: Literal["new"] | RunStatus
     trigger: str
+    scheduled_at: Time | None
     origin: Origin | None
     turn: Turn | None
     state: Any
@@ -872,8 +873,8 @@ class ScheduleClause(Shape):
 
 class Schedule(Shape):
     """A start by the clock. `explanation`: `cron` and `timezone` in English; `explained`: the same in parts, for
-    other languages. `next`: when it fires (null while it is paused); `last`: when it did; `last_run_id`: the last
-    run that it started, by the clock or by request."""
+    other languages. `waiting`: how many instants wait for the run before them. `next`: when it fires (null while it is
+    paused); `last`: when it did; `last_run_id`: the last run that it started, by the clock or by request."""
 
     id: str
     workflow: str
@@ -883,9 +884,10 @@ class Schedule(Shape):
     explanation: str
     explained: list[ScheduleClause]
     missed: Literal["skip", "once", "all"]
-    overlap: Literal["queue", "skip", "cancel_running"]
+    overlap: Literal["queue", "queue_one", "skip", "cancel_running"]
     input: dict[str, Any]
     paused: bool
+    waiting: int
     next: Time | None
     last: Time | None
     last_run_id: str | None

@@ -123,6 +123,7 @@ def schedule_view(schedule: ScheduleRow, version: int) -> dict[str, Json]:
         "overlap": schedule.overlap,
         "input": values.loads(schedule.input),
         "paused": schedule.paused,
+        "waiting": schedule.waiting,
         "next": time_of(schedule.next_fire_at),
         "last": time_of(schedule.last_fire_at),
         "last_run_id": None if schedule.last_run_id is None else str(schedule.last_run_id),
@@ -285,6 +286,7 @@ def snapshot_view(state: RunState, sees_evidence: Callable[[PendingState], bool]
         "seq": state.seq,
         "status": state.status,
         "trigger": state.trigger,
+        "scheduled_at": None if state.scheduled_at is None else instants.rfc3339(state.scheduled_at),
         "origin": None if state.origin is None else {"run_id": state.origin.run_id, "path": state.origin.path},
         "turn": None
         if turn is None

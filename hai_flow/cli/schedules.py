@@ -49,7 +49,7 @@ def list_schedules(server: ServerOption = None, as_json: JsonOption = False) -> 
             each["id"],
             each["workflow"],
             each["explanation"],
-            Styled("paused", "yellow") if each["paused"] else moment(each["next"]),
+            Styled("paused", "yellow") if each["paused"] else moment(each["next"]) + _waiting(each),
             moment(each["last"]),
         )
         for each in found
@@ -79,6 +79,11 @@ def run_now(schedule: ScheduleArgument, server: ServerOption = None, as_json: Js
     run = _control(schedule, "run", server, as_json)
     if not as_json:
         say(f"{run['id']} is {run['status']}.", "green")
+
+
+def _waiting(schedule: Json) -> str:
+    waiting = schedule.get("waiting", 0)
+    return f" ({waiting} waiting)" if waiting else ""
 
 
 def _control(schedule: str, verb: str, server: str | None, as_json: bool) -> Json:

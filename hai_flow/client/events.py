@@ -118,7 +118,8 @@ class RunStarted(Event, frozen=True):
 
     `pins` says which workflow each `run: name` and `run: name@version` means, in this run and in its children. Of a
     child: its `parent`, and `timeout`, the working time that the parent's step allows (ms). `origin`: which run made it
-    start; of a child that of the run above it. `instigators`: the people behind it beside its `requester`
+    start; of a child that of the run above it. `scheduled_at`: the instant that a schedule started it for (ms); None
+    where none did, and before ABI 12. `instigators`: the people behind it beside its `requester`
     (`engine/instigators`). `allowance`: reserved by the run above for this one. `trace`: the trace context of the
     caller that started it (`engine/tracing`).
     """
@@ -142,6 +143,7 @@ class RunStarted(Event, frozen=True):
     allowance: Allowance | None = None
     trace: str | None = None
     instigators: tuple[str, ...] = ()
+    scheduled_at: int | None = None
 
 
 class RunQueued(Event, frozen=True):

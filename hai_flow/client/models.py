@@ -633,6 +633,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     seq: int
     status: str
     trigger: str = ""
+    scheduled_at: datetime | None
     origin: Origin | None = None
     turn: Turn | None
     state: Json
@@ -929,10 +930,10 @@ class ScheduleClause(msgspec.Struct, frozen=True, kw_only=True):
 
 class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     """A start by the clock. `explanation`: `cron` and `timezone` in English; `explained`: the same in parts, for other
-    languages. `next`: when it fires (None while it is paused); `last`: when it did; `last_run_id`: the last run that it
-    started, by the clock or by request.
+    languages. `waiting`: how many instants wait for the run before them. `next`: when it fires (None while it is
+    paused); `last`: when it did; `last_run_id`: the last run that it started, by the clock or by request.
 
-    `missed`: skip, once or all. `overlap`: queue, skip or cancel_running.
+    `missed`: skip, once or all. `overlap`: queue, queue_one, skip or cancel_running.
     """
 
     id: str
@@ -946,6 +947,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     overlap: str
     input: dict[str, Json]
     paused: bool
+    waiting: int
     next: datetime | None
     last: datetime | None
     last_run_id: str | None

@@ -26,7 +26,7 @@ def _closed_object(**properties: Json) -> dict[str, Json]:
 
 
 _FIXED: Final[dict[str, Json]] = {
-    "run": _closed_object(id={}, workflow={}, version={}, started_at={}, requester={}, trigger={}),
+    "run": _closed_object(id={}, workflow={}, version={}, started_at={}, requester={}, trigger={}, scheduled_at={}),
     "thread": _closed_object(id={}, message={}, content={}),
     "error": _closed_object(code={}, message={}, path={}, attempt={}, at={}, retriable={}, data={}, cause={}),
     "response": _closed_object(
@@ -39,6 +39,9 @@ _FIXED: Final[dict[str, Json]] = {
 REQUEST: Final[Json] = _closed_object(
     id={"type": "string"}, type={"type": "string"}, data={}, at={}, headers={"additionalProperties": {"type": "string"}}
 )
+
+# `event` of a schedule.
+INSTANT: Final[Json] = _closed_object(at={"type": "string"})
 
 # `usage` of a step that asks a model.
 USAGE: Final[dict[str, Json]] = _closed_object(

@@ -846,13 +846,15 @@ class EventTrigger:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleTrigger:
-    """A run at each instant of a cron expression (5 fields) in an IANA timezone. `input` is literal."""
+    """A run at each instant of a cron expression (5 fields) in an IANA timezone. `input` is what the document says;
+    where that has holes, `template` renders it from `event.at`, the instant."""
 
     cron: str
     timezone: str
     missed: Literal["skip", "once", "all"] = "skip"
-    overlap: Literal["queue", "skip", "cancel_running"] = "skip"
+    overlap: Literal["queue", "queue_one", "skip", "cancel_running"] = "skip"
     input: Json = None  # None = {}
+    template: Template | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -282,8 +282,8 @@ DOCUMENT_SHAPES: Final[dict[str, Shape]] = {shape.name: shape for shape in (
         Key("cron", LITERAL, "minute, hour, day, month, weekday", required=True, example='"0 6 * * 1-5"'),
         Key("timezone", LITERAL, "an IANA name", required=True, example="Europe/Berlin"),
         Key("missed", enum("skip", "once", "all"), "what was due while nothing ran", default="skip", example="once"),
-        Key("overlap", enum("queue", "skip", "cancel_running"), "when the last run still goes on", default="skip",
-            example="queue"),
+        Key("overlap", enum("queue", "queue_one", "skip", "cancel_running"), "when the last run still goes on",
+            default="skip", example="queue"),
         Key("input", ANY, "the run's input", default="{}", example="{release: v1.0.0}"),
     )),
     Shape("defaults", "`defaults`", (

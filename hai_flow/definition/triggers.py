@@ -11,7 +11,7 @@ from hai_flow.definition import plan
 from hai_flow.definition.document import Path
 from hai_flow.definition.durations import NotADuration, milliseconds
 from hai_flow.definition.known_names import Names
-from hai_flow.definition.known_types import REQUEST
+from hai_flow.definition.known_types import INSTANT, REQUEST
 from hai_flow.definition.names import WEBHOOK_PATH
 from hai_flow.definition.parts import Parts, texts
 from hai_flow.definition.reference import DOCUMENT_SHAPES, NOTHING
@@ -58,7 +58,7 @@ def read_triggers(parts: Parts, value: Json, names: Names, input: JsonSchema, ow
             case "webhook":
                 trigger = _webhook(parts, body, at, names, paths)
             case _:
-                trigger = _schedule(parts, body, at, input)
+                trigger = _schedule(parts, body, at, names, input)
         triggers += [trigger] if trigger is not None else []
     return Starts(tuple(triggers) or (plan.ApiTrigger(),), next((kind for kind in kinds if kind != "api"), None))
 
@@ -151,7 +151,7 @@ def _event(parts: Parts, body: Json, at: Path, names: Names) -> plan.Trigger | N
     return plan.EventTrigger(fields["type"], match, dedupe, given) if "type" in fields else None
 
 
-def _schedule(parts: Parts, body: Json, at: Path, input: JsonSchema) -> plan.Trigger | None:
+def _schedule(parts: Parts, body: Json, at: Path, names: Names, input: JsonSchema) -> plan.Trigger | None:
     if isinstance(body, Mapping) and "every" in body:
         parts.reader.error((*at, "every"), "schedule.cron", _instead_of_every(body["every"]), key=True)
         return None
@@ -166,11 +166,11 @@ def _schedule(parts: Parts, body: Json, at: Path, input: JsonSchema) -> plan.Tri
             report((*at, "cron"), "schedule.cron", _told_of_step(uneven))
     if "timezone" in fields:
         sound = _check_zone(parts, fields["timezone"], (*at, "timezone")) and sound
-    _check_input(parts, fields.get("input"), fields, at, input)
+    template = _check_input(parts, fields, at, names, input)
     if not sound or "cron" not in fields or "timezone" not in fields:
         return None
     missed, overlap = fields.get("missed", "skip"), fields.get("overlap", "skip")
-    return plan.ScheduleTrigger(fields["cron"], fields["timezone"], missed, overlap, fields.get("input"))
+    return plan.ScheduleTrigger(fields["cron"], fields["timezone"], missed, overlap, fields.get("input"), template)
 
 
 def _check_zone(parts: Parts, name: str, at: Path) -> bool:
@@ -216,12 +216,19 @@ def _listed(crons: Sequence[str]) -> str:
     return " and ".join(f"`{cron}`" for cron in crons)
 
 
-def _check_input(parts: Parts, value: Json, fields: Mapping[str, Json], at: Path, input: JsonSchema) -> None:
+def _check_input(
+    parts: Parts, fields: Mapping[str, Json], at: Path, names: Names, input: JsonSchema
+) -> plan.Template | None:
+    """Check a schedule's input: literal against the schema, or, where it has holes, as a template over `event.at`,
+    which is returned."""
+    value = fields.get("input")
     place = (*at, "input") if "input" in fields else at
-    for path, text in texts(value, place):
-        if "${{" in text.replace("$${{", ""):
-            parts.reader.error(path, "schedule.hole", "a schedule's input is literal: holes are not filled here")
-            return
+    if any("${{" in text.replace("$${{", "") for _, text in texts(value, place)):
+        if not isinstance(value, Mapping):
+            message = f"expected a mapping for a schedule's `input`, found {kind_of(value)}; write its keys"
+            parts.reader.error(place, "schedule.input", message)
+            return None
+        return parts.template(value, place, _of_event(names).with_roots(schemas={"event": INSTANT}))
     given = {} if value is None else value
     faults = input.findings(input.with_defaults(given))
     if faults:
@@ -229,6 +236,7 @@ def _check_input(parts: Parts, value: Json, fields: Mapping[str, Json], at: Path
         where = f" at {pointer}" if pointer else ""
         message = f"the schedule's input does not fit the workflow's `input`{where}: {faults[0]['message']}"
         parts.reader.error(place, "schedule.input", message, key=True)
+    return None
 
 
 # -- bounds ----------------------------------------------------------------------------------------------------

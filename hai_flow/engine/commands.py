@@ -92,6 +92,7 @@ class Start(Command, frozen=True):
     message: str = ""
     messages: tuple[UserMessage, ...] = ()
     trigger: str = "api"
+    scheduled_at: int | None = None  # of a schedule's run: the instant, in milliseconds
     dev: bool = False
     turn: Turn = Turn()
     pins: dict[str, Pin] = {}

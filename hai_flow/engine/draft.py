@@ -308,6 +308,7 @@ def _run_value(draft: Draft, step: Step | None) -> Json:
         "started_at": instants.rfc3339(state.started_at),
         "requester": state.requester,
         "trigger": state.trigger,
+        "scheduled_at": None if state.scheduled_at is None else instants.rfc3339(state.scheduled_at),
     }
 
 

@@ -42,6 +42,7 @@ def begin_run(draft: Draft, command: c.Start) -> None:
         state=first_state(plan, command.kept, command.state),
         message=command.message,
         trigger=command.trigger,
+        scheduled_at=command.scheduled_at,
         dev=command.dev,
         ready=(plan.first,),
         pins=command.pins,
@@ -69,6 +70,7 @@ def key_of_fork(plan: Plan, command: c.Fork, now: int) -> str | None:
         input=input if edits.input is msgspec.UNSET else edits.input,
         message=first.message,
         trigger=first.trigger,
+        scheduled_at=first.scheduled_at,
         dev=first.dev,
     )
     return key_of(plan, start, now)
@@ -83,6 +85,7 @@ def key_of_move(plan: Plan, state: RunState, now: int) -> str | None:
         input=state.input,
         message=state.message,
         trigger=state.trigger,
+        scheduled_at=state.scheduled_at,
         dev=state.dev,
     )
     return key_of(plan, start, now)

@@ -351,6 +351,7 @@ class RunState(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True
     origin: e.Origin | None = None
     pins: dict[str, e.Pin] = {}
     trigger: str = ""
+    scheduled_at: int | None = None  # the instant that a schedule started it for, in milliseconds
     trace: str | None = None
     message: str = ""
     started_at: int = 0

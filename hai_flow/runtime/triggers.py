@@ -67,6 +67,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
+WAITING_MAX: Final = 100  # instants of a schedule that wait for the run before them; later ones are skipped
 OVERLAPPED: Final = "the next run of its schedule is due"
 EVENT_LEASE: Final = signals.LEASE  # so long no other process delivers an event that a request is delivering
 
@@ -235,13 +236,16 @@ class Triggers(Service):
                     continue
                 if not await self._is_over(schedule, last):
                     if schedule.overlap != "skip":
+                        for each in _beyond(schedule, fires[number - 1 :]):
+                            await triggers.settle_fire(pool, schedule, each, "skipped")
                         return True
                     await triggers.settle_fire(pool, schedule, instant, "skipped")
                     continue
                 if not await triggers.claim_turn(pool, schedule, last, run_id, lease):
                     return True  # we were too slow, and somebody else looks at the schedule; or it is paused
             try:
-                await self.begin(schedule, run_id, values.loads(schedule.input), "schedule")
+                at = instants.milliseconds(instant)
+                await self.begin(schedule, run_id, await self._input(schedule, at), "schedule", scheduled_at=at)
             except Rejected as rejected:
                 if rejected.status in (429, 503):
                     raise
@@ -252,6 +256,21 @@ class Triggers(Service):
             await triggers.settle_fire(pool, schedule, instant, "started", run_id)
             last = run_id
         return False
+
+    async def _input(self, schedule: ScheduleRow, at: int) -> Json:
+        """The input of the schedule's run for the instant `at`. Raises `Rejected` 422 where a hole of it fails."""
+        if b"${{" not in schedule.input:
+            return values.loads(schedule.input)
+        plan = await self.catalog.plan(schedule.tenant, schedule.workflow)
+        trigger = plan.triggers[schedule.position]
+        if not isinstance(trigger, ScheduleTrigger) or trigger.template is None:
+            return values.loads(schedule.input)
+        scope = {"event": {"at": instants.rfc3339(at)}, "now": self.committer.now_ms()}
+        try:
+            return trigger.template.render(used(trigger.template, scope))
+        except ExpressionError as error:
+            message = f"the schedule of {plan.name}@{plan.version}: {error.message}"
+            raise Rejected(422, error.code, message) from None
 
     async def _is_over(self, schedule: ScheduleRow, last: UUID | None) -> bool:
         """Whether the schedule's last run has ended. Where the schedule says so, it is stopped."""
@@ -279,6 +298,7 @@ class Triggers(Service):
         named: Collection[bytes] = (),
         instigators: Sequence[str] = (),
         asked: Asked | None = None,
+        scheduled_at: int | None = None,
     ) -> Outcome:
         """Start a run by a trigger, in a thread of its own. The same id again is the same run. `named`: the files that
         it is given; by the end of a run those of them that this run refers to. `instigators`:
@@ -298,6 +318,7 @@ class Triggers(Service):
             instigators=tuple(behind),
             input=input,
             trigger=trigger,
+            scheduled_at=scheduled_at,
             dev=of.dev,
             origin=origin,
         )
@@ -326,8 +347,10 @@ class Triggers(Service):
         """
         run_id = self.starts.id_of("schedule", str(id), "by request", key)
         schedule = await self._claimed(tenant, id, run_id)
+        at = self.committer.now_ms()
         try:
-            return await self.begin(schedule, run_id, values.loads(schedule.input), "schedule", asked=asked)
+            input = await self._input(schedule, at)
+            return await self.begin(schedule, run_id, input, "schedule", asked=asked, scheduled_at=at)
         except Rejected as rejected:
             if rejected.status not in (429, 503):
                 await triggers.give_up_turn(self.database.api, schedule, schedule.last_run_id, run_id)
@@ -552,6 +575,14 @@ class _Work(Protocol):
 class _Uses(Protocol):
     @property
     def roots(self) -> Any: ...
+
+
+def _beyond(schedule: ScheduleRow, waiting: Sequence[datetime]) -> Sequence[datetime]:
+    """Those of the waiting instants, the oldest first, that are more than may wait: of `queue_one` all but the newest,
+    of `queue` those behind WAITING_MAX."""
+    if schedule.overlap == "queue_one":
+        return waiting[:-1]
+    return waiting[WAITING_MAX:] if schedule.overlap == "queue" else ()
 
 
 def _name(workflow: str) -> str:

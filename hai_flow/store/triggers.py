@@ -21,7 +21,7 @@ from hai_flow.store.sweeps import PAGE_ROWS, Page, page_of
 if TYPE_CHECKING:
     from hai_flow.store.database import Connection, Pool
 
-Overlap: TypeAlias = Literal["queue", "skip", "cancel_running"]
+Overlap: TypeAlias = Literal["queue", "queue_one", "skip", "cancel_running"]
 TriggerKind: TypeAlias = Literal["event", "run", "webhook"]
 Outcome: TypeAlias = Literal["started", "skipped", "refused"]
 _BEGINNING: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -52,6 +52,7 @@ class ScheduleRow:
     last_fire_at: datetime | None = None
     last_run_id: UUID | None = None
     wake_at: datetime | None = None
+    waiting: int = 0  # instants whose runs are not started yet, where a request reads it
 
     @property
     def timing(self) -> Timing:
@@ -84,6 +85,9 @@ class EventTriggerRow:
 _COLUMNS: Final = (
     "id, tenant, workflow_name, position, workflow, dev, cron, timezone, every_ms, missed, overlap, input, paused, "
     "next_fire_at, last_fire_at, last_run_id, wake_at"
+)
+_READ: Final = (
+    f"{_COLUMNS}, (SELECT count(*) FROM fires f WHERE f.schedule_id = schedules.id AND f.outcome IS NULL)::int"
 )
 _OF_SCHEDULE: Final = ", ".join(f"s.{column}" for column in _COLUMNS.split(", "))
 
@@ -310,7 +314,7 @@ async def list_schedules(
 ) -> list[ScheduleRow]:
     """The schedules of the tenant by (workflow, position): `limit` of them (None: all), from behind `after` on."""
     query = f"""
-    SELECT {_COLUMNS} FROM schedules WHERE tenant = $1 AND (workflow_name, position) > ($2, $3)
+    SELECT {_READ} FROM schedules WHERE tenant = $1 AND (workflow_name, position) > ($2, $3)
     ORDER BY workflow_name, position LIMIT $4
     """
     return [ScheduleRow(*row) for row in await pool.fetch(query, tenant, *after, limit)]
@@ -318,7 +322,7 @@ async def list_schedules(
 
 async def get_schedule(pool: Pool, tenant: UUID, id: UUID) -> ScheduleRow | None:
     """The schedule, if it is the tenant's."""
-    row = await pool.fetchrow(f"SELECT {_COLUMNS} FROM schedules WHERE tenant = $1 AND id = $2", tenant, id)
+    row = await pool.fetchrow(f"SELECT {_READ} FROM schedules WHERE tenant = $1 AND id = $2", tenant, id)
     return None if row is None else ScheduleRow(*row)
 
 

@@ -133,8 +133,23 @@ cron.bug(
     ("for month in months for day", "for month in months[-1:] for day"),
     by="tests/definition/test_schedules.py::test_a_cron_expression_that_fires_otherwise_than_it_seems_is_a_finding",
 )
+_TRIGGERS: Final = "tests/runtime/test_triggers.py"
+triggers = Room("hai_flow/runtime/triggers.py", _TRIGGERS)
+triggers.bug(
+    "behind one that waits another waits",
+    ("        return waiting[:-1]", "        return ()"),
+    by=f"{_TRIGGERS}::test_while_one_runs_only_so_many_instants_wait_and_the_schedule_says_how_many",
+)
+triggers.bug(
+    "a schedule's run has the moment of its start for its instant",
+    (
+        'await self._input(schedule, at), "schedule", scheduled_at=at)',
+        'await self._input(schedule, self.committer.now_ms()), "schedule", scheduled_at=at)',
+    ),
+    by=f"{_TRIGGERS}::test_each_missed_instant_is_known_to_its_run_and_to_the_input_of_the_schedule",
+)
 
 ROOMS: Final = (
     foreign, http, connections, mcp_http, taps, structured, document, signs, hiding, secrets, basic, times, functions,
-    widening, cron,
+    widening, cron, triggers,
 )  # fmt: skip

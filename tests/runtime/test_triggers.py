@@ -179,6 +179,57 @@ async def test_where_they_queue_the_next_one_begins_when_the_last_has_ended(make
     assert await status_of(runtime, await last_run(runtime)) == "waiting"
 
 
+async def test_each_missed_instant_is_known_to_its_run_and_to_the_input_of_the_schedule(
+    make: Make, eye: Connection
+) -> None:
+    runtime = await make()
+    told = 'input: {type: object, properties: {day: {type: string}}}\noutput: "${{ run.scheduled_at }}"\n' + PLAIN
+    await publish(runtime, DAILY % ', missed: all, input: {day: "on ${{ event.at }}"}', told)
+    due = (await only_schedule(runtime)).next_fire_at
+    assert due is not None
+    await eye.execute("UPDATE schedules SET next_fire_at = $1, wake_at = now()", due - timedelta(days=3))
+    ticking = await make(performs=True)
+    assert await outcomes(eye, 3) == ["started"] * 3
+    await until(lambda: caught_up(ticking))
+    for row in await eye.fetch("SELECT fire_at, run_id FROM fires"):
+        at = instants.rfc3339(instants.milliseconds(row["fire_at"]))
+        run = await state_of(ticking, row["run_id"])
+        assert (run.input, run.scheduled_at) == ({"day": f"on {at}"}, instants.milliseconds(row["fire_at"]))
+        assert await status_of(ticking, row["run_id"]) == "finished"
+
+
+async def test_a_hole_of_a_schedules_input_that_fails_refuses_its_instant(make: Make, eye: Connection) -> None:
+    runtime = await make(performs=True)
+    await publish(runtime, DAILY % ', input: {n: "${{ int(event.at) }}"}')
+    await due_since(eye, 1)
+    assert await outcomes(eye, 1) == ["refused"]
+
+
+@pytest.mark.parametrize(
+    ("overlap", "left"), [("queue_one", ["started", "skipped", None]), ("queue", ["started", None, None])]
+)
+async def test_while_one_runs_only_so_many_instants_wait_and_the_schedule_says_how_many(
+    make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch, overlap: str, left: list[str | None]
+) -> None:
+    monkeypatch.setattr("hai_flow.runtime.triggers.WAITING_MAX", 2)
+    runtime = await make(performs=True)
+    await publish(runtime, DAILY % f", overlap: {overlap}", ASKING)
+    await due_since(eye, 4)
+    assert await outcomes(eye, 1) == ["started"]
+
+    async def are(wanted: list[str | None]) -> bool:
+        return [outcome for _, outcome in await fires(eye)] == wanted
+
+    await due_since(eye, 3)
+    await until(lambda: are(["started", None]))
+    await due_since(eye, 2)
+    await until(lambda: are(left))
+    await due_since(eye, 1)
+    wanted = [*left[:-1], "skipped", None] if overlap == "queue_one" else [*left, "skipped"]
+    await until(lambda: are(wanted))
+    assert (await only_schedule(runtime)).waiting == wanted.count(None)
+
+
 async def waits(eye: Connection) -> bool:
     return (await fires(eye))[-1][1] is None and len(await fires(eye)) == 2
 

@@ -388,6 +388,7 @@ export interface Snapshot {
   seq: number;
   status: string;
   trigger?: string;
+  scheduledAt: string | null;
   origin?: Origin | null;
   turn: Turn | null;
   state: unknown;

@@ -862,9 +862,10 @@ export interface Schedule {
   explanation: string;
   explained: ScheduleClause[];
   missed: "skip" | "once" | "all";
-  overlap: "queue" | "skip" | "cancel_running";
+  overlap: "queue" | "queue_one" | "skip" | "cancel_running";
   input: Record<string, Json>;
   paused: boolean;
+  waiting: number;
   next: string | null;
   last: string | null;
   last_run_id: string | null;
@@ -920,6 +921,7 @@ export interface Snapshot {
   seq: number;
   status: "new" | "queued" | "running" | "waiting" | "paused" | "stopping" | "needs_attention" | "finished" | "failed" | "stopped";
   trigger: string;
+  scheduled_at: string | null;
   origin: Origin | null;
   turn: Turn | null;
   state: Json;

@@ -67,6 +67,7 @@ def run_started(state: RunState, event: e.RunStarted) -> RunState:
         trace=event.trace,
         key=event.key,
         trigger=event.trigger,
+        scheduled_at=event.scheduled_at,
         message=event.message,
         started_at=event.at,
         input=event.input,
