@@ -81,7 +81,7 @@ def test_an_expense_is_decided_by_three_people_over_three_protocols_and_its_audi
     server, people, _ = house
 
     def vote(thread_id: str, pending_id: str) -> None:
-        backend = people.person("service:backend", roles=BACKEND)
+        backend = carried(people.key("service:backend", roles=BACKEND, speaks_for=["user:ann"])[1])
         wanted = {"principal": "user:ann", "roles": ["decider"], "threads": [thread_id], "expires_in": 60}
         issued = httpx2.post(f"{server.url}/v1/tokens", json=wanted, headers=backend)
         assert issued.status_code == 201, issued.text

@@ -82,7 +82,8 @@ def house(postgres_server: Server, package: Path) -> Iterator[House]:
             headers = {**YAML, **people.person("user:pat", roles=["publisher"])}
             published = httpx2.post(f"{server.url}/v1/workflows", content=SPENDING, headers=headers)
             assert published.status_code == 201, published.text
-            key = people.key("service:shop", roles=["issuer", "decider", "boss"])[1]
+            roles = ["issuer", "decider", "boss"]
+            key = people.key("service:shop", roles=roles, speaks_for=["user:*"])[1]
             with Client(server.url, key=key) as flow:
                 backend.flow = flow
                 yield House(server, people, backend)
