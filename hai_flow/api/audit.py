@@ -9,12 +9,11 @@ from typing import Annotated, Any, Final, TypeAlias
 from uuid import UUID
 
 from fastapi import APIRouter, Query
-from pydantic import AwareDatetime
 
 from hai_flow.api import gathering, shapes
 from hai_flow.api.access import Access
 from hai_flow.api.deps import CurrentAccess
-from hai_flow.api.names import NO_CONTROL_CHARACTERS, is_run_id
+from hai_flow.api.names import NO_CONTROL_CHARACTERS, Instant, is_run_id
 from hai_flow.api.pages import PageCursor, PageLimit, bad_cursor, cut, decode_place, encode_place
 from hai_flow.api.principals import requires
 from hai_flow.api.problems import documented
@@ -32,7 +31,7 @@ _Cell: TypeAlias = Annotated[
     str | None,
     Query(max_length=32, pattern=NO_CONTROL_CHARACTERS, description="each has a chain of its own; default: the first"),
 ]
-_Time: TypeAlias = Annotated[AwareDatetime | None, Query()]
+_Time: TypeAlias = Annotated[Instant | None, Query()]
 
 
 async def _note(access: Access, **what: Any) -> None:

@@ -12,14 +12,14 @@ from typing import Any, Final, Literal
 from uuid import UUID
 
 from fastapi import APIRouter
-from pydantic import AwareDatetime, Field
+from pydantic import Field
 
 from hai_flow import values
 from hai_flow.api import shapes
 from hai_flow.api.access import Access
 from hai_flow.api.bodies import Body, CheckedRoute
 from hai_flow.api.deps import CommandKey, CurrentAccess
-from hai_flow.api.names import ERROR_CODE, NO_CONTROL_CHARACTERS, QUEUE, is_run_id
+from hai_flow.api.names import ERROR_CODE, NO_CONTROL_CHARACTERS, QUEUE, Instant, is_run_id
 from hai_flow.api.principals import requires
 from hai_flow.api.problems import WITH_BODY, documented
 from hai_flow.api.rights import Right
@@ -43,8 +43,8 @@ class Where(Body):
     thread_id: str | None = Field(default=None, max_length=200, pattern=NO_CONTROL_CHARACTERS)
     queue: str | None = Field(default=None, pattern=QUEUE)
     started_by: str | None = Field(default=None, max_length=300, pattern=NO_CONTROL_CHARACTERS)
-    created_after: AwareDatetime | None = None
-    created_before: AwareDatetime | None = None
+    created_after: Instant | None = None
+    created_before: Instant | None = None
     error: str | None = Field(default=None, pattern=ERROR_CODE)
 
     def filter(self) -> run_lists.Filter:

@@ -7,14 +7,14 @@ from typing import Annotated, Any, Final, TypeAlias
 from uuid import UUID, uuid4
 
 from fastapi import APIRouter
-from pydantic import AwareDatetime, Field
+from pydantic import Field
 
 from hai_flow import instants
 from hai_flow.api import shapes
 from hai_flow.api.bodies import Body, CheckedRoute
 from hai_flow.api.deciding import PERSON
 from hai_flow.api.deps import CurrentAccess
-from hai_flow.api.names import NO_CONTROL_CHARACTERS, Visible, is_run_id
+from hai_flow.api.names import NO_CONTROL_CHARACTERS, Instant, Visible, is_run_id
 from hai_flow.api.pages import PageCursor, PageLimit, cut, decode_cursor, encode_cursor
 from hai_flow.api.principals import requires
 from hai_flow.api.problems import WITH_BODY, documented
@@ -30,7 +30,7 @@ router = APIRouter(
 
 of_all = APIRouter(prefix="/v1/delegations", tags=["inbox"], dependencies=[requires(Right.MANAGE_KEYS)])
 
-_Instant: TypeAlias = Annotated[AwareDatetime, Field(strict=False)]  # JSON has no times, only texts
+_Instant: TypeAlias = Annotated[Instant, Field(strict=False)]  # JSON has no times, only texts
 _DELEGATION_MAX: Final = timedelta(days=92)
 
 

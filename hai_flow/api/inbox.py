@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from fastapi import APIRouter, Header, Query, Response
-from pydantic import AwareDatetime, Field
+from pydantic import Field
 
 from hai_flow.api import gathering, live, shapes
 from hai_flow.api.access import Access, Found
@@ -16,7 +16,7 @@ from hai_flow.api.bodies import Body, CheckedRoute
 from hai_flow.api.deciding import DecideBody, decide
 from hai_flow.api.deps import CommandKey, CurrentAccess
 from hai_flow.api.following import farewell
-from hai_flow.api.names import NO_CONTROL_CHARACTERS
+from hai_flow.api.names import NO_CONTROL_CHARACTERS, Instant
 from hai_flow.api.pages import PageCursor, PageLimit, bad_cursor, decode_cursor, encode_cursor
 from hai_flow.api.principals import requires
 from hai_flow.api.problems import WITH_BODY, documented, problem_of, unreadable_of
@@ -38,7 +38,7 @@ router = APIRouter(
     prefix="/v1/inbox", tags=["inbox"], route_class=CheckedRoute, dependencies=[requires(Right.SEE_INBOX)]
 )
 
-_Time: TypeAlias = Annotated[AwareDatetime | None, Query()]
+_Time: TypeAlias = Annotated[Instant | None, Query()]
 _Name: TypeAlias = Annotated[str | None, Query(max_length=200, pattern=NO_CONTROL_CHARACTERS)]
 _Kind: TypeAlias = Annotated[Literal["tool", "ask", "approve", "gate", "doubt"] | None, Query()]
 

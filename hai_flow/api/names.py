@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from datetime import datetime
 from typing import Annotated, Final, TypeAlias
 
 from fastapi import Path
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, AwareDatetime, Field
 
 from hai_flow.definition.names import WORKFLOW
 from hai_flow.signs import visible
@@ -25,6 +26,16 @@ Named = Annotated[str, Field(min_length=1, max_length=200, pattern=keys.NAMED), 
 Names = Annotated[list[Named], Field(max_length=100)]
 # A client names its threads freely; also with slashes in them, which a proxy may have decoded on the way.
 ThreadId: TypeAlias = Annotated[str, Path(min_length=1, max_length=200, pattern=NO_CONTROL_CHARACTERS)]
+
+
+def _calculable(time: datetime) -> datetime:
+    """The time, with room for a sum and for every offset. Raises ValueError for one at an end of the calendar."""
+    if not 1000 <= time.year <= 9000:
+        raise ValueError(f"expected a time between the years 1000 and 9000, found the year {time.year}.")
+    return time
+
+
+Instant = Annotated[AwareDatetime, AfterValidator(_calculable)]
 
 
 def is_run_id(text: str) -> bool:

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from fastapi import APIRouter, Query, Response
 from fastapi.responses import JSONResponse
-from pydantic import AwareDatetime, Field
+from pydantic import Field
 
 from hai_flow import values
 from hai_flow.api import shapes
@@ -21,7 +21,7 @@ from hai_flow.api.bodies import Body, CheckedRoute
 from hai_flow.api.deps import CommandKey, CurrentAccess
 from hai_flow.api.gathering import gathered, page, shown_rows, summed, whole
 from hai_flow.api.moments import MOMENT_CHARS_MAX, MOMENTS, moment_of
-from hai_flow.api.names import ERROR_CODE, NO_CONTROL_CHARACTERS, QUEUE, is_run_id
+from hai_flow.api.names import ERROR_CODE, NO_CONTROL_CHARACTERS, QUEUE, Instant, is_run_id
 from hai_flow.api.pages import PageCursor, PageLimit, bad_cursor, decode_cursor, encode_cursor
 from hai_flow.api.principals import requires
 from hai_flow.api.problems import WITH_BODY, documented
@@ -164,8 +164,8 @@ async def list_runs(
     thread_id: Annotated[str | None, Query(pattern=NO_CONTROL_CHARACTERS)] = None,
     queue: Annotated[str | None, Query(pattern=QUEUE, description="in which they wait for a worker")] = None,
     started_by: Annotated[str | None, Query(max_length=300, pattern=NO_CONTROL_CHARACTERS)] = None,
-    created_after: Annotated[AwareDatetime | None, Query(description="at that time or later")] = None,
-    created_before: Annotated[AwareDatetime | None, Query()] = None,
+    created_after: Annotated[Instant | None, Query(description="at that time or later")] = None,
+    created_before: Annotated[Instant | None, Query()] = None,
     error: Annotated[str | None, Query(pattern=ERROR_CODE, description="the code with which it failed")] = None,
 ) -> dict[str, Any]:
     """The runs, newest first."""
@@ -222,8 +222,8 @@ async def count_runs(
     version: Annotated[int | None, Query(ge=1, le=999_999_999)] = None,
     thread_id: Annotated[str | None, Query(pattern=NO_CONTROL_CHARACTERS)] = None,
     started_by: Annotated[str | None, Query(max_length=300, pattern=NO_CONTROL_CHARACTERS)] = None,
-    created_after: Annotated[AwareDatetime | None, Query(description="at that time or later")] = None,
-    created_before: Annotated[AwareDatetime | None, Query()] = None,
+    created_after: Annotated[Instant | None, Query(description="at that time or later")] = None,
+    created_before: Annotated[Instant | None, Query()] = None,
 ) -> dict[str, Any]:
     """How many of the runs that you see have each status, counted up to 1,000 of each."""
     wanted = run_lists.Filter(

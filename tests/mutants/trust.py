@@ -119,3 +119,6 @@ ROOMS: Final = (
     of_keys,
     of_issuers,
 )
+
+times = Room("hai_flow/api/names.py", "tests/attacks/test_far_times.py")
+times.bug("a time may be at an end of the calendar", ("if not 1000 <= time.year <= 9000:", "if False:"))
