@@ -34,6 +34,7 @@ class Answer:
         self._thinks = False
         self._shows = False
         self._refusal = ""
+        self._usage = Usage()
         self._words: set[str] = set()
 
     @property
@@ -100,9 +101,16 @@ class Answer:
                 raise faults.contradiction(str(error)) from None
 
     def usage(self, usage: Usage) -> Iterator[Piece]:
-        """The tokens of the answer so far."""
+        """The tokens of the answer so far. What an earlier report had and this one has not still counts."""
         if self.stand is not Stand.BROKEN:
-            yield usage
+            before = self._usage
+            self._usage = Usage(
+                usage.input or before.input,
+                usage.output or before.output,
+                usage.cached or before.cached,
+                usage.reasoning or before.reasoning,
+            )
+            yield self._usage
 
     def refuse(self, text: str) -> None:
         """A piece of the words by which the model would not answer."""
@@ -111,8 +119,15 @@ class Answer:
 
     def reason(self, word: Json) -> None:
         """The server's word for the end of the answer; null and the like are none."""
-        if isinstance(word, str) and word_of(word) not in NULLS and self._takes(Sign.REASON):
-            self._words.add(word)
+        if isinstance(word, dict):  # `{"type": "stop"}`
+            word = word.get("type") or word.get("reason") or str(word)
+        if isinstance(word, list):
+            for each in word:
+                self.reason(each)
+        elif word is not None and word is not False:
+            text = word if isinstance(word, str) else str(word)
+            if word_of(text) not in NULLS and self._takes(Sign.REASON):
+                self._words.add(text)
 
     def mark(self) -> None:
         """The server marks the end: nothing follows."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from enum import StrEnum
+from itertools import pairwise
 from typing import Final
 
 from hai_flow.models.text_pieces import TextJoiner, whole_text
@@ -32,10 +34,15 @@ class Arguments:
     """The arguments of one call. The text that `take` returns may be shown: `end` returns one that begins with it.
 
     Servers put `null`, `{}` or `""` in front as a placeholder, repeat the whole object behind itself (also encoded a
-    second time, as a JSON string), or send nothing at all for a call without arguments.
+    second time, as a JSON string), say in each piece all that came before, or send nothing at all for a call without
+    arguments.
+
+    A piece that begins with all that came before may be such a repetition, or an object of the same shape in the
+    object (`{"a": ` and `{"a": 1}}`). Both can't be JSON, as a whole object inside another leaves that one open: so the
+    pieces wait, and `end` tells them apart.
     """
 
-    __slots__ = ("_behind", "_depth", "_escaped", "_head", "_joiner", "_quoted", "_text", "stage")
+    __slots__ = ("_behind", "_depth", "_escaped", "_head", "_joiner", "_quoted", "_text", "_waiting", "stage")
 
     def __init__(self) -> None:
         self.stage = Stage.BLANK
@@ -43,6 +50,7 @@ class Arguments:
         self._head = ""  # what came and is no object
         self._text: list[str] = []  # the object
         self._behind: list[str] = []
+        self._waiting: list[str] = []  # pieces since the first that began with all before it
         self._depth = 0
         self._quoted = self._escaped = False
 
@@ -53,14 +61,24 @@ class Arguments:
 
     def take(self, piece: str) -> str:
         """The next piece. Returns the part of the object that it brings."""
-        return self._take(self._joiner.take(piece))
+        piece = self._joiner.take(piece)
+        if self._head.startswith("{") and piece.startswith(self._head):
+            self._head = ""  # `{`, and again `{` with a name behind it
+        if self._waiting or (self.stage is Stage.OPEN and piece.startswith("".join(self._text))):
+            if piece:
+                self._waiting.append(piece)
+            return ""
+        return self._take(piece)
 
     def end(self) -> str:
         """The arguments as they stand, without placeholders and repetitions; "" for none. They may be no JSON.
 
         Raises Contradiction where another object follows the whole one.
         """
-        self._take(self._joiner.end())
+        rest = self._joiner.end()
+        if self._waiting:
+            return self._end_of_waiting(rest)
+        self._take(rest)
         if self.stage is Stage.BLANK:
             return _unwrapped(self._head.rstrip(_SPACE))
         text = "".join(self._text)
@@ -85,6 +103,8 @@ class Arguments:
         if not said:
             return
         so_far = "".join(self._text)
+        if self._waiting and are_growing([so_far, *self._waiting, said]):
+            self._waiting = []
         if self.is_blank:
             self._head = ""
             self._take(said)
@@ -92,6 +112,13 @@ class Arguments:
             self._take(said[len(so_far) :])
         elif not are_equal(said, self.end()):
             raise Contradiction(f"its arguments are {_short(self.end())} and {_short(said)}")
+
+    def _end_of_waiting(self, rest: str) -> str:
+        so_far = "".join(self._text)
+        in_parts = so_far + "".join(self._waiting) + rest
+        grown = self._waiting[-1]
+        is_grown = not rest and is_object(grown) and are_growing([so_far, *self._waiting])
+        return grown if is_grown and not is_object(in_parts) else Arguments.of(in_parts)
 
     def _take(self, text: str) -> str:
         if self.stage is Stage.WHOLE:
@@ -141,6 +168,11 @@ def are_equal(one: str, other: str) -> bool:
         return _same(_parsed(one), _parsed(other))
     except ValueError:
         return False
+
+
+def are_growing(texts: Sequence[str]) -> bool:
+    """Whether each text begins with the one before it."""
+    return all(later.startswith(earlier) for earlier, later in pairwise(texts))
 
 
 def is_object(text: str) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from hai_flow.errors import StepError
 from hai_flow.models.answer import Answer
@@ -27,6 +27,8 @@ _SAID: Final = {
     "pcm16": "audio/pcm",
 }  # fmt: skip
 _THOUGHTS: Final = ("thinking", "reasoning")  # parts of a content
+_ARGUMENTS: Final = ("arguments", "input", "parameters", "args")  # their names in a call; the first counts
+_COUNT_DIGITS_MAX: Final = 15  # of a number of tokens
 _AUDIO_CHARS_MAX: Final = 96 * 1024 * 1024  # base64 of one answer; more is an error
 
 
@@ -152,6 +154,8 @@ class ChatReader:
         self._audio = audio
         self._sound: list[str] = []  # base64, piece by piece
         self._sound_chars = 0
+        self._slots: dict[str, int] = {}  # each id of a call -> its index
+        self._last_slot = 0
 
     def is_answer(self, event: Mapping[str, Json]) -> bool:
         """Whether an event is a chunk of an answer."""
@@ -161,12 +165,13 @@ class ChatReader:
         """The pieces of one chunk. Raises StepError for one that reports a fault."""
         if isinstance(usage := event.get("usage"), dict):
             yield from self.answer.usage(usage_of(usage))
-        for choice in event.get("choices") or ():
-            if choice.get("index") not in (None, 0):
+        for choice in _objects(event.get("choices")):
+            if _index_of(choice) not in (None, 0):
                 continue
             if choice.get("error"):
                 raise fault_of_body(choice)
-            yield from self._delta(choice.get("delta") or {})
+            for delta in _objects(choice.get("delta")):
+                yield from self._delta(delta)
             yield from self._message(choice.get("message") or {})
             if "delta" not in choice and "message" not in choice:
                 yield from self.answer.text(_text_of(choice.get("text")))
@@ -183,13 +188,23 @@ class ChatReader:
         yield from self.answer.thought(self._thought_of(delta))
         yield from self.answer.text(_text_of(delta.get("content")))
         yield from self._beside(delta)
-        for number, call in enumerate(delta.get("tool_calls") or ()):
-            index = call.get("index")
+        for number, call in enumerate(_objects(delta.get("tool_calls"))):
             id, name, args = _call_of(call)
-            yield from self.answer.call(number if index is None else index, id=id, name=name, args=args)
+            slot = self._slot_of(call, number, id, name)
+            yield from self.answer.call(slot, id=id, name=name, args=args)
         if isinstance(old := delta.get("function_call"), dict):
             _, name, args = _call_of({"function": old})
             yield from self.answer.old_call(name, args)
+
+    def _slot_of(self, call: Mapping[str, Json], number: int, id: str, name: str) -> int:
+        """The index of a call. Without one a piece belongs to the call of its id; without an id too, to the last."""
+        index = _index_of(call)
+        if index is None:
+            index = self._slots.get(id, number) if id or name or number else self._last_slot
+        if id:
+            self._slots.setdefault(id, index)
+        self._last_slot = index
+        return index
 
     def _message(self, message: Mapping[str, Json]) -> Iterator[Piece]:
         """The answer as a whole, which some servers say in place of its pieces, and others behind them."""
@@ -198,7 +213,7 @@ class ChatReader:
         yield from self.answer.whole_text(_text_of(message.get("content")))
         if is_alone:
             yield from self._beside(message)
-        calls = [_call_of(call) for call in message.get("tool_calls") or ()]
+        calls = [_call_of(call) for call in _objects(message.get("tool_calls"))]
         yield from self.answer.whole_calls(calls)
         if isinstance(old := message.get("function_call"), dict) and not calls:
             yield from self.answer.whole_calls([_call_of({"function": old})])
@@ -220,6 +235,8 @@ class ChatReader:
         content = delta.get("content")
         for part in (*(content if isinstance(content, list) else ()), *(delta.get("images") or ())):
             yield from self._picture(part)
+            if isinstance(part, dict) and part.get("type") == "refusal":
+                self.answer.refuse(_text_of(part.get("refusal")))
         if isinstance(audio := delta.get("audio"), dict):
             yield from self._spoken(audio)
         self.answer.refuse(_text_of(delta.get("refusal")))
@@ -252,13 +269,31 @@ class ChatReader:
 
 def _call_of(call: Mapping[str, Json]) -> tuple[str, str, str]:
     """The id, the name and the arguments in a call or a piece of one; "" for what it has not."""
-    function = call.get("function") or {}
-    return _word(call.get("id")), _word(function.get("name")), args_of(function.get("arguments"))
+    function = call.get("function")
+    parts = {**call, "name": function} if isinstance(function, str) else function or call
+    args = next((parts[name] for name in _ARGUMENTS if parts.get(name) is not None), None)
+    return _word(call.get("id")), _word(parts.get("name")), args_of(args)
 
 
 def args_of(args: Json) -> str:
     """Arguments as JSON text: some servers say them as the object that they are."""
     return args if isinstance(args, str) else "" if args is None else json.dumps(args, ensure_ascii=False)
+
+
+def _objects(value: Json) -> list[Any]:
+    """The members of a list without its nulls; some servers leave the list out around its one member."""
+    members = value if isinstance(value, list) else [value]
+    return [each for each in members if each is not None]
+
+
+def _index_of(part: Mapping[str, Json]) -> int | None:
+    """The index of a choice or a call, also as text. Raises ValueError for one that is no number."""
+    index = part.get("index")
+    if index is None or index == "":
+        return None
+    if isinstance(index, bool) or not isinstance(index, int | float | str):
+        raise ValueError(f"{index!r} is no index")
+    return int(index)
 
 
 def _word(value: Json) -> str:
@@ -268,8 +303,9 @@ def _word(value: Json) -> str:
 def _text_of(value: Json) -> str:
     """Text, also where it comes as a list of parts."""
     if isinstance(value, list):
-        parts = (part for part in value if isinstance(part, dict) and part.get("type") not in _THOUGHTS)
-        return "".join(part.get("text") or "" for part in parts)
+        return "".join(map(_text_of, value))
+    if isinstance(value, dict):
+        return "" if value.get("type") in _THOUGHTS else _text_of(value.get("text") or value.get("value"))
     return value if isinstance(value, str) else ""
 
 
@@ -278,10 +314,10 @@ def usage_of(given: Mapping[str, Json]) -> Usage:
     inner = _object(given.get("prompt_tokens_details") or given.get("input_tokens_details"))
     outer = _object(given.get("completion_tokens_details") or given.get("output_tokens_details"))
     return Usage(
-        input=_count(given.get("prompt_tokens", given.get("input_tokens"))),
-        output=_count(given.get("completion_tokens", given.get("output_tokens"))),
-        cached=_count(inner.get("cached_tokens", given.get("prompt_cache_hit_tokens"))),
-        reasoning=_count(outer.get("reasoning_tokens")),
+        input=count_of(given.get("prompt_tokens", given.get("input_tokens"))),
+        output=count_of(given.get("completion_tokens", given.get("output_tokens"))),
+        cached=count_of(inner.get("cached_tokens", given.get("prompt_cache_hit_tokens"))),
+        reasoning=count_of(outer.get("reasoning_tokens")),
     )
 
 
@@ -289,5 +325,9 @@ def _object(value: Json) -> Mapping[str, Json]:
     return value if isinstance(value, dict) else {}
 
 
-def _count(value: Json) -> int:
-    return int(value) if isinstance(value, int | float) and not isinstance(value, bool) and value > 0 else 0
+def count_of(value: Json) -> int:
+    """A number of tokens, also as text; 0 for what is none."""
+    if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) <= _COUNT_DIGITS_MAX:
+        return int(value)
+    is_count = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 10**_COUNT_DIGITS_MAX
+    return int(value) if is_count else 0

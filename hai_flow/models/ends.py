@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 from typing import Final
 
@@ -33,9 +34,15 @@ CALLING: Final = frozenset({"tool_calls", "tool_call", "toolcalls", "tool_use", 
 _WORST_FIRST: Final[tuple[Reason, ...]] = ("refused", "failed", "length", "unknown", "stop")
 
 
+_BARE: Final = {word.replace("_", ""): word for word in (*REASONS, "null", "none")}
+_PREFIXES: Final = re.compile(r"(?:finish_?reason|stop_?reason)[._ ](?=.)", re.IGNORECASE)
+"""The name of a list of words, as some servers write it in front: `FinishReason.STOP`, `FINISH_REASON_STOP`."""
+
+
 def word_of(reason: str) -> str:
-    """A server's word as `REASONS` has it."""
-    return reason.strip().lower().replace("-", "_").replace(" ", "_")
+    """A server's word as `REASONS` has it, whatever its case and its parts are joined by."""
+    word = _PREFIXES.sub("", reason.strip(), count=1).lower().replace("-", "_").replace(" ", "_")
+    return _BARE.get(word.replace("_", ""), word)
 
 
 def reason_of(reason: str) -> Reason:

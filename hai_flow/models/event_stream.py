@@ -22,6 +22,7 @@ DONE: Final = "[DONE]"
 BODY_BYTES_MAX: Final = 128 * 1024 * 1024  # of an event or a document: they may hold pictures and sound
 _BOM: Final = b"\xef\xbb\xbf"
 _LINE: Final = re.compile(rb"\r\n|\n|\r")
+_DIGITS_MAX: Final = 4000  # of an integer; Python converts no more than 4300
 _BLANK: Final = b" \t\r\n"
 _FIELDS: Final = frozenset({b"data", b"event", b"id", b"retry", b"error"})  # `error:`: llama.cpp, once
 
@@ -52,7 +53,6 @@ class Body:
         self._rest = b""  # of events: of the line that has not ended; else all of the body
         self._parts: list[bytes] = []  # of `_rest`, as they came
         self._size = 0
-        self._started = False
         self._after_return = False
         self._name = ""
         self._data: list[bytes] = []
@@ -117,8 +117,7 @@ class Body:
         self._size = len(rest) + sum(map(len, self._data))
 
     def _line(self, line: bytes) -> Iterator[Event]:
-        if not self._started:
-            line, self._started = line.removeprefix(_BOM), True
+        line = line.removeprefix(_BOM)  # also of later ones: of servers that join streams
         if not line:
             yield from self._dispatch()
             return
@@ -160,15 +159,23 @@ def _is_complete(data: bytes) -> bool:
     if text == DONE:
         return True
     try:
-        json.loads(text)
+        _parsed(text)
     except (ValueError, RecursionError):
         return False
     return True
 
 
+def _parsed(text: str) -> Json:
+    """A JSON value; an integer with more digits than Python converts is their text. Raises ValueError."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return json.loads(text, parse_int=lambda digits: int(digits) if len(digits) <= _DIGITS_MAX else digits)
+
+
 def _documents(text: str) -> Iterator[Event]:
     """One JSON document, or one in each line."""
-    lines = text.splitlines()
+    lines = text.split("\n")  # `splitlines` would cut texts at U+2028
     if len(lines) > 1 and not _is_complete(text.encode(errors="surrogateescape")):
         yield from (Event("", line) for line in lines if line.strip())
     else:
@@ -223,11 +230,11 @@ class StreamReader:
         if self.is_over:
             return
         text = event.data.strip()
-        if text == DONE:
+        if text.strip('"').upper() == DONE:
             self._reader.answer.mark()
             return
         try:
-            value = json.loads(text)
+            value = _parsed(text)
         except (ValueError, RecursionError):
             if event.name == "error":
                 raise faults.fault_of_body(text) from None
@@ -236,7 +243,7 @@ class StreamReader:
             yield from self._value(event.name, each)
 
     def _value(self, name: str, value: Json) -> Iterator[Piece]:
-        if value is None:
+        if value is None or value == "":
             return
         if name == "error" or not isinstance(value, dict):
             raise faults.fault_of_body(value) if name == "error" else faults.unreadable(str(value))
@@ -246,7 +253,13 @@ class StreamReader:
             raise faults.fault_of_body(value)
         try:
             yield from self._reader.read(value)
-        except (AttributeError, LookupError, TypeError, ValueError) as error:  # an event of another shape
+        except (
+            ArithmeticError,
+            AttributeError,
+            LookupError,
+            TypeError,
+            ValueError,
+        ) as error:  # an event of another shape
             raise faults.unreadable(f"{type(error).__name__} in {text_of(value)}") from error
 
 

@@ -8,6 +8,7 @@ Characters that no run can hold are replaced in every message. Pure.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,6 +28,10 @@ _ESCAPED: Final = re.compile(
 )
 _TOKEN: Final = re.compile(r'"(?:[^"\\]++|\\.)*+"|[{}\[\]:,]|[^\s"{}\[\]:,]+', re.DOTALL)
 
+_MAYBE_ODD: Final = re.compile(r"\d{300}|[eE]\+?\d{3}")
+_TEXT_OR_NUMBER: Final = re.compile(r'"(?:[^"\\]++|\\.)*+"|-?\d++(?:\.\d++)?+(?:[eE][+-]?+\d++)?+', re.DOTALL)
+_DIGITS_MAX: Final = 4000  # of an integer; Python converts no more than 4300
+
 
 @dataclass(frozen=True, slots=True)
 class Read:
@@ -39,7 +44,7 @@ class Read:
 def read(raw: bytes | bytearray) -> Read | None:
     """The message in `raw`. For an answer that can't be read, an error with the same id; for any other message that
     can't be read, None."""
-    text = _storable(raw.decode(errors="replace"))
+    text = _numbered(_storable(raw.decode(errors="replace")))
     try:
         message = types.jsonrpc_message_adapter.validate_json(text, by_name=False)
     except ValueError:
@@ -89,6 +94,21 @@ def _storable(text: str) -> str:
     """JSON text without characters that can't be stored, also where they are escaped."""
     text = values.storable(text)
     return _ESCAPED.sub(lambda each: "\\ufffd" if each["bad"] else each[0], text) if "\\u" in text else text
+
+
+def _numbered(text: str) -> str:
+    """JSON text in which a number that Python can't hold (`1e400`, an integer of 5,000 digits) is the text that it is
+    written as."""
+    return _TEXT_OR_NUMBER.sub(_held, text) if _MAYBE_ODD.search(text) else text
+
+
+def _held(token: re.Match[str]) -> str:
+    written = token[0]
+    if written.startswith('"'):
+        return written
+    is_integer = written.lstrip("-").isdecimal()
+    is_odd = len(written) > _DIGITS_MAX if is_integer else math.isinf(float(written))
+    return f'"{written}"' if is_odd else written
 
 
 def _is_plain(params: Mapping[str, Any] | None) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Final
 
 from tests.foreign.transcripts import (
@@ -420,4 +421,109 @@ LOCALAI: Final = [
     Transcript("localai: a byte order mark", b"\xef\xbb\xbf" + stream(*text("Hi"), end(), DONE), Said("Hi")),
 ]
 
-ALL: Final = [*VLLM, *SGLANG, *OLLAMA, *LLAMACPP, *LMSTUDIO, *LOCALAI]
+LOOSE: Final = [
+    Transcript(
+        "loose: each piece of the arguments repeats all before it",
+        stream(
+            call(id="c", name="add", args="{"), call(args='{"te'), call(args='{"text": "'), call(args=HI), end(), DONE
+        ),
+        ADDED,
+    ),
+    Transcript(
+        "loose: pieces that repeat, with the whole once more at the end",
+        stream(call(id="c", name="add", args='{"te'), call(args=HI), call(args=HI), end("tool_calls"), DONE),
+        ADDED,
+    ),
+    Transcript(
+        "loose: an object inside begins as the outer one does",
+        stream(call(id="c", name="add", args='{"a": '), call(args='{"a": 1}'), call(args="}"), end("tool_calls"), DONE),
+        Said(calls=(("add", {"a": {"a": 1}}),)),
+    ),
+    *(
+        Transcript(
+            f"loose: the arguments are called `{name}`",
+            stream(
+                chunk({"tool_calls": [{"index": 0, "id": "c", "function": {"name": "delete", name: {"text": "hi"}}}]}),
+                end("tool_calls"),
+                DONE,
+            ),
+            Said(calls=(("delete", {"text": "hi"}),)),
+        )
+        for name in ("input", "parameters", "args")
+    ),
+    Transcript(
+        "loose: a call without `function` around it, alone in place of a list",
+        stream(chunk({"tool_calls": {"id": 7, "name": "add", "arguments": HI}}), end("tool_calls"), DONE),
+        ADDED,
+    ),
+    Transcript(
+        "loose: the index as text, then as a number, then none",
+        stream(
+            call("1", id="c", name="add", args='{"te'),  # type: ignore[arg-type]
+            call(1, args='xt": '),
+            call(None, args='"hi'),
+            call(None, id="c", args='"}'),
+            end("tool_calls"),
+            DONE,
+        ),
+        ADDED,
+    ),
+    Transcript(
+        "loose: a null among the calls, a list as the delta, one object as the choices",
+        stream(
+            chunk({"tool_calls": [None]}),
+            {"choices": {"index": "0", "delta": [{"content": {"text": {"value": "Hi"}}}], "finish_reason": "stop"}},
+            DONE,
+        ),
+        Said("Hi"),
+    ),
+    Transcript(
+        "loose: words of refusal as a part of the content",
+        stream(chunk({"content": [{"type": "refusal", "refusal": "Not that."}]}), end(), DONE),
+        Failed("llm.refused", "Not that."),
+    ),
+    *(
+        Transcript(f"loose: {reason!r} ends in order", stream(*text("Hi"), end(reason), DONE), Said("Hi"))
+        for reason in ("FinishReason.STOP", "FINISH_REASON_STOP", "endTurn", "Eos Token", {"type": "stop"}, ["stop"])
+    ),
+    *(
+        Transcript(
+            f"loose: {reason!r} is no whole answer",
+            stream(call(id="c", name="add", args=HI), end(reason), DONE),
+            Failed("llm.truncated", again=again),
+        )
+        for reason, again in (({"type": "length"}, False), ("maxTokens", False), (True, True), (["stop", 5], True))
+    ),
+    Transcript(
+        "loose: tokens in parts, as text, and as no numbers",
+        stream(
+            chunk(usage={"prompt_tokens": "5"}),
+            *text("Hi"),
+            'data: {"choices": [], "usage": {"completion_tokens": 1e400}}\n\n',
+            chunk(usage={"completion_tokens": 3, "prompt_tokens": None}),
+            end(),
+            DONE,
+        ),
+        Said("Hi", usage=(5, 3)),
+    ),
+    Transcript(
+        "loose: an integer of 5,000 digits beside the answer",
+        stream(f'data: {{"created": {"9" * 5000}, "choices": []}}\n\n', *text("Hi"), end(), DONE),
+        Said("Hi"),
+    ),
+    Transcript(
+        "loose: U+2028 in a document a line",
+        "\n".join(json.dumps(each, ensure_ascii=False) for each in (*text("a\u2028b"), end())).encode(),
+        Said("a\u2028b"),
+    ),
+    Transcript(
+        "loose: a byte order mark before each event, the mark in quotes, an empty text as a sign of life",
+        b"".join(
+            b"\xef\xbb\xbf" + each
+            for each in (stream(*text("Hi")), stream('data: ""\n\n', end(), 'data: "[done]"\n\n'))
+        ),
+        Said("Hi"),
+    ),
+]
+
+ALL: Final = [*VLLM, *SGLANG, *OLLAMA, *LLAMACPP, *LMSTUDIO, *LOCALAI, *LOOSE]

@@ -12,11 +12,13 @@ from typing import Any
 
 import pytest
 import structlog
+from mcp_types import JSONRPCResponse
 
 from hai_flow.definition.compiler import compile_workflow
 from hai_flow.definition.plan import Tool
 from hai_flow.errors import OutcomeLost
 from hai_flow.steps.mcp import McpRunner
+from hai_flow.steps.mcp_messages import read as read_message
 from hai_flow.steps.mcp_schemas import compiled, read_schema, read_tool
 from tests.runtime.conftest import Make, is_now, start, state_of
 from tests.runtime.conftest import make as make
@@ -440,3 +442,13 @@ async def test_a_question_and_a_result_in_one_answer_are_a_doubt() -> None:
     async with serving(odd) as (runner, declared):
         assert isinstance(await failure(runner, "t", declared), OutcomeLost)
     assert odd.calls == ["t"]
+
+
+def test_numbers_that_python_can_not_hold_are_read_as_they_are_written() -> None:
+    digits, text = "9" * 5000, f'"1e400 {"9" * 5000} \\"1e999"'
+    raw = f'{{"jsonrpc": "2.0", "id": 1, "result": {{"a": {digits}, "b": [1e400, -1.5E+999, 1e-400, 7], "c": {text}}}}}'
+    message = read_message(raw.encode())
+    assert message is not None
+    assert isinstance(message.message, JSONRPCResponse)
+    result = message.message.result
+    assert result == {"a": digits, "b": ["1e400", "-1.5E+999", 0.0, 7], "c": json.loads(text)}

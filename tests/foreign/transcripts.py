@@ -58,7 +58,7 @@ def document(value: Json) -> bytes:
     return json.dumps(value, ensure_ascii=False).encode()
 
 
-def chunk(delta: Json = None, reason: str | None = None, **more: Json) -> Json:
+def chunk(delta: Json = None, reason: Json = None, **more: Json) -> Json:
     """A chunk of a chat; without a delta one that has no choice."""
     choices = [] if delta is None else [{"index": 0, "delta": delta, "finish_reason": reason}]
     return {"id": "x", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": choices, **more}
@@ -77,7 +77,7 @@ def call(
     return chunk({"tool_calls": [{**piece, "type": "function", "function": function, **more}]})
 
 
-def end(reason: str | None = "stop", **more: Json) -> Json:
+def end(reason: Json = "stop", **more: Json) -> Json:
     return chunk({}, reason, **more)
 
 

@@ -12,6 +12,20 @@ _CUT: Final = f"{_CORPUS}::test_an_answer_that_is_cut_anywhere_into_pieces_is_th
 _DIALECTS: Final = "tests/models/test_dialects.py"
 _CONVERSATIONS: Final = "tests/models/test_conversations.py"
 
+# --- arguments --------------------------------------------------------------------------------------------------------
+
+arguments = Room("hai_flow/models/arguments.py")
+arguments.bug(
+    "pieces that repeat all before them are joined",
+    ("return grown if is_grown and not is_object(in_parts) else", "return"),
+    by=_MEANT,
+)
+arguments.bug(
+    "an object inside that begins as the outer one does is taken for all of it",
+    ("return grown if is_grown and not is_object(in_parts) else", "return grown if True else"),
+    by=_MEANT,
+)
+
 # --- calls ------------------------------------------------------------------------------------------------------------
 
 calls = Room("hai_flow/models/calls.py")

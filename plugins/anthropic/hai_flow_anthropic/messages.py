@@ -7,7 +7,7 @@ from typing import Final
 
 from hai_flow import values
 from hai_flow.models.answer import Answer
-from hai_flow.models.chat import unknown_part
+from hai_flow.models.chat import count_of, unknown_part
 from hai_flow.models.conversation import arranged
 from hai_flow.models.ends import Stand
 from hai_flow.models.faults import fault_of_body
@@ -185,8 +185,8 @@ class MessagesReader:
             return
         known = self._usage
         if given.get("input_tokens") is not None:
-            cached = given.get("cache_read_input_tokens") or 0
-            fresh = given["input_tokens"] + (given.get("cache_creation_input_tokens") or 0)
+            cached = count_of(given.get("cache_read_input_tokens"))
+            fresh = count_of(given["input_tokens"]) + count_of(given.get("cache_creation_input_tokens"))
             known = Usage(fresh + cached, known.output, cached)
-        self._usage = Usage(known.input, given.get("output_tokens") or known.output, known.cached)
+        self._usage = Usage(known.input, count_of(given.get("output_tokens")) or known.output, known.cached)
         yield from self.answer.usage(self._usage)
