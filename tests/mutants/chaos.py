@@ -116,7 +116,10 @@ database.bug(
 agui = Room("hai_flow/wire/agui.py", "tests/wire/test_agui_encoder.py")
 agui.bug(
     "a message that was streamed does not end",
-    ('                return [_frame("TEXT_MESSAGE_END", at, messageId=message.id)]', "                return []"),
+    (
+        'return [_frame("TEXT_MESSAGE_END", at, messageId=message.id, metadata=self._cut(message)), *cut]',
+        "return []",
+    ),
 )
 OWN: Final = (*wire_log.mutants, *api_events.mutants, *database.mutants, *agui.mutants)
 
