@@ -201,8 +201,8 @@ statement.bug(
 statement.bug(
     "a run that goes on still says when it ended",
     (
-        "WHEN entries.status IN {_ENDED} THEN coalesce(r.ended_at, {at}) END",
-        "WHEN entries.status IN {_ENDED} THEN coalesce(r.ended_at, {at}) ELSE r.ended_at END",
+        "THEN coalesce(r.ended_at, greatest(r.created_at, {at})) END",
+        "THEN coalesce(r.ended_at, greatest(r.created_at, {at})) ELSE r.ended_at END",
     ),
     by=f"{_COMMIT}::test_a_reopened_run_takes_its_slot_again_or_loses",
 )
