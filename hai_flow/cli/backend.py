@@ -121,7 +121,7 @@ class Remote:
         try:
             return await self._started(_exactly(plan.name, plan.version, plan.sha256.hex()), input, thread_id)
         except Problem as problem:
-            if problem.code != "workflow_unknown":
+            if problem.code not in ("workflow_unknown", "version_forbidden"):
                 raise
         stored = await self._sent(wanted.source, wanted.name, plan.name)
         return await self._started(_exactly(stored["name"], stored["version"], stored["sha256"]), input, thread_id)
@@ -162,7 +162,7 @@ class Remote:
             advice = ""
             if problem.code in ("right_missing", "publishing_off"):
                 advice = (
-                    f"The server does not have {file} as it is here, and does not take it from you. What it has of "
+                    f"The server does not start {file} as it is here, and does not take it from you. What it has of "
                     f"this workflow is started by its name: {program()} run {name}"
                 )
             raise Problem({**problem.body, "findings": named}, problem.page, advice) from None

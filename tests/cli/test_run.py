@@ -91,7 +91,7 @@ input: {type: object, required: [item], properties: {item: {type: string}, count
 steps: [{id: said, say: "${{ input.item }}"}]
 output: "${{ input }}"
 """
-LATER = ORDER.replace("version: 1", "version: 2").replace('output: "${{ input }}"', "output: later")
+LATER = ORDER.replace("version: 1", "version: 2").replace('output: "${{ input }}"', 'output: {later: "${{ input }}"}')
 
 Asking: TypeAlias = "Callable[..., subprocess.CompletedProcess[str]]"
 
@@ -136,9 +136,9 @@ def asking(strict: ServerProcess, keys: dict[str, str], tmp_path: Path) -> Askin
 def test_who_may_only_start_runs_starts_a_workflow_by_its_name(
     strict: ServerProcess, keys: dict[str, str], asking: Asking
 ) -> None:
-    started = asking("requester", "order@1", "-i", "item=tea", "--thread", "desk", "--detach")
+    started = asking("requester", "order@2", "-i", "item=tea", "--thread", "desk", "--detach")
     begun = started.stdout.removesuffix("\n")
-    assert re.search(rf"^order@1 is started\..*\n.* events {begun} --follow\n.* pendings\n", started.stderr)
+    assert re.search(rf"^order@2 is started\..*\n.* events {begun} --follow\n.* pendings\n", started.stderr)
     shown = httpx2.get(f"{strict.url}/v1/runs/{begun}", headers=carried(keys["requester"])).json()
     assert (shown["input"], shown["thread_id"], shown["started_by"]) == ({"item": "tea"}, "desk", "user:requester")
     told = json.loads(asking("requester", "order", "--input-json", '{"item": "tea"}', "--detach", "--json").stdout)
@@ -164,11 +164,11 @@ def test_a_start_by_name_tries_nothing_that_is_not_allowed(
 
 
 def test_what_is_started_by_its_name_is_followed_here(asking: Asking) -> None:
-    held = asking("requester", "order@1", "-i", "item=tea")
-    assert re.search(r"^order@1, run \S+\n", held.stderr)
+    held = asking("requester", "order@2", "-i", "item=tea")
+    assert re.search(r"^order@2, run \S+\n", held.stderr)
     assert "tea" in held.stdout
     newest = json.loads(asking("requester", "order", "-i", "item=tea", "--json").stdout)
-    assert (newest["status"], newest["output"]) == ("finished", "later")
+    assert (newest["status"], newest["output"]) == ("finished", {"later": {"item": "tea"}})
 
 
 def test_an_input_is_read_by_the_schema_where_the_caller_may_read_it_and_judged_by_the_server_elsewhere(
@@ -178,17 +178,24 @@ def test_an_input_is_read_by_the_schema_where_the_caller_may_read_it_and_judged_
     assert found["output"] == {"item": "12", "count": 3}
     unfit = asking("operator", "order@1", "--detach", code=2)
     assert "the input does not fit" in unfit.stderr
-    refused = asking("requester", "order@1", "-i", "item=12", "--detach", code=1)
+    refused = asking("requester", "order@2", "-i", "item=12", "--detach", code=1)
     assert "item" in refused.stderr
     assert """-i 'KEY="123"'""" in refused.stderr
-    quoted = json.loads(asking("requester", "order@1", "-i", 'item="12"', "--json").stdout)
-    assert quoted["output"] == {"item": "12"}
+    quoted = json.loads(asking("requester", "order@2", "-i", 'item="12"', "--json").stdout)
+    assert quoted["output"] == {"later": {"item": "12"}}
+
+
+def test_who_may_only_start_runs_is_told_to_leave_out_a_version_that_is_not_the_latest(asking: Asking) -> None:
+    for word in ("order@1", "order@9"):
+        refused = asking("requester", word, "-i", "item=tea", "--detach", code=1)
+        assert f"names {word}: leave the version out" in refused.stderr
+        assert "There is no file" not in refused.stderr
 
 
 def test_a_word_that_is_neither_a_file_nor_a_name_is_told_of_both(asking: Asking, tmp_path: Path) -> None:
     both = r"There is no file '{}'\. Expected a workflow file .*, or the name of a workflow that the server has"
-    for word in ("ordre", "No Name", "..", "order@9"):
-        unknown = asking("requester", word, "--detach", code=1)
+    for role, word in (("requester", "ordre"), ("requester", "No Name"), ("requester", ".."), ("operator", "order@9")):
+        unknown = asking(role, word, "--detach", code=1)
         assert "there is no workflow" in unknown.stderr
         assert re.search(both.format(re.escape(word)), unknown.stderr), unknown.stderr
     silent = run("run", "ordre", folder=tmp_path, HAI_FLOW_URL="http://127.0.0.1:9")
@@ -216,18 +223,19 @@ def test_a_file_that_is_there_goes_before_a_name_and_a_folder_does_not(asking: A
 def test_a_file_that_the_server_has_is_started_by_who_may_not_read_it(
     strict: ServerProcess, asking: Asking, tmp_path: Path
 ) -> None:
-    (tmp_path / "order.yaml").write_text(ORDER)
+    (tmp_path / "order.yaml").write_text(LATER)
     started = asking("requester", "order.yaml", "-i", "item=tea", "--detach")
-    assert started.stderr.startswith("order@1 is started.")
+    assert started.stderr.startswith("order@2 is started.")
     held = asking("requester", "order.yaml", "-i", "item=tea", "--server", strict.url)
     assert "tea" in held.stdout
 
 
+@pytest.mark.parametrize("text", [ORDER + "description: mine\n", LATER + "description: mine\n"])
 @pytest.mark.parametrize("role", ["requester", "operator"])
 def test_a_file_that_the_server_lacks_and_does_not_take_is_told_to_be_started_by_name(
-    asking: Asking, tmp_path: Path, role: str
+    asking: Asking, tmp_path: Path, role: str, text: str
 ) -> None:
-    (tmp_path / "order.yaml").write_text(ORDER + "description: mine\n")
+    (tmp_path / "order.yaml").write_text(text)
     refused = asking(role, "order.yaml", "-i", "item=tea", "--detach", code=1)
     assert "the right publish" in refused.stderr
     assert re.search(r"started by its name: .* run order\n", refused.stderr)
