@@ -20,6 +20,7 @@ from hai_flow.engine import events as e
 from tests.support.commands import ROOT, SECONDS_MAX, run, started
 
 BEFORE: Final = "8d7c261"  # the last commit of before runs had queues
+SAME_ABI: Final = "2bb638d3"  # a commit whose events have this release's ABI, and whose answers have `retired_at`
 
 FLOW: Final = """
 hai: flow/v1
@@ -46,8 +47,18 @@ async def work(context: Context) -> str:
 
 @pytest.fixture(scope="module")
 def before(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The source of the older release."""
-    packed = subprocess.run(["git", "archive", BEFORE, "hai_flow", "migrations"], cwd=ROOT, capture_output=True)
+    """The source of an older release, whose events may have an older ABI."""
+    return unpacked(BEFORE, tmp_path_factory)
+
+
+@pytest.fixture(scope="module")
+def beside(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The source of an older release that reads this one's events."""
+    return unpacked(SAME_ABI, tmp_path_factory)
+
+
+def unpacked(commit: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    packed = subprocess.run(["git", "archive", commit, "hai_flow", "migrations"], cwd=ROOT, capture_output=True)
     if packed.returncode:
         pytest.skip("there is no history here")
     folder = tmp_path_factory.mktemp("before")
@@ -120,7 +131,7 @@ def test_what_one_release_begins_the_other_finishes_and_what_it_cannot_read_it_l
 
 
 def test_servers_of_both_releases_go_on_with_what_the_other_has_taken_in(
-    database_url: str, tmp_path: Path, before: Path
+    database_url: str, tmp_path: Path, beside: Path
 ) -> None:
     """Side by side on the newer schema: what is started at one is answered at the other, whichever release performs it,
     and both show the same."""
@@ -131,8 +142,8 @@ def test_servers_of_both_releases_go_on_with_what_the_other_has_taken_in(
         "HAI_FLOW_TOOLS": "release_tools",
         "HAI_FLOW_LEASE_SECONDS": "3600",
     }
-    older = {**settings, "PYTHONPATH": str(before)}
-    assert abi_of(before) == e.ABI, "take a commit whose events have this release's ABI"
+    older = {**settings, "PYTHONPATH": str(beside)}
+    assert abi_of(beside) == e.ABI, "take a commit whose events have this release's ABI"
     with contextlib.ExitStack() as stack:
         servers = [
             stack.enter_context(started(tmp_path / name, "serve", "--port", "0", folder=tmp_path, **its))
