@@ -1091,9 +1091,11 @@ class Health(Shape):
 class Readiness(Shape):
     """`worker`: whether this process performs runs now. `workers`: how many processes do, over this database;
     `waiting`: how many runs wait for one (counted to 1,000); `unserved`: the queues in which runs wait and that no
-    worker serves (20 at most). They are null where the database did not answer in time."""
+    worker serves (20 at most). They are null where the database did not answer in time. `hints`: `away` while commits
+    of other processes are found by polls alone."""
 
     status: Literal["ready"]
+    hints: Literal["good", "away"]
     worker: bool
     workers: int | None
     waiting: int | None
