@@ -393,7 +393,10 @@ passing.bug(
     "an operator answers in the requester's place",
     ("(command.output is None and _is_for_requester_alone(pending))", "_is_for_requester_alone(pending)"),
 )
-passing.bug("a no is asked anew by anybody", ("    fault = ineligible(pending, who, world)\n", "    fault = None\n"))
+passing.bug(
+    "a no is asked anew by anybody",
+    ("None:\n    fault = ineligible(pending, who, world)\n", "None:\n    fault = None\n"),
+)
 passing.bug(
     "a fork keeps the approval of a run below", ('if pending.opened.kind == "approve" and _has', "if False and _has")
 )
@@ -769,7 +772,8 @@ ROOMS: Final = (
     cel,
     admission, deciders, deciding, doubts, gates, stages, answers, undo_scopes, failing, attempts, parallel, calls, ids,
     shared, evolving, decide, going_on, passing_time, beginning, clock, control, ending, outcomes, children, signals,
-    agent, conversation, again, widening, secret, schedules, zones, budget, forked, skipped,
+    agent, conversation, again, widening, secret, schedules, zones, budget, forked, skipped, passing, guarding,
+    excluding,
 )  # fmt: skip
 
 _APPROVALS: Final = ("tests/engine/test_approvals.py", "tests/engine/test_approvals_time.py")

@@ -105,6 +105,9 @@ of_issuers.bug(
     by=f"{_ISSUERS}::test_a_forged_token_is_refused_and_told_nothing",
 )
 
+times = Room("hai_flow/api/names.py", "tests/attacks/test_far_times.py")
+times.bug("a time may be at an end of the calendar", ("if not 1000 <= time.year <= 9000:", "if False:"))
+
 ROOMS: Final = (
     catalog,
     starts,
@@ -118,7 +121,5 @@ ROOMS: Final = (
     uploads,
     of_keys,
     of_issuers,
+    times,
 )
-
-times = Room("hai_flow/api/names.py", "tests/attacks/test_far_times.py")
-times.bug("a time may be at an end of the calendar", ("if not 1000 <= time.year <= 9000:", "if False:"))
