@@ -107,10 +107,11 @@ def _is_cut_off(draft: Draft, path: str, known: StepState) -> bool:
 
 
 def left_cleanups(draft: Draft) -> tuple[str, ...]:
-    """The steps that were cut off without their `finally`, or within it, because it was left to a fork."""
+    """The steps that were cut off without their `finally`, or within it, because it was left to a fork. In the order of
+    their paths: a map of the state has none of its own."""
     return tuple(
         path
-        for path, known in draft.state.steps.items()
+        for path, known in sorted(draft.state.steps.items(), key=lambda item: item[0])
         if (known.turn or not path) and _is_cut_off(draft, path, known) and _is_inherited(draft, path)
     )
 
