@@ -25,6 +25,9 @@ def test_a_time_at_the_end_of_the_calendar_is_no_error_of_the_server(server: Ser
             client.post("/v1/inbox/delegations", json={"to": "user:eve", "since": time, "until": later}),
             client.post("/v1/inbox/delegations", json={"to": "user:eve", "since": time, "until": time}),
             client.post("/v1/inbox/delegations", json={"to": "user:eve", "until": time}),
+            client.post(
+                "/v1/inbox/delegations", json={"to": "user:eve", "since": "9999-12-01T00:00:00Z", "until": time}
+            ),
             client.post("/v1/runs/bulk", json={"action": "pause", "dry_run": True, "where": {"created_after": time}}),
             client.post("/v1/runs/bulk", json={"action": "pause", "dry_run": True, "where": {"created_before": time}}),
             client.get("/v1/runs", params={"created_after": time}),
