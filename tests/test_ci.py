@@ -20,8 +20,8 @@ with (here / "calls").open("a") as calls:
     calls.write(repr(words) + chr(10))
 if words[0] == "check":
     sys.exit({check})
-if "--failures" in words:
-    pathlib.Path(words[words.index("--failures") + 1]).write_text({failures!r})
+if words[1].startswith("--failures="):
+    pathlib.Path(words[1].partition("=")[2]).write_text({failures!r})
     sys.exit({first})
 sys.exit({second})
 """
@@ -60,3 +60,13 @@ def test_a_failure_is_repeated_by_its_whole_id_and_named_as_unstable(tmp_path: P
     _, output = run(tmp_path, first=1, failures="a::b[x y]\nc::d\n")
     assert "['test', '-n0', '-rA', 'a::b[x y]', 'c::d']" in output
     assert "unstable, if it passes alone: a::b[x y]" in output
+
+
+def test_the_file_of_failures_is_written_by_the_real_command(tmp_path: Path) -> None:
+    failures = tmp_path / "failures"
+    failures.touch()  # as `mktemp` leaves it
+    command = [sys.executable, "-m", "pytest", f"--failures={failures}", "--collect-only", "-n0", "-k", "no_such_test"]
+    ended = subprocess.run([*command, "tests/test_ci.py"], cwd=ROOT, capture_output=True, text=True)
+    assert ended.returncode == 5, ended.stderr
+    line = next(line for line in (ROOT / ".ci" / "run").read_text().splitlines() if "--failures" in line)
+    assert '--failures="$failures"' in line

@@ -130,6 +130,9 @@ class Mask:
             key=_key(event.key, personal),
         )
 
+    def _forked(self, event: e.Forked, whole: RunState, personal: Personal) -> e.Event:
+        return replace(event, input=masked(event.input, personal.input), key=_key(event.key, personal))
+
     def _queued(self, event: e.RunQueued, whole: RunState, personal: Personal) -> e.Event:
         return replace(event, slot=_key(event.slot, personal))
 
@@ -299,6 +302,7 @@ def mask_of(profile: Profile) -> Mask | None:
 _EVENTS: Final[dict[type[e.Event], Callable[[Any, Any, RunState, Personal], e.Event]]] = {
     e.RunStarted: Mask._started,
     e.RunQueued: Mask._queued,
+    e.Forked: Mask._forked,
     e.RunFinished: Mask._finished,
     e.RunFailed: Mask._failed,
     e.RunNeedsAttention: Mask._reason,
@@ -346,7 +350,6 @@ SHOWN_WHOLE: Final[frozenset[type[e.Event]]] = frozenset(
         e.RunStopped,
         e.RunRetried,
         e.WorkTakenBack,
-        e.Forked,
         e.TimeJumped,
         e.TurnEnded,
         e.AttemptStarted,

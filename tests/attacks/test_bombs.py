@@ -169,4 +169,4 @@ def test_a_pattern_that_takes_for_ever_refuses_a_long_text_in_time(server: Serve
 def test_a_pattern_that_can_not_be_made_small_is_refused_when_it_is_published(server: ServerProcess) -> None:
     flow = HEAD + INPUT % "(?:a{1,1000}){1,1000}"
     problem = refused(httpx2.post(f"{server.url}/v1/workflows", content=flow, headers=YAML), 422)
-    assert "schema.invalid" in [each["code"] for each in problem["findings"]]
+    assert "schema.too_large" in [each["code"] for each in problem["findings"]]
