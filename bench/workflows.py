@@ -170,7 +170,7 @@ hai: flow/v1
 name: bench_agent
 version: 1
 models:
-  counting: {{provider: ollama, model: counting}}
+  counting: {{use: counting}}
 tools:
   plus_one: {{python: "bench.tools:plus_one", effect: read}}
 steps:

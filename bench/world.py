@@ -16,7 +16,7 @@ from bench.engine import Engine, running
 from bench.reference import Reference, shape_of
 from bench.resume import commit_seconds
 from bench.workflows import AGENT, BOOKKEEPING, TURNS, chain
-from hai_flow.models.catalogue import Catalogue
+from hai_flow.models.catalogue import Catalogue, read_catalogue
 from hai_flow.models.endpoints import Providers
 from hai_flow.models.vocabulary import CallArgs, CallStart, Endpoint, Finish, ModelProvider, Piece, Request, Text, Usage
 from hai_flow.runtime import Runtime
@@ -25,6 +25,7 @@ from hai_flow.steps.python import PythonRunner
 from hai_flow.steps.runner import Registry
 from hai_flow.steps.secrets import Secrets
 
+_MODELS: Final = b"{hai: models/v1, models: {counting: {provider: ollama, model: counting}}}"
 COMMITS: Final = 50
 AT_ONCE: Final = 8
 
@@ -71,7 +72,8 @@ async def _finished(engine: Engine, count: int) -> float:
 def _with_model_at_once(runtime: Runtime) -> None:
     """Let the process ask a model that takes no time."""
     providers = _AtOnce()
-    llm = LlmRunner(Catalogue({}, providers.offered), providers, Secrets())
+    models, _ = read_catalogue(_MODELS, "models.yaml")
+    llm = LlmRunner(Catalogue(models, providers.offered), providers, Secrets())
     runtime.registry = Registry({"python": PythonRunner(runtime.toolbox), "llm": llm})
 
 
