@@ -39,7 +39,7 @@ from hai_flow.values import Json
 COMMAND_SECONDS: Final = 10.0
 COMMAND_KEPT_SECONDS: Final = 300.0
 SAID_BYTES_MAX: Final = 64 * 1024  # of a command
-VALUES_MAX: Final = 1000
+VALUES_MAX: Final = 4000
 DEFAULT: Final = "default"  # the tenant whose deployment it is
 ANY: Final = "*"
 

@@ -53,7 +53,15 @@ def agui(house: House, answer: Answer) -> Outcome:
 
 
 def copilotkit(house: House, answer: Answer) -> Outcome:
-    return _post(house, f"/cpk/agent/{answer.workflow}/run", answer, {**_turn(answer), **_resume(answer)})
+    """A refusal behind another answer is told in the stream, behind a snapshot: it counts as the 409 that it is."""
+    body = {**_turn(answer), **_resume(answer)}
+    response = house.api.post(
+        f"/cpk/agent/{answer.workflow}/run", json=body, headers=answer.headers, params=answer.query or None
+    )
+    last = response.text.rstrip().rpartition("data:")[2] if response.status_code == 200 else ""
+    if '"type":"RUN_ERROR"' in last and '"code":"pending_decided"' in last:
+        return 409, "pending_decided"
+    return response.status_code, _code(response.content) if response.status_code >= 400 else ""
 
 
 def aui(house: House, answer: Answer) -> Outcome:
