@@ -79,12 +79,11 @@ async def test_a_refusal_is_told_without_the_characters_that_can_not_be_stored(
     "answer",
     [
         result(f'{{"content": {DEEP}}}'),
-        result(f'{{"content": [], "structuredContent": {{"a": {"9" * 5000}}}}}'),
         result("[]"),
         '{"jsonrpc": "2.0", "id": ID, "error": "no"}',
         f'{{"jsonrpc": "2.0", "result": {{"content": {DEEP}, "id": 7, "s": "}}\\"}}"}}, "id": ID}}',
     ],
-    ids=["deep", "digits", "a list", "an error that is a text", "deep before its id"],
+    ids=["deep", "a list", "an error that is a text", "deep before its id"],
 )
 async def test_an_answer_that_can_not_be_read_ends_its_call_and_no_other(
     way: Way, answer: str, make: Make, tmp_path: Path
@@ -131,11 +130,11 @@ async def test_parts_of_a_result_hold_no_character_that_can_not_be_stored(
     assert output is None or state.output[0]["source"] == output
 
 
-@pytest.mark.parametrize("number", ["NaN", "1e999", "9" * 400])
+@pytest.mark.parametrize("number", ["NaN", "1e999", "9" * 400, "9" * 5000])
 async def test_a_number_of_a_result_that_no_run_can_hold_is_text(number: str, make: Make, tmp_path: Path) -> None:
     answer = result(f'{{"content": [], "structuredContent": {{"a": {number}}}}}')
     state = await ended(make, tmp_path, Script(answers=(answer,)), "stdio")
-    assert (state.status, state.output) == ("finished", {"a": "Infinity" if number == "1e999" else number})
+    assert (state.status, state.output) == ("finished", {"a": number})
 
 
 @pytest.mark.parametrize("name", ["a\x00b", "x" * 100_000, "", "a\nb", "\udcff"])
