@@ -756,6 +756,7 @@ export interface QueuedMessages {
 
 export interface Readiness {
   status: "ready";
+  hints: "good" | "away";
   worker: boolean;
   workers: number | null;
   waiting: number | null;
