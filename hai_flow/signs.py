@@ -87,10 +87,7 @@ def has_invisible(text: str) -> bool:
 
 def visible(text: str) -> str:
     """The text. Raises ValueError where a sign of it can't be seen."""
-    unseen = _UNSEEN.search(text)
-    if unseen is not None:
-        raise ValueError(f"expected characters that can be seen, found U+{ord(unseen[0]):04X}")
-    return text
+    return _demand_none(_UNSEEN, text, "expected characters that can be seen")
 
 
 def straight(text: str) -> str:
@@ -100,9 +97,13 @@ def straight(text: str) -> str:
 
 def unturned(text: str) -> str:
     """The text. Raises ValueError where a sign of it turns others around."""
-    turning = _TURNING.search(text)
-    if turning is not None:
-        raise ValueError(f"expected no characters that turn a text around, found U+{ord(turning[0]):04X}")
+    return _demand_none(_TURNING, text, "expected no characters that turn a text around")
+
+
+def _demand_none(signs: re.Pattern[str], text: str, expected: str) -> str:
+    sign = signs.search(text)
+    if sign is not None:
+        raise ValueError(f"{expected}, found U+{ord(sign[0]):04X}")
     return text
 
 

@@ -52,8 +52,8 @@ def compile_workflow(
     """The plan of a workflow. Raises `DefinitionError` with every finding, in document order, if any is an error.
 
     `children` finds the workflows that it runs, where they are known, `modules` the Python modules of its tools, where
-    they are looked at. `stored`: it was published, maybe before some of
-    the rules were made; their refusals are warnings.
+    they are looked at. `stored`: it was published, maybe before some of the rules were made; their refusals are
+    warnings.
     """
     compiled, findings = _compile(source, file, children, modules, stored)
     if compiled is None:

@@ -260,7 +260,7 @@ class Draft:
         if known.status == "finished" or known.approval is not None or known.verb == "for_each" or known.given:
             value["output"] = known.output
         if known.error is not None:
-            value["error"] = _shown_error(known.error)
+            value["error"] = _error_record(known.error)
         if known.approval is not None:
             value["approval"] = known.approval
         if known.spent is not None:
@@ -294,7 +294,7 @@ class Draft:
             if paths.is_handler(step.body):
                 known = self.state.steps.get(step.parent)
                 if known is not None and known.error is not None:
-                    return _shown_error(known.error)
+                    return _error_record(known.error)
             step = self.step(step.parent) if step.parent else None
         return None
 
@@ -338,9 +338,9 @@ _ROOTS: Final[dict[str, Callable[[Draft, Step | None], Json]]] = {
 }
 
 
-def _shown_error(error: e.Error) -> dict[str, Json]:
+def _error_record(error: e.Error) -> dict[str, Json]:
     """An error as expressions see it: its time is one like all others, and so is that of its causes."""
     shown = {**msgspec.to_builtins(error), "at": instants.rfc3339(error.at)}
     if error.cause is not None:
-        shown["cause"] = _shown_error(error.cause)
+        shown["cause"] = _error_record(error.cause)
     return shown
