@@ -197,6 +197,10 @@ async def links(pool: Connection | Pool, tenant: UUID, *, after: int, limit: int
 
 async def erased(pool: Connection | Pool, tenant: UUID) -> dict[UUID, bytes]:
     """The details that were erased, as the records of erasing account for them."""
+    return await _read_erased(pool, tenant)
+
+
+async def _read_erased(pool: Connection | Pool, tenant: UUID) -> dict[UUID, bytes]:
     query = f"""
     SELECT {_RECORD}, {_DETAILS} FROM audit a {_JOINED} LEFT JOIN audit_seals s ON s.tenant = a.tenant AND s.id = a.id
     WHERE a.tenant = $1 AND a.act = $2 ORDER BY s.n DESC NULLS FIRST, a.id DESC
@@ -317,7 +321,7 @@ async def verify(pool: Connection | Pool, tenant: UUID, anchors: Iterable[Anchor
     if not verified.faults or not isinstance(pool, asyncpg.Pool):
         return verified
     async with pool.acquire() as connection, snapshot(connection):
-        return await _verify(connection, tenant, await erased(connection, tenant), anchors)
+        return await _verify(connection, tenant, await _read_erased(connection, tenant), anchors)
 
 
 async def _verify(
