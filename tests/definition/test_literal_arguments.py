@@ -26,12 +26,12 @@ from .support import names, value_of
         ("timestamp('2026-03-29')", "write 2026-03-29T00:00:00Z"),
         ("timestamp('2026-03-29 08:00:00Z')", "write 2026-03-29T08:00:00Z"),
         ("timestamp('2026-03-29T08:00:00')", "write 2026-03-29T08:00:00Z"),
-        ("timestamp('2026-02-30T00:00:00Z')", "expected an instant"),
+        ("timestamp('2026-02-30T00:00:00Z')", "expects an instant"),
         ("input.tags[0].matches('(')", "missing )"),
         ("matches(input.tags[0], '(?=b)')", "perl operator"),
         ("now.getHours('Europe/Berln')", "a time zone"),
         ("int('x') + 1", "a whole number"),
-        ("[1].map(x, timestamp('today'))", "expected an instant"),
+        ("[1].map(x, timestamp('today'))", "expects an instant"),
     ],
 )
 def test_a_literal_that_a_function_never_takes_is_a_finding(source: str, remedy: str) -> None:

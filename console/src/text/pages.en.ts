@@ -118,6 +118,7 @@ export const pagesEn = {
     overlap: {
       queue: "Waits for the last run to end.",
       skip: "Is left out while its last run is active.",
+      queue_one: "Waits for its last run; of several that wait, only the latest starts.",
       cancel_running: "Stops its last run first.",
     },
     create: "New schedule",

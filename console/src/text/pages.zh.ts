@@ -112,7 +112,7 @@ export const pagesZh: PageTexts = {
     outcomes: { started: "已启动", skipped: "已跳过,上一次运行仍在进行", refused: "被拒绝" },
     open: "尚未启动",
     missed: { skip: "错过的时间不再补。", once: "错过的时间只补最近一次。", all: "错过的每次都会补。" },
-    overlap: { queue: "等待上一次运行结束。", skip: "上一次运行仍在进行时跳过。", cancel_running: "先停止上一次运行。" },
+    overlap: { queue: "等待上一次运行结束。", skip: "上一次运行仍在进行时跳过。", queue_one: "等待上一次运行结束；多次等待时只启动最近一次。", cancel_running: "先停止上一次运行。" },
     create: "新建定时",
     createHint: "它会写入工作流的文本,发布之前您可以看到。",
     workflow: "工作流",
