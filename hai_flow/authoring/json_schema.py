@@ -254,12 +254,28 @@ def _test_definitions() -> dict[str, Json]:
             script={"type": "array", "items": {"$ref": "#/$defs/line"}},
             expect={"$ref": "#/$defs/expect"},
             events=_TEXTS,
+            start=_closed(
+                "The trigger that starts the run, in place of `input`.",
+                webhook=_closed("A request.", path=_TEXT, data={}, headers=mapping, id=_TEXT),
+                event=_closed("An event.", type=_TEXT, data={}, id=_TEXT, by=_TEXT),
+                schedule=_closed("An instant of the clock.", at=_TEXT, cron=_TEXT),
+                run=_closed(
+                    "The end of another run.",
+                    workflow=_TEXT,
+                    status={"enum": ["finished", "failed", "stopped"]},
+                    input={},
+                    output={},
+                    error={},
+                    requester=_TEXT,
+                    version={"type": "integer"},
+                ),
+            ),
         ),
         "line": {"anyOf": [{"enum": list(_CONTROLS)}, _script_line()]},
         "expect": _closed(
             "Given keys are compared: maps as subsets, lists exactly.",
             status=_TEXT,
-            pending={"type": "array", "items": _TEXT, "description": "The paths of all open questions."},
+            pending={"type": "array", "items": _TEXT, "description": "All open questions, by id or path."},
             output={},
             state=mapping,
             error={},
@@ -267,6 +283,30 @@ def _test_definitions() -> dict[str, Json]:
             not_called=_TEXTS,
             escalated=_COUNTS,
             steps=mapping,
+            called={
+                "type": "object",
+                "description": "What effects were called with, in order; `*` is anything, `...` any number of calls.",
+                "additionalProperties": {"type": "array", "items": {"type": ["object", "string"]}},
+                "examples": [{"claims.pay": [{"amount": 600}]}],
+            },
+            said={**_TEXTS, "description": "The messages, in order; `*` is anything, `...` any number of them."},
+            notified={
+                "type": "array",
+                "description": "The notifications that were due, in order: channels, or with the question.",
+                "items": {
+                    "anyOf": [
+                        _TEXT,
+                        _closed(
+                            "One notification.",
+                            pending=_TEXT,
+                            channel=_TEXT,
+                            because={"enum": ["opened", "escalated", "reminded"]},
+                        ),
+                    ]
+                },
+            },
+            started={"type": "boolean", "description": "Whether the trigger of `start` has started a run."},
+            dedupe={"description": "The key of `dedupe`: events with the same one start one run."},
         ),
     }
 

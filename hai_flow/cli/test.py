@@ -21,10 +21,14 @@ from hai_flow.errors import Finding, HaiFlowError
 
 if TYPE_CHECKING:
     from hai_flow.testing.cassettes import Performer
-    from hai_flow.testing.loading import Loaded, Loader
+    from hai_flow.testing.coverage import Coverage
+    from hai_flow.testing.loading import Loaded, Loader, Published
     from hai_flow.testing.runner import Result
 
 WIDTH: Final = 80
+WATCH_SECONDS: Final = 0.3
+WATCHED: Final = (".yaml", ".yml", ".py", ".json")
+WATCHED_MAX: Final = 20_000
 _STYLES: Final = {"plain": "", "dim": "dim", "bold": "bold", "good": "green", "bad": "red"}
 
 
@@ -40,6 +44,14 @@ def play(
         bool,
         typer.Option("--record", help="Ask services and models really for what is not mocked, and keep their answers."),
     ] = False,
+    coverage: Annotated[
+        bool, typer.Option("--coverage", help="Name the steps, branches and answers that no test takes.")
+    ] = False,
+    pictures: Annotated[
+        Path | None,
+        typer.Option("--pictures", metavar="FOLDER", help="With --coverage: draw each workflow, with what is missed."),
+    ] = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Run again whenever a file is saved, until Ctrl+C.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help='Print {"cases": [...], "findings": [...], ...}.')] = False,
     server: Annotated[
         str | None, typer.Option("--server", metavar="URL", help="Where published workflows (name@version) are.")
@@ -56,9 +68,17 @@ def play(
         raise UsageError("--server and --database: expected one of them, found both.")
     published = _Published(server, database).source_of if server or database else None
     places = _places(paths or ["."])
+    if pictures is not None and not coverage:
+        raise UsageError("--pictures: expected --coverage beside it.")
+    if watch:
+        if record or as_json:
+            raise UsageError("--watch: expected neither --record nor --json beside it.")
+        _watch(paths or ["."], keyword, published, verbose=verbose, coverage=coverage, pictures=pictures)
+        return
     began = time.perf_counter()
     with _recorder() if record else contextlib.nullcontext() as performer:
-        session = _Session(Loader(published, performer, ModuleFiles(map(str, places)).find))
+        loader = Loader(published, performer, ModuleFiles(map(str, places)).find)
+        session = _Session(loader, _Covered() if coverage else None)
         for place in places:
             session.play(place, keyword, verbose=verbose, quiet=as_json)
     seconds = time.perf_counter() - began
@@ -68,10 +88,115 @@ def play(
         print_json(session.as_dict(seconds))
     else:
         session.report(seconds)
+    if session.covered is not None and pictures is not None:
+        session.covered.draw(pictures)
     if session.findings:
         raise typer.Exit(USAGE)
     if any(not result.passed for result in session.results):
         raise typer.Exit(FAILED)
+
+
+def _watch(
+    paths: Sequence[str],
+    keyword: str | None,
+    published: Published | None,
+    *,
+    verbose: bool,
+    coverage: bool,
+    pictures: Path | None,
+) -> None:
+    """Play the tests, and again after each save of a file below the folders of the tests and the project."""
+    from hai_flow.cli.modules import ModuleFiles
+    from hai_flow.testing.loading import Loader
+
+    shown: dict[Path, int] | None = None
+    with contextlib.suppress(KeyboardInterrupt):
+        while True:
+            seen = _stamps(paths)
+            if seen == shown:
+                time.sleep(WATCH_SECONDS)
+                continue
+            shown = seen
+            try:
+                places = _places(paths)
+                began = time.perf_counter()
+                session = _Session(
+                    Loader(published, None, ModuleFiles(map(str, places)).find), _Covered() if coverage else None
+                )
+                for place in places:
+                    session.play(place, keyword, verbose=verbose, quiet=False)
+                session.report(time.perf_counter() - began)
+                if session.covered is not None and pictures is not None:
+                    session.covered.draw(pictures)
+            except UsageError as error:  # a file that is gone for a moment
+                say(str(error), "red")
+            say("Waiting for a file to be saved; Ctrl+C ends.", "dim")
+
+
+def _stamps(paths: Sequence[str]) -> dict[Path, int]:
+    """When each file that tests may depend on was written: documents and Python beside them and below this folder."""
+    from hai_flow.testing.loading import find_files
+
+    roots = {Path(path) if Path(path).is_dir() else Path(path).parent for path in paths} | {Path()}
+    stamps: dict[Path, int] = {}
+    for root in roots:
+        for place in find_files(root, WATCHED, WATCHED_MAX):
+            with contextlib.suppress(OSError):
+                stamps[place.resolve()] = place.stat().st_mtime_ns
+    return stamps
+
+
+class _Covered:
+    """The coverage of the workflows whose tests were played, by file."""
+
+    def __init__(self) -> None:
+        self._of: dict[str, tuple[Coverage, str]] = {}
+
+    def of(self, loaded: Loaded) -> Coverage | None:
+        """That of the workflow of a test file; None where it can't be played."""
+        from hai_flow.testing.coverage import Coverage
+
+        if loaded.plan is None:
+            return None
+        file = loaded.workflow
+        known = self._of.get(file)
+        if known is None or known[0].plan.sha256 != loaded.plan.sha256:
+            known = self._of[file] = (Coverage(loaded.plan), file)
+        return known[0]
+
+    def as_dict(self) -> dict[str, object]:
+        """By workflow, as `--json` prints it."""
+        shown: dict[str, object] = {}
+        for file, (coverage, _) in self._of.items():
+            covered, total = coverage.counts()
+            missed = [{"line": each.line, "path": each.path, "message": each.text} for each in coverage.missed()]
+            shown[file] = {"covered": covered, "total": total, "missed": missed}
+        return shown
+
+    def lines(self) -> Iterator[tuple[str, str]]:
+        """Lines for people, with their colour."""
+        for file, (coverage, _) in self._of.items():
+            covered, total = coverage.counts()
+            missed = coverage.missed()
+            yield f"{file}: {covered} of {total} steps, branches and answers", "yellow" if missed else "green"
+            for each in missed:
+                yield f"{file}:{each.line} {each.text}", ""
+
+    def draw(self, folder: Path) -> None:
+        """Draw each workflow as SVG, with the steps that no test takes."""
+        from hai_flow.graph import draw
+
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            for file, (coverage, _) in self._of.items():
+                source = Path(file).read_bytes() if Path(file).is_file() else None
+                if source is None:
+                    say(f"{file} is a published version, and is not drawn; give the path of its file", "yellow")
+                    continue
+                name = f"{Path(file).name.removesuffix('.flow.yaml')}.svg"
+                (folder / name).write_text(draw(source, "svg", coverage.unreached))
+        except OSError as error:
+            raise UsageError(f"--pictures {folder}: can't be written: {error.strerror}.") from None
 
 
 def _recorder() -> AbstractContextManager[Performer]:
@@ -101,8 +226,9 @@ def _places(names: Sequence[str]) -> list[Path]:
 class _Session:
     """The files of one call, played one after the other."""
 
-    def __init__(self, loader: Loader) -> None:
+    def __init__(self, loader: Loader, covered: _Covered | None = None) -> None:
         self._loader = loader
+        self.covered = covered
         self.results: list[Result] = []
         self.findings: list[Finding] = []
         self._sources: dict[str, str] = {}
@@ -142,12 +268,13 @@ class _Session:
             say(f"{loaded.file} can't be run", "red")
 
     def _mark_results(self, loaded: Loaded, keyword: str | None, *, verbose: bool) -> Iterator[str]:
+        coverage = None if self.covered is None else self.covered.of(loaded)
         for case in loaded.cases:
             name = f"{loaded.file}::{case.name}"
             if keyword is not None and keyword.casefold() not in name.casefold():
                 self._deselected += 1
                 continue
-            result = loaded.run(case)
+            result = loaded.run(case, coverage)
             self.results.append(result)
             if verbose:
                 yield f"{name} {'PASSED' if result.passed else 'FAILED'}"
@@ -164,6 +291,7 @@ class _Session:
             "failed": failed,
             "deselected": self._deselected,
             "seconds": round(seconds, 6),
+            **({} if self.covered is None else {"coverage": self.covered.as_dict()}),
         }
 
     def report(self, seconds: float) -> None:
@@ -184,6 +312,10 @@ class _Session:
             say(_titled(" short test summary ", "="))
         for result in failed:
             say(f"FAILED {first_words(result)}", "red")
+        if self.covered is not None:
+            say(_titled(" coverage ", "="))
+            for text, style in self.covered.lines():
+                say(text, style or None)
         closed = closing(self.results, len(self.findings), self._deselected, seconds)
         say(closed, "bold red" if failed or self.findings else "bold green")
 

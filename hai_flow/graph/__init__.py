@@ -19,12 +19,13 @@ Format: TypeAlias = Literal["mermaid", "svg", "json"]
 FORMATS: Final[tuple[Format, ...]] = get_args(Format)
 
 
-def draw(source: bytes, form: Format) -> str:
-    """The picture of a valid document, ended by a line feed. The same bytes always give the same picture."""
+def draw(source: bytes, form: Format, missed: frozenset[str] = frozenset()) -> str:
+    """The picture of a valid document, ended by a line feed. The same bytes always give the same picture. An SVG shows
+    the steps at the paths `missed` as those that no test takes."""
     if form == "json":
         return values.dumps(scene(source)).decode() + "\n"
     chart = chart_of(source)
-    return mermaid(chart) if form == "mermaid" else svg(chart)
+    return mermaid(chart) if form == "mermaid" else svg(chart, missed)
 
 
 __all__ = ["FORMATS", "Format", "draw", "scene"]

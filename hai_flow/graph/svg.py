@@ -22,8 +22,8 @@ _COLOURS: Final = {  # kind: (light line, light fill, dark line, dark fill)
 }
 
 
-def svg(chart: Chart) -> str:
-    """The picture, ended by a line feed."""
+def svg(chart: Chart, missed: frozenset[str] = frozenset()) -> str:
+    """The picture, ended by a line feed. Steps at the paths `missed` are shown as those that no test takes."""
     picture = laid_out(chart)
     width, height = _n(picture.width), _n(picture.height)
     name = escape(visible(f"{chart.title} ({chart.name}@{chart.version})"))
@@ -31,11 +31,12 @@ def svg(chart: Chart) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
         f'height="{height}" role="img" aria-labelledby="title">'
     )
-    shapes = map(_element, picture.shapes)
-    return "\n".join([head, f'<title id="title">{name}</title>', _STYLE, _TIP, *shapes, "</svg>"]) + "\n"
+    shapes = [_element(shape, missed) for shape in picture.shapes]
+    style = _STYLE.replace("</style>", f"{_MISSED}\n</style>") if missed else _STYLE
+    return "\n".join([head, f'<title id="title">{name}</title>', style, _TIP, *shapes, "</svg>"]) + "\n"
 
 
-def _element(shape: Shape) -> str:
+def _element(shape: Shape, missed: frozenset[str]) -> str:
     match shape:
         case Rectangle(style, x, y, width, height, radius):
             place = f'x="{_n(x)}" y="{_n(y)}" width="{_n(width)}" height="{_n(height)}" rx="{_n(radius)}"'
@@ -52,6 +53,8 @@ def _element(shape: Shape) -> str:
             return f'<path class="{style}" d="{path}"{end}/>'
         case Opened(node):
             told = escape(visible(f"{node.verb} {node.path}", but="\n"))
+            if node.path in missed:
+                return f'<g class="missed" data-path={quoteattr(node.path)}><title>{told}\nno test takes this</title>'
             return f"<g data-path={quoteattr(node.path)}><title>{told}</title>"
         case Closed():
             return "</g>"
@@ -85,6 +88,7 @@ def _rules(dark: bool) -> list[str]:
     ]
 
 
+_MISSED: Final = ".missed>.box{stroke:#dc2626;stroke-width:2.5;stroke-dasharray:2 3}"
 _STYLE: Final = "\n".join([
     "<style>",
     f"text{{font-family:{_SANS}}}",

@@ -10,12 +10,23 @@ from typing import Any, Final
 
 from hai_flow.definition.document import Path
 from hai_flow.definition.paths import plan_path
-from hai_flow.definition.plan import Agent, Approve, Call, FrontendTool, Http, Plan, Policy, Schema, Step
+from hai_flow.definition.plan import (
+    TRIGGER_KINDS,
+    Agent,
+    Call,
+    FrontendTool,
+    Http,
+    Plan,
+    Schema,
+    Step,
+)
 from hai_flow.definition.wording import shorten, suggestion
 from hai_flow.errors import Finding
 from hai_flow.json_pointers import unescaped
-from hai_flow.testing.names import asks_people, calls_of, effects_of, is_request, may_call
-from hai_flow.testing.suite import Answer, Case, Decide, Expect, Mock, Suite
+from hai_flow.testing.instances import stands_at
+from hai_flow.testing.names import asks_people, calls_of, effects_of, is_request, may_call, policy_of
+from hai_flow.testing.suite import Answer, Case, Decide, Expect, Mock, Start, Suite
+from hai_flow.testing.triggering import triggers_meant
 from hai_flow.values import Json
 
 _DOUBT: Final = ("happened", "again", "fail")  # the possible answers on a call whose outcome was lost
@@ -47,7 +58,10 @@ class _Checker:
 
     def _case(self, case: Case) -> None:
         self._mocks(case.mock.values())
-        self._value(self.plan.input, self.plan.input.with_defaults(case.input), (*case.at, "input"), "the input")
+        if case.start is None:
+            self._value(self.plan.input, self.plan.input.with_defaults(case.input), (*case.at, "input"), "the input")
+        else:
+            self._start(case.start)
         for name, value in case.state.items():
             at = (*case.at, "state", name)
             variable = self.plan.state.get(name)
@@ -64,6 +78,19 @@ class _Checker:
                     self._decision(entry)
         if case.expect is not None:
             self._expect(case.expect)
+
+    def _start(self, start: Start) -> None:
+        """A start that no trigger, or more than one, of the workflow answers to."""
+        meant = triggers_meant(self.plan, start)
+        if len(meant) == 1:
+            return
+        if meant:
+            key = {"webhook": "path", "event": "type", "schedule": "cron", "run": "workflow"}[start.kind]
+            message = f"the workflow has {len(meant)} triggers `{start.kind}` that this may mean; say which by `{key}`"
+        else:
+            kinds = sorted({TRIGGER_KINDS[type(trigger)] for trigger in self.plan.triggers})
+            message = f"the workflow has no such trigger `{start.kind}`; its triggers are {', '.join(kinds)}"
+        self._find(start.at, "test.start", message, key=True)
 
     # --- values ---------------------------------------------------------------------------------------------------
 
@@ -90,12 +117,12 @@ class _Checker:
 
     def _frontend_tool(self, name: str) -> FrontendTool | None:
         """The tool of a client that `name` means, or the step of that name calls."""
-        step = self.plan.steps.get(plan_path(self.plan.ids.get(name, name)))
+        step = self.plan.steps.get(stands_at(name, self.plan.ids))
         tool = step.verb.tool if step is not None and isinstance(step.verb, Call) else self.plan.tools.get(name)
         return tool if isinstance(tool, FrontendTool) else None
 
     def _is_effect(self, name: str) -> bool:
-        if name in self.calls or plan_path(name) in self.effects:
+        if name in self.calls or plan_path(name) in self.effects or stands_at(name, self.plan.ids) in self.effects:
             return True
         if is_request(name):
             return self.asks_services
@@ -108,13 +135,17 @@ class _Checker:
         for path in given.get("escalated", {}):
             self._escalated(path, (*at, "escalated", path))
         names = [((*at, "calls", name), name) for name in given.get("calls", {})]
+        names += [((*at, "called", name), name) for name in given.get("called", {})]
         names += [((*at, "not_called", number), name) for number, name in enumerate(given.get("not_called", ()))]
         for place, name in names:
             if not self._is_effect(name):
                 known = self.effects | self.calls
                 self._unknown(name, known, place, "call", "no step of the workflow performs", key=True)
+        for number, notice in enumerate(given.get("notified", ())):
+            if isinstance(notice, dict) and "pending" in notice:
+                self._pending(notice["pending"], (*at, "notified", number, "pending"))
         for name in given.get("steps", {}):
-            if self.plan.ids.get(name, plan_path(name)) not in self.plan.steps:
+            if stands_at(name, self.plan.ids) not in self.plan.steps:
                 known = {**self.plan.ids, **self.plan.steps}
                 self._unknown(name, known, (*at, "steps", name), "step", "the workflow has no step", key=True)
         for name in given.get("state") or {}:
@@ -129,8 +160,8 @@ class _Checker:
 
     def _decision(self, entry: Decide) -> None:
         """A decision that the step does not offer is refused by every run."""
-        step = self.plan.steps.get(plan_path(entry.pending))
-        policy = None if step is None else _policy(step)
+        step = self.plan.steps.get(stands_at(entry.pending, self.plan.ids))
+        policy = None if step is None else policy_of(step)
         if step is None or policy is None:
             return
         known = {*policy.options, *(_DOUBT if step.delivery != "at_least_once" else ())}
@@ -141,7 +172,7 @@ class _Checker:
         step = self._asking_step(path, at)
         if step is None:
             return
-        policy = _policy(step)
+        policy = policy_of(step)
         if policy is None or not policy.escalations:
             self._find(at, "test.escalated", f"`{path}` has no `escalate` in its `on_deadline`", key=True)
 
@@ -149,18 +180,26 @@ class _Checker:
         """The step at a path of a run. A name that is none is a finding; so is an id of a step that stands deeper."""
         if not path:
             return None  # it is missing, or no text: the reader has reported it
-        step = self.plan.steps.get(plan_path(path))
+        step = self.plan.steps.get(stands_at(path, self.plan.ids))
         if step is None:
-            stands_at = self.plan.ids.get(path)
-            if stands_at is None:
+            near = self._near(path)
+            if near is None:
                 self._unknown(path, self.asking, at, "pending", "the workflow has no step", key=True)
             else:
-                self._find(at, "test.path", f"expected the path of `{path}`, which stands at `{stands_at}`", key=True)
+                message = (
+                    f"the workflow has no step at `{shorten(path, 60)}`; write `{near.id}`, the id of the step that "
+                )
+                self._find(at, "test.path", f"{message}stands at `{near.path}`", key=True)
         elif "[]" in path:
             message = f"expected the path of one iteration, with its key in the brackets, found `{path}`"
             self._find(at, "test.path", message, key=True)
             return None
         return step
+
+    def _near(self, path: str) -> Step | None:
+        """The step with the id that a wrong path ends with."""
+        id = path.rpartition("/")[2].partition("[")[0]
+        return self.plan.steps[self.plan.ids[id]] if id in self.plan.ids else None
 
     # --- findings -------------------------------------------------------------------------------------------------
 
@@ -180,13 +219,6 @@ class _Checker:
     def _find(self, at: Path, code: str, message: str, *, key: bool = False) -> None:
         line, column = self.suite.document.position(at, key=key)
         self.findings.append(Finding(self.suite.file, line, column, "error", code, message))
-
-
-def _policy(step: Step) -> Policy | None:
-    """The policy by which people decide over the step; None: they don't."""
-    if isinstance(step.verb, Approve):
-        return step.verb.policy
-    return None if step.approval is None else step.approval.policy
 
 
 def _place(value: Json, pointer: str) -> tuple[str | int, ...]:

@@ -5,6 +5,7 @@ Compiled plans are kept by the bytes they come from, so a thousand tests of one 
 
 from __future__ import annotations
 
+import os
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
@@ -22,6 +23,8 @@ from hai_flow.errors import DefinitionError, Finding, HaiFlowError
 from hai_flow.shared import with_uses
 from hai_flow.testing.binding import check_suite
 from hai_flow.testing.cassettes import Cassette, CassetteError, Performer, cassette_of, read_cassette
+from hai_flow.testing.coverage import Coverage
+from hai_flow.testing.people import with_roles_of
 from hai_flow.testing.reader import read_suite
 from hai_flow.testing.runner import Result, run_case
 from hai_flow.testing.suite import Case, Suite
@@ -48,16 +51,17 @@ class Loaded:
     findings: tuple[Finding, ...]
     sources: dict[str, str]
     cassette: Cassette | None = None
+    workflow: str = ""  # its file, or `name@version`
 
     @property
     def cases(self) -> tuple[Case, ...]:
         return () if self.suite is None or self.plan is None else self.suite.cases
 
-    def run(self, case: Case) -> Result:
-        """Perform one of its cases."""
+    def run(self, case: Case, coverage: Coverage | None = None) -> Result:
+        """Perform one of its cases. `coverage` takes in what its run did."""
         assert self.suite is not None
         assert self.plan is not None
-        return run_case(self.suite, case, self.plan, self.cassette)
+        return run_case(self.suite, case, self.plan, self.cassette, coverage)
 
 
 def is_test_file(path: Path) -> bool:
@@ -79,6 +83,20 @@ def find_suites(place: Path) -> Iterator[Path]:
                 yield from find_suites(each)
         elif is_test_file(each):
             yield each
+
+
+def find_files(folder: Path, suffixes: tuple[str, ...], files_max: int) -> Iterator[Path]:
+    """The files in the folder and below whose names end so, at most `files_max`; not in hidden folders, nor behind
+    links, nor in folders that can't be read."""
+    count = 0
+    for place, folders, files in os.walk(folder):
+        folders[:] = sorted(each for each in folders if not each.startswith(".") and each not in _SKIPPED)
+        for name in sorted(files):
+            if name.endswith(suffixes):
+                yield Path(place, name)
+                count += 1
+                if count == files_max:
+                    return
 
 
 class Loader:
@@ -103,13 +121,14 @@ class Loader:
             return Loaded(file, None, None, tuple(findings), sources)
         plan, faults = self._plan(suite, path, sources)
         if plan is not None:
-            faults = check_suite(suite, plan)
+            suite, roleless = with_roles_of(suite, plan)
+            faults = [*roleless, *check_suite(suite, plan)]
         cassette = Cassette(cassette_of(path), self._performer)
         try:
             cassette.exchanges = read_cassette(cassette.path)
         except CassetteError as error:
             faults = [*faults, _at_workflow(suite, str(error))]
-        return Loaded(file, suite, None if faults else plan, tuple(faults), sources, cassette)
+        return Loaded(file, suite, None if faults else plan, tuple(faults), sources, cassette, self._place(suite, path))
 
     def _plan(self, suite: Suite, path: Path, sources: dict[str, str]) -> tuple[Plan | None, Sequence[Finding]]:
         """The plan of the workflow that a suite names, or findings that say why there is none."""
@@ -138,6 +157,10 @@ class Loader:
                 _at_workflow(suite, f"the workflow `{name}` has {mistakes}; correct it first"),
                 *error.findings,
             ]
+
+    @staticmethod
+    def _place(suite: Suite, path: Path) -> str:
+        return suite.workflow if _REFERENCE.fullmatch(suite.workflow) else str(path.parent / suite.workflow)
 
     def _published_source(self, reference: str) -> bytes:
         if self._published is None:

@@ -43,6 +43,7 @@ class Mocks:
         self._mocks = mocks
         self._used: Counter[Path] = Counter()  # behaviours taken, by the place of the mock
         self._calls: list[tuple[str, ...]] = []  # the names of each call
+        self._arguments: list[Json] = []  # and what it was called with
         self._rest: dict[str, Behaviour] = {}  # by agent: its answer behind the calls that it has made
 
     def count(self, name: str) -> int:
@@ -50,6 +51,19 @@ class Mocks:
         if is_request(name):
             return sum(any(means_request(name, each) for each in names) for names in self._calls)
         return sum(name in names for names in self._calls)
+
+    def called(self, name: str) -> list[Json]:
+        """The arguments of each call of an effect of that name, in order."""
+        means = means_request if is_request(name) else str.__eq__
+        return [
+            arguments
+            for names, arguments in zip(self._calls, self._arguments, strict=True)
+            if any(means(name, each) for each in names)
+        ]
+
+    def _note_call(self, state: RunState, path: str, names: tuple[str, ...]) -> None:
+        self._calls.append(names)
+        self._arguments.append(values.loads(state.steps[path].args or "{}"))
 
     def perform(self, state: RunState, path: str, attempt: int, now: int) -> c.Command:
         """The result of the attempt, by its mock or the recording. Raises `CaseFailed` where the test has neither."""
@@ -64,7 +78,7 @@ class Mocks:
             names = (*names, _request_name(state, path))
         if self._is_taped(step, names):
             return self._replayed(state, step, names, attempt, now)
-        self._calls.append(names)
+        self._note_call(state, path, names)
         if isinstance(step.verb, Run) and step.verb.detach and self._mock(names) is None:
             output = {"run_id": state.children[path]}  # all that its step learns of it
             return c.ChildEnded(path=path, attempt=attempt, status="finished", output=output)
@@ -91,7 +105,7 @@ class Mocks:
         """The recorded result of the attempt. An agent counts as one call, however often its model answers."""
         loop = state.steps[agent_of(step.path)].loop if isinstance(step.verb, AgentTurn) else None
         if loop is None or loop.last == loop.begun:
-            self._calls.append(names)
+            self._note_call(state, step.path if loop is None else agent_of(step.path), names)
         assert self._tape is not None
         try:
             return self._tape.answer(self._plan, state, step, attempt, now)
@@ -108,7 +122,7 @@ class Mocks:
         loop = state.steps[path].loop
         assert loop is not None
         if loop.last == loop.begun:
-            self._calls.append(names)
+            self._note_call(state, path, names)
         behaviour = self._rest.pop(path, None) or self._next(self._plan.steps[plan_path(path)], names)
         if behaviour.tool_calls and (behaviour.output is not ABSENT or behaviour.error is not None):
             self._rest[path] = replace(behaviour, tool_calls=())

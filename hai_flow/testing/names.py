@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from hai_flow.definition.paths import list_of, loop_of, plan_path
-from hai_flow.definition.plan import EFFECTS, Agent, AgentTurn, Approve, Ask, Call, FrontendTool, Plan, Step
+from hai_flow.definition.plan import EFFECTS, Agent, AgentTurn, Approve, Ask, Call, FrontendTool, Plan, Policy, Step
 from hai_flow.engine.instances import standing_at
+from hai_flow.testing.instances import names_with_keys
 
 Verbs = tuple[type[Any], ...]
 _REQUEST: Final = re.compile(r"(GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS|\*) \S+")
@@ -32,7 +33,7 @@ def names_of(plan: Plan, path: str) -> tuple[str, ...]:
         step = standing_at(plan, path)
     names = [path, plan_path(path)]
     if step.id in plan.ids:
-        names.append(step.id)
+        names += names_with_keys(step.id, path)
     if isinstance(step.verb, Call):
         names += [call_name(step.verb), step.verb.tool.name]
     elif step.of_agent:  # an agent that another one calls
@@ -83,6 +84,13 @@ def asks_people(step: Step) -> bool:
     if isinstance(step.verb, Call) and is_answered(step.verb.tool):
         return True
     return step.delivery != "at_least_once"
+
+
+def policy_of(step: Step) -> Policy | None:
+    """The policy by which people decide over the step; None: they don't."""
+    if isinstance(step.verb, Approve):
+        return step.verb.policy
+    return None if step.approval is None else step.approval.policy
 
 
 def calls_of(plan: Plan) -> set[str]:

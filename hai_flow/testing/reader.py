@@ -20,6 +20,7 @@ from hai_flow.engine.commands import Principal
 from hai_flow.engine.events import EVENT_TYPES
 from hai_flow.engine.state import Status, StepStatus
 from hai_flow.errors import Finding
+from hai_flow.testing.sequences import ANY_NUMBER, ANYTHING
 from hai_flow.testing.suite import (
     ABSENT,
     Advance,
@@ -33,6 +34,7 @@ from hai_flow.testing.suite import (
     MockError,
     Operate,
     Signal,
+    Start,
     Suite,
     ToolCall,
 )
@@ -60,11 +62,12 @@ _DOCUMENT: Final = {
 }  # fmt: skip
 _CASE: Final = {
     "name": "text", "requester": "text", "input": "mapping", "state": "mapping", "mock": "mapping", "script": "list",
-    "expect": "mapping", "events": "list",
+    "expect": "mapping", "events": "list", "start": "mapping",
 }  # fmt: skip
 _EXPECT: Final = {
     "status": "text", "pending": "list", "output": "any", "state": "mapping", "error": "error", "calls": "mapping",
-    "not_called": "list", "escalated": "mapping", "steps": "mapping",
+    "not_called": "list", "escalated": "mapping", "steps": "mapping", "called": "mapping", "said": "list",
+    "notified": "list", "started": "flag", "dedupe": "any",
 }  # fmt: skip
 _DECIDE: Final = {
     "pending": "text", "by": "text", "decision": "text", "reason": "text", "values": "any", "edits": "mapping",
@@ -72,6 +75,17 @@ _DECIDE: Final = {
 }  # fmt: skip
 _ANSWER: Final = {"pending": "text", "value": "any", "error": "text", "by": "text", "refused": "whole"}
 _SIGNAL: Final = {"type": "text", "data": "any"}
+_STARTS: Final[dict[str, dict[str, str]]] = {
+    "webhook": {"path": "text", "data": "any", "headers": "mapping", "id": "text"},
+    "event": {"type": "text", "data": "any", "id": "text", "by": "text"},
+    "schedule": {"at": "text", "cron": "text"},
+    "run": {
+        "workflow": "text", "status": "text", "input": "any", "output": "any", "error": "any", "requester": "text",
+        "version": "whole",
+    },
+}  # fmt: skip
+_NOTICE: Final = {"pending": "text", "channel": "text", "because": "text"}
+NOTICES: Final = ("opened", "escalated", "reminded")
 _BEHAVIOUR: Final = {"output": "any", "error": "mapping", "text": "text", "tool_calls": "list"}
 _ERROR: Final = {"code": "text", "message": "text", "retriable": "flag", "data": "any", "retry_after": "text"}
 _TOOL_CALL: Final = {"call": "text", "with": "mapping"}
@@ -184,13 +198,16 @@ class _SuiteBuilder:
         )
 
     def _now(self, text: str) -> int:
+        return self._instant(text, ("now",))
+
+    def _instant(self, text: str, at: Path) -> int:
         try:
             instant = datetime.fromisoformat(text)
         except ValueError:
             instant = None
         if instant is None or instant.tzinfo is None:
             message = f"expected an instant with offset such as 2026-03-02T09:00:00Z, found {shorten(text)!r}"
-            self.error(("now",), "test.now", message)
+            self.error(at, "test.now", message)
             return NOW
         return instants.milliseconds(instant)
 
@@ -319,7 +336,30 @@ class _SuiteBuilder:
             script=tuple(entry for entry in script if entry is not None),
             expect=self._expect(fields["expect"], (*at, "expect")) if "expect" in fields else None,
             events=tuple(events),
+            start=self._start(fields, at),
         )
+
+    def _start(self, fields: Mapping[str, Json], at: Path) -> Start | None:
+        given = fields.get("start")
+        if given is None:
+            return None
+        place = (*at, "start")
+        kinds = ", ".join(f"`{kind}`" for kind in _STARTS)
+        if len(given) != 1 or next(iter(given)) not in _STARTS:
+            found = " and ".join(f"`{key}`" for key in given) or "nothing"
+            hint = suggestion(next(iter(given), ""), _STARTS)
+            self.error(place, "test.start", f"expected what starts the run, one of {kinds}; found {found}{hint}")
+            return None
+        for other in ("input", "requester"):
+            if other in fields:
+                message = f"`{other}` is what a request has; a run that `start` begins has what its trigger says"
+                self.error((*at, other), "test.start", message, key=True)
+        ((kind, value),) = given.items()
+        read = self.fields({} if value is None else value, (*place, kind), f"`start: {kind}`", _STARTS[kind])
+        at_ms = self._instant(read["at"], (*place, kind, "at")) if "at" in read else None
+        if kind == "run" and "status" in read:
+            self.one_of(read["status"], ("finished", "failed", "stopped"), (*place, kind, "status"), "end of a run")
+        return Start((*place, kind), kind, read, at_ms, self._person(read, "by", (*place, kind)))
 
     def _entry(self, value: Json, at: Path) -> Entry | None:
         if isinstance(value, str):  # `- pause`
@@ -399,6 +439,7 @@ class _SuiteBuilder:
         for key in ("calls", "escalated"):
             if key in fields:
                 fields[key] = self.counts(fields[key], (*at, key))
+        self._read_lists(fields, at)
         for name, status in fields.get("steps", {}).items():
             place = (*at, "steps", name)
             if isinstance(status, str):
@@ -406,6 +447,27 @@ class _SuiteBuilder:
             else:
                 self.error(place, "test.type", f"expected the status of a step (text), found {kind_of(status)}")
         return Expect(at, fields)
+
+    def _read_lists(self, fields: Mapping[str, Json], at: Path) -> None:
+        """Look at what is expected of calls, messages and notifications."""
+        for name, calls in fields.get("called", {}).items():
+            place = (*at, "called", name)
+            if not isinstance(calls, list):
+                hint = f"; write `[{{...}}]` for one, `[]` for none, `{ANY_NUMBER}` in it for any number"
+                self.error(place, "test.type", f"expected the calls in a list, found {kind_of(calls)}{hint}")
+                continue
+            for number, call in enumerate(calls):
+                if not isinstance(call, dict) and call not in (ANYTHING, ANY_NUMBER):
+                    message = f"expected the arguments of a call (a mapping), or `*`, or `...`; found {kind_of(call)}"
+                    self.error((*place, number), "test.type", message)
+        self.texts(fields.get("said", ()), (*at, "said"), "a message")
+        for number, notice in enumerate(fields.get("notified", ())):
+            place = (*at, "notified", number)
+            if isinstance(notice, str):
+                continue
+            read = self.fields(notice, place, "a notification", _NOTICE)
+            if "because" in read:
+                self.one_of(read["because"], NOTICES, (*place, "because"), "notification")
 
 
 _ENTRIES: Final[dict[str, Callable[[_SuiteBuilder, Json, Path], Entry]]] = {

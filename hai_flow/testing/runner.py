@@ -15,9 +15,13 @@ from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.errors import Rejected
 from hai_flow.testing.cassettes import Cassette, Tape
+from hai_flow.testing.coverage import Coverage
 from hai_flow.testing.failures import CaseFailed, Failure, differences
+from hai_flow.testing.instances import means, paths_meant
 from hai_flow.testing.mocks import Mocks
+from hai_flow.testing.sequences import ANY_NUMBER, is_sequence
 from hai_flow.testing.suite import ABSENT, Advance, Answer, Case, Decide, Entry, Expect, Operate, Signal, Suite
+from hai_flow.testing.triggering import REQUESTER, Triggered, trigger_run
 from hai_flow.testing.virtual import VirtualRun
 from hai_flow.values import Json
 
@@ -64,13 +68,19 @@ def _failure_dict(file: str, failure: Failure) -> dict[str, Json]:
     return {**shown, **{key: value for key, value in compared.items() if value is not ABSENT}}
 
 
-def run_case(suite: Suite, case: Case, plan: Plan, cassette: Cassette | None = None) -> Result:
+def run_case(
+    suite: Suite, case: Case, plan: Plan, cassette: Cassette | None = None, coverage: Coverage | None = None
+) -> Result:
     """Perform one case of `suite` against `plan`. Differences are in the result; nothing is raised. `cassette` answers
-    the calls that are not mocked; one that is being recorded keeps the calls of a case that passed."""
+    the calls that are not mocked; one that is being recorded keeps the calls of a case that passed. `coverage` takes in
+    what the run did."""
     began = time.perf_counter()
     tape = None if cassette is None else cassette.of(case.name)
     playing = _Playing(suite, case, _with_state(plan, case.state), tape)
     failures = tuple(playing.play())
+    if coverage is not None:
+        asked = {id: pending.opened.path for id, pending in playing.run.state.pendings.items()}
+        coverage.add(playing.run.log, asked)
     if cassette is not None and tape is not None and cassette.performer is not None and not failures:
         cassette.keep(tape)
     return Result(suite, case, failures, playing.summary(), time.perf_counter() - began)
@@ -91,17 +101,17 @@ class _Playing:
     def __init__(self, suite: Suite, case: Case, plan: Plan, tape: Tape | None) -> None:
         self.suite = suite
         self.case = case
+        self.triggered: Triggered | None = None
         self.run = VirtualRun(plan, Mocks(plan, case.mock, suite.mock, tape=tape), suite.now)
 
     # --- the script -----------------------------------------------------------------------------------------------
 
     def play(self) -> list[Failure]:
         """Play the case. Returns the failures of the first entry of its script that has any."""
-        case, run = self.case, self.run
+        case = self.case
         at: Path = case.at
         try:
-            run.start(self.suite.requester(case).id, case.input)
-            run.settle()
+            self._start()
             for entry in case.script:
                 at = entry.at
                 failures = self._perform(entry)
@@ -119,6 +129,26 @@ class _Playing:
         except CaseFailed as failed:
             return [self._failure(at, str(failed))]
         return []
+
+    def _start(self) -> None:
+        case, run = self.case, self.run
+        if case.start is None:
+            run.start(self.suite.requester(case).id, case.input)
+        else:
+            by = self.suite.people.get(case.start.by) if case.start.by is not None else None
+            if case.start.at_ms is not None:
+                run.now = max(run.now, case.start.at_ms)
+            self.triggered = trigger_run(run.plan, case.start, run.now)
+            if not self.triggered.started:
+                return
+            run.start(
+                REQUESTER,
+                self.triggered.input,
+                trigger=case.start.kind,
+                scheduled_at=self.triggered.scheduled_at,
+                instigators=() if by is None else (by.id,),
+            )
+        run.settle()
 
     def _perform(self, entry: Entry) -> list[Failure]:
         if isinstance(entry, Expect):
@@ -166,6 +196,11 @@ class _Playing:
 
     def _pending(self, path: str, *, late: bool) -> str:
         """The id of the pending at `path`; if the answer may be `late`, also of one that is closed."""
+        meant = self.run.asking(path)
+        if len(meant) > 1:
+            places = ", ".join(f"`{each}`" for each in meant)
+            raise CaseFailed(f"`{path}` is asked at {places}; say which, with the key of the loop: `{path}[KEY]`")
+        path = meant[0] if meant else path
         id = self.run.pending_id(path)
         if id is None or (not late and path not in self.run.state.open_pendings):
             raise CaseFailed(f"nobody is asked at `{path}` now: {self.summary()}")
@@ -186,7 +221,17 @@ class _Playing:
         for key, expected in expect.values.items():
             at = (*expect.at, key)
             if key == "pending":
-                yield from self._different(at, "pending", sorted(expected), self.run.pending)
+                named = paths_meant(expected, self.run.pending, self.run.plan.ids)
+                yield from self._different(at, "pending", named, self.run.pending)
+            elif key == "called":
+                for name, calls in expected.items():
+                    yield from self._unlike((*at, name), f"called.{name}", calls, self.run.mocks.called(name))
+            elif key == "said":
+                yield from self._unlike(at, "said", expected, self.run.said)
+            elif key == "notified":
+                yield from self._unlike(at, "notified", *self._notices(expected))
+            elif key in ("started", "dedupe"):
+                yield from self._different(at, key, expected, self._of_start(key))
             elif key == "not_called":
                 for number, name in enumerate(expected):
                     count = self.run.mocks.count(name)
@@ -197,6 +242,28 @@ class _Playing:
                 yield from self._different(at, key, expected, found)
             else:
                 yield from self._different(at, key, expected, _FOUND[key](self.run))
+
+    def _unlike(self, at: Path, what: str, expected: list[Json], found: list[Json]) -> Iterator[Failure]:
+        if not is_sequence(expected, found):
+            yield self._failure(at, what, expected, found)
+
+    def _notices(self, expected: list[Json]) -> tuple[list[Json], list[Json]]:
+        """The notifications as the test writes them: by channel, the question by the name that it has there."""
+        ids = self.run.plan.ids
+        wanted: list[Json] = [
+            {"channel": each} if isinstance(each, str) and each != ANY_NUMBER else each for each in expected
+        ]
+        names = [each["pending"] for each in wanted if isinstance(each, dict) and "pending" in each]
+        found: list[Json] = []
+        for notice in self.run.notices:
+            name = next((name for name in names if means(name, str(notice["pending"]), ids)), notice["pending"])
+            found.append({**notice, "pending": name})
+        return wanted, found
+
+    def _of_start(self, key: str) -> Json:
+        if key == "started":
+            return self.run.state.status != "new"
+        return None if self.triggered is None else self.triggered.dedupe
 
     def _different(self, at: Path, what: str, expected: Json, found: Json) -> Iterator[Failure]:
         for difference in differences(expected, found):

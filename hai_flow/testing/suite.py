@@ -126,6 +126,18 @@ Entry: TypeAlias = Expect | Decide | Answer | Signal | Advance | Operate
 
 
 @dataclass(frozen=True, slots=True)
+class Start:
+    """The trigger that starts the run of a case, in place of `input`. `fields` are as they were given; `at_ms` is the
+    instant of a schedule (ms since 1970)."""
+
+    at: Path
+    kind: str
+    fields: Mapping[str, Json]
+    at_ms: int | None = None
+    by: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Case:
     """One test: a run of its own. Its `mock` goes before that of the file."""
 
@@ -138,6 +150,7 @@ class Case:
     script: tuple[Entry, ...]
     expect: Expect | None
     events: tuple[str, ...] = ()
+    start: Start | None = None
 
 
 @dataclass(frozen=True, slots=True)

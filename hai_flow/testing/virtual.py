@@ -23,6 +23,7 @@ from hai_flow.engine.signals import SUBSCRIBE
 from hai_flow.engine.snapshot import decode_state, encode_state
 from hai_flow.engine.state import RunState
 from hai_flow.testing.failures import CaseFailed
+from hai_flow.testing.instances import means, stands_at
 from hai_flow.testing.mocks import Mocks
 from hai_flow.values import Json
 
@@ -57,12 +58,31 @@ class VirtualRun:
         self._heard: dict[str, str] = {}  # the outcomes of steps, also of those that the state has forgotten
         self._escalated: Counter[str] = Counter()
         self._signals: list[c.Signal] = []  # everything that was ever sent, oldest first
+        self.notices: list[dict[str, Json]] = []  # the notifications that were due, in order
         self._subscribed: list[tuple[str, ...]] = []  # types that steps have begun to wait for, not yet looked up
 
     # --- commands -------------------------------------------------------------------------------------------------
 
-    def start(self, requester: str, input: Json) -> None:
-        self._do(c.Start(run_id=RUN_ID, thread_id=THREAD_ID, requester=requester, input=input))
+    def start(
+        self,
+        requester: str,
+        input: Json,
+        *,
+        trigger: str = "api",
+        scheduled_at: int | None = None,
+        instigators: tuple[str, ...] = (),
+    ) -> None:
+        self._do(
+            c.Start(
+                run_id=RUN_ID,
+                thread_id=THREAD_ID,
+                requester=requester,
+                instigators=instigators,
+                input=input,
+                trigger=trigger,
+                scheduled_at=scheduled_at,
+            )
+        )
 
     def answer(self, answer: c.PendingAnswer, by: c.Principal) -> None:
         self._do(c.Answer(answers=(answer,), by=by, via=VIA))
@@ -169,11 +189,23 @@ class VirtualRun:
             self._begun.append((event.path, event.attempt))
         if isinstance(event, e.PendingEscalated):
             self._escalated[event.path] += 1
+        self._note_notice(event)
         status = event.status if isinstance(event, e.IterationEnded) else _STATUS_AFTER.get(type(event))
         if status is not None:
             path: str = event.path  # type: ignore[attr-defined]
             self._heard.pop(path, None)  # the last one to be heard of stands last
             self._heard[path] = status
+
+    def _note_notice(self, event: e.Event) -> None:
+        """The notifications that a question causes; those of a server go over the same channels."""
+        if isinstance(event, e.PendingReminded):
+            channels, because = event.notify, "reminded"
+        elif isinstance(event, e.PendingOpened | e.PendingEscalated) and isinstance(event.policy, dict):
+            channels = event.policy.get("notify", ())
+            because = "opened" if isinstance(event, e.PendingOpened) else "escalated"
+        else:
+            return
+        self.notices += [{"pending": event.path, "channel": each, "because": because} for each in channels]
 
     # --- the state ------------------------------------------------------------------------------------------------
 
@@ -183,12 +215,31 @@ class VirtualRun:
         return sorted(self.state.open_pendings)
 
     @property
+    def said(self) -> list[str]:
+        """The messages to the frontend, whole, in the order in which they began. What broke off is none."""
+        texts: dict[str, str] = {}
+        for event in (event for batch in self.log for event in batch):
+            if isinstance(event, e.MessageStarted) and event.kind == "text":
+                texts[event.message_id] = ""
+            elif isinstance(event, e.MessageChunk) and event.message_id in texts:
+                texts[event.message_id] += event.content
+            elif isinstance(event, e.MessageEnded) and event.aborted:
+                texts.pop(event.message_id, None)
+        return list(texts.values())
+
+    @property
     def error(self) -> Json:
         return None if self.state.error is None else msgspec.to_builtins(self.state.error)
 
     @property
     def event_types(self) -> list[str]:
         return [event.type for batch in self.log for event in batch]
+
+    def asking(self, name: str) -> list[str]:
+        """The paths that ask people, or have asked them, and that the name means: those that ask now if any does."""
+        known = {pending.opened.path: None for pending in self.state.pendings.values()}
+        meant = [path for path in known if means(name, path, self.plan.ids)]
+        return [path for path in meant if path in self.state.open_pendings] or meant
 
     def pending_id(self, path: str) -> str | None:
         """The id of the pending that the step has open, or had open last."""
@@ -203,13 +254,15 @@ class VirtualRun:
 
     def escalated(self, path: str) -> int:
         """How often the approval at `path` was escalated."""
-        return self._escalated[path]
+        return sum(count for each, count in self._escalated.items() if means(path, each, self.plan.ids))
 
     def step(self, name: str) -> str:
         """The status of the step of that path or id; in a loop, of the instance that was heard of last."""
-        inside = self.plan.ids.get(name, name)
-        path = inside
-        if "[]" in inside:
-            path = next((each for each in reversed(self._heard) if plan_path(each) == inside), inside)
+        inside = stands_at(name, self.plan.ids)
+        path = name if name in self._heard or name in self.state.steps else inside
+        if "[]" in inside and path == inside:
+            meant = (each for each in reversed(self._heard) if means(name, each, self.plan.ids))
+            same = (each for each in reversed(self._heard) if name == inside and plan_path(each) == inside)
+            path = next(meant, None) or next(same, inside)
         known = self.state.steps.get(path)
         return self._heard.get(path, "pending") if known is None else known.status

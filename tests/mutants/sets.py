@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tests.mutants import border, cells, engine, heirs, masking, models, neighbours, runtime, store, trust
+from tests.mutants import authoring, border, cells, engine, heirs, masking, models, neighbours, runtime, store, trust
 from tests.mutants.mutant import Mutant
 from tests.mutants.operators import Target, mutants_of
 
@@ -20,6 +20,7 @@ BY_HAND: Final = (
     *masking.ROOMS,
     *models.ROOMS,
     *cells.ROOMS,
+    *authoring.ROOMS,
     *border.ROOMS,
     *neighbours.ROOMS,
     *trust.ROOMS,

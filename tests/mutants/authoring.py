@@ -1,0 +1,29 @@
+"""Bugs by which a test of a workflow passes that proves nothing, or an author is told what is not so."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutants.mutant import Room
+
+_PROOFS: Final = "tests/testing/test_proofs.py"
+
+sequences = Room("hai_flow/testing/sequences.py", _PROOFS)
+sequences.bug(
+    "what is left of a run behind the last expected entry is not looked at",
+    ("    return len(found) in reached", "    return True"),
+    by=f"{_PROOFS}::test_messages_are_compared_in_order",
+)
+triggering = Room("hai_flow/testing/triggering.py", _PROOFS)
+triggering.bug(
+    "a trigger starts a run although its `match` is false",
+    ("            return Triggered(False)\n        given", "            pass\n        given"),
+    by=f"{_PROOFS}::test_what_does_not_match_starts_nothing",
+)
+coverage = Room("hai_flow/testing/coverage.py", _PROOFS)
+coverage.bug(
+    "an answer that nobody gives counts as given",
+    ("            if (step.path, option) not in self.answered:", "            if False:"),
+    by=f"{_PROOFS}::test_coverage_names_what_no_case_takes",
+)
+ROOMS: Final = (sequences, triggering, coverage)
