@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Final
 
 RETRY_AFTER_MAX: Final = 86_400.0
+_UNIT: Final = re.compile(r"\s*s(?:ec(?:ond)?s?)?\s*\Z", re.I)  # which some servers write behind the number
 
 
 def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> float | None:
@@ -17,7 +19,7 @@ def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> floa
     if in_ms is None and given is None:
         return None
     try:
-        seconds = float(in_ms) / 1000 if in_ms is not None else float(given or "")
+        seconds = float(in_ms) / 1000 if in_ms is not None else float(_UNIT.sub("", given or ""))
     except ValueError:
         try:
             at = parsedate_to_datetime(given or "")

@@ -12,7 +12,7 @@ from typing import Final
 from hai_flow.models.text_pieces import TextJoiner, whole_text
 from hai_flow.values import Json
 
-_EMPTY: Final = re.compile(r'(?:null|""|\{\s*\})?\Z')
+_EMPTY: Final = re.compile(r'(?:null|""|\{\s*\}|\[\s*\])?\Z')  # `[]`: PHP's empty object
 _PLACEHOLDER: Final = re.compile(r'(?:null|""|\{\s*\})\s*(?=[{"])')
 _OBJECT: Final = re.compile(r"\{\s*[^\s}]")  # an object that has something in it
 _SPACE: Final = " \t\r\n"

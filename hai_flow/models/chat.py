@@ -26,8 +26,19 @@ _SAID: Final = {
     "wav": "audio/wav", "mp3": "audio/mpeg", "flac": "audio/flac", "opus": "audio/ogg", "aac": "audio/aac",
     "pcm16": "audio/pcm",
 }  # fmt: skip
-_THOUGHTS: Final = ("thinking", "reasoning")  # parts of a content
+_THOUGHTS: Final = ("thinking", "reasoning", "reasoning.summary", "reasoning.text")  # types of parts
+_PARTS: Final = ("content", "thinking_blocks", "reasoning_details")  # of a message: lists in which thinking stands
+_THINKING: Final = (
+    "reasoning_content", "reasoning", "thinking", "thinking_content", "thought", "thoughts", "reasoning_text",
+)  # fmt: skip
 _ARGUMENTS: Final = ("arguments", "input", "parameters", "args")  # their names in a call; the first counts
+_INPUTS: Final = (
+    "prompt_tokens", "input_tokens", "promptTokens", "inputTokens", "promptTokenCount", "prompt_eval_count", "prompt_n",
+)  # fmt: skip
+_OUTPUTS: Final = (
+    "completion_tokens", "output_tokens", "completionTokens", "outputTokens", "candidatesTokenCount", "eval_count",
+    "predicted_n",
+)  # fmt: skip
 _COUNT_DIGITS_MAX: Final = 15  # of a number of tokens
 _AUDIO_CHARS_MAX: Final = 96 * 1024 * 1024  # base64 of one answer; more is an error
 
@@ -150,12 +161,13 @@ class ChatReader:
     def __init__(self, reasoning: str = "reasoning_content", audio: str = "", names: Collection[str] = ()) -> None:
         tags = ThinkTags(opened=reasoning == "think_open") if reasoning in ("think_tags", "think_open") else None
         self.answer = Answer(names, tags)
-        self._fields = tuple(dict.fromkeys((reasoning, "reasoning_content", "reasoning")))
+        self._fields = tuple(dict.fromkeys((reasoning, *_THINKING)))
         self._audio = audio
         self._sound: list[str] = []  # base64, piece by piece
         self._sound_chars = 0
         self._slots: dict[str, int] = {}  # each id of a call -> its index
         self._last_slot = 0
+        self._is_counted = False
 
     def is_answer(self, event: Mapping[str, Json]) -> bool:
         """Whether an event is a chunk of an answer."""
@@ -163,18 +175,26 @@ class ChatReader:
 
     def read(self, event: Mapping[str, Json]) -> Iterator[Piece]:
         """The pieces of one chunk. Raises StepError for one that reports a fault."""
-        if isinstance(usage := event.get("usage"), dict):
-            yield from self.answer.usage(usage_of(usage))
+        for report in _reports(event):
+            self._is_counted = True
+            yield from self.answer.usage(usage_of(report))
+        if not self._is_counted and isinstance(timings := event.get("timings"), dict):
+            yield from self.answer.usage(usage_of(timings))
         for choice in _objects(event.get("choices")):
             if _index_of(choice) not in (None, 0):
                 continue
             if choice.get("error"):
                 raise fault_of_body(choice)
             for delta in _objects(choice.get("delta")):
-                yield from self._delta(delta)
+                if isinstance(delta, str):
+                    yield from self.answer.text(delta)
+                elif delta.get("error"):
+                    raise fault_of_body(delta)
+                else:
+                    yield from self._delta(delta)
             yield from self._message(choice.get("message") or {})
             if "delta" not in choice and "message" not in choice:
-                yield from self.answer.text(_text_of(choice.get("text")))
+                yield from self.answer.text(plain_text(choice.get("text")))
             self.answer.reason(choice.get("finish_reason"))
 
     def end(self) -> Iterator[Piece]:
@@ -186,9 +206,9 @@ class ChatReader:
 
     def _delta(self, delta: Mapping[str, Json]) -> Iterator[Piece]:
         yield from self.answer.thought(self._thought_of(delta))
-        yield from self.answer.text(_text_of(delta.get("content")))
+        yield from self.answer.text(plain_text(delta.get("content")))
         yield from self._beside(delta)
-        for number, call in enumerate(_objects(delta.get("tool_calls"))):
+        for number, call in enumerate(_calls_in(delta)):
             id, name, args = _call_of(call)
             slot = self._slot_of(call, number, id, name)
             yield from self.answer.call(slot, id=id, name=name, args=args)
@@ -210,25 +230,21 @@ class ChatReader:
         """The answer as a whole, which some servers say in place of its pieces, and others behind them."""
         is_alone = self.answer.stand is Stand.SILENT
         yield from self.answer.whole_thought(self._thought_of(message))
-        yield from self.answer.whole_text(_text_of(message.get("content")))
+        yield from self.answer.whole_text(plain_text(message.get("content")))
         if is_alone:
             yield from self._beside(message)
-        calls = [_call_of(call) for call in _objects(message.get("tool_calls"))]
+        calls = [_call_of(call) for call in _calls_in(message)]
         yield from self.answer.whole_calls(calls)
         if isinstance(old := message.get("function_call"), dict) and not calls:
             yield from self.answer.whole_calls([_call_of({"function": old})])
 
     def _thought_of(self, delta: Mapping[str, Json]) -> str:
         """The thinking in a message or a piece of one, by the first of its names that has any."""
-        for name in self._fields:
-            if thought := _text_of(delta.get(name)):
-                return thought
-        content, details = delta.get("content"), delta.get("reasoning_details")
-        parts = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
-        thoughts = [
-            _text_of(part.get(part["type"]) or part.get("text")) for part in parts if part.get("type") in _THOUGHTS
-        ]
-        return "".join(thoughts) or (_text_of(details) if isinstance(details, list) else "")
+        for fields in (delta, _object(delta.get("provider_specific_fields"))):
+            for name in self._fields:
+                if thought := plain_text(fields.get(name)):
+                    return thought
+        return next(filter(None, map(_thoughts_in, (delta.get(name) for name in _PARTS))), "")
 
     def _beside(self, delta: Mapping[str, Json]) -> Iterator[Piece]:
         """Pictures, sound and words of refusal."""
@@ -236,14 +252,14 @@ class ChatReader:
         for part in (*(content if isinstance(content, list) else ()), *(delta.get("images") or ())):
             yield from self._picture(part)
             if isinstance(part, dict) and part.get("type") == "refusal":
-                self.answer.refuse(_text_of(part.get("refusal")))
+                self.answer.refuse(plain_text(part.get("refusal")))
         if isinstance(audio := delta.get("audio"), dict):
             yield from self._spoken(audio)
-        self.answer.refuse(_text_of(delta.get("refusal")))
+        self.answer.refuse(plain_text(delta.get("refusal")))
 
     def _spoken(self, audio: Mapping[str, Json]) -> Iterator[Piece]:
         """A piece of sound, and the piece of its transcript."""
-        yield from self.answer.text(_text_of(audio.get("transcript")))
+        yield from self.answer.text(plain_text(audio.get("transcript")))
         if data := audio.get("data"):
             self._sound_chars += len(data)
             if self._sound_chars > _AUDIO_CHARS_MAX:
@@ -280,6 +296,31 @@ def args_of(args: Json) -> str:
     return args if isinstance(args, str) else "" if args is None else json.dumps(args, ensure_ascii=False)
 
 
+def _thoughts_in(parts: Json) -> str:
+    """The thinking among the parts of a message."""
+    known = [part for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
+    known = [part for part in known if part.get("type") in _THOUGHTS]
+    return "".join(plain_text(part.get(part["type"]) or part.get("text") or part.get("summary")) for part in known)
+
+
+def _reports(event: Mapping[str, Json]) -> Iterator[Mapping[str, Json]]:
+    """The tokens of an answer, by the places in which a chunk reports them."""
+    choices = [choice for choice in _objects(event.get("choices")) if isinstance(choice, dict)]
+    beside = [_object(event.get("x_groq")).get("usage"), _object(event.get("meta")).get("tokens")]
+    named = [event.get("usage"), event.get("usageMetadata"), *beside, *(choice.get("usage") for choice in choices)]
+    yield from (each for each in named if isinstance(each, dict))
+    if "eval_count" in event:
+        yield event
+
+
+def _calls_in(message: Mapping[str, Json]) -> list[Any]:
+    """The calls in a message or a piece of one: a list, its one member, or an object by their indexes."""
+    calls = message.get("tool_calls")
+    if isinstance(calls, dict) and calls and all(key.isdecimal() for key in calls):
+        return [{"index": int(key), **call} for key, call in calls.items() if isinstance(call, dict)]
+    return _objects(calls)
+
+
 def _objects(value: Json) -> list[Any]:
     """The members of a list without its nulls; some servers leave the list out around its one member."""
     members = value if isinstance(value, list) else [value]
@@ -300,25 +341,33 @@ def _word(value: Json) -> str:
     return value if isinstance(value, str) else "" if value is None else str(value)
 
 
-def _text_of(value: Json) -> str:
-    """Text, also where it comes as a list of parts."""
+def plain_text(value: Json) -> str:
+    """Text, also where it comes as a list of parts or as an object around it; "" for what is no text."""
     if isinstance(value, list):
-        return "".join(map(_text_of, value))
+        return "".join(map(plain_text, value))
     if isinstance(value, dict):
-        return "" if value.get("type") in _THOUGHTS else _text_of(value.get("text") or value.get("value"))
+        return (
+            ""
+            if value.get("type") in _THOUGHTS
+            else plain_text(value.get("text") or value.get("value") or value.get("content"))
+        )
     return value if isinstance(value, str) else ""
 
 
 def usage_of(given: Mapping[str, Json]) -> Usage:
-    """Tokens as Chat Completions and Responses report them."""
+    """Tokens as Chat Completions and Responses report them, and as llama.cpp (timings), Ollama and Gemini do."""
     inner = _object(given.get("prompt_tokens_details") or given.get("input_tokens_details"))
     outer = _object(given.get("completion_tokens_details") or given.get("output_tokens_details"))
     return Usage(
-        input=count_of(given.get("prompt_tokens", given.get("input_tokens"))),
-        output=count_of(given.get("completion_tokens", given.get("output_tokens"))),
-        cached=count_of(inner.get("cached_tokens", given.get("prompt_cache_hit_tokens"))),
+        input=_first_count(given, _INPUTS) + count_of(given.get("cache_n")),
+        output=_first_count(given, _OUTPUTS),
+        cached=count_of(inner.get("cached_tokens", given.get("prompt_cache_hit_tokens", given.get("cache_n")))),
         reasoning=count_of(outer.get("reasoning_tokens")),
     )
+
+
+def _first_count(given: Mapping[str, Json], names: Sequence[str]) -> int:
+    return next((count for name in names if (count := count_of(given.get(name)))), 0)
 
 
 def _object(value: Json) -> Mapping[str, Json]:

@@ -24,6 +24,9 @@ _BOM: Final = b"\xef\xbb\xbf"
 _LINE: Final = re.compile(rb"\r\n|\n|\r")
 _DIGITS_MAX: Final = 4000  # of an integer; Python converts no more than 4300
 _BLANK: Final = b" \t\r\n"
+_PREFIX: Final = re.compile(r"\A(?:data:\s*)+")  # of gateways that wrap an event as it came
+_ALIVE: Final = frozenset({"ping", "pong", "heartbeat", "keepalive", "keep-alive", "keep_alive"})
+"""The names of events that say nothing, and their texts."""
 _FIELDS: Final = frozenset({b"data", b"event", b"id", b"retry", b"error"})  # `error:`: llama.cpp, once
 
 
@@ -229,7 +232,9 @@ class StreamReader:
     def _read(self, event: Event) -> Iterator[Piece]:
         if self.is_over:
             return
-        text = event.data.strip()
+        text = _PREFIX.sub("", event.data.strip())
+        if event.name.lower() in _ALIVE or text.lower() in _ALIVE:
+            return
         if text.strip('"').upper() == DONE:
             self._reader.answer.mark()
             return

@@ -34,7 +34,7 @@ class Report:
 
 _TEXTS: Final = (
     "message", "msg", "detail", "error_message", "errorMessage", "error_msg", "errmsg", "status_msg", "description",
-    "error_description", "reason", "title", "Message", "error",
+    "error_description", "reason", "title", "Message", "faultstring", "error",
 )  # fmt: skip
 _KINDS: Final = ("code", "type", "status", "error_code", "err_code", "errcode", "__type", "status_code", "http_code")
 _WAITS: Final = {
@@ -82,7 +82,19 @@ def is_report(event: Mapping[str, Json], *, is_answer: bool) -> bool:
         return True
     if is_answer:
         return False
-    fields = ("message", "msg", "code", "detail", "errors", "error", "error_msg", "errorMessage", "__type", "Message")
+    fields = (
+        "message",
+        "msg",
+        "code",
+        "detail",
+        "errors",
+        "error",
+        "error_msg",
+        "errorMessage",
+        "__type",
+        "Message",
+        "fault",
+    )
     return any(event.get(name) for name in fields) or event.get("success") is False
 
 
@@ -102,7 +114,7 @@ def _objects(body: Json, depth: int) -> Iterator[Mapping[str, Json]]:
         return
     if not isinstance(body, Mapping):
         return
-    first = [name for name in ("error", "errors", "base_resp") if name in body]
+    first = [name for name in ("error", "errors", "base_resp", "fault") if name in body]
     last = [name for name in _WITHIN if name in body]
     yield from (each for name in first for each in _objects(body[name], depth + 1))
     yield body
@@ -170,10 +182,10 @@ def _duration(text: str) -> float | None:
     for number, unit in _PART.findall(text):
         unit = unit.lower()
         if unit.startswith(("ms", "milli")):
-            factor = 0.001
+            seconds = float(number) / 1000
         else:
-            factor = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0}.get(unit[:1], math.nan)
-        total, found = total + float(number) * factor, True
+            seconds = float(number) * {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0}.get(unit[:1], math.nan)
+        total, found = total + seconds, True
     return total if found and not math.isnan(total) else None
 
 

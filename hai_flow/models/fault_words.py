@@ -38,6 +38,11 @@ UNPAID_WORDS: Final = _any(
 )
 """Words of a sentence say it only where the server names no wait: some quotas begin anew."""
 DAILY: Final = _any(r"per.?day|\b(rpd|tpd)\b|daily|每日|每天|今日|当日|(per|every).?(week|month)|weekly|monthly")
+LIMITED: Final = _any(
+    r"rate.?limit|too many (requests|concurrent)|throttl|slow down|request limit|quota (is )?(exceeded|reached)",
+    r"请求过于频繁|限流|请求过多",
+)
+"""Words for too many requests, where a server gives no status."""
 NO_KEY: Final = _any(
     r"api[ _-]?key (is )?(not valid|invalid|missing|expired|incorrect)|incorrect api key|api_key_invalid",
     r"invalid.{0,10}(api|access)[ _-]?(key|token)|missing (api|bearer)|authentication|unauthori[sz]ed|sign.?in",

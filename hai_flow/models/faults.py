@@ -17,6 +17,7 @@ from hai_flow.models.fault_words import (
     AWAY,
     DAILY,
     FILTERED,
+    LIMITED,
     NO_KEY,
     NO_MODEL,
     TOO_LONG,
@@ -56,7 +57,7 @@ def _judged(status: int | None, report: Report, wait: float | None, told: str) -
     is_long = TOO_LONG.search(words) is not None
     if status == 413 or (is_long and status not in (401, 403, 404, 429)):
         return _error("llm.context_exceeded", told)
-    if status == 429:
+    if status == 429 or (status is None and LIMITED.search(words)):
         if re.search(r"request too large", report.text, re.I):
             return _error("llm.context_exceeded", told)
         is_daily = DAILY.search(words) is not None

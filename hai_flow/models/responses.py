@@ -6,23 +6,31 @@ Nothing is kept at the provider (`store: false`): the model's thinking comes enc
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from hai_flow.models.answer import Answer
-from hai_flow.models.chat import args_of, unknown_part, usage_of, with_params, with_schema
+from hai_flow.models.chat import args_of, plain_text, unknown_part, usage_of, with_params, with_schema
 from hai_flow.models.conversation import arranged
-from hai_flow.models.faults import fault_of_body
+from hai_flow.models.faults import contradiction, fault_of_body
 from hai_flow.models.places import CALL_PLACE, TEXT_PLACE, in_order, opaque_of
 from hai_flow.models.structured import is_strict
 from hai_flow.models.vocabulary import Call, Media, Message, Piece, Request
 from hai_flow.values import Json
 
-_THINKING: Final = frozenset({"response.reasoning_summary_text.delta", "response.reasoning_text.delta"})
+_THINKING: Final = "response.reasoning"
+"""How the types of all events of thinking begin: `reasoning_text`, `reasoning_summary_text`, `reasoning_summary_part`,
+`reasoning`, `reasoning_summary`."""
 
-_ENDS: Final = frozenset(
-    {"response.completed", "response.incomplete", "response.failed", "response.done", "response.cancelled"}
-)
+_ENDS: Final = {
+    "response.completed": "completed",
+    "response.done": "completed",
+    "response.incomplete": "incomplete",
+    "response.failed": "failed",
+    "response.cancelled": "cancelled",
+}
+"""The events that end an answer, and the status that each stands for."""
 
 
 # --- the request ------------------------------------------------------------------------------------------------------
@@ -111,6 +119,8 @@ class ResponsesReader:
     def __init__(self, names: Collection[str] = ()) -> None:
         self.answer = Answer(names)
         self._slots: dict[str, str] = {}  # each name of a call's item -> its slot
+        self._items: dict[str, str] = {}  # each name of another item -> its first name
+        self._numbers = _Numbers()
         self._pictures: set[str] = set()
         self._refused: set[str] = set()  # items whose words of refusal have come
         self._order: list[Json] = []
@@ -122,19 +132,22 @@ class ResponsesReader:
 
     def read(self, event: Mapping[str, Json]) -> Iterator[Piece]:
         """The pieces of one event. Raises StepError for an event that reports a failure."""
+        if self._numbers.is_known(event):
+            return
         match event.get("type"):
             case "response.output_text.delta":
-                yield from self.answer.text(event["delta"], _part_of(event))
+                yield from self.answer.text(plain_text(event["delta"]), self._part_of(event))
             case "response.output_text.done":
-                yield from self.answer.whole_text(event["text"], _part_of(event))
-            case kind if kind in _THINKING:
-                self._thoughts.add(_item_of(event))
-                yield from self.answer.thought(event["delta"])
+                yield from self.answer.whole_text(plain_text(event["text"]), self._part_of(event))
+            case "response.content_part.done":
+                yield from self._part(event["part"], self._part_of(event))
+            case str() as kind if kind.startswith(_THINKING):
+                yield from self._thought(event, kind)
             case "response.refusal.delta":
-                self._refused.add(_item_of(event))
+                self._refused.add(self._item_of(event))
                 self.answer.refuse(event["delta"])
             case "response.refusal.done":
-                self._refuse(_item_of(event), event.get("refusal"))
+                self._refuse(self._item_of(event), event.get("refusal"))
             case "response.function_call_arguments.delta":
                 yield from self.answer.call(self._slot(event), args=args_of(event["delta"]))
             case "response.function_call_arguments.done":
@@ -145,12 +158,13 @@ class ResponsesReader:
                 if item.get("type") == "function_call":
                     yield from self._call(item, event.get("output_index"), is_whole=False)
             case "response.output_item.done":
-                self._pictures.discard(_name_of(event["item"], event.get("output_index")))
+                if event["item"].get("type") == "image_generation_call":
+                    self._pictures.discard(self._named(event["item"].get("id"), event.get("output_index")))
                 yield from self._item(event["item"], event.get("output_index"))
-            case kind if kind in _ENDS:
-                yield from self._ended(event["response"])
+            case str() as kind if kind in _ENDS:
+                yield from self._ended(event.get("response") or {}, _ENDS[kind])
             case None if "output" in event:  # the response as a document, in place of a stream
-                yield from self._ended(event)
+                yield from self._ended(event, "completed")
 
     def end(self) -> Iterator[Piece]:
         """The last pieces, when the stream is over. An answer that is not whole gets no `Finish`."""
@@ -158,7 +172,7 @@ class ResponsesReader:
 
     def _slot(self, event: Mapping[str, Json]) -> str:
         """The slot of the call that an event is about: some servers name the call in place of its item."""
-        names = [_item_of(event), event.get("call_id") or "", f"#{event.get('output_index')}"]
+        names = [_name_in(event), event.get("call_id") or "", f"#{event.get('output_index')}"]
         return next((self._slots[name] for name in names if name in self._slots), names[0] or names[-1])
 
     def _call(self, item: Mapping[str, Json], index: Json, *, is_whole: bool) -> Iterator[Piece]:
@@ -180,17 +194,19 @@ class ResponsesReader:
 
     def _item(self, item: Mapping[str, Json], index: Json) -> Iterator[Piece]:
         """An item as a whole."""
-        name = _name_of(item, index)
         match item.get("type"):
             case "function_call":
                 if item.get("status") != "incomplete":
                     yield from self._call(item, index, is_whole=True)
+                return
             case "message":
-                for number, part in enumerate(item.get("content") or ()):
-                    if part.get("type") == "refusal":
-                        self._refuse(name, part.get("refusal"))
-                    else:
-                        yield from self.answer.whole_text(part.get("text") or "", (name, number))
+                content = item.get("content") or ()
+                name = self._named(item.get("id"), index)
+                for number, part in enumerate(content if isinstance(content, list) else [content]):
+                    yield from self._part(part, (name, number))
+                return
+        name = self._named(item.get("id"), index)
+        match item.get("type"):
             case "image_generation_call":
                 if item.get("result") and name not in self._pictures:
                     self._pictures.add(name)
@@ -198,8 +214,40 @@ class ResponsesReader:
                     yield from self.answer.media(Media(f"image/{item.get('output_format') or 'png'}", data))
             case "reasoning" if name not in self._thoughts:
                 self._thoughts.add(name)
-                said = item.get("summary") or item.get("content") or ()
-                yield from self.answer.whole_thought("".join(part.get("text") or "" for part in said))
+                yield from self.answer.thought(plain_text(item.get("summary")) or _thinking_of(item.get("content")))
+
+    def _part(self, part: Json, place: tuple[str, int]) -> Iterator[Piece]:
+        """A part of a message as a whole."""
+        if isinstance(part, dict) and part.get("type") == "refusal":
+            self._refuse(place[0], part.get("refusal"))
+        else:
+            yield from self.answer.whole_text(plain_text(part), place)
+
+    def _thought(self, event: Mapping[str, Json], kind: str) -> Iterator[Piece]:
+        """An event of thinking: a piece, or a part as a whole, which counts where no piece of its item has come."""
+        item = self._item_of(event)
+        if kind.endswith(".delta"):
+            self._thoughts.add(item)
+            yield from self.answer.thought(plain_text(event.get("delta")))
+        elif kind.endswith(".done") and item not in self._thoughts:
+            text = event.get("text") or event.get("part") or event.get("delta")
+            if words := _thinking_of(text):
+                self._thoughts.add(item)
+                yield from self.answer.thought(words)
+
+    def _item_of(self, event: Mapping[str, Json]) -> str:
+        return self._named(event.get("item_id"), event.get("output_index"))
+
+    def _part_of(self, event: Mapping[str, Json]) -> tuple[str, int]:
+        return self._item_of(event), event.get("content_index") or 0
+
+    def _named(self, id: Json, index: Json) -> str:
+        """The one name of an item: some servers give it another id in each event, others another index."""
+        names = [name for name in (id, "" if index is None else f"#{index}") if name]
+        name = next((self._items[each] for each in names if each in self._items), names[0] if names else "")
+        for each in names:
+            self._items.setdefault(each, name)
+        return name
 
     def _refuse(self, item: str, text: Json) -> None:
         """The words of refusal of an item as a whole."""
@@ -207,19 +255,22 @@ class ResponsesReader:
             self._refused.add(item)
             self.answer.refuse(text)
 
-    def _ended(self, response: Mapping[str, Json]) -> Iterator[Piece]:
+    def _ended(self, response: Mapping[str, Json], status_of_event: str) -> Iterator[Piece]:
         if isinstance(usage := response.get("usage"), dict):
             yield from self.answer.usage(usage_of(usage))
-        status = response.get("status") or "completed"
-        if status == "failed":
+        status = response.get("status") or status_of_event
+        if "failed" in (status, status_of_event):
             raise fault_of_body(response.get("error") or {})
-        output = response.get("output") or ()
-        if status == "completed":
+        output = [item for item in response.get("output") or () if isinstance(item, dict)]
+        if status == status_of_event == "completed":
             for index, item in enumerate(output):
+                if item.get("type") == "function_call" and item.get("status") == "incomplete":
+                    raise contradiction(f"it is whole, and its call of {item.get('name')!r} is not")
                 yield from self._item(item, index)
             self._order = [place for item in output for place in place_of(item)]
         details = response.get("incomplete_details") or {}
-        self.answer.reason(details.get("reason") or "length" if status == "incomplete" else status)
+        for each in dict.fromkeys((status, status_of_event)):
+            self.answer.reason(details.get("reason") or "length" if each == "incomplete" else each)
 
 
 def place_of(item: Mapping[str, Json]) -> Iterator[dict[str, Json]]:
@@ -228,20 +279,39 @@ def place_of(item: Mapping[str, Json]) -> Iterator[dict[str, Json]]:
         case "reasoning":
             yield dict(item)
         case "message":
-            chars = sum(len(part.get("text") or "") for part in item.get("content") or ())
-            yield {"type": TEXT_PLACE, "chars": chars}
+            yield {"type": TEXT_PLACE, "chars": len(plain_text(item.get("content")))}
         case "function_call":
             yield {"type": CALL_PLACE}
 
 
-def _name_of(item: Mapping[str, Json], index: Json) -> str:
-    return item.get("id") or f"#{index}"
-
-
-def _item_of(event: Mapping[str, Json]) -> str:
+def _name_in(event: Mapping[str, Json]) -> str:
     index = event.get("output_index")
     return event.get("item_id") or ("" if index is None else f"#{index}")
 
 
-def _part_of(event: Mapping[str, Json]) -> tuple[str, int]:
-    return _item_of(event), event.get("content_index") or 0
+def _thinking_of(content: Json) -> str:
+    """The words of thinking, however they are wrapped."""
+    parts = content if isinstance(content, list) else [content]
+    return "".join(plain_text(part.get("text") if isinstance(part, dict) else part) for part in parts)
+
+
+class _Numbers:
+    """The numbers of the events (`sequence_number`). An event that comes again with the number that it had is the same
+    event: a gateway that lost its connection has asked for the stream again. This holds while the numbers rise."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, int] = {}  # each number -> the hash of its event
+        self._rises = True
+
+    def is_known(self, event: Mapping[str, Json]) -> bool:
+        """Whether the event has come before."""
+        number = event.get("sequence_number")
+        if not self._rises or not isinstance(number, int):
+            return False
+        mark = hash(json.dumps(event, sort_keys=True))
+        if number in self._known and len(self._known) > 1:
+            self._rises = self._known[number] == mark
+            return self._rises
+        self._rises = not self._known or number > next(reversed(self._known))
+        self._known[number] = mark
+        return False

@@ -218,7 +218,7 @@ MOONSHOT: Final = [
         stream(
             *text("Hi"), {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop", "usage": usage(5, 1)}]}, DONE
         ),
-        Said("Hi"),
+        Said("Hi", usage=(5, 1)),
     ),
     Transcript(
         "moonshot: an empty message",
@@ -743,7 +743,9 @@ GROQ: Final = [
         status=413,
     ),
     Transcript(
-        "groq: usage under its own name", stream(*text("Hi"), end(x_groq={"usage": usage(2, 1)}), DONE), Said("Hi")
+        "groq: usage under its own name",
+        stream(*text("Hi"), end(x_groq={"usage": usage(2, 1)}), DONE),
+        Said("Hi", usage=(2, 1)),
     ),
     Transcript(
         "groq: when the limit begins anew stands in headers",

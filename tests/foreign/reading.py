@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import module_from_spec, spec_from_file_location
@@ -40,10 +41,14 @@ class Outcome:
 
     @property
     def calls(self) -> list[tuple[str, Any]]:
-        """The calls that would be performed."""
+        """The calls that would be performed: of one whose arguments are no JSON the model is told."""
         if self.fault is not None or self.turn is None:
             return []
-        return [(call.name, json.loads(call.args)) for call in self.turn.calls]
+        performed = []
+        for call in self.turn.calls:
+            with suppress(ValueError):
+                performed.append((call.name, json.loads(call.args)))
+        return performed
 
 
 @cache

@@ -11,11 +11,11 @@ from dataclasses import replace
 
 import pytest
 
-from tests.foreign import chats, clouds, typed
+from tests.foreign import chats, clouds, gateways, typed, typed_gateways
 from tests.foreign.reading import differences, read
 from tests.foreign.transcripts import DONE, Failed, Said, Transcript, call, end, stream
 
-CORPUS = [*chats.ALL, *clouds.ALL, *typed.ALL]
+CORPUS = [*chats.ALL, *clouds.ALL, *gateways.ALL, *typed.ALL, *typed_gateways.ALL]
 CUTS = int(os.environ.get("TEST_CUTS", "200"))
 
 
@@ -25,7 +25,7 @@ def test_an_answer_is_read_as_it_is_meant(transcript: Transcript) -> None:
 
 
 def test_the_corpus_is_large_and_names_each_transcript_once() -> None:
-    assert len(CORPUS) >= 120
+    assert len(CORPUS) >= 280
     assert len({each.name for each in CORPUS}) == len(CORPUS)
 
 
@@ -93,7 +93,7 @@ def test_bytes_that_are_no_answer_are_an_error_of_ours_and_nothing_else() -> Non
     odd = (b"null", b"[]", b"{}", b"\n\n", b"data: ", b'"x"', b"1e999", b"true", b"\\ud800", b"\x00", b"<", b"\xff")
     for number in range(max(CUTS, 1000)):
         transcript = CORPUS[number % len(CORPUS)]
-        body = bytearray(transcript.body)
+        body = bytearray(transcript.body or b"-")
         for _ in range(chance.randint(1, 4)):
             at = chance.randrange(len(body))
             body[at : at + chance.choice((0, 1, 9))] = chance.choice(odd)

@@ -79,6 +79,50 @@ arguments.bug(
     by=_MEANT,
 )
 
+# --- Responses --------------------------------------------------------------------------------------------------------
+
+responses = Room("hai_flow/models/responses.py")
+responses.bug(
+    "an event that a gateway sends again counts again",
+    ("        if self._numbers.is_known(event):", "        if False:"),
+    by=_MEANT,
+)
+responses.bug(
+    "numbers count although they do not rise",
+    (
+        "            self._rises = self._known[number] == mark\n            return self._rises",
+        "            return True",
+    ),
+    by=_MEANT,
+)
+responses.bug(
+    "an item that is named otherwise in each event is several",
+    ("            self._items.setdefault(each, name)", "            self._items[each] = each"),
+    by=_MEANT,
+)
+responses.bug(
+    "a whole answer with an incomplete call is one without it",
+    ('                    raise contradiction(f"it is whole', '                    assert (f"it is whole'),
+    by=_MEANT,
+)
+responses.bug(
+    "an answer is incomplete only if its response says so too",
+    (
+        "        for each in dict.fromkeys((status, status_of_event)):",
+        '        for each in (response.get("status", "completed"),):',
+    ),
+    by=_MEANT,
+)
+
+# --- the package for Anthropic's models -------------------------------------------------------------------------------
+
+messages = Room("plugins/anthropic/hai_flow_anthropic/messages.py")
+messages.bug(
+    "calls of the provider's own tools are made here",
+    (" and index not in self._others:", ":"),
+    by=_MEANT,
+)
+
 # --- the answer -------------------------------------------------------------------------------------------------------
 
 ends = Room("hai_flow/models/ends.py")

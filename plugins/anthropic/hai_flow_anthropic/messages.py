@@ -108,6 +108,7 @@ class MessagesReader:
     def __init__(self, names: Collection[str] = ()) -> None:
         self.answer = Answer(names)
         self._blocks: dict[Json, dict[str, Json]] = {}  # by index: those that go back, and the places of all others
+        self._others: set[Json] = set()  # indexes of blocks that are not ours, as of tools that the provider calls
         self._usage = Usage()
 
     def is_answer(self, event: Mapping[str, Json]) -> bool:
@@ -129,8 +130,9 @@ class MessagesReader:
             case "message_stop":
                 self.answer.mark()
             case "message":  # the whole of it, in place of a stream
-                for index, block in enumerate(event.get("content") or ()):
-                    yield from self._begun(index, block)
+                content = event.get("content") or ()
+                for index, block in enumerate(content if isinstance(content, list) else [content]):
+                    yield from self._begun(index, {"type": "text", "text": block} if isinstance(block, str) else block)
                 yield from self._counted(event.get("usage"))
                 self.answer.reason(event.get("stop_reason"))
                 self.answer.mark()
@@ -157,6 +159,8 @@ class MessagesReader:
                 yield from self.answer.thought(known["thinking"])
             case "redacted_thinking":
                 self._blocks[index] = dict(block)
+            case _:
+                self._others.add(index)
 
     def _grown(self, index: Json, delta: Mapping[str, Json]) -> Iterator[Piece]:
         match delta.get("type"):
@@ -167,7 +171,7 @@ class MessagesReader:
                 yield from self.answer.thought(delta["thinking"])
             case "signature_delta":
                 self._thought(index)["signature"] += delta["signature"]
-            case "input_json_delta" if delta.get("partial_json"):
+            case "input_json_delta" if delta.get("partial_json") and index not in self._others:
                 yield from self.answer.call(index, args=delta["partial_json"])
 
     def _told(self, index: Json, text: str) -> Iterator[Piece]:
