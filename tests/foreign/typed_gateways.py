@@ -236,7 +236,7 @@ RESPONSES: Final = [
     ),
     responses(
         "arguments as an object",
-        event("response.output_item.done", output_index=0, item=item({"text": "hi"})),
+        event("response.output_item.done", output_index=0, item=item() | {"arguments": {"text": "hi"}}),
         completed(),
         meaning=ADDED,
     ),  # type: ignore[arg-type]
