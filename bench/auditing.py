@@ -17,7 +17,7 @@ import httpx2
 
 from bench.engine import running
 from hai_flow.api.app import create_app
-from hai_flow.runtime import Runtime
+from hai_flow.runtime.runtime import Runtime
 
 WORKFLOW: Final = b"hai: flow/v1\nname: bench_said\nversion: 1\nsteps:\n  - say: Hello\n"
 WARM: Final = 20

@@ -16,7 +16,7 @@ from bench.engine import Engine, running
 from bench.resume import answer_seconds
 from bench.workflows import QUESTION
 from hai_flow.engine import commands as c
-from hai_flow.runtime import LOCAL_TENANT
+from hai_flow.runtime.runtime import LOCAL_TENANT
 from hai_flow.store import claims
 from hai_flow.store.inbox import Filters
 

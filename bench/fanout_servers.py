@@ -36,8 +36,8 @@ async def ours(dsn: str) -> None:
     from bench.workflows import audience
     from hai_flow.api.app import create_app
     from hai_flow.api.server import serve
-    from hai_flow.runtime import LOCAL_TENANT, Runtime
-    from hai_flow.runtime.collector import relax_collector
+    from hai_flow.runtime.ops.gc import relax_collector
+    from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
     from hai_flow.settings import Settings
 
     settings = replace(Settings.from_environment(dev=True), tools=TOOLS)

@@ -18,7 +18,7 @@ import asyncpg
 
 from bench.engine import running
 from bench.workflows import QUESTION
-from hai_flow.runtime import Runtime
+from hai_flow.runtime.runtime import Runtime
 from hai_flow.settings import Settings
 
 STARTED: Final = 10

@@ -22,7 +22,7 @@ import httpx2
 from bench.engine import running
 from bench.workflows import chain
 from hai_flow.api.app import create_app
-from hai_flow.runtime import Runtime
+from hai_flow.runtime.runtime import Runtime
 from hai_flow.store import keys, tenants
 
 CLIENTS: Final = 4  # of each tenant

@@ -26,9 +26,9 @@ import structlog
 
 from bench.engine import Engine, running
 from bench.server import durable_server
-from hai_flow.runtime import LOCAL_TENANT
-from hai_flow.runtime.pruning import Pruning
-from hai_flow.runtime.retention import Retention
+from hai_flow.runtime.retention.policy import Retention
+from hai_flow.runtime.retention.prune import Pruning
+from hai_flow.runtime.runtime import LOCAL_TENANT
 
 LATEST: Final = Path(__file__).parent / "latest-prune.json"
 ROWS: Final = 500_000

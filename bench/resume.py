@@ -17,7 +17,7 @@ from bench.engine import running
 from bench.reference import Reference, shape_of
 from bench.workflows import QUESTION
 from hai_flow.engine import commands as c
-from hai_flow.runtime import LOCAL_TENANT, Runtime
+from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.wire.dialect import Profile
 from hai_flow.wire.log import LOG
 

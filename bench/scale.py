@@ -37,7 +37,7 @@ from bench.memory import STARTED, copy_runs
 from bench.server import durable_server
 from bench.workflows import QUESTION
 from hai_flow.engine.selectors import held
-from hai_flow.runtime import LOCAL_TENANT, Runtime
+from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.settings import Settings
 from hai_flow.store import claims, inbox, logs, pendings, run_lists, signals, slots, thread_lists, threads
 from hai_flow.store.inbox import Filters

@@ -29,8 +29,8 @@ from bench.server import durable_server
 from hai_flow.engine import commands as c
 from hai_flow.engine.state import RunState
 from hai_flow.errors import Rejected
-from hai_flow.runtime import LOCAL_TENANT
-from hai_flow.runtime.fanout import Following
+from hai_flow.runtime.runtime import LOCAL_TENANT
+from hai_flow.runtime.streams.fanout import Following
 from hai_flow.steps.threads import IDLE_MAX
 from hai_flow.wire.dialect import Profile
 from hai_flow.wire.log import LOG
@@ -42,7 +42,7 @@ QUIET_SECONDS: Final = 30.0
 BOUNDS: Final = {
     "ToolThreads._idle": IDLE_MAX,
     "objects of hai_flow.steps.threads._Thread": IDLE_MAX,
-    "objects of hai_flow.runtime.cache.CachedRun": 4,  # the last one of each lane, the loader and the worker
+    "objects of hai_flow.runtime.commit.run_cache.CachedRun": 4,  # the last one of each lane, the loader and the worker
 }
 WORKFLOW: Final = b"""\
 hai: flow/v1

@@ -18,8 +18,8 @@ from typing import Any, Final
 
 from bench.engine import CONCURRENCY, Engine, running
 from bench.workflows import STEPS, chain
-from hai_flow.runtime import Runtime
-from hai_flow.runtime.tracing import passed_on
+from hai_flow.runtime.base.tracing import passed_on
+from hai_flow.runtime.runtime import Runtime
 from hai_flow.settings import Settings
 from hai_flow.telemetry.watching import Watching
 

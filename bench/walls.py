@@ -17,7 +17,7 @@ import httpx2
 from bench.engine import running
 from bench.workflows import chain
 from hai_flow.api.app import create_app
-from hai_flow.runtime import LOCAL_TENANT, Runtime
+from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.store import keys
 
 RUNS: Final = 40

@@ -26,7 +26,7 @@ from bench.reference import Reference, shape_of
 from bench.tools import TOOLS
 from bench.workflows import STEPS, chain
 from hai_flow.engine import commands as c
-from hai_flow.runtime import LOCAL_TENANT, Runtime
+from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.settings import Settings
 
 RUNS: Final = 2_048

@@ -19,7 +19,7 @@ from bench.workflows import AGENT, BOOKKEEPING, TURNS, chain
 from hai_flow.models.catalogue import Catalogue, read_catalogue
 from hai_flow.models.endpoints import Providers
 from hai_flow.models.vocabulary import CallArgs, CallStart, Endpoint, Finish, ModelProvider, Piece, Request, Text, Usage
-from hai_flow.runtime import Runtime
+from hai_flow.runtime.runtime import Runtime
 from hai_flow.steps.llm import LlmRunner
 from hai_flow.steps.python import PythonRunner
 from hai_flow.steps.runner import Registry

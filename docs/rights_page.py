@@ -14,7 +14,7 @@ from hai_flow.api import limited
 from hai_flow.api.app import create_app
 from hai_flow.api.principals import rights_for
 from hai_flow.api.rights import ROLES, SCOPED, Right
-from hai_flow.runtime import Runtime
+from hai_flow.runtime.runtime import Runtime
 from hai_flow.settings import Settings
 
 OPEN: Final = frozenset({"/openapi.json", "/docs/assets", "/console"})

@@ -56,7 +56,7 @@ def test_every_event_that_wants_a_person_is_one_of_the_log() -> None:
 def test_what_readyz_says_is_what_it_can_say() -> None:
     sentence = GUIDE.partition("`/readyz` of a `serve` says")[2].partition(":")[0]
     named = set(re.findall(r"`(\w+)`", sentence))
-    function = (ROOT / "hai_flow/runtime/readiness.py").read_text()
+    function = (ROOT / "hai_flow/runtime/ops/readiness.py").read_text()
     assert named == set(re.findall(r'Rejected\(\s*503, "(\w+)"', function))
 
 

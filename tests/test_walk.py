@@ -22,7 +22,8 @@ import pytest
 
 from hai_flow import values
 from hai_flow.api.app import create_app
-from hai_flow.runtime import LOCAL_TENANT, Runtime, starts
+from hai_flow.runtime.runs import starts
+from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.settings import Settings
 from hai_flow.store import commits
 
@@ -164,7 +165,7 @@ def test_a_call_back_into_a_room_above_is_seen() -> None:
             values.with_texts("a text", lambda text: str(starts.derived_id(text)))
         return seen
 
-    assert asyncio.run(call_back()).upwards == {"values.py calls runtime/starts.py: derived_id"}
+    assert asyncio.run(call_back()).upwards == {"values.py calls runtime/runs/starts.py: derived_id"}
 
 
 def test_no_room_is_called_from_below_on_the_way_to_a_commit(walk: Walk) -> None:

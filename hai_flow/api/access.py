@@ -31,16 +31,16 @@ from hai_flow.engine.jobs import next_due
 from hai_flow.engine.selectors import ids_of
 from hai_flow.engine.state import PendingState, RunState
 from hai_flow.errors import Rejected, Unreadable
-from hai_flow.runtime import Runtime
-from hai_flow.runtime.auditing import Asked
-from hai_flow.runtime.catalog import Catalog
+from hai_flow.runtime.base.audit_records import Asked
+from hai_flow.runtime.catalog.catalog import Catalog
 from hai_flow.runtime.cells import Cells
-from hai_flow.runtime.fanout import Following
-from hai_flow.runtime.files import Files
-from hai_flow.runtime.inbox import Inbox
-from hai_flow.runtime.pieces import Piece
-from hai_flow.runtime.placing import demand_seat
-from hai_flow.runtime.submissions import Begin, Outcome
+from hai_flow.runtime.commit.submission import Begin, Outcome
+from hai_flow.runtime.files.files import Files
+from hai_flow.runtime.people.inbox import Inbox
+from hai_flow.runtime.runtime import Runtime
+from hai_flow.runtime.streams.fanout import Following
+from hai_flow.runtime.streams.stream_items import Piece
+from hai_flow.runtime.tenancy.placement import demand_seat
 from hai_flow.settings import Settings, variable
 from hai_flow.store import audit, run_lists, threads, workflows
 from hai_flow.store.entries import Branch

@@ -23,7 +23,7 @@ from hai_flow.api.problems import WITH_BODY, documented
 from hai_flow.api.rights import Right
 from hai_flow.api.stream import Pieces
 from hai_flow.errors import Rejected
-from hai_flow.runtime.pieces import Piece
+from hai_flow.runtime.streams.stream_items import Piece
 from hai_flow.wire import agent_request, sse
 from hai_flow.wire.agent_api import AGENT_API, numbered
 from hai_flow.wire.dialect import Frame

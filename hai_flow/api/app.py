@@ -61,9 +61,9 @@ from hai_flow.api.rates import Decisions
 from hai_flow.api.sign_ins import SignIns
 from hai_flow.api.terms import Terms
 from hai_flow.hosts import is_loopback
-from hai_flow.runtime import Runtime
 from hai_flow.runtime.cells import Cells
-from hai_flow.runtime.readiness import Readiness
+from hai_flow.runtime.ops.readiness import Readiness
+from hai_flow.runtime.runtime import Runtime
 from hai_flow.settings import KEYS, Settings
 
 # Its spans would hold paths and queries, where tokens of callbacks and links stand; `measured` tells of requests.

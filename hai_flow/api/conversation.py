@@ -38,9 +38,9 @@ from hai_flow.engine.instigators import people_behind
 from hai_flow.engine.shared import may_write, posted_changes
 from hai_flow.engine.state import TERMINAL_STATUSES, RunState
 from hai_flow.errors import Rejected
-from hai_flow.runtime.catalog import named_version
-from hai_flow.runtime.pieces import Piece, numbered, unnumbered
-from hai_flow.runtime.submissions import Begin, Outcome
+from hai_flow.runtime.catalog.catalog import named_version
+from hai_flow.runtime.commit.submission import Begin, Outcome
+from hai_flow.runtime.streams.stream_items import Piece, numbered, unnumbered
 from hai_flow.store import posts, run_lists, threads
 from hai_flow.store.entries import Branch
 from hai_flow.store.run_lists import RunSummary

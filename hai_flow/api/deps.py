@@ -20,7 +20,7 @@ from hai_flow.cells import HOME, Living
 from hai_flow.definition.wording import suggestion
 from hai_flow.engine.ids import run_of_pending
 from hai_flow.errors import Rejected
-from hai_flow.runtime.auditing import Asked
+from hai_flow.runtime.base.audit_records import Asked
 from hai_flow.runtime.cells import Cells
 
 

@@ -20,7 +20,7 @@ from hai_flow.api.principals import requires
 from hai_flow.api.problems import documented
 from hai_flow.api.rights import Right
 from hai_flow.api.stream import Pieces
-from hai_flow.runtime.pieces import Piece
+from hai_flow.runtime.streams.stream_items import Piece
 from hai_flow.wire.log import LOG
 
 router = APIRouter(prefix="/v1/feed", tags=["runs"])

@@ -33,8 +33,8 @@ from hai_flow.api.rights import Right
 from hai_flow.api.stream import CONNECTION, Connection
 from hai_flow.errors import Rejected
 from hai_flow.file_ids import file_id, files_in, sha256_of_file
-from hai_flow.runtime.contents import MissingContent
-from hai_flow.runtime.files import BYTES, MEDIA_TYPE, part_of, too_large, unknown
+from hai_flow.runtime.files.blobs import MissingContent
+from hai_flow.runtime.files.files import BYTES, MEDIA_TYPE, part_of, too_large, unknown
 from hai_flow.signs import straight, unturned
 from hai_flow.store.faults import FAILURES
 from hai_flow.store.files import File, runs_with_file

@@ -18,8 +18,8 @@ from hai_flow.api.deps import OpenAccess
 from hai_flow.api.principals import open_to_everybody
 from hai_flow.api.problems import WITH_BODY, documented
 from hai_flow.cells import HOME
-from hai_flow.runtime import Runtime
-from hai_flow.runtime.webhooks import tenant_of
+from hai_flow.runtime.messaging.webhooks import tenant_of
+from hai_flow.runtime.runtime import Runtime
 from hai_flow.store import tenants
 from hai_flow.wire import webhook
 

@@ -28,7 +28,7 @@ from hai_flow.engine import commands as c
 from hai_flow.engine.events import PendingOpened
 from hai_flow.engine.state import PendingState
 from hai_flow.errors import Rejected
-from hai_flow.runtime.notifier import LINKS, digest_of
+from hai_flow.runtime.people.notifier import LINKS, digest_of
 from hai_flow.signs import WARNING, escape_json, has_hidden, reveal
 from hai_flow.store import notifications
 from hai_flow.store.notifications import Link

@@ -14,8 +14,8 @@ from typing import Any, Final, TypeAlias
 
 from hai_flow import values
 from hai_flow.api.access import Access
-from hai_flow.runtime.pieces import Piece
-from hai_flow.runtime.service import wait_at_most
+from hai_flow.runtime.base.service import wait_at_most
+from hai_flow.runtime.streams.stream_items import Piece
 from hai_flow.wire import sse
 from hai_flow.wire.dialect import Frame
 from hai_flow.wire.log import LOG

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from hai_flow.engine.tracing import Place, place_of
-from hai_flow.runtime import Answered, OnRequest
-from hai_flow.runtime.listeners import tell
-from hai_flow.runtime.tracing import ASKER, Asker
+from hai_flow.runtime.base.tracing import ASKER, Asker
+from hai_flow.runtime.commit.hooks import tell
+from hai_flow.runtime.runtime import Answered, OnRequest
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send

@@ -20,7 +20,7 @@ from hai_flow.api import limited
 from hai_flow.api.rights import ROLES, SCOPED, Right, rights_of
 from hai_flow.engine import commands as c
 from hai_flow.errors import Rejected
-from hai_flow.runtime import LOCAL_TENANT
+from hai_flow.runtime.runtime import LOCAL_TENANT
 
 Way: TypeAlias = Literal["local", "act_as", "nobody", "key", "jwt", "token", "session", "ticket", "link"]
 _UNRESTRICTED: Final = frozenset({"local", "act_as"})

@@ -33,7 +33,7 @@ from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.errors import Rejected, Unreadable
-from hai_flow.runtime.starts import derived_id
+from hai_flow.runtime.runs.starts import derived_id
 from hai_flow.store import logs, run_lists, threads
 from hai_flow.store.run_lists import RunRow
 from hai_flow.store.workflows import WorkflowSummary

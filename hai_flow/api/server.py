@@ -13,7 +13,7 @@ from fastapi import FastAPI
 from hai_flow.api.connections import Connections
 from hai_flow.api.http_protocol import Config, Protocol
 from hai_flow.errors import HaiFlowError
-from hai_flow.runtime import Runtime
+from hai_flow.runtime.runtime import Runtime
 from hai_flow.settings import Settings
 
 

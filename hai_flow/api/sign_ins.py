@@ -24,8 +24,8 @@ from hai_flow.api.principals import NOBODY, Principal, Unproven
 from hai_flow.api.rates import NAMES_MAX, Rate, too_often
 from hai_flow.engine import commands as c
 from hai_flow.errors import Rejected
-from hai_flow.runtime import LOCAL_TENANT, Runtime
-from hai_flow.runtime.auditing import Asked
+from hai_flow.runtime.base.audit_records import Asked
+from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.settings import Settings
 from hai_flow.store import audit
 

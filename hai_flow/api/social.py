@@ -29,7 +29,7 @@ from hai_flow.api.stream import Pieces
 from hai_flow.engine import events as e
 from hai_flow.engine.state import RunState
 from hai_flow.errors import Rejected
-from hai_flow.runtime.pieces import Piece, numbered, unnumbered
+from hai_flow.runtime.streams.stream_items import Piece, numbered, unnumbered
 from hai_flow.store import logs, run_lists, threads
 from hai_flow.store.run_lists import RunRow, RunSummary
 from hai_flow.store.threads import Position

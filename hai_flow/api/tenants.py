@@ -21,8 +21,8 @@ from hai_flow.api.rights import Right
 from hai_flow.api.views import tenant_view
 from hai_flow.cells import HOME
 from hai_flow.errors import Rejected
-from hai_flow.runtime import LOCAL_TENANT
-from hai_flow.runtime.settling import settle
+from hai_flow.runtime.runtime import LOCAL_TENANT
+from hai_flow.runtime.tenancy.cell_assignment import settle
 from hai_flow.store import audit, tenants
 from hai_flow.store.tenants import MOST, Tenant
 

@@ -22,7 +22,7 @@ from hai_flow.store.proofs import Proof
 from hai_flow.wire import dialect
 
 if TYPE_CHECKING:
-    from hai_flow.runtime import Runtime
+    from hai_flow.runtime.runtime import Runtime
 
 log = structlog.get_logger(__name__)
 

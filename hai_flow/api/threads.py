@@ -29,7 +29,7 @@ from hai_flow.api.problems import documented
 from hai_flow.api.rights import Right
 from hai_flow.api.views import queued_message_view, run_view, thread_message_view, thread_view
 from hai_flow.errors import Rejected
-from hai_flow.runtime.message_queue import WITHDRAWN
+from hai_flow.runtime.runs.message_queue import WITHDRAWN
 from hai_flow.store import message_queue, run_lists, thread_lists, threads
 from hai_flow.store.thread_lists import ThreadSummary
 

@@ -33,8 +33,8 @@ from hai_flow.engine import events as e
 from hai_flow.engine.forking import undone_in
 from hai_flow.engine.state import TERMINAL_STATUSES, RunState
 from hai_flow.errors import Rejected
-from hai_flow.runtime.moments import Mark, nearest
-from hai_flow.runtime.pieces import numbered
+from hai_flow.runtime.runs.moments import Mark, nearest
+from hai_flow.runtime.streams.stream_items import numbered
 from hai_flow.store import run_lists, threads
 from hai_flow.store.entries import Branch
 from hai_flow.store.run_lists import RunRow, RunSummary

@@ -15,8 +15,8 @@ from hai_flow.engine.events import PendingOpened, RunPaused, decode_pending
 from hai_flow.engine.patch import difference
 from hai_flow.engine.state import MessageState, PendingState, RunState, ToolCallState
 from hai_flow.engine.votes import needed
-from hai_flow.runtime.inbox import Item
-from hai_flow.runtime.triggers import Received, Started
+from hai_flow.runtime.messaging.triggers import Received, Started
+from hai_flow.runtime.people.inbox import Item
 from hai_flow.schedule import explain, explained
 from hai_flow.store import audit_chain, notifications
 from hai_flow.store.audit import Found

@@ -13,7 +13,7 @@ from hai_flow.api.problems import documented
 from hai_flow.api.rights import Right
 from hai_flow.api.views import worker_view
 from hai_flow.errors import Rejected
-from hai_flow.runtime import LOCAL_TENANT
+from hai_flow.runtime.runtime import LOCAL_TENANT
 from hai_flow.store import tenants, workers
 
 router = APIRouter(prefix="/v1/workers", tags=["workers"], dependencies=[requires(Right.CONTROL_RUNS)])

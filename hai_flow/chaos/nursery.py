@@ -27,7 +27,8 @@ from typing import Any, Final
 
 PRELOADED: Final = (
     "alembic.command", "hai_flow.api.app", "hai_flow.api.server", "hai_flow.chaos.tools", "hai_flow.cli.processes",
-    "hai_flow.models.chat", "hai_flow.runtime", "hai_flow.steps.http", "hai_flow.telemetry.watching", "mcp",
+    "hai_flow.models.chat",
+    "hai_flow.runtime.runtime", "hai_flow.steps.http", "hai_flow.telemetry.watching", "mcp",
     "structlog", "uvloop",
 )  # fmt: skip
 _DIES_WITH_PARENT: Final = 1  # PR_SET_PDEATHSIG

@@ -22,7 +22,7 @@ from hai_flow.chaos.seats import Clock, Nursery, Role, Seat, clean_environment
 from hai_flow.chaos.tools import PAYMENTS
 from hai_flow.embedded import PORT
 from hai_flow.errors import StoreError
-from hai_flow.runtime import LOCAL_TENANT
+from hai_flow.runtime.runtime import LOCAL_TENANT
 
 if TYPE_CHECKING:
     from asyncpg import Connection

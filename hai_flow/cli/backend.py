@@ -17,7 +17,7 @@ from hai_flow.versions import reference
 
 if TYPE_CHECKING:
     from hai_flow.engine.commands import Principal
-    from hai_flow.runtime import Runtime
+    from hai_flow.runtime.runtime import Runtime
 
 NAMES: Final = (
     "Expected a workflow file (one that exists, or a word with a slash or the ending .yaml or .yml), or the name of a "
@@ -194,7 +194,7 @@ class Local:
 
     async def publish(self, source: bytes, file: str) -> str:
         """Store a dev copy. Returns the reference that starts it. Raises DefinitionError."""
-        from hai_flow.runtime import LOCAL_TENANT
+        from hai_flow.runtime.runtime import LOCAL_TENANT
 
         stored, _ = await self._runtime.catalog.publish(LOCAL_TENANT, source, file, dev=True, from_disk=True)
         return reference(stored.name, stored.version, stored.sha256.hex(), dev=stored.dev)
@@ -206,7 +206,7 @@ class Local:
 
     async def check(self, source: bytes, file: str) -> None:
         """Raises DefinitionError if this published workflow could not be published again now."""
-        from hai_flow.runtime import LOCAL_TENANT
+        from hai_flow.runtime.runtime import LOCAL_TENANT
 
         await self._runtime.catalog.check(LOCAL_TENANT, source, file, from_disk=True)
 
@@ -214,14 +214,14 @@ class Local:
         """A token that signs one browser in, once, within ten minutes: as `user:local`, with all built-in roles."""
         from hai_flow.api.identity.sessions import link_token
         from hai_flow.engine import commands as c
-        from hai_flow.runtime import LOCAL_TENANT
+        from hai_flow.runtime.runtime import LOCAL_TENANT
 
         return await link_token(self._runtime.database.api, LOCAL_TENANT, c.LOCAL_PRINCIPAL.id)
 
     async def start(self, workflow: str, input: Json, thread_id: str | None) -> str:
         from hai_flow import values
         from hai_flow.engine import commands as c
-        from hai_flow.runtime import LOCAL_TENANT
+        from hai_flow.runtime.runtime import LOCAL_TENANT
 
         runtime = self._runtime
         stored, plan = await runtime.catalog.resolve_startable(LOCAL_TENANT, workflow)
@@ -239,8 +239,8 @@ class Local:
 
     async def events(self, run_id: str, after: int = 0) -> AsyncGenerator[dict[str, Json], None]:
         from hai_flow import values
-        from hai_flow.runtime import LOCAL_TENANT
-        from hai_flow.runtime.fanout import Lagging
+        from hai_flow.runtime.runtime import LOCAL_TENANT
+        from hai_flow.runtime.streams.fanout import Lagging
         from hai_flow.wire.dialect import Profile
         from hai_flow.wire.log import LOG
 
@@ -264,8 +264,8 @@ class Local:
         from hai_flow import values
         from hai_flow.engine import commands as c
         from hai_flow.engine.ids import run_of_pending
-        from hai_flow.runtime import LOCAL_TENANT
-        from hai_flow.runtime.auditing import Asked
+        from hai_flow.runtime.base.audit_records import Asked
+        from hai_flow.runtime.runtime import LOCAL_TENANT
 
         run_id = run_of_pending(pending_id)
         assert run_id is not None, "a pending's id names its run"

@@ -102,8 +102,8 @@ async def migrated(database: Database) -> None:
 
 async def _fill_inbox(dsn: str) -> None:
     """Write who is asked by open questions of releases that kept no inbox. Where that fails, the workers do it."""
-    from hai_flow.runtime.catalog import Catalog
-    from hai_flow.runtime.inbox import Inbox
+    from hai_flow.runtime.catalog.catalog import Catalog
+    from hai_flow.runtime.people.inbox import Inbox
     from hai_flow.steps.runner import Registry
     from hai_flow.store.database import Database as Pools
 

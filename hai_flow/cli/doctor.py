@@ -19,7 +19,7 @@ from hai_flow.errors import HaiFlowError
 if TYPE_CHECKING:
     from asyncpg import Connection
 
-    from hai_flow.runtime.doctor import Check
+    from hai_flow.runtime.ops.doctor import Check
     from hai_flow.store.replicas import Standby
 
 REPLICA_SECONDS: Final = 5.0  # that a replica is waited for
@@ -32,7 +32,7 @@ def doctor(cell: CellOption = None, data_dir: DataDirOption = None, as_json: Jso
 
     Exits with 1 if anything is bad. Doubtful things work, but not as they should in production.
     """
-    from hai_flow.runtime.doctor import away
+    from hai_flow.runtime.ops.doctor import away
 
     with places(load_settings(data_dir=data_dir), cell) as found:
         visits = asyncio.run(through(found, _examined, alone=len(found) == 1))
@@ -71,7 +71,7 @@ def _tell(checks: list[tuple[str, Check]], *, several: bool) -> None:
 async def _examined(cell: Place) -> list[Check]:
     import asyncpg
 
-    from hai_flow.runtime.doctor import Place, examine, examine_cell
+    from hai_flow.runtime.ops.doctor import Place, examine, examine_cell
     from hai_flow.store import revisions
     from hai_flow.store.health import is_pooler, read_facts
 
@@ -116,7 +116,7 @@ async def _replica(url: str | None, connection: Connection) -> Standby | str | N
 
 async def _answering(url: str) -> float | str:
     """The seconds in which Redis answers, or why it does not."""
-    from hai_flow.runtime.redis_hints import probe
+    from hai_flow.runtime.streams.redis_hints import probe
 
     try:
         return await probe(url)

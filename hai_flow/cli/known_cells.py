@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def all_cells(settings: Settings) -> list[Cell]:
     """All cells, home first."""
     from hai_flow.cells import HOME
-    from hai_flow.runtime.deployment import cells_of
+    from hai_flow.runtime.settings import cells_of
     from hai_flow.store.cells import HOME_NAME
     from hai_flow.store.cells import Cell as Place
 

@@ -64,7 +64,7 @@ def _hearing(logger: Any, heard: Mapping[str, Hear]) -> Any:
 def _with_place(_logger: Any, _method: str, entry: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
     """Add the subject of a log line, as far as its task knows it: the attempt that is performed with its run, and the
     trace. It is looked up only when something is logged, so a step pays nothing for it."""
-    from hai_flow.runtime.tracing import ASKER, PERFORMED
+    from hai_flow.runtime.base.tracing import ASKER, PERFORMED
 
     performed, asker, place = PERFORMED.get(), ASKER.get(), None
     if performed is not None:

@@ -25,7 +25,7 @@ from hai_flow.errors import StoreError
 from hai_flow.settings import Settings
 
 if TYPE_CHECKING:
-    from hai_flow.runtime.serving import Served
+    from hai_flow.runtime.base.queue_selection import Served
 
 ConcurrencyOption = Annotated[
     int | None, typer.Option("--concurrency", min=1, max=10_000, help="The most attempts performed at a time.")
@@ -105,7 +105,7 @@ def worker(
 
 def _named(names: str, settings: Settings) -> frozenset[str]:
     """The names of cells in a list. Raises UsageError for a cell that does not exist."""
-    from hai_flow.runtime.deployment import cells_of
+    from hai_flow.runtime.settings import cells_of
     from hai_flow.store.cells import HOME_NAME
 
     known = [HOME_NAME, *(cell.name for cell in cells_of(settings))]
@@ -145,7 +145,7 @@ def migrate_schema(data_dir: Path | None = None) -> None:
 async def _migrate_all(database: Database, settings: Settings) -> int:
     """Migrate home first, because it has the cells of each tenant, then the others. A cell that is away does not stop
     them."""
-    from hai_flow.runtime.deployment import cells_of
+    from hai_flow.runtime.settings import cells_of
 
     places = [database, *(Database(cell.dsn, f"the cell {cell.name} ({cell.shown})") for cell in cells_of(settings))]
     code = OK

@@ -21,8 +21,8 @@ from hai_flow.engine.agents import talk
 from hai_flow.engine.events import ModelUse
 from hai_flow.engine.state import RunState
 from hai_flow.errors import StepError
-from hai_flow.runtime.deployment import registry_of
-from hai_flow.runtime.performing import evaluated, failure
+from hai_flow.runtime.settings import registry_of
+from hai_flow.runtime.worker.attempt import evaluated, failure
 from hai_flow.settings import variables
 from hai_flow.steps.runner import Attempt, Kind, Registry
 from hai_flow.steps.toolbox import Toolbox

@@ -17,7 +17,7 @@ from hai_flow.cli.visiting import CONNECT_SECONDS, CellOption, Place, places, te
 if TYPE_CHECKING:
     from asyncpg import Connection
 
-    from hai_flow.runtime.restoring import Doubt, Held, State
+    from hai_flow.runtime.restore import Doubt, Held, State
 
 SHOWN_MAX: Final = 20
 BY: Final = "operator:restored"
@@ -70,8 +70,8 @@ def restored(
 async def _looked_after(place: Place, *, confirm: bool, nothing_lost: bool) -> dict[str, Any]:
     import asyncpg
 
-    from hai_flow.runtime import restoring
-    from hai_flow.runtime.witness import Witness
+    from hai_flow.runtime import restore
+    from hai_flow.runtime.ops.external_beat import Witness
     from hai_flow.store import eras
 
     settings, database = place.settings, place.database
@@ -81,7 +81,7 @@ async def _looked_after(place: Place, *, confirm: bool, nothing_lost: bool) -> d
         witness = None if settings.witness is None else Witness(settings.witness)
         known = await eras.current(connection)
         seen = None if witness is None else await witness.read(known.database)
-        state = await restoring.state_of(connection, seen)
+        state = await restore.state_of(connection, seen)
         report = _state(state)
         if confirm and report["held"]:
             report |= await _confirmed(place, connection, state)
@@ -108,11 +108,11 @@ def _state(state: State) -> dict[str, Any]:
 
 
 async def _reviewed(connection: Connection) -> dict[str, Any]:
-    from hai_flow.runtime import restoring
+    from hai_flow.runtime import restore
 
     found: list[Doubt] = []
     safe = 0
-    async for page in restoring.doubts(connection):
+    async for page in restore.doubts(connection):
         found += [doubt for doubt in page if doubt.steps]
         safe += sum(not doubt.steps for doubt in page)
     return {"may_repeat": [_view(doubt) for doubt in found], "safe": safe}
@@ -128,7 +128,8 @@ def _view(doubt: Doubt) -> dict[str, Any]:
 
 
 async def _confirmed(place: Place, connection: Connection, state: State) -> dict[str, Any]:
-    from hai_flow.runtime import Runtime, restoring
+    from hai_flow.runtime import restore
+    from hai_flow.runtime.runtime import Runtime
     from hai_flow.store import eras, restores
 
     if state.era.held is None:
@@ -137,8 +138,8 @@ async def _confirmed(place: Place, connection: Connection, state: State) -> dict
     held: list[Held] = []
     runtime = Runtime(place.database.dsn, place.settings, performs=False, restoring=True, cell=place.number)
     async with runtime.lifespan():
-        undelivered = await restoring.deliver(runtime, connection)
-        async for page in restoring.hold(runtime, connection, state.era, BY):
+        undelivered = await restore.deliver(runtime, connection)
+        async for page in restore.hold(runtime, connection, state.era, BY):
             held += page
             note(f"{plural(len(held), 'run')} looked at.")
     await eras.begin_next(connection, state.era, f"restored: {state.era.held or state.era.moved or ''}")

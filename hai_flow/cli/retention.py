@@ -22,9 +22,9 @@ from hai_flow.settings import variable
 if TYPE_CHECKING:
     from asyncpg import Connection
 
-    from hai_flow.runtime.archives import Archive, Restored
-    from hai_flow.runtime.pruning import Pruned
-    from hai_flow.runtime.retention import Retention
+    from hai_flow.runtime.retention.archive import Archive, Restored
+    from hai_flow.runtime.retention.policy import Retention
+    from hai_flow.runtime.retention.prune import Pruned
 
 NOTE_SECONDS: Final = 5.0
 
@@ -88,7 +88,7 @@ def restore(
     """Bring archived threads back, as they were. An archive is refused whole, with the place, if it is damaged, of a
     newer release, or has a run that exists already. Each goes into the cell that its runs' ids name. Without an
     archive: list them."""
-    from hai_flow.runtime import archives
+    from hai_flow.runtime.retention import archive as archives
 
     url = to or _policy(retention).archive
     if url is None:
@@ -134,7 +134,7 @@ def restore(
 def _cell_said(archive: Archive, place: str) -> str | int:
     """The cell whose runs the archive has, or the reason why it can't be found. A damaged archive counts as one of
     home: restoring it there reports the damage."""
-    from hai_flow.runtime.archives import Damaged
+    from hai_flow.runtime.retention.archive import Damaged
 
     try:
         said = archive.cell(place)
@@ -144,7 +144,7 @@ def _cell_said(archive: Archive, place: str) -> str | int:
 
 
 async def _brought_back(connection: Connection, archive: Archive, place: str, *, store: bool) -> Restored | str:
-    from hai_flow.runtime import archives
+    from hai_flow.runtime.retention import archive as archives
 
     try:
         return await archives.restore(connection, archive, place, BY, store=store)
@@ -182,8 +182,8 @@ def _prune(
     archives_only: bool = False,
     rest: float = 1.0,
 ) -> None:
-    from hai_flow.runtime import archives
-    from hai_flow.runtime.pruning import Pruned, Pruning
+    from hai_flow.runtime.retention import archive as archives
+    from hai_flow.runtime.retention.prune import Pruned, Pruning
     from hai_flow.store import retiring
 
     policy = _policy(file)
@@ -226,7 +226,7 @@ def _prune(
 
 
 def _tell(visits: Sequence[Visit[Pruned | None]], there: Sequence[Pruned], as_json: bool, dry_run: bool) -> None:
-    from hai_flow.runtime.pruning import Pruned
+    from hai_flow.runtime.retention.prune import Pruned
 
     whole = Pruned()
     for each in there:
@@ -259,7 +259,7 @@ def _tell_pruned(done: Pruned, dry_run: bool, of: str) -> None:
 
 def _policy(file: Path | None) -> Retention:
     """The file of retention. Raises SettingsError for mistakes, UsageError where there is none."""
-    from hai_flow.runtime.deployment import retention_of
+    from hai_flow.runtime.settings import retention_of
 
     found = retention_of(load_settings(retention=file))
     if found is None:

@@ -17,8 +17,8 @@ from hai_flow.errors import StoreError
 from hai_flow.settings import Settings
 
 if TYPE_CHECKING:
-    from hai_flow.runtime import Runtime
     from hai_flow.runtime.cells import Cells
+    from hai_flow.runtime.runtime import Runtime
 
 WATCH_SECONDS: Final = 2.0
 
@@ -44,10 +44,10 @@ async def running_cells(
     """A runtime over a database whose schema is this release's, with its embedded server kept alive, and those over the
     further cells of the settings, as soon as they can be reached. `project`: see `Runtime`. `wanted`: the cells whose
     runs are performed; None: all."""
-    from hai_flow.runtime import Runtime
     from hai_flow.runtime.cells import Cells
-    from hai_flow.runtime.collector import relax_collector
-    from hai_flow.runtime.deployment import cells_of
+    from hai_flow.runtime.ops.gc import relax_collector
+    from hai_flow.runtime.runtime import Runtime
+    from hai_flow.runtime.settings import cells_of
     from hai_flow.store.cells import HOME_NAME
     from hai_flow.telemetry.watching import Watching
 
@@ -82,7 +82,7 @@ async def taken_over(database: Database) -> None:
         return
     import asyncpg
 
-    from hai_flow.runtime.takeover import take_over
+    from hai_flow.runtime.worker.takeover import take_over
 
     connection = await asyncpg.connect(database.dsn)
     try:

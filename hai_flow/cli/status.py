@@ -43,7 +43,7 @@ def _report(visits: Sequence[Visit[dict[str, Any]]]) -> dict[str, Any]:
 async def _of_cell(place: Place) -> dict[str, Any]:
     import asyncpg
 
-    from hai_flow.runtime.standing import Schema, faults
+    from hai_flow.runtime.ops.status_problems import Schema, faults
     from hai_flow.store import eras, revisions, status
 
     database = place.database
@@ -96,7 +96,7 @@ def _tell(report: dict[str, Any]) -> None:
 
 
 def _tell_standing(report: dict[str, Any]) -> None:
-    from hai_flow.runtime.standing import SILENT_SECONDS
+    from hai_flow.runtime.ops.status_problems import SILENT_SECONDS
 
     waiting = report["waiting"]
     rows: list[Any] = []

@@ -135,7 +135,7 @@ def _lives(tenant: Tenant, wanted: Sequence[Cell], data_dir: Path | None) -> str
 
 async def _settled(connection: Connection, name: str, cells: Sequence[Cell], data_dir: Path | None) -> Tenant:
     from hai_flow.errors import Rejected
-    from hai_flow.runtime.settling import settle
+    from hai_flow.runtime.tenancy.cell_assignment import settle
 
     def connect(number: int) -> AbstractAsyncContextManager[Connection]:
         (cell,) = cells_by_number(data_dir, [number])

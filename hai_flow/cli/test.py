@@ -353,7 +353,7 @@ class _Published:
 async def _read_published(reference: str, database: Database) -> bytes:
     import asyncpg
 
-    from hai_flow.runtime import LOCAL_TENANT
+    from hai_flow.runtime.runtime import LOCAL_TENANT
     from hai_flow.store import workflows
 
     name, _, version = reference.partition("@")

@@ -19,7 +19,7 @@ from hai_flow.cli.visiting import CellOption, Place, shown_cells, tell_faults, v
 if TYPE_CHECKING:
     from asyncpg import Connection
 
-    from hai_flow.runtime.verifying import Verified, Verifying
+    from hai_flow.runtime.ops.verify import Verified, Verifying
 
 NOTE_SECONDS: Final = 5.0  # between two words on how far it has got
 
@@ -48,8 +48,8 @@ def verify(
     seconds, runs_a_second, run_id = _number(late, "--late"), _number(pace, "--pace"), _id(run)
 
     async def work(place: Place, connection: Connection) -> Verified | None:
-        from hai_flow.runtime.deployment import bounds_of
-        from hai_flow.runtime.verifying import Verifying
+        from hai_flow.runtime.ops.verify import Verifying
+        from hai_flow.runtime.settings import bounds_of
 
         named = None if tenant is None else await _tenant(connection, tenant)
         if tenant is not None and named is None:
@@ -92,7 +92,7 @@ def _with_run(cells: Sequence[Place], run_id: UUID | None) -> Sequence[Place]:
 
 def _all(there: Sequence[Verified]) -> Verified:
     """The findings of several cells as one."""
-    from hai_flow.runtime.verifying import Verified
+    from hai_flow.runtime.ops.verify import Verified
 
     whole = Verified()
     for each in there:
@@ -102,8 +102,8 @@ def _all(there: Sequence[Verified]) -> Verified:
 
 async def _verified(connection: Connection, asked: Verifying, as_json: bool) -> Verified:
     """Verify one cell. Each violation is printed as soon as it is found."""
-    from hai_flow.runtime.verifying import Verified
-    from hai_flow.runtime.verifying import verify as verify_runs
+    from hai_flow.runtime.ops.verify import Verified
+    from hai_flow.runtime.ops.verify import verify as verify_runs
 
     told, found, next_note = 0, Verified(), time.monotonic() + NOTE_SECONDS
     async for found in verify_runs(connection, asked):

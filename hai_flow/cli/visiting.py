@@ -58,7 +58,7 @@ class Visit(Generic[Result]):
 def places(settings: Settings, wanted: str | None) -> Iterator[list[Place]]:
     """The cell of this name; None: all, home first. Raises UsageError where there is none."""
     from hai_flow.runtime.cells import settings_of
-    from hai_flow.runtime.deployment import cells_of
+    from hai_flow.runtime.settings import cells_of
     from hai_flow.store.cells import HOME_NAME
 
     others = cells_of(settings)

@@ -21,10 +21,10 @@ import structlog
 
 from hai_flow.cells import HOME, Living
 from hai_flow.errors import Rejected, StoreError
-from hai_flow.runtime import Observer, Runtime
-from hai_flow.runtime.placing import Places
-from hai_flow.runtime.service import Service
-from hai_flow.runtime.spreading import Spreading
+from hai_flow.runtime.base.service import Service
+from hai_flow.runtime.replication import Spreading
+from hai_flow.runtime.runtime import Observer, Runtime
+from hai_flow.runtime.tenancy.placement import Places
 from hai_flow.settings import Settings
 from hai_flow.store import health, revisions
 from hai_flow.store.cells import HOME_NAME, Cell

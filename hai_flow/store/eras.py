@@ -6,7 +6,7 @@ Effects that were performed for a commit stay in the world, and a restore takes 
 `pg_restore` makes it, has another one. And every few seconds a process writes a *beat* under a random token, and notes
 it outside of the database. If a noted beat is missing in the database, commits were taken back. The process that finds
 that out *holds* the era: no worker performs anything over the database until a person has begun the next era
-(`runtime/restoring`).
+(`runtime/restore`).
 """
 
 from __future__ import annotations

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from hai_flow.runtime.service import Service
+from hai_flow.runtime.base.service import Service
 from hai_flow.store import census
 from hai_flow.telemetry.metrics import Metrics
 
 if TYPE_CHECKING:
-    from hai_flow.runtime import Runtime
+    from hai_flow.runtime.runtime import Runtime
 
 log = structlog.get_logger(__name__)
 

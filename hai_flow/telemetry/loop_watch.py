@@ -10,10 +10,10 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from hai_flow.runtime.service import Service
+from hai_flow.runtime.base.service import Service
 
 if TYPE_CHECKING:
-    from hai_flow.runtime import Runtime
+    from hai_flow.runtime.runtime import Runtime
     from hai_flow.telemetry.metrics import Metrics
 
 BEAT_SECONDS: Final = 0.02

@@ -15,8 +15,8 @@ from uuid import UUID
 from hai_flow import __version__
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.runtime.batches import BatchEntry
-from hai_flow.runtime.rows import Sweep
+from hai_flow.runtime.base.row_isolation import Sweep
+from hai_flow.runtime.commit.batches import BatchEntry
 from hai_flow.steps.runner import runner_kind
 from hai_flow.store.claims import Claimed
 from hai_flow.store.faults import Fault
@@ -34,10 +34,10 @@ from hai_flow.telemetry.instruments import (
 )
 
 if TYPE_CHECKING:
-    from hai_flow.runtime import Answered, Runtime
-    from hai_flow.runtime.cache import CachedRun
-    from hai_flow.runtime.performing import Performance, Report
-    from hai_flow.runtime.service import Service
+    from hai_flow.runtime.base.service import Service
+    from hai_flow.runtime.commit.run_cache import CachedRun
+    from hai_flow.runtime.runtime import Answered, Runtime
+    from hai_flow.runtime.worker.attempt import Performance, Report
 
 RESUMING_MAX: Final = 10_000  # runs whose last turn is remembered
 

@@ -24,14 +24,14 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
 from hai_flow import __version__
-from hai_flow.runtime.service import Service
+from hai_flow.runtime.base.service import Service
 from hai_flow.telemetry.instruments import Distribution, Family, Labels
 from hai_flow.telemetry.metrics import Metrics
 from hai_flow.telemetry.traces import Span
 
 if TYPE_CHECKING:
     from hai_flow.engine.tracing import Place
-    from hai_flow.runtime import Runtime
+    from hai_flow.runtime.runtime import Runtime
 
 log = structlog.get_logger(__name__)
 

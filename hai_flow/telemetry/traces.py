@@ -22,14 +22,14 @@ from hai_flow.engine import events as e
 from hai_flow.engine.instances import standing_at
 from hai_flow.engine.state import RunState, StepState
 from hai_flow.engine.tracing import Place, place_of, step_place, traced, turn_place
-from hai_flow.runtime.batches import BatchEntry
-from hai_flow.runtime.tracing import Asker
+from hai_flow.runtime.base.tracing import Asker
+from hai_flow.runtime.commit.batches import BatchEntry
 
 if TYPE_CHECKING:
     from hai_flow.definition.plan import Plan, Step
-    from hai_flow.runtime import Answered, Runtime
-    from hai_flow.runtime.performing import Performance, Report
-    from hai_flow.runtime.service import Service
+    from hai_flow.runtime.base.service import Service
+    from hai_flow.runtime.runtime import Answered, Runtime
+    from hai_flow.runtime.worker.attempt import Performance, Report
 
 LINKS_MAX: Final = 16
 OPEN_STEPS_MAX: Final = 200  # of a turn that ends, which are recorded

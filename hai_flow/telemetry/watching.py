@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from hai_flow.hosts import host_and_port
-from hai_flow.runtime import Observer, Runtime
-from hai_flow.runtime.readiness import Readiness
+from hai_flow.runtime.ops.readiness import Readiness
+from hai_flow.runtime.runtime import Observer, Runtime
 from hai_flow.settings import Settings, SettingsError, variable
 from hai_flow.store.cells import HOME_NAME, Cell
 from hai_flow.telemetry.census import Census

@@ -6,8 +6,8 @@ import httpx2
 import pytest
 
 from hai_flow.api.app import create_app
-from hai_flow.runtime import Runtime
-from hai_flow.runtime.catalog import Catalog
+from hai_flow.runtime.catalog.catalog import Catalog
+from hai_flow.runtime.runtime import Runtime
 from hai_flow.settings import Settings
 
 PAGE = "https://app.example.com"

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hai_flow.runtime.contents import PIECE_BYTES
+from hai_flow.runtime.files.blobs import PIECE_BYTES
 from tests.api.test_rest import Checked, code, http, start, wait_for_pendings
 from tests.support.agui_client import AguiClient
 from tests.support.hai_client import unique
@@ -212,7 +212,7 @@ async def test_a_server_that_is_killed_meanwhile_leaves_no_half_file_and_what_it
         assert rows(dsn, "SELECT count(*) FROM files") == 0
         assert rows(dsn, "SELECT count(*) FROM file_leftovers") == 1
         rows(dsn, "UPDATE file_leftovers SET due_at = now()")
-        from hai_flow.runtime import Runtime
+        from hai_flow.runtime.runtime import Runtime
         from hai_flow.settings import Settings
 
         runtime = Runtime(dsn, Settings(), performs=True)

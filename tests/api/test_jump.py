@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 from hai_flow.api.app import create_app
-from hai_flow.runtime import Runtime
+from hai_flow.runtime.runtime import Runtime
 from hai_flow.settings import Settings
 from tests.api.test_rest import Checked, code, http, start, wait_for_end, wait_for_pendings
 from tests.support.server import YAML

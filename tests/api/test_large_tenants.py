@@ -211,7 +211,7 @@ async def test_of_two_processes_that_begin_a_thread_while_a_cell_is_added_one_be
 ) -> None:
     """One of them knows nothing of the second cell: its list of the tenant's cells is as old as it can be, and
     older."""
-    monkeypatch.setattr("hai_flow.runtime.tenants.SECONDS", 3600.0)
+    monkeypatch.setattr("hai_flow.runtime.tenancy.tenants.SECONDS", 3600.0)
     async with deployed(database_url, *places) as other:
         later = Large(other, grown.who, *places)
         grown.there.cells.home.tenants._known.clear()  # what it knew was to be known for some seconds
@@ -247,7 +247,7 @@ async def test_of_two_processes_that_begin_a_thread_while_a_cell_is_added_one_be
 async def test_a_run_in_a_cell_that_was_just_added_is_found_by_a_process_that_had_not_heard_of_it(
     grown: Large, database_url: str, places: tuple[Cell, Cell], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hai_flow.runtime.tenants.SECONDS", 3600.0)
+    monkeypatch.setattr("hai_flow.runtime.tenancy.tenants.SECONDS", 3600.0)
     async with deployed(database_url, *places) as other:
         later = Large(other, grown.who, *places)
         await later.start()
@@ -323,7 +323,7 @@ async def test_a_start_under_a_key_finds_its_first_run_also_after_a_cell_was_add
 async def test_of_two_processes_that_start_under_a_key_while_a_cell_is_added_one_starts_it(
     grown: Large, database_url: str, places: tuple[Cell, Cell], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hai_flow.runtime.tenants.SECONDS", 3600.0)
+    monkeypatch.setattr("hai_flow.runtime.tenancy.tenants.SECONDS", 3600.0)
     async with deployed(database_url, *places) as other:
         later = Large(other, grown.who, *places)
         grown.there.cells.home.tenants._known.clear()  # what it knew was to be known for some seconds

@@ -9,8 +9,8 @@ import httpx2
 import pytest
 
 from hai_flow.api.app import create_app
-from hai_flow.runtime import LOCAL_TENANT, Runtime
-from hai_flow.runtime.clock import Clock
+from hai_flow.runtime.commit.clock import Clock
+from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.settings import Settings
 
 SECOND, HOUR = 1_000, 3_600_000

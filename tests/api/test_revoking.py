@@ -14,7 +14,7 @@ import httpx2
 import pytest
 
 from hai_flow.api.identity.sessions import COOKIE
-from hai_flow.runtime import LOCAL_TENANT
+from hai_flow.runtime.runtime import LOCAL_TENANT
 from hai_flow.store import erasing
 from hai_flow.store.keys import Key
 from tests.api.test_expiry import WAITS, posted, run_of

@@ -9,8 +9,8 @@ import httpx2
 import pytest
 
 from hai_flow.api.app import create_app
-from hai_flow.runtime import LOCAL_TENANT, Runtime
-from hai_flow.runtime.recent import Recent
+from hai_flow.runtime.base.single_flight import Recent
+from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.settings import Settings
 from hai_flow.store import revisions
 from hai_flow.store.database import Deadlines
@@ -29,7 +29,7 @@ steps:
 async def test_every_request_ends_with_a_sentence_and_the_server_is_not_ready(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hai_flow.runtime.committer.ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr("hai_flow.runtime.commit.committer.ANSWER_SECONDS", 0.5)
     monkeypatch.setattr("hai_flow.runtime.STUCK_SECONDS", 0.5)
     quick = Deadlines(connect_seconds=1.5, acquire_seconds=1.5, statement_seconds=1.5, close_seconds=1.0)
     settings = Settings(lease_seconds=3.0, heartbeat_seconds=0.3, poll_seconds=0.1, shutdown_seconds=1.0)
@@ -80,7 +80,7 @@ async def test_however_many_ask_whether_it_is_ready_one_connection_is_opened(
         return await real(*given)
 
     monkeypatch.setattr(revisions, "is_behind", counted)
-    monkeypatch.setattr("hai_flow.runtime.readiness.SCHEMA_SECONDS", 3600.0)
+    monkeypatch.setattr("hai_flow.runtime.ops.readiness.SCHEMA_SECONDS", 3600.0)
     settings = Settings()
     runtime = Runtime(database_url, settings, performs=False)
     transport = httpx2.ASGITransport(app=create_app(settings, runtime))

@@ -19,8 +19,8 @@ from uvicorn.server import ServerState
 from hai_flow.api import http_protocol
 from hai_flow.api.admission import Admission
 from hai_flow.api.stream import CONNECTION, EventStream
-from hai_flow.runtime.fanout import Lagging
-from hai_flow.runtime.pieces import Piece
+from hai_flow.runtime.streams.fanout import Lagging
+from hai_flow.runtime.streams.stream_items import Piece
 from hai_flow.wire import sse
 from tests.support import wire_lint
 from tests.support.hai_client import HaiClient, answer, parse, unique, user

@@ -20,7 +20,7 @@ import pytest
 
 from hai_flow.api.app import create_app
 from hai_flow.api.identity import forgotten, keys
-from hai_flow.runtime import Runtime
+from hai_flow.runtime.runtime import Runtime
 from hai_flow.settings import Settings
 from tests.support.identities import People, carried
 from tests.support.server import YAML

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from docs.attacks_page import PAGE, section_of_work
 from hai_flow.api.app import create_app
-from hai_flow.runtime import LOCAL_TENANT
+from hai_flow.runtime.runtime import LOCAL_TENANT
 from hai_flow.settings import Settings
 from tests.attacks.work import ATTEMPTS, EXPRESSIONS, HEAD, SCHEMAS, Attempt
 from tests.runtime.conftest import Make

@@ -23,7 +23,7 @@ import httpx2
 from hai_flow.engine import events as e
 from hai_flow.engine.evolve import fold
 from hai_flow.engine.state import RunState
-from hai_flow.runtime.verifying import Verified, Verifying, verify
+from hai_flow.runtime.ops.verify import Verified, Verifying, verify
 from hai_flow.store import logs
 from tests.support.hai_client import unique
 from tests.support.postgres import serve

@@ -19,9 +19,9 @@ import pytest
 
 from hai_flow.engine import commands as c
 from hai_flow.errors import Rejected
-from hai_flow.runtime import LOCAL_TENANT, Runtime
 from hai_flow.runtime.cells import Cells
-from hai_flow.runtime.verifying import Verifying, verify
+from hai_flow.runtime.ops.verify import Verifying, verify
+from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.settings import Settings
 from hai_flow.store.cells import Cell
 from tests.support import cells as support

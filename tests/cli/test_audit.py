@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from hai_flow.cli import app
-from hai_flow.runtime import LOCAL_TENANT
+from hai_flow.runtime.runtime import LOCAL_TENANT
 from hai_flow.store import audit
 from hai_flow.store.audit_chain import new_row
 

@@ -12,7 +12,7 @@ import structlog
 
 from hai_flow.cli.logs import configure_logs
 from hai_flow.engine.tracing import place_of
-from hai_flow.runtime.tracing import ASKER, Asker
+from hai_flow.runtime.base.tracing import ASKER, Asker
 from tests.runtime.conftest import TOOLS, Make, eye, is_now, make, start
 from tests.support.waiting import until
 

@@ -17,8 +17,8 @@ from typer.testing import CliRunner, Result
 from hai_flow.cells import placed
 from hai_flow.cli import app
 from hai_flow.engine import commands as c
-from hai_flow.runtime import LOCAL_TENANT, Runtime
 from hai_flow.runtime.cells import settings_of
+from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.settings import Settings
 from hai_flow.store import migrations, revisions
 from hai_flow.store.cells import Cell

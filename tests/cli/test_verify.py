@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 
 from hai_flow.cli import app
 from hai_flow.engine import commands as c
-from hai_flow.runtime import LOCAL_TENANT, Runtime
+from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.settings import Settings
 
 ASKING = b"""

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from hai_flow.api.identity.sessions import link_token
-from hai_flow.runtime import LOCAL_TENANT
+from hai_flow.runtime.runtime import LOCAL_TENANT
 from tests.api.test_links import Mailed, mailed
 from tests.support.chromium import Chromium
 from tests.support.identities import KEYS, People

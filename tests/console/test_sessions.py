@@ -9,7 +9,7 @@ import httpx2
 import pytest
 
 from hai_flow.api.identity.sessions import link_token
-from hai_flow.runtime import LOCAL_TENANT
+from hai_flow.runtime.runtime import LOCAL_TENANT
 from tests.clients import rig
 from tests.console.browser import Page
 from tests.console.conftest import PATIENCE, pending_of

@@ -134,7 +134,7 @@ cron.bug(
     by="tests/definition/test_schedules.py::test_a_cron_expression_that_fires_otherwise_than_it_seems_is_a_finding",
 )
 _TRIGGERS: Final = "tests/runtime/test_triggers.py"
-triggers = Room("hai_flow/runtime/triggers.py", _TRIGGERS)
+triggers = Room("hai_flow/runtime/messaging/triggers.py", _TRIGGERS)
 triggers.bug(
     "behind one that waits another waits",
     ("        return waiting[:-1]", "        return ()"),

@@ -56,7 +56,7 @@ places.bug(
     by=f"{_PLACES}::test_of_all_who_point_the_first_is_right",
 )  # fmt: skip
 
-placing = Room("hai_flow/runtime/placing.py")
+placing = Room("hai_flow/runtime/tenancy/placement.py")
 placing.bug(
     "a thread begins by the list of cells alone",
     ("        if wanted == anchor:\n            return anchor\n", "        return wanted\n"),
@@ -84,7 +84,7 @@ placing.bug(
     by="tests/runtime/test_placing.py::test_a_tenant_is_looked_up_anew_for_an_id_of_another_cell_alone",
 )
 
-spreading = Room("hai_flow/runtime/spreading.py")
+spreading = Room("hai_flow/runtime/replication.py")
 spreading.bug(
     "an event is done with though a cell is away",
     ('                    if rejected.code == "cell_away":\n                        continue\n', ""),
@@ -128,7 +128,7 @@ gathering.bug(
     by=f"{_PAGES}::test_a_cell_that_is_away_is_named_and_the_others_are_asked",
 )
 
-quotas = Room("hai_flow/runtime/quotas.py")
+quotas = Room("hai_flow/runtime/tenancy/quotas.py")
 quotas.bug(
     "each cell has the whole limit for itself",
     (

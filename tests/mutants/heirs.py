@@ -72,7 +72,7 @@ starting.bug(
     "a fork counts under the key of the other run's input",
     ("input=input if edits.input is msgspec.UNSET else edits.input,", "input=input,"),
 )
-starts = Room("hai_flow/runtime/starts.py", _API)
+starts = Room("hai_flow/runtime/runs/starts.py", _API)
 starts.bug(
     "a limit of the tenant refuses a fork behind the stop",
     ("refused = await self._quotas.excess(tenant, leaving=1) or await", "refused = await"),
@@ -82,7 +82,7 @@ starts.bug(
     ("left = isinstance(begin, c.Fork) and await", "left = False and await"),
     by=f"{_HEIRS}::test_birth_and_taking_back_at_once_have_one_winner",
 )
-branches = Room("hai_flow/runtime/branches.py", _HEIRS)
+branches = Room("hai_flow/runtime/runs/branches.py", _HEIRS)
 branches.bug(
     "the run that was stopped keeps what it had left where the fork is refused all the same",
     ("            await self._slots.take_back(leaving.tenant, leaving.id)\n", "            pass\n"),
@@ -98,7 +98,7 @@ branches.bug(
     ("if relative.run_id == leaving.id and relative.shared:", "if False:"),
     by=f"{_HEIRS}::test_a_second_fork_of_a_run_leaves_what_it_shares_with_the_first_one",
 )
-seats = Room("hai_flow/runtime/slots.py", _HEIRS)
+seats = Room("hai_flow/runtime/runs/concurrency_slots.py", _HEIRS)
 seats.bug(
     "nobody looks for heirs that have not begun",
     ("            await slots.overdue_heirs(self.database.api),\n", "            [],\n"),
@@ -123,13 +123,13 @@ promised.bug(
     ("WHERE promised_until <= now() AND left_by IS NOT NULL\n", "WHERE false\n"),
     by=f"{_HEIRS}::test_a_run_whose_fork_is_never_born_undoes_what_it_had_left_to_it",
 )
-moments = Room("hai_flow/runtime/moments.py")
+moments = Room("hai_flow/runtime/runs/moments.py")
 moments.bug(
     "a merged row is taken for one commit",
     ("for last in row.ends:", "for last in [row.last_seq]:"),
     by="tests/runtime/test_retention.py::test_behind_a_merge_a_run_is_forked_where_it_could_be_before",
 )
-files = Room("hai_flow/runtime/files.py", _FILES)
+files = Room("hai_flow/runtime/files/files.py", _FILES)
 files.bug(
     "the files of a fork's edits are not asked for",
     (

@@ -60,13 +60,13 @@ wire.bug(
 
 # --- logs of processes ------------------------------------------------------------------------------------------------
 
-logs = Room("hai_flow/runtime/personal.py", "tests/runtime/test_personal_logs.py")
+logs = Room("hai_flow/runtime/catalog/personal.py", "tests/runtime/test_personal_logs.py")
 logs.bug("an exception is quoted whatever it quotes", ("if plan is not None and not touches(plan, path):", "if True:"))
 logs.bug(
     "a plan that is not known has nothing personal",
     ("if plan is not None and not touches(plan, path):", "if plan is None or not touches(plan, path):"),
 )
-refusals = Room("hai_flow/runtime/batches.py", "tests/runtime/test_personal_logs.py")
+refusals = Room("hai_flow/runtime/commit/batches.py", "tests/runtime/test_personal_logs.py")
 refusals.bug(
     "a refusal is quoted in the log",
     ("detail = MASK if self.run.plan is None or touches(self.run.plan) else answer.detail", "detail = answer.detail"),

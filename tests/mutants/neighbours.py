@@ -8,7 +8,7 @@ from tests.mutants.mutant import Room
 
 _UNREADABLE: Final = "tests/api/test_unreadable_neighbours.py"
 
-catalog = Room("hai_flow/runtime/catalog.py", _UNREADABLE)
+catalog = Room("hai_flow/runtime/catalog/catalog.py", _UNREADABLE)
 catalog.bug(
     "a document of a newer release is taken for a mistake of the caller",
     (
@@ -22,7 +22,7 @@ catalog.bug(
     ("            with suppress(Rejected, Unreadable):", "            with suppress(Rejected):"),
     by=f"{_UNREADABLE}::test_a_workflow_of_a_newer_release_keeps_no_other_from_being_published",
 )
-triggers = Room("hai_flow/runtime/triggers.py", _UNREADABLE)
+triggers = Room("hai_flow/runtime/messaging/triggers.py", _UNREADABLE)
 triggers.bug(
     "a later version that only another release can read keeps this one from being published",
     (
@@ -68,7 +68,7 @@ _EACH: Final = (
     f"{_ROWS}::test_a_row_that_cannot_be_dealt_with_is_told_of_once_and_tried_again_and_the_one_behind_it_is_dealt_with"
 )
 
-rows = Room("hai_flow/runtime/rows.py", _ROWS)
+rows = Room("hai_flow/runtime/base/row_isolation.py", _ROWS)
 rows.bug(
     "a row that can't be dealt with ends its sweep",
     (
@@ -92,13 +92,13 @@ rows.bug(
     ("min(2 * before.wait, self._again_seconds_max)", "before.wait"),
     by=f"{_ROWS}::test_a_row_is_put_off_ever_longer_up_to_a_bound_and_from_the_start_again_once_it_was_done",
 )
-seats = Room("hai_flow/runtime/slots.py", _ROWS)
+seats = Room("hai_flow/runtime/runs/concurrency_slots.py", _ROWS)
 seats.bug(
     "a waiting run that can't be read keeps its key's slot",
     ("                    await slots.step_back(pool, tenant, key, seat.run_id)\n", ""),
     by=f"{_ROWS}::test_a_waiting_run_that_only_a_newer_release_can_read_lets_the_next_of_its_key_begin",
 )
-messages = Room("hai_flow/runtime/message_queue.py", _ROWS)
+messages = Room("hai_flow/runtime/runs/message_queue.py", _ROWS)
 messages.bug(
     "who sends a message behind one that can't be read is refused",
     (
@@ -107,7 +107,7 @@ messages.bug(
     ),
     by=f"{_ROWS}::test_a_message_whose_workflow_only_a_newer_release_can_read_waits_and_the_next_thread_s_is_sent",
 )
-questions = Room("hai_flow/runtime/inbox.py", _ROWS)
+questions = Room("hai_flow/runtime/people/inbox.py", _ROWS)
 questions.bug(
     "a question that the database refuses keeps a page of questions out of the inbox",
     ("            if passing(error):\n                raise\n", "            raise\n"),
@@ -140,7 +140,7 @@ relays.bug(
 )
 relays.bug("an event of other data takes the first one of its id away", (" AND data = $4", ""))
 _HINTS: Final = "tests/runtime/test_redis_hints.py"
-redis = Room("hai_flow/runtime/redis_hints.py", _HINTS)
+redis = Room("hai_flow/runtime/streams/redis_hints.py", _HINTS)
 redis.bug(
     "a number that is missing is passed over",
     ("if sealed.number > (last or 0) + 1:", "if False:"),
@@ -151,7 +151,7 @@ redis.bug(
     ("if sealed.number > (last or 0) + 1:", "if last is not None and sealed.number > last + 1:"),
     by=f"{_HINTS}::test_whoever_misses_a_letter_looks_at_everything_before_it_hears_the_next",
 )
-pins = Room("hai_flow/runtime/pins.py", "tests/runtime/test_pins.py")
+pins = Room("hai_flow/runtime/catalog/pins.py", "tests/runtime/test_pins.py")
 pins.bug("replaced pins stay in memory", ("        self._kept.pop((tenant, workflow), None)\n", ""))
 asking = Room("hai_flow/steps/mcp_asking.py", "tests/steps/test_mcp_asking.py")
 asking.bug(
@@ -159,7 +159,7 @@ asking.bug(
     ("Given(state=_state(result), settled=given.settled)", "Given(state=_state(result))"),
 )
 _QUEUE: Final = "tests/runtime/test_message_queue.py"
-limits = Room("hai_flow/runtime/message_queue.py", _QUEUE)
+limits = Room("hai_flow/runtime/runs/message_queue.py", _QUEUE)
 limits.bug(
     "a queued message that meets a limit is refused for good",
     (" or rejected.status in _LATER:", ":"),
@@ -176,7 +176,7 @@ queue.bug(
     ),
     by=f"{_QUEUE}::test_a_full_queue_keeps_what_it_has_and_refuses_what_is_new",
 )
-archives = Room("hai_flow/runtime/archives.py", "tests/runtime/test_retention.py")
+archives = Room("hai_flow/runtime/retention/archive.py", "tests/runtime/test_retention.py")
 archives.bug(
     "what was stored is not compared with what was written",
     ("if _digest_of(back) != digest:", "if False:"),
@@ -187,13 +187,13 @@ sealing.bug(
     ("        try:\n            if self._over:\n                raise _is_over()\n", "        try:\n"),
     by=f"{_SESSIONS}::test_an_attempt_that_ended_while_its_transaction_waited_for_a_connection_begins_none",
 )
-quotas = Room("hai_flow/runtime/quotas.py", "tests/runtime/test_quotas.py")
+quotas = Room("hai_flow/runtime/tenancy/quotas.py", "tests/runtime/test_quotas.py")
 quotas.bug(
     "each of many starts at once reads all runs of the tenant",
     ("        if known is None:\n            while", "        if True:\n            while"),
     by="tests/runtime/test_quotas.py::test_a_hundred_starts_at_once_look_once_how_large_the_logs_are",
 )
-signals = Room("hai_flow/runtime/delivery.py", "tests/runtime/test_signals.py")
+signals = Room("hai_flow/runtime/messaging/outbox.py", "tests/runtime/test_signals.py")
 signals.bug(
     "an event that takes long to offer is offered by each process",
     ("                    await signals.keep_signal(self.database.api, signal)\n", "                    pass\n"),
@@ -224,7 +224,7 @@ erasing.bug(
     ("AND rating IS NOT NULL AND updated_at < $5", "AND rating IS NOT NULL"),
     by=f"{_RETENTION}::test_whoever_is_forgotten_behind_an_archive_stays_forgotten_when_it_is_restored",
 )
-pruning = Room("hai_flow/runtime/pruning.py", _RETENTION)
+pruning = Room("hai_flow/runtime/retention/prune.py", _RETENTION)
 pruning.bug(
     "what can't be restored is removed",
     ("if self.archive is not None and (fault :=", "if False and (fault :="),
@@ -235,7 +235,7 @@ pruning.bug(
     ("            if passing(error) or connection.is_closed():\n                raise\n", "            raise\n"),
     by=f"{_RETENTION}::test_a_thread_that_cannot_be_dealt_with_keeps_no_other_from_being_removed",
 )
-invariants = Room("hai_flow/runtime/invariants.py", _RETENTION)
+invariants = Room("hai_flow/runtime/ops/run_checks.py", _RETENTION)
 invariants.bug(
     "what an older release did not write is a violation",
     ('(row["words"] is None or self.run["abi"] < _ABI_WITH_ANSWERS)', "False"),
@@ -254,7 +254,7 @@ questions.bug(
     ("if payload == EVERYTHING else hints.tenants_of", "if payload else hints.tenants_of"),
     by=_OTHERS,
 )
-telling = Room("hai_flow/runtime/hints.py", _INBOX)
+telling = Room("hai_flow/runtime/commit/hints.py", _INBOX)
 telling.bug(
     "hints name no tenants, so that open lists wait for the poll",
     ("[*sorted(self._words), *hints.of_tenants(self._tenants)]", "sorted(self._words)"),

@@ -17,7 +17,7 @@ _WORKER: Final = "tests/runtime/test_worker.py"
 
 # --- fan-out ----------------------------------------------------------------------------------------------------------
 
-states = Room("hai_flow/runtime/states.py")
+states = Room("hai_flow/runtime/commit/states.py")
 states.bug(
     "a state of the past is that of the whole commit",
     ("fold(state, events[state.seq + 1 - row.first_seq : max(0, seq + 1 - row.first_seq)])", "fold(state, events)"),
@@ -28,7 +28,7 @@ states.bug(
     ("RunState(str(run_id)) if loaded.state is None else decode_state(loaded.state)", "RunState(str(run_id))"),
     by=f"{_FANOUT}::test_the_snapshot_at_k_is_the_fold_of_k_events_for_every_k",
 )
-fanout = Room("hai_flow/runtime/fanout.py", "tests/runtime/test_feeds.py")
+fanout = Room("hai_flow/runtime/streams/fanout.py", "tests/runtime/test_feeds.py")
 fanout.bug(
     "a feed accepts a gap",
     ("        if first_seq > feed.head + 1:\n            self._read_later(feed)\n            return\n", ""),
@@ -216,7 +216,7 @@ fanout.bug(
 
 # --- messages between runs, and signals -------------------------------------------------------------------------------
 
-delivery = Room("hai_flow/runtime/delivery.py", _OUTBOX, _SIGNALS)
+delivery = Room("hai_flow/runtime/messaging/outbox.py", _OUTBOX, _SIGNALS)
 delivery.bug(
     "a delivered message is given out again for ever",
     ("return await outbox.delete_message(connection, message)", "return False"),
@@ -369,7 +369,7 @@ delivery.bug(
 
 # --- concurrency keys -------------------------------------------------------------------------------------------------
 
-slots = Room("hai_flow/runtime/slots.py", _SLOTS)
+slots = Room("hai_flow/runtime/runs/concurrency_slots.py", _SLOTS)
 slots.bug(
     "a start that is refused keeps its slot",
     ("            if slot is not None and await slots.give_back(", "            if False and await slots.give_back("),
@@ -458,7 +458,7 @@ slots.bug(
 
 # --- the committer ----------------------------------------------------------------------------------------------------
 
-committer = Room("hai_flow/runtime/committer.py", _COMMITTER)
+committer = Room("hai_flow/runtime/commit/committer.py", _COMMITTER)
 committer.bug(
     "a stop forgets what was asked before it",
     (
@@ -479,7 +479,7 @@ committer.bug(
     ),
     by="tests/runtime/test_promises.py::test_who_can_not_be_answered_before_a_stop_ends_is_told_so",
 )
-decider = Room("hai_flow/runtime/decider.py", _COMMITTER)
+decider = Room("hai_flow/runtime/commit/decider.py", _COMMITTER)
 decider.bug(
     "who asked is answered before the commit",
     (
@@ -575,7 +575,7 @@ decider.bug(
     ("wake_at=None if due is None else instants.instant(due),", "wake_at=None,"),
     by="tests/runtime/test_promises.py::test_a_run_that_waits_for_time_is_due_then",
 )
-batches = Room("hai_flow/runtime/batches.py", _COMMITTER)
+batches = Room("hai_flow/runtime/commit/batches.py", _COMMITTER)
 batches.bug(
     "the commands of an entry that lost are forgotten",
     ("        self.run.submissions.extendleft(each for each in reversed(self.submissions) if not each.failed)\n", ""),
@@ -594,7 +594,7 @@ batches.bug(
     ("        self.run.chunks.extendleft(reversed(self.chunks))\n", ""),
     by="tests/runtime/test_streaming.py::test_pieces_that_lost_by_an_old_fence_are_sent_again_under_the_new_one",
 )
-lanes = Room("hai_flow/runtime/lanes.py", _COMMITTER)
+lanes = Room("hai_flow/runtime/commit/lanes.py", _COMMITTER)
 lanes.bug(
     "a batch is published before it is committed",
     (
@@ -638,7 +638,7 @@ lanes.bug(
     ),
     by=f"{_COMMITTER}::test_of_two_processes_that_answer_one_question_at_once_one_wins_and_the_other_hears_who",
 )
-failures = Room("hai_flow/runtime/failures.py", _COMMITTER)
+failures = Room("hai_flow/runtime/commit/recovery.py", _COMMITTER)
 failures.bug(
     "after an unknown outcome the fence is not raised",
     ("                entry.run.refence = entry.run.mine\n", ""),
@@ -685,7 +685,7 @@ failures.bug(
     ),
     by=f"{_COMMITTER}::test_a_command_that_the_database_refuses_is_an_error_for_who_sent_it_and_for_nobody_else",
 )
-claims = Room("hai_flow/runtime/claims.py", _COMMITTER)
+claims = Room("hai_flow/runtime/commit/ownership.py", _COMMITTER)
 claims.bug(
     "every claim counts as fresh",
     (
@@ -702,7 +702,7 @@ claims.bug(
     ("run.suspect = run.worker is not None or fence != run.fence + 1", "run.suspect = run.worker is not None"),
     by=("tests/runtime/test_worker.py", f"{_COMMITTER}::test_a_birth_of_unknown_outcome_is_held_and_performed"),
 )
-cache = Room("hai_flow/runtime/cache.py", _COMMITTER)
+cache = Room("hai_flow/runtime/commit/run_cache.py", _COMMITTER)
 cache.bug(
     "what this process holds is evicted from its cache",
     (
@@ -716,7 +716,7 @@ cache.bug(
     ("            if self.bytes <= self._bytes_max:\n", "            if True:\n"),
     by=f"{_COMMITTER}::test_the_cache_is_bounded_and_what_was_evicted_is_found_again",
 )
-queues = Room("hai_flow/runtime/queues.py", _COMMITTER)
+queues = Room("hai_flow/runtime/commit/queues.py", _COMMITTER)
 queues.bug(
     "a run that others have moved while a batch was in flight is not loaded",
     ("            run.stale = True\n", "            pass\n"),
@@ -738,13 +738,13 @@ queues.bug(
     ("        elif run.missing or not run.exists or run.state.ended:\n            self._cache.forget(run)\n", ""),
     by=("tests/runtime/test_memory.py", f"{_COMMITTER}::test_a_run_that_does_not_exist_is_404_and_may_start_later"),
 )
-listeners = Room("hai_flow/runtime/listeners.py", _COMMITTER)
+listeners = Room("hai_flow/runtime/commit/hooks.py", _COMMITTER)
 listeners.bug(
     "who looks on stops who writes",
     ('            log.error("publishing_failed", run_id=str(run.id), exc_info=error)\n', "            raise\n"),
     by="tests/runtime/test_promises.py::test_who_looks_on_stops_nobody_who_writes",
 )
-starts = Room("hai_flow/runtime/starts.py", "tests/runtime/test_triggers.py")
+starts = Room("hai_flow/runtime/runs/starts.py", "tests/runtime/test_triggers.py")
 starts.bug(
     "two ids of one start make two runs",
     (
@@ -756,7 +756,7 @@ starts.bug(
 
 # --- the worker -------------------------------------------------------------------------------------------------------
 
-worker = Room("hai_flow/runtime/worker.py", _WORKER)
+worker = Room("hai_flow/runtime/worker/worker.py", _WORKER)
 worker.bug(
     "a start with a doubtful lease",
     (
@@ -893,7 +893,7 @@ worker.bug(
     by="tests/runtime/test_service.py::test_a_graceful_stop_declares_its_attempts_lost_and_another_goes_on_at_once",
 )
 
-heart = Room("hai_flow/runtime/heart.py", _WORKER)
+heart = Room("hai_flow/runtime/worker/heartbeat.py", _WORKER)
 heart.bug(
     "a heart beats for a stuck loop",
     ("stuck = sent - self._worked > self._lease_seconds / 2", "stuck = False"),
@@ -915,7 +915,7 @@ heart.bug(
     ),
 )
 
-performing = Room("hai_flow/runtime/performing.py", _WORKER)
+performing = Room("hai_flow/runtime/worker/attempt.py", _WORKER)
 performing.bug(
     "an effect that raises hangs its run",
     (
@@ -947,7 +947,7 @@ performing.bug(
 
 # --- the clock --------------------------------------------------------------------------------------------------------
 
-clock = Room("hai_flow/runtime/clock.py", "tests/runtime/test_clock.py")
+clock = Room("hai_flow/runtime/commit/clock.py", "tests/runtime/test_clock.py")
 clock.bug(
     "a clock that goes back",
     ("if database_ms >= self.at(arrived) or database_ms + 1 < self.at(sent):", "if True:"),
@@ -969,7 +969,7 @@ clock.bug(
     ("self._read_ms, self._read_at = database_ms, arrived", "self._read_ms, self._read_at = database_ms, sent"),
 )
 
-callbacks = Room("hai_flow/runtime/callbacks.py")
+callbacks = Room("hai_flow/runtime/messaging/callbacks.py")
 _OF_CALLBACKS: Final = "tests/api/test_callbacks.py"
 callbacks.bug(
     "a callback is taken though nothing waits for it any more",

@@ -8,19 +8,19 @@ from tests.mutants.mutant import Room
 
 _VERSIONS: Final = "tests/attacks/test_versions.py"
 
-catalog = Room("hai_flow/runtime/catalog.py", _VERSIONS)
+catalog = Room("hai_flow/runtime/catalog/catalog.py", _VERSIONS)
 catalog.bug("a requester names any version", ('if latest_only and "@" in reference:', "if False:"))
 catalog.bug("a retired version begins by request", ("if stored.retired_at is not None:", "if False:"))
 catalog.bug("a retired child is pinned", ("if of_new_run and stored.retired_at is not None:", "if False:"))
 
-starts = Room("hai_flow/runtime/starts.py", _VERSIONS)
+starts = Room("hai_flow/runtime/runs/starts.py", _VERSIONS)
 starts.bug("a child or fork of a retired version begins", ("if not resolved:", "if False:"))
 starts.bug(
     "a retired version refuses the run that it has",
     ("if retired is not None and not await", "if retired is not None or not await"),
 )
 
-triggers = Room("hai_flow/runtime/triggers.py", _VERSIONS)
+triggers = Room("hai_flow/runtime/messaging/triggers.py", _VERSIONS)
 triggers.bug("a retired version keeps its triggers", ("if latest.retired_at is not None:", "if False:"))
 
 workflows = Room("hai_flow/store/workflows.py", _VERSIONS)

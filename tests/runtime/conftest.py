@@ -15,8 +15,8 @@ import pytest
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.state import RunState
-from hai_flow.runtime import LOCAL_TENANT, Observer, Runtime
-from hai_flow.runtime.submissions import Outcome
+from hai_flow.runtime.commit.submission import Outcome
+from hai_flow.runtime.runtime import LOCAL_TENANT, Observer, Runtime
 from hai_flow.settings import Settings
 from hai_flow.store.database import Deadlines
 from tests.support import effects

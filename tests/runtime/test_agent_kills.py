@@ -15,7 +15,7 @@ from uuid import UUID
 import asyncpg
 import pytest
 
-from hai_flow.runtime import Runtime
+from hai_flow.runtime.runtime import Runtime
 from tests.runtime.conftest import Connection, is_now, start, state_of
 from tests.runtime.test_agents import answer
 from tests.runtime.test_models import catalogue

@@ -13,7 +13,7 @@ import pytest
 
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.runtime import LOCAL_TENANT, Runtime
+from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from tests.runtime.conftest import Connection, Make, is_now, start, state_of
 from tests.runtime.test_models import catalogue, ended, runtime_of
 from tests.support import effects

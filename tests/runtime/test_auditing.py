@@ -12,8 +12,8 @@ import pytest
 
 from hai_flow.engine import commands as c
 from hai_flow.errors import Rejected
-from hai_flow.runtime import LOCAL_TENANT, Runtime
-from hai_flow.runtime.auditing import Asked
+from hai_flow.runtime.base.audit_records import Asked
+from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.store import audit, log_chain
 from hai_flow.store.audit_chain import commitment
 from tests.runtime.conftest import GATED, TOOLS, Connection, Make, answer, is_now, open_pending, start, state_of

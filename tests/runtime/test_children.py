@@ -14,8 +14,8 @@ from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.ids import child_run_id
 from hai_flow.errors import DefinitionError
-from hai_flow.runtime import LOCAL_TENANT, Runtime
-from hai_flow.runtime.committer import Committer
+from hai_flow.runtime.commit.committer import Committer
+from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.store import commits, outbox, run_lists
 from tests.runtime.conftest import TOOLS, Connection, Make, answer, is_now, open_pending, state_of
 from tests.support import effects

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from hai_flow import instants
 from hai_flow.engine import events as e
-from hai_flow.runtime import LOCAL_TENANT, Runtime, committer
-from hai_flow.runtime.clock import Clock
+from hai_flow.runtime.commit import committer
+from hai_flow.runtime.commit.clock import Clock
+from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.store import clock, commits
 from tests.runtime.conftest import ASKING, GATED, TEXT, Connection, Make, answer, is_now, open_pending, start
 from tests.support import effects

@@ -18,8 +18,9 @@ from hai_flow.engine import snapshot
 from hai_flow.engine.bounds import Bounds
 from hai_flow.engine.snapshot import encode_state
 from hai_flow.errors import Rejected, StoreError
-from hai_flow.runtime import LOCAL_TENANT, Runtime, cache, decider, loader, snapshots
-from hai_flow.runtime.submissions import Chunk, Outcome
+from hai_flow.runtime.commit import decider, loader, run_cache, snapshots
+from hai_flow.runtime.commit.submission import Chunk, Outcome
+from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.store import claims, commits, logs, slots
 from hai_flow.store.entries import CommandRow, Committed, Entry
 from hai_flow.store.faults import CommitUnknown
@@ -702,7 +703,9 @@ async def test_a_run_weighs_as_much_as_its_state_however_long_it_lives(
         for process in (a, b):
             hots = list(process.committer.cache)
             assert process.committer.cache.bytes == sum(hot.bytes for hot in hots)
-            weights += [(hot.bytes, cache.STATE_OVERHEAD_BYTES + hot.snapshot_bytes + hot.log_bytes) for hot in hots]
+            weights += [
+                (hot.bytes, run_cache.STATE_OVERHEAD_BYTES + hot.snapshot_bytes + hot.log_bytes) for hot in hots
+            ]
     assert all(counted == kept for counted, kept in weights)
     assert max(counted for counted, _ in weights) < 60 * 500
 
@@ -827,7 +830,7 @@ async def test_a_run_whose_row_is_locked_makes_its_batch_wait_once(
 async def test_who_asks_a_run_whose_row_stays_locked_is_told_so(
     make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hai_flow.runtime.committer.ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr("hai_flow.runtime.commit.committer.ANSWER_SECONDS", 0.5)
     runtime = await make()
     run_id = (await start(runtime, LISTENING)).run_id
     waited = counting_waits(monkeypatch)
@@ -843,7 +846,7 @@ async def test_who_asks_a_run_whose_row_stays_locked_is_told_so(
 async def test_what_waited_behind_a_slow_commit_is_not_done_after_its_caller_was_told_to_send_it_again(
     make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hai_flow.runtime.committer.ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr("hai_flow.runtime.commit.committer.ANSWER_SECONDS", 0.5)
     runtime = await make(lanes=1)
     run_ids = [(await start(runtime, LISTENING)).run_id for _ in range(2)]
     real, answers = commits.commit, asyncio.Event()

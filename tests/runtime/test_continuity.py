@@ -18,10 +18,10 @@ import pytest
 
 from hai_flow.embedded import EmbeddedPostgres, find_binaries
 from hai_flow.errors import StoreError
-from hai_flow.runtime import LOCAL_TENANT, Runtime
-from hai_flow.runtime.continuity import WentBack
-from hai_flow.runtime.restoring import may_repeat
-from hai_flow.runtime.witness import Witness
+from hai_flow.runtime.ops.external_beat import Witness
+from hai_flow.runtime.ops.rollback_guard import WentBack
+from hai_flow.runtime.restore import may_repeat
+from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.store import eras, migrations
 from tests.runtime.conftest import TOOLS, Connection, Make, answer, is_now, open_pending, start
 from tests.support.commands import environment, run

@@ -10,7 +10,7 @@ import asyncpg
 import msgspec
 import pytest
 
-from hai_flow.runtime.doctor import Place, examine
+from hai_flow.runtime.ops.doctor import Place, examine
 from hai_flow.settings import Settings
 from hai_flow.store.health import AUDIT_TRIGGERS, Facts, read_facts
 

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from hai_flow.engine.bounds import DEFAULT_BOUNDS
 from hai_flow.engine.state import RunState
 from hai_flow.errors import Rejected
-from hai_flow.runtime import LOCAL_TENANT
-from hai_flow.runtime.batches import BatchEntry
-from hai_flow.runtime.cache import CachedRun
-from hai_flow.runtime.decider import Decider, completed
-from hai_flow.runtime.submissions import Birth
+from hai_flow.runtime.commit.batches import BatchEntry
+from hai_flow.runtime.commit.decider import Decider, completed
+from hai_flow.runtime.commit.run_cache import CachedRun
+from hai_flow.runtime.commit.submission import Birth
+from hai_flow.runtime.runtime import LOCAL_TENANT
 from hai_flow.store.entries import Entry
 from hai_flow.store.projection import rows_of
 from tests.support.runs import Play

@@ -15,10 +15,12 @@ from hai_flow.engine.decide import decide
 from hai_flow.engine.evolve import evolve
 from hai_flow.engine.state import RunState
 from hai_flow.errors import Rejected, Unreadable
-from hai_flow.runtime import LOCAL_TENANT, Runtime, fanout, snapshots
-from hai_flow.runtime.cache import CachedRun
-from hai_flow.runtime.fanout import FanoutConfig, Following, Lagging
-from hai_flow.runtime.pieces import Piece
+from hai_flow.runtime.commit import snapshots
+from hai_flow.runtime.commit.run_cache import CachedRun
+from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
+from hai_flow.runtime.streams import fanout
+from hai_flow.runtime.streams.fanout import FanoutConfig, Following, Lagging
+from hai_flow.runtime.streams.stream_items import Piece
 from hai_flow.store import commits
 from hai_flow.store.entries import Entry
 from hai_flow.wire import DIALECTS

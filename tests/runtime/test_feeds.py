@@ -11,8 +11,9 @@ import pytest
 
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.runtime import LOCAL_TENANT, Runtime, fanout
-from hai_flow.runtime.fanout import FanoutConfig, Following, Place
+from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
+from hai_flow.runtime.streams import fanout
+from hai_flow.runtime.streams.fanout import FanoutConfig, Following, Place
 from hai_flow.store import logs
 from hai_flow.store.database import EVERYTHING
 from hai_flow.store.logs import LogRow

@@ -14,8 +14,8 @@ import pytest
 from hai_flow import file_ids
 from hai_flow.engine import commands as c
 from hai_flow.errors import Rejected, StepError
-from hai_flow.runtime import LOCAL_TENANT, Runtime
-from hai_flow.runtime.auditing import Asked
+from hai_flow.runtime.base.audit_records import Asked
+from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.steps.files import put_in, taken_out
 from hai_flow.store import message_queue
 from tests.runtime.conftest import ASKING, HEAD, Connection, Make, is_now, start, state_of

@@ -12,8 +12,8 @@ import pytest
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.errors import Rejected
-from hai_flow.runtime import LOCAL_TENANT, Runtime
-from hai_flow.runtime.submissions import Outcome
+from hai_flow.runtime.commit.submission import Outcome
+from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.store import commits
 from hai_flow.store.entries import Committed
 from tests.runtime.conftest import (

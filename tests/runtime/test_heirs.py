@@ -14,7 +14,7 @@ from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.errors import Rejected
-from hai_flow.runtime import LOCAL_TENANT, Runtime
+from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.store import run_lists, slots
 from hai_flow.store.entries import Branch
 from tests.runtime.conftest import TOOLS, Connection, Make, answer, is_now, open_pending, start, state_of

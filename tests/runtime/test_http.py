@@ -10,7 +10,7 @@ import pytest
 import structlog
 
 from hai_flow.cli.logs import configure_logs
-from hai_flow.runtime import Runtime
+from hai_flow.runtime.runtime import Runtime
 from tests.runtime.conftest import Connection, Make, is_now, start, state_of
 from tests.support.service import Received, Reply, Service
 from tests.support.waiting import until

@@ -11,7 +11,7 @@ import pytest
 from hai_flow.api import live
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
-from hai_flow.runtime import LOCAL_TENANT, Runtime
+from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.store import hints
 from hai_flow.store.database import EVERYTHING
 from hai_flow.store.inbox import Filters

@@ -12,7 +12,7 @@ import pytest
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.errors import Rejected
-from hai_flow.runtime import LOCAL_TENANT, Runtime
+from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.store import threads
 from hai_flow.store.run_lists import RunSummary
 from tests.runtime.conftest import Make, state_of

@@ -17,7 +17,7 @@ import pytest
 
 from hai_flow.engine import commands as c
 from hai_flow.errors import Rejected
-from hai_flow.runtime import LOCAL_TENANT, Runtime
+from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from tests.runtime.conftest import Make
 from tests.support import effects
 from tests.support.ledger import check_all, check_effects

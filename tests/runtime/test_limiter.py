@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from hai_flow.runtime.limiter import Limiter
+from hai_flow.runtime.worker.concurrency import Limiter
 
 COUNT: Final = 3
 

@@ -13,7 +13,7 @@ import httpx2
 import pytest
 
 from hai_flow.engine.state import RunState
-from hai_flow.runtime import Runtime
+from hai_flow.runtime.runtime import Runtime
 from tests.clients import rig
 from tests.runtime.conftest import Make, is_now, start, state_of
 from tests.support.waiting import until

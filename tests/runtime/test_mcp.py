@@ -18,7 +18,7 @@ from mcp_types import ErrorData
 from hai_flow import values
 from hai_flow.engine import commands as c
 from hai_flow.errors import DefinitionError, Rejected
-from hai_flow.runtime import LOCAL_TENANT, Runtime
+from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.steps.mcp_asking import Sitting
 from hai_flow.steps.mcp_connections import Connection as OneConnection
 from tests.runtime.conftest import HEAD, Connection, Make, is_now, start, state_of

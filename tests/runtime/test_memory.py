@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from bench.census import census, grown
 from bench.engine import running
 from bench.soak import BOUNDS, LIVES, WORKFLOW, live, quiet
-from hai_flow.runtime.wakes import REPLACED_MAX, Wakes
+from hai_flow.runtime.worker.timers import REPLACED_MAX, Wakes
 from hai_flow.settings import Settings
 from tests.runtime.conftest import Make
 

@@ -14,8 +14,8 @@ import pytest
 from hai_flow.engine import commands as c
 from hai_flow.notify import sending
 from hai_flow.notify.channels import NotifyFile, read_channels
-from hai_flow.runtime import LOCAL_TENANT, Runtime
-from hai_flow.runtime.notifier import Notifier, NotifierConfig
+from hai_flow.runtime.people.notifier import Notifier, NotifierConfig
+from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.steps.http_transport import HttpConfig
 from hai_flow.store import notifications
 from hai_flow.store.notifications import Listed

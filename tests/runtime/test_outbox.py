@@ -12,7 +12,8 @@ import pytest
 
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.runtime import LOCAL_TENANT, Runtime, decider
+from hai_flow.runtime.commit import decider
+from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.store import outbox
 from hai_flow.store.entries import Entry, OutboxRow
 from tests.runtime.conftest import ASKING, Connection, Make, is_now, start, status_of

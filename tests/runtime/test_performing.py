@@ -12,9 +12,9 @@ from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.state import RunState
 from hai_flow.errors import StepError
-from hai_flow.runtime import LOCAL_TENANT
-from hai_flow.runtime.performing import Stage, failure
-from hai_flow.runtime.tenants import Tenants
+from hai_flow.runtime.runtime import LOCAL_TENANT
+from hai_flow.runtime.tenancy.tenants import Tenants
+from hai_flow.runtime.worker.attempt import Stage, failure
 from tests.runtime.conftest import ECHO, TEXT, TOOLS, Connection, Make, is_now, start, state_of
 from tests.support import effects
 from tests.support.ledger import log_of

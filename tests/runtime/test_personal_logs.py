@@ -13,10 +13,10 @@ from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine.state import RunState
 from hai_flow.errors import Rejected, StoreError
-from hai_flow.runtime.batches import BatchEntry
-from hai_flow.runtime.cache import Cache, CachedRun
-from hai_flow.runtime.failures import Failures
-from hai_flow.runtime.submissions import Submission
+from hai_flow.runtime.commit.batches import BatchEntry
+from hai_flow.runtime.commit.recovery import Failures
+from hai_flow.runtime.commit.run_cache import Cache, CachedRun
+from hai_flow.runtime.commit.submission import Submission
 from tests.support.runs import RUN, plan_of
 
 IBAN = "DE89-7715"

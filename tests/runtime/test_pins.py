@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from hai_flow.runtime import LOCAL_TENANT
-from hai_flow.runtime.pins import PinBook
+from hai_flow.runtime.catalog.pins import PinBook
+from hai_flow.runtime.runtime import LOCAL_TENANT
 from tests.runtime.conftest import ASKING, Make, start, state_of
 
 

@@ -9,8 +9,8 @@ from uuid import UUID, uuid4
 import pytest
 
 from hai_flow.cells import HOME, Living, placed
-from hai_flow.runtime.placing import Places
-from hai_flow.runtime.tenants import Tenants
+from hai_flow.runtime.tenancy.placement import Places
+from hai_flow.runtime.tenancy.tenants import Tenants
 from hai_flow.store.database import Database
 
 

@@ -9,7 +9,7 @@ import asyncpg
 import pytest
 
 from hai_flow.errors import StoreError
-from hai_flow.runtime import LOCAL_TENANT, Runtime
+from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.store import hints, revisions
 from hai_flow.store.database import Database
 from hai_flow.store.health import is_pooler

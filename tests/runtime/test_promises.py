@@ -11,9 +11,10 @@ import pytest
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.errors import StoreError
-from hai_flow.runtime import LOCAL_TENANT, committer
-from hai_flow.runtime.cache import CachedRun
-from hai_flow.runtime.submissions import Outcome
+from hai_flow.runtime.commit import committer
+from hai_flow.runtime.commit.run_cache import CachedRun
+from hai_flow.runtime.commit.submission import Outcome
+from hai_flow.runtime.runtime import LOCAL_TENANT
 from hai_flow.store import commits
 from hai_flow.store.entries import Committed
 from tests.runtime.conftest import GATED, LISTENING, Connection, Make, note, start

@@ -12,9 +12,9 @@ import pytest
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.runtime import LOCAL_TENANT, Runtime
-from hai_flow.runtime.committer import Committer
-from hai_flow.runtime.serving import Served, served
+from hai_flow.runtime.base.queue_selection import Served, served
+from hai_flow.runtime.commit.committer import Committer
+from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.settings import Settings, SettingsError
 from hai_flow.store import claims, hints
 from tests.runtime.conftest import ASKING, ECHO, GATED, TOOLS, Connection, Make, answer, is_now, open_pending, start

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hai_flow.errors import StoreError
-from hai_flow.runtime import LOCAL_TENANT
+from hai_flow.runtime.runtime import LOCAL_TENANT
 from hai_flow.store import quotas
 from tests.runtime.conftest import Make
 

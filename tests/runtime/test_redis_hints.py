@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from hai_flow.engine.state import RunState
-from hai_flow.runtime import LOCAL_TENANT, Runtime, redis_hints
-from hai_flow.runtime.fanout import FanoutConfig, Following
-from hai_flow.runtime.hints import EVENTS_BYTES_MAX, LETTER_BYTES_MAX, NEWS_MAX, Hints, Letter, Told
-from hai_flow.runtime.redis_hints import Place, RedisHints, Sealer
+from hai_flow.runtime.commit.hints import EVENTS_BYTES_MAX, LETTER_BYTES_MAX, NEWS_MAX, Hints, Letter, Told
+from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
+from hai_flow.runtime.streams import redis_hints
+from hai_flow.runtime.streams.fanout import FanoutConfig, Following
+from hai_flow.runtime.streams.redis_hints import Place, RedisHints, Sealer
 from hai_flow.settings import SettingsError
 from hai_flow.store.database import EVERYTHING
 from hai_flow.store.hints import Seal, seal_of

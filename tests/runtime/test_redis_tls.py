@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from hai_flow.errors import StoreError
-from hai_flow.runtime import Runtime
-from hai_flow.runtime.redis_hints import RedisHints, probe
+from hai_flow.runtime.runtime import Runtime
+from hai_flow.runtime.streams.redis_hints import RedisHints, probe
 from tests.runtime.conftest import ECHO, Make, is_now, start
 from tests.support.certificates import make_identity
 from tests.support.redis_server import RedisServer, needs_redis_with_tls

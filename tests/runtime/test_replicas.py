@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from hai_flow.api.app import create_app
 from hai_flow.engine.snapshot import ABI
-from hai_flow.runtime import LOCAL_TENANT, Runtime
-from hai_flow.runtime.doctor import examine
+from hai_flow.runtime.ops.doctor import examine
+from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.store import logs, run_lists
 from hai_flow.store.logs import LogRow
 from hai_flow.store.replicas import History, Standby, _whole, probe

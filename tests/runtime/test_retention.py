@@ -21,13 +21,14 @@ from hai_flow.engine import events as e
 from hai_flow.engine.forking import obstacle
 from hai_flow.engine.snapshot import ABI, encode_state
 from hai_flow.errors import Rejected
-from hai_flow.runtime import LOCAL_TENANT, Runtime, archives
-from hai_flow.runtime.archives import Archive, Damaged, Restored, restore
-from hai_flow.runtime.auditing import Asked
-from hai_flow.runtime.pruning import Pruned, Pruning
-from hai_flow.runtime.retention import Retention, Rule, read_retention
-from hai_flow.runtime.states import state_at
-from hai_flow.runtime.verifying import Verified, Verifying, verify
+from hai_flow.runtime.base.audit_records import Asked
+from hai_flow.runtime.commit.states import state_at
+from hai_flow.runtime.ops.verify import Verified, Verifying, verify
+from hai_flow.runtime.retention import archive as archives
+from hai_flow.runtime.retention.archive import Archive, Damaged, Restored, restore
+from hai_flow.runtime.retention.policy import Retention, Rule, read_retention
+from hai_flow.runtime.retention.prune import Pruned, Pruning
+from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.store import audit, erasing, feedback, files, log_chain, logs, packing, retiring
 from tests.runtime.conftest import ASKING, TEXT, TOOLS, Connection, Make, answer, is_now, open_pending, start, state_of
 from tests.support.waiting import until

@@ -22,11 +22,14 @@ from hai_flow.engine import commands as c
 from hai_flow.engine.slots import THREAD_FREED
 from hai_flow.errors import Unreadable
 from hai_flow.notify.channels import read_channels
-from hai_flow.runtime import LOCAL_TENANT, Runtime, inbox, rows, sweeper
-from hai_flow.runtime.auditing import Asked
-from hai_flow.runtime.notifier import Notifier
-from hai_flow.runtime.rows import PASSING_MAX, Rows, Sweep
-from hai_flow.runtime.spreading import Spreading
+from hai_flow.runtime.base import row_isolation
+from hai_flow.runtime.base.audit_records import Asked
+from hai_flow.runtime.base.row_isolation import PASSING_MAX, Rows, Sweep
+from hai_flow.runtime.people import inbox
+from hai_flow.runtime.people.notifier import Notifier
+from hai_flow.runtime.replication import Spreading
+from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
+from hai_flow.runtime.worker import sweeper
 from hai_flow.steps.http_transport import HttpConfig
 from hai_flow.store import message_queue as queue
 from hai_flow.store import notifications, outbox, relays, signals, slots, tenants, triggers
@@ -261,7 +264,7 @@ def mirrored_tenants(stage: Stage) -> Round:
     async def repeat(tenant: Any, living: Living) -> None:
         await stage.deal_with(tenant)
 
-    stage.patch.setattr("hai_flow.runtime.spreading.MIRRORED_EVERY", timedelta(0))
+    stage.patch.setattr("hai_flow.runtime.replication.MIRRORED_EVERY", timedelta(0))
     stage.patch.setattr(tenants, "large_tenants", large)
     stage.patch.setattr(made, "repeat", repeat)
     return made.repeat_due
@@ -318,34 +321,34 @@ async def test_a_row_that_cannot_be_dealt_with_is_told_of_once_and_tried_again_a
 # --- no sweep is forgotten --------------------------------------------------------------------------------------------
 
 LOOPS: dict[str, tuple[Sweep, ...]] = {
-    "runtime/sweeper.py: tidying": (Sweep.TIDYING, Sweep.INBOX),
-    "runtime/message_queue.py: stalled messages": (Sweep.QUEUED_MESSAGES,),
-    "runtime/triggers.py: ticks of {name}": (
+    "runtime/worker/sweeper.py: tidying": (Sweep.TIDYING, Sweep.INBOX),
+    "runtime/runs/message_queue.py: stalled messages": (Sweep.QUEUED_MESSAGES,),
+    "runtime/messaging/triggers.py: ticks of {name}": (
         Sweep.SCHEDULES, Sweep.PROMISED_SLOTS, Sweep.WAITING_KEYS, Sweep.WAITING_RUNS,
     ),
-    "runtime/delivery.py: messages between runs": (Sweep.OUTBOX,),
-    "runtime/delivery.py: signals": (Sweep.SIGNALS,),
-    "runtime/notifier.py: notifications": (Sweep.NOTIFICATIONS,),
+    "runtime/messaging/outbox.py: messages between runs": (Sweep.OUTBOX,),
+    "runtime/messaging/outbox.py: signals": (Sweep.SIGNALS,),
+    "runtime/people/notifier.py: notifications": (Sweep.NOTIFICATIONS,),
     "runtime/cells.py: events to all of a tenant": (Sweep.RELAYS,),
     "runtime/cells.py: what a seat has once": (Sweep.MIRRORS,),
 }  # fmt: skip
 ROWLESS = {
     "runtime/cells.py: cell {self.name(number)}": "starts one runtime",
-    "runtime/committer.py: clock": "reads a clock",
-    "runtime/committer.py: hints": "sends hints, which polls make good",
-    "runtime/committer.py: lane {number}": "a run that can't be decided is failed or set apart (runtime/failures)",
-    "runtime/committer.py: late answers": "one answer each",
-    "runtime/committer.py: loads": "a run that can't be loaded is loaded apart from the others (runtime/loader)",
-    "runtime/continuity.py: beats": "writes one row",
-    "runtime/fanout.py: followed runs": "each run is read by a task of its own",
-    "runtime/message_queue.py: queued messages": "one statement, which gives ids",
-    "runtime/presence.py: presence": "writes one row",
-    "runtime/replicas.py: looking at the replica": "one statement",
-    "runtime/sealer.py: sealing": "hashes bytes as they are",
-    "runtime/sweeper.py: claims": "a run that can't be read is given back (runtime/claims)",
-    "runtime/threads.py: waited-for threads": "one statement, which gives ids",
-    "runtime/triggers.py: triggers by the ends of runs": "one statement, which gives names",
-    "runtime/worker.py: timers of held runs": "reports a command, which is decided with others of its run",
+    "runtime/commit/committer.py: clock": "reads a clock",
+    "runtime/commit/committer.py: hints": "sends hints, which polls make good",
+    "runtime/commit/committer.py: lane {number}": "a run that can't be decided is failed or set apart (recovery)",
+    "runtime/commit/committer.py: late answers": "one answer each",
+    "runtime/commit/committer.py: loads": "a run that can't be loaded is loaded apart from the others (commit/loader)",
+    "runtime/ops/rollback_guard.py: beats": "writes one row",
+    "runtime/streams/fanout.py: followed runs": "each run is read by a task of its own",
+    "runtime/runs/message_queue.py: queued messages": "one statement, which gives ids",
+    "runtime/worker/registry.py: presence": "writes one row",
+    "runtime/ops/replicas.py: looking at the replica": "one statement",
+    "runtime/ops/audit_seal.py: sealing": "hashes bytes as they are",
+    "runtime/worker/sweeper.py: claims": "a run that can't be read is given back (runtime/commit/ownership)",
+    "runtime/streams/thread_feed.py: waited-for threads": "one statement, which gives ids",
+    "runtime/messaging/triggers.py: triggers by the ends of runs": "one statement, which gives names",
+    "runtime/worker/worker.py: timers of held runs": "reports a command, which is decided with others of its run",
     "telemetry/census.py: census": "counts",
     "telemetry/loop_watch.py: loop watch": "measures the time between two beats",
     "telemetry/otel.py: metrics": "sends what is in memory",
@@ -375,7 +378,7 @@ async def test_a_row_is_put_off_ever_longer_up_to_a_bound_and_from_the_start_aga
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now, bad = 0.0, True
-    monkeypatch.setattr(rows.time, "monotonic", lambda: now)
+    monkeypatch.setattr(row_isolation.time, "monotonic", lambda: now)
     made = Rows(again_seconds=1.0, again_seconds_max=8.0)
 
     async def work() -> None:

@@ -11,20 +11,20 @@ from typing import NoReturn, TypeAlias
 import pytest
 
 from hai_flow.errors import StoreError
-from hai_flow.runtime import Runtime
-from hai_flow.runtime.catalog import Catalog
-from hai_flow.runtime.committer import Committer
-from hai_flow.runtime.delivery import Delivery
-from hai_flow.runtime.fanout import Fanout
-from hai_flow.runtime.keeping import Keeping
-from hai_flow.runtime.quotas import Quotas
-from hai_flow.runtime.service import Service
-from hai_flow.runtime.slots import Slots
-from hai_flow.runtime.starts import Starts
-from hai_flow.runtime.sweeper import Sweeper
-from hai_flow.runtime.tenants import Tenants
-from hai_flow.runtime.threads import Threads
-from hai_flow.runtime.worker import Worker, WorkerConfig
+from hai_flow.runtime.base.service import Service
+from hai_flow.runtime.catalog.catalog import Catalog
+from hai_flow.runtime.commit.committer import Committer
+from hai_flow.runtime.messaging.outbox import Delivery
+from hai_flow.runtime.runs.concurrency_slots import Slots
+from hai_flow.runtime.runs.starts import Starts
+from hai_flow.runtime.runs.thread_state import Keeping
+from hai_flow.runtime.runtime import Runtime
+from hai_flow.runtime.streams.fanout import Fanout
+from hai_flow.runtime.streams.thread_feed import Threads
+from hai_flow.runtime.tenancy.quotas import Quotas
+from hai_flow.runtime.tenancy.tenants import Tenants
+from hai_flow.runtime.worker.sweeper import Sweeper
+from hai_flow.runtime.worker.worker import Worker, WorkerConfig
 from hai_flow.settings import Settings
 from hai_flow.steps.runner import Registry
 from hai_flow.store import claims, commits, logs
@@ -206,6 +206,6 @@ async def test_a_stop_without_a_database_ends(make: Make, monkeypatch: pytest.Mo
 
     for module, statement in ((commits, "commit"), (claims, "release_runs"), (logs, "load_runs")):
         monkeypatch.setattr(module, statement, away)
-    monkeypatch.setattr("hai_flow.runtime.committer.STOP_SECONDS", 0.5)
-    monkeypatch.setattr("hai_flow.runtime.worker.HAND_BACK_SECONDS", 0.5)
+    monkeypatch.setattr("hai_flow.runtime.commit.committer.STOP_SECONDS", 0.5)
+    monkeypatch.setattr("hai_flow.runtime.worker.worker.HAND_BACK_SECONDS", 0.5)
     await asyncio.wait_for(runtime.stop(), 15)

@@ -14,8 +14,8 @@ import structlog
 from hai_flow.engine import events as e
 from hai_flow.engine.snapshot import encode_state
 from hai_flow.errors import Rejected, StoreError
-from hai_flow.runtime import LOCAL_TENANT, Runtime
-from hai_flow.runtime.delivery import FIRST_PAGE, Delivery
+from hai_flow.runtime.messaging.outbox import FIRST_PAGE, Delivery
+from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.store import signals as store
 from tests.runtime.conftest import (
     ASKING,

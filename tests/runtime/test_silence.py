@@ -24,9 +24,9 @@ from hai_flow.engine import events as e
 from hai_flow.engine.evolve import fold
 from hai_flow.engine.state import RunState
 from hai_flow.errors import StoreError
-from hai_flow.runtime import LOCAL_TENANT, Runtime
-from hai_flow.runtime.heart import Heart
-from hai_flow.runtime.worker import Worker
+from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
+from hai_flow.runtime.worker.heartbeat import Heart
+from hai_flow.runtime.worker.worker import Worker
 from hai_flow.store.database import Deadlines
 from tests.runtime.conftest import ASKING, GATED, LISTENING, TOOLS, Connection, Make, is_now, note, start, state_of
 from tests.runtime.test_fanout import seqs_from
@@ -107,7 +107,7 @@ async def test_commits_go_on_over_a_new_line_when_one_goes_silent_and_nothing_is
 async def test_who_asks_over_a_line_that_goes_silent_is_told_before_it_is_cut(
     proxy: Proxy, make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hai_flow.runtime.committer.ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr("hai_flow.runtime.commit.committer.ANSWER_SECONDS", 0.5)
     runtime = await make(dsn=proxy.dsn, deadlines=Deadlines(statement_seconds=600.0))
     run_id = (await start(runtime, LISTENING)).run_id
     silence(proxy, "to client")
@@ -187,7 +187,7 @@ async def test_who_can_commit_nothing_loses_its_lease_though_its_heart_could_bea
 async def test_who_can_load_but_not_commit_loses_its_lease_and_claims_nothing(
     proxy: Proxy, make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hai_flow.runtime.committer.ANSWER_SECONDS", 600.0)
+    monkeypatch.setattr("hai_flow.runtime.commit.committer.ANSWER_SECONDS", 600.0)
     a = await make(performs=True, dsn=proxy.dsn, deadlines=QUICK)
     run_id = (await start(a, GATED)).run_id
     await until(lambda: effects.begun)
@@ -212,7 +212,7 @@ async def test_who_can_load_but_not_commit_loses_its_lease_and_claims_nothing(
 async def test_who_asks_for_what_can_never_be_committed_is_told_so(
     proxy: Proxy, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hai_flow.runtime.committer.ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr("hai_flow.runtime.commit.committer.ANSWER_SECONDS", 0.5)
     runtime = await make(dsn=proxy.dsn, deadlines=QUICK)
     run_id = (await start(runtime, LISTENING)).run_id
     proxy.fatal = b"INSERT INTO log"
@@ -275,8 +275,8 @@ async def test_another_takes_over_from_one_that_everything_is_silent_for_and_not
 
 
 async def test_a_stop_ends_though_nobody_answers(proxy: Proxy, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hai_flow.runtime.committer.STOP_SECONDS", 0.5)
-    monkeypatch.setattr("hai_flow.runtime.worker.HAND_BACK_SECONDS", 0.5)
+    monkeypatch.setattr("hai_flow.runtime.commit.committer.STOP_SECONDS", 0.5)
+    monkeypatch.setattr("hai_flow.runtime.worker.worker.HAND_BACK_SECONDS", 0.5)
     patient = Deadlines(statement_seconds=3600.0, close_seconds=1.0)  # nothing ends by its deadline here
     runtime = await make(performs=True, dsn=proxy.dsn, deadlines=patient)
     run_id = (await start(runtime, GATED)).run_id
@@ -294,7 +294,7 @@ async def test_a_stop_ends_though_nobody_answers(proxy: Proxy, make: Make, monke
 async def test_who_asks_a_database_that_is_away_is_told_so(
     proxy: Proxy, make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hai_flow.runtime.committer.ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr("hai_flow.runtime.commit.committer.ANSWER_SECONDS", 0.5)
     runtime = await make(dsn=proxy.dsn, deadlines=QUICK)
     run_id = (await start(runtime, LISTENING)).run_id
     proxy.swallow()
@@ -354,7 +354,7 @@ async def test_a_database_that_was_read_only_for_a_while_is_written_to_again(
 async def test_a_lane_that_ends_by_an_error_is_begun_again_with_what_it_had_in_its_hands(
     make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hai_flow.runtime.service.MENDED_SECONDS", 600.0)
+    monkeypatch.setattr("hai_flow.runtime.base.service.MENDED_SECONDS", 600.0)
     runtime = await make(performs=True, lanes=1, lease_seconds=30.0, heartbeat_seconds=1.0)
     run_id = (await start(runtime, LISTENING)).run_id
     real, failed = runtime.committer.clock.read, threading.Event()

@@ -13,8 +13,8 @@ from hai_flow.engine import commands as c
 from hai_flow.engine.ids import child_run_id
 from hai_flow.engine.slots import AWAIT, FREED
 from hai_flow.errors import Rejected
-from hai_flow.runtime import LOCAL_TENANT, Runtime
-from hai_flow.runtime.slots import CANCELLED
+from hai_flow.runtime.runs.concurrency_slots import CANCELLED
+from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.store import commits, slots
 from hai_flow.store.entries import Committed
 from tests.runtime.conftest import ASKING, Make, answer, is_now, open_pending, start, state_of, status_of

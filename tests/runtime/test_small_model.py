@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from hai_flow.engine import events as e
-from hai_flow.runtime import Runtime
+from hai_flow.runtime.runtime import Runtime
 from tests.runtime.conftest import Connection, Make, is_now, start, state_of
 from tests.support import small_model
 from tests.support.ledger import log_of

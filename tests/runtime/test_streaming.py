@@ -12,9 +12,9 @@ from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.ids import shown_call_id
 from hai_flow.errors import Rejected
-from hai_flow.runtime import LOCAL_TENANT, Runtime
-from hai_flow.runtime.cache import CachedRun
-from hai_flow.runtime.submissions import Chunk, Outcome, Written
+from hai_flow.runtime.commit.run_cache import CachedRun
+from hai_flow.runtime.commit.submission import Chunk, Outcome, Written
+from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.store import logs
 from hai_flow.store.logs import Loaded
 from tests.runtime.conftest import ASKING, GATED, TOOLS, Connection, Make, start

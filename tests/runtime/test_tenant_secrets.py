@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from hai_flow.engine import commands as c
-from hai_flow.runtime import LOCAL_TENANT, Runtime
+from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.store import tenants
 from tests.runtime.conftest import Make
 from tests.support.service import Received, Reply, Service

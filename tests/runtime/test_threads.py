@@ -7,8 +7,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 from uuid import uuid4
 
-from hai_flow.runtime import LOCAL_TENANT, Runtime
-from hai_flow.runtime.threads import Threads
+from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
+from hai_flow.runtime.streams.thread_feed import Threads
 from hai_flow.store import threads as rows
 from hai_flow.store.threads import Position
 from tests.runtime.conftest import ASKING, Connection, Make, answer, open_pending, start, state_of

@@ -16,10 +16,10 @@ import pytest
 from hai_flow import instants, values
 from hai_flow.engine import commands as c
 from hai_flow.errors import DefinitionError, Rejected, StoreError
-from hai_flow.runtime import LOCAL_TENANT, Runtime
-from hai_flow.runtime.catalog import Catalog
-from hai_flow.runtime.starts import derived_id
-from hai_flow.runtime.triggers import EVENT_LEASE, Started
+from hai_flow.runtime.catalog.catalog import Catalog
+from hai_flow.runtime.messaging.triggers import EVENT_LEASE, Started
+from hai_flow.runtime.runs.starts import derived_id
+from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.store import signals, triggers, workflows
 from hai_flow.store.triggers import ScheduleRow
 from tests.runtime.conftest import ASKING, Make, is_now, start, state_of, status_of
@@ -211,7 +211,7 @@ async def test_a_hole_of_a_schedules_input_that_fails_refuses_its_instant(make: 
 async def test_while_one_runs_only_so_many_instants_wait_and_the_schedule_says_how_many(
     make: Make, eye: Connection, monkeypatch: pytest.MonkeyPatch, overlap: str, left: list[str | None]
 ) -> None:
-    monkeypatch.setattr("hai_flow.runtime.triggers.WAITING_MAX", 2)
+    monkeypatch.setattr("hai_flow.runtime.messaging.triggers.WAITING_MAX", 2)
     runtime = await make(performs=True)
     await publish(runtime, DAILY % f", overlap: {overlap}", ASKING)
     await due_since(eye, 4)

@@ -14,7 +14,8 @@ import pytest
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.errors import Unreadable
-from hai_flow.runtime import LOCAL_TENANT, decider
+from hai_flow.runtime.commit import decider
+from hai_flow.runtime.runtime import LOCAL_TENANT
 from hai_flow.store import claims, commits, run_lists
 from hai_flow.store.entries import Committed
 from tests.runtime.conftest import ECHO, GATED, LISTENING, Connection, Make, is_now, note, start, state_of

@@ -21,9 +21,9 @@ from hai_flow.engine import commands as c
 from hai_flow.engine.bounds import DEFAULT_BOUNDS
 from hai_flow.engine.snapshot import ABI, encode_state
 from hai_flow.engine.state import RunState, Timer
-from hai_flow.runtime import LOCAL_TENANT, Runtime
-from hai_flow.runtime.invariants import RULES, Check, Violation
-from hai_flow.runtime.verifying import Plans, Verified, Verifying, checked, verify
+from hai_flow.runtime.ops.run_checks import RULES, Check, Violation
+from hai_flow.runtime.ops.verify import Plans, Verified, Verifying, checked, verify
+from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.store import evidence
 from hai_flow.store.evidence import Evidence, Kin
 from tests.runtime.conftest import ASKING, Connection, Make, answer, is_now, open_pending, start, state_of

@@ -13,9 +13,9 @@ from structlog.testing import capture_logs
 
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.runtime import LOCAL_TENANT, Runtime
-from hai_flow.runtime.heart import Heart
-from hai_flow.runtime.worker import Worker
+from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
+from hai_flow.runtime.worker.heartbeat import Heart
+from hai_flow.runtime.worker.worker import Worker
 from hai_flow.store import claims
 from hai_flow.store.claims import Claimed
 from hai_flow.store.faults import CommitUnknown

@@ -19,7 +19,7 @@ from hai_flow.engine.jobs import Continue, open_jobs
 from hai_flow.engine.snapshot import decode_state, encode_state
 from hai_flow.engine.state import RunState
 from hai_flow.errors import Rejected
-from hai_flow.runtime.pieces import numbered
+from hai_flow.runtime.streams.stream_items import numbered
 from hai_flow.wire import DIALECTS
 from hai_flow.wire.dialect import Dialect, Profile
 from hai_flow.wire.log import LOG

@@ -10,7 +10,7 @@ from uuid import UUID
 import asyncpg
 
 from hai_flow.cells import Living
-from hai_flow.runtime import settling
+from hai_flow.runtime.tenancy import cell_assignment
 from hai_flow.store import migrations, tenants
 from hai_flow.store.cells import Cell, within
 
@@ -78,6 +78,6 @@ async def spread(home: str, name: str, cells: Sequence[Cell], after: timedelta =
     try:
         async with connection.transaction():
             wanted = [each.number for each in cells]
-            assert await settling.settle(connection, connect, name, wanted, after=after)
+            assert await cell_assignment.settle(connection, connect, name, wanted, after=after)
     finally:
         await connection.close()

@@ -30,7 +30,7 @@ from types import TracebackType
 from typing import IO, Any, Final
 
 ROOT = Path(__file__).resolve().parents[2]
-RUNTIME: Final = ("alembic.command", "hai_flow.runtime", "tests.support.effects", "uvloop")
+RUNTIME: Final = ("alembic.command", "hai_flow.runtime.runtime", "tests.support.effects", "uvloop")
 SERVER: Final = (
     *RUNTIME, "hai_flow.api.app", "hai_flow.api.server", "hai_flow.cli.control", "hai_flow.cli.deciding",
     "hai_flow.cli.dev", "hai_flow.cli.looking", "hai_flow.embedded", "tests.support.rehearsed",

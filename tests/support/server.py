@@ -96,7 +96,7 @@ async def _main(dsn: str, admission: dict[str, Any]) -> None:
     from hai_flow.api.app import create_app
     from hai_flow.api.server import serve
     from hai_flow.cli.logs import configure_logs
-    from hai_flow.runtime import LOCAL_TENANT, Runtime
+    from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
     from hai_flow.settings import Settings
 
     configure_logs(

@@ -20,8 +20,9 @@ from types import TracebackType
 from typing import Final
 
 from hai_flow.engine import commands as c
-from hai_flow.runtime import LOCAL_TENANT, Runtime, hints
-from hai_flow.runtime.starts import derived_id
+from hai_flow.runtime.commit import hints
+from hai_flow.runtime.runs.starts import derived_id
+from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.settings import Settings
 from hai_flow.store.database import Deadlines
 from hai_flow.store.faults import FAILURES

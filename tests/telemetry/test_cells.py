@@ -10,8 +10,8 @@ import httpx2
 
 from hai_flow.cells import placed
 from hai_flow.engine import commands as c
-from hai_flow.runtime import Runtime
 from hai_flow.runtime.cells import Cells
+from hai_flow.runtime.runtime import Runtime
 from hai_flow.settings import Settings
 from hai_flow.telemetry.watching import CELL_SERIES_MAX, CELLS_MAX, Watching
 from tests.support.cells import cell, schemas, settle

@@ -11,8 +11,8 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from hai_flow.runtime import Answered
-from hai_flow.runtime.tracing import Asker
+from hai_flow.runtime.base.tracing import Asker
+from hai_flow.runtime.runtime import Answered
 from hai_flow.telemetry.census import Census
 from hai_flow.telemetry.instruments import Family
 from hai_flow.telemetry.loop_watch import LoopWatch

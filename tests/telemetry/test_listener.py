@@ -12,7 +12,7 @@ import pytest
 
 from hai_flow.errors import HaiFlowError
 from hai_flow.hosts import host_and_port
-from hai_flow.runtime import Runtime
+from hai_flow.runtime.runtime import Runtime
 from hai_flow.settings import Settings, SettingsError
 from hai_flow.store.database import Deadlines
 from hai_flow.telemetry.watching import Watching

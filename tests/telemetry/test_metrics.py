@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hai_flow.engine import commands as c
-from hai_flow.runtime import LOCAL_TENANT, Runtime
-from hai_flow.runtime.batches import BatchEntry
+from hai_flow.runtime.commit.batches import BatchEntry
+from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.telemetry.metrics import Metrics
 from tests.runtime.conftest import ASKING, ECHO, GATED, TOOLS, Make, answer, is_now, open_pending, start
 from tests.support import effects

@@ -9,7 +9,7 @@ import asyncpg
 from typer.testing import CliRunner
 
 from hai_flow.cli import app
-from hai_flow.runtime import LOCAL_TENANT
+from hai_flow.runtime.runtime import LOCAL_TENANT
 from hai_flow.store import workflows
 from tests.testing.support import EXPENSE, HEAD
 

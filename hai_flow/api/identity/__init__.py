@@ -13,7 +13,7 @@ from hai_flow.api.identity.known import KnownIdentity
 from hai_flow.api.identity.local import LocalIdentity
 from hai_flow.api.identity.sessions import Limits
 from hai_flow.api.principals import Identity
-from hai_flow.runtime import Runtime
+from hai_flow.runtime.runtime import Runtime
 from hai_flow.settings import KEYS, Settings
 
 

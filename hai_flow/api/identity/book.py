@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import Final, Generic, TypeVar
 
-from hai_flow.runtime.recent import Recent
+from hai_flow.runtime.base.single_flight import Recent
 
 T = TypeVar("T")
 

@@ -9,8 +9,8 @@ from typing import Final
 from uuid import UUID
 
 from hai_flow.api.principals import invalid_credential
-from hai_flow.runtime import Runtime
-from hai_flow.runtime.recent import Recent
+from hai_flow.runtime.base.single_flight import Recent
+from hai_flow.runtime.runtime import Runtime
 from hai_flow.store import proofs
 
 SECONDS: Final = 1.0  # a token of a forgotten person is taken for no longer

@@ -8,7 +8,7 @@ from hai_flow.api.identity.book import Book
 from hai_flow.api.identity.people import People
 from hai_flow.api.principals import Principal, Unproven, invalid_credential
 from hai_flow.engine import commands as c
-from hai_flow.runtime import Runtime
+from hai_flow.runtime.runtime import Runtime
 from hai_flow.store import keys
 from hai_flow.store.keys import Key
 

@@ -22,7 +22,7 @@ from hai_flow.api.identity.people import NOBODY, Ids, People
 from hai_flow.api.identity.sessions import Limits, Sessions, session_of
 from hai_flow.api.principals import Principal, now_ms
 from hai_flow.errors import Rejected
-from hai_flow.runtime import Runtime
+from hai_flow.runtime.runtime import Runtime
 from hai_flow.store.keys import PREFIX
 
 CREDENTIAL_CHARS_MAX: Final = 8192

@@ -13,7 +13,7 @@ from hai_flow.api.principals import Principal
 from hai_flow.engine import commands as c
 from hai_flow.engine.selectors import NotASelector, acting_as
 from hai_flow.errors import Rejected
-from hai_flow.runtime import LOCAL_TENANT, Runtime
+from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 
 _TENANT: Final = "tenant="
 _LOCAL: Final = Principal(c.LOCAL_PRINCIPAL, LOCAL_TENANT)

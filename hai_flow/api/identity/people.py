@@ -11,7 +11,7 @@ import msgspec
 
 from hai_flow.api.identity.tenants import Tenants
 from hai_flow.api.principals import NO_ALIASES, Aliases, Principal
-from hai_flow.runtime import Runtime
+from hai_flow.runtime.runtime import Runtime
 
 Ids = Mapping[str, Mapping[str, str]]
 """The one id of each further id of a person, by the name of their tenant."""

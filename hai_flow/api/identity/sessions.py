@@ -37,8 +37,8 @@ from hai_flow.api.principals import Principal, invalid_credential, now_ms
 from hai_flow.api.rights import ROLES
 from hai_flow.engine.commands import Principal as Who
 from hai_flow.errors import Rejected
-from hai_flow.runtime import Runtime
-from hai_flow.runtime.auditing import Asked
+from hai_flow.runtime.base.audit_records import Asked
+from hai_flow.runtime.runtime import Runtime
 from hai_flow.settings import Settings
 from hai_flow.store import audit, sessions, tickets
 

@@ -1,0 +1,42 @@
+"""The request that the current task answers, with its place in a trace; and the attempt that it performs."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from hai_flow.engine.tracing import Place
+
+if TYPE_CHECKING:
+    from hai_flow.runtime.worker.attempt import Performance
+
+
+class Asker:
+    """A request. `parent`: the place in a trace that its caller names. `place`: its own span, once it is recorded."""
+
+    __slots__ = ("parent", "place")
+
+    def __init__(self, parent: Place | None = None) -> None:
+        self.parent = parent
+        self.place: Place | None = None
+
+    def record(self) -> Place:
+        """The request's own span, in its caller's trace, or in one that begins here."""
+        if self.place is None:
+            trace_id = secrets.token_hex(16) if self.parent is None else self.parent.trace_id
+            self.place = Place(trace_id, secrets.token_hex(8), True)
+        return self.place
+
+
+ASKER: Final[ContextVar[Asker | None]] = ContextVar("asker", default=None)
+PERFORMED: Final[ContextVar[Performance | None]] = ContextVar("performed", default=None)
+
+BeginTrace: TypeAlias = Callable[[Asker | None], Place | None]
+"""The place in a trace of a run that `asker` starts; None for a run without a caller, like a schedule's."""
+
+
+def passed_on(asker: Asker | None) -> Place | None:
+    """The trace context of the caller, for a process that records no traces."""
+    return None if asker is None else asker.parent

@@ -1,0 +1,488 @@
+"""Workflows as plans: the stored documents, compiled, by sha256. Plans never change, so nothing here ever expires."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import re
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from contextlib import aclosing, suppress
+from dataclasses import replace
+from functools import partial
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
+
+from hai_flow.definition import asking, names
+from hai_flow.definition.children import Child, child_of
+from hai_flow.definition.compiler import compile_workflow
+from hai_flow.definition.document import parse
+from hai_flow.definition.paths import plan_path
+from hai_flow.definition.plan import TRIGGER_KINDS, ApiTrigger, Plan, Run, WebhookTrigger
+from hai_flow.definition.readiness import RunnersMissing, lacking, missing_runners
+from hai_flow.definition.uses import first_of
+from hai_flow.definition.wording import suggestion
+from hai_flow.engine.children import reference_of
+from hai_flow.engine.events import Pin
+from hai_flow.engine.state import RunState
+from hai_flow.errors import DefinitionError, Finding, HaiFlowError, Rejected, Unreadable
+from hai_flow.runtime.base.audit_records import Asked
+from hai_flow.runtime.catalog import compiling
+from hai_flow.runtime.catalog.cycles import endless
+from hai_flow.runtime.catalog.pins import PinBook
+from hai_flow.runtime.tenancy.tenants import Tenants
+from hai_flow.steps.pins import Looked
+from hai_flow.steps.runner import Registry
+from hai_flow.store import audit, triggers, workflows
+from hai_flow.store.database import Database
+from hai_flow.store.workflows import NamedVersion, Workflow, WorkflowSummary
+
+if TYPE_CHECKING:
+    from hai_flow.store.database import Connection, Pool
+
+PLANS_MAX: Final = 512
+VERSION_NAMERS: Final = "operators, and workflows that were published with `run: name@version`,"
+_REFERENCE = re.compile(rf"(?P<name>{names.WORKFLOW})(@(?P<version>[0-9]{{1,9}})(\+(?P<sha>[0-9a-f]{{8}}))?)?")
+
+
+class Catalog:
+    """Finds, compiles and publishes the workflows of a server with the runners of `registry`.
+
+    `on_published` is called with (tenant, name) after every publication, also of a workflow that was published before,
+    and after a version of it was retired or taken back into use.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        registry: Registry,
+        tool_pins: PinBook | None = None,
+        tenants: Tenants | None = None,
+    ) -> None:
+        self.database = database
+        self.reads: Pool = database.api
+        self.registry = registry
+        self._tool_pins = tool_pins or PinBook(database)
+        self._tenants = tenants or Tenants(database)
+        # Apart for each tenant: one may have read a workflow from its disk that another has sent over the network.
+        self._plans: OrderedDict[tuple[UUID, bytes], Plan] = OrderedDict()
+        self._compiling: dict[tuple[UUID, bytes], asyncio.Future[Plan]] = {}
+        self._runs: dict[bytes, tuple[Run, ...]] = {}
+        self.checks = compiling.Checks()
+        self._webhooks = asyncio.Lock()  # so that all tasks that wait for one lock take one connection
+        self.on_published: Callable[[UUID, str], Awaitable[None]] | None = None
+
+    def reading(self, reads: Pool) -> Catalog:
+        """The same catalog for a request, which reads with `reads`."""
+        seen = copy.copy(self)
+        seen.reads = reads
+        return seen
+
+    async def plan(self, tenant: UUID, digest: bytes) -> Plan:
+        """The plan that a run is pinned to. Raises Unreadable where this release can't read the document: a newer one
+        wrote it; or if the document is gone, which must never happen."""
+        known = self._plans.get((tenant, digest))
+        if known is not None:
+            self._plans.move_to_end((tenant, digest))
+            return known
+        stored = await workflows.workflow_by_sha(self.reads, tenant, digest)
+        if stored is None:
+            raise Unreadable(f"the workflow {digest.hex()} that it is pinned to is not in the database")
+        return await self.plan_of(tenant, stored)
+
+    async def resolve(self, tenant: UUID, reference: str) -> tuple[Workflow, Plan]:
+        """The workflow that `name`, `name@version` or `name@version+sha8` means now. Raises Rejected 404, and
+        Unreadable as `plan` does."""
+        name, version, sha8 = named_version(reference)
+        stored: Workflow | None = None
+        if sha8 is not None and version is not None:
+            stored = await self._dev_copy(tenant, name, version, sha8)
+        elif version is not None:
+            stored = await workflows.workflow_version(self.reads, tenant, name, version)
+        else:
+            stored = await workflows.latest_workflow(self.reads, tenant, name)
+        if stored is None:
+            known = [each.name for each in await workflows.list_workflows(self.reads, tenant)]
+            hint = suggestion(reference.partition("@")[0], [name for name in known if f"{name}@" not in reference])
+            raise Rejected(
+                404, "workflow_unknown", f"there is no workflow {reference!r}{hint or '; publish it first.'}"
+            )
+        return stored, await self.plan(tenant, stored.sha256)
+
+    async def resolve_startable(
+        self, tenant: UUID, reference: str, found: WorkflowSummary | None = None, *, latest_only: bool = False
+    ) -> tuple[WorkflowSummary, Plan]:
+        """The same for a request that starts a run; `found`: the workflow, where it was read already.
+
+        `latest_only`: the caller may name no version but the latest. Raises Rejected 404; 403 `version_forbidden` for
+        another version then; 409 `workflow_retired`; 409 `trigger_missing` where the workflow is started by its
+        schedules and events alone.
+        """
+        if latest_only and "@" in reference:
+            found = await self._latest_as(tenant, reference)
+        if found is None:
+            stored, plan = await self.resolve(tenant, reference)
+        else:
+            stored, plan = found, await self.plan(tenant, found.sha256)
+        if stored.retired_at is not None:
+            raise _retired(plan)
+        if not any(isinstance(trigger, ApiTrigger) for trigger in plan.triggers):
+            kinds = sorted({TRIGGER_KINDS[type(each)] for each in plan.triggers})
+            message = (
+                f"workflow {plan.name}@{plan.version} is started by its {' and '.join(kinds)} triggers only; "
+                "add `- api: {}` to its triggers to start it by request."
+            )
+            raise Rejected(409, "trigger_missing", message)
+        return stored, plan
+
+    async def _latest_as(self, tenant: UUID, reference: str) -> Workflow:
+        """The latest version, if the reference, which names a version, means it. Raises Rejected 404 where there is no
+        such workflow at all, 403 for every other version, whether or not there is one."""
+        name, version, sha8 = named_version(reference)
+        latest = (await self.resolve(tenant, name or reference))[0]
+        if latest.version != version or not latest.sha256.hex().startswith(sha8 or ""):
+            raise Rejected(
+                403,
+                "version_forbidden",
+                f"you may start the latest version of {name} only, and this names {reference}: leave the version out; "
+                f"{VERSION_NAMERS} may start another one.",
+            )
+        return latest
+
+    async def retirement(self, tenant: UUID, plan: Plan) -> Rejected | None:
+        """The refusal of a run that would begin with the plan; None: its version is in use."""
+        return _retired(plan) if await workflows.is_retired(self.reads, tenant, plan.sha256) else None
+
+    async def retire(self, tenant: UUID, reference: str, *, retired: bool, asked: Asked) -> Workflow:
+        """Retire `name@version`, so that no run, child or fork begins with it, or take it back into use. To do so again
+        changes nothing.
+
+        Raises Rejected 404; 422 where no version is named; 409 `webhook_path_taken` where the version that is the
+        latest then has a webhook whose path another workflow has by now.
+        """
+        name, version, sha8 = named_version(reference)
+        if not name or version is None or sha8 is not None:
+            raise Rejected(422, "request.invalid", f"expected name@version, found {reference[:100]!r}.")
+        stored = await workflows.workflow_version(self.reads, tenant, name, version)  # readable or not
+        if stored is None:
+            stored, _ = await self.resolve(tenant, reference)
+        act = "workflow.retired" if retired else "workflow.unretired"
+        row = asked.row(act, subject=f"workflow:{name}@{version}", digest=stored.sha256)
+        async with self._webhooks, triggers.webhook_publication(self.database.api, tenant):
+            async with self.database.api.acquire() as connection, connection.transaction():
+                if await workflows.set_retired(connection, tenant, name, version, retired=retired):
+                    await self._demand_paths_are_free(connection, tenant, name)
+                    await audit.write(connection, tenant, [row])
+            if self.on_published is not None:
+                await self.on_published(tenant, name)
+        again = await workflows.workflow_by_sha(self.database.api, tenant, stored.sha256)
+        return again or stored
+
+    async def _demand_paths_are_free(self, connection: Connection, tenant: UUID, name: str) -> None:
+        latest = await workflows.latest_workflow(connection, tenant, name)
+        if latest is None or latest.retired_at is not None:
+            return
+        try:
+            plan = await self.plan_of(tenant, latest)
+        except Unreadable:
+            return
+        if taken := await self._taken_paths(tenant, plan, f"{name}@{plan.version}"):
+            raise Rejected(
+                409,
+                "webhook_path_taken",
+                f"{name}@{plan.version} would be the latest version then, and {taken[0].message}: retire "
+                f"{name}@{plan.version}, too, or first; or publish one with another path.",
+            )
+
+    async def _dev_copy(self, tenant: UUID, name: str, version: int, sha8: str) -> Workflow | None:
+        for each in await workflows.versions_of_workflow(self.reads, tenant, name):
+            if each.version == version and each.sha256.hex().startswith(sha8):
+                return await workflows.workflow_by_sha(self.reads, tenant, each.sha256)
+        return None
+
+    async def publish(
+        self,
+        tenant: UUID,
+        source: bytes,
+        file: str = "<workflow>",
+        *,
+        dev: bool = False,
+        from_disk: bool = False,
+        asked: Asked | None = None,
+    ) -> tuple[Workflow, Plan]:
+        """Check, compile and store a workflow. `from_disk`: it was read from a file of this machine. `asked`: the
+        person who publishes it, for the audit.
+
+        Raises as `check` does; and Rejected 409 if other bytes have its name and version.
+        """
+        plan, looked = await self._checked(tenant, source, file, from_disk=from_disk)
+        stored, plan = await self._published(tenant, plan, source, file, asked, dev=dev, from_disk=from_disk)
+        if looked.pins and dev:
+            await self._tool_pins.replace(tenant, plan.sha256, looked.pins)
+        elif looked.pins:
+            await self._tool_pins.add(tenant, plan.sha256, looked.pins)
+        return stored, plan
+
+    async def _published(
+        self, tenant: UUID, plan: Plan, source: bytes, file: str, asked: Asked | None, *, dev: bool, from_disk: bool
+    ) -> tuple[Workflow, Plan]:
+        if not any(isinstance(trigger, WebhookTrigger) for trigger in plan.triggers):
+            return await self._publish(tenant, plan, source, asked, dev=dev, from_disk=from_disk)
+        async with self._webhooks, triggers.webhook_publication(self.database.api, tenant):
+            if taken := await self._taken_paths(tenant, plan, file):  # since it was checked
+                raise DefinitionError(_in_place(taken, source))
+            return await self._publish(tenant, plan, source, asked, dev=dev, from_disk=from_disk)
+
+    async def _publish(
+        self, tenant: UUID, plan: Plan, source: bytes, asked: Asked | None, *, dev: bool, from_disk: bool
+    ) -> tuple[Workflow, Plan]:
+        row = None
+        if asked is not None:
+            subject = f"workflow:{plan.name}@{plan.version}"
+            row = asked.row("workflow.published", subject=subject, digest=plan.sha256, dev=dev or None)
+        async with audit.recorded(self.database.api, tenant, row) as connection:
+            stored = await workflows.publish_workflow(
+                connection,
+                tenant,
+                name=plan.name,
+                version=plan.version,
+                source=source,
+                title=plan.title or None,
+                dev=dev,
+                from_disk=from_disk,
+                visibility=plan.visibility,
+            )
+        plan = self._keep(tenant, replace(plan, from_disk=stored.from_disk))
+        if self.on_published is not None:
+            await self.on_published(tenant, plan.name)
+        return stored, plan
+
+    async def check(self, tenant: UUID, source: bytes, file: str = "<workflow>", *, from_disk: bool = False) -> Plan:
+        """The plan of a workflow that could be published as things are now.
+
+        Raises DefinitionError with every finding, also where this server has no way to perform a step.
+        """
+        return (await self._checked(tenant, source, file, from_disk=from_disk))[0]
+
+    async def _checked(self, tenant: UUID, source: bytes, file: str, *, from_disk: bool) -> tuple[Plan, Looked]:
+        """The plan, and the tools of the servers that it uses, as they are now."""
+        plan = replace(await compiling.make(compile_workflow, source, file), from_disk=from_disk)
+        await self._check_children(tenant, plan, file)
+        missing, faults = await compiling.make(self._obstacles, plan, file)
+        faults += await self._unknown_children(tenant, plan, file)
+        faults += await endless(self, tenant, plan, file)
+        faults += await self._taken_paths(tenant, plan, file)
+        if faults:
+            raise DefinitionError(_in_place([*missing, *faults], source))
+        if missing:
+            raise RunnersMissing(_in_place(missing, source), lacking(plan, self.registry.kinds))
+        looked = await self.registry.looked(plan, await self._tenants.name(tenant))
+        said = [*self.registry.doubts(plan), *((plan.steps[path], doubt) for path, doubt in looked.doubts)]
+        doubts = [
+            Finding(file, step.line, 1, "warning", "step.unavailable", f"step {step.path}: {doubt}")
+            for step, doubt in said
+        ]
+        return replace(plan, warnings=(*plan.warnings, *_in_place(doubts, source))) if doubts else plan, looked
+
+    def _obstacles(self, plan: Plan, file: str) -> tuple[list[Finding], list[Finding]]:
+        """The steps for which this server has no runner, and those that its runners can't perform."""
+        faults = [
+            Finding(file, step.line, 1, "error", "step.unavailable", f"step {step.path}: {fault}")
+            for step, fault in self.registry.faults(plan)
+        ]
+        return list(missing_runners(plan, self.registry.kinds, file)), faults
+
+    async def plan_of(self, tenant: UUID, stored: Workflow) -> Plan:
+        """The plan of a stored workflow of the tenant. Raises Unreadable."""
+        try:
+            plan = await self._compiled(tenant, stored.source, f"{stored.name}@{stored.version}")
+        except DefinitionError as error:
+            raise Unreadable(f"its workflow is nothing that this release can perform: {error}") from error
+        if plan.from_disk == stored.from_disk:
+            return plan
+        return self._keep(tenant, replace(plan, from_disk=stored.from_disk))
+
+    async def pins(self, tenant: UUID, plan: Plan, *, of_new_run: bool = True) -> dict[str, Pin]:
+        """The workflow that each `run: name` and `run: name@version` of the plan means now, and of the plans that they
+        lead to.
+
+        `of_new_run`: runs are going to begin with them. Raises Rejected 404 where one does not exist, and then 409
+        `workflow_retired` where one is retired.
+        """
+        pins = {}
+        async for reference, stored, child in self._below(tenant, plan):
+            if of_new_run and stored.retired_at is not None:
+                raise _retired(child, f", and {plan.name}@{plan.version} runs it")
+            pins[reference] = Pin(stored.version, stored.sha256.hex(), stored.dev)
+        return pins
+
+    async def asks_below(self, tenant: UUID, state: RunState, path: str) -> bool:
+        """Whether the runs that the step of a run (by its path or id), or a step inside it, waits for put something to
+        people, in the versions that the run has pinned. A version that can't be read here counts as one that does."""
+        plan = await self.plan(tenant, bytes.fromhex(state.sha256))
+        left, seen = asking.runs_inside(plan, plan_path(plan.ids.get(path, path))), set[str]()
+        while left:
+            pin = state.pins.get(reference_of(left.pop()))
+            if pin is None:
+                return True
+            if pin.sha256 in seen:
+                continue
+            seen.add(pin.sha256)
+            try:
+                child = await self.plan(tenant, bytes.fromhex(pin.sha256))
+            except (Rejected, Unreadable):
+                return True
+            if asking.asks_inside(child, "") is not asking.Asks.NOBODY:
+                return True
+            left.extend(asking.runs_inside(child, ""))
+        return False
+
+    async def counts(self, tenant: UUID, plan: Plan) -> bool:
+        """Whether runs of the plan, or runs below them, count with others of a concurrency key."""
+        if plan.concurrency is not None:
+            return True
+        # A workflow that does not exist, or can't be read here, is refused where the run starts.
+        async with aclosing(self._below(tenant, plan, missing=(Rejected, Unreadable))) as below:
+            async for _, _, child in below:
+                if child.concurrency is not None:
+                    return True
+        return False
+
+    async def _below(
+        self, tenant: UUID, plan: Plan, *, missing: tuple[type[HaiFlowError], ...] = ()
+    ) -> AsyncGenerator[tuple[str, Workflow, Plan]]:
+        """Each workflow that the plan, or one that it leads to, runs, once: its reference, and the workflow that the
+        reference means now. `missing`: the errors of a reference that is passed over; others are raised."""
+        seen: set[str] = set()
+        left = list(self.runs_of(plan))
+        while left:
+            reference = reference_of(left.pop())
+            if reference in seen:
+                continue
+            seen.add(reference)
+            try:
+                stored, child = await self.resolve(tenant, reference)
+            except missing:
+                continue
+            left.extend(self.runs_of(child))
+            yield reference, stored, child
+
+    async def plan_of_child(self, tenant: UUID, reference: str, digest: str | None) -> Plan:
+        """The plan of a child run: the one that its parent pinned, else the one that the reference means now."""
+        if digest is not None:
+            return await self.plan(tenant, bytes.fromhex(digest))
+        return (await self.resolve(tenant, reference))[1]
+
+    async def _check_children(self, tenant: UUID, plan: Plan, file: str) -> None:
+        """Check the inputs that the plan gives to the workflows that it runs, and the outputs that it reads, where they
+        are published.
+
+        Raises DefinitionError.
+        """
+        known: dict[tuple[str, int | None], Child] = {}
+        for run in dict.fromkeys((run.workflow, run.version) for run in self.runs_of(plan)):
+            with suppress(Rejected, Unreadable):  # one that only another release can read is not looked into
+                reference = run[0] if run[1] is None else f"{run[0]}@{run[1]}"
+                known[run] = child_of((await self.resolve(tenant, reference))[1])
+        if known:
+            children = partial(_known_child, known)
+            await compiling.make(compile_workflow, plan.source, file, children=children)
+
+    async def _unknown_children(self, tenant: UUID, plan: Plan, file: str) -> list[Finding]:
+        """The child runs whose workflow is not published. A workflow may run itself."""
+        faults = []
+        for step in plan.steps.values():
+            if not isinstance(step.verb, Run) or (step.verb.workflow, step.verb.version or plan.version) == (
+                plan.name,
+                plan.version,
+            ):
+                continue
+            reference = reference_of(step.verb)
+            try:
+                if (await self.resolve(tenant, reference))[0].retired_at is not None:
+                    message = f"step {step.path}: {reference} was retired, so nothing runs it; name a version in use"
+                    faults.append(Finding(file, step.line, 1, "error", "run.retired", message))
+            except Unreadable:  # it is published, by another release
+                continue
+            except Rejected:
+                known = [each.name for each in await workflows.list_workflows(self.reads, tenant)]
+                message = f"step {step.path}: there is no workflow {reference!r}{suggestion(step.verb.workflow, known)}"
+                faults.append(Finding(file, step.line, 1, "error", "run.unknown", message))
+        return faults
+
+    async def _taken_paths(self, tenant: UUID, plan: Plan, file: str) -> list[Finding]:
+        """The webhooks whose path another workflow has."""
+        faults = []
+        for position, trigger in enumerate(plan.triggers):
+            if not isinstance(trigger, WebhookTrigger):
+                continue
+            for row in await triggers.event_triggers_of(self.reads, tenant, trigger.path, "webhook"):
+                if row.workflow_name != plan.name:
+                    line, column = parse(first_of(plan.source), file).position(("triggers", position))
+                    message = f"workflow {row.workflow_name} has the webhook `{trigger.path}` already; take another"
+                    faults.append(Finding(file, line, column, "error", "webhook.path_taken", message))
+        return faults
+
+    def runs_of(self, plan: Plan) -> tuple[Run, ...]:
+        """The `run` steps of the plan."""
+        known = self._runs.get(plan.sha256)
+        if known is None:
+            if len(self._runs) >= PLANS_MAX:
+                self._runs.clear()
+            known = tuple(step.verb for step in plan.steps.values() if isinstance(step.verb, Run))
+            self._runs[plan.sha256] = known
+        return known
+
+    async def _compiled(self, tenant: UUID, source: bytes, file: str) -> Plan:
+        key = (tenant, sha256(source).digest())
+        plan = self._plans.get(key)
+        if plan is not None:
+            return plan
+        work = self._compiling.get(key)
+        if work is None:  # all who wait for it wait for the same
+            work = self._compiling[key] = asyncio.ensure_future(
+                compiling.make(compile_workflow, source, file, stored=True)
+            )
+            work.add_done_callback(lambda done: self._compiling.pop(key, None) and done.exception())
+        return self._keep(tenant, await asyncio.shield(work))
+
+    def _keep(self, tenant: UUID, plan: Plan) -> Plan:
+        self._plans[tenant, plan.sha256] = plan
+        while len(self._plans) > PLANS_MAX:
+            self._plans.popitem(last=False)
+        return plan
+
+
+def _known_child(known: Mapping[tuple[str, int | None], Child], name: str, version: int | None) -> Child | None:
+    return known.get((name, version))
+
+
+def _retired(plan: Plan, whose: str = "") -> Rejected:
+    version = f"{plan.name}@{plan.version}"
+    return Rejected(
+        409,
+        "workflow_retired",
+        f"{version} was retired{whose}: no run, child or fork begins with it. A publisher can take that back: "
+        f"`hai-flow unretire {version}`.",
+    )
+
+
+def _in_place(findings: Iterable[Finding], source: bytes) -> list[Finding]:
+    """Findings about steps, in the document's order, each at the step's own first character."""
+    lines = source.decode(errors="replace").splitlines()
+
+    def placed(finding: Finding) -> Finding:
+        line = lines[finding.line - 1] if 0 < finding.line <= len(lines) else ""
+        return replace(finding, column=len(line) - len(line.lstrip(" -")) + 1)
+
+    return sorted(map(placed, findings), key=lambda finding: finding.line)
+
+
+def named_version(reference: str) -> NamedVersion:
+    """The parts of a reference. A text that can't be one (it may have characters that the database refuses) names
+    nothing."""
+    match = _REFERENCE.fullmatch(reference)
+    if match is None:
+        return NamedVersion("")
+    return NamedVersion(match["name"], int(match["version"]) if match["version"] else None, match["sha"])

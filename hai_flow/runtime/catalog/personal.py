@@ -1,0 +1,95 @@
+"""Which values are personal in the runs of workflows, by their plans and pins: worked out once, and remembered."""
+
+from __future__ import annotations
+
+import traceback
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any, Final
+from uuid import UUID
+
+from hai_flow.definition.personal import WHOLE, Flow, Personal, declares, personal_of
+from hai_flow.definition.plan import Plan, Run
+from hai_flow.engine.children import reference_of
+from hai_flow.engine.events import Pin
+from hai_flow.errors import Rejected, Unreadable
+from hai_flow.runtime.catalog import compiling
+from hai_flow.runtime.catalog.catalog import Catalog
+
+_KNOWN_MAX: Final = 1024
+
+
+def touches(plan: Plan, path: str = "") -> bool:
+    """Whether the step at `path`, or anything in the workflow (""), has to do with something personal, as far as the
+    workflow itself says: then the log of a process quotes none of its values."""
+    found = _nearby.get(plan.sha256)
+    if found is None:
+        while len(_nearby) >= _KNOWN_MAX:
+            _nearby.pop(next(iter(_nearby)))
+        found = _nearby[plan.sha256] = Flow(plan).found() if declares(plan) else Personal()
+    return found.of(path).touches
+
+
+def told_of(plan: Plan | None, error: BaseException, path: str = "") -> dict[str, Any]:
+    """An exception for the log of the process. Its text may quote values of a run or a step: where those may be
+    personal, or `plan` is not known, only its type and place are logged."""
+    if plan is not None and not touches(plan, path):
+        return {"exc_info": error}
+    frames = traceback.extract_tb(error.__traceback__)
+    return {"error": type(error).__name__, "at": [f"{each.filename}:{each.lineno}" for each in frames[-3:]]}
+
+
+_FEW_STEPS: Final = 20  # whose marks are found faster than a thread begins
+_nearby: Final[dict[bytes, Personal]] = {}
+
+
+class Personals:
+    """Finds the personal values of a run."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._known: OrderedDict[tuple[UUID, bytes, tuple[str, ...]], Personal] = OrderedDict()
+
+    async def has_children(self, tenant: UUID, workflow: bytes) -> bool:
+        """Whether its runs start others: then their pins belong to the question. An unreadable one has none."""
+        try:
+            return bool(self._catalog.runs_of(await self._catalog.plan(tenant, workflow)))
+        except Unreadable:
+            return False
+
+    async def of(self, tenant: UUID, workflow: bytes, pins: Mapping[str, Pin]) -> Personal:
+        """The personal values in the runs of a workflow whose children are pinned so. All values, where this release
+        can't read the workflow."""
+        key = (tenant, workflow, tuple(sorted(pin.sha256 for pin in pins.values())))
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = await self._found(tenant, workflow, pins)
+            while len(self._known) > _KNOWN_MAX:
+                self._known.popitem(last=False)
+        else:
+            self._known.move_to_end(key)
+        return found
+
+    async def now(self, tenant: UUID, workflow: bytes) -> Personal:
+        """The same for its children as they are now, where the pins of a run are not at hand."""
+        try:
+            plan = await self._catalog.plan(tenant, workflow)
+            return await self.of(tenant, workflow, await self._catalog.pins(tenant, plan, of_new_run=False))
+        except (Unreadable, Rejected):
+            return WHOLE
+
+    async def _found(self, tenant: UUID, workflow: bytes, pins: Mapping[str, Pin]) -> Personal:
+        children: dict[str, Plan] = {}
+        try:
+            plan = await self._catalog.plan(tenant, workflow)
+            for reference, pin in pins.items():
+                children[reference] = await self._catalog.plan(tenant, bytes.fromhex(pin.sha256))
+        except Unreadable:
+            return WHOLE
+
+        def child(run: Run) -> Plan | None:
+            return children.get(reference_of(run))
+
+        if len(plan.steps) <= _FEW_STEPS:
+            return personal_of(plan, child)
+        return await compiling.make(personal_of, plan, child)

@@ -1,0 +1,325 @@
+"""Commands in, commits out: the one door through which anything happens to a run.
+
+A command that comes in waits with its run (`cache`, `queues`). The `loader` brings runs up to date, a lane (`lanes`)
+has their commands decided (`decider`), commits the events in one statement for up to 256 runs (`batches`) and notifies
+the `listeners`. `failures` deals with faults, so that the others go on. The rules (docs/design/store.md has each with
+its reason):
+
+* a batch holds at most one entry per run, and a run is in at most one batch in flight;
+* a winner learns from the statement itself whether it holds the run (`claims`);
+* only a win proves that a state was fresh: a refusal from a cached state is answered after loading the tail;
+* a batch refused for its data is halved until the culprit is alone; the others commit;
+* a decision compares `version`, streamed chunks compare `fence`; after three losses a run is taken alone;
+* a repeated command id gets the first outcome, with another body 409;
+* an unknown outcome publishes nothing: the run is loaded, and callers are answered from there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import time
+from collections.abc import Iterable
+from datetime import datetime
+from itertools import takewhile
+from typing import Final
+from uuid import UUID
+
+import structlog
+
+from hai_flow import instants
+from hai_flow.definition.plan import Plan
+from hai_flow.engine import commands as c
+from hai_flow.engine.bounds import DEFAULT_BOUNDS, Bounds
+from hai_flow.engine.decide import decide
+from hai_flow.engine.decision import Decision
+from hai_flow.engine.state import RunState
+from hai_flow.errors import Rejected, StoreError
+from hai_flow.runtime.base.audit_records import Asked
+from hai_flow.runtime.base.service import Service
+from hai_flow.runtime.base.tracing import ASKER
+from hai_flow.runtime.commit.clock import Clock
+from hai_flow.runtime.commit.decider import Decider, WantsEnds
+from hai_flow.runtime.commit.hints import Carrier, Hints, Notify
+from hai_flow.runtime.commit.hooks import Listeners
+from hai_flow.runtime.commit.lanes import Lanes
+from hai_flow.runtime.commit.loader import FindPlan, Loader
+from hai_flow.runtime.commit.ownership import Claims
+from hai_flow.runtime.commit.queues import Queues
+from hai_flow.runtime.commit.recovery import Failures
+from hai_flow.runtime.commit.run_cache import Cache, CachedRun
+from hai_flow.runtime.commit.snapshots import Snapshots
+from hai_flow.runtime.commit.submission import Birth, Outcome, Streamed, Submission
+from hai_flow.store import clock
+from hai_flow.store.database import Database
+from hai_flow.store.transactions import Transaction
+
+log = structlog.get_logger(__name__)
+
+STOP_SECONDS: Final = 20.0
+ANSWER_SECONDS: Final = 10.0  # a caller hears after this that the database does not answer
+LATE_LOOK_SECONDS: Final = 1.0  # between two looks for callers that have waited for too long
+CLOCK_SECONDS: Final = 5.0  # the database's clock is read at least so often
+
+
+class Committer(Service):
+    """Takes commands and answers them after their commit.
+
+    `find_plan` gives the plan that a run is pinned to. `wants_ends` tells whether the ends of a workflow's runs start
+    others, which then hear of them. Services that must hear of commits are among the `listeners`; other processes hear
+    of them by the `carrier` (None: NOTIFY).
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        lanes: int = 1,
+        entries_max: int = 256,
+        bytes_max: int = 1024 * 1024,
+        cache_bytes_max: int = 64 * 1024 * 1024,
+        limits: Bounds = DEFAULT_BOUNDS,
+        find_plan: FindPlan,
+        wants_ends: WantsEnds = lambda tenant, workflow: False,
+        carrier: Carrier | None = None,
+    ) -> None:
+        super().__init__()
+        self.database = database
+        self.clock = Clock()
+        self.listeners = Listeners()
+        self.claims = Claims(self.listeners)
+        self.cache = Cache(cache_bytes_max)
+        self.queues = Queues(self.cache, lanes)
+        faults = Failures(database, self.cache, self.queues, self.claims)
+        snapshots = Snapshots(database, self.cache, self._spawn)
+        self.hints = Hints(carrier or Notify(database))
+        self._decider = Decider(self.queues, faults, limits, self.now_ms, wants_ends, self.claims.serves)
+        self._loader = Loader(
+            database,
+            self.cache,
+            self.queues,
+            self.claims,
+            self.listeners,
+            faults,
+            snapshots,
+            find_plan=find_plan,
+            batch_max=entries_max,
+            spawn=self._spawn,
+        )
+        self._lanes = Lanes(
+            database,
+            self.cache,
+            self.queues,
+            self.claims,
+            self.listeners,
+            faults,
+            snapshots,
+            self._decider,
+            self._loader,
+            self.hints,
+            now_ms=self.now_ms,
+            read_clock=self._take_in_clock,
+            entries_max=entries_max,
+            bytes_max=bytes_max,
+            spawn=self._spawn,
+        )
+        self._closing = False
+        self._answers: dict[asyncio.Future[Outcome], tuple[CachedRun, Submission]] = {}  # that are owed, oldest first
+
+    # --- the door -------------------------------------------------------------------------------------------------
+
+    async def submit(
+        self,
+        run_id: UUID,
+        tenant: UUID,
+        command: c.Command,
+        *,
+        command_id: str | None = None,
+        body_sha: bytes = b"",
+        birth: Birth | None = None,
+        seat: str | None = None,
+        asked: Asked | None = None,
+    ) -> Outcome:
+        """Decide and commit `command`; return after the commit. Raises `Rejected` if it was refused.
+
+        `command_id` makes a repetition safe: the first outcome again, or 409 if `body_sha` differs. `birth` comes with
+        a run's first command, which `starts` completes. `seat` is the slot with which the run begins: `SEAT_LOST` if it
+        is not the run's any more. `asked`: the person who asks, for the audit.
+        """
+        if self._closing or not self.running:
+            raise Rejected(503, "closing", "the server is shutting down; send the request again.")
+        answer: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        submission = Submission(
+            command,
+            time.monotonic(),
+            command_id,
+            body_sha,
+            answer,
+            birth,
+            seat,
+            tenant=tenant,
+            asked=asked,
+            asker=ASKER.get(),
+        )
+        run = self.cache.get(run_id)
+        if run is not None:
+            self.cache.hits += 1
+        else:
+            run = self.cache.add(CachedRun(run_id, tenant, RunState(str(run_id))))
+            if birth is None:
+                self.cache.misses += 1
+            else:
+                run.plan, run.exists, run.loaded_at = birth.plan, False, time.monotonic()
+        run.submissions.append(submission)
+        self.queues.add(run)
+        self._answers[answer] = run, submission
+        answer.add_done_callback(self._answers.pop)
+        return await answer
+
+    def report(self, run: CachedRun, command: c.Command, carrier: Transaction | None = None) -> None:
+        """The same door for commands that need no answer: results, timers. A refusal is logged and dropped.
+
+        `carrier`: the transaction of the tool whose result it is. Both are committed together, or neither.
+        """
+        submission = Submission(command, time.monotonic(), carrier=carrier)
+        if not self.running:
+            submission.leave()
+            return
+        if not run.kept:
+            run = self.cache.get(run.id) or self.cache.add(run)
+        run.submissions.append(submission)
+        self.queues.add(run)
+
+    def stream(self, run: CachedRun, chunks: Iterable[Streamed]) -> None:
+        """Append texts and progress of attempts in flight to the log of a run that this process holds
+        (docs/design/store.md#decisions-and-chunks)."""
+        known = self.cache.get(run.id)
+        if known is None or not known.mine or not self.running:
+            return  # somebody else holds the run: they would lose by their fence
+        known.chunks.extend(chunks)
+        self.queues.add(known)
+
+    async def settled(self, waiting: Iterable[CachedRun]) -> None:
+        """Return when all commands for these runs are decided and committed."""
+        await self.queues.settled(waiting)
+
+    def rehearse(self, command: c.Command, plan: Plan, state: RunState) -> Decision:
+        """The decision on the command if it came now to the run in `state`; nothing is committed. Raises Rejected where
+        it would be refused."""
+        return decide(plan, state, command, self.now_ms(), self._decider.limits)
+
+    def now_ms(self) -> int:
+        """The database's clock as known here, in milliseconds since 1970: a lower bound."""
+        return self.clock.at(time.monotonic())
+
+    def now(self) -> datetime:
+        """The database's clock as known here, as an instant in UTC."""
+        return instants.instant(self.now_ms())
+
+    def peek(self, run_id: UUID) -> CachedRun | None:
+        """The run as this process knows it, however old that is."""
+        return self.cache.get(run_id)
+
+    def refresh(self, run_id: UUID, tenant: UUID | None = None) -> None:
+        """Load the run's tail: another process has moved it, or this one holds it and does not know it yet."""
+        if not self.running:
+            return
+        run = self.cache.get(run_id)
+        if run is None:
+            run = self.cache.add(CachedRun(run_id, tenant or UUID(int=0), RunState(str(run_id))))
+        self.queues.refresh(run)
+
+    # --- the runs of this process ----------------------------------------------------------------------------------
+
+    @property
+    def worker_id(self) -> int | None:
+        """This process's id in the workers table, None while it performs nothing."""
+        return self.claims.worker_id
+
+    @worker_id.setter
+    def worker_id(self, worker_id: int | None) -> None:
+        self.claims.worker_id = worker_id
+
+    def forget_claims(self) -> None:
+        """This process could not renew its lease: it holds nothing any more."""
+        for run in self.cache:
+            if run.mine:
+                self.claims.disown(run)
+
+    def worked_at(self) -> float:
+        """Since when (monotonic) something has been waiting without any lane, or the loader, getting on; now, if
+        nothing has."""
+        return self.queues.worked_at()
+
+    # --- life -----------------------------------------------------------------------------------------------------
+
+    async def _start(self) -> None:
+        self._closing = False
+        await self._ask_clock()
+        for number, queue in enumerate(self.queues.lanes):
+            self._keep(functools.partial(self._lanes.run, queue), f"lane {number}")
+        self._keep(self._loader.run, "loads")
+        self._keep(self.hints.run, "hints")
+        self._keep(self._run_clock, "clock")
+        self._keep(self._run_late, "late answers")
+
+    async def _stop(self) -> None:
+        """Commit the commands that came before the stop; refuse those that come after, and those that take too long."""
+        self._closing = True
+        try:
+            async with asyncio.timeout(STOP_SECONDS):
+                await self.queues.emptied()
+        except TimeoutError:
+            log.error("stopped_unfinished", runs=self.queues.queued)
+        finally:
+            await self._end_tasks()
+            self._forget_everything()
+
+    def _forget_everything(self) -> None:
+        for answer in list(self._answers):
+            if not answer.done():
+                answer.set_exception(StoreError("the server stopped before the outcome was known; send it again."))
+        for run in self.cache:
+            for submission in run.submissions:
+                submission.leave()
+        self.cache.clear()
+        self.queues.clear()
+        self.hints.clear()
+
+    async def _run_late(self) -> None:
+        """Answer callers that have waited for too long: the database is away, or far behind."""
+        while True:
+            await asyncio.sleep(LATE_LOOK_SECONDS)
+            self._answer_late()
+
+    def _answer_late(self) -> None:
+        """Callers may send their commands again, so these leave the queue: else what was asked once would be done
+        twice, by a database that is behind already. A commit that is under way may hold its command yet: a line that
+        has gone silent is cut only when a statement over it could not be slow any more. Commands of the process itself
+        go on waiting."""
+        now = time.monotonic()
+        late = list(takewhile(lambda each: now - each[1].arrived > ANSWER_SECONDS, self._answers.values()))
+        for run, submission in late:
+            if submission in run.submissions:
+                run.submissions.remove(submission)
+            told = "the database has not answered for a while; the outcome is unknown: send it again."
+            submission.fail(StoreError(told))
+
+    async def _run_clock(self) -> None:
+        """Read the database's clock if no commit has for a while: it may have been set to another time."""
+        while True:
+            await asyncio.sleep(self.clock.heard_at + CLOCK_SECONDS - time.monotonic())
+            try:
+                if time.monotonic() >= self.clock.heard_at + CLOCK_SECONDS:
+                    await self._ask_clock()
+            except Exception as error:  # the database is away: the next commit reads its clock
+                log.debug("clock_not_read", error=str(error) or repr(error))
+                await asyncio.sleep(CLOCK_SECONDS)
+
+    async def _ask_clock(self) -> None:
+        async with self.database.api.acquire() as connection:
+            sent = time.monotonic()
+            self._take_in_clock(instants.milliseconds(await clock.read_clock(connection)), sent, time.monotonic())
+
+    def _take_in_clock(self, database_ms: int, sent: float, arrived: float) -> None:
+        self.clock.read(database_ms, sent, arrived)

@@ -1,0 +1,452 @@
+"""The commands for a run, decided one by one, as one entry of a batch.
+
+Each command is decided on top of the state that the ones before it lead to. A win proves that the state was fresh; a
+refusal needs a state that is surely fresh, so it may have to wait until the run is loaded
+(docs/design/store.md#freshness).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+from uuid import UUID
+
+import msgspec
+
+from hai_flow import instants, values
+from hai_flow.definition.paths import list_of
+from hai_flow.engine import chains, children, run_size
+from hai_flow.engine import commands as c
+from hai_flow.engine import events as e
+from hai_flow.engine.bounds import Bounds
+from hai_flow.engine.decide import decide
+from hai_flow.engine.decision import Decision, Message
+from hai_flow.engine.evolve import evolve
+from hai_flow.engine.jobs import is_busy, wake_at
+from hai_flow.engine.state import TERMINAL_STATUSES, RunState
+from hai_flow.errors import Rejected
+from hai_flow.runtime.base import audit_records
+from hai_flow.runtime.commit.batches import BatchEntry
+from hai_flow.runtime.commit.queues import Queues
+from hai_flow.runtime.commit.recovery import Failures
+from hai_flow.runtime.commit.run_cache import CachedRun
+from hai_flow.runtime.commit.submission import SEAT_LOST, Begin, Chunk, Outcome, Progress, Streamed, Submission, Written
+from hai_flow.store.entries import Born, CommandRow, Entry, Heir, Moved, OutboxRow
+from hai_flow.store.projection import rows_of
+from hai_flow.store.slots import thread_slot
+
+WantsEnds: TypeAlias = Callable[[UUID, str], bool]
+"""Whether ends of runs of this workflow, by its name, start other runs, so that they have to be sent."""
+
+
+class Decider:
+    """Makes entries. `now_ms` is the database's clock, `limits` those of the engine; `serves` says of a queue whether
+    this process performs its runs."""
+
+    def __init__(
+        self,
+        queues: Queues,
+        failures: Failures,
+        limits: Bounds,
+        now_ms: Callable[[], int],
+        wants_ends: WantsEnds,
+        serves: Callable[[str], bool],
+    ) -> None:
+        self.limits = limits
+        self._queues = queues
+        self._failures = failures
+        self._now_ms = now_ms
+        self._wants_ends = wants_ends
+        self._serves = serves
+
+    def entry_of(self, run: CachedRun) -> BatchEntry | None:
+        """The run's entry, ready to be sent. A fault in one run's decision must not stop the lane for all others."""
+        entry: BatchEntry | None = None
+        try:
+            entry = self._decided(run)
+            if entry is not None:
+                entry.row = row = self._row(entry)
+                entry.bytes = len(row.events)
+        except Exception as error:
+            if entry is None:
+                self._failures.give_up(run, error)
+            else:
+                self._failures.condemn(entry, error)
+            return None
+        return entry
+
+    def is_bound_due(self, run: CachedRun) -> bool:
+        """Whether the run has reached a bound of its length, which the next decision acts on."""
+        return run_size.is_due(run.state, run.run_bytes, self.limits)
+
+    def _decided(self, run: CachedRun) -> BatchEntry | None:
+        """Decide the run's commands. None if there is nothing to commit (everyone is answered, or it must load)."""
+        entry = BatchEntry(run, run.state)
+        self._append_chunks(entry)
+        while run.submissions and len(entry.events) < self.limits.events and not (run.singly and entry.submissions):
+            submission = run.submissions[0]
+            if submission.carrier is not None and entry.submissions:
+                break  # it is committed by a transaction of its own
+            try:
+                answer = self._answer(entry, submission)
+            except Exception as error:
+                run.submissions.popleft()
+                self._failures.undecidable(run, submission, error)
+                continue
+            if answer is None:
+                if entry.undecided is not None:
+                    entry.submissions.append(run.submissions.popleft())
+                    break
+                if entry.events:
+                    break  # the commands before it commit first; it comes back with a fresher state
+                return self._load_first(entry)
+            run.submissions.popleft()
+            entry.submissions.append(submission)
+            entry.answers.append((submission, answer))
+            if submission.carrier is not None:
+                break
+        if entry.chunks and not (run.mine or entry.decides):
+            _take_back_chunks(entry)
+            if run.chunks:
+                return self._load_first(entry)
+        if not entry.events:
+            entry.settle()
+            self._queues.release(run)
+            return None
+        return entry
+
+    def _answer(self, entry: BatchEntry, submission: Submission) -> Outcome | Rejected | None:
+        """The command's outcome on top of the entry, or None: a refusal that the known state can't justify
+        (docs/design/store.md#freshness). A state that may be stale can't, nor can an id that was not looked up; a win
+        proves both by itself. None, too, of a command before which so much is due that this has to be committed
+        first."""
+        run = entry.run
+        unborn = (run.missing or not run.exists) and not entry.decides
+        if unborn and submission.birth is not None:
+            assert submission.tenant is not None, "a Start names its tenant"
+            run.plan, run.tenant, run.exists, run.missing = submission.birth.plan, submission.tenant, False, False
+        elif submission.tenant not in (None, run.tenant):
+            return _unknown_run(run)  # another tenant's: as if it were not there
+        elif unborn:
+            return _unknown_run(run) if run.loaded_at >= submission.arrived else None
+        known = _first_use(entry, submission)
+        if known is not None:
+            return _repeated(submission, known)
+        if run.slot_taken and not entry.decides and _wants_slot(run, submission):
+            return _slot_taken(submission, run)
+        if submission.seat_lost and (unborn or entry.state.status == "queued"):
+            return Rejected(409, SEAT_LOST, f"slot {submission.seat} is not promised to run {run.id} any more.")
+        if submission.left_lost and unborn:
+            return _taken_back(run)
+        # Chunks prove nothing here: they compare the fence, not the version. Nor does a fresh state say anything of a
+        # command's id: it may have been used before, and then the first outcome is the answer, whatever the state says.
+        fresh = entry.decides or run.loaded_at >= submission.arrived or not run.exists
+        fresh = fresh and (submission.command_id is None or submission.looked_up)
+        try:
+            plan = entry.plan or run.plan
+            assert plan is not None
+            decision = decide(plan, entry.state, submission.command, self._now_ms(), self.limits, run.run_bytes)
+        except Rejected as rejected:
+            return rejected if fresh else None
+        if decision.already:
+            return _outcome(run, decision, entry.state, True) if fresh else None
+        if decision.undecided:
+            self._take(entry, decision)
+            entry.undecided = submission
+            return None
+        outcome = _outcome(run, decision, decision.state, False)
+        if submission.command_id is not None:
+            row = CommandRow(submission.command_id, submission.body_sha, msgspec.json.encode(outcome))
+            entry.commands[row.command_id] = row
+        if submission.asked is not None:
+            entry.audit.extend(audit_records.rows_of(submission.asked, submission.command, entry.state, decision))
+        self._take(entry, decision)
+        entry.birth = entry.birth or submission.birth
+        entry.seat = entry.seat or submission.seat
+        if isinstance(submission.command, c.Migrate):  # the rest of this entry is decided with the new plan
+            entry.plan = submission.command.to
+        return outcome
+
+    def _take(self, entry: BatchEntry, decision: Decision) -> None:
+        messages = decision.outbox
+        if chains.has_ended(decision) and self._wants_ends(entry.run.tenant, decision.state.workflow):
+            messages = (*messages, chains.told(decision.state))
+        entry.state = decision.state
+        entry.events.extend(decision.events)
+        if messages:
+            entry.outbox.extend(map(_outbox_row, messages))
+        entry.cut = entry.cut or decision.cut
+        entry.decides = True
+
+    def _append_chunks(self, entry: BatchEntry) -> None:
+        """Turn the holder's chunks into events, as far as its attempt is still open and still its own. A worker that
+        has lost its claim may still report an attempt that it had begun (docs/design/promises.md#fencing), and then the
+        text goes with the report."""
+        run = entry.run
+        while run.chunks:
+            chunk = run.chunks.popleft()
+            if entry.state.attempts.get(chunk.path) != chunk.attempt or not (run.mine or _is_reported(run, chunk)):
+                continue
+            events = _events_of(chunk, entry.state, max(self._now_ms(), entry.state.at))
+            if not events:
+                continue
+            entry.chunks.append(chunk)
+            for event in events:
+                entry.state = evolve(entry.state, event)
+                entry.events.append(event)
+
+    def _load_first(self, entry: BatchEntry) -> None:
+        run = entry.run
+        for submission in reversed(entry.submissions):
+            run.submissions.appendleft(submission)
+        self._queues.load_again(run)
+
+    def _row(self, entry: BatchEntry) -> Entry:
+        run, state, events = entry.run, entry.state, entry.events
+        plan = entry.plan or run.plan
+        assert plan is not None, "a run that decides has a plan"
+        encoded, rows = e.encode_events(events), rows_of(events, state, plan.roles)
+        entry.outbox.extend(rows.get("outbox", ()))
+        if entry.chunks and (grown := children.grown(state, events)) is not None:
+            entry.outbox.append(_outbox_row(grown))
+        if not entry.decides:
+            return Entry(
+                run_id=run.id,
+                tenant=run.tenant,
+                n=len(events),
+                events=encoded,
+                fence=run.fence,
+                outbox=entry.outbox,
+                pendings=rows.get("pendings", ()),
+                votes=rows.get("votes", ()),
+                turns=rows.get("turns", ()),
+                messages=rows.get("messages", ()),
+            )
+        busy = is_busy(state)
+        row = Entry(
+            run_id=run.id,
+            tenant=run.tenant,
+            n=len(events),
+            events=encoded,
+            version=run.version if run.exists else None,
+            status=state.status,
+            busy=busy,
+            elsewhere=busy and not self._serves(plan.queue),
+            cut=entry.cut,
+            outbox=entry.outbox,
+            instigators=_instigators(run.state, state),
+        )
+        is_plain = busy and run.exists and not (rows or entry.commands or entry.audit or entry.seat or entry.plan)
+        return row if is_plain and not run.state.ended else completed(row, entry, rows)
+
+
+def _instigators(before: RunState, state: RunState) -> str | None:
+    """The people behind the run as its row has them, where they are others than before."""
+    if before.senders is state.senders and before.instigators is state.instigators:
+        return None
+    if before.requester == state.requester and before.all_instigators == state.all_instigators:
+        return None
+    return " ".join(state.all_instigators)
+
+
+def completed(row: Entry, entry: BatchEntry, rows: Mapping[str, Any]) -> Entry:
+    """The row with what most entries have not, which are of a step behind a step. It is filled in apart, because a call
+    with as many keywords as both have together makes a dictionary of them."""
+    run, state = entry.run, entry.state
+    busy, ended = row.busy, state.status in TERMINAL_STATUSES
+    due = None if busy or ended else wake_at(state)
+    return msgspec.structs.replace(
+        row,
+        born=None if run.exists else _born(entry),
+        wake_at=None if due is None else instants.instant(due),
+        take_slot=_slot_of(run) if _wants_slot_again(entry) else None,
+        seat=entry.seat,
+        result=_result(state) if ended else None,
+        heir=_heir(state) if ended and not run.state.ended else None,
+        moved=_moved(entry) if run.exists and entry.plan is not None else None,
+        commands=tuple(entry.commands.values()) if entry.commands else (),
+        pendings=rows.get("pendings", ()),
+        votes=rows.get("votes", ()),
+        turns=rows.get("turns", ()),
+        messages=rows.get("messages", ()),
+        audit=entry.audit,
+    )
+
+
+def _is_reported(run: CachedRun, chunk: Streamed) -> bool:
+    """Whether the result of the attempt that has streamed it waits to be committed."""
+    reports = (each.command for each in run.submissions if isinstance(each.command, c.StepSucceeded | c.StepFailed))
+    return any((report.path, report.attempt) == (chunk.path, chunk.attempt) for report in reports)
+
+
+def _take_back_chunks(entry: BatchEntry) -> None:
+    """Put the streamed chunks back. Without a decision they can't be committed, for this process does not hold the run.
+    A chunk waits for the result of its attempt; where that was refused, the chunk is dropped."""
+    run = entry.run
+    run.chunks.extendleft(chunk for chunk in reversed(entry.chunks) if _is_reported(run, chunk))
+    entry.chunks, entry.events, entry.state = [], [], run.state
+
+
+def _wants_slot_again(entry: BatchEntry) -> bool:
+    """Whether the run had ended and needs its thread's slot again; a child has none."""
+    run, ended = entry.run, entry.state.status in TERMINAL_STATUSES
+    return run.exists and run.state.ended and run.state.parent is None and (not ended or _takes_back(entry))
+
+
+def _takes_back(entry: BatchEntry) -> bool:
+    """Whether the run, which had ended, takes back what it had left to an heir: it needs its slot also where it ends
+    at once, because the heir can begin as long as the slot is promised to it."""
+    return any(isinstance(event, e.WorkTakenBack) for event in entry.events)
+
+
+def _heir(state: RunState) -> Heir | None:
+    """The run that gets the slots of this one, which ends."""
+    heir = state.heir
+    if heir is None:
+        return None
+    return Heir(UUID(heir.run_id), thread_slot(state.thread_id), key=heir.key, leaves=state.left_at > 0)
+
+
+def _taken_back(run: CachedRun) -> Rejected:
+    detail = f"run {run.id} can't begin any more: the run that was stopped for it has taken its work back."
+    return Rejected(409, "fork_overtaken", detail)
+
+
+def _moved(entry: BatchEntry) -> Moved:
+    plan = entry.plan
+    assert plan is not None, "the run moves to a version"
+    return Moved(plan.sha256, plan.version, entry.state.dev, plan.queue)
+
+
+def _outcome(run: CachedRun, decision: Decision, state: RunState, already: bool) -> Outcome:
+    return Outcome(decision.outcome, run.id, state.seq, state.status, already)
+
+
+def _repeated(submission: Submission, known: CommandRow) -> Outcome | Rejected:
+    first = msgspec.json.decode(known.outcome, type=Outcome)
+    if known.body_sha != submission.body_sha:
+        detail = f"the command id {submission.command_id} was used before with another body."
+        return Rejected(409, "command_id_reused", detail, winner=first.value)
+    return msgspec.structs.replace(first, already=True)
+
+
+def _events_of(chunk: Streamed, state: RunState, at: int) -> list[e.Event]:
+    """The events of a piece; none if it is in the log already, or its message is closed."""
+    turn = state.turn.n if state.turn else 0
+    if isinstance(chunk, Progress):
+        return [e.CustomEmitted(at=at, turn=turn, path=chunk.path, name=e.PROGRESS, value=chunk.value)]
+    if chunk.is_call:
+        call = state.tool_calls.get(chunk.message_id)
+        if call is None and chunk.written is not None and not chunk.n:
+            return _begun_by_model(chunk, chunk.written, state, at)
+        if call is None or not chunk.text or not call.open or len(call.args) > chunk.n:
+            return []
+        return [e.ToolCallArgsChunk(at=at, turn=turn, tool_call_id=call.id, content=chunk.text)]
+    id, message = chunk.message_id, state.messages.get(chunk.message_id)
+    piece = e.MessageChunk(at=at, turn=turn, message_id=id, n=chunk.n, content=chunk.text)
+    if message is None:
+        over = [open for open, path in state.open_messages.items() if path == chunk.path]
+        return [
+            *(e.MessageEnded(at=at, turn=turn, message_id=each) for each in over),
+            e.MessageStarted(
+                at=at,
+                turn=turn,
+                message_id=id,
+                path=chunk.path,
+                kind=chunk.kind,
+                instead_of=_broken_off(chunk, state) if chunk.attempt > 1 else None,
+            ),
+            piece,
+        ]
+    return [] if not message.open or message.chunks > chunk.n else [piece]
+
+
+def _begun_by_model(chunk: Chunk, call: Written, state: RunState, at: int) -> list[e.Event]:
+    """A model begins to write a call: it hangs on the message that the model has written before. That message stays
+    open: if the attempt breaks off, the message and the call both do."""
+    turn = state.turn.n if state.turn else 0
+    open = (id for id, path in state.open_messages.items() if path == chunk.path)
+    parent = next(open, None) or state.last_message.get(list_of(chunk.path))
+    events: list[e.Event] = []
+    if call.predicted is not None:
+        events.append(e.CustomEmitted(at=at, turn=turn, path=call.path, name=e.PREDICTED, value=call.predicted))
+    events.append(
+        e.ToolCallStarted(
+            at=at,
+            turn=turn,
+            tool_call_id=chunk.message_id,
+            name=call.name,
+            path=call.path,
+            executor=call.executor,
+            message_id=parent or chunk.message_id,
+            parent_message_id=parent,
+            writer=chunk.path,
+        )
+    )
+    if chunk.text:
+        events.append(e.ToolCallArgsChunk(at=at, turn=turn, tool_call_id=chunk.message_id, content=chunk.text))
+    return events
+
+
+def _broken_off(chunk: Chunk, state: RunState) -> str | None:
+    """The message of an earlier attempt that this one writes anew: the last one of the step, if it broke off."""
+    said = [each for each in state.messages.values() if each.path == chunk.path and each.kind == chunk.kind]
+    last = max(said, key=lambda each: each.n, default=None)
+    return last.id if last is not None and last.aborted else None
+
+
+def _outbox_row(message: Message) -> OutboxRow:
+    return OutboxRow(message.kind, message.target, values.dumps(message.body))
+
+
+def _unknown_run(run: CachedRun) -> Rejected:
+    return Rejected(404, "run_unknown", f"there is no run {run.id}.")
+
+
+def _first_use(entry: BatchEntry, submission: Submission) -> CommandRow | None:
+    """The command that had the submission's id first, as far as it is known: in this entry, or before it."""
+    if submission.command_id is None:
+        return None
+    return entry.commands.get(submission.command_id) or entry.run.known.get(submission.command_id)
+
+
+def _slot_of(run: CachedRun) -> str:
+    return thread_slot(run.state.thread_id)
+
+
+def _wants_slot(run: CachedRun, submission: Submission) -> bool:
+    command = submission.command
+    again = c.Retry | c.Skip | c.TakeBack
+    return isinstance(command, again) and run.state.ended if run.exists else isinstance(command, Begin)
+
+
+def _slot_taken(submission: Submission, run: CachedRun) -> Rejected:
+    slot = _slot_of(run) if submission.birth is None else submission.birth.slot or ""
+    return Rejected(409, "thread_busy", f"another run is active in {slot.replace(':', ' ', 1)}.")
+
+
+def _result(state: RunState) -> bytes:
+    if state.error is not None:
+        return msgspec.json.encode({"error": state.error})
+    return msgspec.json.encode({"output": state.output})
+
+
+def _born(entry: BatchEntry) -> Born:
+    run, state, birth = entry.run, entry.state, entry.birth
+    assert run.plan is not None
+    assert birth is not None, "a run is born by a Start or a Fork"
+    return Born(
+        workflow=run.plan.sha256,
+        workflow_name=run.plan.name,
+        workflow_version=run.plan.version,
+        dev=state.dev,
+        parent_id=None if state.parent is None else UUID(state.parent.run_id),
+        parent_path=None if state.parent is None else state.parent.path,
+        thread_id=state.thread_id,
+        queue=run.plan.queue,
+        slot=birth.slot,
+        started_by=state.requester,
+        input=values.dumps(state.input),
+        branch=birth.branch,
+        left=birth.left,
+    )

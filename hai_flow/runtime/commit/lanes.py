@@ -1,0 +1,300 @@
+"""Lanes: the commands for runs are decided and committed, up to 256 runs in one statement.
+
+The next batch starts when the statement of the one before returns, so back-pressure needs no timer. A batch holds at
+most one entry per run, and a run is in at most one batch in flight.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import structlog
+
+from hai_flow import instants
+from hai_flow.engine import commands as c
+from hai_flow.engine.jobs import is_busy
+from hai_flow.engine.snapshot import ABI
+from hai_flow.runtime.commit.batches import Batch, BatchEntry
+from hai_flow.runtime.commit.decider import Decider
+from hai_flow.runtime.commit.hints import Hints
+from hai_flow.runtime.commit.hooks import Listeners, tell
+from hai_flow.runtime.commit.loader import Loader
+from hai_flow.runtime.commit.ownership import Claims
+from hai_flow.runtime.commit.queues import Queue, Queues
+from hai_flow.runtime.commit.recovery import LOSSES_BEFORE_ALONE, Failures
+from hai_flow.runtime.commit.run_cache import Cache, CachedRun
+from hai_flow.runtime.commit.snapshots import Snapshots, Spawn
+from hai_flow.runtime.commit.submission import Submission
+from hai_flow.store import commits, logs
+from hai_flow.store.database import Database
+from hai_flow.store.entries import Committed, Won
+from hai_flow.store.faults import FAILURES, Fault, classify, passing
+
+if TYPE_CHECKING:
+    from hai_flow.store.database import Connection
+
+log = structlog.get_logger(__name__)
+
+
+class Lanes:
+    """Commits the queued runs: at most `entries_max` runs and about `bytes_max` of events in one statement."""
+
+    def __init__(
+        self,
+        database: Database,
+        cache: Cache,
+        queues: Queues,
+        claims: Claims,
+        listeners: Listeners,
+        failures: Failures,
+        snapshots: Snapshots,
+        decider: Decider,
+        loader: Loader,
+        hints: Hints,
+        *,
+        now_ms: Callable[[], int],
+        read_clock: Callable[[int, float, float], None],
+        entries_max: int,
+        bytes_max: int,
+        spawn: Spawn,
+    ) -> None:
+        self._database = database
+        self._cache = cache
+        self._queues = queues
+        self._claims = claims
+        self._listeners = listeners
+        self._failures = failures
+        self._snapshots = snapshots
+        self._decider = decider
+        self._loader = loader
+        self._hints = hints
+        self._now_ms = now_ms
+        self._read_clock = read_clock
+        self._entries_max = entries_max
+        self._bytes_max = bytes_max
+        self._spawn = spawn
+        self._alone = asyncio.Semaphore(1)  # of those that wait for the lock of their row
+
+    async def run(self, lane: Queue) -> None:
+        """A lane keeps its connection until that breaks: to fetch one from the pool costs each commit a tenth of it."""
+        while True:
+            self._failures.drop_hand(lane)
+            await lane.ready.wait()
+            try:
+                async with self._database.lane() as connection:
+                    while not connection.is_closed():
+                        await lane.ready.wait()
+                        await self._run_batch(lane, connection)
+            except FAILURES as error:
+                log.warning("lane_without_connection", error=str(error) or repr(error))
+                await asyncio.sleep(0.1)  # the database is away: wait for it, do not spin
+
+    async def _run_batch(self, lane: Queue, connection: Connection) -> None:
+        lane.hand = lane.take(self._entries_max)
+        lane.entries = batch = self._entries_of(lane.hand)
+        while batch:
+            size, count = 0, 0
+            while count < len(batch) and (not count or size + batch[count].bytes <= self._bytes_max):
+                size += batch[count].bytes
+                count += 1
+            await self._commit(lane, connection, batch[:count])
+            batch = batch[count:]
+        lane.hand, lane.entries = [], []
+
+    def _entries_of(self, hand: list[CachedRun]) -> list[BatchEntry]:
+        found: list[BatchEntry] = []
+        for run in hand:
+            if run.submissions and run.submissions[0].carrier is not None:
+                run.taken = False
+                self._spawn(self._carry(run), "commit a tool's transaction")
+            elif run.losses >= LOSSES_BEFORE_ALONE:
+                run.taken = False
+                self._spawn(self._take_alone(run), "take a run alone")
+            elif (entry := self._decider.entry_of(run)) is not None:
+                found.append(entry)
+        return found
+
+    async def _commit(self, lane: Queue, connection: Connection, entries: list[BatchEntry]) -> None:
+        """Send a batch, and the rest of it after a failure, until every entry has won, lost or been condemned."""
+        batches = deque([Batch(entries)])
+        while batches:
+            batch = batches.popleft()
+            began = time.monotonic()
+            try:
+                done = await self._send(connection, batch)
+            except Exception as error:
+                fault = classify(error)
+                if fault is Fault.UNKNOWN:
+                    lane.failed.update(entry.run for entry in batch.entries)
+                elif fault is not Fault.INSTALLATION:
+                    lane.got_on()
+                batches.extendleft(reversed(await self._failures.remainder_of(batch, error)))
+                continue
+            lane.got_on()
+            now = time.monotonic()
+            self._read_clock(instants.milliseconds(done.db_now), began, now)
+            for number, entry in enumerate(batch.entries):
+                self._conclude(entry, done.won.get(number), began)
+            self._hint(batch.entries, done.won)
+
+    async def _send(self, connection: Connection, batch: Batch) -> Committed:
+        at = instants.instant(self._now_ms())
+        began = time.monotonic()
+        try:
+            done = await commits.commit(connection, batch.rows, self._claims.worker_id, at)
+        except Exception as error:
+            tell(self._listeners.unsent, classify(error))
+            raise
+        tell(self._listeners.sent, batch.entries, len(done.won), began, time.monotonic())
+        return done
+
+    def _conclude(self, entry: BatchEntry, won: Won | None, began: float) -> None:
+        if won is None:
+            self._lost(entry)
+            return
+        try:
+            self._won(entry, won, began)
+        except Exception as error:
+            self._failures.give_up(entry.run, error, entry.submissions)
+
+    def _won(self, entry: BatchEntry, won: Won, began: float) -> None:
+        run = entry.run
+        first_seq = won.seq - len(entry.events) + 1
+        self._claims.take_in(run, won.worker, won.fence)
+        run.version, run.exists, run.losses = won.version, True, 0
+        if run.submissions:  # an id that was looked up before this commit was free then
+            run.known.update(entry.commands)
+        run.log_bytes += entry.bytes
+        run.run_bytes += entry.bytes
+        self._cache.weigh(run)
+        if entry.undecided is not None and not entry.undecided.failed:
+            run.submissions.appendleft(entry.undecided)
+        if first_seq == run.state.seq + 1:
+            run.state, run.loaded_at = entry.state, began
+            run.plan = entry.plan or run.plan
+            self._listeners.notify_committed(run, first_seq, entry.events)
+            self._snapshots.save_if_due(run)
+            entry.settle()
+            self._listeners.notify_changed(run)
+            if not entry.decides and not run.submissions and self._decider.is_bound_due(run):
+                run.submissions.append(Submission(c.Continue(), time.monotonic()))  # a stream decides nothing by itself
+        else:  # somebody's chunks lie between: fold them in their place first
+            run.loaded_at = -1.0
+            entry.settle()
+        if entry.outbox:
+            self._listeners.notify_outbox()
+        self._queues.release(run)
+
+    def _hint(self, entries: Sequence[BatchEntry], won: Mapping[int, Won]) -> None:
+        """Send hints of the entries that won to other processes, and call the listeners."""
+        if won:
+            if self._listeners.written:
+                tell(self._listeners.written, [entries[number] for number in won])
+            unheld = (entries[number] for number, each in won.items() if each.worker is None)
+            due = {entry.run.plan.queue for entry in unheld if entry.run.plan is not None and is_busy(entry.state)}
+            self._hints.add(entries, won, due=due)
+
+    def _lost(self, entry: BatchEntry) -> None:
+        """Another process moved the run first (or took its slot): load that, and decide again."""
+        run = entry.run
+        run.losses += 1
+        entry.give_back()
+        self._queues.load_again(run)
+
+    async def _carry(self, run: CachedRun) -> None:
+        """Commit the result of an attempt in the transaction of its tool. However long that takes, it holds up no other
+        run."""
+        began = time.monotonic()
+        entry = self._decider.entry_of(run)
+        if entry is None:
+            return
+        carried = entry.carried
+        try:
+            if carried is None or carried.carrier is None:  # something else comes first, or the result was refused
+                async with self._database.engine.acquire() as connection:
+                    done = await self._send(connection, Batch([entry]))
+            else:
+                done = await carried.carrier.commit(lambda connection: self._send(connection, Batch([entry])))
+        except Exception as error:
+            await self._not_carried(entry, carried, error)
+            return
+        self._conclude(entry, done.won.get(0), began)
+        self._hint([entry], done.won)
+
+    async def _not_carried(self, entry: BatchEntry, carried: Submission | None, error: Exception) -> None:
+        run, fault = entry.run, classify(error)
+        if carried is None:
+            if not await self._failures.remainder_of(Batch([entry]), error):
+                return
+        elif fault is Fault.RETRY:
+            await asyncio.sleep(0.01)
+        else:
+            log.warning("transaction_failed", run_id=str(run.id), error=str(error) or repr(error))
+            carried.leave()
+            carried.command = _uncommitted(carried.command, error)
+            run.refence = run.mine
+        entry.give_back()
+        self._queues.load_again(run)
+
+    async def _take_alone(self, run: CachedRun) -> None:
+        """The fourth try of a run that lost three times, or whose row is locked: one of them at once, else those that
+        wait for locks would take all connections."""
+        async with self._alone:
+            await self._commit_alone(run)
+
+    async def _commit_alone(self, run: CachedRun) -> None:
+        """Lock the row, load, decide, the same commit (docs/design/store.md#decisions-and-chunks)."""
+        entry: BatchEntry | None = None
+        released = False
+        began = time.monotonic()
+        try:
+            async with (
+                self._database.engine.acquire() as connection,
+                logs.lock_run(connection, run.id, run.state.seq, ABI) as loaded,
+            ):
+                await self._loader.take_in(run, loaded)
+                await self._loader.look_up(connection, [run], {} if loaded is None else {run.id: loaded})
+                run.loaded_at, run.losses = math.inf, 0  # locked, so every decision now is fresh
+                entry = self._decider.entry_of(run)
+                released = entry is None
+                run.loaded_at = min(run.loaded_at, began)
+                if entry is None:
+                    return
+                batch = Batch([entry])
+                done = await self._send(connection, batch)
+        except Exception as error:
+            if released:
+                return  # everyone is answered; only the end of the transaction failed
+            if entry is not None:
+                if await self._failures.remainder_of(Batch([entry]), error):
+                    entry.give_back()  # nothing happened: the same again, from the beginning
+                    self._queues.load_again(run)
+            elif passing(error):
+                log.warning("take_alone_failed", run_id=str(run.id), error=str(error))
+                self._queues.load_again(run)
+            else:
+                self._failures.give_up(run, error)
+            return
+        self._conclude(entry, done.won.get(0), began)
+        self._hint([entry], done.won)
+
+
+def _uncommitted(command: c.Command, error: Exception) -> c.Command:
+    """The failure that takes the place of a result whose transaction broke. If the transaction was committed all the
+    same, the attempt is over, and the failure is refused."""
+    assert isinstance(command, c.StepSucceeded), "only results are carried"
+    message = f"The transaction of the tool could not be committed: {error or type(error).__name__}"
+    return c.StepFailed(
+        path=command.path,
+        attempt=command.attempt,
+        code="tool.failed",
+        message=message[:1000],
+        retriable=True,
+        ended_at=command.ended_at,
+        used=command.used,
+    )

@@ -1,0 +1,258 @@
+"""Bringing cached runs up to date, many in one statement."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Final, TypeAlias
+from uuid import UUID
+
+import structlog
+
+from hai_flow.definition.plan import Plan
+from hai_flow.engine import commands as c
+from hai_flow.engine import events as e
+from hai_flow.engine.evolve import fold
+from hai_flow.engine.snapshot import ABI, decode_state
+from hai_flow.engine.state import TERMINAL_STATUSES
+from hai_flow.runtime.commit.hooks import Listeners
+from hai_flow.runtime.commit.ownership import Claims
+from hai_flow.runtime.commit.queues import Queues
+from hai_flow.runtime.commit.recovery import Failures
+from hai_flow.runtime.commit.run_cache import Cache, CachedRun
+from hai_flow.runtime.commit.snapshots import Snapshots, Spawn
+from hai_flow.store import claims, logs, slots
+from hai_flow.store.database import Database
+from hai_flow.store.faults import Fault, classify, passing
+from hai_flow.store.logs import Loaded, LogRow
+from hai_flow.store.slots import thread_slot
+
+if TYPE_CHECKING:
+    from hai_flow.store.database import Connection
+
+FindPlan: TypeAlias = Callable[[UUID, bytes], Awaitable[Plan]]
+"""The plan of a tenant's workflow with this digest. Raises Unreadable where this release can't perform it."""
+log = structlog.get_logger(__name__)
+
+APART_SECONDS_MIN: Final = 0.1  # before a run is loaded apart from the others; doubled at each failure
+APART_SECONDS_MAX: Final = 5.0
+LOAD_ROWS_MAX: Final = 256  # commits of one run that are in memory at once while it is loaded
+FOLDED_AT_ONCE: Final = 2000  # events; then the loop has a turn for others
+
+
+class Loader:
+    """Loads the runs of its queue, up to `batch_max` at once."""
+
+    def __init__(
+        self,
+        database: Database,
+        cache: Cache,
+        queues: Queues,
+        claims: Claims,
+        listeners: Listeners,
+        failures: Failures,
+        snapshots: Snapshots,
+        *,
+        find_plan: FindPlan,
+        batch_max: int,
+        spawn: Spawn,
+    ) -> None:
+        self._database = database
+        self._cache = cache
+        self._queues = queues
+        self._claims = claims
+        self._listeners = listeners
+        self._failures = failures
+        self._snapshots = snapshots
+        self._find_plan = find_plan
+        self._batch_max = batch_max
+        self._spawn = spawn
+        self._apart = asyncio.Semaphore(1)  # of the runs that are loaded apart from the others, one at once
+
+    async def run(self) -> None:
+        """Load the queued runs, for as long as the service lives."""
+        queue = self._queues.loads
+        while True:
+            self._failures.drop_hand(queue)
+            await queue.ready.wait()
+            queue.hand = queue.take(self._batch_max)
+            batches = deque([queue.hand])
+            while batches:
+                batch = batches.popleft()
+                try:
+                    await self._load(batch)
+                    queue.since = time.monotonic()
+                except Exception as error:
+                    batches.extendleft(reversed(await self._not_loaded(batch, error)))
+            queue.hand = []
+
+    async def _not_loaded(self, batch: list[CachedRun], error: Exception) -> list[list[CachedRun]]:
+        """The batches in which the runs of a failed load are loaded again: halves, until the culprit is alone.
+
+        A run that waited for a lock or took too long makes all others of its batch wait as long: each is tried alone.
+        """
+        fault = classify(error)
+        batch = [run for run in batch if run.taken]  # the others are dealt with
+        if fault is Fault.UNKNOWN:
+            await asyncio.sleep(0.1)  # the database is away: wait for it, do not spin
+            for run in batch:
+                self._queues.loads.add(run)
+            return []
+        self._queues.loads.since = time.monotonic()
+        if len(batch) > 1:
+            step = 1 if fault is Fault.RETRY else (len(batch) + 1) // 2
+            return [batch[start : start + step] for start in range(0, len(batch), step)]
+        for run in batch:
+            if passing(error):
+                run.taken = False
+                self._spawn(self._load_apart(run), "load a run apart")
+            else:
+                self._failures.give_up(run, error)
+        return []
+
+    def _without_long(self, batch: list[CachedRun], found: Mapping[UUID, Loaded]) -> list[CachedRun]:
+        """Those of a batch that can be taken in at once. Runs with a long log to fold are loaded apart."""
+        left = []
+        for run in batch:
+            loaded = found.get(run.id)
+            if loaded is not None and loaded.rows and loaded.rows[-1].last_seq < loaded.seq:
+                run.taken = False
+                self._spawn(self._load_apart(run, 0.0), "load a run apart")
+            else:
+                left.append(run)
+        return left
+
+    async def _load_apart(self, run: CachedRun, pause: float = APART_SECONDS_MIN) -> None:
+        """Load a run that takes long, or whose load failed alone for a reason that may pass, until it has passed:
+        meanwhile the loader serves the others."""
+        while True:
+            await asyncio.sleep(pause)
+            try:
+                async with self._apart:
+                    await self._load([run])
+                return
+            except Exception as error:
+                if not passing(error):
+                    self._failures.give_up(run, error)
+                    return
+                log.warning("load_failed", run_id=str(run.id), error=str(error) or repr(error))
+            pause = min(max(2 * pause, APART_SECONDS_MIN), APART_SECONDS_MAX)
+
+    async def _load(self, batch: list[CachedRun]) -> None:
+        began = time.monotonic()
+        refence = [run.id for run in batch if run.refence]
+        async with self._database.engine.acquire() as connection:
+            if refence and self._claims.worker_id is not None:
+                await claims.refence_runs(connection, self._claims.worker_id, refence)
+            for run in batch:
+                run.refence = False
+            ids, seqs = [run.id for run in batch], [run.state.seq for run in batch]
+            found = await logs.load_runs(connection, ids, seqs, ABI, LOAD_ROWS_MAX)
+            if len(batch) > 1:
+                batch = self._without_long(batch, found)
+            await self.look_up(connection, batch, found)
+        faults: dict[UUID, Exception] = {}
+        for run in batch:
+            try:
+                await self.take_in(run, found.get(run.id))
+                run.loaded_at = began
+            except Exception as error:
+                if passing(error):
+                    raise
+                faults[run.id] = error
+        for run in batch:
+            fault = faults.get(run.id)
+            if fault is None:
+                self._loaded(run)
+            else:
+                self._failures.give_up(run, fault, loaded=found.get(run.id))
+
+    async def look_up(self, connection: Connection, batch: list[CachedRun], found: Mapping[UUID, Loaded]) -> None:
+        """Look up the rest that the waiting commands need: ids that were used before, and the holders of slots."""
+        named = [(run, each) for run in batch for each in run.submissions if each.command_id is not None]
+        ids = [(run.id, submission.command_id or "") for run, submission in named if run.id in found]
+        used = await logs.commands_of(connection, ids) if ids else {}
+        for run, submission in named:
+            submission.looked_up = True
+            if known := used.get((run.id, submission.command_id or "")):
+                run.known[known.command_id] = known
+        wanted = {run.id: (run.tenant, slot) for run in batch if (slot := _wanted_slot(run, found.get(run.id)))}
+        promised = [
+            (run, each, (run.tenant, each.seat)) for run in batch for each in run.submissions if each.seat is not None
+        ]
+        left = [
+            (run, each, (run.tenant, each.birth.slot or ""))
+            for run in batch
+            for each in run.submissions
+            if each.birth is not None and each.birth.left
+        ]
+        asked = {*wanted.values(), *(slot for _, _, slot in promised), *(slot for _, _, slot in left)}
+        holders = await slots.slot_holders(connection, asked) if asked else {}
+        for run in batch:
+            run.slot_taken = run.id in wanted and holders.get(wanted[run.id]) not in (None, run.id)
+        for run, submission, slot in promised:
+            submission.seat_lost = holders.get(slot) != run.id
+        for run, submission, slot in left:
+            submission.left_lost = holders.get(slot) != run.id
+
+    def _loaded(self, run: CachedRun) -> None:
+        self._listeners.notify_changed(run)
+        if run.wants:
+            self._queues.lane_of(run).add(run)
+        else:
+            self._queues.release(run)
+
+    async def take_in(self, run: CachedRun, loaded: Loaded | None) -> None:
+        """Bring a cached run up to its row and log in the database."""
+        if loaded is None:
+            run.missing = run.exists
+            return
+        e.check_readable(loaded.abi)
+        plan = run.plan
+        if plan is None or plan.sha256 != loaded.workflow:
+            plan = await self._find_plan(loaded.tenant, loaded.workflow)
+        state, snapshot_bytes, log_bytes = run.state, run.snapshot_bytes, run.log_bytes
+        if loaded.state is not None:
+            state, snapshot_bytes, log_bytes = decode_state(loaded.state), len(loaded.state), 0
+        rows = loaded.rows
+        while rows:
+            for row in rows:
+                if state.seq // FOLDED_AT_ONCE < row.last_seq // FOLDED_AT_ONCE:
+                    await asyncio.sleep(0)  # a long log must not keep the loop from everything else
+                found = f"run {run.id}: the log jumps from {state.seq} to {row.first_seq}"
+                assert row.first_seq <= state.seq + 1 <= row.last_seq, found
+                # Commits of an ended run are merged (`store/packing`): known events may stand in the same row.
+                events = e.decode_events(row.events)[state.seq + 1 - row.first_seq :]
+                first, state = state.seq + 1, fold(state, events)
+                log_bytes += len(row.events)
+                self._listeners.notify_committed(run, first, events)
+            rows = await self._read_on(run.id, state.seq, loaded.seq)
+        assert state.seq == loaded.seq, f"run {run.id}: the log ends at {state.seq}, the run says {loaded.seq}"
+        assert state.sha256 == loaded.workflow.hex(), f"run {run.id}: the log and the run name different workflows"
+        self._claims.take_in(run, loaded.worker, loaded.fence)
+        run.state, run.exists, run.missing = state, True, False
+        run.run_bytes = loaded.log_bytes
+        run.tenant, run.version, run.plan = loaded.tenant, loaded.version, plan
+        run.snapshot_bytes, run.log_bytes = snapshot_bytes, log_bytes
+        self._cache.weigh(run)
+        self._snapshots.save_if_due(run)  # the next load need not fold all this again
+
+    async def _read_on(self, run_id: UUID, seq: int, end: int) -> list[LogRow]:
+        """The rows of a long log that a load left out, up to the seq that the run had then."""
+        if seq >= end:
+            return []
+        async with self._database.engine.acquire() as connection:
+            rows = await logs.read_log(connection, run_id, seq, LOAD_ROWS_MAX)
+        return [row for row in rows if row.last_seq <= end]
+
+
+def _wanted_slot(run: CachedRun, loaded: Loaded | None) -> str | None:
+    """The slot that a waiting command needs: a Start's, or that of an ended run that is to go on."""
+    if loaded is None:
+        return next((each.birth.slot for each in run.submissions if each.birth is not None), None)
+    retried = any(isinstance(each.command, c.Retry | c.Skip | c.TakeBack) for each in run.submissions)
+    if loaded.status in TERMINAL_STATUSES and retried:
+        return thread_slot(loaded.thread_id)
+    return None

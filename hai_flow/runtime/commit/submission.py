@@ -1,0 +1,122 @@
+"""A command on its way to its run, and the caller's answer."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+from uuid import UUID
+
+import msgspec
+
+from hai_flow.definition.plan import Plan
+from hai_flow.engine import commands as c
+from hai_flow.runtime.base.audit_records import Asked
+from hai_flow.runtime.base.tracing import Asker
+from hai_flow.store.entries import Branch
+from hai_flow.store.transactions import Transaction
+from hai_flow.values import Json
+
+Begin: TypeAlias = c.Start | c.Fork
+"""The commands with which a run is born."""
+
+SEAT_LOST: Final = "seat_lost"  # a refusal that no client sees: the start is decided again
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """The result of a command: its answer, and the run's `seq` and status after the commit that holds it."""
+
+    value: Json
+    run_id: UUID
+    seq: int
+    status: str
+    already: bool = False
+
+
+class Written(msgspec.Struct, frozen=True):
+    """A call of an agent as its model begins to write it: the step that may make it, its name for frontends, who
+    answers it, and the state that frontends may take from its arguments."""
+
+    path: str
+    name: str
+    executor: Literal["frontend", "server"]
+    predicted: Json = None
+
+
+class Chunk(msgspec.Struct, frozen=True):
+    """A piece of a streamed message: the n-th (from 0) of `message_id`, by an attempt that the process performs. The
+    message before it of the same attempt is over then.
+
+    `is_call`: a piece of the arguments of the call `message_id`, behind their first `n` characters; `written`: that
+    call, which begins with its first piece.
+    """
+
+    message_id: str
+    path: str
+    attempt: int
+    n: int
+    text: str
+    is_call: bool = False
+    written: Written | None = None
+    kind: Literal["text", "thinking"] = "text"
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """How far an attempt that the process performs is, for the run's followers."""
+
+    path: str
+    attempt: int
+    value: Json
+
+
+Streamed: TypeAlias = Chunk | Progress
+"""The news of an attempt while it goes on."""
+
+
+@dataclass(slots=True)
+class Birth:
+    """The rest that a Start or a Fork needs: a run is born with it. `left`: its slot was left to it by a run that was
+    stopped for it, and has to be so still."""
+
+    plan: Plan
+    slot: str | None = None
+    branch: Branch | None = None
+    left: bool = False
+
+
+class Submission(msgspec.Struct, eq=False):
+    """One command on its way. `arrived` is monotonic: a state loaded before it proves nothing to it
+    (docs/design/store.md#freshness)."""
+
+    command: c.Command
+    arrived: float
+    command_id: str | None = None
+    body_sha: bytes = b""
+    answer: asyncio.Future[Outcome] | None = None
+    birth: Birth | None = None
+    seat: str | None = None  # the slot of its concurrency key that the run was promised and begins with
+    seat_lost: bool = False
+    left_lost: bool = False  # the run that has left it its thread's slot has taken that back
+    tenant: UUID | None = None  # None: asked by this process itself
+    asked: Asked | None = None  # the person that asks; None: no person does
+    asker: Asker | None = None  # by which request, for its trace
+    carrier: Transaction | None = None  # of a tool, which commits together with this result of its attempt, or not
+    looked_up: bool = False  # a load has looked its id up: where `CachedRun.known` has none, it was never used
+
+    @property
+    def failed(self) -> bool:
+        """Whether the caller has been told that it failed. One that has gone away has not."""
+        answer = self.answer
+        return answer is not None and answer.done() and not answer.cancelled() and answer.exception() is not None
+
+    def fail(self, failure: Exception) -> None:
+        """Raise `failure` to the caller, if one still waits."""
+        if self.answer is not None and not self.answer.done():
+            self.answer.set_exception(failure)
+        self.leave()
+
+    def leave(self) -> None:
+        """The command is dealt with: a transaction that was to carry it, and has not, is rolled back."""
+        if self.carrier is not None:
+            carrier, self.carrier = self.carrier, None
+            carrier.abandon()

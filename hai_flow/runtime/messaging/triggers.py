@@ -1,0 +1,642 @@
+"""Starts runs by schedules, events, and the ends of other runs (docs/language.md#triggers).
+
+Exactly once is PostgreSQL's doing, not the ticker's: a schedule is looked at by one process at a time, each instant
+that it fires is a row, and the run's id is made from (schedule, instant). So a process may die between any two
+statements; the next one finds the same instants and starts the same runs. APScheduler only says when to look.
+
+An event is a signal for all: stored first, then offered to the runs that wait for it, and delivered to every workflow
+that wants it, while its sender waits or, if that process dies, by another. Its runs' ids are made from the dedupe key,
+else from the event's own id: sent again, it starts nothing twice.
+
+The end of a run is a message of the very commit with which it ends, if this process knows of a trigger that wants it.
+It asks for all of them every second; where it could not for a while, every end is a message. So of the ends that come
+some seconds after a publication none is missed, and a run that no trigger watches costs nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Protocol
+from uuid import UUID
+
+import msgspec
+import structlog
+from apscheduler.schedulers.asyncio import AsyncIOScheduler
+from apscheduler.triggers.date import DateTrigger
+from apscheduler.triggers.interval import IntervalTrigger
+
+from hai_flow import file_ids, instants, values
+from hai_flow import schedule as times
+from hai_flow.definition.expression_error import ExpressionError
+from hai_flow.definition.plan import EventTrigger, Plan, RunTrigger, ScheduleTrigger, Trigger, WebhookTrigger
+from hai_flow.engine import chains
+from hai_flow.engine import commands as c
+from hai_flow.engine.event_value import event_value
+from hai_flow.engine.events import Origin
+from hai_flow.engine.instigators import SYSTEM, people_behind
+from hai_flow.engine.state import TERMINAL_STATUSES
+from hai_flow.errors import Rejected, Unreadable
+from hai_flow.runtime.base.audit_records import Asked
+from hai_flow.runtime.base.row_isolation import Rows, Sweep
+from hai_flow.runtime.base.service import Service
+from hai_flow.runtime.catalog.catalog import Catalog
+from hai_flow.runtime.commit.committer import Committer
+from hai_flow.runtime.commit.submission import Outcome
+from hai_flow.runtime.messaging.end_subscriptions import Watched
+from hai_flow.runtime.messaging.outbox import Delivery, Unreached
+from hai_flow.runtime.runs.concurrency_slots import Slots
+from hai_flow.runtime.runs.starts import Starts, derived_id
+from hai_flow.store import audit, files, signals, sweeps, triggers, workflows
+from hai_flow.store.database import Database
+from hai_flow.store.entries import AuditRow
+from hai_flow.store.outbox import OutboxMessage
+from hai_flow.store.signals import Signal
+from hai_flow.store.triggers import EventTriggerRow, ScheduleRow, TriggerKind
+from hai_flow.store.workflows import Workflow
+from hai_flow.values import Json
+
+if TYPE_CHECKING:
+    from hai_flow.store.database import Pool
+
+log = structlog.get_logger(__name__)
+
+WAITING_MAX: Final = 100  # instants of a schedule that wait for the run before them; later ones are skipped
+OVERLAPPED: Final = "the next run of its schedule is due"
+EVENT_LEASE: Final = signals.LEASE  # so long no other process delivers an event that a request is delivering
+
+logging.getLogger("apscheduler").setLevel(logging.WARNING)  # it tells of every wake-up
+
+
+@dataclass(frozen=True, slots=True)
+class TriggersConfig:
+    """`ticks`: whether this process looks for due schedules. `poll_seconds`: at least this often. `lease_seconds`: so
+    long no other process looks at a schedule that one has taken. `batch_max`: schedules taken at once. `sweep_seconds`:
+    how often queues for slots are looked through; `tidy_seconds`: how often old firings are cleared away."""
+
+    ticks: bool = True
+    poll_seconds: float = 1.0
+    lease_seconds: float = 5.0
+    batch_max: int = 100
+    sweep_seconds: float = 5.0
+    tidy_seconds: float = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The outcome of an event in one workflow: a run (`already`: it was there), or a refusal; `failed` is why the event
+    could not be delivered, which is tried again later."""
+
+    workflow: str
+    run_id: UUID | None = None
+    already: bool = False
+    refused: Rejected | None = None
+    failed: Exception | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """An event as it is stored, whether it was there `already`, and its outcomes."""
+
+    event: Signal
+    already: bool
+    started: list[Started]
+
+
+class Triggers(Service):
+    """Keeps the triggers of published workflows, and starts their runs."""
+
+    def __init__(
+        self,
+        database: Database,
+        committer: Committer,
+        catalog: Catalog,
+        delivery: Delivery,
+        starts: Starts,
+        slots: Slots,
+        watched: Watched,
+        config: TriggersConfig | None = None,
+        rows: Rows | None = None,
+    ) -> None:
+        super().__init__()
+        self._rows = rows or Rows()
+        self.database = database
+        self.committer = committer
+        self.catalog = catalog
+        self.delivery = delivery
+        self.starts = starts
+        self.slots = slots
+        self.watched = watched
+        self.config = config or TriggersConfig()
+        catalog.on_published = self.sync
+        delivery.listeners.append(self._hear)
+        delivery.handlers[chains.ENDED] = self._run_ended
+        self._due = asyncio.Event()
+        self.of_cell: Callable[[int], Triggers] | None = None
+        """The triggers of another cell of this process; None: there is none. Raises Rejected 503 where it is away."""
+
+    # --- the ticker -----------------------------------------------------------------------------------------------
+
+    async def _start(self) -> None:
+        self._keep(self._run_watching, "triggers by the ends of runs")
+        if not self.config.ticks:
+            return
+        config = self.config
+        self._scheduler = AsyncIOScheduler(timezone=UTC, job_defaults={"coalesce": True, "misfire_grace_time": None})
+        self._every(config.poll_seconds, self._due, self._fire_due, "schedules")
+        self._every(config.sweep_seconds, asyncio.Event(), self.slots.sweep, "slots")
+        self._every(config.tidy_seconds, asyncio.Event(), self._tidy, "tidy")
+        self._scheduler.start()
+        self._due.set()
+
+    async def _stop(self) -> None:
+        if self.config.ticks:
+            self._scheduler.shutdown(wait=False)
+
+    def _every(self, seconds: float, woken: asyncio.Event, work: _Work, name: str) -> None:
+        """The ticker only wakes; the work is a task of ours, so that a stop ends it in order."""
+
+        async def wake() -> None:
+            woken.set()
+
+        self._scheduler.add_job(wake, IntervalTrigger(seconds=seconds, jitter=seconds / 5), id=name)
+        self._keep(partial(self._repeat, woken, work, name), f"ticks of {name}")
+
+    async def _repeat(self, woken: asyncio.Event, work: _Work, name: str) -> None:
+        while True:
+            await woken.wait()
+            woken.clear()
+            try:
+                await work()
+            except Exception as error:
+                log.warning("tick_failed", of=name, error=str(error) or repr(error))
+
+    async def _wake_at(self, due: datetime) -> None:
+        """Look again at `due`, an instant of the database's clock, unless the next poll comes before."""
+        wait = (instants.milliseconds(due) - self.committer.now_ms()) / 1000
+        if wait <= 0:
+            self._due.set()
+        elif wait < self.config.poll_seconds:
+
+            async def wake() -> None:
+                self._due.set()
+
+            at = datetime.now(UTC) + timedelta(seconds=wait)
+            self._scheduler.add_job(wake, DateTrigger(at), id="next fire", replace_existing=True)
+
+    async def _tidy(self) -> None:
+        pool, every = self.database.api, timedelta(seconds=self.config.tidy_seconds)
+        await sweeps.sweep(pool, "fires", every, functools.partial(triggers.forget_fires, pool))
+
+    # --- schedules ------------------------------------------------------------------------------------------------
+
+    async def _fire_due(self) -> None:
+        """Look at the schedules that are due, until none is."""
+        pool = self.database.api
+        lease = timedelta(seconds=self.config.lease_seconds)
+        while taken := await triggers.take_due(pool, self.config.batch_max, lease):
+            await asyncio.gather(*(self._look_at(each, lease) for each in taken))
+        due = await triggers.next_wake(pool)
+        if due is not None:
+            await self._wake_at(due)
+
+    async def _look_at(self, schedule: ScheduleRow, lease: timedelta) -> None:
+        """Fire the due instants of a schedule that we have taken, and start their runs. After a fault it stays taken
+        until the lease is over, and is then looked at again."""
+        await self._rows.deal(Sweep.SCHEDULES, f"schedule {schedule.id}", lambda: self._fire(schedule, lease))
+
+    async def _fire(self, schedule: ScheduleRow, lease: timedelta) -> None:
+        assert schedule.wake_at is not None, "a schedule is taken until some instant"
+        now = schedule.wake_at - lease
+        again: datetime | None = None
+        if schedule.next_fire_at is not None:
+            due = times.due(schedule.timing, schedule.next_fire_at, now, schedule.missed)
+            if due.next != schedule.next_fire_at:
+                await triggers.fire(self.database.api, schedule, due.fires, due.next)
+            again = now if due.next is not None and due.next <= now else None
+        if await self._start_fires(schedule, lease):
+            again = now + timedelta(seconds=self.config.poll_seconds)
+        await triggers.release(self.database.api, schedule, again)
+
+    async def _start_fires(self, schedule: ScheduleRow, lease: timedelta) -> bool:
+        """Start the runs of the schedule's firings, in order; returns whether something waits for the run before it."""
+        pool, last = self.database.api, schedule.last_run_id
+        fires = await triggers.open_fires(pool, schedule)
+        for number, instant in enumerate(fires, 1):
+            run_id = self.starts.id_of("schedule", str(schedule.id), str(instants.milliseconds(instant)))
+            if run_id != last:  # else a process died that was about to start it
+                if schedule.overlap == "cancel_running" and number < len(fires):
+                    await triggers.settle_fire(pool, schedule, instant, "skipped")
+                    continue
+                if not await self._is_over(schedule, last):
+                    if schedule.overlap != "skip":
+                        for each in _beyond(schedule, fires[number - 1 :]):
+                            await triggers.settle_fire(pool, schedule, each, "skipped")
+                        return True
+                    await triggers.settle_fire(pool, schedule, instant, "skipped")
+                    continue
+                if not await triggers.claim_turn(pool, schedule, last, run_id, lease):
+                    return True  # we were too slow, and somebody else looks at the schedule; or it is paused
+            try:
+                at = instants.milliseconds(instant)
+                await self.begin(schedule, run_id, await self._input(schedule, at), "schedule", scheduled_at=at)
+            except Rejected as rejected:
+                if rejected.status in (429, 503):
+                    raise
+                log.warning("schedule_refused", schedule=str(schedule.id), code=rejected.code, reason=rejected.detail)
+                await triggers.give_up_turn(pool, schedule, last, run_id)
+                await triggers.settle_fire(pool, schedule, instant, "refused")
+                continue
+            await triggers.settle_fire(pool, schedule, instant, "started", run_id)
+            last = run_id
+        return False
+
+    async def _input(self, schedule: ScheduleRow, at: int) -> Json:
+        """The input of the schedule's run for the instant `at`. Raises `Rejected` 422 where a hole of it fails."""
+        if b"${{" not in schedule.input:
+            return values.loads(schedule.input)
+        plan = await self.catalog.plan(schedule.tenant, schedule.workflow)
+        trigger = plan.triggers[schedule.position]
+        if not isinstance(trigger, ScheduleTrigger) or trigger.template is None:
+            return values.loads(schedule.input)
+        scope = {"event": {"at": instants.rfc3339(at)}, "now": self.committer.now_ms()}
+        try:
+            return trigger.template.render(used(trigger.template, scope))
+        except ExpressionError as error:
+            message = f"the schedule of {plan.name}@{plan.version}: {error.message}"
+            raise Rejected(422, error.code, message) from None
+
+    async def _is_over(self, schedule: ScheduleRow, last: UUID | None) -> bool:
+        """Whether the schedule's last run has ended. Where the schedule says so, it is stopped."""
+        if last is None:
+            return True
+        status = await triggers.status_of_run(self.database.api, schedule, last)
+        if status is None or status in TERMINAL_STATUSES:
+            return True
+        if schedule.overlap != "cancel_running" or status == "starting":
+            return False
+        try:
+            outcome = await self.committer.submit(last, schedule.tenant, c.Stop(by=SYSTEM, reason=OVERLAPPED))
+        except Rejected:
+            return True
+        return outcome.status in TERMINAL_STATUSES
+
+    async def begin(
+        self,
+        of: ScheduleRow | EventTriggerRow,
+        run_id: UUID,
+        input: Json,
+        trigger: str,
+        origin: Origin | None = None,
+        *,
+        named: Collection[bytes] = (),
+        instigators: Sequence[str] = (),
+        asked: Asked | None = None,
+        scheduled_at: int | None = None,
+    ) -> Outcome:
+        """Start a run by a trigger, in a thread of its own. The same id again is the same run. `named`: the files that
+        it is given; by the end of a run those of them that this run refers to. `instigators`:
+        the people behind it; `asked`: the person who wants it, if one does, who is one of them."""
+        behind = instigators if asked is None else people_behind(asked.who.id, instigators)
+        plan = await self.catalog.plan(of.tenant, of.workflow)
+        seat = await self._other_seat(of.tenant, plan) if origin is not None else None
+        if seat is not None:  # files don't go there: a run that needs them finds none
+            id = seat.starts.id_of("behind", str(run_id))
+            return await seat.begin(of, id, input, trigger, origin, instigators=behind, asked=asked)
+        ended = UUID(origin.run_id) if origin is not None else None
+        await files.hand_files(self.database.api, of.tenant, named, run_id, of=ended)
+        start = c.Start(
+            run_id=run_id,
+            thread_id=str(run_id),
+            requester=SYSTEM,
+            instigators=tuple(behind),
+            input=input,
+            trigger=trigger,
+            scheduled_at=scheduled_at,
+            dev=of.dev,
+            origin=origin,
+        )
+        return await self.starts.start(of.tenant, plan, start, asked=asked)
+
+    async def _other_seat(self, tenant: UUID, plan: Plan) -> Triggers | None:
+        """The triggers of the tenant's first cell, if that is another one, where runs of the plan are counted. Only
+        ends of runs come in other cells."""
+        if self.of_cell is None or (seat := await self.starts.seat(tenant)) == self.starts.cell:
+            return None
+        return self.of_cell(seat) if await self.catalog.counts(tenant, plan) else None
+
+    # --- schedules, by request ------------------------------------------------------------------------------------
+
+    async def schedule(self, tenant: UUID, id: UUID, reads: Pool | None = None) -> ScheduleRow:
+        """The schedule, read with `reads` by a request. Raises `Rejected` 404."""
+        found = await triggers.get_schedule(reads or self.database.api, tenant, id)
+        if found is None:
+            raise Rejected(404, "schedule_unknown", f"there is no schedule {str(id)!r}.")
+        return found
+
+    async def run_schedule(self, tenant: UUID, id: UUID, key: str, *, asked: Asked | None = None) -> Outcome:
+        """Start a run as the schedule would, now, also while it is paused; `key` again gives the same run.
+
+        Raises `Rejected` 404; 409 `schedule_busy` while its last run is active, which is stopped if `overlap` says so.
+        """
+        run_id = self.starts.id_of("schedule", str(id), "by request", key)
+        schedule = await self._claimed(tenant, id, run_id)
+        at = self.committer.now_ms()
+        try:
+            input = await self._input(schedule, at)
+            return await self.begin(schedule, run_id, input, "schedule", asked=asked, scheduled_at=at)
+        except Rejected as rejected:
+            if rejected.status not in (429, 503):
+                await triggers.give_up_turn(self.database.api, schedule, schedule.last_run_id, run_id)
+            raise
+
+    async def _claimed(self, tenant: UUID, id: UUID, run_id: UUID) -> ScheduleRow:
+        """The schedule as it was before the run became its last one; it may be that already. Raises `Rejected`."""
+        pool, lease = self.database.api, timedelta(seconds=self.config.lease_seconds)
+        schedule = await self.schedule(tenant, id)
+        while await triggers.status_of_run(pool, schedule, run_id) is None:
+            last = schedule.last_run_id
+            over = await self._is_over(schedule, last)
+            if over and await triggers.claim_turn(pool, schedule, last, run_id, lease, paused_too=True):
+                break
+            schedule = await self.schedule(tenant, id)
+            if schedule.last_run_id == last:
+                raise await self._busy(schedule, last)
+        return schedule
+
+    async def _busy(self, schedule: ScheduleRow, last: UUID | None) -> Rejected:
+        status = await triggers.status_of_run(self.database.api, schedule, last) or "about to end"
+        what = "is being stopped for the next one" if status == "stopping" else f"is {status}"
+        message = f"the last run of this schedule of {schedule.workflow_name} {what}; wait for its end, or stop it."
+        return Rejected(409, "schedule_busy", message, winner={"run_id": str(last), "status": status})
+
+    async def pause_schedule(self, tenant: UUID, id: UUID, *, asked: Asked | None = None) -> ScheduleRow:
+        """Let the schedule fire no more until it is resumed. Raises `Rejected` 404."""
+        schedule = await self.schedule(tenant, id)
+        async with audit.recorded(self.database.api, tenant, _row(asked, "schedule.paused", id)) as connection:
+            await triggers.pause_schedule(connection, schedule)
+        return await self.schedule(tenant, id)
+
+    async def resume_schedule(self, tenant: UUID, id: UUID, *, asked: Asked | None = None) -> ScheduleRow:
+        """Let the schedule go on; instants that passed meanwhile were not missed. Raises `Rejected` 404."""
+        schedule = await self.schedule(tenant, id)
+        following = times.next_after(schedule.timing, self.committer.now())
+        async with audit.recorded(self.database.api, tenant, _row(asked, "schedule.resumed", id)) as connection:
+            await triggers.resume_schedule(connection, schedule, following)
+        self._due.set()
+        return await self.schedule(tenant, id)
+
+    # --- events ---------------------------------------------------------------------------------------------------
+
+    async def receive_event(
+        self,
+        tenant: UUID,
+        id: str,
+        type: str,
+        data: Json,
+        *,
+        sent: AuditRow | None = None,
+        sender: str | None = None,
+    ) -> Received:
+        """Take in an event: runs that wait for it are offered it, and workflows that want it are started.
+
+        A refusal by one workflow (an input that does not fit, an expression that fails, a concurrency key that is
+        taken) keeps no other from being started, and nor does one that can't be reached, of which delivery takes care.
+        The same event again starts nothing twice, and has the same outcomes; a refused start is tried again. `sent` is
+        the audit record of its `sender`, the person that stands behind the runs. Raises `Rejected` 409 `signal_exists`
+        if another event has its id.
+        """
+        pool = self.database.api
+        body = values.dumps(data)
+        signal, already = await signals.store_signal(
+            pool, tenant, id, type, body, due_after=EVENT_LEASE, sent=sent, sender=sender
+        )
+        async with contextlib.nullcontext() if already else self.delivery.kept(signal):
+            started = await self._deliver(signal)
+            if not already:
+                try:
+                    unreached = _unreached(started) | dict(await self.delivery.offer(signal))
+                    await self.delivery.settle(signal, unreached)
+                except Exception as error:  # delivery of some process does it all again
+                    log.warning("event_not_offered", event=id, error=str(error) or repr(error))
+        return Received(signal, already, started)
+
+    async def _hear(self, signal: Signal, only: Collection[str] | None) -> Unreached:
+        """Deliver a signal for all whose sender does not wait for its runs, or whose receiver has died."""
+        started = await self._deliver(signal, only)
+        for each in started:
+            if each.refused is not None and each.failed is None:
+                code, reason = each.refused.code, each.refused.detail
+                log.warning("event_refused", event=signal.id, workflow=each.workflow, code=code, reason=reason)
+        return _unreached(started)
+
+    async def _deliver(self, signal: Signal, only: Collection[str] | None = None) -> list[Started]:
+        """Start a run of every workflow that has an event trigger for the type and whose `match` is true."""
+        found = await triggers.event_triggers_of(self.database.api, signal.tenant, signal.type)
+        if only is not None:
+            found = [each for each in found if _name(each.workflow_name) in only]
+        if not found:
+            return []
+        event = event_value(signal.id, signal.type, values.loads(signal.data), instants.milliseconds(signal.sent_at))
+        behind = people_behind(signal.sender or SYSTEM)
+        done = await asyncio.gather(*(self._deliver_to(each, event, behind) for each in found))
+        return [each for each in done if each is not None]
+
+    async def _deliver_to(
+        self, row: EventTriggerRow, event: Mapping[str, Json], behind: Sequence[str]
+    ) -> Started | None:
+        """One workflow that can't be reached must not keep the event from the others."""
+        try:
+            return await self._begin_by(row, event, behind)
+        except Exception as error:
+            refused = error if isinstance(error, Rejected) else None
+            message = f"workflow {row.workflow_name} can't be started now, and is tried again later: {error}"
+            return Started(
+                row.workflow_name, refused=refused or Rejected(503, "workflow_unusable", message), failed=error
+            )
+
+    async def _begin_by(self, row: EventTriggerRow, event: Mapping[str, Json], behind: Sequence[str]) -> Started | None:
+        plan = await self.catalog.plan(row.tenant, row.workflow)
+        trigger = plan.triggers[row.position]
+        assert isinstance(trigger, EventTrigger), "rows are made from the triggers of the plan"
+        scope = {"event": event, "now": self.committer.now_ms()}
+        try:
+            if trigger.match is not None and trigger.match.evaluate(used(trigger.match, scope)) is not True:
+                return None
+            identity = ("event", str(row.position), event["id"])
+            if trigger.dedupe is not None and (key := dedupe_key(trigger.dedupe.render(used(trigger.dedupe, scope)))):
+                identity = ("dedupe", row.type, key)
+            input = event["data"] if trigger.input is None else trigger.input.render(used(trigger.input, scope))
+            run_id = self.starts.id_of("event", str(row.tenant), row.workflow_name, *identity)
+            named = file_ids.files_in(values.dumps(event["data"]))
+            given = {} if input is None else input
+            outcome = await self.begin(row, run_id, given, "event", named=named, instigators=behind)
+        except ExpressionError as error:
+            refused = Rejected(422, error.code, f"the event trigger of {plan.name}@{plan.version}: {error.message}")
+            return Started(row.workflow_name, refused=refused)
+        except Rejected as rejected:
+            if rejected.status in (429, 503):
+                raise
+            return Started(row.workflow_name, refused=rejected)
+        return Started(row.workflow_name, run_id, outcome.already)
+
+    # --- ends of runs ---------------------------------------------------------------------------------------------
+
+    async def _run_watching(self) -> None:
+        while True:
+            try:
+                await self.watched.read()
+            except Exception as error:  # every end is sent meanwhile
+                log.debug("watched_not_read", error=str(error) or repr(error))
+            await asyncio.sleep(self.config.poll_seconds)
+
+    async def _run_ended(self, message: OutboxMessage) -> None:
+        """Start the runs that the end of a run starts. Raises the error of a workflow that could not be reached, after
+        all others were: the message comes again then, and starts nothing twice."""
+        end = msgspec.json.decode(message.body, type=chains.End)
+        rows = await triggers.event_triggers_of(self.database.api, message.tenant, end.workflow, "run")
+        started = [await self._begin_behind(row, end, message) for row in rows]
+        for error in started:
+            if error is not None:
+                raise error
+
+    async def _begin_behind(self, row: EventTriggerRow, end: chains.End, message: OutboxMessage) -> Exception | None:
+        said = log.bind(workflow=row.workflow_name, ended=end.run_id)
+        try:
+            plan = await self.catalog.plan(row.tenant, row.workflow)
+            trigger = plan.triggers[row.position]
+            assert isinstance(trigger, RunTrigger), "rows are made from the triggers of the plan"
+            if end.status not in trigger.on:
+                return None
+            scope = {"event": end.event, "now": self.committer.now_ms()}
+            if trigger.match is not None and trigger.match.evaluate(used(trigger.match, scope)) is not True:
+                return None
+            if end.origin.depth > chains.CHAIN_MAX:
+                said.error("chain_cut", reason=f"{chains.CHAIN_MAX} ends of runs in a row have started runs")
+                return None
+            input = None if trigger.input is None else trigger.input.render(used(trigger.input, scope))
+            identity = (str(row.tenant), row.workflow_name, str(row.position), message.command_id)
+            run_id = self.starts.id_of("run", *identity)
+            named = file_ids.files_in(values.dumps(input))
+            behind, given = people_behind(end.requester, end.instigators), {} if input is None else input
+            await self.begin(row, run_id, given, "run", end.origin, named=named, instigators=behind)
+        except ExpressionError as error:
+            said.warning("run_trigger_refused", code=error.code, reason=error.message)
+        except Rejected as rejected:
+            if rejected.status in (429, 503):
+                return rejected
+            said.warning("run_trigger_refused", code=rejected.code, reason=rejected.detail)
+        except Exception as error:
+            return error
+        return None
+
+    # --- publication ----------------------------------------------------------------------------------------------
+
+    async def sync(self, tenant: UUID, name: str) -> None:
+        """Store the triggers of the latest version of a workflow in place of those of earlier ones. Those of a version
+        that only another release can read stay as that release has stored them."""
+        async with triggers.publication(self.database.api, tenant, name) as connection:
+            latest = await workflows.latest_workflow(connection, tenant, name)
+            if latest is None:
+                return
+            if latest.retired_at is not None:
+                await triggers.replace_triggers(connection, tenant, name, [], [])
+                return
+            try:
+                plan = await self.catalog.plan_of(tenant, latest)
+            except Unreadable:
+                return
+            now = self.committer.now()
+            schedules = [
+                _schedule_row(tenant, latest, position, trigger, now)
+                for position, trigger in enumerate(plan.triggers)
+                if isinstance(trigger, ScheduleTrigger)
+            ]
+            events = [
+                EventTriggerRow(tenant, name, position, latest.sha256, latest.dev, *wanted)
+                for position, trigger in enumerate(plan.triggers)
+                if (wanted := _wanted(trigger)) is not None
+            ]
+            await triggers.replace_triggers(connection, tenant, name, schedules, events)
+        self._due.set()
+        await self.watched.read()
+
+
+class _Work(Protocol):
+    async def __call__(self) -> None: ...
+
+
+class _Uses(Protocol):
+    @property
+    def roots(self) -> Any: ...
+
+
+def _beyond(schedule: ScheduleRow, waiting: Sequence[datetime]) -> Sequence[datetime]:
+    """Those of the waiting instants, the oldest first, that are more than may wait: of `queue_one` all but the newest,
+    of `queue` those behind WAITING_MAX."""
+    if schedule.overlap == "queue_one":
+        return waiting[:-1]
+    return waiting[WAITING_MAX:] if schedule.overlap == "queue" else ()
+
+
+def _name(workflow: str) -> str:
+    return f"workflow {workflow}"
+
+
+def _unreached(started: Iterable[Started]) -> dict[str, Exception]:
+    return {_name(each.workflow): each.failed for each in started if each.failed is not None}
+
+
+def used(expression: _Uses, scope: Mapping[str, Json]) -> dict[str, Json]:
+    """The names that an expression uses, and no others."""
+    return {name: scope[name] for name in expression.roots}
+
+
+def dedupe_key(value: Json) -> str:
+    """A dedupe key; empty: none."""
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else values.dumps(value).decode()
+
+
+def _wanted(trigger: Trigger) -> tuple[str, TriggerKind] | None:
+    """The type and kind that the trigger's row has; None if it has no row."""
+    match trigger:
+        case EventTrigger():
+            return trigger.type, "event"
+        case RunTrigger():
+            return trigger.workflow, "run"
+        case WebhookTrigger():
+            return trigger.path, "webhook"
+    return None
+
+
+def _schedule_row(
+    tenant: UUID, latest: Workflow, position: int, trigger: ScheduleTrigger, now: datetime
+) -> ScheduleRow:
+    timing = times.Timing(trigger.cron, trigger.timezone)
+    return ScheduleRow(
+        id=derived_id("schedule", str(tenant), latest.name, str(position)),
+        tenant=tenant,
+        workflow_name=latest.name,
+        position=position,
+        workflow=latest.sha256,
+        dev=latest.dev,
+        cron=trigger.cron,
+        timezone=trigger.timezone,
+        every_ms=None,
+        missed=trigger.missed,
+        overlap=trigger.overlap,
+        input=values.dumps({} if trigger.input is None else trigger.input),
+        next_fire_at=times.next_after(timing, now),
+    )
+
+
+def _row(asked: Asked | None, act: str, schedule: UUID) -> AuditRow | None:
+    return None if asked is None else asked.row(act, subject=f"schedule:{schedule}")

@@ -1,0 +1,56 @@
+"""Chains the records of the audit, every second, one process at a time (`store/audit`).
+
+Every process that performs runs has a sealer. One that dies leaves nothing half done, and the next one goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from typing import Final
+
+import structlog
+
+from hai_flow.runtime.base.service import Service
+from hai_flow.store import audit
+from hai_flow.store.database import Database
+
+log = structlog.get_logger(__name__)
+
+SEAL_SECONDS: Final = 1.0
+LATE_MS: Final = 600_000  # a record is committed at most so long after its id was made
+
+
+class Sealer(Service):
+    """Seals committed records that are not sealed yet."""
+
+    def __init__(self, database: Database, seconds: float = SEAL_SECONDS) -> None:
+        super().__init__()
+        self._database = database
+        self._seconds = seconds
+
+    async def _start(self) -> None:
+        self._keep(self._run, "sealing")
+
+    async def _run(self) -> None:
+        since: int | None = 0
+        while True:
+            await asyncio.sleep(self._seconds * random.uniform(0.8, 1.0))
+            try:
+                since = await self._queued(since)
+                while await audit.seal(self._database.api) == audit.SEALED_AT_ONCE:
+                    pass
+            except Exception as error:
+                log.warning("sealing_failed", error=str(error) or repr(error))
+
+    async def _queued(self, since: int | None) -> int | None:
+        """Queue the records that do not queue themselves: all of them the first time, then the new ones. None: all
+        records queue themselves."""
+        if since == 0 and await audit.queues_itself(self._database.api):
+            return None
+        if since is not None:
+            now = int(time.time() * 1000)
+            await audit.queue(self._database.api, since)
+            return now - LATE_MS
+        return None

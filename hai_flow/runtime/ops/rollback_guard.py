@@ -1,0 +1,140 @@
+"""Watches whether the database still holds the beats that this process, and the witness outside, have seen in it.
+
+It looks before anything else of the process starts, and every few seconds; a worker asks again before it registers. A
+database that went back is marked so in its era (`store/eras`): all processes refuse work, until a person has begun the
+next era.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from hai_flow.errors import StoreError
+from hai_flow.runtime.base.service import Service
+from hai_flow.store import eras
+
+if TYPE_CHECKING:
+    from hai_flow.runtime.ops.external_beat import Witness
+    from hai_flow.store.database import Connection, Database
+    from hai_flow.store.eras import Beat, Era
+
+log = structlog.get_logger(__name__)
+
+BEAT_SECONDS: Final = 5.0
+
+
+class WentBack(StoreError):
+    """The database is not the one that was seen before: effects that were performed since may be performed once
+    more."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(
+            f"This database may have gone back in time, so nothing is performed over it: {why}. "
+            "See `hai-flow restored`, which says what would be repeated, and goes on with --confirm."
+        )
+
+
+class Continuity(Service):
+    """Looks every `seconds`, and writes beats. `told` are functions: each is called once when the process must end,
+    with the reason."""
+
+    def __init__(
+        self,
+        database: Database,
+        witness: Witness | None,
+        told: Sequence[Callable[[WentBack], None]] = (),
+        seconds: float = BEAT_SECONDS,
+    ) -> None:
+        super().__init__()
+        self._database = database
+        self._witness = witness
+        self._seconds = seconds
+        self._seen: Beat | None = None
+        self._told = told
+        self.fault: WentBack | None = None
+
+    async def _start(self) -> None:
+        await self.demand(from_outside=True)
+        self._keep(self._run, "beats")
+
+    async def demand(self, *, from_outside: bool = False) -> None:
+        """Raises WentBack unless every beat that was seen is in the database; StoreError where the witness can't be
+        read."""
+        async with self._database.api.acquire() as connection:
+            era = await eras.current(connection)
+            witness = await self._witness.read(era.database) if self._witness is not None and from_outside else None
+            known = [beat for beat in (self._seen, witness) if beat is not None]
+            why = era.held or await self._against(connection, era, known)
+            if why is not None:
+                if era.held is None:
+                    await eras.hold(connection, era, why)
+                raise WentBack(why)
+            if era.timeline_moved:
+                log.warning("timeline_moved", meaning=TIMELINE, seen=max(beat.at for beat in known).isoformat())
+                await eras.follow_timeline(connection, era)
+            if await eras.beat(connection, era, timedelta(seconds=self._seconds)):
+                await self._note(connection, shared=True)
+            self._seen = await eras.last_beat(connection)
+            await self._note(connection, shared=False)
+
+    async def _against(self, connection: Connection, era: Era, known: list[Beat]) -> str | None:
+        if era.moved is not None:
+            return era.moved
+        for seen in known:
+            if await eras.lacks(connection, era, seen):
+                last = await eras.last_beat(connection)
+                stands = "none of its beats is there" if last is None else f"its last beat is of {_moment(last)}"
+                return f"a beat of {_moment(seen)} was seen, and is not in it any more; {stands}"
+        ours = [seen for seen in known if seen.database == era.database]
+        if era.timeline_moved and not ours:
+            return (
+                "its server has begun another timeline, by recovery or by the promotion of a standby, and nobody here "
+                "remembers how far it had come before"
+            )
+        return None
+
+    async def _note(self, connection: Connection, *, shared: bool) -> None:
+        """Write the last beat to the witness. `shared`: only if all machines write to it (then the process that wrote
+        the beat calls this), else only if they do not."""
+        if self._witness is None or self._witness.shared is not shared:
+            return
+        beat = await eras.last_beat(connection)
+        if beat is None:
+            return
+        try:
+            await self._witness.write(beat)
+        except Exception as error:
+            log.warning("witness_not_written", error=str(error) or repr(error))
+
+    async def _run(self) -> None:
+        while self.fault is None:
+            await asyncio.sleep(self._seconds * random.uniform(0.9, 1.0))
+            try:
+                await self.demand()
+            except WentBack as error:
+                self._give_up(error)
+            except Exception as error:
+                log.warning("beat_failed", error=str(error) or repr(error))
+        await asyncio.Event().wait()
+
+    def _give_up(self, error: WentBack) -> None:
+        self.fault = error
+        log.error("database_went_back", error=str(error))
+        for tell in self._told:
+            tell(error)
+
+
+TIMELINE: Final = (
+    "the database's server was recovered, or a standby was promoted. The last beat that was seen is there, so at most "
+    "what came in the seconds after it was lost; where the standby is not synchronous, steps of them may be repeated."
+)
+
+
+def _moment(beat: Beat) -> str:
+    return beat.at.isoformat(sep=" ", timespec="seconds")

@@ -1,0 +1,178 @@
+"""Checks the invariants of one run, or of all (docs/design/promises.md). Nothing is changed.
+
+Runs are read in pages, each in a snapshot of its own: a run is whole in it, so one that goes on meanwhile is looked at
+as far as it was. Of a log no more is in memory than some of its rows and the state that they make.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter, OrderedDict
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
+
+from hai_flow.definition.compiler import compile_workflow
+from hai_flow.definition.plan import Plan
+from hai_flow.engine import events as e
+from hai_flow.engine.bounds import DEFAULT_BOUNDS, Bounds
+from hai_flow.errors import DefinitionError
+from hai_flow.runtime.ops.run_checks import Check, Commit, Violation
+from hai_flow.store import evidence, workflows
+from hai_flow.store.evidence import Evidence
+
+if TYPE_CHECKING:
+    from hai_flow.store.database import Connection
+
+PLANS_MAX: Final = 64
+VIOLATIONS_KEPT: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Verifying:
+    """How to verify. `late`: see `Check`. `pace`: at most so many runs a second; None: as many as there is time for.
+    `limits`: those of the deployment's engine; None: no decision is made again."""
+
+    tenant: UUID | None = None
+    run_id: UUID | None = None
+    late: timedelta | None = None
+    pace: float | None = None
+    limits: Bounds | None = DEFAULT_BOUNDS
+
+
+@dataclass(slots=True)
+class Verified:
+    """The result: `reached` says of each rule how often it applied. `broken` counts all violations, the first
+    `VIOLATIONS_KEPT` are in `violations`. `unread`: runs of a newer release, which this one can't fold. `undecided`:
+    decisions whose inputs are not all in the log. `older`: rows that a release before wrote none of
+    (docs/upgrades.md)."""
+
+    runs: int = 0
+    events: int = 0
+    unread: int = 0
+    undecided: int = 0
+    older: int = 0
+    broken: int = 0
+    violations: list[Violation] = field(default_factory=list)
+    reached: Counter[str] = field(default_factory=Counter)
+
+    def add(self, check: Check, found: Sequence[Violation]) -> None:
+        self.runs += 1
+        self.events += check.state.seq
+        self.undecided += check.undecided
+        self.older += check.older
+        self.broken += len(found)
+        self.violations += found[: VIOLATIONS_KEPT - len(self.violations)]
+        self.reached += check.reached
+
+    def join(self, other: Verified) -> None:
+        """Add the result of another database."""
+        self.runs += other.runs
+        self.events += other.events
+        self.unread += other.unread
+        self.undecided += other.undecided
+        self.older += other.older
+        self.broken += other.broken
+        self.violations += other.violations[: VIOLATIONS_KEPT - len(self.violations)]
+        self.reached += other.reached
+
+
+class Plans:
+    """The plans that runs are pinned to, compiled as they are wanted."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._known: OrderedDict[tuple[UUID, bytes], Plan | str] = OrderedDict()
+
+    async def find(self, tenant: UUID, digest: bytes) -> Plan | str:
+        """The plan, or why there is none."""
+        known = self._known.get((tenant, digest))
+        if known is None:
+            known = self._known[tenant, digest] = await self._compiled(tenant, digest)
+            while len(self._known) > PLANS_MAX:
+                self._known.popitem(last=False)
+        return known
+
+    async def _compiled(self, tenant: UUID, digest: bytes) -> Plan | str:
+        stored = await workflows.workflow_by_sha(self._connection, tenant, digest)
+        if stored is None:
+            return "it is not in the database"
+        try:
+            plan = compile_workflow(stored.source, f"{stored.name}@{stored.version}", stored=True)
+        except DefinitionError as error:
+            return f"this release can't perform it: {error}"
+        return plan if plan.sha256 == digest else "its bytes are not those of its digest"
+
+
+async def verify(connection: Connection, verifying: Verifying) -> AsyncIterator[Verified]:
+    """Yields the result so far, after each page of runs. The connection must not be used for anything else
+    meanwhile."""
+    plans, verified, began = Plans(connection), Verified(), time.monotonic()
+    async for page in _pages(connection, verifying):
+        async with evidence.snapshot(connection):
+            for each in await evidence.evidence_of(connection, page):
+                await _add(connection, each, plans, verifying, verified)
+        yield verified
+        if verifying.pace is not None:
+            await asyncio.sleep(max(0.0, began + verified.runs / verifying.pace - time.monotonic()))
+
+
+async def _pages(connection: Connection, verifying: Verifying) -> AsyncIterator[list[UUID]]:
+    if verifying.run_id is not None:
+        yield [verifying.run_id]
+        return
+    async for page in evidence.run_pages(connection, verifying.tenant):
+        yield page
+
+
+async def _add(connection: Connection, found: Evidence, plans: Plans, verifying: Verifying, verified: Verified) -> None:
+    if verifying.tenant is not None and found.run["tenant"] != verifying.tenant:
+        return
+    if found.run["abi"] > e.ABI:
+        verified.unread += 1
+        return
+    check = await checked(connection, found, plans, verifying.late, verifying.limits)
+    verified.add(check, check.end())
+
+
+async def checked(
+    connection: Connection,
+    found: Evidence,
+    plans: Plans,
+    late: timedelta | None = None,
+    limits: Bounds | None = None,
+) -> Check:
+    """The run with its log folded; ask it for its `end`. Call it in the snapshot of the evidence."""
+    check, tenant = Check(found, late, limits), found.run["tenant"]
+    try:
+        async for row in evidence.log_rows(connection, found.run["id"]):
+            commit = check.decode(row)
+            if commit is None:
+                break
+            await _follow_version(check, commit, plans, tenant)
+            check.feed(commit)
+            if check.broken:
+                break
+    except ValueError as error:
+        check.unreadable(str(error))
+    if check.files:
+        check.lost(await evidence.lost_files(connection, tenant, found.run["id"], check.files))
+    return check
+
+
+async def _follow_version(check: Check, commit: Commit, plans: Plans, tenant: UUID) -> None:
+    """The plan that the run has from this commit on."""
+    named: Any = [each.sha256 for each in commit.events if isinstance(each, e.RunStarted | e.Migrated)]
+    if not named:
+        return
+    digest = bytes.fromhex(named[-1])
+    plan = await plans.find(tenant, digest)
+    if isinstance(plan, str):
+        check.plan = None
+        check.no_workflow(digest, plan)
+    else:
+        check.plan = plan
+        check.reached["workflow_is_there"] += 1

@@ -1,0 +1,251 @@
+"""People's inboxes: the questions that a principal can decide now, and why not, where it can't.
+
+The index (`store/inbox`) finds the pendings that ask a person; the rules of each pending say whether they may decide
+it. Both are read in one statement, without any run's log. `tidy` writes the index for pendings of releases that had
+none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import copy
+from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from uuid import UUID
+
+import msgspec
+
+from hai_flow.engine import commands as c
+from hai_flow.engine import events as e
+from hai_flow.engine.pendings.deciders import NOT_ASKED, Obstacle, obstacle
+from hai_flow.engine.selectors import World, held
+from hai_flow.engine.state import PendingState
+from hai_flow.errors import Rejected, Unreadable
+from hai_flow.runtime.base.row_isolation import Rows, Sweep
+from hai_flow.runtime.catalog.catalog import Catalog
+from hai_flow.store import delegations, hints, inbox, sweeps
+from hai_flow.store.database import EVERYTHING, Database
+from hai_flow.store.delegations import Delegation
+from hai_flow.store.faults import passing
+from hai_flow.store.inbox import Asked, Filters, Place
+from hai_flow.store.projection import asked_by, words_of
+from hai_flow.store.sweeps import PAGE_ROWS, Page
+
+if TYPE_CHECKING:
+    from hai_flow.store.database import Pool
+
+COUNTED_MAX: Final = 10_000
+Correction: TypeAlias = tuple[inbox.Listed, str, str, str]
+"""A pending with its selectors, kind and words, as its rows in the inbox should have them."""
+
+AllIds: TypeAlias = Callable[[str], tuple[str, ...]]
+"""All ids of the person with this id, the one that they are known by first."""
+
+_votes = msgspec.json.Decoder(e.VoteCast)
+
+
+class Item(msgspec.Struct, frozen=True):
+    """A pending in a principal's inbox. `obstacle`: why the principal may not decide it; `for_others`: on whose behalf
+    it may. `pending` has only the fields that the rules need."""
+
+    asked: Asked
+    pending: PendingState
+    obstacle: Obstacle | None
+    for_others: tuple[str, ...] = ()
+
+    @property
+    def opened(self) -> e.PendingOpened:
+        return self.pending.opened
+
+    @property
+    def shows_evidence(self) -> bool:
+        """Whether the principal may, or could once, decide it: then the evidence is shown."""
+        return self.obstacle is None or self.obstacle.code == "voted" or bool(self.for_others)
+
+    @property
+    def is_theirs(self) -> bool:
+        """Whether it asks the principal, or a person whose delegate the principal is."""
+        return self.obstacle is None or self.obstacle.code != NOT_ASKED or bool(self.for_others)
+
+
+class Inbox:
+    """Reads inboxes, and keeps their index whole."""
+
+    def __init__(self, database: Database, catalog: Catalog, rows: Rows | None = None) -> None:
+        self.database = database
+        self._rows = rows or Rows()
+        self.reads: Pool = database.api
+        self.catalog = catalog
+        self._watching: dict[UUID, set[asyncio.Event]] = {}
+        self._all_ids: AllIds = lambda id: (id,)
+
+    def reading(self, reads: Pool, all_ids: AllIds | None = None) -> Inbox:
+        """The same inboxes for a request, which reads with `reads`. `all_ids`: the people of its tenant."""
+        seen = copy.copy(self)
+        seen.reads, seen.catalog = reads, self.catalog.reading(reads)
+        seen._all_ids = all_ids or self._all_ids
+        return seen
+
+    def hint(self, payload: str) -> None:
+        """Call this after a commit, which may have a question or an answer. A payload names the tenants of such
+        commits; one with ids of runs concerns nobody here, and EVERYTHING everybody."""
+        named = self._watching.keys() if payload == EVERYTHING else hints.tenants_of(payload) or ()
+        for tenant in named:
+            for hinted in self._watching.get(tenant, ()):
+                hinted.set()
+
+    @property
+    def watchers(self) -> int:
+        """How many streams wait for hints."""
+        return sum(map(len, self._watching.values()))
+
+    @contextlib.contextmanager
+    def watched(self, tenant: UUID, hinted: asyncio.Event) -> Iterator[asyncio.Event]:
+        """Let `hinted` be set whenever inboxes of the tenant may have changed."""
+        watching = self._watching.setdefault(tenant, set())
+        watching.add(hinted)
+        try:
+            yield hinted
+        finally:
+            watching.discard(hinted)
+            if not watching and self._watching.get(tenant) is watching:
+                del self._watching[tenant]
+
+    async def page(
+        self, tenant: UUID, who: c.Principal, filters: Filters, *, limit: int, after: Place | None = None
+    ) -> tuple[list[Item], Place | None]:
+        """The questions to the principal, the next deadline first; and where to go on, if there are more. A page may be
+        short, though there is more."""
+        voices = await self._voices(tenant, who)
+        found, following = await inbox.page_of_inbox(
+            self.reads, tenant, _selectors(voices), filters, limit=limit, after=after
+        )
+        items = [await self._item(tenant, voices, each) for each in found]
+        return [each for each in items if each.is_theirs], following
+
+    async def item(self, tenant: UUID, who: c.Principal, run_id: UUID, pending_id: str) -> Item | None:
+        """An open pending as the principal's inbox shows it, also one that does not ask them."""
+        asked = await inbox.get_asked(self.reads, tenant, run_id, pending_id)
+        voices = await self._voices(tenant, who)  # also where there is none: no clock tells
+        return None if asked is None else await self._item(tenant, voices, asked)
+
+    async def representing(self, tenant: UUID, who: c.Principal, other: str) -> c.Principal:
+        """The principal as the delegate of `other`. Raises Rejected 403 where there is no such delegation."""
+        found = await delegations.to_person(self.reads, tenant, (who.id, *who.aliases), self._all_ids(other))
+        if who.on_behalf_of is not None or not found:
+            raise Rejected(
+                403,
+                "delegation_missing",
+                f"{other} has not delegated to {who.id}, or not for now; they do that with POST "
+                "/v1/inbox/delegations. It ends with the key by which it was made.",
+            )
+        return self._delegate(who, found[0])
+
+    async def _voices(self, tenant: UUID, who: c.Principal) -> list[c.Principal]:
+        """The principal; and the principal as the delegate of each person that has delegated to them."""
+        if who.on_behalf_of is not None:
+            return [who]
+        found = await delegations.to_person(self.reads, tenant, (who.id, *who.aliases))
+        newest = {self._all_ids(each.from_id)[0]: each for each in reversed(found)}
+        return [who, *(self._delegate(who, each) for each in newest.values())]
+
+    def _delegate(self, who: c.Principal, delegation: Delegation) -> c.Principal:
+        other, *further = self._all_ids(delegation.from_id)
+        return msgspec.structs.replace(
+            who,
+            on_behalf_of=other,
+            lent_roles=tuple(delegation.roles),
+            lent_groups=tuple(delegation.groups),
+            lent_aliases=tuple(further),
+        )
+
+    async def counts(self, tenant: UUID, who: c.Principal) -> tuple[dict[str, int], bool]:
+        """How many open pendings of each workflow ask the principal, and whether all were counted."""
+        selectors = _selectors(await self._voices(tenant, who))
+        return await inbox.counts_by_workflow(self.reads, tenant, selectors, COUNTED_MAX)
+
+    async def _item(self, tenant: UUID, voices: Sequence[c.Principal], asked: Asked) -> Item:
+        opened = _unreadable(asked)
+        try:
+            opened = e.decode_pending(asked.body)
+            votes = tuple(map(_votes.decode, asked.votes))
+            behind = tuple((asked.instigators or "").split())
+            world = await self._world(tenant, asked.workflow, asked.started_by, behind)
+            pending = PendingState(opened, votes=votes)
+            found = [obstacle(pending, each, world) for each in voices]
+        except (Unreadable, msgspec.DecodeError):
+            fault = Obstacle("unreadable", "a newer release wrote it, which alone can judge it")
+            return Item(asked, PendingState(opened), fault)
+        others = [each.on_behalf_of or each.id for each, fault in zip(voices[1:], found[1:], strict=True) if not fault]
+        mine = found[0]
+        if mine is not None and mine.code == NOT_ASKED and not others:  # it asks others, and they may not
+            mine = next((each for each in found if each is not None and each.code != NOT_ASKED), mine)
+        return Item(asked, pending, mine, tuple(others))
+
+    async def _world(self, tenant: UUID, workflow: bytes, requester: str, behind: tuple[str, ...] = ()) -> World:
+        """Raises Unreadable: the workflow is of a release that this one can't read."""
+        return World(requester, (await self.catalog.plan(tenant, workflow)).roles, behind)
+
+    async def fill(self) -> None:
+        """Compare the whole index with the open pendings, a page at a time: after a release without one."""
+        after: list[Any] | None = None
+        while (after := (await self._mend(after)).last) is not None:
+            pass
+
+    async def tidy(self, every: timedelta) -> None:
+        """Compare a page of the index with the open pendings, unless another process just did."""
+        pool = self.database.api
+        await sweeps.sweep(pool, "inbox", every, self._mend)
+        await sweeps.sweep(pool, "inbox.closed", every, partial(inbox.forget_closed, pool))
+
+    async def _mend(self, after: list[Any] | None) -> Page:
+        listed = await inbox.open_page(self.database.api, after)
+        wrong: list[Correction] = []
+
+        async def judge(each: inbox.Listed) -> None:
+            if (found := await self._correction(each)) is not None:
+                wrong.append(found)
+
+        await self._rows.go_through(Sweep.INBOX, listed, lambda each: f"pending {each.id}", judge)
+        if wrong:
+            await self._write(wrong)
+        last = listed[-1] if len(listed) == PAGE_ROWS else None
+        key = None if last is None else [str(last.tenant), last.opened_at.isoformat(), last.id]
+        return Page(len(listed), len(wrong), key)
+
+    async def _write(self, wrong: Sequence[Correction]) -> None:
+        """Write all of them at once; where the database refuses something in them, one by one."""
+        pool = self.database.api
+        try:
+            await inbox.mend(pool, wrong)
+        except Exception as error:
+            if passing(error):
+                raise
+            await self._rows.go_through(Sweep.INBOX, wrong, _name_of, lambda each: inbox.mend(pool, [each]))
+
+    async def _correction(self, listed: inbox.Listed) -> Correction | None:
+        try:
+            opened = e.decode_pending(listed.body)
+            world = await self._world(listed.tenant, listed.workflow, listed.started_by)
+            asks: Sequence[str] = asked_by(PendingState(opened), world)
+        except (Unreadable, msgspec.ValidationError):
+            return None  # a process of the release that wrote it sees to it
+        if listed.current and set(asks) == set(listed.asks):
+            return None
+        return listed, " ".join(asks), opened.kind, words_of(opened)
+
+
+def _name_of(wrong: Correction) -> str:
+    return f"pending {wrong[0].id}"
+
+
+def _unreadable(asked: Asked) -> e.PendingOpened:
+    """A question of which this release can read nothing but its place."""
+    return e.PendingOpened(at=0, id=asked.id, path="", kind="ask", digest="")
+
+
+def _selectors(voices: Sequence[c.Principal]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(selector for voice in voices for selector in held(voice)))

@@ -1,0 +1,251 @@
+"""Notifies people and systems of open questions, never in the way of a run.
+
+A row of the outbox becomes a notification under its id (`Queueing`, in every process), which is divided among its
+receivers and sent by processes that know the channels (`Notifier`). A notification that could not be sent is tried
+again, ever more seldom, and given up in the end, which people can see. So each receiver gets it at least once, and
+recognises a repetition by the id. A question that is open no more is not sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from hashlib import sha256
+from typing import Final
+from uuid import UUID
+
+import msgspec
+import structlog
+
+from hai_flow import addresses
+from hai_flow.cells import cell_of, signed
+from hai_flow.engine import commands as c
+from hai_flow.engine import events as e
+from hai_flow.notify import channels
+from hai_flow.notify.channels import NotifyFile, Person, Place
+from hai_flow.notify.letters import Told
+from hai_flow.notify.sending import SECONDS, NotSent, Sender
+from hai_flow.runtime.base.row_isolation import Rows, Sweep
+from hai_flow.runtime.base.service import Service
+from hai_flow.runtime.catalog.personal import Personals
+from hai_flow.runtime.people.inbox import Inbox, Item
+from hai_flow.steps.http_transport import HttpConfig
+from hai_flow.store import inbox, notifications, tenants
+from hai_flow.store.database import Database
+from hai_flow.store.notifications import Link, Notification
+from hai_flow.store.outbox import OutboxMessage
+from hai_flow.store.projection import NOTIFY, Notice
+from hai_flow.wire.personal import opened
+
+log = structlog.get_logger(__name__)
+
+LINKS: Final = "/links/"
+
+
+def digest_of(token: str) -> bytes:
+    """The hash of a link's secret part, which is stored in its place."""
+    return sha256(token.encode()).digest()
+
+
+class Queueing:
+    """Takes notifications out of the outbox."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self.handlers = {NOTIFY: self._queue}
+
+    async def _queue(self, message: OutboxMessage) -> None:
+        notice = msgspec.json.decode(message.body, type=Notice)
+        await notifications.queue(
+            self._database.api, message.command_id, message.tenant, message.run_id, notice.pending_id, notice.what,
+            notice.notify,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class NotifierConfig:
+    """`again_seconds`: after the first try that failed; each time after twice as long, but at most `again_seconds_max`;
+    `tries_max` in all. `batch_max`: under way at once. `link_base`: with which links begin; None: none are sent."""
+
+    poll_seconds: float = 1.0
+    again_seconds: float = 5.0
+    again_seconds_max: float = 3600.0
+    tries_max: int = 15
+    batch_max: int = 20
+    link_base: str | None = None
+
+
+class Notifier(Service):
+    """Sends notifications over the channels of the file."""
+
+    def __init__(
+        self,
+        database: Database,
+        inbox: Inbox,
+        file: NotifyFile,
+        secrets: Mapping[str, str],
+        http: HttpConfig,
+        config: NotifierConfig | None = None,
+        rows: Rows | None = None,
+    ) -> None:
+        super().__init__()
+        self._rows = rows or Rows()
+        self._database = database
+        self._inbox = inbox
+        self._personals = Personals(inbox.catalog)
+        self._file = file
+        self._secrets = secrets
+        self._http = http
+        self.config = config or NotifierConfig()
+        self._names: dict[UUID, str] = {}
+        self._under_way = 0
+
+    async def _start(self) -> None:
+        self._sender = Sender(self._file, self._secrets, self._http)
+        self._room = asyncio.Event()
+        self._keep(self._run, "notifications")
+
+    async def _stop(self) -> None:
+        await self._end_tasks()
+        await self._sender.close()
+
+    async def _run(self) -> None:
+        while True:
+            found = 0
+            room = self.config.batch_max - self._under_way
+            try:
+                found = await self._take(room) if room else 0
+            except Exception as error:
+                log.warning("notifications_not_taken", error=str(error) or repr(error))
+            if not found:
+                await asyncio.sleep(self.config.poll_seconds * random.uniform(0.8, 1.0))
+
+    async def _take(self, room: int) -> int:
+        """Begin to deal with those that are due. The time until they are given out again is longer than a try."""
+        found = await notifications.due(self._database.api, room, timedelta(seconds=SECONDS * 3))
+        for each in found:
+            self._under_way += 1
+            self._spawn(self._deal_with(each), "a notification")
+        return len(found)
+
+    async def _deal_with(self, given: Notification) -> None:
+        try:
+            await self._rows.deal(Sweep.NOTIFICATIONS, f"notification {given.id}", lambda: self._try(given))
+        finally:
+            self._under_way -= 1
+
+    async def _try(self, given: Notification) -> None:
+        try:
+            await (self._divide(given) if given.channel is None else self._send(given))
+        except NotSent as error:
+            await self._failed(given, str(error), final=error.final)
+
+    async def _failed(self, given: Notification, reason: str, *, final: bool) -> None:
+        pool = self._database.api
+        if final or given.tries >= self.config.tries_max:
+            log.error("notification_given_up", id=given.id, channel=given.channel, tries=given.tries, reason=reason)
+            await notifications.end(pool, given.id, "dead", reason)
+            return
+        wait = min(self.config.again_seconds * 2 ** (given.tries - 1), self.config.again_seconds_max)
+        wait *= random.uniform(0.8, 1.2)  # those that failed together do not come back together
+        log.info("notification_put_off", id=given.id, channel=given.channel, tries=given.tries, reason=reason)
+        await notifications.put_off(pool, given.id, timedelta(seconds=wait), reason)
+
+    async def _divide(self, given: Notification) -> None:
+        place = await self._place(given.tenant)
+        asked = await inbox.selectors_of(self._database.api, given.tenant, given.run_id, given.pending_id)
+        found, missing = channels.recipients(place, given.notify, asked)
+        parts = [(_part_id(given.id, each), each.channel, each.person, each.whom) for each in found]
+        await notifications.divide(self._database.api, given.id, parts)
+        if missing:
+            log.warning("notify_channel_missing", channels=missing, pending=given.pending_id)
+
+    async def _send(self, given: Notification) -> None:
+        place = await self._place(given.tenant)
+        channel = place.channels.get(given.channel or "")
+        if channel is None:
+            raise NotSent(f"there is no channel {given.channel} any more", final=True)
+        person = None if given.person is None else place.people.get(given.person, Person())
+        item = await self._item(given, person)
+        if item is None or (person is not None and item.obstacle is not None):
+            await notifications.end(self._database.api, given.id, "dropped")
+            return
+        now = datetime.now().astimezone()
+        link = None if person is None or given.person is None else await self._link(given, given.person, person, now)
+        told = _told(given, item, await self._shown(given, item, person), link, self._page(given.pending_id))
+        address = None if person is None else person.email
+        await self._sender.send(channel, given.id, told, given.whom, address, now)
+        await notifications.end(self._database.api, given.id, "sent")
+
+    async def _item(self, given: Notification, person: Person | None) -> Item | None:
+        """The question, if it is open, as the person's inbox shows it."""
+        who = (
+            c.Principal("service:notify")
+            if person is None or given.person is None
+            else _principal(given.person, person)
+        )
+        return await self._inbox.item(given.tenant, who, given.run_id, given.pending_id)
+
+    async def _shown(self, given: Notification, item: Item, person: Person | None) -> e.PendingOpened:
+        """The question as its reader may see it. A channel that is not one person's own may have any readers."""
+        if person is not None:
+            return item.opened
+        personal = await self._personals.now(given.tenant, item.asked.workflow)
+        return opened(item.opened, personal.of(item.opened.path)) if personal.anything else item.opened
+
+    async def _link(self, given: Notification, id: str, person: Person, now: datetime) -> str | None:
+        if self.config.link_base is None:
+            return None
+        token = signed(secrets.token_urlsafe(32), cell_of(given.run_id))
+        link = Link(
+            digest=digest_of(token),
+            tenant=given.tenant,
+            run_id=given.run_id,
+            pending_id=given.pending_id,
+            principal=id,
+            roles=person.roles,
+            groups=person.groups,
+            expires_at=now + timedelta(hours=self._file.link_hours),
+            used_at=None,
+        )
+        await notifications.add_link(self._database.api, link)
+        return f"{self.config.link_base.rstrip('/')}{LINKS}{token}"
+
+    def _page(self, pending_id: str) -> str | None:
+        """The question in the console."""
+        base = self.config.link_base
+        return None if base is None else f"{base.rstrip('/')}{addresses.pending(pending_id)}"
+
+    async def _place(self, tenant: UUID) -> Place:
+        if tenant not in self._names:
+            self._names |= {each.id: each.name for each in await tenants.list_tenants(self._database.api)}
+        return self._file.place(self._names.get(tenant, ""))
+
+
+def _principal(id: str, person: Person) -> c.Principal:
+    return c.Principal(id, person.roles, person.groups)
+
+
+def _part_id(id: str, recipient: channels.Recipient) -> str:
+    """The id that the receiver knows it by: the same each time that it is divided."""
+    said = "\n".join((id, recipient.channel, recipient.person or "", recipient.whom))
+    return f"msg_{sha256(said.encode()).hexdigest()[:32]}"
+
+
+def _told(given: Notification, item: Item, shown: e.PendingOpened, link: str | None, page: str | None) -> Told:
+    return Told(
+        what=given.what,
+        pending_id=given.pending_id,
+        run_id=str(given.run_id),
+        workflow=item.asked.workflow_name,
+        kind=shown.kind,
+        title=shown.title or shown.tool or "A question",
+        message=shown.message,
+        deadline=item.asked.deadline,
+        link=link,
+        page=page,
+    )

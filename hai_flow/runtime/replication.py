@@ -1,0 +1,159 @@
+"""Copies between the cells of a large tenant: its seat passes an event on to each cell, and the others repeat the
+seat's workflows and delegations (`store/mirror`).
+
+A process does so right away; where a cell was away, any process does it when the cell is back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
+from uuid import UUID
+
+import structlog
+
+from hai_flow import values
+from hai_flow.cells import Living
+from hai_flow.errors import Rejected, StoreError
+from hai_flow.runtime.base.row_isolation import Sweep
+from hai_flow.store import audit, mirror, relays, signals, sweeps, tenants
+from hai_flow.store.entries import AuditRow
+from hai_flow.store.faults import FAILURES
+from hai_flow.store.relays import Relay
+from hai_flow.store.signals import Signal
+from hai_flow.store.sweeps import Page
+from hai_flow.values import Json
+
+if TYPE_CHECKING:
+    from hai_flow.runtime.runtime import Runtime
+
+log = structlog.get_logger(__name__)
+
+RELAYED_AT_ONCE: Final = 100
+MIRRORED_EVERY: Final = timedelta(seconds=2)
+
+
+class Taken(NamedTuple):
+    """An event that is taken for all cells: whether it was `already`, and the copies that are on their way, if any
+    are."""
+
+    already: bool
+    relay: Relay | None
+
+
+class Spreading:
+    """Brings these copies. `at` gives the runtime of a cell, or raises Rejected 503 where it is away; `there` those of
+    all cells that are not."""
+
+    def __init__(self, home: Runtime, at: Callable[[int], Runtime], there: Callable[[], list[Runtime]]) -> None:
+        self._home = home
+        self._at = at
+        self._there = there
+
+    # --- events to all ------------------------------------------------------------------------------------------------
+
+    async def take(self, tenant: UUID, living: Living, id: str, type: str, data: Json, sent: AuditRow) -> Taken:
+        """Take an event for every cell of the tenant, with the audit record of its sender: from then on each gets it,
+        once. The caller gives it to the seat (`Delivery.send`, `Triggers.receive_event`). Raises Rejected 503 where the
+        seat is away, 409 where another event has its id."""
+        seat, body = self._at(living.seat), values.dumps(data)
+        stored = await signals.get_signal(seat.database.api, tenant, id)
+        if stored is not None:
+            if (stored.type, stored.run_id, stored.data) != (type, None, body):
+                raise signals.another_has(id, stored.type)
+            return Taken(True, None)
+        async with seat.database.api.acquire() as connection, connection.transaction():
+            kept, already = await relays.add(connection, tenant, id, type, body, living.cells, sent.principal)
+            if (kept.type, kept.data) != (type, body):
+                raise signals.another_has(id, kept.type)
+            if not already:
+                await audit.write(connection, tenant, [sent])
+        return Taken(already, kept)
+
+    async def refused(self, seat: Runtime, relay: Relay) -> None:
+        """The seat has not taken it: no cell gets it."""
+        await relays.drop(seat.database.api, relay)
+
+    async def bring(self, seat: Runtime, relay: Relay, *, seat_has_it: bool = False) -> None:
+        """Give the event to each of its cells, the seat first: an event that the seat refuses goes no further."""
+        cells = sorted(relay.cells, key=lambda cell: cell != seat.cell)
+        for cell in cells:
+            if cell != seat.cell or not seat_has_it:
+                try:
+                    await self._give(cell, relay)
+                except Rejected as rejected:
+                    if rejected.code == "cell_away":
+                        continue
+                    log.error("event_not_relayed", event=relay.id, cell=cell, reason=rejected.detail)
+                    if cell == seat.cell:
+                        await relays.drop(seat.database.api, relay)
+                        return
+                except (StoreError, *FAILURES) as error:
+                    log.warning("event_waits_for_cell", event=relay.id, cell=cell, error=str(error) or repr(error))
+                    if cell == seat.cell:
+                        return
+                    continue
+            await relays.arrived(seat.database.api, relay, cell)
+
+    async def _give(self, cell: int, relay: Relay) -> Signal:
+        delivery = self._at(cell).delivery
+        data = values.loads(relay.data)
+        sent, _ = await delivery.send(
+            relay.tenant, relay.id, relay.type, data, sent_at=relay.sent_at, sender=relay.sender
+        )
+        return sent
+
+    async def relay_due(self) -> None:
+        """Bring the events that another process could not bring to every cell."""
+        rows = self._home.rows
+
+        async def look(seat: Runtime) -> None:
+            due = await relays.due(seat.database.api, RELAYED_AT_ONCE)
+            await rows.go_through(
+                Sweep.RELAYS, due, lambda each: f"event {each.id} of {each.tenant}", partial(self.bring, seat)
+            )
+
+        for seat in self._there():
+            await rows.deal(Sweep.RELAYS, f"cell {seat.cell}", partial(look, seat))
+
+    # --- workflows and delegations ------------------------------------------------------------------------------------
+
+    async def repeat(self, tenant: UUID, living: Living) -> None:
+        """Make the tenant's other cells like the seat (`store/mirror`), as far as they can be reached."""
+        if not living.is_large:
+            return
+        seat = self._at(living.seat).database.api
+        wanted = await mirror.print_of(seat, tenant)
+        for runtime in self._there():
+            if runtime.cell == living.seat or runtime.cell not in living.cells:
+                continue
+            try:
+                if await mirror.print_of(runtime.database.api, tenant) != wanted:
+                    async with runtime.database.api.acquire() as connection:
+                        await mirror.repeat(seat, connection, tenant)
+            except (StoreError, *FAILURES) as error:
+                log.warning("cell_not_repeated", cell=runtime.cell, error=str(error) or repr(error))
+
+    async def repeat_due(self) -> None:
+        """The same for all large tenants, unless another process just did."""
+
+        async def look(after: list[object] | None) -> Page:
+            found = await tenants.large_tenants(self._home.database.api)
+            for each in found:
+                repeat = partial(self.repeat, each.id, each.living)
+                await self._home.rows.deal(Sweep.MIRRORS, f"tenant {each.name}", repeat)
+            return Page(len(found), 0, None)
+
+        await sweeps.sweep(self._home.database.api, "cells", MIRRORED_EVERY, look)
+
+    async def run(self, work: Callable[[], Awaitable[None]], seconds: float) -> None:
+        """Bring events and repeat workflows, again and again."""
+        while True:
+            try:
+                await work()
+            except Exception as error:  # whatever it is: the next time may do
+                log.warning("spreading_failed", error=str(error) or repr(error))
+            await asyncio.sleep(seconds)

@@ -1,0 +1,2 @@
+"""Removing and archiving threads whose runs have ended, and bringing them back. A thread is removed whole or not at
+all. Begin with `policy`."""

@@ -1,0 +1,243 @@
+"""Stop, then begin: a run that begins in the place of the thread's active one.
+
+That is a branch, which goes on from an earlier moment of the thread (a Start, behind a run that ended in that turn; or
+a Fork, of one that was at rest), or the run of a message that interrupts. The thread has one active run, so the one
+that is active now is stopped first, with all that it waits for. What would refuse the other is asked before that, so
+that a refusal stops nobody. The caller can do all of it again if the process dies in between, because the run's id and
+the stop's command id are made from the request; if nobody does, the run that was stopped takes its work back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+from uuid import UUID
+
+import msgspec
+
+from hai_flow import file_ids
+from hai_flow.definition.plan import Plan
+from hai_flow.engine import commands as c
+from hai_flow.engine import events as e
+from hai_flow.engine.forking import demand_left, finished_by, inherited_from, undone_in
+from hai_flow.engine.state import TERMINAL_STATUSES, PendingState, RunState
+from hai_flow.errors import Rejected
+from hai_flow.runtime.base.audit_records import Asked
+from hai_flow.runtime.catalog.catalog import Catalog
+from hai_flow.runtime.commit.committer import Committer
+from hai_flow.runtime.commit.states import state_at
+from hai_flow.runtime.commit.submission import Begin, Outcome
+from hai_flow.runtime.runs.concurrency_slots import Slots
+from hai_flow.runtime.runs.moments import Moments
+from hai_flow.runtime.runs.starts import Starts
+from hai_flow.runtime.streams.thread_feed import Threads
+from hai_flow.store import files, pendings, run_lists, slots
+from hai_flow.store import threads as threads_store
+from hai_flow.store.database import Database
+from hai_flow.store.entries import Branch
+from hai_flow.store.run_lists import RunSummary
+from hai_flow.store.threads import Position
+
+_votes: Final = msgspec.json.Decoder(e.VoteCast)
+STOP_SECONDS: Final = 30.0  # so long a request waits for the run that its branch leaves
+STILL_STOPPING: Final = "still_stopping"  # a refusal that no client sees
+_HEAD: Final = 2**53  # beyond every seq: the run as it is
+
+
+class Branches:
+    """Makes forks, and has runs stopped for them."""
+
+    def __init__(
+        self,
+        database: Database,
+        committer: Committer,
+        catalog: Catalog,
+        threads: Threads,
+        moments: Moments,
+        starts: Starts,
+        slots: Slots,
+    ) -> None:
+        self._database = database
+        self._starts = starts
+        self._slots = slots
+        self._committer = committer
+        self._catalog = catalog
+        self._threads = threads
+        self._moments = moments
+
+    async def fork(
+        self,
+        run_id: UUID,
+        tenant: UUID,
+        there: RunState,
+        now: RunState,
+        answer: c.Answer,
+        *,
+        edits: c.Edits | None = None,
+        to: Plan | None = None,
+    ) -> tuple[c.Fork, Plan]:
+        """The command with which `run_id` begins as another run was when it was `there`, and the plan that it has then:
+        `to`, or as it was. `now` is the present state of that other one. Raises Rejected 413 where its log is too
+        long, 409 `workflow_retired` where the plan's version was retired and the fork has not begun before."""
+        of = UUID(there.run_id)
+        moment = await self._moments.moment(of, there.seq)
+        was = await self._catalog.plan(tenant, bytes.fromhex(there.sha256))
+        if to is not None and to.sha256 != was.sha256:
+            edits = msgspec.structs.replace(edits or c.Edits(), was=was)
+        retired = await self._catalog.retirement(tenant, to or was)
+        if retired is not None and await run_lists.get_run(self._database.api, tenant, run_id) is None:
+            raise retired
+        fork = c.Fork(
+            run_id=run_id,
+            of=of,
+            events=moment.events,
+            answer=answer,
+            following=moment.following,
+            edits=edits,
+            rejected=await self.rejected(tenant, now),
+        )
+        return msgspec.structs.replace(fork, undone=await self._undone(tenant, fork, now)), to or was
+
+    async def _undone(self, tenant: UUID, fork: c.Fork, now: RunState) -> tuple[str, ...]:
+        """The steps that are undone by now, of those that the fork takes over: by the run that it is forked from, which
+        is `now`, or by another run of the thread that has taken over the same ones."""
+        found = set(undone_in(now))
+        for relative in await threads_store.relatives(self._database.api, tenant, fork.of):
+            state = await state_at(self._database, tenant, relative.run_id, _HEAD)
+            if state is not None:
+                found |= set(undone_in(state)) & finished_by(fork.events, relative.shared)
+        return tuple(sorted(found))
+
+    async def inherited(self, leaving: RunSummary, there: RunState) -> e.Inherited | None:
+        """What the active run `leaving` leaves to a fork of a run that was `there`: all up to there, where it is that
+        run; else what both of them have from the same run. None: nothing."""
+        if str(leaving.id) == there.run_id:
+            return inherited_from(there)
+        for relative in await threads_store.relatives(self._database.api, leaving.tenant, UUID(there.run_id)):
+            if relative.run_id == leaving.id and relative.shared:
+                shared = await state_at(self._database, leaving.tenant, leaving.id, min(relative.shared, there.seq))
+                return None if shared is None else inherited_from(shared)
+        return None
+
+    async def rejected(self, tenant: UUID, now: RunState) -> tuple[tuple[str, PendingState], ...]:
+        """What people have answered with no in the run, in its forks and in what it was forked from, by its paths."""
+        rows = await pendings.refused_in_forks(self._database.api, tenant, now.thread_id, UUID(now.run_id))
+        return tuple(
+            (row.path, PendingState(e.decode_pending(row.body), row.status, votes=tuple(map(_votes.decode, row.votes))))
+            for row in rows
+        )
+
+    async def hand_files(self, tenant: UUID, fork: c.Fork) -> None:
+        """The fork refers to the files of the run whose events it copies: they are kept as long as it is."""
+        named = file_ids.files_in(e.encode_events(fork.events))
+        await files.hand_files(self._database.api, tenant, named, fork.run_id, of=fork.of)
+
+    async def succeed(
+        self,
+        leaving: RunSummary,
+        stop: c.Stop,
+        plan: Plan,
+        begin: Begin,
+        *,
+        stop_id: str,
+        command_id: str,
+        body_sha: bytes,
+        branch: Branch | None = None,
+        asked: Asked | None = None,
+    ) -> Outcome:
+        """Stop the thread's active run, and begin another in its place.
+
+        Everything that may refuse the other is asked first, so that a refusal stops nobody. The run that ends leaves it
+        its slots in the commit that would free them, so nobody who waits gets in between. Where it is refused all the
+        same, the run that was stopped takes its work back; so it does, by the sweep, where this process dies in
+        between, or where the caller gives up. The same again goes on.
+
+        Raises Rejected as `Starts.start` does, 409 `thread_busy` where the stop takes longer than `STOP_SECONDS`, and
+        409 `fork_overtaken` where a fork finds that the run was stopped for somebody else.
+        """
+        tenant = leaving.tenant
+        heir = await self._claimed(leaving, plan, begin)
+        try:
+            stop = msgspec.structs.replace(stop, heir=heir)
+            await self._leave(leaving, stop, command_id=stop_id, body_sha=body_sha, asked=asked)
+        except Rejected as rejected:
+            if rejected.code != STILL_STOPPING:
+                await self._starts.unclaim(tenant, plan, begin)
+                raise
+            raise Rejected(409, "thread_busy", rejected.detail, winner=rejected.winner) from None
+        try:
+            if isinstance(begin, c.Fork):
+                if stop.inherited is not None:
+                    left = await self._state(tenant, leaving.id)
+                    demand_left(left, str(begin.run_id), stop.inherited)
+                now = await self._state(tenant, begin.of)
+                undone, rejected = await self._undone(tenant, begin, now), await self.rejected(tenant, now)
+                begin = msgspec.structs.replace(begin, undone=undone, rejected=rejected)
+            return await self._starts.start(
+                tenant,
+                plan,
+                begin,
+                command_id=command_id,
+                body_sha=body_sha,
+                branch=branch,
+                asked=asked,
+                claimed=True,
+            )
+        except Rejected:
+            await self.withdraw(leaving, plan, begin)
+            raise
+
+    async def rehearse(self, leaving: RunSummary, plan: Plan, begin: Begin) -> None:
+        """Raises Rejected where `succeed` would refuse it before the stop. A slot is claimed for a moment."""
+        await self._claimed(leaving, plan, begin)
+        await self._starts.unclaim(leaving.tenant, plan, begin)
+
+    async def withdraw(self, leaving: RunSummary, plan: Plan, begin: Begin) -> None:
+        """The run does not begin in the place of the one that was stopped for it."""
+        state = await self._state(leaving.tenant, leaving.id)
+        if state.heir is not None and state.heir.run_id == str(begin.run_id) and state.left_at:
+            await self._slots.take_back(leaving.tenant, leaving.id)
+        await self._starts.unclaim(leaving.tenant, plan, begin)
+        slot = slots.thread_slot(leaving.thread_id)
+        await slots.settle_slot(self._database.api, leaving.tenant, slot, begin.run_id)
+
+    async def _claimed(self, leaving: RunSummary, plan: Plan, begin: Begin) -> e.Heir:
+        state = await self._state(leaving.tenant, leaving.id)
+        if state.heir is not None and state.heir.run_id == str(begin.run_id):
+            return state.heir  # the same once more: all was asked before the stop
+        return await self._starts.claim(leaving.tenant, plan, begin, state)
+
+    async def _state(self, tenant: UUID, run_id: UUID) -> RunState:
+        state = await state_at(self._database, tenant, run_id, _HEAD)
+        assert state is not None, "the caller has found the run"
+        return state
+
+    async def _leave(
+        self, run: RunSummary, stop: c.Stop, *, command_id: str, body_sha: bytes, asked: Asked | None = None
+    ) -> None:
+        """Stop the thread's newest run and return when it has ended. Raises Rejected 409 `STILL_STOPPING` where that
+        takes longer than `STOP_SECONDS`: it goes on stopping, and the same request finds it ended later."""
+        try:
+            await self._committer.submit(
+                run.id, run.tenant, stop, command_id=command_id, body_sha=body_sha, asked=asked
+            )
+        except Rejected as rejected:
+            if rejected.code != "run_ended":
+                raise
+        try:
+            async with asyncio.timeout(STOP_SECONDS):
+                await self._ended(run)
+        except TimeoutError:
+            raise Rejected(
+                409,
+                STILL_STOPPING,
+                f"run {run.id}, which the branch leaves, is still being stopped; send the same request again.",
+                winner={"run_id": str(run.id), "status": "stopping"},
+            ) from None
+
+    async def _ended(self, run: RunSummary) -> None:
+        while True:
+            row = await run_lists.get_run(self._database.api, run.tenant, run.id)
+            if row is None or row.status in TERMINAL_STATUSES:
+                return
+            await self._threads.news(run.tenant, run.thread_id, Position(run.id, row.seq))

@@ -1,0 +1,161 @@
+"""The moments of a run: where it can be forked, its state then, and the moment that a time or a step means.
+
+All of it is read from the log, which is folded once from its beginning. A log of which a fork would copy more than
+`BYTES_MAX` has no moments beyond them that are looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
+
+from hai_flow.engine import events as e
+from hai_flow.engine.evolve import evolve
+from hai_flow.engine.forking import begins, obstacle
+from hai_flow.engine.state import RunState
+from hai_flow.errors import Rejected
+from hai_flow.runtime.catalog.catalog import Catalog
+from hai_flow.store import logs
+from hai_flow.store.database import Database
+
+if TYPE_CHECKING:
+    from hai_flow.store.database import Pool
+
+BYTES_MAX: Final = 4 * 1024 * 1024  # of a log that a fork copies: it is decided and written in one go
+_PAGE: Final = 500
+
+
+_ENDS: Final = (e.StepFinished, e.StepSkipped, e.StepFailed, e.StepStopped, e.StepUndone)
+
+
+def _last_part(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A run as it was behind an event of its log. `following` is the next event of the same commit."""
+
+    state: RunState
+    events: tuple[e.Event, ...]
+    following: e.Event | None
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A moment at which somebody may think of forking: in front of the step `step`, or (None) where the run waited.
+    `obstacle`: why that can't be; `edited_obstacle`: why it can't be with anything edited."""
+
+    seq: int
+    at: int
+    turn: int
+    step: str | None
+    obstacle: Rejected | None
+    edited_obstacle: Rejected | None
+
+
+class Moments:
+    """Reads them, of any run of a tenant."""
+
+    def __init__(self, database: Database, catalog: Catalog) -> None:
+        self._database = database
+        self._catalog = catalog
+
+    async def commits(
+        self, run_id: UUID, *, reads: Pool | None = None, after: int = 0, bounded: bool = True
+    ) -> AsyncIterator[tuple[int, list[e.AnyEvent]]]:
+        """The run's events after `after`, commit by commit, each with the seq of its first one; `bounded`: up to
+        `BYTES_MAX`. Merged commits come apart, for a run is at rest where one ended. (They may be merged meanwhile:
+        none of their events comes twice.)"""
+        seq, size = after, 0
+        while True:
+            page = await logs.read_log(reads or self._database.api, run_id, seq, _PAGE)
+            for row in page:
+                size += len(row.events)
+                if bounded and size > BYTES_MAX:
+                    return
+                events, start = e.decode_events(row.events), row.first_seq
+                for last in row.ends:
+                    new = max(start, seq + 1)
+                    if new <= last:
+                        yield new, events[new - row.first_seq : last + 1 - row.first_seq]
+                        seq = last
+                    start = last + 1
+            if len(page) < _PAGE:
+                return
+
+    async def moment(self, run_id: UUID, seq: int) -> Moment:
+        """The run behind its event `seq`, which it has. Raises Rejected 413 where its log is too long."""
+        state, events = RunState(str(run_id)), []
+        async for _, decoded in self.commits(run_id):
+            for n, event in enumerate(decoded):
+                events.append(event)
+                state = evolve(state, event)
+                if state.seq == seq:
+                    following = decoded[n + 1] if n + 1 < len(decoded) else None
+                    return Moment(state, tuple(events), following)
+        raise Rejected(
+            413, "fork_too_long", f"expected a log of at most {BYTES_MAX} bytes up to event {seq}, found more."
+        )
+
+    async def behind_time(self, run_id: UUID, head: int, ms: int) -> int:
+        """The last of the run's `head` events that had happened at this time (ms since 1970). Looked for by halves:
+        time never goes back within a run."""
+        low, high = 0, head
+        while low < high:
+            middle = (low + high + 1) // 2
+            (row,) = await logs.read_log(self._database.api, run_id, middle - 1, 1)
+            event = e.decode_events(row.events)[middle - row.first_seq]
+            low, high = (middle, high) if event.at <= ms else (low, middle - 1)
+        return low
+
+    async def end_of_step(self, run_id: UUID, step: str) -> int:
+        """The event with which the step (its path, or its id) came to its last outcome; where it has none, with which
+        it began. Raises Rejected 422 where it has not begun, with those that have."""
+        began, ended = dict[str, int](), dict[str, int]()
+        async for first, decoded in self.commits(run_id):
+            for seq, event in enumerate(decoded, first):
+                if isinstance(event, e.StepStarted):
+                    began[event.path] = seq
+                elif isinstance(event, _ENDS) and event.path:
+                    ended[event.path] = seq
+        known = {**began, **ended}
+        found = known.get(step) or max((known[path] for path in known if _last_part(path) == step), default=0)
+        if not found:
+            there = ", ".join(sorted(known)[:50]) or "none"
+            message = f"step: the run has not begun {step[:100]!r}. Those that began: {there}."
+            raise Rejected(422, "step.not_begun", message)
+        return found
+
+    async def marks(self, tenant: UUID, run_id: UUID, undone: tuple[str, ...]) -> list[Mark]:
+        """Where the run waited and where its steps began, in order. `undone`: what it has undone since."""
+        state, found = RunState(str(run_id)), list[Mark]()
+        async for _, decoded in self.commits(run_id):
+            for n, event in enumerate(decoded):
+                state = evolve(state, event)
+                following = decoded[n + 1] if n + 1 < len(decoded) else None
+                step = None if following is None else begins(state, following)
+                waited = isinstance(event, e.TurnEnded) and state.status in ("waiting", "paused")
+                if step is None and not waited:
+                    continue
+                plan = await self._catalog.plan(tenant, bytes.fromhex(state.sha256))
+                found.append(
+                    Mark(
+                        state.seq,
+                        state.at,
+                        event.turn,
+                        step,
+                        obstacle(plan, state, following, undone),
+                        obstacle(plan, state, following, undone, edited=True),
+                    )
+                )
+        return found
+
+
+def nearest(marks: list[Mark], seq: int, *, edited: bool) -> list[int]:
+    """The moments at which the run can be forked that come next before and next behind event `seq`."""
+    free = [mark.seq for mark in marks if (mark.edited_obstacle if edited else mark.obstacle) is None]
+    before = [each for each in free if each < seq][-1:]
+    return [*before, *[each for each in free if each > seq][:1]]

@@ -1,0 +1,201 @@
+"""The one door through which a run starts: a tenant, a plan and a Start (or a Fork) in, an `Outcome` out.
+
+A caller (a request, a protocol's POST, a trigger, another run) names the plan and the input. Everything else that a run
+needs in order to be stored is found here:
+
+* its id (`new_id`, or `id_of` where the same start may come twice);
+* the workflows of its children, pinned to the versions that their names mean now (a child has its parent's pins);
+* where it stands in a trace, by the caller's trace context (`tracing`);
+* the slot of its thread, which keeps a thread at one active run. A child shares its parent's thread and needs none;
+* the state that it takes over from the run before it in its thread (`keeping`);
+* a slot of its concurrency key, or a place in the queue (`slots`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection
+from hashlib import sha256
+from typing import TypeAlias
+from uuid import UUID
+
+import msgspec
+
+from hai_flow import uuids
+from hai_flow.cells import HOME, placed
+from hai_flow.definition.plan import Plan
+from hai_flow.engine import commands as c
+from hai_flow.engine import events as e
+from hai_flow.engine.state import RunState
+from hai_flow.errors import Rejected
+from hai_flow.runtime.base.audit_records import Asked
+from hai_flow.runtime.base.tracing import ASKER, BeginTrace, passed_on
+from hai_flow.runtime.commit.committer import Committer
+from hai_flow.runtime.commit.submission import SEAT_LOST, Begin, Birth, Outcome
+from hai_flow.runtime.runs.concurrency_slots import Slots
+from hai_flow.runtime.runs.thread_state import Keeping
+from hai_flow.runtime.tenancy.placement import demand_seat
+from hai_flow.runtime.tenancy.quotas import Quotas
+from hai_flow.runtime.tenancy.tenants import Tenants
+from hai_flow.store.entries import Branch
+from hai_flow.store.slots import thread_slot
+
+FindPins: TypeAlias = Callable[[UUID, Plan], Awaitable[dict[str, e.Pin]]]
+"""Finds the workflow that each `run` step of a tenant's plan means now, and of the plans that they lead to."""
+FindRetirement: TypeAlias = Callable[[UUID, Plan], Awaitable[Rejected | None]]
+"""Finds the refusal of a run of a plan whose version was retired; None: it is in use."""
+
+
+class Starts:
+    """Starts runs of plans. `find_pins` gives the workflows that a run's children will be of, `find_retirement` the
+    refusal of a version that was retired."""
+
+    def __init__(
+        self,
+        committer: Committer,
+        slots: Slots,
+        keeping: Keeping,
+        find_pins: FindPins,
+        find_retirement: FindRetirement,
+        quotas: Quotas,
+        tenants: Tenants,
+        cell: int = HOME,
+    ) -> None:
+        self._committer = committer
+        self._slots = slots
+        self._keeping = keeping
+        self._find_pins = find_pins
+        self._find_retirement = find_retirement
+        self._quotas = quotas
+        self._tenants = tenants
+        self.cell = cell
+        self.begin_trace: BeginTrace = passed_on
+
+    def new_id(self) -> UUID:
+        """The id of a run that is started once."""
+        return placed(new_run_id(self._committer.now_ms()), self.cell)
+
+    async def seat(self, tenant: UUID) -> int:
+        """The tenant's first cell."""
+        return await self._tenants.seat(tenant)
+
+    def id_of(self, *parts: str) -> UUID:
+        """The id of a run of this cell, made from the identity of its start (tenant, principal, Idempotency-Key; or
+        tenant, thread, runId), so that the same start made twice is one run (docs/design/store.md#command-ids)."""
+        return placed(derived_id(*parts), self.cell)
+
+    async def start(
+        self,
+        tenant: UUID,
+        plan: Plan,
+        begin: Begin,
+        *,
+        command_id: str | None = None,
+        body_sha: bytes = b"",
+        branch: Branch | None = None,
+        asked: Asked | None = None,
+        owners: Collection[str] | None = None,
+        resolved: bool = False,
+        claimed: bool = False,
+    ) -> Outcome:
+        """Store the run `begin.run_id`; return after the commit. The same run again is the same outcome again.
+
+        `command_id`, `body_sha` and `asked` as in `Committer.submit`. `branch`: where the run leaves its thread's line;
+        the caller then gives the kept state. `owners`: if another request begins the thread at the same time, one of
+        them has to own it; None: the owner is known. `resolved`: the plan's version was found for this start, in use.
+        `claimed`: `claim` has asked the tenant's limits for it.
+
+        Raises `Rejected`: 409 `workflow_retired` where the version of the plan or of a child was retired, 429 where the
+        tenant has too many runs, 404 where a child's workflow does not exist, 409 `thread_busy` where the thread has an
+        active run, 409 `concurrency_busy` where the workflow queues no run, 422 `concurrency_elsewhere` where runs of
+        its key are counted in another cell, and the engine's refusals.
+        """
+        if plan.concurrency is not None:
+            demand_seat(self.cell, await self.seat(tenant), plan.name)
+        if not isinstance(begin, c.Start) or begin.parent is None:
+            excess = None if claimed else await self._quotas.excess(tenant)
+            if excess is not None and not await self._keeping.has_begun(tenant, begin.run_id):
+                raise excess
+        if not resolved:
+            retired = await self._find_retirement(tenant, plan)
+            if retired is not None and not await self._keeping.has_begun(tenant, begin.run_id):
+                raise retired
+        if isinstance(begin, c.Start) and begin.parent is None:
+            pins = await self._find_pins(tenant, plan)
+            begin = msgspec.structs.replace(begin, pins=pins, trace=begin.trace or self._trace())
+            if branch is None:
+                async with self._keeping.kept(tenant, plan, begin, owners) as start:
+                    return await self._store(tenant, plan, start, command_id, body_sha, None, asked)
+        return await self._store(tenant, plan, begin, command_id, body_sha, branch, asked)
+
+    async def claim(self, tenant: UUID, plan: Plan, begin: Begin, leaving: RunState) -> e.Heir:
+        """Ask for everything that `start` may refuse the run, before the active run `leaving` of its thread is stopped
+        for it. Returns what that one is told of its heir. Raises `Rejected` as `start`."""
+        if plan.concurrency is not None:
+            demand_seat(self.cell, await self.seat(tenant), plan.name)
+        refused = await self._quotas.excess(tenant, leaving=1) or await self._find_retirement(tenant, plan)
+        if refused is not None:
+            raise refused
+        if isinstance(begin, c.Start):
+            await self._find_pins(tenant, plan)
+        key = await self._slots.claim(tenant, plan, begin, leaving)
+        return e.Heir(str(begin.run_id), key=key)
+
+    async def unclaim(self, tenant: UUID, plan: Plan, begin: Begin) -> None:
+        """The run does not begin after all."""
+        await self._slots.unclaim(tenant, plan, begin)
+
+    async def _store(
+        self,
+        tenant: UUID,
+        plan: Plan,
+        begin: Begin,
+        command_id: str | None,
+        body_sha: bytes,
+        branch: Branch | None,
+        asked: Asked | None,
+    ) -> Outcome:
+        slot = _thread_slot_of(begin)
+        left = isinstance(begin, c.Fork) and await self._slots.is_left(tenant, slot or "", begin.run_id)
+        birth = Birth(plan, slot=slot, branch=branch, left=left)
+        while True:
+            async with self._slots.seated(tenant, plan, begin) as (start, seat):
+                try:
+                    return await self._committer.submit(
+                        start.run_id,
+                        tenant,
+                        start,
+                        command_id=command_id,
+                        body_sha=body_sha,
+                        birth=birth,
+                        seat=seat,
+                        asked=asked,
+                    )
+                except Rejected as rejected:
+                    if rejected.code != SEAT_LOST:
+                        raise
+
+    def _trace(self) -> str | None:
+        place = self.begin_trace(ASKER.get())
+        return None if place is None else str(place)
+
+    def rehearse(self, plan: Plan, begin: Begin) -> None:
+        """Raise the engine's refusal of `begin`, before anything is done for it."""
+        self._committer.rehearse(begin, plan, RunState(str(begin.run_id)))
+
+
+def _thread_slot_of(begin: Begin) -> str | None:
+    if isinstance(begin, c.Start):
+        return thread_slot(begin.thread_id) if begin.parent is None else None
+    first = begin.events[0]
+    assert isinstance(first, e.RunStarted), "a log begins with run_started"
+    return thread_slot(first.thread_id)
+
+
+def derived_id(*parts: str) -> UUID:
+    """An id made from its parts: the same parts give the same id."""
+    return uuids.uuid_of(int.from_bytes(sha256("\x00".join(parts).encode()).digest()[:16]), version=8)
+
+
+def new_run_id(ms: int) -> UUID:
+    """The id of a run that is born at this time."""
+    return uuids.uuid7(ms)

@@ -1,0 +1,392 @@
+"""The imperative shell: the only place where engine, store and steps meet.
+
+`starts` is the door through which a run starts, `committer` decides and commits, `worker` performs, `sweeper` claims
+runs that are due or lost, `delivery` brings the messages of runs, and signals, `slots` lets runs of one concurrency key
+wait for each other, `branches` goes on with a thread from an earlier turn, `triggers` starts runs by schedules, events
+and the ends of other runs, `webhooks` by requests of other systems, `fanout` shows commits to followers, `threads`
+hands the followers of a thread on to its next run, `service` is the contract of everything that starts and stops;
+`continuity` watches whether the database has gone back in time, `restoring` looks after one that has; `catalog` turns
+stored workflows into plans; `files` takes files in and gives them out, whose bytes are among the `contents` of
+PostgreSQL or of another store; `world` makes the runners of effects.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Final, NamedTuple, Protocol, TypeAlias
+from uuid import UUID
+
+import structlog
+
+from hai_flow.cells import HOME
+from hai_flow.notify.channels import NotifyFile
+from hai_flow.runtime.base.queue_selection import Served
+from hai_flow.runtime.base.row_isolation import Rows
+from hai_flow.runtime.base.service import Service
+from hai_flow.runtime.base.tracing import Asker
+from hai_flow.runtime.catalog.catalog import Catalog
+from hai_flow.runtime.catalog.personal import Personals
+from hai_flow.runtime.catalog.pins import PinBook
+from hai_flow.runtime.commit.committer import Committer
+from hai_flow.runtime.commit.hints import Carrier, Letter, Notify
+from hai_flow.runtime.files.blobs import RemoteContents
+from hai_flow.runtime.files.files import Files
+from hai_flow.runtime.messaging.callbacks import Callbacks
+from hai_flow.runtime.messaging.end_subscriptions import Watched
+from hai_flow.runtime.messaging.outbox import Delivery, DeliveryConfig
+from hai_flow.runtime.messaging.triggers import Triggers, TriggersConfig
+from hai_flow.runtime.messaging.webhooks import Webhooks
+from hai_flow.runtime.ops.audit_seal import Sealer
+from hai_flow.runtime.ops.external_beat import Witness
+from hai_flow.runtime.ops.replicas import Replicas
+from hai_flow.runtime.ops.rollback_guard import Continuity, WentBack
+from hai_flow.runtime.people.inbox import Inbox
+from hai_flow.runtime.people.notifier import Notifier, NotifierConfig, Queueing
+from hai_flow.runtime.runs.branches import Branches
+from hai_flow.runtime.runs.concurrency_slots import Slots
+from hai_flow.runtime.runs.message_queue import MessageQueue
+from hai_flow.runtime.runs.moments import Moments
+from hai_flow.runtime.runs.starts import Starts
+from hai_flow.runtime.runs.thread_state import Keeping
+from hai_flow.runtime.settings import bounds_of, channels_of, registry_of, served_of
+from hai_flow.runtime.streams.fanout import Fanout, FanoutConfig
+from hai_flow.runtime.streams.thread_feed import Threads
+from hai_flow.runtime.tenancy.quotas import Quotas
+from hai_flow.runtime.tenancy.tenants import Tenants, limits_of
+from hai_flow.runtime.worker.registry import Presence
+from hai_flow.runtime.worker.sweeper import Sweeper, SweeperConfig
+from hai_flow.runtime.worker.worker import Worker, WorkerConfig
+from hai_flow.settings import Settings
+from hai_flow.steps.http_transport import HttpConfig
+from hai_flow.steps.toolbox import Toolbox
+from hai_flow.store import hints
+from hai_flow.store.database import EVERYTHING, Database, Deadlines
+from hai_flow.store.replicas import Replica
+
+log = structlog.get_logger(__name__)
+
+STUCK_SECONDS: Final = 10.0  # in a healthy process no submission waits longer for the committer
+LOCAL_TENANT = UUID("00000000-0000-4000-8000-000000000001")
+
+
+class Answered(NamedTuple):
+    """A request whose response has begun: its status and headers are known. `route` is as the API declares it; times
+    are monotonic."""
+
+    method: str
+    route: str
+    status: int
+    began: float
+    ended: float
+    asker: Asker
+
+
+OnRequest: TypeAlias = Callable[[Answered], None]
+
+
+class Observer(Protocol):
+    """Something that watches a runtime: metrics, traces."""
+
+    def attach(self, runtime: Runtime) -> Sequence[Service]:
+        """Listen to the runtime, whose services are made and not yet started. Returns services that start behind
+        them."""
+        ...
+
+
+class Others(Protocol):
+    """The cells of a process, for a runtime that is one of several."""
+
+    def at(self, number: int) -> Runtime:
+        """The runtime over a cell. Raises Rejected 503 where it is away."""
+        ...
+
+    async def databases(self, but: int, tenant: UUID) -> Sequence[Database]:
+        """The databases of those cells of the tenant that can be reached, without the cell `but`."""
+        ...
+
+
+class Runtime(Service):
+    """Everything of one process over one cell. `performs`: whether it also performs effects (a worker). `observers`
+    watch, and change nothing. `beside`: the runtime of home, for one of another `cell`: all cells share the tools of
+    the process, and only home knows the tenants (`runtime/cells`).
+
+    `project`: whether workflows that this process reads from disk may call the functions of modules in the current
+    directory (`dev` and `run`; see `steps/toolbox`). `went_back` is called when the database turns out to have gone
+    back in time; `restoring`: that is known already, and a person looks after it (`runtime/restore`).
+    """
+
+    database: Database
+    carrier: Carrier
+    replica: Replica | None
+    tenants: Tenants
+    committer: Committer
+    catalog: Catalog
+    files: Files
+    inbox: Inbox
+    personals: Personals
+    delivery: Delivery
+    slots: Slots
+    keeping: Keeping
+    starts: Starts
+    triggers: Triggers
+    webhooks: Webhooks
+    callbacks: Callbacks
+    fanout: Fanout
+    threads: Threads
+    branches: Branches
+    worker: Worker | None
+
+    def __init__(
+        self,
+        dsn: str,
+        settings: Settings,
+        *,
+        performs: bool,
+        project: bool = False,
+        deadlines: Deadlines | None = None,
+        observers: Sequence[Observer] = (),
+        cell: int = HOME,
+        beside: Runtime | None = None,
+        restoring: bool = False,
+    ) -> None:
+        super().__init__()
+        self.went_back: list[Callable[[WentBack], None]] = []
+        self._restoring = restoring
+        self.others: Others | None = None
+        self.cell = cell
+        self._beside = beside
+        self._observers = observers
+        self.requests: list[OnRequest] = []  # called with each request that was answered
+        self._closing = False
+        self.dsn = dsn
+        self.settings = settings
+        self.performs = performs
+        self.deadlines = deadlines or Deadlines()
+        if beside is None:
+            self.toolbox = Toolbox.of(settings.tools, Path.cwd(), project=project)
+            self.registry = registry_of(settings, self.toolbox, stands_in=project)
+        else:
+            self.toolbox, self.registry = beside.toolbox, beside.registry
+        self.served = served_of(settings, every=project)
+        self.rows = Rows()
+        self._channels = channels_of(settings)
+        self._contents = None if settings.files is None else RemoteContents(settings.files)
+        self._witness = None if settings.witness is None else Witness(settings.witness)
+
+    async def _start(self) -> None:
+        settings = self.settings
+        self._closing = False
+        if self._beside is None:
+            self.toolbox.load()
+        self.database = await Database.open(
+            self.dsn,
+            engine_connections=settings.lanes + 4,  # loads, claims, a run loaded apart, one taken alone
+            listen_dsn=settings.database_direct_url,
+            behind_pooler=settings.database_pooled,
+            deadlines=self.deadlines,
+            tool_connections=settings.tool_connections,
+        )
+        try:
+            self.carrier = await self._carrier()
+            try:
+                await self._start_services(settings)
+            except BaseException:
+                await self.carrier.close()
+                raise
+        except BaseException:
+            await self.database.close()
+            raise
+
+    async def _carrier(self) -> Carrier:
+        """How this process and the others tell each other of commits."""
+        if self.settings.hints is None:
+            return Notify(self.database)
+        from hai_flow.runtime.streams.redis_hints import RedisHints  # only where it is asked for
+
+        async with self.database.engine.acquire() as connection:
+            seal = await hints.seal_of(connection)
+        return RedisHints(self.settings.hints, seal)
+
+    async def _start_services(self, settings: Settings) -> None:
+        self.tenants = Tenants(self.database, limits_of(settings)) if self._beside is None else self._beside.tenants
+        self.pins = PinBook(self.database)
+        self.catalog = Catalog(self.database, self.registry, self.pins, self.tenants)
+        self.files = Files(
+            self.database,
+            self._contents,
+            bytes_max=settings.file_bytes_max,
+            kept_for=timedelta(seconds=settings.files_keep_seconds),
+        )
+        self.inbox = Inbox(self.database, self.catalog, self.rows)
+        self.personals = Personals(self.catalog)
+        watched = Watched(self.database)
+        self.committer = Committer(
+            self.database,
+            find_plan=self.catalog.plan,
+            wants_ends=watched.wants,
+            lanes=settings.lanes,
+            entries_max=settings.batch_entries_max,
+            bytes_max=settings.batch_bytes_max,
+            cache_bytes_max=settings.cache_bytes_max,
+            limits=bounds_of(settings),
+            carrier=self.carrier,
+        )
+        self.fanout = Fanout(self.database, self.committer, FanoutConfig())
+        self.threads = Threads(self.database, settings.poll_seconds)
+        self.moments = Moments(self.database, self.catalog)
+        self.slots = Slots(self.database, self.committer, self.rows)
+        self.keeping = Keeping(self.database)
+        quotas = Quotas(self.database, self.tenants)
+        if self.others is not None:
+            quotas.others = partial(self.others.databases, self.cell)
+        self.starts = Starts(
+            self.committer,
+            self.slots,
+            self.keeping,
+            self.catalog.pins,
+            self.catalog.retirement,
+            quotas,
+            self.tenants,
+            self.cell,
+        )
+        self.branches = Branches(
+            self.database, self.committer, self.catalog, self.threads, self.moments, self.starts, self.slots
+        )
+        config = DeliveryConfig(poll_seconds=settings.poll_seconds)
+        self.messages = MessageQueue(
+            self.database, self.catalog, self.starts, settings.poll_seconds, sweeps=self.performs, rows=self.rows
+        )
+        handlers = {**self.slots.handlers, **self.messages.handlers, **Queueing(self.database).handlers}
+        self.delivery = Delivery(
+            self.database, self.committer, self.catalog, self.starts, config, handlers=handlers, rows=self.rows
+        )
+        ticking = TriggersConfig(ticks=self.performs, poll_seconds=settings.poll_seconds)
+        self.triggers = Triggers(
+            self.database,
+            self.committer,
+            self.catalog,
+            self.delivery,
+            self.starts,
+            self.slots,
+            watched,
+            ticking,
+            self.rows,
+        )
+        if (others := self.others) is not None:
+            self.triggers.of_cell = lambda cell: others.at(cell).triggers
+        self.webhooks = Webhooks(self.triggers, settings.secrets)
+        self.callbacks = Callbacks(self.database, self.fanout, self.catalog, self.delivery, self.files)
+        self.continuity = Continuity(self.database, self._witness, self.went_back)
+        first = [] if self._restoring else [self.continuity]
+        self._services: list[Service] = [
+            *first,
+            self.committer,
+            self.fanout,
+            self.threads,
+            self.messages,
+            self.delivery,
+            self.triggers,
+        ]
+        self.replica = None
+        if settings.database_replica_url is not None:
+            self.replica = Replica(settings.database_replica_url, self.database, lag_max=settings.replica_lag_seconds)
+            self._services.append(Replicas(self.replica))
+        self.worker = None
+        if self.performs:
+            config = _worker_config(settings, self.served)
+            book = self.files, self.pins, self.tenants
+            self.worker = Worker(self.database, self.committer, self.registry, config, *book)
+            self.worker.allowed = self.continuity.demand
+            sweeping = SweeperConfig(poll_seconds=settings.poll_seconds)
+            clearing = self.files, self.inbox, self.rows
+            self._sweeper = Sweeper(self.database, self.committer, self.worker, sweeping, *clearing)
+            self._services += [self.worker, self._sweeper, Sealer(self.database)]
+            if self._channels is not None:
+                self._services.append(self._notifier(self._channels))
+        elif self._beside is None and not self._restoring:
+            self._services.append(Presence(self.database))
+        for observer in self._observers:
+            self._services += observer.attach(self)
+        started: list[Service] = []
+        try:
+            for service in self._services:
+                await service.start()
+                started.append(service)
+            await self.carrier.listen(self._hear)
+        except BaseException:
+            await _stop_all(started)
+            raise
+
+    def _notifier(self, file: NotifyFile) -> Notifier:
+        settings = self.settings
+        ca = None if settings.http_ca is None else str(settings.http_ca)
+        http = HttpConfig(settings.http_bytes_max, settings.http_proxy, ca)
+        config = NotifierConfig(poll_seconds=settings.poll_seconds, link_base=file.url or settings.public_url)
+        return Notifier(self.database, self.inbox, file, settings.secrets, http, config, self.rows)
+
+    async def _stop(self) -> None:
+        self._closing = True
+        try:
+            await _stop_all(self._services)
+        finally:
+            await self.carrier.close()
+            if self._beside is None:
+                await self.registry.close()
+            await self.database.close()
+
+    @property
+    def closing(self) -> bool:
+        """Whether it is about to stop, or does."""
+        return self._closing or self.fanout.closing.is_set()
+
+    def faults(self) -> list[str]:
+        """The parts of this process that do not work just now, each in a few words; empty: it can serve."""
+        found = [name for service in self._services for name in service.ailing]
+        if self.continuity.fault is not None:
+            found.append("what the database holds, which went back in time")
+        if time.monotonic() - self.committer.worked_at() > STUCK_SECONDS:
+            found.append("commits and loads")
+        return found
+
+    def _hear(self, letter: Letter) -> None:
+        """Hints of commits have come, from another process or from this one."""
+        for word in letter.words:
+            self._hint(word)
+        if letter.news and EVERYTHING not in letter.words:
+            for news in letter.news:
+                self.fanout.hear(news)
+            self.threads.hint("")
+            if not any(map(hints.tenants_of, letter.words)):  # of a release before, which names no tenants
+                self.inbox.hint(EVERYTHING)
+
+    def _hint(self, payload: str) -> None:
+        self.fanout.hint(payload)
+        self.threads.hint(payload)
+        self.inbox.hint(payload)
+        if self.performs:
+            self._sweeper.hint(payload)
+
+
+async def _stop_all(services: Sequence[Service]) -> None:
+    """Last started first. One that can't stop in order must not keep the others from it."""
+    for service in reversed(services):
+        try:
+            await service.stop()
+        except Exception as error:
+            log.error("stop_failed", service=type(service).__name__, exc_info=error)
+
+
+def _worker_config(settings: Settings, served: Served) -> WorkerConfig:
+    return WorkerConfig(
+        served=served,
+        lease_seconds=settings.lease_seconds,
+        heartbeat_seconds=settings.heartbeat_seconds,
+        attempts_max=settings.concurrency,
+        chunk_seconds=settings.chunk_flush_seconds,
+        shutdown_seconds=settings.shutdown_seconds,
+        public_url=settings.public_url,
+    )

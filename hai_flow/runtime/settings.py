@@ -1,0 +1,115 @@
+"""This deployment, as its settings describe it: its runners, queues, channels, bounds, cells and retention."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from hai_flow.definition.mcp_servers import read_mcp_catalogue
+from hai_flow.definition.plan import DEFAULT_QUEUE
+from hai_flow.engine.bounds import Bounds
+from hai_flow.errors import Finding
+from hai_flow.models.catalogue import Catalogue, read_catalogue
+from hai_flow.models.endpoints import Providers
+from hai_flow.models.scripted import MODEL, StandIn
+from hai_flow.notify.channels import NotifyFile, read_channels
+from hai_flow.runtime.base.queue_selection import EVERY, Served, served
+from hai_flow.runtime.retention.policy import Retention, read_retention
+from hai_flow.settings import Settings, SettingsError, variable, variables
+from hai_flow.steps.guard import Guard
+from hai_flow.steps.http import HttpRunner
+from hai_flow.steps.http_tools import HttpToolRunner
+from hai_flow.steps.http_transport import HttpConfig
+from hai_flow.steps.llm import LlmRunner
+from hai_flow.steps.mcp import McpRunner
+from hai_flow.steps.python import PythonRunner
+from hai_flow.steps.runner import Registry, Runner
+from hai_flow.steps.secrets import Secrets, hidden, remember
+from hai_flow.steps.secrets_file import read_secrets
+from hai_flow.steps.toolbox import Toolbox
+from hai_flow.store.cells import Cell, places_of, read_cells
+
+Read = TypeVar("Read")
+
+
+def registry_of(settings: Settings, toolbox: Toolbox, *, stands_in: bool = False) -> Registry:
+    """The runner of each kind of effect. `stands_in`: something answers workflows of this disk in place of a model that
+    is not there. Raises SettingsError for a file of the settings with mistakes."""
+    models = {} if settings.models is None else _read("models", settings.models, read_catalogue)
+    sources = {} if settings.secrets_file is None else _read("secrets_file", settings.secrets_file, read_secrets)
+    environment = variables(source.env for source in sources.values() if source.env)
+    secrets = Secrets(settings.secrets, sources, environment, settings.secrets_command)
+    servers = {} if settings.mcp is None else _read("mcp", settings.mcp, read_mcp_catalogue)
+    providers = Providers()
+    ca = None if settings.http_ca is None else str(settings.http_ca)
+    config = HttpConfig(settings.http_bytes_max, settings.http_proxy, ca, settings.public_url is not None)
+    http = HttpRunner(Guard(settings.http_hosts), secrets, config)
+    runners: dict[str, Runner] = {
+        "python": PythonRunner(toolbox, secrets=secrets),
+        "llm": LlmRunner(Catalogue(models, providers.offered), providers, secrets, _stand_in() if stands_in else None),
+        "http": http,
+        "http_tool": HttpToolRunner(http),
+        "mcp": McpRunner(servers, secrets, settings.http_hosts, config),
+    }
+    return Registry(runners, hidden)
+
+
+def served_of(settings: Settings, *, every: bool = False) -> Served:
+    """The queues that the worker of this process serves. `every`: all, where the settings name none. Raises
+    SettingsError."""
+    try:
+        return served(settings.queues or ((EVERY,) if every else (DEFAULT_QUEUE,)))
+    except ValueError as error:
+        raise SettingsError([f"{variable('queues')}: {error}."]) from None
+
+
+def channels_of(settings: Settings) -> NotifyFile | None:
+    """The channels over which people are notified of open questions. Raises SettingsError for a file with mistakes."""
+    return None if settings.notify is None else _read("notify", settings.notify, read_channels)
+
+
+def bounds_of(settings: Settings) -> Bounds:
+    """The bounds of decisions and runs."""
+    return Bounds(
+        turn_linger=int(settings.turn_linger_seconds * 1000),
+        stop_grace=int(settings.stop_grace_seconds * 1000),
+        waits=settings.run_waits_max,
+        run_events=settings.run_events_max,
+        run_bytes=settings.run_bytes_max,
+    )
+
+
+def retention_of(settings: Settings) -> Retention | None:
+    """How long ended runs are kept; None: for ever. Raises SettingsError for a file with mistakes."""
+    return None if settings.retention is None else _read("retention", settings.retention, read_retention)
+
+
+def cells_of(settings: Settings) -> tuple[Cell, ...]:
+    """The cells beside home. Raises SettingsError for a file with mistakes."""
+    if settings.cells is None:
+        return ()
+    file = _read("cells", settings.cells, read_cells)
+    found, faults = places_of(file, settings, variables(each.url_from for each in file.cells.values() if each.url_from))
+    if faults:
+        raise SettingsError([f"{settings.cells}: {fault}" for fault in faults])
+    return found
+
+
+def _stand_in() -> StandIn:
+    found = variables(("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_MODEL"))
+    remember(found.get("OPENAI_API_KEY", ""))
+    return StandIn(found.get("OPENAI_API_KEY"), found.get("OPENAI_BASE_URL"), found.get("OPENAI_MODEL", MODEL))
+
+
+def _read(name: str, path: Path, read: Callable[[bytes, str], tuple[Read, list[Finding]]]) -> Read:
+    try:
+        source = path.read_bytes()
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise SettingsError([f"{variable(name)}: {path} can't be read: {reason}."]) from None
+    found, findings = read(source, str(path))
+    problems = [str(finding) for finding in findings if finding.severity == "error"]
+    if problems:
+        raise SettingsError(problems)
+    return found

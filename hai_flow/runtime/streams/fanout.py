@@ -1,0 +1,615 @@
+"""Follow a run after a seq: committed events, encoded once for all followers of one profile.
+
+One *feed* per followed run, fed by this process's own commits and, for everybody else's, by reading the log when a hint
+or the poll says so. One *ring* per feed and profile: an event is encoded once, and a follower takes everything new in
+one piece. A follower is a *place* in a ring and needs no task: the ring calls it, some of them in each turn of the
+loop. One that can take nothing just now is behind when it comes back. Rules (docs/design/store.md#fan-out):
+
+* nothing is shown that is not committed; after an unknown outcome nothing is published, it is read;
+* a feed accepts only what begins right after its head; anything else makes it read, once for all followers;
+* a follower attaches first and then reads the log up to the feed's head, so nothing falls between;
+* an encoder starts from a state at any seq and is a function of (state, event): its bytes can be shared;
+* a ring forgets its oldest pieces beyond its size; a slower follower is closed and comes back with its cursor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from uuid import UUID
+
+import structlog
+
+from hai_flow.engine import events as e
+from hai_flow.engine.state import RunState
+from hai_flow.errors import Unreadable
+from hai_flow.runtime.base.service import Service, wait_at_most
+from hai_flow.runtime.commit.committer import Committer
+from hai_flow.runtime.commit.hints import Told
+from hai_flow.runtime.commit.run_cache import CachedRun
+from hai_flow.runtime.commit.states import state_at
+from hai_flow.runtime.streams.stream_items import Piece, numbered, unnumbered
+from hai_flow.store import logs
+from hai_flow.store.database import EVERYTHING, Database
+from hai_flow.store.replicas import History
+from hai_flow.wire.dialect import Dialect, Encoder, Profile
+
+if TYPE_CHECKING:
+    from hai_flow.store.database import Pool
+
+log = structlog.get_logger(__name__)
+
+READ_ROWS: Final = 200
+LEAVES_WITHIN_SECONDS: Final = 1.0  # a follower that leaves waits so long for the answer that it has asked for
+NOTIFIED_IN_COMMIT: Final = 4  # followers that are notified before anything else happens, where that is all to notify
+NOTIFIED_AT_ONCE: Final = 200  # followers in one turn of the loop: some milliseconds, in which nothing else happens
+
+
+@dataclass(frozen=True, slots=True)
+class FanoutConfig:
+    """`poll_seconds`: how often followed runs are looked at in case hints were lost. `ring_bytes_max`: how much a ring
+    keeps for followers that are behind."""
+
+    poll_seconds: float = 2.0
+    ring_bytes_max: int = 1024 * 1024
+
+
+class Lagging(Exception):
+    """The follower is so far behind that the ring has forgotten its place: it must come back with its cursor."""
+
+
+class News(NamedTuple):
+    """Everything new for the followers at one place, made once for all of them. `last`: the stream ends with it."""
+
+    pieces: Sequence[Piece]
+    data: bytes
+    last: bool
+
+
+@dataclass(slots=True, eq=False)
+class _Ring:
+    """The pieces of one profile from `first_seq` on, for as long as somebody follows them."""
+
+    feed: _Feed
+    dialect: Dialect
+    profile: Profile
+    encoder: Encoder
+    first_seq: int
+    pieces: deque[Piece] = field(default_factory=deque)
+    bytes: int = 0
+    places: dict[Place, None] = field(default_factory=dict)
+    broken: bool = False  # its encoder failed, or the log can't be read on: its followers must come back
+    _notifying: Iterator[Place] | None = None
+    _again: bool = False
+    _newest: tuple[int, int, News] | None = None  # the piece that was taken last: its two ends, and it
+
+    @property
+    def end(self) -> int:
+        """The seq that the next event will have."""
+        return self.first_seq + len(self.pieces)
+
+    def append(self, piece: Piece, bytes_max: int) -> None:
+        self.pieces.append(piece)
+        self.bytes += len(piece.data)
+        while self.bytes > bytes_max and len(self.pieces) > 1:
+            self.bytes -= len(self.pieces.popleft().data)
+            self.first_seq += 1
+
+    def after(self, seq: int) -> News:
+        """The pieces after `seq`. Raises `Lagging` if some of them are forgotten."""
+        skip = seq + 1 - self.first_seq
+        if skip < 0 or self.broken:
+            raise Lagging
+        newest, end = self._newest, self.end
+        if newest is None or newest[0] != seq or newest[1] != end:
+            pieces = list(islice(self.pieces, skip, None))
+            last = next((n for n, piece in enumerate(pieces, 1) if piece.terminal), None)
+            newest = self._newest = seq, end, _news(pieces[:last], last=last is not None)
+        return newest[2]
+
+    def wake(self) -> None:
+        """Call all places soon: there is something new."""
+        if self._notifying is None:
+            self._notifying = iter(tuple(self.places))
+            asyncio.get_running_loop().call_soon(self._notify)
+        else:
+            self._again = True
+
+    def wake_now(self) -> bool:
+        """Call all places at once, if they are few and no call is planned. Returns whether it did."""
+        if self._notifying is not None or len(self.places) > NOTIFIED_IN_COMMIT:
+            return False
+        self._notify_all(tuple(self.places))
+        return True
+
+    def _notify_all(self, places: Sequence[Place]) -> None:
+        for place in places:
+            try:
+                place.notify()
+            except Exception as error:  # a follower's fault harms no other
+                log.error("follower_failed", run_id=str(self.feed.run_id), exc_info=error)
+
+    def _notify(self) -> None:
+        assert self._notifying is not None
+        places = list(islice(self._notifying, NOTIFIED_AT_ONCE))
+        self._notify_all(places)
+        if len(places) == NOTIFIED_AT_ONCE:
+            asyncio.get_running_loop().call_soon(self._notify)
+            return
+        self._notifying = None
+        if self._again:
+            self._again = False
+            self.wake()
+
+
+def _not_waiting() -> None:
+    """A place's callback while its follower waits for nothing."""
+
+
+class Place:
+    """Where a follower stands in a ring. `notify` is called whenever there may be something to take."""
+
+    __slots__ = ("_fanout", "_last", "_ring", "notify", "seq")
+
+    def __init__(self, fanout: Fanout, ring: _Ring, seq: int, last: Callable[[Piece], Piece] | None) -> None:
+        self._fanout = fanout
+        self._ring: _Ring | None = ring
+        self._last = last
+        self.seq = seq
+        self.notify: Callable[[], None] = _not_waiting
+        ring.places[self] = None
+        ring.feed.followers += 1
+
+    def take(self) -> News:
+        """Everything after the place, which moves behind it; the encoder's farewell when the server closes. Nothing
+        from a place that was left. Raises `Lagging`."""
+        ring = self._ring
+        if ring is None:
+            return _NO_NEWS
+        try:
+            news = ring.after(self.seq)
+        except Lagging:
+            self.drop()
+            raise
+        if news.pieces:
+            self.seq += len(news.pieces)
+            if self._last is not None and news.last:
+                return _news([*news.pieces[:-1], self._last(news.pieces[-1])], last=True)
+        elif self._fanout.closing.is_set():
+            return _news([_farewell(ring.encoder, ring.dialect)], last=True)
+        return news
+
+    def drop(self) -> None:
+        """Count the follower as one that was too slow."""
+        self._fanout.dropped += 1
+
+    async def change(self) -> None:
+        """Wait until there may be something to take."""
+        changed = asyncio.get_running_loop().create_future()
+        self.notify = lambda: None if changed.done() else changed.set_result(None)
+        await changed
+
+    def leave(self) -> None:
+        """The follower goes. May be called again."""
+        ring, self._ring = self._ring, None
+        if ring is not None:
+            self.notify = _not_waiting
+            del ring.places[self]
+            self._fanout._left(ring)
+
+
+@dataclass(slots=True, eq=False)
+class _Feed:
+    """A followed run. `head` None: no follower has read the log up to its end yet; `early` waits for that."""
+
+    run_id: UUID
+    followers: int = 0
+    head: int | None = None
+    early: list[tuple[int, Sequence[e.Event]]] = field(default_factory=list)
+    rings: dict[tuple[str, Profile], _Ring] = field(default_factory=dict)
+    moved: asyncio.Event = field(default_factory=asyncio.Event)
+    reading: bool = False
+    read_again: bool = False
+
+
+class Following:
+    """A follower's pieces: an iterator of everything new at once, first out of the log, then from its place in a ring.
+
+    A follower without a task reads the log with `catch_up` and goes on from the `place` by itself. It is left behind
+    when the pieces end, when an error does, and by `aclose`.
+    """
+
+    __slots__ = ("__weakref__", "_before", "_reading", "place")
+
+    def __init__(self, reading: Callable[[Following], AsyncGenerator[Sequence[Piece]]]) -> None:
+        self.place: Place | None = None
+        self._before: list[Piece] = []
+        self._reading: AsyncGenerator[Sequence[Piece]] | None = reading(self)
+
+    def preceded(self, piece: Piece) -> Following:
+        """Put a piece before all others."""
+        self._before.insert(0, piece)
+        return self
+
+    def __aiter__(self) -> Following:
+        return self
+
+    async def __anext__(self) -> Sequence[Piece]:
+        pieces = await self.catch_up()
+        if pieces is not None:
+            return pieces
+        place = self.place
+        if place is None:
+            raise StopAsyncIteration
+        try:
+            while not (news := place.take()).pieces:
+                await place.change()
+        except BaseException:
+            self._leave()
+            raise
+        if news.last:
+            self._leave()
+        return news.pieces
+
+    async def catch_up(self) -> Sequence[Piece] | None:
+        """The next pieces that the log has already. None: that was all of it. Later ones come at the `place`; without
+        one, nothing comes."""
+        if self._before:
+            before, self._before = self._before, []
+            return before
+        if self._reading is not None:
+            try:
+                return await anext(self._reading)
+            except StopAsyncIteration:
+                self._reading = None
+        return None
+
+    def hand_over(self) -> Place:
+        """The place, which is the caller's from now on: the caller leaves it."""
+        place, self.place = self.place, None
+        assert place is not None, "hand_over comes after catch_up, while there is a place"
+        return place
+
+    async def aclose(self) -> None:
+        self._before = []
+        self._leave()
+        reading, self._reading = self._reading, None
+        if reading is not None:
+            await reading.aclose()
+
+    def _leave(self) -> None:
+        if self.place is not None:
+            self.place.leave()
+            self.place = None
+
+    def __del__(self) -> None:  # dropped in the middle: as a generator does, it closes itself
+        self._leave()
+
+
+class Fanout(Service):
+    """Feeds and rings of this process."""
+
+    def __init__(self, database: Database, committer: Committer, config: FanoutConfig | None = None) -> None:
+        super().__init__()
+        self.database = database
+        self.committer = committer
+        self.config = config or FanoutConfig()
+        self._feeds: dict[UUID, _Feed] = {}
+        self._hinted: set[UUID] = set()
+        self._wake = asyncio.Event()
+        self._woke = False  # a ring has been woken in this turn of the loop, before its end
+        self.closing = asyncio.Event()
+        self.dropped = 0
+        """How many followers were left behind by the ring, or took nothing for too long, since the start."""
+        self.heard = 0
+        """How many events came with hints, and were not read, since the start."""
+        self.looks = 0
+        """How many statements have looked for commits of other processes, since the start."""
+
+    @property
+    def followers(self) -> int:
+        """How many streams follow a run here."""
+        return sum(feed.followers for feed in self._feeds.values())
+
+    async def _start(self) -> None:
+        self.closing.clear()
+        self.committer.listeners.committed.append(self.committed)
+        self._keep(self._run_polls, "followed runs")
+
+    async def _stop(self) -> None:
+        self.close_streams()
+        self.committer.listeners.committed.remove(self.committed)
+
+    def close_streams(self) -> None:
+        """Every open stream says its farewell and ends: the server is about to close."""
+        self.closing.set()
+        for feed in list(self._feeds.values()):
+            feed.moved.set()
+            for ring in list(feed.rings.values()):
+                ring.wake()
+
+    # --- in: commits and hints ------------------------------------------------------------------------------------
+
+    def committed(self, run: CachedRun, first_seq: int, events: Sequence[e.Event]) -> None:
+        """A piece of a log that is committed: by this process, or found by one of its loads."""
+        feed = self._feeds.get(run.id) if self._feeds else None
+        if feed is not None:
+            self._accept(feed, first_seq, events)
+
+    def hint(self, payload: str) -> None:
+        """Other processes (or this one) committed something for these runs."""
+        if not self._feeds:
+            return
+        if payload == EVERYTHING:
+            self._hinted.update(self._feeds)
+        else:
+            for text in payload.split(","):
+                with contextlib.suppress(ValueError):
+                    self._hinted.add(UUID(text))
+        self._hinted &= self._feeds.keys()
+        if self._hinted:
+            self._wake.set()
+
+    def hear(self, news: Told) -> None:
+        """A process has committed these events of a run. They are shown where they follow at once; else the log is
+        read."""
+        feed = self._feeds.get(UUID(news.run_id)) if self._feeds else None
+        if feed is None or (feed.head is not None and news.last_seq <= feed.head):
+            return
+        if not news.events or (feed.head is not None and news.first_seq > feed.head + 1):
+            if feed.head is not None:
+                self._read_later(feed)
+            return
+        try:
+            events = e.decode_events(news.events)
+        except Unreadable:  # from a newer release: the log has the same events, or more
+            if feed.head is not None:
+                self._read_later(feed)
+            return
+        if feed.head is not None:  # else a follower is reading the log just now, and finds them there
+            self.heard += news.last_seq - feed.head
+        self._accept(feed, news.first_seq, events)
+
+    def _accept(self, feed: _Feed, first_seq: int, events: Sequence[e.Event]) -> None:
+        if feed.head is None:
+            feed.early.append((first_seq, events))
+            return
+        news = events[max(0, feed.head + 1 - first_seq) :]
+        if first_seq > feed.head + 1:
+            self._read_later(feed)
+            return
+        if not news:
+            return
+        first, feed.head = feed.head + 1, feed.head + len(news)
+        for key, ring in list(feed.rings.items()):
+            try:
+                for seq, event in enumerate(news, first):
+                    ring.append(_piece(ring.encoder, seq, event, feed.run_id, ring.dialect), self.config.ring_bytes_max)
+            except Exception as error:  # a dialect's fault ends its own streams, and nothing else
+                log.error("encoding_failed", run_id=str(feed.run_id), encoding=ring.dialect.encoding, exc_info=error)
+                del feed.rings[key]
+                ring.broken = True
+            self._wake_ring(ring)
+        feed.moved.set()
+        feed.moved = asyncio.Event()
+
+    def _wake_ring(self, ring: _Ring) -> None:
+        """The followers of the first run that is committed in a turn of the loop hear of it before its next step
+        begins. Those of others come after the lane's next commit is sent."""
+        if self._woke or not ring.wake_now():
+            ring.wake()
+        else:
+            self._woke = True
+            asyncio.get_running_loop().call_soon(self._turn_over)
+
+    def _turn_over(self) -> None:
+        self._woke = False
+
+    def _read_later(self, feed: _Feed) -> None:
+        if feed.reading:
+            feed.read_again = True
+        else:
+            feed.reading = True
+            self._spawn(self._read(feed), "read the log")
+
+    async def _read(self, feed: _Feed) -> None:
+        """Bring a feed up to the log: another process wrote to it."""
+        try:
+            while feed.head is not None:
+                feed.read_again = False
+                self.looks += 1
+                rows = await self._log_behind(feed.run_id, feed.head)
+                for row in rows:
+                    self._accept(feed, row.first_seq, e.decode_events(row.events))
+                if len(rows) < READ_ROWS and not feed.read_again:
+                    return
+        except (
+            Unreadable
+        ) as error:  # the same each time; a follower that comes back gets the same error, or finds a release that can
+            log.warning("streams_unreadable", run_id=str(feed.run_id), error=str(error))
+            self._break_off(feed)
+        except Exception as error:  # the poll tries again
+            log.warning("read_failed", run_id=str(feed.run_id), error=str(error))
+        finally:
+            feed.reading = False
+
+    def _break_off(self, feed: _Feed) -> None:
+        """Nothing more can be shown of this run here: its streams say their farewell, each with its cursor."""
+        rings, feed.rings = list(feed.rings.values()), {}
+        for ring in rings:
+            ring.broken = True
+            ring.wake()
+        feed.moved.set()  # followers that still read the log find out alone
+        feed.moved = asyncio.Event()
+
+    async def _run_polls(self) -> None:
+        """The poll is the truth, hints make it quick: read whatever is ahead of its feed."""
+        due = time.monotonic() + self.config.poll_seconds
+        while True:
+            await wait_at_most(self._wake, max(0.0, due - time.monotonic()))
+            everything = time.monotonic() >= due  # however many hints come for other runs meanwhile
+            if everything:
+                due = time.monotonic() + self.config.poll_seconds
+            self._wake.clear()
+            ids = list(self._feeds) if everything else [run_id for run_id in self._hinted if run_id in self._feeds]
+            self._hinted.clear()
+            if not ids:
+                continue
+            try:
+                async with self.database.api.acquire() as connection:
+                    self.looks += 1
+                    found = await logs.poll_versions(connection, ids)
+            except Exception as error:
+                log.warning("poll_failed", error=str(error))
+                await asyncio.sleep(0.1)
+                continue
+            for run in found:
+                feed = self._feeds.get(run.run_id)
+                if feed is not None and feed.head is not None and feed.head < run.seq:
+                    self._read_later(feed)
+
+    # --- out: followers -------------------------------------------------------------------------------------------
+
+    async def state_at(
+        self, tenant: UUID, run_id: UUID, seq: int, reads: Pool | None = None, history: History | None = None
+    ) -> RunState | None:
+        """See the function `state_at`."""
+        return await state_at(self.database, tenant, run_id, seq, reads, history)
+
+    def follow(
+        self,
+        run_id: UUID,
+        dialect: Dialect,
+        profile: Profile,
+        start: RunState,
+        *,
+        last: Callable[[Piece], Piece] | None = None,
+    ) -> Following:
+        """The pieces of the events after `start`, as they are committed, everything new at once, until a terminal one.
+
+        `last` makes the piece that this follower gets of that one. When the server closes, the encoder's farewell is
+        the last piece. Raises `Lagging`.
+        """
+        return Following(lambda following: self._catch_up(following, run_id, dialect, profile, start, last))
+
+    async def _catch_up(
+        self,
+        following: Following,
+        run_id: UUID,
+        dialect: Dialect,
+        profile: Profile,
+        start: RunState,
+        last: Callable[[Piece], Piece] | None,
+    ) -> AsyncGenerator[Sequence[Piece]]:
+        """The pieces of the log after `start`. At its end, unless that is the stream's, the follower gets a place."""
+        encoder = dialect.encoder(profile, start)
+        with self._attached(run_id) as feed:
+            seq = start.seq
+            unsure = start.ended  # whether anything follows an end, only the log can say
+            while unsure or feed.head is None or seq < feed.head or (dialect.encoding, profile) not in feed.rings:
+                unsure = False
+                moved = feed.moved
+                rows = await self._log_behind(run_id, seq)
+                read: list[Piece] = []
+                for row in rows:
+                    for event in e.decode_events(row.events)[seq + 1 - row.first_seq :]:
+                        seq += 1
+                        read.append(_piece(encoder, seq, event, run_id, dialect))
+                        if read[-1].terminal:
+                            yield read if last is None else [*read[:-1], last(read[-1])]
+                            return
+                if read:
+                    yield read
+                if len(rows) < READ_ROWS:
+                    if start.ended and seq == start.seq:
+                        return  # an ended run says no more, and this follower has seen it end
+                    self._join(feed, seq)
+                    if seq == feed.head:
+                        break
+                    if feed.head is not None and seq > feed.head:  # we saw events that the feed has not heard of yet
+                        if self.closing.is_set():
+                            yield [_farewell(encoder, dialect)]
+                            return
+                        self._read_later(feed)
+                        await moved.wait()
+            following.place = Place(self, self._ring(feed, dialect, profile, encoder, seq), seq, last)
+
+    async def _log_behind(self, run_id: UUID, seq: int) -> list[logs.LogRow]:
+        async with self.database.api.acquire() as connection:
+            reading = asyncio.ensure_future(logs.read_log(connection, run_id, seq, READ_ROWS))
+            try:
+                return await asyncio.shield(reading)
+            except asyncio.CancelledError:
+                reading.add_done_callback(_retrieve)
+                try:
+                    # A connection whose statement is cancelled is cut, and a new one costs more than the answer.
+                    await asyncio.wait([reading], timeout=LEAVES_WITHIN_SECONDS)
+                finally:
+                    if not reading.done():
+                        connection.terminate()
+                raise
+
+    @contextlib.contextmanager
+    def _attached(self, run_id: UUID) -> Iterator[_Feed]:
+        feed = self._feeds.setdefault(run_id, _Feed(run_id))
+        feed.followers += 1
+        try:
+            yield feed
+        finally:
+            self._detach(feed)
+
+    def _detach(self, feed: _Feed) -> None:
+        feed.followers -= 1
+        if not feed.followers:
+            self._feeds.pop(feed.run_id, None)
+
+    def _join(self, feed: _Feed, seq: int) -> None:
+        """The first follower that has read the log to its end gives the feed its head."""
+        if feed.head is None:
+            feed.head = seq
+            early, feed.early = feed.early, []
+            for first_seq, events in early:
+                self._accept(feed, first_seq, events)
+
+    def _ring(self, feed: _Feed, dialect: Dialect, profile: Profile, encoder: Encoder, seq: int) -> _Ring:
+        """The ring of the profile; made of the follower's own encoder, which stands at the head, if there is none."""
+        key = (dialect.encoding, profile)
+        ring = feed.rings.get(key)
+        if ring is None:
+            assert seq == feed.head
+            ring = feed.rings[key] = _Ring(feed, dialect, profile, encoder, seq + 1)
+        return ring
+
+    def _left(self, ring: _Ring) -> None:
+        """A follower has left its place in the ring; the last one takes the ring along."""
+        key = (ring.dialect.encoding, ring.profile)
+        if not ring.places and ring.feed.rings.get(key) is ring:
+            del ring.feed.rings[key]
+        self._detach(ring.feed)
+
+
+def _farewell(encoder: Encoder, dialect: Dialect) -> Piece:
+    return unnumbered(dialect, encoder.farewell("The server is closing; reconnect to go on."))
+
+
+def _news(pieces: Sequence[Piece], *, last: bool = False) -> News:
+    return News(pieces, b"".join([piece.data for piece in pieces]), last)
+
+
+_NO_NEWS: Final = _news(())
+
+
+def _piece(encoder: Encoder, seq: int, event: e.Event, run_id: UUID, dialect: Dialect) -> Piece:
+    return numbered(dialect, encoder.encode(event), seq, run_id)
+
+
+def _retrieve(task: asyncio.Future[Any]) -> None:
+    """Look at the task's exception, which is of no interest, so that asyncio does not warn of it."""
+    if not task.cancelled():
+        task.exception()

@@ -1,0 +1,1 @@
+"""Tenants: their limits and quotas, and the cell of each thread. Begin with `tenants`."""

@@ -1,0 +1,118 @@
+"""In which of a tenant's cells a thread lives, and in which one a new thread begins.
+
+A thread that is named after its first run says its cell. One that a client named is known to its anchor
+(`store/places`): a cell that all processes find by the name, whatever list of the tenant's cells they have at the time.
+So nothing here is remembered, and none of it has to be the same everywhere at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from uuid import UUID, uuid4
+
+from hai_flow.cells import HOME, Living, cell_of, drawn, placed, said_by
+from hai_flow.errors import Rejected
+from hai_flow.runtime.tenancy.tenants import Tenants
+from hai_flow.store import places
+from hai_flow.store.database import Database
+
+
+class Places:
+    """Finds the places of threads, and gives new ones theirs. `database_of` gives that of a cell, or raises Rejected
+    503 where it is away; `there` those of all cells that are not; `numbers`: all cells of the process."""
+
+    def __init__(
+        self,
+        tenants: Callable[[], Tenants],
+        database_of: Callable[[int], Database],
+        there: Callable[[], Mapping[int, Database]],
+        numbers: Sequence[int],
+    ) -> None:
+        self._tenants = tenants
+        self._numbers = frozenset(numbers)
+        self._database_of = database_of
+        self._there = there
+
+    async def living(self, tenant: UUID, said: int = HOME) -> Living:
+        """Where the tenant lives. `said`: a cell that an id names; if this process does not know it to be the tenant's,
+        it asks the database again."""
+        living = await self._tenants().living(tenant)
+        if said != HOME and said in self._numbers and said not in living.cells:
+            self._tenants().forget(tenant)
+            living = await self._tenants().living(tenant)
+        return living
+
+    async def of_run(self, tenant: UUID, run_id: UUID) -> int:
+        """The cell of a run of the tenant. If the id names a cell that is not the tenant's, the tenant has no run of
+        this id: then it is the seat, which answers that."""
+        said = cell_of(run_id)
+        living = await self.living(tenant, said)
+        return said if said in living.cells else living.seat
+
+    async def of_thread(self, tenant: UUID, thread_id: str) -> int | None:
+        """The cell in which the thread lives. None: the thread has not begun. Raises Rejected 503 where the cell is
+        away that knows its place."""
+        said = said_by(thread_id)
+        living = await self.living(tenant, said)
+        if not living.is_large:
+            return living.seat
+        anchor = living.anchor(thread_id)
+        if said in living.cells and said not in (HOME, anchor) and (await self._known(said, tenant, thread_id)).here:
+            return said
+        there = self._there()
+        if anchor in there:
+            found = await self._known(anchor, tenant, thread_id)
+            return anchor if found.here else found.there
+        for cell in living.cells:  # where it is found, it lives; where it is not, only the anchor knows
+            if cell in there and (await self._known(cell, tenant, thread_id)).here:
+                return cell
+        self._database_of(anchor)
+        return anchor
+
+    async def begin(self, tenant: UUID, thread_id: str, *, at_seat: bool = False) -> int:
+        """The cell in which the thread is to begin, or lives: the same for everybody, from now on. `at_seat`: it begins
+        with a run that has to be in the seat. Raises Rejected 503 where a cell is away that has to know."""
+        found = await self.of_thread(tenant, thread_id)
+        if found is not None:
+            return found
+        living = await self.living(tenant)
+        wanted = living.seat if at_seat else living.place(thread_id)
+        return await self._pointed(tenant, thread_id, living.anchor(thread_id), wanted)
+
+    async def begin_once(self, tenant: UUID, id: UUID, *, at_seat: bool = False) -> int:
+        """The cell of the run that is started under a key from which `id` was made, in a thread of its own: the same
+        whenever it is started again. Raises as `begin`."""
+        living, name = await self.living(tenant), str(id)
+        anchor = living.anchor(name)
+        thread_id = str(placed(id, anchor))  # the name of its thread, if it begins there
+        found = await self._known(anchor, tenant, thread_id)
+        if found.here or found.there is not None:
+            return anchor if found.there is None else found.there
+        return await self._pointed(tenant, thread_id, anchor, living.seat if at_seat else living.place(name))
+
+    async def anywhere(self, tenant: UUID) -> int:
+        """A cell for a thread without a name from a client: one that can be reached."""
+        living, there = await self.living(tenant), self._there()
+        return drawn(uuid4().hex, [cell for cell in living.open if cell in there] or living.open)
+
+    async def _pointed(self, tenant: UUID, thread_id: str, anchor: int, wanted: int) -> int:
+        if wanted == anchor:
+            return anchor
+        self._database_of(wanted)  # a thread that is pointed to a cell which is away could begin nowhere
+        async with self._database_of(anchor).api.acquire() as connection:
+            there = await places.point(connection, tenant, thread_id, wanted)
+        return anchor if there is None else there
+
+    async def _known(self, cell: int, tenant: UUID, thread_id: str) -> places.Known:
+        return await places.known(self._database_of(cell).api, tenant, thread_id)
+
+
+def demand_seat(cell: int, seat: int, workflow: str) -> None:
+    """Raises Rejected 422 where a run that counts with others of its key would be in another cell than they."""
+    if cell != seat:
+        raise Rejected(
+            422,
+            "concurrency_elsewhere",
+            f"workflow {workflow} has a concurrency key, or runs one that has; of a tenant in several cells such runs "
+            "are counted in its first cell alone, and this thread lives in another. Begin a thread with it.",
+        )

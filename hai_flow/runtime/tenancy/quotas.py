@@ -1,0 +1,109 @@
+"""The limits of a tenant: runs that begin in a minute, runs that have not ended, bytes of logs.
+
+Looked at before anything of a run is stored, at the one door through which runs start. Runs of a run (children) are not
+counted as begun, and not refused: a run that was let begin can come to its end. Several processes count the same rows,
+so the limits hold for all of them together; a few runs that begin in the same moment may pass beyond. Each tenant has
+limits of its own, or those of the settings (`tenants`).
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
+from typing import Final
+from uuid import UUID
+
+from hai_flow.errors import Rejected
+from hai_flow.runtime.base.single_flight import Recent
+from hai_flow.runtime.tenancy.tenants import Tenants
+from hai_flow.store import quotas
+from hai_flow.store.database import Database
+from hai_flow.store.tenants import Limits
+
+MINUTE: Final = timedelta(minutes=1)
+BYTES_SECONDS: Final = 60.0  # for how long it is believed how large a tenant's logs are
+REFUSED_SECONDS: Final = 1.0  # for how long it is not asked again: its neighbours are not to pay for one that hammers
+FULL_SECONDS: Final = 60  # when to try again where only an end of runs, or less of their logs, helps
+TENANTS_MAX: Final = 10_000  # whose bytes are remembered
+
+
+class Quotas:
+    """Holds tenants to their limits."""
+
+    def __init__(self, database: Database, tenants: Tenants) -> None:
+        self._database = database
+        self._tenants = tenants
+        self.others: Callable[[UUID], Awaitable[Sequence[Database]]] | None = None
+        """The other cells of a tenant that are there; None: there are none."""
+        self._bytes: OrderedDict[UUID, Recent[int]] = OrderedDict()
+        self._refused: dict[UUID, tuple[float, int, int]] = {}  # until when, by which limit, and when to come again
+
+    async def excess(self, tenant: UUID, *, leaving: int = 0) -> Rejected | None:
+        """Why the tenant may start no run now; None: it may. `leaving`: so many open runs end for it."""
+        quota = await self._tenants.limits(tenant)
+        until, limit, seconds_left = self._refused.get(tenant, (0.0, 0, 0))
+        if time.monotonic() < until and limit == quota.runs_per_minute:
+            return _many(limit, seconds_left)
+        others = [] if self.others is None else await self.others(tenant)
+        if others and (excess := await self._excess_in_all(tenant, quota, others, leaving)) is not None:
+            return excess
+        if not others and (quota.runs_per_minute or quota.open_runs):
+            wanted = quota.runs_per_minute or 0, quota.open_runs + leaving if quota.open_runs else 0
+            used = await quotas.used(self._database.api, tenant, *wanted)
+            if used.earliest is not None:
+                seconds = (used.earliest + MINUTE - used.now).total_seconds()
+                if len(self._refused) >= TENANTS_MAX:
+                    self._refused.clear()
+                again, until = max(1, math.ceil(seconds)), time.monotonic() + min(seconds, REFUSED_SECONDS)
+                self._refused[tenant] = until, wanted[0], again
+                return _many(wanted[0], again)
+            if quota.open_runs and used.open_runs >= quota.open_runs + leaving:
+                return _full(used.open_runs)
+        if quota.log_bytes and (held := await self._log_bytes(tenant, others)) >= quota.log_bytes:
+            detail = f"the logs of your tenant's runs have {held} bytes, and may have {quota.log_bytes}."
+            return Rejected(429, "tenant_log_bytes", detail, retry_after=FULL_SECONDS)
+        return None
+
+    async def _excess_in_all(
+        self, tenant: UUID, quota: Limits, others: Sequence[Database], leaving: int
+    ) -> Rejected | None:
+        """Why a tenant of several cells may start no run now: by the sum of the cells that can be reached. While one is
+        away the tenant may have as much more as is in it."""
+        wanted = quota.runs_per_minute or 0, quota.open_runs + leaving if quota.open_runs else 0
+        if not any(wanted):
+            return None
+        found = [await quotas.used_in_cell(each.api, tenant, *wanted) for each in (self._database, *others)]
+        begun, open_runs = sum(each.begun for each in found), sum(each.open_runs for each in found)
+        if wanted[0] and begun >= wanted[0]:
+            return _many(wanted[0], math.ceil(max(1.0, min(each.seconds for each in found if each.begun))))
+        return _full(open_runs) if wanted[1] and open_runs >= wanted[1] else None
+
+    async def _log_bytes(self, tenant: UUID, others: Sequence[Database]) -> int:
+        """How large the tenant's logs are: looked up once for all starts that want to know it, and kept for a while."""
+
+        async def look() -> int:
+            return sum([await quotas.log_bytes(each.api, tenant) for each in (self._database, *others)])
+
+        known = self._bytes.get(tenant)
+        if known is None:
+            while len(self._bytes) >= TENANTS_MAX:
+                self._bytes.popitem(last=False)
+            known = self._bytes[tenant] = Recent(look, BYTES_SECONDS)
+        try:
+            return await known.get()
+        except BaseException:
+            self._bytes.pop(tenant, None)  # the next start looks again
+            raise
+
+
+def _full(open_runs: int) -> Rejected:
+    detail = f"your tenant has {open_runs} runs that have not ended, the most that it may have."
+    return Rejected(429, "tenant_open_runs", detail, retry_after=FULL_SECONDS)
+
+
+def _many(limit: int, seconds: int) -> Rejected:
+    detail = f"your tenant has started {limit} runs within a minute, the most that it may."
+    return Rejected(429, "tenant_runs", detail, retry_after=seconds)

@@ -1,0 +1,599 @@
+"""One attempt that this process performs: its runner is called, its text is streamed, its outcome is a report."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast
+from uuid import UUID
+
+import msgspec
+import structlog
+
+from hai_flow import values
+from hai_flow.cells import cell_of, signed
+from hai_flow.definition.expressions import CompiledExpression
+from hai_flow.definition.marks import MASK
+from hai_flow.definition.paths import call_key, in_cleanup, list_of
+from hai_flow.definition.plan import AgentTurn, Call, Expression, FrontendTool, Growing, McpTool, Plan, Step, Template
+from hai_flow.engine import commands as c
+from hai_flow.engine.agents import call_path, talk
+from hai_flow.engine.answers import ACCEPT, INQUIRY_OPTIONS
+from hai_flow.engine.bounds import DEFAULT_BOUNDS
+from hai_flow.engine.calls import foretold, shown_name
+from hai_flow.engine.draft import Draft, Raised
+from hai_flow.engine.events import ModelUse
+from hai_flow.engine.growing import grown_before, grown_piece
+from hai_flow.engine.ids import message_id, shown_call_id, written_call_id
+from hai_flow.engine.instances import standing_at
+from hai_flow.engine.pendings.inquiries import answered_inquiry
+from hai_flow.engine.signals import callback_type
+from hai_flow.engine.state import PendingState, RunState
+from hai_flow.engine.tracing import Place, attempt_place, place_of
+from hai_flow.errors import AsksPerson, OutcomeLost, StepError
+from hai_flow.runtime.base.tracing import PERFORMED
+from hai_flow.runtime.catalog.personal import told_of, touches
+from hai_flow.runtime.catalog.pins import PinBook
+from hai_flow.runtime.commit.run_cache import CachedRun
+from hai_flow.runtime.commit.submission import Chunk, Progress, Streamed, Written
+from hai_flow.runtime.files.files import Files
+from hai_flow.runtime.tenancy.tenants import Tenants
+from hai_flow.runtime.worker.thread_messages import said_before
+from hai_flow.steps.runner import Answer, Attempt, Kind, Registry
+from hai_flow.steps.trace import trace_of
+from hai_flow.store import callbacks, tenants
+from hai_flow.store.database import RECONNECT_SECONDS_MAX, RECONNECT_SECONDS_MIN, Database
+from hai_flow.store.faults import FAILURES, passing
+from hai_flow.store.transactions import Transaction
+from hai_flow.values import Json
+
+Found = TypeVar("Found")
+Report: TypeAlias = c.StepSucceeded | c.StepFailed | c.StepLost | c.StepAsks
+log = structlog.get_logger(__name__)
+
+CANCELLED: Final = "step.cancelled"
+CHUNK_CHARS_MAX: Final = 16 * 1024
+PROGRESS_SECONDS: Final = 1.0  # the least time between two of an attempt
+CHUNK_SECONDS_MIN: Final = 0.002  # between two chunks of an attempt: about a commit
+CROWD: Final = 20  # so many attempts that stream besides one: each commits its text as seldom as may be
+LONG_LOG_EVENTS: Final = 25_000  # a run with a longer log commits its text as seldom, to save the rest of its bound
+
+
+class Reporting(Protocol):
+    """The door for the text and the progress of attempts, and the database's clock (`Committer`)."""
+
+    def stream(self, run: CachedRun, chunks: Iterable[Streamed]) -> None: ...
+
+    def now_ms(self) -> int: ...
+
+
+@dataclass(slots=True)
+class Stage:
+    """The part that all attempts of a process share. Times in seconds, as in `WorkerConfig`.
+
+    `closing`: the process stops, so attempts that are cancelled are to be declared lost and report nothing.
+    """
+
+    committer: Reporting
+    database: Database
+    registry: Registry
+    files: Files
+    pins: PinBook
+    chunk_seconds: float
+    relay_seconds: float
+    closing: bool = False
+    public_url: str | None = None
+    traced: bool = False  # this process records spans; else the run's trace context is passed on as it is
+    tenants: Tenants | None = None  # None: it performs for the tenant `default` alone
+    streams: int = 0  # attempts that have streamed some text and are not over
+
+    def known_tenant(self, tenant: UUID) -> str | None:
+        """The tenant's name, if this process need not ask for it."""
+        return tenants.DEFAULT if self.tenants is None else self.tenants.known_name(tenant)
+
+    async def tenant_of(self, tenant: UUID) -> str:
+        """The tenant's name. Raises StepError where the database refuses to say it."""
+        assert self.tenants is not None, "the name of the default tenant is known"
+        try:
+            return await self.answer_of(partial(self.tenants.name, tenant))
+        except FAILURES as error:
+            raise StepError(f"the tenant can't be looked up: {error}", code="step.unavailable") from error
+
+    async def answer_of(self, ask: Callable[[], Awaitable[Found]]) -> Found:
+        """The result of `ask`, which is called again for as long as the database is away: that is no failure of the
+        step, whose time-out goes on. So its effect may happen more than once. Raises its other errors."""
+        pause = RECONNECT_SECONDS_MIN
+        while True:
+            try:
+                return await ask()
+            except FAILURES as error:
+                if not passing(error):
+                    raise
+                log.warning("attempt_waits_for_database", error=str(error) or repr(error))
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, RECONNECT_SECONDS_MAX)
+
+    def chunk_pause(self, state: RunState) -> float:
+        """The least time between two chunks of a run in this state. Where one attempt streams alone, each piece of its
+        text is committed at once; with each other one the pause grows, so that many cost few commits
+        (docs/decisions/0044)."""
+        crowded = state.seq > LONG_LOG_EVENTS or self.streams > CROWD
+        share = 1.0 if crowded else (self.streams - 1) / CROWD
+        pause = max(CHUNK_SECONDS_MIN, self.chunk_seconds * share) if self.chunk_seconds else 0.0
+        return pause if state.parent is None else max(pause, self.relay_seconds)
+
+
+class Performance:
+    """An attempt that this process deals with: `task` performs it, or is None while it is only being reported as over.
+
+    `begun`: whether the task has its place and the effect may have happened. For its runner it is the stream.
+    """
+
+    __slots__ = (
+        "_ended",
+        "_progress",
+        "_stage",
+        "_succeeded",
+        "_text",
+        "_transaction",
+        "attempt",
+        "begun",
+        "known_since",
+        "parts",
+        "path",
+        "place",
+        "run",
+        "step",
+        "task",
+        "uses",
+    )
+
+    def __init__(self, stage: Stage, run: CachedRun, path: str, attempt: int) -> None:
+        self._stage = stage
+        self.run = run
+        self.path = path
+        self.attempt = attempt
+        self.step: Step | None = None  # once it is performed
+        self.task: asyncio.Task[None] | None = None
+        self.begun = False
+        self.place: Place | None = None  # in a trace
+        self.known_since = time.monotonic()
+        self.uses: tuple[ModelUse, ...] = ()
+        self.parts: tuple[Json, ...] = ()
+        self._text: _Text | None = None
+        self._progress: _Progress | None = None
+        self._transaction: Transaction | None = None
+        self._ended = self._succeeded = False
+
+    @property
+    def transaction(self) -> Transaction | None:
+        """The tool's transaction, if one is open."""
+        found = self._transaction
+        return found if found is not None and found.is_open else None
+
+    def block(self) -> AbstractAsyncContextManager[Any]:
+        """A block of the attempt's transaction, which begins with the first one (`Transactional`)."""
+        if self._transaction is None:
+            self._transaction = Transaction(self._stage.database)
+            if self._ended:
+                self._transaction.abandon()
+        return self._transaction.block()
+
+    async def perform(self) -> Report:
+        """Call the runner; the report of the outcome. Raises CancelledError if there is nothing to report. Call `cease`
+        behind it in any case.
+
+        The tool's transaction is still open after a success, if it has begun one (`transaction`).
+        """
+        run, path, registry = self.run, self.path, self._stage.registry
+        try:
+            assert run.plan is not None
+            step, known = standing_at(run.plan, path), run.state.steps[path]
+            self.step = step
+            plan = run.plan
+            PERFORMED.set(self)
+            if run.state.trace is not None:
+                self._trace()
+            tenant = self._stage.known_tenant(run.tenant)
+            attempt = Attempt(
+                run.state.run_id,
+                path,
+                self.attempt,
+                known.args or "{}",
+                step,
+                known.key,
+                plan.from_disk,
+                plan.name,
+                self.evaluate,
+                self._stage.files.of_run(run.tenant, run.id),
+                transaction=self,
+                callback=self.callback,
+                traceparent=None if self.place is None else str(self.place),
+                tenant=await self._stage.tenant_of(run.tenant) if tenant is None else tenant,
+            )
+            if isinstance(step.verb, Call) and isinstance(step.verb.tool, McpTool):
+                attempt = msgspec.structs.replace(attempt, pins=self._stage.pins.of(run.tenant, plan.sha256))
+            if known.asked and (inquiry := answered_inquiry(run.state, step, self.attempt)) is not None:
+                attempt = msgspec.structs.replace(attempt, answer=_answer_to(inquiry))
+            if isinstance(step.verb, AgentTurn):
+                pins = self._stage.pins.of(run.tenant, plan.sha256)
+                offered = partial(
+                    registry.offered, from_disk=plan.from_disk, workflow=plan.name, tenant=attempt.tenant, pins=pins
+                )
+                said = partial(said_before, self._stage.database, run.tenant, run.state.thread_id, run.id)
+                recall = partial(self._stage.answer_of, said)
+                told = partial(talk, plan, run.state, path)
+                attempt = msgspec.structs.replace(attempt, talk=told, recall=recall, offered=offered)
+            output = await registry.runner_of(step).perform(attempt, self)
+            if self.transaction is not None:
+                await self.transaction.seal()
+            ended_at = self._stage.committer.now_ms()
+            if self._progress is not None:
+                self._progress.tell()
+            output = registry.hidden(output)
+            self._succeeded = True
+            return c.StepSucceeded(
+                path=path,
+                attempt=self.attempt,
+                output=output,
+                ended_at=ended_at,
+                used=self.uses,
+                parts=self.parts,
+            )
+        except asyncio.CancelledError:
+            assert self.task is not None
+            if not self.task.cancelling():  # this task was not cancelled, but something that the tool waited for
+                return self._failed(StepError("The tool was cancelled by something that it waited for."))
+            if run.state.status != "stopping" or in_cleanup(path) or self._stage.closing:
+                raise
+            return self._failed(StepError("The run is being stopped.", code=CANCELLED, retriable=False))
+        except AsksPerson as asks:
+            hidden = registry.hidden
+            return c.StepAsks(
+                path=path,
+                attempt=self.attempt,
+                message=hidden(asks.message),
+                form=hidden(asks.form),
+                state=asks.state,
+                keys=asks.keys,
+                used=self.uses,
+            )
+        except OutcomeLost as error:
+            reason = values.storable(registry.hidden(error.message))
+            log.warning("outcome_lost", run_id=str(run.id), path=path, reason=self._quoted(reason))
+            return c.StepLost(path=path, attempt=self.attempt, reason=reason)
+        except StepError as error:
+            cause = error.__cause__
+            if cause is not None:
+                log.warning("tool_failed", run_id=str(run.id), path=path, **self._told(cause))
+            return self._failed(error, cause)
+        except Exception as error:
+            log.warning("tool_raised", run_id=str(run.id), path=path, **self._told(error))
+            return self._failed(StepError(f"{type(error).__name__}: {error}"), error)
+
+    def _is_personal(self) -> bool:
+        return self.run.plan is not None and touches(self.run.plan, self.path)
+
+    def _quoted(self, text: str) -> str:
+        return MASK if self._is_personal() else text
+
+    def _told(self, error: BaseException) -> dict[str, Any]:
+        """An exception for the log of the process."""
+        return told_of(self.run.plan, error, self.path)
+
+    def _trace(self) -> None:
+        """Let all spans of the attempt stand below its place in the run's trace, also those of libraries."""
+        from opentelemetry import context, trace  # a run that is traced pays for it
+
+        state = self.run.state
+        place = attempt_place(state, self.path, self.attempt) if self._stage.traced else place_of(state.trace)
+        if place is None:
+            return
+        self.place = place
+        flags = trace.TraceFlags(trace.TraceFlags.SAMPLED if place.sampled else trace.TraceFlags.DEFAULT)
+        above = trace.SpanContext(int(place.trace_id, 16), int(place.span_id, 16), is_remote=False, trace_flags=flags)
+        context.attach(trace.set_span_in_context(trace.NonRecordingSpan(above)))  # it ends with the attempt's task
+
+    def _failed(self, error: StepError, raised: BaseException | None = None) -> c.StepFailed:
+        """The report of a failure, without secrets: an error that is raised may quote the request."""
+        hidden = self._stage.registry.hidden
+        failed = failure(self.path, self.attempt, error, raised, uses=self.uses, hidden=hidden)
+        return msgspec.structs.replace(failed, ended_at=self._stage.committer.now_ms())
+
+    def evaluate(self, uses: Expression | Template, /, **names: Json) -> Json:
+        """The value of an expression of the step now. The step's runner calls this, and the log records the
+        consequences."""
+        plan = self.run.plan
+        assert plan is not None
+        step = standing_at(plan, self.path)
+        return evaluated(plan, self.run.state, step, self._stage.committer.now_ms(), uses, **names)
+
+    async def callback(self) -> str:
+        """An address at which the service of the step may call back, once. Raises StepError."""
+        stage, run = self._stage, self.run
+        if stage.public_url is None:
+            message = (
+                "nothing can call back: HAI_FLOW_PUBLIC_URL does not say under which address this server is reached"
+            )
+            raise StepError(message, code="http.invalid_request", retriable=False)
+        type = callback_type(self.path, run.state.steps[self.path])
+
+        async def added() -> str:
+            token = signed(secrets.token_urlsafe(32), cell_of(run.id))
+            await callbacks.add_callback(stage.database.api, token, run.tenant, run.id, self.path, type)
+            return token
+
+        return f"{stage.public_url.rstrip('/')}/callbacks/{await stage.answer_of(added)}"
+
+    # --- the stream ---------------------------------------------------------------------------------------------------
+
+    def made(self, part: Json) -> None:
+        """Note a file that is part of the attempt's answer."""
+        self.parts = (*self.parts, part)
+
+    def used(self, use: ModelUse) -> None:
+        """Note an answer of a model: it is recorded with whatever becomes of the attempt."""
+        self.uses = (*self.uses, use)
+
+    async def __call__(self, text: str, kind: Kind = "text") -> None:
+        """Stream a piece of text."""
+        if self._text is None:
+            self._text = _Text(self._stage, self)
+        self._text.add(self._stage.registry.hidden(text), kind)
+
+    async def call(self, name: str, number: int, text: str) -> None:
+        """Stream a piece of a call that the attempt's model writes."""
+        if self._text is None:
+            self._text = _Text(self._stage, self)
+        self._text.call(name, number, self._stage.registry.hidden(text))
+
+    def progress(self, value: Json) -> None:
+        """Show the run's followers how far the attempt is: now, or a little later if another value was shown just
+        before."""
+        if self._progress is None:
+            self._progress = _Progress(self._stage, self)
+        self._progress.note(self._stage.registry.hidden(value))
+
+    def cease(self) -> None:
+        """End the attempt: stop the timers (text that the committer does not have yet is sent by `flush` alone), and
+        abandon the transaction unless the attempt succeeded."""
+        self._ended = True
+        if self._transaction is not None and not self._succeeded:
+            self._transaction.abandon()
+        if self._text is not None:
+            self._text.close()
+        if self._progress is not None:
+            self._progress.cease()
+
+    def flush(self) -> None:
+        """Hand the text that is not with the committer yet to it."""
+        if self._text is not None and self._text.waits:
+            self._text.flush()
+
+
+class _Text:
+    """The text that an attempt streams, and the arguments of the calls that its model writes. New text is handed to the
+    committer in chunks of bounded size.
+
+    Text goes into the message `number` of the attempt, or, where it makes the argument of a call grow (`stream: {to}`),
+    into that call.
+    """
+
+    def __init__(self, stage: Stage, of: Performance) -> None:
+        self._stage = stage
+        self._of = of
+        self._kind: Kind = "text"
+        self._number = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._flushed = -math.inf  # in the loop's time
+        growing = _growing_of(of)
+        self._message: _Message | _Call = self._new_message() if growing is None else _of_growing(of, growing)
+        self._calls: dict[tuple[str, int], _Call | None] = {}  # None: no frontend shows the call
+        self._waiting: dict[_Message | _Call, list[str]] = {}  # in the order in which they are reported
+        stage.streams += 1
+
+    @property
+    def waits(self) -> bool:
+        """Whether there is text that the committer does not have."""
+        return bool(self._waiting)
+
+    def add(self, text: str, kind: Kind) -> None:
+        """A piece of text. One of another kind begins another message."""
+        if isinstance(self._message, _Message) and kind != self._kind:
+            if self._message in self._waiting or self._message.written:
+                self._number += 1
+            self._kind = kind
+            self._message = self._new_message()
+        self._add(self._message, text)
+
+    def call(self, name: str, number: int, text: str) -> None:
+        """A piece of a call's arguments."""
+        if (name, number) not in self._calls:
+            self._calls[name, number] = _written_call(self._of, name, number)
+        call = self._calls[name, number]
+        if call is not None:
+            self._add(call, text)
+
+    def _new_message(self) -> _Message:
+        state = self._of.run.state
+        return _Message(message_id(state.run_id, self._of.path, self._of.attempt, self._number), self._kind)
+
+    def _add(self, target: _Message | _Call, text: str) -> None:
+        self._waiting.setdefault(target, []).append(text)
+        if self._timer is None:
+            loop = asyncio.get_running_loop()
+            due = self._flushed + self._stage.chunk_pause(self._of.run.state)
+            self._timer = loop.call_later(max(0.0, due - loop.time()), self.flush)
+
+    def close(self) -> None:
+        """The attempt is over."""
+        self._cease()
+        self._stage.streams -= 1
+
+    def _cease(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def flush(self) -> None:
+        """Hand the text on."""
+        self._cease()
+        self._flushed = asyncio.get_running_loop().time()
+        waiting, self._waiting = self._waiting, {}
+        chunks = [chunk for target, texts in waiting.items() for chunk in target.chunks(self._of, "".join(texts))]
+        if chunks:
+            self._stage.committer.stream(self._of.run, chunks)
+
+
+@dataclass(slots=True, eq=False)
+class _Message:
+    """A message that grows. `written`: how many chunks of it the committer has."""
+
+    id: str
+    kind: Kind
+    written: int = 0
+
+    def chunks(self, of: Performance, text: str) -> Iterator[Chunk]:
+        """The text behind what was written, in pieces."""
+        for piece in _pieces(text):
+            yield Chunk(self.id, of.path, of.attempt, self.written, piece, kind=self.kind)
+            self.written += 1
+
+
+@dataclass(slots=True, eq=False)
+class _Call:
+    """The arguments of a call that grow. `written`: how many characters of them the committer has. `by_model`: the call
+    begins with its first piece, and the text is JSON already; else the text is that of one argument."""
+
+    id: str
+    by_model: Written | None
+    written: int = 0
+
+    def chunks(self, of: Performance, text: str) -> Iterator[Chunk]:
+        """The text behind what was written, in pieces, each at its place; an empty one where the call begins."""
+        for piece in _pieces(text) or [""]:
+            shown = piece if self.by_model is not None else grown_piece(piece)
+            yield Chunk(self.id, of.path, of.attempt, self.written, shown, is_call=True, written=self.by_model)
+            self.written += len(shown)
+
+
+def _pieces(text: str) -> list[str]:
+    return [text[start : start + CHUNK_CHARS_MAX] for start in range(0, len(text), CHUNK_CHARS_MAX)]
+
+
+def _of_growing(of: Performance, growing: Growing) -> _Call:
+    """The call that shows the text of the attempt."""
+    id = shown_call_id(of.run.state.run_id, of.path, of.attempt)
+    return _Call(id, None, len(grown_before(growing)))
+
+
+def _written_call(of: Performance, name: str, number: int) -> _Call | None:
+    """The call of an agent that its model begins to write; None if no frontend shows it. A thread shows the calls of a
+    child run when they begin, as its other steps."""
+    plan, state = of.run.plan, of.run.state
+    assert plan is not None
+    if state.parent is not None:
+        return None
+    iteration, key = list_of(of.path), call_key(name, number)
+    step = standing_at(plan, call_path(plan, iteration, key))
+    if not isinstance(step.verb, Call):
+        return None  # another agent is given a task
+    tool = step.verb.tool
+    if isinstance(tool, FrontendTool):
+        shown = Written(step.path, tool.name, "frontend", foretold(tool))
+    elif step.expose:
+        shown = Written(step.path, shown_name(step), "server")
+    else:
+        return None
+    return _Call(written_call_id(state.run_id, list_of(step.path), of.attempt), shown)
+
+
+class _Progress:
+    """How far an attempt is. Of several values that come shortly one after the other only the last is recorded."""
+
+    def __init__(self, stage: Stage, of: Performance) -> None:
+        self._stage = stage
+        self._of = of
+        self._value: Json = None
+        self._told_at = -math.inf  # in the loop's time
+        self._timer: asyncio.TimerHandle | None = None
+
+    def note(self, value: Json) -> None:
+        self._value = value
+        if self._timer is None:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(max(0.0, self._told_at + PROGRESS_SECONDS - loop.time()), self.tell)
+
+    def tell(self) -> None:
+        """Hand the committer the value that waits, if one does."""
+        if self._timer is None:
+            return
+        self.cease()
+        self._told_at = asyncio.get_running_loop().time()
+        self._stage.committer.stream(self._of.run, [Progress(self._of.path, self._of.attempt, self._value)])
+
+    def cease(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+def _growing_of(of: Performance) -> Growing | None:
+    """The call whose argument the attempt's text is, if it is one."""
+    assert of.run.plan is not None
+    verb = standing_at(of.run.plan, of.path).verb
+    return verb.into if isinstance(verb, Call) else None
+
+
+def _answer_to(inquiry: PendingState) -> Answer:
+    asked = inquiry.opened.inquiry
+    assert asked is not None
+    action = inquiry.status if inquiry.status in INQUIRY_OPTIONS else ACCEPT
+    return Answer(cast("Any", action), inquiry.value, asked.state, asked.keys)
+
+
+def evaluated(plan: Plan, state: RunState, step: Step, now: int, uses: Expression | Template, /, **names: Json) -> Json:
+    """The value of an expression or a template of the step at the time `now`, with further names. Raises StepError with
+    the code of the expression's fault."""
+    draft = Draft(plan, state, now, DEFAULT_BOUNDS)
+    try:
+        if isinstance(uses, CompiledExpression):
+            return draft.truth(uses, step, **names)
+        return draft.render(cast("Template", uses), step, **names)
+    except Raised as raised:
+        raise StepError(raised.message, code=raised.code, data=raised.data, retriable=False) from None
+
+
+def _shown(value: Json) -> Json:
+    return value
+
+
+def failure(
+    path: str,
+    attempt: int,
+    error: StepError,
+    raised: BaseException | None = None,
+    *,
+    uses: tuple[ModelUse, ...] = (),
+    hidden: Callable[[Json], Json] = _shown,
+) -> c.StepFailed:
+    """The report of a failed attempt. `raised`: an exception that the tool did not mean to raise, whose place in the
+    code is reported. `uses`: the answers of models that it took all the same. `hidden` takes secrets out of the
+    report."""
+    return c.StepFailed(
+        path=path,
+        attempt=attempt,
+        code=error.code,
+        message=hidden(values.storable(error.message)),
+        retriable=error.retriable,
+        data=hidden(error.data),
+        retry_after=None if error.retry_after is None else int(error.retry_after * 1000),
+        trace=None if raised is None else hidden(trace_of(raised)),
+        used=uses,
+    )

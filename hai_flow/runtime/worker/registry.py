@@ -1,0 +1,50 @@
+"""A server says that it is there, every few seconds, so that `hai-flow status` can count it. Nothing depends on it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from typing import TYPE_CHECKING, Final
+from uuid import uuid4
+
+import structlog
+
+from hai_flow import __version__
+from hai_flow.runtime.base.service import Service
+from hai_flow.runtime.worker.takeover import worker_name
+from hai_flow.store import servers
+
+if TYPE_CHECKING:
+    from hai_flow.store.database import Database
+
+log = structlog.get_logger(__name__)
+
+SAY_SECONDS: Final = 5.0
+LEAVE_SECONDS_MAX: Final = 2.0
+
+
+class Presence(Service):
+    """Writes the row of one server."""
+
+    def __init__(self, database: Database, seconds: float = SAY_SECONDS) -> None:
+        super().__init__()
+        self._database = database
+        self._seconds = seconds
+        self._id = uuid4()
+
+    async def _start(self) -> None:
+        self._keep(self._run, "presence")
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await servers.say(self._database.api, self._id, worker_name(), __version__)
+            except Exception as error:
+                log.warning("presence_failed", error=str(error) or repr(error))
+            await asyncio.sleep(self._seconds * random.uniform(0.9, 1.1))
+
+    async def _stop(self) -> None:
+        with contextlib.suppress(Exception):  # it is forgotten by itself
+            async with asyncio.timeout(LEAVE_SECONDS_MAX):
+                await servers.leave(self._database.api, self._id)
