@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 from uuid import UUID
@@ -12,6 +12,7 @@ from hai_flow.cli.client import Server
 from hai_flow.cli.errors import Problem, Unreachable
 from hai_flow.cli.people import principal
 from hai_flow.cli.terminal import program, version_of
+from hai_flow.errors import Finding
 from hai_flow.values import Json
 from hai_flow.versions import reference
 
@@ -192,16 +193,16 @@ class Local:
     async def caller(self) -> Caller:
         return Caller(self._who)
 
-    async def publish(self, source: bytes, file: str) -> str:
-        """Store a dev copy. Returns the reference that starts it. Raises DefinitionError."""
+    async def publish(self, source: bytes, file: str) -> tuple[str, Sequence[Finding]]:
+        """Store a dev copy. Returns the reference that starts it, and its warnings. Raises DefinitionError."""
         from hai_flow.runtime.runtime import LOCAL_TENANT
 
-        stored, _ = await self._runtime.catalog.publish(LOCAL_TENANT, source, file, dev=True, from_disk=True)
-        return reference(stored.name, stored.version, stored.sha256.hex(), dev=stored.dev)
+        stored, plan = await self._runtime.catalog.publish(LOCAL_TENANT, source, file, dev=True, from_disk=True)
+        return reference(stored.name, stored.version, stored.sha256.hex(), dev=stored.dev), plan.warnings
 
     async def begin(self, wanted: Wanted, input: Json, thread_id: str | None) -> tuple[str, str]:
         assert wanted.source is not None, "a name is what a server knows"
-        reference = await self.publish(wanted.source, wanted.name)
+        reference, _ = await self.publish(wanted.source, wanted.name)
         return reference, await self.start(reference, input, thread_id)
 
     async def check(self, source: bytes, file: str) -> None:

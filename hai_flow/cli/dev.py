@@ -105,6 +105,7 @@ class Dev:
         async with running_runtime(self._database, self._settings, performs=True, project=True) as runtime:
             local = Local(runtime)
             shelf = Shelf(local, self._folders, runtime.toolbox.project)
+            runtime.catalog.is_on_disk = shelf.holds
             await shelf.load()
             app = create_app(self._settings, runtime, act_as=True)
             tell_identity(self._settings)

@@ -178,7 +178,7 @@ class Narrator:
 
     def _pending_reminded(self, event: EventJson) -> None:
         told = ", ".join(event.get("notify") or ())
-        self.line(f"! {event['path']} still waits; a reminder{f' to {told}' if told else ''}", "dim")
+        self.line(f"! {event['path']} still waits; a reminder is due{f' over {told}' if told else ''}", "dim")
 
     def _pending_escalated(self, event: EventJson) -> None:
         why = event.get("reason") or "nobody decided in time"

@@ -24,7 +24,6 @@ from hai_flow.cli.options import ActAsOption, DataDirOption, load_settings
 from hai_flow.cli.running import running_runtime
 from hai_flow.cli.sources import STDIN, SUFFIXES, read, whole
 from hai_flow.cli.terminal import note, out, print_json, program, version_of
-from hai_flow.errors import DefinitionError
 from hai_flow.values import Json
 
 if TYPE_CHECKING:
@@ -184,14 +183,15 @@ def _where(server: str | None, data_dir: Path | None) -> str:
 
 def _input_schema(source: bytes, name: str) -> Schema:
     """The schema of the workflow's input. A workflow with mistakes is shown with them, and not run."""
-    from hai_flow.cli.modules import ModuleFiles
-    from hai_flow.definition.compiler import compile_workflow
+    from hai_flow.checking.modules import ModuleFiles
+    from hai_flow.checking.workflows import Workflows
 
-    try:
-        plan = compile_workflow(source, name, modules=ModuleFiles([name]).find)
-    except DefinitionError as error:
-        print_definition_error(error.findings, name, source)
-        raise typer.Exit(FAILED) from None
+    workflows = Workflows({name: source}, ModuleFiles([name]))
+    findings = workflows.findings(name)
+    plan = workflows.plan(name)
+    if plan is None:
+        print_definition_error(findings, name, source)
+        raise typer.Exit(FAILED)
     return plan.input
 
 

@@ -12,9 +12,12 @@ import os
 import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from hai_flow.checking.modules import ModuleFiles
+from hai_flow.checking.workflows import Workflows
 from hai_flow.cli.console import clean
 from hai_flow.cli.errors import UsageError, explain, print_findings
 from hai_flow.cli.samples import sample_input
@@ -23,8 +26,8 @@ from hai_flow.cli.terminal import err, note, plural, say
 from hai_flow.definition.compiler import compile_workflow
 from hai_flow.definition.plan import ApiTrigger, Call, Plan, PythonTool, Run
 from hai_flow.definition.readiness import RunnersMissing
-from hai_flow.definition.uses import is_shared, texts_of
-from hai_flow.errors import DefinitionError, HaiFlowError, Rejected, StoreError
+from hai_flow.definition.uses import first_of, is_shared, texts_of
+from hai_flow.errors import DefinitionError, Finding, HaiFlowError, Rejected, StoreError
 from hai_flow.shared import used_files
 from hai_flow.steps.project import Project, Stamp, stamp_of
 from hai_flow.store.faults import FAILURES
@@ -35,6 +38,9 @@ if TYPE_CHECKING:
 
 
 POLL_SECONDS: Final = 0.25
+FILES_MAX: Final = 2000  # of the project that a document is compared with
+DEPLOYMENT: Final = ("notify.unknown",)
+"""Codes of warnings that `validate` can't find, because they depend on the deployment."""
 AGAIN_SECONDS: Final = 2.0
 
 
@@ -94,6 +100,18 @@ class Shelf:
         for folder in self._folders:
             if not folder.is_dir():
                 say(f"There is no folder {folder} yet; what you put there is loaded, too.")
+
+    def holds(self, source: bytes) -> bool:
+        """Whether this is a workflow file of the project, with the files that it uses."""
+        if self._project is None:
+            return False
+        if any(file.source == source for file in list(self._files.values())):
+            return True
+        own = len(first_of(source))
+        files = islice(self._project.root.rglob("*.flow.y*ml"), FILES_MAX)
+        return any(
+            _is_file(path) and path.stat().st_size == own and whole(str(path), read(path)) == source for path in files
+        )
 
     async def watch(self) -> None:
         """Load saved files, once they have stopped changing."""
@@ -195,11 +213,13 @@ class Shelf:
         """The reference of the published workflow. If it can't be published: None, and the reason is printed."""
         heading = f"{_shown(file.path)} is not loaded"
         try:
-            reference = await self._backend.publish(file.source, str(file.path))
+            reference, warnings = await self._backend.publish(file.source, str(file.path))
         except (*FAILURES, HaiFlowError) as error:
             self._complain(file, heading, error)
             return None
         file.stands = True
+        if doubts := [each for each in warnings if each.code in DEPLOYMENT]:
+            print_findings(doubts, texts_of(file.source, str(file.path)), err())
         assert file.plan is not None, "it was compiled"
         self._note(file.plan, reference)
         return reference
@@ -229,7 +249,7 @@ class Shelf:
             note(f"{heading}: this server has no runner for {', '.join(error.what)}.")
         elif isinstance(error, DefinitionError):
             err().print(f"{clean(heading)}:", style="red")
-            print_findings(error.findings, texts_of(file.source, str(file.path)), err())
+            print_findings(_as_validate_says(file, error), texts_of(file.source, str(file.path)), err())
         else:
             say(f"{heading}: {error.detail if isinstance(error, Rejected) else error}", "red")
 
@@ -240,6 +260,16 @@ class Shelf:
         sample = sample_input(plan.input)
         if sample is not None and any(isinstance(trigger, ApiTrigger) for trigger in plan.triggers):
             self.samples[plan.name] = sample
+
+
+def _as_validate_says(file: _File, error: DefinitionError) -> Sequence[Finding]:
+    """The findings of the error; where they are about steps as wholes, those of `validate`, which are about their
+    calls and arguments, if it has any."""
+    if any(each.code != "step.unavailable" for each in error.findings):
+        return error.findings
+    name = str(file.path)
+    found = Workflows({name: file.source}, ModuleFiles([name], imports=False)).findings(name)
+    return found if any(each.severity == "error" for each in found) else error.findings
 
 
 def _plan_of(source: bytes) -> Plan | None:

@@ -61,7 +61,7 @@ def play(
     ] = None,
 ) -> None:
     """Run the tests of workflows: the real engine in memory, effects mocked, time passing only as the test says."""
-    from hai_flow.cli.modules import ModuleFiles
+    from hai_flow.checking.modules import ModuleFiles
     from hai_flow.testing.loading import Loader
 
     if server is not None and database is not None:

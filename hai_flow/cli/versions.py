@@ -49,6 +49,7 @@ def publish(
             else:
                 if not as_json:
                     say(f"{name}: {_reference(done[-1])} is published.", "green")
+                    print_definition_error(_findings(name, done[-1].get("warnings", [])), name, source)
 
     ask(server, as_json, work)
     if as_json:
@@ -61,18 +62,23 @@ def _explain_refusal(name: str, source: bytes, problem: Problem) -> None:
     if problem.code != "definition.invalid":
         explain(Problem({**problem.body, "detail": f"{name}: {problem}"}))
         return
-    found: list[dict[str, Any]] = problem.body.get("findings", [])
+    print_definition_error(_findings(name, problem.body.get("findings", [])), name, source)
+
+
+def _findings(name: str, found: list[dict[str, Any]]) -> list[Finding]:
+    """The findings of a server about the file of this name, which it does not know."""
     from hai_flow.definition.uses import label
+    from hai_flow.errors import Edit
 
     known = {each.name for each in fields(Finding)}  # a newer server says more of a finding
-    findings = [
+    return [
         Finding(
             **{key: value for key, value in each.items() if key in known}
             | {"file": name if each["file"] == "<workflow>" else label(name, each["file"])}
+            | {"fix": tuple(Edit(**edit) for edit in each.get("fix") or ())}
         )
         for each in found
     ]
-    print_definition_error(findings, name, source)
 
 
 # --- retiring ---------------------------------------------------------------------------------------------------------

@@ -55,7 +55,7 @@ def compile_workflow(
     they are looked at. `stored`: it was published, maybe before some of the rules were made; their refusals are
     warnings.
     """
-    compiled, findings = _compile(source, file, children, modules, stored)
+    compiled, findings = read_workflow(source, file, children=children, modules=modules, stored=stored)
     if compiled is None:
         raise DefinitionError(findings)
     return compiled
@@ -65,12 +65,18 @@ def check_workflow(
     source: bytes, file: str = "<workflow>", *, children: Children = nobody, modules: Modules = unread
 ) -> list[Finding]:
     """Every error and warning of a workflow, in document order. Never raises."""
-    return _compile(source, file, children, modules, False)[1]
+    return read_workflow(source, file, children=children, modules=modules)[1]
 
 
-def _compile(
-    source: bytes, file: str, children: Children, modules: Modules, stored: bool
+def read_workflow(
+    source: bytes,
+    file: str = "<workflow>",
+    *,
+    children: Children = nobody,
+    modules: Modules = unread,
+    stored: bool = False,
 ) -> tuple[plan.Plan | None, list[Finding]]:
+    """The plan of a workflow, None where a finding is an error; and every finding, in document order. Never raises."""
     document, parts = _documents(source, file)
     reader = Reader(document, stored=stored)
     readers = [reader]

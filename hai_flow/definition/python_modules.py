@@ -11,8 +11,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias, TypeGuard
 
+from hai_flow.values import Json
+
 CONTEXT: Final = "Context"  # the annotation of the parameter that the runtime fills in
 
+_BINDING: Final = frozenset(("tool", "exec", "eval", "globals", "locals", "vars", "setattr"))
 _TYPES: Final[dict[str, Mapping[str, str]]] = {
     "str": {"type": "string"},
     "int": {"type": "integer"},
@@ -31,7 +34,7 @@ class PythonFunction:
     parameters: tuple[str, ...]
     required: frozenset[str]
     takes_any: bool
-    types: Mapping[str, Mapping[str, str]]
+    types: Mapping[str, Mapping[str, Json]]
     unsure: bool
 
 
@@ -50,12 +53,24 @@ class PythonModule:
         marked = {name: each for name, each in self.functions.items() if name in self.registered}
         return replace(self, functions=marked)
 
+    def find(self, names: Sequence[str]) -> PythonFunction | None:
+        """The function that a call means by the first of these names that the module has."""
+        return next((self.functions[name] for name in names if name in self.functions), None)
 
-Modules: TypeAlias = Callable[[str], PythonModule | str | None]
-"""Finds a module by its dotted name. A text is the reason why there certainly is none; None: it was not looked at."""
+    def is_sure_of(self, names: Sequence[str]) -> bool:
+        """Whether it is known that the module has a function of one of these names, and what it takes; or that it has
+        none."""
+        function = self.find(names)
+        return not function.unsure if function is not None else not self.unsure and self.others.isdisjoint(names)
 
 
-def unread(name: str) -> None:
+Modules: TypeAlias = Callable[[str, Sequence[str]], PythonModule | str | None]
+"""Finds a module by its dotted name, to call a function in it by one of the names. The name "" means all modules in
+which functions are registered for everybody. A text is the reason why there certainly is no such module; None: it was
+not looked at."""
+
+
+def unread(name: str, functions: Sequence[str]) -> None:
     """No module is looked at."""
 
 
@@ -117,8 +132,9 @@ def _is_bound(node: ast.AST) -> TypeGuard[ast.Name]:
 
 
 def _is_tool(node: ast.AST) -> bool:
-    """Whether this names `tool`, which may register a function that is not beside it."""
-    return (isinstance(node, ast.Name) and node.id == "tool") or (
+    """Whether this names `tool`, which may register a function that is not beside it, or a word of Python by which a
+    module gives itself names."""
+    return (isinstance(node, ast.Name) and node.id in _BINDING) or (
         isinstance(node, ast.Attribute) and node.attr == "tool"
     )
 

@@ -1,11 +1,17 @@
-"""Whether a server can perform every step of a plan. Dry validation never asks; publishing does."""
+"""Whether a server can perform every step of a plan, and has the channels that it names. Dry validation never asks;
+publishing does."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from typing import Final
 
+from hai_flow.definition.document import Path, parse
 from hai_flow.definition.plan import AgentTurn, Call, Http, HttpTool, Llm, McpTool, Plan, PythonTool, Step, Tool
+from hai_flow.definition.uses import first_of
+from hai_flow.definition.wording import shorten, suggestion
 from hai_flow.errors import DefinitionError, Finding
+from hai_flow.values import Json
 
 _NEEDS: dict[type, str] = {Http: "http", Llm: "llm", AgentTurn: "llm"}
 _TOOLS: dict[type, str] = {PythonTool: "python", McpTool: "mcp", HttpTool: "http_tool"}
@@ -72,3 +78,35 @@ def _needed(plan: Plan, step: Step) -> Iterator[tuple[str, str]]:
         yield kind, f"the {_WORDS[kind]} tool `{verb.tool.name}`"
     elif kind is not None:
         yield kind, "the model of an `agent`" if isinstance(verb, AgentTurn) else f"`{step.verb_name}`"
+
+
+_DATA: Final = frozenset(
+    ("with", "set", "emit", "show", "return", "output", "state", "input", "tools", "data", "value", "say", "http")
+)
+"""Keys below which a `notify` is a word of the author's own."""
+
+
+def unknown_channels(source: bytes, known: Collection[str] | None, file: str = "<workflow>") -> list[Finding]:
+    """A warning for each `notify` that names a channel which is not among the `known` of a deployment. None: it has no
+    file of channels at all."""
+    if b"notify" not in source:
+        return []
+    document = parse(first_of(source), file)
+    findings = []
+    for at, text in _notified(document.value, ()):
+        name = text.partition(":")[0]
+        if "${{" in name or "://" in text or name in (known or ()):
+            continue
+        has = "HAI_FLOW_NOTIFY names no file here" if known is None else f"it has {', '.join(known) or 'none'}"
+        hint = suggestion(name, list(known or ())) or f"; {has}, so nobody is notified over it"
+        message = f"this server has no channel `{shorten(name)}`{hint}"
+        findings.append(Finding(file, *document.position(at), "warning", "notify.unknown", message))
+    return findings
+
+
+def _notified(value: Json, at: Path) -> Iterator[tuple[Path, str]]:
+    for key, each in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        if key == "notify" and isinstance(each, list):
+            yield from (((*at, key, index), text) for index, text in enumerate(each) if isinstance(text, str))
+        elif key not in _DATA:
+            yield from _notified(each, (*at, key))

@@ -11,9 +11,9 @@ from typing import Any, Final
 from hai_flow.values import Json
 
 
-def suggestion(word: str, known: Sequence[str] | Mapping[str, Any] | frozenset[str]) -> str:
-    """`; did you mean x?` for the nearest known word, or nothing."""
-    near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
+def suggestion(word: str, known: Sequence[str] | Mapping[str, Any] | frozenset[str], *, likeness: float = 0.6) -> str:
+    """`; did you mean x?` for the nearest known word, or nothing. `likeness`: from 0 to 1, the least that counts."""
+    near = difflib.get_close_matches(word, list(known), n=1, cutoff=likeness)
     return f"; did you mean `{near[0]}`?" if near else ""
 
 

@@ -154,22 +154,23 @@ class Recipient:
     whom: str
 
 
-def recipients(place: Place, notify: Sequence[str], asked: Collection[str]) -> tuple[list[Recipient], list[str]]:
-    """The receivers of a question, each once; and the names of channels that are not in the file. `asked` are the
-    selectors of the question."""
+def recipients(place: Place, notify: Sequence[str], asked: Collection[str]) -> list[Recipient]:
+    """The receivers of a question, each once. `asked` are the selectors of the question.
+
+    A channel that is not in the file, or reaches nobody, has a receiver without a person: it can't be sent to, which is
+    recorded.
+    """
     found: dict[Recipient, None] = {}
-    missing: list[str] = []
     for text in notify:
         name, _, whom = text.partition(":")
         channel = place.channels.get(name)
-        if channel is None:
-            missing.append(name)
-        elif isinstance(channel, Email):
+        if isinstance(channel, Email):
             wanted = {whom, f"user:{whom}", f"role:{whom}", f"group:{whom}"} if whom else set(asked)
-            found.update(dict.fromkeys(Recipient(name, id, "") for id in _readers(place, wanted)))
+            readers = [Recipient(name, id, "") for id in _readers(place, wanted)]
+            found.update(dict.fromkeys(readers or [Recipient(name, None, whom)]))
         else:
-            found[Recipient(name, channel.person, whom)] = None
-    return list(found), missing
+            found[Recipient(name, None if channel is None else channel.person, whom)] = None
+    return list(found)
 
 
 def _readers(place: Place, wanted: Collection[str]) -> list[str]:

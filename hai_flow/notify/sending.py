@@ -57,7 +57,10 @@ class Sender:
                 match channel:
                     case Email():
                         if address is None:
-                            raise NotSent("this person has no e-mail address", final=True)
+                            raise NotSent(
+                                "nobody who is meant has an e-mail address in the file that HAI_FLOW_NOTIFY names",
+                                final=True,
+                            )
                         await self._mail(channel, id, told, address, now)
                     case Slack():
                         said = {"text": chat(told), "unfurl_links": False, "unfurl_media": False}

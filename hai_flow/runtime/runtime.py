@@ -13,7 +13,7 @@ PostgreSQL or of another store; `world` makes the runners of effects.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -215,6 +215,7 @@ class Runtime(Service):
         self.tenants = Tenants(self.database, limits_of(settings)) if self._beside is None else self._beside.tenants
         self.pins = PinBook(self.database)
         self.catalog = Catalog(self.database, self.registry, self.pins, self.tenants)
+        self.catalog.channels = self._channels_of
         self.files = Files(
             self.database,
             self._contents,
@@ -320,6 +321,10 @@ class Runtime(Service):
         except BaseException:
             await _stop_all(started)
             raise
+
+    def _channels_of(self, tenant: str) -> Collection[str] | None:
+        """The names of a tenant's channels; None: the deployment has no file of them."""
+        return None if self._channels is None else tuple(self._channels.place(tenant).channels)
 
     def _notifier(self, file: NotifyFile) -> Notifier:
         settings = self.settings

@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from hai_flow.cli.modules import ModuleFiles
+from hai_flow.checking.modules import ModuleFiles
 from hai_flow.definition.compiler import check_workflow
 from hai_flow.definition.python_modules import python_module
 
@@ -138,4 +138,4 @@ def test_a_module_that_is_not_here_is_named_and_not_judged(tmp_path: Path) -> No
     modules = ModuleFiles([str(tmp_path / "a.flow.yaml")])
     source = f"{HEAD}tools: {{far: {{python: acme.far}}}}\nsteps: [call: far.x]\n"
     assert check_workflow(source.encode(), modules=modules.find) == []
-    assert modules.unread == {"acme.far"}
+    assert modules.unread == {"acme.far": "validate where it lies, or is installed"}

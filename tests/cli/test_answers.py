@@ -108,7 +108,7 @@ def test_people_who_do_not_answer_are_told_in_sentences() -> None:
             "deadline": "2026-11-23T10:00:00.000Z",
         },
     ) == (
-        "! review still waits; a reminder to email\n"
+        "! review still waits; a reminder is due over email\n"
         "! review: nobody decided in time; it now asks role:cfo, until 2026-11-23 10:00:00Z\n"
     )
 

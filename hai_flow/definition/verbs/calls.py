@@ -227,19 +227,20 @@ def _check_argument(context: Context, who: str, root: Json, schema: Json, value:
 def _check_python(context: Context, tool: plan.PythonTool, function: str, draft: StepDraft) -> None:
     """Report a call of a Python function that is not there, or does not take these arguments."""
     target, _, attribute = tool.target.partition(":")
-    module = context.modules(target) if target else None
+    name = attribute or function or tool.name
+    names = [name, f"{tool.name}.{name}"] if target else [f"{tool.name}.{function}" if function else tool.name]
+    module = context.modules(target, names)
     at = draft.value_at
     if isinstance(module, str):
         context.reader.error(at, "tool.no_module", f"the tool `{tool.name}` can't be called: {module}")
         return
     if module is None:
         return
-    name = attribute or function or tool.name
-    found = module.functions.get(name) or module.functions.get(f"{tool.name}.{name}")
+    found = module.find(names)
     if found is None:
-        if not module.unsure and name not in module.others:
-            names = [each for each in module.functions if "." not in each and not each.startswith("_")]
-            hint = suggestion(name, names) or f"; it defines {', '.join(names[:20]) or 'none'}"
+        if target and module.is_sure_of(names):
+            has = [each for each in module.functions if "." not in each and not each.startswith("_")]
+            hint = suggestion(name, has) or f"; it defines {', '.join(has[:20]) or 'none'}"
             message = f"the module {target} has no function `{shorten(name)}`{hint}"
             context.reader.error(at, "tool.no_function", message)
         return
@@ -247,7 +248,8 @@ def _check_python(context: Context, tool: plan.PythonTool, function: str, draft:
         return
     properties: dict[str, Json] = {each: dict(found.types.get(each, {})) for each in found.parameters}
     raw = {"properties": properties, "required": sorted(found.required), "additionalProperties": found.takes_any}
-    check_arguments(context, f"the function `{name}` of {target}", JsonSchema(raw), "call", draft)
+    who = f"the function `{name}` of {target}" if target else f"the registered function `{names[0]}`"
+    check_arguments(context, who, JsonSchema(raw), "call", draft)
 
 
 def _gives(context: Context, draft: StepDraft) -> Json:

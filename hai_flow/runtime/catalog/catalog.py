@@ -6,7 +6,7 @@ import asyncio
 import copy
 import re
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from functools import partial
@@ -20,7 +20,7 @@ from hai_flow.definition.compiler import compile_workflow
 from hai_flow.definition.document import parse
 from hai_flow.definition.paths import plan_path
 from hai_flow.definition.plan import TRIGGER_KINDS, ApiTrigger, Plan, Run, WebhookTrigger
-from hai_flow.definition.readiness import RunnersMissing, lacking, missing_runners
+from hai_flow.definition.readiness import RunnersMissing, lacking, missing_runners, unknown_channels
 from hai_flow.definition.uses import first_of
 from hai_flow.definition.wording import suggestion
 from hai_flow.engine.children import reference_of
@@ -50,7 +50,9 @@ class Catalog:
     """Finds, compiles and publishes the workflows of a server with the runners of `registry`.
 
     `on_published` is called with (tenant, name) after every publication, also of a workflow that was published before,
-    and after a version of it was retired or taken back into use.
+    and after a version of it was retired or taken back into use. `channels` gives the names of the channels over which
+    people of a tenant, by its name, are notified; None: there is no file of them. `is_on_disk`: whether a document that
+    came over the network is a file of this machine, whose tools it may use.
     """
 
     def __init__(
@@ -72,6 +74,8 @@ class Catalog:
         self.checks = compiling.Checks()
         self._webhooks = asyncio.Lock()  # so that all tasks that wait for one lock take one connection
         self.on_published: Callable[[UUID, str], Awaitable[None]] | None = None
+        self.channels: Callable[[str], Collection[str] | None] | None = None
+        self.is_on_disk: Callable[[bytes], bool] | None = None
 
     def reading(self, reads: Pool) -> Catalog:
         """The same catalog for a request, which reads with `reads`."""
@@ -216,6 +220,8 @@ class Catalog:
 
         Raises as `check` does; and Rejected 409 if other bytes have its name and version.
         """
+        if not from_disk and self.is_on_disk is not None:
+            from_disk = await compiling.make(self.is_on_disk, source)
         plan, looked = await self._checked(tenant, source, file, from_disk=from_disk)
         stored, plan = await self._published(tenant, plan, source, file, asked, dev=dev, from_disk=from_disk)
         if looked.pins and dev:
@@ -283,7 +289,11 @@ class Catalog:
             Finding(file, step.line, 1, "warning", "step.unavailable", f"step {step.path}: {doubt}")
             for step, doubt in said
         ]
-        return replace(plan, warnings=(*plan.warnings, *_in_place(doubts, source))) if doubts else plan, looked
+        doubts = _in_place(doubts, source)
+        if self.channels is not None:
+            channels = self.channels(await self._tenants.name(tenant))
+            doubts += await compiling.make(unknown_channels, source, channels, file)
+        return replace(plan, warnings=(*plan.warnings, *doubts)) if doubts else plan, looked
 
     def _obstacles(self, plan: Plan, file: str) -> tuple[list[Finding], list[Finding]]:
         """The steps for which this server has no runner, and those that its runners can't perform."""

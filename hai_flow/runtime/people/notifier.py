@@ -158,17 +158,16 @@ class Notifier(Service):
     async def _divide(self, given: Notification) -> None:
         place = await self._place(given.tenant)
         asked = await inbox.selectors_of(self._database.api, given.tenant, given.run_id, given.pending_id)
-        found, missing = channels.recipients(place, given.notify, asked)
+        found = channels.recipients(place, given.notify, asked)
         parts = [(_part_id(given.id, each), each.channel, each.person, each.whom) for each in found]
         await notifications.divide(self._database.api, given.id, parts)
-        if missing:
-            log.warning("notify_channel_missing", channels=missing, pending=given.pending_id)
 
     async def _send(self, given: Notification) -> None:
         place = await self._place(given.tenant)
         channel = place.channels.get(given.channel or "")
         if channel is None:
-            raise NotSent(f"there is no channel {given.channel} any more", final=True)
+            log.warning("notify_channel_missing", channels=[given.channel], pending=given.pending_id)
+            raise NotSent(f"there is no channel {given.channel} in the file that HAI_FLOW_NOTIFY names", final=True)
         person = None if given.person is None else place.people.get(given.person, Person())
         item = await self._item(given, person)
         if item is None or (person is not None and item.obstacle is not None):
