@@ -106,7 +106,7 @@ def _watch(
     pictures: Path | None,
 ) -> None:
     """Play the tests, and again after each save of a file below the folders of the tests and the project."""
-    from hai_flow.cli.modules import ModuleFiles
+    from hai_flow.checking.modules import ModuleFiles
     from hai_flow.testing.loading import Loader
 
     shown: dict[Path, int] | None = None

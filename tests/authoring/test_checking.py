@@ -15,7 +15,14 @@ from hai_flow.checking.workflows import Workflows
 from hai_flow.definition import compiler
 from hai_flow.errors import Finding
 
-CALL = "hai: flow/v1\nname: {name}\nversion: 1\ntools: {{t: {{python: {module}}}}}\nsteps:\n  - call: t.pay\n    with: {{amont: 1}}\n"
+CALL = """hai: flow/v1
+name: {name}
+version: 1
+tools: {{t: {{python: {module}}}}}
+steps:
+  - call: t.pay
+    with: {{amont: 1}}
+"""
 
 
 def check(root: Path, *, imports: bool = True) -> tuple[dict[str, list[Finding]], ModuleFiles]:
@@ -93,7 +100,14 @@ def test_a_registered_tool_of_the_folder_tools_is_known_and_another_is_not_looke
     assert list(modules.unread) == ["t.refund"]
 
 
-PARENT = "hai: flow/v1\nname: {name}\nversion: 1\nsteps:\n  - id: a\n    run: {child}\n  - say: ${{{{ steps.a.output.x }}}}\n"
+PARENT = """hai: flow/v1
+name: {name}
+version: 1
+steps:
+  - id: a
+    run: {child}
+  - say: ${{{{ steps.a.output.x }}}}
+"""
 
 
 def test_each_file_is_compiled_once_also_in_a_circle_of_workflows(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
