@@ -1,6 +1,7 @@
 // The public API, as this page calls it. Who calls is the session's cookie or, in development, whom one acts as.
 
 import { holdsUnread } from "../logic/json.ts";
+import { parseExactly } from "../logic/written.ts";
 import { Problem, asProblem, problemOf } from "./problems.ts";
 import type { Session } from "./types.gen.ts";
 
@@ -58,7 +59,9 @@ async function sent<T>(method: string, path: string, body: string | undefined, t
     throw asProblem(error);
   }
   if (!response.ok) throw noticed(await problemOf(response));
-  return (response.status === 204 ? undefined : await response.json()) as T;
+  if (response.status === 204) return undefined as T;
+  // Of a question each number is shown as it was written: people approve exactly these.
+  return (/^\/v1\/(pendings|inbox)\b/.test(path) ? parseExactly(await response.text()) : await response.json()) as T;
 }
 
 export const get = <T>(path: string, signal?: AbortSignal): Promise<T> => call<T>("GET", path, undefined, { signal });

@@ -110,3 +110,15 @@ function guess(value: Json | undefined): Schema {
   if (typeof value === "boolean") return { type: "boolean" };
   return {};
 }
+
+/** What is known of a property of a value; null: nothing. */
+export function schemaOfProperty(schema: Schema | null, name: string): Schema | null {
+  const properties = schema?.["properties"];
+  const found = isObject(properties) && Object.hasOwn(properties, name) ? properties[name] : undefined;
+  return isObject(found) ? found : null;
+}
+
+export function schemaOfEntry(schema: Schema | null): Schema | null {
+  const items = schema?.["items"];
+  return isObject(items) ? items : null;
+}

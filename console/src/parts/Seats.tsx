@@ -3,6 +3,7 @@
 import { type Needed, plainName, tableOf } from "../logic/seats.ts";
 import { moment } from "../text/dates.ts";
 import { useText } from "../text/index.ts";
+import { Text } from "./Value.tsx";
 
 export function Seats({ needed }: { needed: Needed }) {
   const t = useText();
@@ -24,7 +25,11 @@ export function Seats({ needed }: { needed: Needed }) {
                 {seat.state === "lapsed" && <> ({t.decision.lapsed})</>}
                 <div className="small">
                   <time dateTime={seat.vote.at}>{moment(seat.vote.at)}</time>
-                  {seat.vote.reason && <div>{seat.vote.reason.slice(0, 500)}</div>}
+                  {seat.vote.reason && (
+                    <div>
+                      <Text text={seat.vote.reason} />
+                    </div>
+                  )}
                 </div>
               </>
             ) : (

@@ -1,50 +1,199 @@
-// A value as people read it. It is text whatever it says, and bounded whatever its size.
+// A value as people read it, whole: each part of it has room on every screen, and what is not shown yet says how much it
+// is. It is text whatever it says.
 
-import { useState } from "react";
+import { type ReactNode, useEffect, useRef, useState } from "react";
 import type { Json } from "../api/types.gen.ts";
 import { isObject } from "../logic/json.ts";
-import { useText } from "../text/index.ts";
+import { type Schema, schemaOfEntry, schemaOfProperty } from "../logic/schema.ts";
+import { type Row, columnsOf, sums } from "../logic/table.ts";
+import { numberText } from "../logic/written.ts";
+import { locale, useText } from "../text/index.ts";
+import { humanised } from "../text/names.ts";
+import { Media, mediaOf } from "./Media.tsx";
 
 const ENTRIES = 50;
+const ROWS = 10;
 const CHARACTERS = 4000;
-const DEPTH = 6;
+const INDENTED = 6; // deeper levels have no room of their own: what they hold would get none
+const NESTED = 40;
+const FILE = /^file_[0-9a-f]{64}$/;
 
-export function Value({ value, depth = 0 }: { value: Json | undefined; depth?: number }) {
-  const t = useText();
-  const [shown, setShown] = useState(ENTRIES);
-  if (value === undefined || value === null) return <span className="quiet">{t.app.none}</span>;
-  if (typeof value === "string") return <Text text={value} />;
-  if (typeof value === "boolean") return <span>{value ? t.decision.yes : t.decision.no}</span>;
-  if (typeof value === "number") return <span>{String(value)}</span>;
-  const entries: [string, Json][] = Array.isArray(value)
-    ? value.slice(0, shown).map((each, i) => [String(i + 1), each])
-    : Object.entries(value).slice(0, shown);
-  const size = Array.isArray(value) ? value.length : Object.keys(value).length;
-  if (size === 0) return <span className="quiet">{t.app.none}</span>;
-  if (depth >= DEPTH) return <Text text={JSON.stringify(value)} />;
+interface ValueProps {
+  value: Json | undefined;
+  /** What is known of the value: titles of its parts, and which of its numbers are money. */
+  schema?: Schema | null | undefined;
+}
+
+export function Value({ value, schema = null }: ValueProps) {
+  return (
+    <div className="value">
+      <Part value={value} schema={schema} depth={0} />
+    </div>
+  );
+}
+
+interface PartProps {
+  value: Json | undefined;
+  schema: Schema | null;
+  depth: number;
+  /** Where the value stands, for how its number was written. */
+  holder?: object;
+  at?: string | number;
+}
+
+function Part({ value, schema, depth, holder, at }: PartProps) {
+  if (typeof value !== "object" || value === null) return <Plain {...{ value, schema, holder, at }} />;
+  if (Object.keys(value).length === 0) return <Nothing />;
+  if (depth >= NESTED) return <Text text={JSON.stringify(value)} />;
+  if (Array.isArray(value)) {
+    const columns = columnsOf(value);
+    return columns === null ? <Entries value={value} {...{ schema, depth }} /> : <Table rows={value as Row[]} {...{ columns, schema }} />;
+  }
+  const media = mediaOf(value);
   return (
     <>
-      <dl className="facts">
-        {entries.map(([name, each]) => (
-          <Entry key={name} name={name} value={each} depth={depth + 1} />
-        ))}
+      {media !== null && <Media type={media} part={value} />}
+      <Entries value={value} {...{ schema, depth }} />
+    </>
+  );
+}
+
+function Nothing() {
+  const t = useText();
+  return <span className="quiet">{t.app.none}</span>;
+}
+
+/** Text, a number, yes or no. */
+function Plain({ value, schema, holder, at }: { value: Json | undefined; schema: Schema | null; holder: object | undefined; at: string | number | undefined }) {
+  const t = useText();
+  if (typeof value === "string" && FILE.test(value)) return <Media type="file" part={{ type: "file", value, name: value }} />;
+  if (typeof value === "string") return value.trim() === "" ? <span className="text quiet">“{value}”</span> : <Text text={value} />;
+  if (typeof value === "boolean") return <span>{value ? t.decision.yes : t.decision.no}</span>;
+  if (typeof value !== "number") return <Nothing />;
+  const text = numberText(holder, at ?? "", value);
+  return <span className="number">{moneyText(text, schema, holder) ?? text}</span>;
+}
+
+/** A sum of money in the reader's way, with all of its digits, where its schema says `format: money` (`money:EUR`). */
+function moneyText(text: string, schema: Schema | null, holder: object | undefined): string | null {
+  const [format, own] = String(schema?.["format"] ?? "").split(":");
+  if (format !== "money") return null;
+  const beside = isObject(holder) ? holder["currency"] : undefined;
+  const currency = own ?? (typeof beside === "string" ? beside : "");
+  const digits = { maximumFractionDigits: 20 };
+  try {
+    const how: Intl.NumberFormatOptions = /^[A-Z]{3}$/.test(currency) ? { style: "currency", currency, ...digits } : { minimumFractionDigits: 2, ...digits };
+    return new Intl.NumberFormat(locale(), how).format(text as Intl.StringNumericLiteral);
+  } catch {
+    return null;
+  }
+}
+
+function Entries({ value, schema, depth }: { value: Json[] | Record<string, Json>; schema: Schema | null; depth: number }) {
+  const t = useText();
+  const [shown, setShown] = useState(ENTRIES);
+  const isList = Array.isArray(value);
+  const all: [string, Json][] = isList ? value.map((each, i) => [String(i + 1), each]) : Object.entries(value);
+  const numbers = isList ? value.slice(shown).filter((each) => typeof each === "number") : [];
+  const left = all.length - shown;
+  const hidden = left > 0 && numbers.length === left ? sums(numbers.map((each) => ({ sum: each })), ["sum"]) : [];
+  return (
+    <>
+      <dl className={depth > 0 && depth < INDENTED ? "facts inner" : "facts"}>
+        {all.slice(0, shown).map(([name, each], i) => {
+          const of = isList ? schemaOfEntry(schema) : schemaOfProperty(schema, name);
+          const title = typeof of?.["title"] === "string" ? of["title"] : isList ? name : humanised(name);
+          const wide = typeof each === "object" && each !== null && Object.keys(each).length > 0;
+          return (
+            <div key={name} className={wide ? "wide" : ""}>
+              <dt dir="auto" title={title === name ? undefined : name}>
+                <Text text={title} />
+              </dt>
+              <dd>
+                <Part value={each} schema={of} depth={depth + 1} holder={value} at={isList ? i : name} />
+              </dd>
+            </div>
+          );
+        })}
       </dl>
-      {size > shown && (
-        <button className="plain" onClick={() => setShown(shown + 10 * ENTRIES)}>
-          {t.decision.moreEntries(size - shown)}
-        </button>
+      {left > 0 && (
+        <More onClick={() => setShown(shown + 10 * ENTRIES)}>
+          {t.decision.moreEntries(left)}
+          {hidden.map(([, sum]) => ` (${t.decision.sumOf("", sum)})`)}
+        </More>
       )}
     </>
   );
 }
 
-function Entry({ name, value, depth }: { name: string; value: Json; depth: number }) {
+function More({ onClick, children }: { onClick(): void; children: ReactNode }) {
+  return (
+    <button type="button" className="more" onClick={onClick}>
+      {children}
+    </button>
+  );
+}
+
+/** A list of like objects. It moves sideways by itself where it is wider than the page, and says so. */
+function Table({ rows, columns, schema }: { rows: Row[]; columns: string[]; schema: Schema | null }) {
+  const t = useText();
+  const [shown, setShown] = useState(ROWS);
+  const [wider, setWider] = useState(false);
+  const scroller = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    const box = scroller.current;
+    if (box === null) return;
+    const look = (): void => setWider(box.scrollWidth > box.clientWidth + 1);
+    const observer = new ResizeObserver(look);
+    observer.observe(box);
+    look();
+    return () => observer.disconnect();
+  }, [shown]);
+  const of = schemaOfEntry(schema);
+  const titles = columns.map((name) => {
+    const title = schemaOfProperty(of, name)?.["title"];
+    return typeof title === "string" ? title : humanised(name);
+  });
+  const left = rows.slice(shown);
   return (
     <>
-      <dt>{name.slice(0, 200)}</dt>
-      <dd>
-        <Value value={value} depth={depth} />
-      </dd>
+      {wider && <p className="note warn small">{t.decision.sideways(columns.length)}</p>}
+      <div className="sideways" ref={scroller} tabIndex={0} role="group" aria-label={t.decision.table(rows.length)}>
+        <table>
+          <thead>
+            <tr>
+              <th scope="col">
+                <span className="hidden">{t.decision.rowNumber}</span>
+              </th>
+              {titles.map((title, i) => (
+                <th key={i} scope="col" dir="auto">
+                  <Text text={title} />
+                </th>
+              ))}
+            </tr>
+          </thead>
+          <tbody>
+            {rows.slice(0, shown).map((row, i) => (
+              <tr key={i}>
+                <th scope="row" className="quiet">
+                  {i + 1}
+                </th>
+                {columns.map((name) => (
+                  <td key={name} className={typeof row[name] === "number" ? "number" : ""}>
+                    {Object.hasOwn(row, name) && <Plain value={row[name]} schema={schemaOfProperty(of, name)} holder={row} at={name} />}
+                  </td>
+                ))}
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+      {left.length > 0 && (
+        <More onClick={() => setShown(shown + 20 * ROWS)}>
+          {t.decision.moreEntries(left.length)}
+          {sums(left, columns).map(([name, sum]) => ` · ${t.decision.sumOf(titles[columns.indexOf(name)] ?? name, sum)}`)}
+        </More>
+      )}
     </>
   );
 }
@@ -59,7 +208,7 @@ export function Text({ text, className = "" }: { text: string; className?: strin
         {text.length > shown ? text.slice(0, shown) : text}
       </span>
       {text.length > shown && (
-        <button className="plain" onClick={() => setShown(shown + 50 * CHARACTERS)}>
+        <button type="button" className="more" onClick={() => setShown(shown + 50 * CHARACTERS)}>
           {t.decision.tooLong(text.length - shown)}
         </button>
       )}

@@ -114,6 +114,7 @@ export const en = {
     answered: "decided",
   },
   decision: {
+    actions: "Decide",
     evidence: "What it is about",
     args: "What will be done",
     tool: "Tool",
@@ -200,9 +201,13 @@ export const en = {
     yes: "yes",
     no: "no",
     unset: "not said",
-    tooLong: (n: number) => `… ${n.toLocaleString("en")} more characters`,
+    tooLong: (n: number) => `Show ${n.toLocaleString("en")} more characters`,
     hidden: "Signs that can't be seen, or that look like others, are shown as codes such as [U+202E].",
-    moreEntries: (n: number) => `… ${n.toLocaleString("en")} more`,
+    moreEntries: (n: number) => `Show ${n.toLocaleString("en")} more`,
+    sumOf: (name: string, sum: string) => `${name || "total"} ${sum}`,
+    sideways: (columns: number) => `Wider than the screen: ${columns} columns. Scroll the table sideways to see all of them.`,
+    table: (rows: number) => `Table with ${many(rows, "row", "rows")}`,
+    rowNumber: "Row",
   },
   ...runsEn,
   problems: {

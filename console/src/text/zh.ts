@@ -100,6 +100,7 @@ export const zh: Texts = {
     answered: "已处理",
   },
   decision: {
+    actions: "作出决定",
     evidence: "相关内容",
     args: "将要执行",
     tool: "工具",
@@ -186,9 +187,13 @@ export const zh: Texts = {
     yes: "是",
     no: "否",
     unset: "未说明",
-    tooLong: (n) => `……还有 ${n} 个字符`,
+    tooLong: (n) => `再显示 ${n} 个字符`,
     hidden: "看不见的或形似其他字符的字符以代码显示，例如 [U+202E]。",
-    moreEntries: (n) => `……还有 ${n} 项`,
+    moreEntries: (n) => `再显示 ${n} 项`,
+    sumOf: (name, sum) => (name ? `${name} ${sum}` : `合计 ${sum}`),
+    sideways: (columns) => `表格比屏幕宽：共 ${columns} 列，请左右滑动查看全部。`,
+    table: (rows) => `${rows} 行的表格`,
+    rowNumber: "行",
   },
   ...runsZh,
   problems: {

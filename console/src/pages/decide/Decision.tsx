@@ -5,7 +5,7 @@ import { call } from "../../api/client.ts";
 import { useNow } from "../../api/now.ts";
 import { useZone } from "../../api/zone.ts";
 import type { CheckedAnswer, DecidedPending, InboxItem, Json, Pending } from "../../api/types.gen.ts";
-import { brief, changes, isObject, readable } from "../../logic/json.ts";
+import { changes, isObject, readable, unreadText } from "../../logic/json.ts";
 import { beginning } from "../../logic/schema.ts";
 import { lapsing, neededOf, plainName } from "../../logic/seats.ts";
 import { Ask } from "../../parts/Ask.tsx";
@@ -19,7 +19,7 @@ import { Text, Value } from "../../parts/Value.tsx";
 import { exactly, inZones, moment, relative } from "../../text/dates.ts";
 import { useText } from "../../text/index.ts";
 import { answerOf, argsOf, editable, editsOf, escalationOf, reasonsOf } from "./answer.ts";
-import { schemaOfArgs } from "../../logic/schema.ts";
+import { type Schema, schemaOfArgs } from "../../logic/schema.ts";
 import { type Draft, dropDraft, keepDraft, keptDraft } from "./draft.ts";
 import { hasHidden } from "../../logic/signs.ts";
 import { useParameters } from "./useParameters.ts";
@@ -59,7 +59,7 @@ export function Decision({ id, after, keys = true, onDecided }: DecisionProps) {
     <article className="decision stack" aria-busy={problem !== null}>
       <header>
         <h1 tabIndex={-1} ref={heading} dir="auto">
-          {(pending.title ?? pending.tool ?? t.inbox.untitled).slice(0, 500)}
+          <Text text={pending.title ?? pending.tool ?? t.inbox.untitled} />
         </h1>
         <p className="quiet small">
           {t.inbox.from(pending.workflow, plainName(pending.started_by))}
@@ -132,6 +132,7 @@ function Deadline({ pending }: { pending: Pending }) {
 function Outcome({ pending, meanwhile }: { pending: Pending; meanwhile: boolean }) {
   const t = useText();
   const needed = neededOf(pending.needed);
+  const parameters = useParameters(pending);
   // Of an approval the votes and the comment are shown already; what is left are the values of its form.
   const value = ["approve", "gate"].includes(pending.kind) && isObject(pending.value) ? (pending.value["values"] ?? null) : pending.value;
   const good = pending.status === "approve" || pending.status === "answered";
@@ -145,8 +146,7 @@ function Outcome({ pending, meanwhile }: { pending: Pending; meanwhile: boolean 
         )}
         {pending.reason && <Text text={pending.reason} />}
       </section>
-      <About pending={pending} />
-      <Changes before={pending.args} edits={null} />
+      <About pending={pending} parameters={parameters} />
       {needed && <Seats needed={needed} />}
       {value !== null && (
         <section>
@@ -162,7 +162,7 @@ function Outcome({ pending, meanwhile }: { pending: Pending; meanwhile: boolean 
 }
 
 /** The author's message and the evidence. */
-function About({ pending }: { pending: Pending }) {
+function About({ pending, parameters }: { pending: Pending; parameters: Schema | null }) {
   const t = useText();
   return (
     <>
@@ -183,7 +183,7 @@ function About({ pending }: { pending: Pending }) {
             {t.decision.args}
             {pending.tool && <span className="quiet"> · {pending.tool}</span>}
           </h2>
-          <Value value={pending.args} />
+          <Value value={pending.args} schema={parameters} />
         </section>
       )}
     </>
@@ -202,17 +202,22 @@ function Changes({ before, edits }: { before: Json; edits: Record<string, Json> 
           <dd>
             <del>
               <span className="hidden">{t.decision.before}: </span>
-              {brief(each.before)}
+              <Text text={whole(each.before)} />
             </del>{" "}
             <ins>
               <span className="hidden">{t.decision.after}: </span>
-              {brief(each.after)}
+              <Text text={whole(each.after)} />
             </ins>
           </dd>
         </div>
       ))}
     </dl>
   );
+}
+
+/** A value that was or will be, in one text: none of it is left out. */
+function whole(value: Json | undefined): string {
+  return typeof value === "string" ? value : value === undefined ? "" : (unreadText(value) ?? JSON.stringify(value));
 }
 
 interface OpenProps {
@@ -336,7 +341,7 @@ function Open({ pending, mine, keys, look, onDecided }: OpenProps) {
           <button onClick={() => setSeen(pending.digest)}>{t.app.close}</button>
         </div>
       )}
-      <About pending={pending} />
+      <About pending={pending} parameters={parameters} />
       {needed && <Seats needed={needed} />}
       {escalation && (
         <p className="quiet small">
@@ -422,18 +427,6 @@ function Open({ pending, mine, keys, look, onDecided }: OpenProps) {
           )}
           {problem && asking === null && <ProblemNote problem={problem} />}
           {claiming.problem && <ProblemNote problem={claiming.problem} />}
-          <div className="actions sticky">
-            {options.map((option) => (
-              <button
-                key={option}
-                className={`${option === "approve" || option === "" ? "main" : option === "reject" ? "bad" : ""} ${doing === (option || "send") ? "busy" : ""}`}
-                disabled={busy}
-                onClick={() => choose(option, !(option === "approve" && changed !== null))}
-              >
-                {label(option)}
-              </button>
-            ))}
-          </div>
           <p className="quiet small row">
             <span className="grow">
               {t.decision.final} {needed && completes(needed, t)}
@@ -446,6 +439,20 @@ function Open({ pending, mine, keys, look, onDecided }: OpenProps) {
           </p>
         </section>
       )}
+      {may && (
+        <div className="actions sticky" role="group" aria-label={t.decision.actions}>
+          {options.map((option) => (
+            <button
+              key={option}
+              className={`${option === "approve" || option === "" ? "main" : option === "reject" ? "bad" : ""} ${doing === (option || "send") ? "busy" : ""}`}
+              disabled={busy}
+              onClick={() => choose(option, !(option === "approve" && changed !== null))}
+            >
+              {label(option)}
+            </button>
+          ))}
+        </div>
+      )}
       {asking !== null && (
         <Ask
           title={t.decision.confirm(label(asking))}
@@ -456,7 +463,9 @@ function Open({ pending, mine, keys, look, onDecided }: OpenProps) {
           onYes={() => choose(asking, true)}
           onNo={() => setAsking(null)}
         >
-          <p dir="auto">{(pending.title ?? pending.tool ?? "").slice(0, 300)}</p>
+          <p>
+            <Text text={pending.title ?? pending.tool ?? ""} />
+          </p>
           {asking === "approve" && changed && <Changes before={pending.args} edits={changed} />}
           {checked !== null && checked.lapsing.length > 0 && (
             <p className="note warn">

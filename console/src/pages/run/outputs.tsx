@@ -4,6 +4,7 @@
 import { useState } from "react";
 import type { Json } from "../../api/types.gen.ts";
 import { isObject } from "../../logic/json.ts";
+import { Media } from "../../parts/Media.tsx";
 import { Tree } from "../../parts/Tree.tsx";
 import { Text, Value } from "../../parts/Value.tsx";
 import { useText } from "../../text/index.ts";
@@ -101,49 +102,4 @@ function Business({ type, part, inner }: { type: Json | undefined; part: Record<
       <Value value={value} />
     </figure>
   );
-}
-
-const FILE = /^file_[A-Za-z0-9_-]{1,100}$|^[0-9a-f]{64}$/;
-
-/** A picture, sound or file: what is kept here is shown, what is elsewhere is a link that one may follow. */
-function Media({ type, part }: { type: string; part: Record<string, Json> }) {
-  const t = useText();
-  const source = isObject(part["source"]) ? part["source"] : part;
-  const kind = source["type"];
-  const value = source["value"] ?? source["url"] ?? part["file"];
-  const name = String(part["name"] ?? part["filename"] ?? source["name"] ?? t.outputs.kinds[type] ?? type).slice(0, 200);
-  const media = String(source["mimeType"] ?? part["mimeType"] ?? part["media_type"] ?? "").slice(0, 100);
-  const here = typeof value === "string" && (kind === "file" || type === "file") && FILE.test(value) ? `/v1/files/${value}` : null;
-  const there = typeof value === "string" && /^https?:\/\//i.test(value) ? value : null;
-  return (
-    <figure className="media">
-      {here && type === "image" && <img src={here} alt={name} loading="lazy" />}
-      {here && type === "audio" && <audio src={here} controls preload="none" aria-label={name} />}
-      {here && type === "video" && <video src={here} controls preload="none" aria-label={name} />}
-      <figcaption className="small">
-        {here ? (
-          <a href={here} download>
-            {name}
-          </a>
-        ) : there ? (
-          <a href={there} target="_blank" rel="noreferrer noopener">
-            {name}
-          </a>
-        ) : (
-          name
-        )}{" "}
-        <span className="quiet">
-          {media} {there && t.outputs.elsewhere(hostOf(there))} {kind === "data" && typeof value === "string" && t.outputs.inline(value.length)}
-        </span>
-      </figcaption>
-    </figure>
-  );
-}
-
-function hostOf(address: string): string {
-  try {
-    return new URL(address).host.slice(0, 100);
-  } catch {
-    return "";
-  }
 }

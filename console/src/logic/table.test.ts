@@ -1,0 +1,16 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+import { columnsOf, sums } from "./table.ts";
+
+test("a list of like objects with plain values is a table, any other is none", () => {
+  assert.deepEqual(columnsOf([{ a: 1, b: "x" }, { a: 2, c: null }]), ["a", "b", "c"]);
+  assert.equal(columnsOf([{ a: 1 }]), null);
+  assert.equal(columnsOf([{ a: 1 }, { a: [1] }]), null);
+  assert.equal(columnsOf([{ a: 1 }, 2]), null);
+  assert.equal(columnsOf([{}, {}]), null);
+  assert.equal(columnsOf([{ a: 1 }, { b: 1, c: 2, d: 3, e: 4 }]), null);
+});
+
+test("sums are of columns of numbers alone, and not of ids", () => {
+  assert.deepEqual(sums([{ id: 1, eur: 0.1, note: "a" }, { id: 2, eur: 0.2, note: 3 }], ["id", "eur", "note"]), [["eur", "0.3"]]);
+});

@@ -1,0 +1,130 @@
+"""What people approve is seen, whole, on every screen: each part of it, however deep it lies, and the buttons beside it."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.console.browser import Page
+from tests.console.conftest import NewPage, pending_of
+from tests.support.server import YAML
+
+WIDTHS = (320, 390, 768, 1200)
+DEPTH = 6
+
+FLOW = """
+hai: flow/v1
+name: whole
+version: 1
+input: {type: object, properties: {value: {}}}
+steps:
+  - approve: {from: anyone, title: Is it right?, evidence: "${{ input.value }}", options: [approve, reject]}
+"""
+
+LEAVES = """(() => {
+  const wanted = %s, walker = document.createTreeWalker(document.querySelector('.value'), NodeFilter.SHOW_TEXT), found = {};
+  for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+    const range = document.createRange();
+    range.selectNodeContents(node);
+    const box = range.getBoundingClientRect(), scroller = node.parentElement.closest('.sideways');
+    const beside = scroller ? scroller.getBoundingClientRect() : box;
+    const room = node.parentElement.closest('dd, td')?.getBoundingClientRect().width;
+    const seen = box.width > 0 && box.height > 0 && beside.left >= 0 && beside.right <= innerWidth + 1;
+    found[node.data] = seen && (scroller !== null || room >= 192 - 1);
+  }
+  return wanted.filter((each) => !found[each]);
+})()"""
+
+
+def invented(rng: random.Random, depth: int, leaves: list[str]) -> Any:
+    """A value of exactly this depth along one way, with texts that occur once."""
+    if depth == 0:
+        leaves.append(f"{rng.choice(['IBAN', 'x', 'very-long-word-without-any-space-in-it'])}{len(leaves):04d}")
+        return leaves[-1]
+    entries = [invented(rng, rng.randrange(depth), leaves) for _ in range(rng.randrange(3))]
+    entries.insert(rng.randrange(len(entries) + 1), invented(rng, depth - 1, leaves))
+    if rng.random() < 0.3:
+        return entries
+    names = ("name", "a_rather_long_name_of_a_field", "iban", "n" * 60)
+    return {f"{rng.choice(names)}{i}": each for i, each in enumerate(entries)}
+
+
+def ask(http: httpx2.Client, value: Any) -> dict[str, Any]:
+    assert http.post("/v1/workflows", content=FLOW.encode(), headers=YAML).status_code in (200, 201)
+    started = http.post("/v1/runs", json={"workflow": "whole", "input": {"value": value}}).raise_for_status()
+    return pending_of(http, started.json()["id"])
+
+
+def bounds(shown: Page) -> dict[str, Any]:
+    return dict(
+        shown.evaluate(
+            "(() => { const box = [...document.querySelectorAll('.actions button')].map((each) => each.getBoundingClientRect());"
+            " return {wide: document.documentElement.scrollWidth, window: innerWidth, height: innerHeight,"
+            " tops: box.map((each) => each.top), bottoms: box.map((each) => each.bottom), lefts: box.map((each) => each.left)}; })()"
+        )
+    )
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_every_leaf_of_random_arguments_of_depth_6_is_visible_at_every_width_with_the_buttons(
+    page: NewPage, http: httpx2.Client, seed: int
+) -> None:
+    leaves: list[str] = []
+    value = invented(random.Random(seed), DEPTH, leaves)
+    pending = ask(http, value)
+    for path in (f"/console/decide/{pending['id']}", f"/console/inbox/{pending['id']}"):
+        shown = page().goto(path)
+        shown.role("button", "Approve").there()
+        for width in WIDTHS:
+            shown.play(["setViewportSize", {"width": width, "height": 844}])
+            shown.until("new Promise((done) => requestAnimationFrame(() => setTimeout(() => done(true))))")
+            found = bounds(shown)
+            assert found["wide"] <= found["window"], (path, width)
+            assert 0 <= min(found["tops"]) and max(found["bottoms"]) <= found["height"], (path, width, found)
+            assert shown.evaluate(LEAVES % json.dumps(leaves)) == [], (path, width)
+
+
+def test_a_list_of_like_objects_is_a_table_that_says_what_it_hides(page: NewPage, http: httpx2.Client) -> None:
+    lines = [{"article": f"A-{n}", "amount": n + 0.1, "cost_centre": "Berlin", "account": f"DE{n:020d}"} for n in range(60)]
+    pending = ask(http, {"lines": lines})
+    shown = page(viewport={"width": 390, "height": 844}).goto(f"/console/decide/{pending['id']}")
+    shown.words("Scroll the table sideways").there()
+    assert shown.locator("tbody tr").count() == 10
+    shown.role("button", {"/Show 50 more/": ""}).there()
+    hidden = sum(n * 10 + 1 for n in range(10, 60))
+    assert f"Amount {hidden / 10:.1f}" in shown.role("button", {"/Show 50 more/": ""}).text()
+    assert shown.evaluate("document.body.scrollHeight") < 3 * 844
+    assert shown.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert shown.axe() == []
+    shown.role("button", {"/Show 50 more/": ""}).click()
+    shown.until("document.querySelectorAll('tbody tr').length === 60")
+    assert shown.role("button", {"/Show/": ""}).count() == 0
+
+
+def test_numbers_are_shown_as_they_were_written_and_blank_text_is_not_nothing(page: NewPage, http: httpx2.Client) -> None:
+    started = {"workflow": "whole", "input": {"value": {"price": "@", "count": 9007199254740991, "blank": "  "}}}
+    ask(http, 1)
+    body = json.dumps(started).replace('"@"', "99.0")
+    answer = http.post("/v1/runs", content=body, headers={"Content-Type": "application/json"}).raise_for_status()
+    pending = pending_of(http, answer.json()["id"])
+    shown = page().goto(f"/console/decide/{pending['id']}")
+    shown.role("button", "Approve").there()
+    read = shown.locator(".value").text()
+    assert "9007199254740991" in read
+    assert "“  ”" in read
+    assert f"Price\n{'99.0' if '99.0' in json.dumps(pending['evidence']) else '99'}" in read.replace("\n\n", "\n")
+
+
+def test_approve_and_reject_are_far_apart_on_a_phone(page: NewPage, http: httpx2.Client) -> None:
+    pending = ask(http, {"a": 1})
+    shown = page(viewport={"width": 390, "height": 844}, isMobile=True, hasTouch=True).goto(f"/console/decide/{pending['id']}")
+    shown.role("button", "Approve").there()
+    [approve, reject] = [
+        shown.role("button", name).play("boundingBox") for name in ("Approve", "Reject")
+    ]
+    gap = max(approve["x"], reject["x"]) - min(approve["x"] + approve["width"], reject["x"] + reject["width"])
+    assert gap >= 48
