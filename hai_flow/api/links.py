@@ -28,6 +28,7 @@ from hai_flow.engine import commands as c
 from hai_flow.engine.events import PendingOpened
 from hai_flow.engine.state import PendingState
 from hai_flow.errors import Rejected
+from hai_flow.markdown import to_text
 from hai_flow.runtime.people.notifier import LINKS, digest_of
 from hai_flow.signs import WARNING, escape_json, has_hidden, reveal
 from hai_flow.store import notifications
@@ -160,7 +161,7 @@ def _question(
     data = [each for each in (opened.args, opened.evidence) if each]
     if any(map(has_hidden, read)) or any(escape_json(each) != each for each in data):
         shown.append(f'<p role="note"><strong>{html.escape(WARNING)}</strong></p>')
-    shown += [f"<pre>{html.escape(reveal(opened.message))}</pre>"] if opened.message else []
+    shown += [f"<pre>{html.escape(reveal(to_text(opened.message)))}</pre>"] if opened.message else []
     shown += [f"<pre>{html.escape(escape_json(text))}</pre>" for text in data]
     if opened.kind not in _ANSWERABLE:
         return "".join([*shown, "<p>It can't be answered here: answer it in your inbox.</p>"])

@@ -10,6 +10,7 @@ from hai_flow.cli.answers import fields_of, options_of
 from hai_flow.cli.console import json_text, one_line
 from hai_flow.cli.people import as_whom
 from hai_flow.cli.terminal import compact, indented, program, say
+from hai_flow.markdown import to_text
 from hai_flow.settings import Settings
 from hai_flow.signs import WARNING, escape_json, has_hidden
 from hai_flow.values import Json
@@ -21,7 +22,7 @@ def show_question(pending: Json, started_by: str | None) -> None:
     """The question, its evidence, the people that it asks, and how to answer it. `started_by`: the run's starter."""
     say(f"? {question_of(pending)}", "bold")
     if pending.get("message"):
-        say(indented(pending["message"]))
+        say(indented(to_text(pending["message"])))
     shown = pending.get("args") if pending["kind"] == "gate" else pending.get("evidence")
     if shown is not None:
         say(f"  {compact(shown, 1000)}")

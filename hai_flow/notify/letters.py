@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from hai_flow.markdown import to_text
 from hai_flow.signs import WARNING, has_hidden, reveal
 from hai_flow.values import Json
 
@@ -86,7 +87,7 @@ def _lines(told: Told) -> list[str]:
     lines = [f"{_WHAT.get(told.what, _WHAT['opened'])}, in the workflow {told.workflow}.", ""]
     lines += quoted(told.title, TITLE_MAX).splitlines()
     if told.message:
-        lines += [">", *quoted(told.message, MESSAGE_MAX).splitlines()]
+        lines += [">", *quoted(to_text(told.message), MESSAGE_MAX).splitlines()]
     if has_hidden(told.title) or has_hidden(told.message or ""):
         lines += ["", WARNING]
     lines.append("")

@@ -9,6 +9,7 @@ import { type Row, columnsOf, sums } from "../logic/table.ts";
 import { numberText } from "../logic/written.ts";
 import { locale, useText } from "../text/index.ts";
 import { humanised } from "../text/names.ts";
+import { Markdown } from "./Markdown.tsx";
 import { Media, mediaOf } from "./Media.tsx";
 
 const ENTRIES = 50;
@@ -22,12 +23,14 @@ interface ValueProps {
   value: Json | undefined;
   /** What is known of the value: titles of its parts, and which of its numbers are money. */
   schema?: Schema | null | undefined;
+  /** Whether its texts of several lines were written for people, as Markdown. */
+  prose?: boolean;
 }
 
-export function Value({ value, schema = null }: ValueProps) {
+export function Value({ value, schema = null, prose = false }: ValueProps) {
   return (
     <div className="value">
-      <Part value={value} schema={schema} depth={0} />
+      <Part {...{ value, schema, prose }} depth={0} />
     </div>
   );
 }
@@ -36,24 +39,26 @@ interface PartProps {
   value: Json | undefined;
   schema: Schema | null;
   depth: number;
+  prose: boolean;
   /** Where the value stands, for how its number was written. */
   holder?: object;
   at?: string | number;
 }
 
-function Part({ value, schema, depth, holder, at }: PartProps) {
+function Part({ value, schema, depth, prose, holder, at }: PartProps) {
+  if (prose && typeof value === "string" && value.trim().includes("\n")) return <Markdown text={value} top={4} />;
   if (typeof value !== "object" || value === null) return <Plain {...{ value, schema, holder, at }} />;
   if (Object.keys(value).length === 0) return <Nothing />;
   if (depth >= NESTED) return <Text text={JSON.stringify(value)} />;
   if (Array.isArray(value)) {
     const columns = columnsOf(value);
-    return columns === null ? <Entries value={value} {...{ schema, depth }} /> : <Table rows={value as Row[]} {...{ columns, schema }} />;
+    return columns === null ? <Entries value={value} {...{ schema, depth, prose }} /> : <Table rows={value as Row[]} {...{ columns, schema }} />;
   }
   const media = mediaOf(value);
   return (
     <>
       {media !== null && <Media type={media} part={value} />}
-      <Entries value={value} {...{ schema, depth }} />
+      <Entries value={value} {...{ schema, depth, prose }} />
     </>
   );
 }
@@ -89,7 +94,7 @@ function moneyText(text: string, schema: Schema | null, holder: object | undefin
   }
 }
 
-function Entries({ value, schema, depth }: { value: Json[] | Record<string, Json>; schema: Schema | null; depth: number }) {
+function Entries({ value, schema, depth, prose }: { value: Json[] | Record<string, Json>; schema: Schema | null; depth: number; prose: boolean }) {
   const t = useText();
   const [shown, setShown] = useState(ENTRIES);
   const isList = Array.isArray(value);
@@ -110,7 +115,7 @@ function Entries({ value, schema, depth }: { value: Json[] | Record<string, Json
                 <Text text={title} />
               </dt>
               <dd>
-                <Part value={each} schema={of} depth={depth + 1} holder={value} at={isList ? i : name} />
+                <Part value={each} schema={of} depth={depth + 1} prose={prose} holder={value} at={isList ? i : name} />
               </dd>
             </div>
           );

@@ -11,6 +11,7 @@ import { lapsing, neededOf, plainName } from "../../logic/seats.ts";
 import { Ask } from "../../parts/Ask.tsx";
 import { Form, JsonInput } from "../../parts/Form.tsx";
 import { Go } from "../../parts/Go.tsx";
+import { Markdown } from "../../parts/Markdown.tsx";
 import { Lacking } from "../../parts/Missing.tsx";
 import { ProblemNote } from "../../parts/Problem.tsx";
 import { Seats } from "../../parts/Seats.tsx";
@@ -166,15 +167,11 @@ function About({ pending, parameters }: { pending: Pending; parameters: Schema |
   const t = useText();
   return (
     <>
-      {pending.message && (
-        <p>
-          <Text text={pending.message} />
-        </p>
-      )}
+      {pending.message && <Markdown text={pending.message} />}
       {pending.evidence !== null && (
         <section>
           <h2>{t.decision.evidence}</h2>
-          <Value value={pending.evidence} />
+          {typeof pending.evidence === "string" && pending.evidence.trim() !== "" ? <Markdown text={pending.evidence} top={3} /> : <Value value={pending.evidence} prose />}
         </section>
       )}
       {pending.args !== null && (

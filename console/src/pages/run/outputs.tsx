@@ -4,6 +4,7 @@
 import { useState } from "react";
 import type { Json } from "../../api/types.gen.ts";
 import { isObject } from "../../logic/json.ts";
+import { Markdown } from "../../parts/Markdown.tsx";
 import { Media } from "../../parts/Media.tsx";
 import { Tree } from "../../parts/Tree.tsx";
 import { Text, Value } from "../../parts/Value.tsx";
@@ -23,6 +24,7 @@ export function parsed(text: string): Json {
 /** The content of a message of a kind: text, thinking, or data (the JSON text of one output). */
 export function Content({ kind, content }: { kind: string; content: Json }) {
   if (kind === "thinking") return <Thinking content={content} />;
+  if (kind === "text" && typeof content === "string") return <Markdown text={content} top={3} />;
   const value = kind === "data" && typeof content === "string" ? parsed(content) : content;
   return <Output value={value} depth={0} />;
 }

@@ -10,6 +10,7 @@ import { beginning } from "../../logic/schema.ts";
 import { type Called, type Entry, SILENT, type Talk, answered, told, unanswered } from "../../logic/talk.ts";
 import { Form, JsonInput } from "../../parts/Form.tsx";
 import { Go } from "../../parts/Go.tsx";
+import { Markdown } from "../../parts/Markdown.tsx";
 import { ProblemNote } from "../../parts/Problem.tsx";
 import { useSending } from "../../parts/useSending.ts";
 import { Text, Value } from "../../parts/Value.tsx";
@@ -167,7 +168,7 @@ function Shown({ entry }: { entry: Entry }) {
   return (
     <li className={entry.kind === "user" ? "user" : ""}>
       {entry.kind === "thinking" && <div className="quiet small">{t.run.thinking}</div>}
-      <Text text={entry.text} />
+      {entry.kind === "user" ? <Text text={entry.text} /> : <Markdown text={entry.text} top={3} />}
     </li>
   );
 }

@@ -1,0 +1,39 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+import { blocksOf, spansOf } from "./markdown.ts";
+
+test("headings, lists, quotes, code, rules and tables are blocks", () => {
+  const kinds = (text: string): string[] => blocksOf(text).map((each) => each.kind);
+  assert.deepEqual(kinds("## A\n\nb\n\n- c\n- d\n\n1. e\n\n> f\n\n```js\ng\n```\n\n---\n\n| a | b |\n|---|---|\n| 1 | 2 |"), ["heading", "text", "list", "list", "quote", "code", "rule", "table"]);
+  assert.deepEqual(blocksOf("- a\n  - b\n- c"), [
+    { kind: "list", start: null, items: [[{ kind: "text", spans: ["a"] }, { kind: "list", start: null, items: [[{ kind: "text", spans: ["b"] }]] }], [{ kind: "text", spans: ["c"] }]] },
+  ]);
+  assert.deepEqual(blocksOf("3. a"), [{ kind: "list", start: 3, items: [[{ kind: "text", spans: ["a"] }]] }]);
+});
+
+test("spans are emphasis, code and links with their host", () => {
+  assert.deepEqual(spansOf("a **b *c*** `d`"), ["a ", { kind: "strong", spans: ["b ", { kind: "em", spans: ["c"] }] }, " ", { kind: "code", text: "d" }]);
+  assert.deepEqual(spansOf("[x](https://a.example/b)"), [{ kind: "link", href: "https://a.example/b", host: "a.example", spans: ["x"] }]);
+  assert.deepEqual(spansOf("[bank.example](https://bank.example@evil.example)").map((each) => (typeof each === "object" && "host" in each ? each.host : each)), ["evil.example"]);
+});
+
+test("what is none of it stays as it is written", () => {
+  for (const text of ["2 * 3 * 4", "snake_case_name", "[x](javascript:alert(1))", "<b>x</b>", "[x](data:text/html,x)", "**open", "a | b", "!x", "[x]: y"]) {
+    assert.deepEqual(spansOf(text), [text], text);
+  }
+  assert.equal(JSON.stringify(blocksOf("![pixel](https://evil.example/p.png)")).includes('"kind":"image"'), false);
+});
+
+test("every word of a text is in what is made of it", () => {
+  const text = "# one\n- two **three** `four`\n> five [six](https://seven.example)\n\n|eight|nine|\n|-|-|\n|ten|eleven|twelve|\n```thirteen\nfourteen\n```\n<!-- fifteen -->";
+  const made = JSON.stringify(blocksOf(text));
+  for (const word of text.match(/[a-z]{3,}/g) ?? []) if (word !== "https" && word !== "example") assert.ok(made.includes(word), word);
+});
+
+test("hostile texts take no long time", () => {
+  for (const text of ["*a ".repeat(3000), "[".repeat(9000), "[a](".repeat(2400), "`".repeat(9000), "> ".repeat(5000), "- ".repeat(5000), "_a*b~~".repeat(1500), "**a ".repeat(50_000), "|".repeat(9000) + "\n" + "|-".repeat(4500)]) {
+    const began = performance.now();
+    blocksOf(text);
+    assert.ok(performance.now() - began < 1500, text.slice(0, 12));
+  }
+});
