@@ -167,7 +167,7 @@ function Table({ rows, columns, schema }: { rows: Row[]; columns: string[]; sche
         <table>
           <thead>
             <tr>
-              <th scope="col">
+              <th scope="col" className="nth">
                 <span className="hidden">{t.decision.rowNumber}</span>
               </th>
               {titles.map((title, i) => (
