@@ -46,7 +46,9 @@ def ask(server: ServerProcess) -> Callable[[str], dict[str, Any]]:
     def begin(text: str) -> dict[str, Any]:
         with httpx2.Client(base_url=server.url, timeout=60) as http:
             assert http.post("/v1/workflows", content=FLOW, headers=YAML).status_code in (200, 201)
-            run = http.post("/v1/runs", json={"workflow": "hostile_markdown", "input": {"text": text}}).raise_for_status()
+            run = http.post(
+                "/v1/runs", json={"workflow": "hostile_markdown", "input": {"text": text}}
+            ).raise_for_status()
             return pending_of(http, run.json()["id"])
 
     return begin
@@ -60,11 +62,15 @@ def test_hostile_markdown_is_text_and_links_that_say_their_host(
     for path in (f"/console/decide/{pending['id']}", f"/console/runs/{pending['run_id']}"):
         shown = page(viewport={"width": 390, "height": 844}).goto(path)
         shown.locator(".markdown").first().there()
-        assert shown.evaluate("document.querySelectorAll('#root script, #root img, #root iframe, #root style').length") == 0
+        assert (
+            shown.evaluate("document.querySelectorAll('#root script, #root img, #root iframe, #root style').length")
+            == 0
+        )
         assert shown.evaluate("document.documentElement.scrollWidth <= innerWidth")
         links = shown.evaluate(
             "[...document.querySelectorAll('.markdown a')].map((each) =>"
-            " [each.protocol, each.host, each.nextElementSibling?.innerText ?? '', each.rel, each.getAttributeNames().join()])"
+            " [each.protocol, each.host, each.nextElementSibling?.innerText ?? '', each.rel,"
+            " each.getAttributeNames().join()])"
         )
         for protocol, host, said, rel, names in links:
             assert protocol in ("https:", "http:", "mailto:")
@@ -77,7 +83,9 @@ def test_hostile_markdown_is_text_and_links_that_say_their_host(
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_markdown_makes_no_link_in_a_letter(name: str) -> None:
-    told = Told("opened", "call_a", "run", "refund", "approve", "Title", HOSTILE[name], datetime(2026, 3, 2, tzinfo=UTC))
+    told = Told(
+        "opened", "call_a", "run", "refund", "approve", "Title", HOSTILE[name], datetime(2026, 3, 2, tzinfo=UTC)
+    )
     text = letter(told).text
     assert "https://" not in text
     assert "evil.example" not in text

@@ -1,4 +1,4 @@
-"""What people approve is seen, whole, on every screen: each part of it, however deep it lies, and the buttons beside it."""
+"""What people approve is seen, whole, on every screen: each part of it, however deep, and the buttons beside it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ steps:
 """
 
 LEAVES = """(() => {
-  const wanted = %s, walker = document.createTreeWalker(document.querySelector('.value'), NodeFilter.SHOW_TEXT), found = {};
+  const wanted = %s, found = {};
+  const walker = document.createTreeWalker(document.querySelector('.value'), NodeFilter.SHOW_TEXT);
   for (let node = walker.nextNode(); node; node = walker.nextNode()) {
     const range = document.createRange();
     range.selectNodeContents(node);
@@ -62,9 +63,10 @@ def ask(http: httpx2.Client, value: Any) -> dict[str, Any]:
 def bounds(shown: Page) -> dict[str, Any]:
     return dict(
         shown.evaluate(
-            "(() => { const box = [...document.querySelectorAll('.actions button')].map((each) => each.getBoundingClientRect());"
+            "(() => { const buttons = [...document.querySelectorAll('.actions button')];"
+            " const box = buttons.map((each) => each.getBoundingClientRect());"
             " return {wide: document.documentElement.scrollWidth, window: innerWidth, height: innerHeight,"
-            " tops: box.map((each) => each.top), bottoms: box.map((each) => each.bottom), lefts: box.map((each) => each.left)}; })()"
+            " tops: box.map((each) => each.top), bottoms: box.map((each) => each.bottom)}; })()"
         )
     )
 
@@ -84,12 +86,15 @@ def test_every_leaf_of_random_arguments_of_depth_6_is_visible_at_every_width_wit
             shown.until("new Promise((done) => requestAnimationFrame(() => setTimeout(() => done(true))))")
             found = bounds(shown)
             assert found["wide"] <= found["window"], (path, width)
-            assert 0 <= min(found["tops"]) and max(found["bottoms"]) <= found["height"], (path, width, found)
+            assert min(found["tops"]) >= 0, (path, width, found)
+            assert max(found["bottoms"]) <= found["height"], (path, width, found)
             assert shown.evaluate(LEAVES % json.dumps(leaves)) == [], (path, width)
 
 
 def test_a_list_of_like_objects_is_a_table_that_says_what_it_hides(page: NewPage, http: httpx2.Client) -> None:
-    lines = [{"article": f"A-{n}", "amount": n + 0.1, "cost_centre": "Berlin", "account": f"DE{n:020d}"} for n in range(60)]
+    lines = [
+        {"article": f"A-{n}", "amount": n + 0.1, "cost_centre": "Berlin", "account": f"DE{n:020d}"} for n in range(60)
+    ]
     pending = ask(http, {"lines": lines})
     shown = page(viewport={"width": 390, "height": 844}).goto(f"/console/decide/{pending['id']}")
     shown.words("Scroll the table sideways").there()
@@ -105,7 +110,9 @@ def test_a_list_of_like_objects_is_a_table_that_says_what_it_hides(page: NewPage
     assert shown.role("button", {"/Show/": ""}).count() == 0
 
 
-def test_numbers_are_shown_as_they_were_written_and_blank_text_is_not_nothing(page: NewPage, http: httpx2.Client) -> None:
+def test_numbers_are_shown_as_they_were_written_and_blank_text_is_not_nothing(
+    page: NewPage, http: httpx2.Client
+) -> None:
     started = {"workflow": "whole", "input": {"value": {"price": "@", "count": 9007199254740991, "blank": "  "}}}
     ask(http, 1)
     body = json.dumps(started).replace('"@"', "99.0")
@@ -121,10 +128,10 @@ def test_numbers_are_shown_as_they_were_written_and_blank_text_is_not_nothing(pa
 
 def test_approve_and_reject_are_far_apart_on_a_phone(page: NewPage, http: httpx2.Client) -> None:
     pending = ask(http, {"a": 1})
-    shown = page(viewport={"width": 390, "height": 844}, isMobile=True, hasTouch=True).goto(f"/console/decide/{pending['id']}")
+    shown = page(viewport={"width": 390, "height": 844}, isMobile=True, hasTouch=True).goto(
+        f"/console/decide/{pending['id']}"
+    )
     shown.role("button", "Approve").there()
-    [approve, reject] = [
-        shown.role("button", name).play("boundingBox") for name in ("Approve", "Reject")
-    ]
+    [approve, reject] = [shown.role("button", name).play("boundingBox") for name in ("Approve", "Reject")]
     gap = max(approve["x"], reject["x"]) - min(approve["x"] + approve["width"], reject["x"] + reject["width"])
     assert gap >= 48
