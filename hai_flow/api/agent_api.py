@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 from uuid import uuid4
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from fastapi.responses import Response
 from starlette.requests import ClientDisconnect
 
@@ -21,6 +21,7 @@ from hai_flow.api.following import last_words
 from hai_flow.api.principals import requires
 from hai_flow.api.problems import WITH_BODY, documented
 from hai_flow.api.rights import Right
+from hai_flow.api.routes import Routes
 from hai_flow.api.stream import Pieces
 from hai_flow.errors import Rejected
 from hai_flow.runtime.streams.stream_items import Piece
@@ -28,7 +29,7 @@ from hai_flow.wire import agent_request, sse
 from hai_flow.wire.agent_api import AGENT_API, numbered
 from hai_flow.wire.dialect import Frame
 
-router = APIRouter(tags=["dialects"])
+router = Routes(tags=["dialects"])
 
 _BODY: Final[dict[str, Any]] = {
     "requestBody": {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Header
+from fastapi import Header
 from fastapi.responses import JSONResponse, Response
 
 import hai_flow
@@ -16,10 +16,11 @@ from hai_flow.api.described import RUN_AGENT_INPUT, streamed
 from hai_flow.api.principals import requires
 from hai_flow.api.problems import documented
 from hai_flow.api.rights import Right
+from hai_flow.api.routes import Routes
 from hai_flow.wire.agui import AGUI, PROTOCOL, decode
 from hai_flow.wire.agui_capabilities import capabilities
 
-router = APIRouter(tags=["dialects"])
+router = Routes(tags=["dialects"])
 
 _RESPONSES: Final = streamed(AGUI)
 

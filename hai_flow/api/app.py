@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 from typing import Any, Final
 
-from fastapi import APIRouter, Depends, FastAPI, Request
-from fastapi.routing import APIRoute
+from fastapi import FastAPI, Request
+from fastapi.routing import APIRoute, iter_route_contexts
 from starlette.routing import BaseRoute
 
 import hai_flow
@@ -52,12 +52,13 @@ from hai_flow.api import (
 )
 from hai_flow.api.admission import Admission
 from hai_flow.api.bodies import Bodies
-from hai_flow.api.deps import OpenAccess, known_parameters
+from hai_flow.api.deps import OpenAccess
 from hai_flow.api.guard import Guard
 from hai_flow.api.identity import identity_of
 from hai_flow.api.measured import Measured
-from hai_flow.api.principals import open_to_everybody
+from hai_flow.api.principals import ACT_AS_PARAMETER, open_to_everybody, rights_for
 from hai_flow.api.rates import Decisions
+from hai_flow.api.routes import OF_EVERY_ROUTE
 from hai_flow.api.sign_ins import SignIns
 from hai_flow.api.terms import Terms
 from hai_flow.hosts import is_loopback
@@ -70,22 +71,20 @@ from hai_flow.settings import KEYS, Settings
 _NO_TELEMETRY: Final[Any] = {"tracing": False, "metrics": False, "logs": False, "auto_configure": False}
 
 
-def _operation_id(route: APIRoute) -> str:
-    return route.name
-
-
-_OF_EVERY_ROUTE: Final[Any] = {
-    "dependencies": [Depends(known_parameters)],
-    "generate_unique_id_function": _operation_id,
-}
-
-
 class _Application(FastAPI):
-    """FastAPI, with the shape of our problems in its OpenAPI document."""
+    """FastAPI, with the shape of our problems and the header of development servers in its OpenAPI document."""
 
     def openapi(self) -> dict[str, Any]:
+        if self.openapi_schema is not None:
+            return self.openapi_schema
         document = super().openapi()
         document["components"]["schemas"]["Problem"] = problems.SCHEMA
+        for context in iter_route_contexts(self.routes):
+            route = context.original_route
+            if isinstance(route, APIRoute) and context.include_in_schema and rights_for(context.dependant):
+                for method in context.methods:
+                    operation = document["paths"][context.path_format][method.lower()]
+                    operation.setdefault("parameters", []).append(ACT_AS_PARAMETER)
         return document
 
 
@@ -110,7 +109,7 @@ def create_app(settings: Settings, runtime: Runtime, *, act_as: bool = False, ce
         redirect_slashes=False,
         telemetry=_NO_TELEMETRY,
         routes=list(common_routes()),
-        **_OF_EVERY_ROUTE,
+        **OF_EVERY_ROUTE,
     )
     app.state.runtime = runtime
     app.state.cells = cells or Cells(runtime)
@@ -152,10 +151,8 @@ def create_app(settings: Settings, runtime: Runtime, *, act_as: bool = False, ce
 
 @functools.cache
 def common_routes() -> tuple[BaseRoute, ...]:
-    """The routes that all applications of this process have. FastAPI works out a route's parameters when a request is
-    first compared with its neighbours, which takes 0.2 s; here that is done once, however many applications there are.
-    """
-    common = APIRouter(**_OF_EVERY_ROUTE)
+    """The routes that all applications of this process have."""
+    common: list[BaseRoute] = []
     for module in (
         runs,
         control,
@@ -185,13 +182,11 @@ def common_routes() -> tuple[BaseRoute, ...]:
         tokens,
         workers,
     ):
-        common.include_router(module.router)
-    common.include_router(delegations.of_all)
-    common.include_router(workflows.router)
-    common.include_router(workflows.language)
+        common += module.router.routes
+    common += [*delegations.of_all.routes, *workflows.router.routes, *workflows.language.routes]
     for module in (hai, agui, copilotkit, social, aui, agent_api):
-        common.include_router(module.router)
-    return tuple(common.routes)
+        common += module.router.routes
+    return tuple(common)
 
 
 def _of(shape: type[shapes.Shape]) -> dict[int | str, dict[str, Any]]:

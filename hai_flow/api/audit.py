@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Annotated, Any, Final, TypeAlias
 from uuid import UUID
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 
 from hai_flow.api import gathering, shapes
 from hai_flow.api.access import Access
@@ -18,12 +18,13 @@ from hai_flow.api.pages import PageCursor, PageLimit, bad_cursor, cut, decode_pl
 from hai_flow.api.principals import requires
 from hai_flow.api.problems import documented
 from hai_flow.api.rights import Right
+from hai_flow.api.routes import Routes
 from hai_flow.api.views import anchor_view, audit_view, link_view
 from hai_flow.errors import Rejected
 from hai_flow.store import audit
 from hai_flow.store.audit_chain import Anchor, genesis
 
-router = APIRouter(prefix="/v1/audit", tags=["audit"], dependencies=[requires(Right.READ_AUDIT)])
+router = Routes(prefix="/v1/audit", tags=["audit"], dependencies=[requires(Right.READ_AUDIT)])
 
 READ: Final = "audit.read"
 _Word: TypeAlias = Annotated[str | None, Query(min_length=1, max_length=400, pattern=NO_CONTROL_CHARACTERS)]

@@ -13,7 +13,7 @@ from typing import Any, Final
 from uuid import UUID, uuid4
 
 import structlog
-from fastapi import APIRouter, WebSocket, WebSocketDisconnect
+from fastapi import WebSocket, WebSocketDisconnect
 from fastapi.responses import JSONResponse, Response
 from pydantic import Field
 
@@ -27,6 +27,7 @@ from hai_flow.api.principals import open_to_everybody, requires
 from hai_flow.api.problems import WITH_BODY, documented
 from hai_flow.api.profiles import read_by
 from hai_flow.api.rights import Right
+from hai_flow.api.routes import Routes
 from hai_flow.api.sight import Sight
 from hai_flow.api.stream import note_broken_off
 from hai_flow.api.terms import REVOKED, Term
@@ -40,7 +41,7 @@ from hai_flow.wire.aui import AUI, AuiEncoder
 from hai_flow.wire.dialect import Frame
 
 log = structlog.get_logger(__name__)
-router = APIRouter(prefix="/api/aui", tags=["dialects"], route_class=CheckedRoute)
+router = Routes(prefix="/api/aui", tags=["dialects"], route_class=CheckedRoute)
 
 PARAMS_SECONDS: Final = 0.1  # how long a client's first frame is waited for
 ANY_WORKFLOW: Final = frozenset({"interactive", "interrupt"})

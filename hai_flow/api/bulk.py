@@ -11,7 +11,6 @@ from hashlib import sha256
 from typing import Any, Final, Literal
 from uuid import UUID
 
-from fastapi import APIRouter
 from pydantic import Field
 
 from hai_flow import values
@@ -23,11 +22,12 @@ from hai_flow.api.names import ERROR_CODE, NO_CONTROL_CHARACTERS, QUEUE, Instant
 from hai_flow.api.principals import requires
 from hai_flow.api.problems import WITH_BODY, documented
 from hai_flow.api.rights import Right
+from hai_flow.api.routes import Routes
 from hai_flow.engine import commands as c
 from hai_flow.errors import Rejected, Unreadable
 from hai_flow.store import run_lists
 
-router = APIRouter(prefix="/v1/runs", tags=["runs"], route_class=CheckedRoute)
+router = Routes(prefix="/v1/runs", tags=["runs"], route_class=CheckedRoute)
 
 RUNS_MAX: Final = 1000  # of one request
 AT_ONCE: Final = 8

@@ -8,20 +8,21 @@ from __future__ import annotations
 from typing import Any, Final
 
 import structlog
-from fastapi import APIRouter, Request
+from fastapi import Request
 
 from hai_flow.api import shapes
 from hai_flow.api.bodies import limits_of, read_body
 from hai_flow.api.deps import OpenAccess
 from hai_flow.api.principals import open_to_everybody
 from hai_flow.api.problems import WITH_BODY, documented
+from hai_flow.api.routes import Routes
 from hai_flow.cells import cell_of_address
 from hai_flow.engine.bounds import EVENT_BYTES_MAX
 from hai_flow.wire import webhook
 
 log = structlog.get_logger(__name__)
 
-router = APIRouter(prefix="/callbacks", tags=["signals"])
+router = Routes(prefix="/callbacks", tags=["signals"])
 
 _BODY: Final[dict[str, Any]] = {
     "requestBody": {"content": {"application/json": {"schema": {}}, webhook.FORM: {"schema": {"type": "object"}}}}

@@ -5,7 +5,6 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import Any
 
-from fastapi import APIRouter
 from pydantic import Field
 
 from hai_flow import values
@@ -17,13 +16,14 @@ from hai_flow.api.names import NO_CONTROL_CHARACTERS
 from hai_flow.api.principals import requires
 from hai_flow.api.problems import WITH_BODY, documented
 from hai_flow.api.rights import Right
+from hai_flow.api.routes import Routes
 from hai_flow.api.views import run_view
 from hai_flow.definition.durations import NotADuration, milliseconds
 from hai_flow.engine import commands as c
 from hai_flow.errors import Rejected
 from hai_flow.store.run_lists import RunRow
 
-router = APIRouter(prefix="/v1/runs", tags=["runs"], route_class=CheckedRoute)
+router = Routes(prefix="/v1/runs", tags=["runs"], route_class=CheckedRoute)
 
 
 class JumpBody(Body):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Header
+from fastapi import Header
 from fastapi.responses import JSONResponse, Response
 
 import hai_flow
@@ -23,6 +23,7 @@ from hai_flow.api.described import RUN_AGENT_INPUT, streamed
 from hai_flow.api.principals import requires
 from hai_flow.api.problems import WITH_BODY, documented
 from hai_flow.api.rights import Right
+from hai_flow.api.routes import Routes
 from hai_flow.engine import commands as c
 from hai_flow.engine.state import TERMINAL_STATUSES
 from hai_flow.errors import Rejected
@@ -31,7 +32,7 @@ from hai_flow.wire import posted_json
 from hai_flow.wire.agui import AGUI, decode
 from hai_flow.wire.agui_capabilities import capabilities
 
-router = APIRouter(prefix="/cpk", tags=["dialects"])
+router = Routes(prefix="/cpk", tags=["dialects"])
 
 DEFAULT: Final = "default"
 

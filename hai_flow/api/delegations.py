@@ -6,7 +6,6 @@ from datetime import timedelta
 from typing import Annotated, Any, Final, TypeAlias
 from uuid import UUID, uuid4
 
-from fastapi import APIRouter
 from pydantic import Field
 
 from hai_flow import instants
@@ -19,16 +18,17 @@ from hai_flow.api.pages import PageCursor, PageLimit, cut, decode_cursor, encode
 from hai_flow.api.principals import requires
 from hai_flow.api.problems import WITH_BODY, documented
 from hai_flow.api.rights import Right
+from hai_flow.api.routes import Routes
 from hai_flow.api.views import delegation_view
 from hai_flow.errors import Rejected
 from hai_flow.store import delegations
 from hai_flow.store.delegations import Delegation
 
-router = APIRouter(
+router = Routes(
     prefix="/v1/inbox/delegations", tags=["inbox"], route_class=CheckedRoute, dependencies=[requires(Right.SEE_INBOX)]
 )
 
-of_all = APIRouter(prefix="/v1/delegations", tags=["inbox"], dependencies=[requires(Right.MANAGE_KEYS)])
+of_all = Routes(prefix="/v1/delegations", tags=["inbox"], dependencies=[requires(Right.MANAGE_KEYS)])
 
 _Instant: TypeAlias = Annotated[Instant, Field(strict=False)]  # JSON has no times, only texts
 _DELEGATION_MAX: Final = timedelta(days=92)

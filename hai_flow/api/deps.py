@@ -15,7 +15,7 @@ from hai_flow.api.access import Access
 from hai_flow.api.bodies import JSON, YAML, demand_media_type, read_body
 from hai_flow.api.identity.tickets import PARAMETER
 from hai_flow.api.names import is_run_id
-from hai_flow.api.principals import NOBODY, Principal, get_principal
+from hai_flow.api.principals import NOBODY, Principal, get_principal, read_once
 from hai_flow.cells import HOME, Living
 from hai_flow.definition.wording import suggestion
 from hai_flow.engine.ids import run_of_pending
@@ -24,6 +24,7 @@ from hai_flow.runtime.base.audit_records import Asked
 from hai_flow.runtime.cells import Cells
 
 
+@read_once
 async def get_access(request: HTTPConnection, principal: Annotated[Principal, Depends(get_principal)]) -> Access:
     cells: Cells = request.app.state.cells
     access = _access(request, principal, await cells.living(principal.tenant))
@@ -42,6 +43,7 @@ async def _where_asked(access: Access, request: HTTPConnection) -> Access:
     return access if of is None else await access.at_run(of)
 
 
+@read_once
 def get_open_access(request: HTTPConnection) -> Access:
     return _access(request, NOBODY, Living.in_one(HOME))
 
@@ -78,6 +80,7 @@ def asked_of(request: HTTPConnection, principal: Principal) -> Asked:
     )
 
 
+@read_once
 async def get_json_body(request: Request) -> bytes:
     """The body's bytes, declared as JSON, for routes that read it themselves. Raises Rejected 415."""
     body = await read_body(request, request.app.state.settings.request_bytes_max)
@@ -92,6 +95,7 @@ async def get_workflow_body(request: Request) -> bytes:
     return body
 
 
+@read_once
 async def known_parameters(request: HTTPConnection) -> None:
     """Refuse query parameters that an operation under `/v1/` does not have: if a misspelt one were ignored, the client
     would get an answer to another question. Raises Rejected 422.
@@ -127,6 +131,7 @@ def _query_names(route: APIRoute) -> frozenset[str]:
     return frozenset(names)
 
 
+@read_once
 def get_command_key(
     principal: Annotated[Principal, Depends(get_principal)],
     key: Annotated[

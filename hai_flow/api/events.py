@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
 
-from fastapi import APIRouter, Header, Query, Response
+from fastapi import Header, Query, Response
 from fastapi.responses import JSONResponse
 
 from hai_flow.api import shapes
@@ -17,6 +17,7 @@ from hai_flow.api.principals import requires
 from hai_flow.api.problems import documented
 from hai_flow.api.profiles import reader_of, seen_by
 from hai_flow.api.rights import Right
+from hai_flow.api.routes import Routes
 from hai_flow.api.sight import Sight
 from hai_flow.api.stream import Pieces
 from hai_flow.definition.wording import suggestion
@@ -33,7 +34,7 @@ from hai_flow.wire.log import LOG, event_json
 from hai_flow.wire.sent_json import dump
 from hai_flow.wire.turns import TurnEncoder
 
-router = APIRouter(prefix="/v1/runs", tags=["runs"])
+router = Routes(prefix="/v1/runs", tags=["runs"])
 
 RESET: Final = "cursor_reset"
 LOOKED_AT_MAX: Final = 20_000  # events, for one page of those that are wanted

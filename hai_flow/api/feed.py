@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
-from fastapi import APIRouter, Header, Query, Response
+from fastapi import Header, Query, Response
 
 from hai_flow.api import live, runs, schedules, shapes, workflows
 from hai_flow.api.access import Access
@@ -19,11 +19,12 @@ from hai_flow.api.pages import PageLimit
 from hai_flow.api.principals import requires
 from hai_flow.api.problems import documented
 from hai_flow.api.rights import Right
+from hai_flow.api.routes import Routes
 from hai_flow.api.stream import Pieces
 from hai_flow.runtime.streams.stream_items import Piece
 from hai_flow.wire.log import LOG
 
-router = APIRouter(prefix="/v1/feed", tags=["runs"])
+router = Routes(prefix="/v1/feed", tags=["runs"])
 
 Topic: TypeAlias = Literal["runs", "inbox", "workflows", "schedules"]
 

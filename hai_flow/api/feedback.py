@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal, TypeAlias, cast
 from uuid import UUID
 
-from fastapi import APIRouter, Path, Response
+from fastapi import Path, Response
 from pydantic import BeforeValidator, Field
 
 from hai_flow.api import shapes
@@ -21,6 +21,7 @@ from hai_flow.api.pages import PageCursor, PageLimit, bad_cursor, cut, decode_cu
 from hai_flow.api.principals import requires
 from hai_flow.api.problems import WITH_BODY, documented
 from hai_flow.api.rights import Right
+from hai_flow.api.routes import Routes
 from hai_flow.api.threads import find_thread
 from hai_flow.api.views import feedback_view
 from hai_flow.engine.ids import run_of_pending
@@ -28,7 +29,7 @@ from hai_flow.errors import Rejected
 from hai_flow.store import feedback
 from hai_flow.store.feedback import Kind, Opinion, Rating, Subject
 
-router = APIRouter(prefix="/v1/threads/{thread_id}/feedback", tags=["feedback"], route_class=CheckedRoute)
+router = Routes(prefix="/v1/threads/{thread_id}/feedback", tags=["feedback"], route_class=CheckedRoute)
 
 Kinds: TypeAlias = Annotated[Literal["messages", "pendings"], Path(description="what is judged")]
 # Ids of messages are the clients', and may have a slash; nothing comes behind them.

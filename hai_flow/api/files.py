@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 import msgspec
 import structlog
-from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi import Header, Query, Request, Response
 from pydantic import AfterValidator
 from starlette.types import Receive, Scope, Send
 
@@ -30,6 +30,7 @@ from hai_flow.api.peers import peer_of
 from hai_flow.api.principals import requires
 from hai_flow.api.problems import WITH_BODY, documented
 from hai_flow.api.rights import Right
+from hai_flow.api.routes import Routes
 from hai_flow.api.stream import CONNECTION, Connection
 from hai_flow.errors import Rejected
 from hai_flow.file_ids import file_id, files_in, sha256_of_file
@@ -42,7 +43,7 @@ from hai_flow.values import Json
 
 log = structlog.get_logger(__name__)
 
-router = APIRouter(prefix="/v1/files", tags=["files"])
+router = Routes(prefix="/v1/files", tags=["files"])
 
 UPLOAD_SECONDS: Final = 600.0
 RUNS_LOOKED_AT: Final = 20  # for a question that refers to a file: the newest ones that do

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Header
+from fastapi import Header
 from fastapi.responses import Response
 
 from hai_flow.api.conversation import converse
@@ -13,9 +13,10 @@ from hai_flow.api.deps import CurrentAccess, JsonBody
 from hai_flow.api.described import RUN_AGENT_INPUT, streamed
 from hai_flow.api.principals import requires
 from hai_flow.api.rights import Right
+from hai_flow.api.routes import Routes
 from hai_flow.wire.hai import HAI
 
-router = APIRouter(tags=["dialects"])
+router = Routes(tags=["dialects"])
 
 _RESPONSES: Final = streamed(HAI)
 
@@ -46,10 +47,10 @@ async def post_workflow_awp(
     return await converse(body, access, HAI.accepted(accept), name)
 
 
-def alias_routes(aliases: Iterable[str]) -> APIRouter:
+def alias_routes(aliases: Iterable[str]) -> Routes:
     """`/awp` under further paths: the samples of the HAI document post to `/chat` and others. `/task=plan`: for one
     workflow."""
-    routes = APIRouter()
+    routes = Routes()
     for number, alias in enumerate(aliases, 1):
         path, _, workflow = alias.partition("=")
         routes.add_api_route(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 import structlog
-from fastapi import APIRouter, Request
+from fastapi import Request
 
 from hai_flow.api import shapes
 from hai_flow.api.access import Access
@@ -17,6 +17,7 @@ from hai_flow.api.bodies import limits_of, read_body
 from hai_flow.api.deps import OpenAccess
 from hai_flow.api.principals import open_to_everybody
 from hai_flow.api.problems import WITH_BODY, documented
+from hai_flow.api.routes import Routes
 from hai_flow.cells import HOME
 from hai_flow.runtime.messaging.webhooks import tenant_of
 from hai_flow.runtime.runtime import Runtime
@@ -25,7 +26,7 @@ from hai_flow.wire import webhook
 
 log = structlog.get_logger(__name__)
 
-router = APIRouter(prefix="/v1/hooks", tags=["events"])
+router = Routes(prefix="/v1/hooks", tags=["events"])
 
 _BODY: Final[dict[str, Any]] = {
     "requestBody": {"content": {"application/json": {"schema": {}}, webhook.FORM: {"schema": {"type": "object"}}}}

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Sequence
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
-from fastapi import APIRouter, Header, Query, Response
+from fastapi import Header, Query, Response
 from pydantic import Field
 
 from hai_flow.api import gathering, live, shapes
@@ -21,6 +21,7 @@ from hai_flow.api.pages import PageCursor, PageLimit, bad_cursor, decode_cursor,
 from hai_flow.api.principals import requires
 from hai_flow.api.problems import WITH_BODY, documented, problem_of, unreadable_of
 from hai_flow.api.rights import Right
+from hai_flow.api.routes import Routes
 from hai_flow.api.stream import Pieces
 from hai_flow.api.views import decided_view, inbox_view
 from hai_flow.definition.durations import NotADuration, milliseconds
@@ -34,9 +35,7 @@ from hai_flow.store.inbox import Filters, Place
 from hai_flow.wire.log import LOG
 from hai_flow.wire.personal import Mask
 
-router = APIRouter(
-    prefix="/v1/inbox", tags=["inbox"], route_class=CheckedRoute, dependencies=[requires(Right.SEE_INBOX)]
-)
+router = Routes(prefix="/v1/inbox", tags=["inbox"], route_class=CheckedRoute, dependencies=[requires(Right.SEE_INBOX)])
 
 _Time: TypeAlias = Annotated[Instant | None, Query()]
 _Name: TypeAlias = Annotated[str | None, Query(max_length=200, pattern=NO_CONTROL_CHARACTERS)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from pydantic import Field
 
 from hai_flow.api import shapes
@@ -16,11 +16,12 @@ from hai_flow.api.pages import PageCursor, PageLimit, cut, decode_cursor, encode
 from hai_flow.api.principals import requires
 from hai_flow.api.problems import WITH_BODY, documented
 from hai_flow.api.rights import Right
+from hai_flow.api.routes import Routes
 from hai_flow.api.views import key_view
 from hai_flow.errors import Rejected
 from hai_flow.store import delegations, keys
 
-router = APIRouter(prefix="/v1/keys", tags=["identity"], route_class=CheckedRoute)
+router = Routes(prefix="/v1/keys", tags=["identity"], route_class=CheckedRoute)
 
 SECONDS_MAX: Final = 10 * 366 * 86400
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 from urllib.parse import parse_qs
 
 import msgspec
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 from fastapi.responses import HTMLResponse
 from pydantic import ValidationError
 
@@ -23,6 +23,7 @@ from hai_flow.api.bodies import read_body
 from hai_flow.api.deciding import DecideBody, decide, find_pending
 from hai_flow.api.deps import OpenAccess
 from hai_flow.api.principals import Identity, Principal, open_to_everybody
+from hai_flow.api.routes import Routes
 from hai_flow.cells import cell_of_address
 from hai_flow.engine import commands as c
 from hai_flow.engine.events import PendingOpened
@@ -34,7 +35,7 @@ from hai_flow.signs import WARNING, escape_json, has_hidden, reveal
 from hai_flow.store import notifications
 from hai_flow.store.notifications import Link
 
-router = APIRouter(include_in_schema=False)
+router = Routes(include_in_schema=False)
 
 BODY_BYTES_MAX: Final = 64 * 1024
 FIELDS_MAX: Final = 500

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 
 from hai_flow.api import shapes
 from hai_flow.api.access import Access
@@ -19,11 +19,12 @@ from hai_flow.api.pages import PageCursor, PageLimit, decode_cursor, encode_curs
 from hai_flow.api.principals import requires
 from hai_flow.api.problems import documented
 from hai_flow.api.rights import Right
+from hai_flow.api.routes import Routes
 from hai_flow.api.views import notification_view
 from hai_flow.errors import Rejected
 from hai_flow.store import notifications
 
-router = APIRouter(prefix="/v1/notifications", tags=["notifications"], route_class=CheckedRoute)
+router = Routes(prefix="/v1/notifications", tags=["notifications"], route_class=CheckedRoute)
 
 
 @router.get(

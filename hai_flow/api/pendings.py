@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Final
 from uuid import UUID
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 
 from hai_flow.api import gathering, shapes
 from hai_flow.api.access import Access, Found
@@ -27,6 +27,7 @@ from hai_flow.api.pages import (
 from hai_flow.api.principals import requires
 from hai_flow.api.problems import WITH_BODY, documented
 from hai_flow.api.rights import Right
+from hai_flow.api.routes import Routes
 from hai_flow.api.views import listed_pending_view
 from hai_flow.engine import events as e
 from hai_flow.engine.events import decode_pending
@@ -37,7 +38,7 @@ from hai_flow.store import pendings
 from hai_flow.wire.log import event_json
 from hai_flow.wire.withheld import opened_without_evidence, without_evidence
 
-router = APIRouter(prefix="/v1/pendings", tags=["pendings"], route_class=CheckedRoute)
+router = Routes(prefix="/v1/pendings", tags=["pendings"], route_class=CheckedRoute)
 
 _OF_PENDINGS: Final = frozenset((
     e.PendingOpened, e.PendingEdited, e.VoteCast, e.PendingReminded, e.PendingEscalated, e.PendingRestamped,

@@ -10,7 +10,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Annotated, Any, Final, get_args
 from uuid import UUID
 
-from fastapi import APIRouter, Query, Response
+from fastapi import Query, Response
 from fastapi.responses import JSONResponse
 from pydantic import Field
 
@@ -26,6 +26,7 @@ from hai_flow.api.pages import PageCursor, PageLimit, bad_cursor, decode_cursor,
 from hai_flow.api.principals import requires
 from hai_flow.api.problems import WITH_BODY, documented
 from hai_flow.api.rights import Right
+from hai_flow.api.routes import Routes
 from hai_flow.api.sight import Sight
 from hai_flow.api.views import pause_view, queued_view, run_view, snapshot_view
 from hai_flow.cells import placed
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 
 _PAUSED: Final = b'"type":"run_paused"'  # in the JSON of a log
 
-router = APIRouter(prefix="/v1/runs", tags=["runs"], route_class=CheckedRoute)
+router = Routes(prefix="/v1/runs", tags=["runs"], route_class=CheckedRoute)
 
 
 class StartBody(Body):

@@ -6,7 +6,7 @@ import asyncio
 from typing import Annotated, Any, Final
 from uuid import UUID
 
-from fastapi import APIRouter, Query, Response
+from fastapi import Query, Response
 
 from hai_flow.api import shapes
 from hai_flow.api.access import Access
@@ -16,13 +16,14 @@ from hai_flow.api.pages import PageCursor, PageLimit, bad_cursor, cut, decode_pl
 from hai_flow.api.principals import requires
 from hai_flow.api.problems import documented
 from hai_flow.api.rights import Right
+from hai_flow.api.routes import Routes
 from hai_flow.api.views import fire_view, run_view, schedule_view, time_of
 from hai_flow.errors import Rejected
 from hai_flow.schedule import next_times
 from hai_flow.store import triggers
 from hai_flow.store.triggers import ScheduleRow
 
-router = APIRouter(prefix="/v1/schedules", tags=["schedules"])
+router = Routes(prefix="/v1/schedules", tags=["schedules"])
 
 FIRES_SHOWN_MAX: Final = 50
 POSITION_MAX: Final = 2**31 - 1  # of a trigger in its workflow, as the database counts

@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine
 from typing import Annotated, Any, Final
 from urllib.parse import quote
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 from fastapi.routing import APIRoute
 
@@ -24,6 +24,7 @@ from hai_flow.api.identity.sessions import csrf_of, forget_cookie, session_of, s
 from hai_flow.api.principals import Principal, Unproven, open_to_everybody, requires
 from hai_flow.api.problems import documented
 from hai_flow.api.rights import Right
+from hai_flow.api.routes import Routes
 from hai_flow.errors import Rejected
 from hai_flow.store import tickets
 
@@ -46,7 +47,7 @@ class _PageRoute(APIRoute):
         return handle_visit
 
 
-router = APIRouter(tags=["identity"], route_class=_PageRoute)
+router = Routes(tags=["identity"], route_class=_PageRoute)
 
 LINK_PATH: Final = "/sign-in/link/"
 _LOCAL: Final = re.compile(r"/(?![/\\])[!-\[\]-~]{0,500}", re.ASCII)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from fastapi import APIRouter, Response
+from fastapi import Response
 
 from hai_flow import instants
 from hai_flow.api import shapes
@@ -17,11 +17,12 @@ from hai_flow.api.principals import requires
 from hai_flow.api.problems import WITH_BODY, documented
 from hai_flow.api.receiving import SignalBody, checked_id, demand_files, record_of, spread
 from hai_flow.api.rights import Right
+from hai_flow.api.routes import Routes
 from hai_flow.engine.state import TERMINAL_STATUSES
 from hai_flow.errors import Rejected
 from hai_flow.store import signals
 
-router = APIRouter(prefix="/v1", tags=["signals"], route_class=CheckedRoute)
+router = Routes(prefix="/v1", tags=["signals"], route_class=CheckedRoute)
 
 
 def _documented(*statuses: int) -> dict[int | str, dict[str, Any]]:

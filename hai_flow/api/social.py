@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Final
 from uuid import UUID
 
-from fastapi import APIRouter, Header, Query, Response
+from fastapi import Header, Query, Response
 from fastapi.responses import JSONResponse
 
 from hai_flow.api.access import Access
@@ -24,6 +24,7 @@ from hai_flow.api.principals import requires
 from hai_flow.api.problems import documented
 from hai_flow.api.profiles import read_by
 from hai_flow.api.rights import Right
+from hai_flow.api.routes import Routes
 from hai_flow.api.sight import Sight
 from hai_flow.api.stream import Pieces
 from hai_flow.engine import events as e
@@ -37,7 +38,7 @@ from hai_flow.wire.cursors import LAST_FRAME, Cursor, parse_cursor
 from hai_flow.wire.dialect import Profile
 from hai_flow.wire.social import SOCIAL, SocialEncoder, profile
 
-router = APIRouter(prefix="/api/v1/agent/runs", tags=["dialects"])
+router = Routes(prefix="/api/v1/agent/runs", tags=["dialects"])
 
 _BEGINNING: Final = Cursor("00000000-0000-0000-0000-000000000000", SOCIAL.encoding, 0, 0)
 """The place before all runs of a thread. A client that listened before the first run gets all of them, also after its

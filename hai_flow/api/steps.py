@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Final
 
 import msgspec
-from fastapi import APIRouter, Query
+from fastapi import Query
 
 from hai_flow import instants, values
 from hai_flow.api import shapes
@@ -14,13 +14,14 @@ from hai_flow.api.principals import requires
 from hai_flow.api.problems import documented
 from hai_flow.api.profiles import seen_by
 from hai_flow.api.rights import Right
+from hai_flow.api.routes import Routes
 from hai_flow.api.views import error_view
 from hai_flow.engine import events as e
 from hai_flow.errors import Rejected
 from hai_flow.values import Json
 from hai_flow.wire.spans import Span, Spans
 
-router = APIRouter(prefix="/v1/runs", tags=["runs"])
+router = Routes(prefix="/v1/runs", tags=["runs"])
 
 COMMITS_AT_ONCE: Final = 500
 

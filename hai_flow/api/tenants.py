@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from fastapi import APIRouter, Path
+from fastapi import Path
 from pydantic import Field
 
 from hai_flow.api import shapes
@@ -18,6 +18,7 @@ from hai_flow.api.deps import CurrentAccess
 from hai_flow.api.principals import requires
 from hai_flow.api.problems import WITH_BODY, documented
 from hai_flow.api.rights import Right
+from hai_flow.api.routes import Routes
 from hai_flow.api.views import tenant_view
 from hai_flow.cells import HOME
 from hai_flow.errors import Rejected
@@ -29,7 +30,7 @@ from hai_flow.store.tenants import MOST, Tenant
 if TYPE_CHECKING:
     from hai_flow.store.database import Connection
 
-router = APIRouter(
+router = Routes(
     prefix="/v1/tenants", tags=["identity"], route_class=CheckedRoute, dependencies=[requires(Right.MANAGE_KEYS)]
 )
 

@@ -7,8 +7,6 @@ from datetime import datetime
 from typing import Any, Final
 from uuid import UUID, uuid4
 
-from fastapi import APIRouter
-
 from hai_flow.api import shapes
 from hai_flow.api.access import Access, thread_unknown
 from hai_flow.api.bodies import CheckedRoute
@@ -27,13 +25,14 @@ from hai_flow.api.pages import (
 from hai_flow.api.principals import requires
 from hai_flow.api.problems import documented
 from hai_flow.api.rights import Right
+from hai_flow.api.routes import Routes
 from hai_flow.api.views import queued_message_view, run_view, thread_message_view, thread_view
 from hai_flow.errors import Rejected
 from hai_flow.runtime.runs.message_queue import WITHDRAWN
 from hai_flow.store import message_queue, run_lists, thread_lists, threads
 from hai_flow.store.thread_lists import ThreadSummary
 
-router = APIRouter(prefix="/v1/threads", tags=["threads"], route_class=CheckedRoute)
+router = Routes(prefix="/v1/threads", tags=["threads"], route_class=CheckedRoute)
 
 RUNS_SHOWN: Final = 50
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from pydantic import Field
 
 from hai_flow import instants
@@ -19,10 +19,11 @@ from hai_flow.api.names import NO_CONTROL_CHARACTERS, Names, PrincipalId
 from hai_flow.api.principals import now_ms, requires
 from hai_flow.api.problems import WITH_BODY, documented
 from hai_flow.api.rights import Right
+from hai_flow.api.routes import Routes
 from hai_flow.errors import Rejected
 from hai_flow.store import keys
 
-router = APIRouter(prefix="/v1", tags=["identity"], route_class=CheckedRoute)
+router = Routes(prefix="/v1", tags=["identity"], route_class=CheckedRoute)
 
 SECONDS_MAX: Final = 86_400
 CHARS_MAX: Final = 6_000  # of all that a token says

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Literal
 from uuid import UUID
 
 import msgspec
-from fastapi import APIRouter, Query, Response
+from fastapi import Query, Response
 from pydantic import Field
 
 from hai_flow import instants, values
@@ -24,6 +24,7 @@ from hai_flow.api.principals import requires
 from hai_flow.api.problems import WITH_BODY, documented
 from hai_flow.api.profiles import reader_of
 from hai_flow.api.rights import Right
+from hai_flow.api.routes import Routes
 from hai_flow.api.sight import Sight
 from hai_flow.api.stream import Pieces
 from hai_flow.api.views import difference_view, run_view
@@ -42,7 +43,7 @@ from hai_flow.wire import DIALECTS
 from hai_flow.wire.dialect import Dialect, Profile
 from hai_flow.wire.log import LOG
 
-router = APIRouter(prefix="/v1/runs", tags=["runs"], route_class=CheckedRoute)
+router = Routes(prefix="/v1/runs", tags=["runs"], route_class=CheckedRoute)
 
 _VERSION: Final = r"^[1-9][0-9]{0,8}(\+[0-9a-f]{8})?$"
 _NAMED: Final = Field(min_length=1, max_length=500, pattern=NO_CONTROL_CHARACTERS)

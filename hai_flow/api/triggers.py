@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final
 
-from fastapi import APIRouter, Response
+from fastapi import Response
 
 from hai_flow.api import shapes
 from hai_flow.api.bodies import CheckedRoute
@@ -14,9 +14,10 @@ from hai_flow.api.principals import requires
 from hai_flow.api.problems import WITH_BODY, documented
 from hai_flow.api.receiving import SignalBody, checked_id, demand_files, record_of, spread
 from hai_flow.api.rights import Right
+from hai_flow.api.routes import Routes
 from hai_flow.api.views import received_view
 
-router = APIRouter(prefix="/v1/events", tags=["events"], route_class=CheckedRoute)
+router = Routes(prefix="/v1/events", tags=["events"], route_class=CheckedRoute)
 
 _RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
     **documented(404, 409, *WITH_BODY),

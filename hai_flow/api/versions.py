@@ -8,7 +8,7 @@ from hashlib import sha256
 from typing import Annotated, Any, Final
 from uuid import UUID
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from pydantic import Field
 
 from hai_flow import values
@@ -20,6 +20,7 @@ from hai_flow.api.names import NO_CONTROL_CHARACTERS, is_run_id
 from hai_flow.api.principals import requires
 from hai_flow.api.problems import WITH_BODY, documented
 from hai_flow.api.rights import Right
+from hai_flow.api.routes import Routes
 from hai_flow.api.views import version_view
 from hai_flow.definition.diff import diff
 from hai_flow.definition.plan import Plan
@@ -30,7 +31,7 @@ from hai_flow.store import run_lists
 from hai_flow.store.run_lists import RunSummary
 from hai_flow.store.workflows import Workflow
 
-router = APIRouter(prefix="/v1/workflows", tags=["workflows"], route_class=CheckedRoute)
+router = Routes(prefix="/v1/workflows", tags=["workflows"], route_class=CheckedRoute)
 
 RUNS_MAX: Final = 1000  # that one request looks at
 _PAGE: Final = 100

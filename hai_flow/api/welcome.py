@@ -7,15 +7,16 @@ import html
 from importlib import resources
 from typing import Any, Final
 
-from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi import FastAPI, Request, Response
 from fastapi.responses import HTMLResponse, JSONResponse
 from fastapi.staticfiles import StaticFiles
 
 import hai_flow
 from hai_flow.api import console
 from hai_flow.api.principals import open_to_everybody
+from hai_flow.api.routes import Routes
 
-router = APIRouter(include_in_schema=False)
+router = Routes(include_in_schema=False)
 
 ASSETS: Final = "/docs/assets"
 _NOTHING_ELSE: Final = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from fastapi import APIRouter
-
 from hai_flow.api import shapes
 from hai_flow.api.deps import CurrentAccess
 from hai_flow.api.principals import requires
 from hai_flow.api.problems import documented
 from hai_flow.api.rights import Right
+from hai_flow.api.routes import Routes
 from hai_flow.api.views import worker_view
 from hai_flow.errors import Rejected
 from hai_flow.runtime.runtime import LOCAL_TENANT
 from hai_flow.store import tenants, workers
 
-router = APIRouter(prefix="/v1/workers", tags=["workers"], dependencies=[requires(Right.CONTROL_RUNS)])
+router = Routes(prefix="/v1/workers", tags=["workers"], dependencies=[requires(Right.CONTROL_RUNS)])
 
 WORKERS_MAX: Final = 1000
 

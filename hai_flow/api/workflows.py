@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Annotated, Any, Final, TypeAlias, TypeVar
 
-from fastapi import APIRouter, Query, Response
+from fastapi import Query, Response
 
 from hai_flow import values
 from hai_flow.api import shapes
@@ -16,6 +16,7 @@ from hai_flow.api.pages import PageCursor, PageLimit, cut, decode_place, encode_
 from hai_flow.api.principals import requires
 from hai_flow.api.problems import WITH_BODY, documented
 from hai_flow.api.rights import Right
+from hai_flow.api.routes import Routes
 from hai_flow.api.views import workflow_view
 from hai_flow.authoring.formatting import format_source
 from hai_flow.authoring.json_schema import workflow_schema
@@ -24,8 +25,8 @@ from hai_flow.errors import DefinitionError
 from hai_flow.graph import Format, draw
 from hai_flow.store import workflows
 
-router = APIRouter(prefix="/v1/workflows", tags=["workflows"])
-language = APIRouter(prefix="/v1/language", tags=["workflows"])
+router = Routes(prefix="/v1/workflows", tags=["workflows"])
+language = Routes(prefix="/v1/language", tags=["workflows"])
 
 T = TypeVar("T")
 

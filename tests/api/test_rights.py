@@ -9,11 +9,13 @@ from uuid import uuid4
 import httpx2
 import pytest
 from fastapi import APIRouter
+from fastapi.routing import APIRoute, APIWebSocketRoute
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 from docs import rights_page
 from hai_flow.api import limited
+from hai_flow.api.app import common_routes
 from hai_flow.api.principals import NOBODY, Principal, forbidden
 from hai_flow.api.rights import ROLES, Right, rights_of
 from hai_flow.engine import commands as c
@@ -24,6 +26,25 @@ from tests.support.server import ServerProcess, serving
 ROOT = Path(__file__).resolve().parents[2]
 ROUTES = [route for route in rights_page.routes() if route.path not in rights_page.OPEN]
 REQUESTS = [route for route in ROUTES if route.method != "WS" and "an-alias" not in route.path]
+
+
+def test_every_operation_that_asks_for_its_caller_declares_the_header_of_development_servers_once() -> None:
+    application = rights_page.application()
+    application.openapi()
+    document = application.openapi()  # also where it was asked for before
+    open_paths = {
+        (route.method, route.path.replace(":path}", "}")) for route in rights_page.routes() if not route.rights
+    }
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            names = [parameter["name"] for parameter in operation.get("parameters", ())]
+            asks = (method.upper(), path) not in open_paths
+            assert names.count("HAI-Act-As") == asks, (method, path)
+
+
+def test_the_routes_of_an_application_are_complete_before_the_first_request() -> None:
+    assert {type(route) for route in common_routes()} >= {APIWebSocketRoute}
+    assert all(isinstance(route, APIRoute | APIWebSocketRoute) for route in common_routes())
 
 
 def test_who_has_no_built_in_role_is_a_requester() -> None:

@@ -13,10 +13,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
-
-import jwt
 
 from hai_flow import values
 from hai_flow.api.identity.forgotten import Forgotten
@@ -30,6 +28,9 @@ from hai_flow.signs import has_invisible
 from hai_flow.store import keys
 from hai_flow.values import Json, NotJson
 from hai_flow.wire.posted_json import members_once
+
+if TYPE_CHECKING:
+    import jwt
 
 ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 TYPES: Final = frozenset(("jwt", "at+jwt", "application/jwt", "application/at+jwt"))
@@ -140,6 +141,8 @@ class Tokens:
 
 
 def _proven(token: str, key: jwt.PyJWK, issuer: Issuer, algorithm: str) -> Mapping[str, Json]:
+    import jwt  # loads all of `cryptography`, which most servers never need
+
     try:
         return jwt.decode(
             token,

@@ -11,15 +11,17 @@ import contextlib
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import httpx2
-import jwt
 import structlog
 
 from hai_flow import values
 from hai_flow.errors import Rejected
 from hai_flow.values import NotJson
+
+if TYPE_CHECKING:
+    import jwt
 
 log = structlog.get_logger(__name__)
 
@@ -125,6 +127,8 @@ class _Key:
         self._made: dict[str, jwt.PyJWK] = {}
 
     def for_algorithm(self, algorithm: str) -> jwt.PyJWK:
+        import jwt  # loads all of `cryptography`, which most servers never need
+
         if algorithm not in self._made:
             self._made[algorithm] = jwt.PyJWK(dict(self._raw), algorithm)
         return self._made[algorithm]
@@ -132,6 +136,8 @@ class _Key:
     @property
     def is_strong(self) -> bool:
         """Whether it can be read, and is long enough."""
+        import jwt
+
         try:
             key = self.for_algorithm(next(iter(self.algorithms)))
         except (jwt.PyJWTError, ValueError, TypeError, KeyError):

@@ -7,20 +7,22 @@ import hmac
 import os
 from typing import Final
 
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
 _NONCE: Final = 12
 
 
 def seal(text: str, digest: bytes, secret: bytes) -> bytes:
     """The secret, encrypted. Only the session's `text` opens it, and only from the row that `digest` finds."""
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # only a server with sign-in pays for its import
+
     nonce = os.urandom(_NONCE)
     return nonce + AESGCM(_key(text)).encrypt(nonce, secret, digest)
 
 
 def unseal(text: str, digest: bytes, sealed: bytes) -> bytes | None:
     """The secret. None: it was sealed for another text or row, or was changed."""
+    from cryptography.exceptions import InvalidTag
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
     try:
         return AESGCM(_key(text)).decrypt(sealed[:_NONCE], sealed[_NONCE:], digest)
     except (InvalidTag, ValueError):
