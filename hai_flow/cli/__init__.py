@@ -153,8 +153,9 @@ def _anything(
 
 def main() -> None:
     """The entry point of `hai-flow`."""
-    # Importing makes many objects and hardly any garbage: by default it is looked through some 300 times.
-    gc.set_threshold(50_000, 20, 100)
+    # Importing makes many objects and hardly any garbage: by default it is looked through some 300 times. A process
+    # that stays looks more often again once everything is imported (`relax_collector`).
+    gc.set_threshold(500_000, 20, 100)
     if completion.VARIABLE in os.environ:
         completion.prepare()
     app(prog_name=program(), complete_var=completion.VARIABLE)

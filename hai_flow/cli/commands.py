@@ -18,11 +18,12 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from hai_flow.cli.errors import EPILOG, exit_code_of, explain
+from hai_flow.cli.sentences import SENTENCES
 from hai_flow.errors import HaiFlowError
 
 CONTEXT: Final = {"help_option_names": ["-h", "--help"]}
 _HELP_COLUMNS: Final = 15  # the widest name of a command, and a gap
-_SENTENCE_CHARS: Final = 200  # the longest sentence of a command in a list of commands
+SENTENCE_CHARS: Final = 200  # the longest sentence of a command in a list of commands
 _TYPE: Final = re.compile(r"<(?:list\[)?(\w+)(?: range)?\]?>")  # how typer's help shows the type of a value
 _WORDS: Final = {"str": "TEXT", "path": "PATH", "Path": "PATH", "int": "N"}
 
@@ -66,7 +67,7 @@ class Group(TyperGroup):
         commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
         with formatter.section("Commands"):
             formatter.write_dl(
-                [(name, command.get_short_help_str(_SENTENCE_CHARS)) for name, command in commands if command]
+                [(name, command.get_short_help_str(SENTENCE_CHARS)) for name, command in commands if command]
             )
 
     def get_params(self, ctx: Any) -> Any:
@@ -106,14 +107,9 @@ class LazyGroup(Group):
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         for panel in dict.fromkeys(entry.panel for entry in self.entries):
-            commands = [(each.name, self.get_command(ctx, each.name)) for each in self.entries if each.panel == panel]
+            names = [entry.name for entry in self.entries if entry.panel == panel]
             with formatter.section(panel):
-                formatter.write_dl(
-                    [
-                        (f"{name:{_HELP_COLUMNS}}", command.get_short_help_str(_SENTENCE_CHARS))
-                        for name, command in commands
-                    ]
-                )
+                formatter.write_dl([(f"{name:{_HELP_COLUMNS}}", SENTENCES[name]) for name in names])
 
 
 class Command(TyperCommand):

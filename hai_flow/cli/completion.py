@@ -5,7 +5,6 @@ While somebody types, nothing may fail or take long: a server that does not answ
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from typing import Annotated, Final, Literal, TypeAlias
 
@@ -93,6 +92,7 @@ def statuses(incomplete: str) -> list[str]:
 
 def _listed(ctx: typer.Context, path: str) -> list[Json]:
     """The newest of a list, from the server that the command line names; nothing where none answers at once."""
+    import asyncio
 
     async def asked() -> list[Json]:
         from hai_flow.cli.client import Server

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import sys
 from collections.abc import Callable, Mapping, MutableMapping
+from types import ModuleType
 from typing import Any, TextIO, TypeAlias
 
 from hai_flow.cli.console import clean, one_line
@@ -20,8 +22,7 @@ def configure_logs(level: str, style: str = "auto", *, heard: Mapping[str, Hear]
     """
     import logging
 
-    import structlog
-
+    structlog = _structlog()
     # asyncpg's pool logs a traceback for each connection that it cannot restore; the code that needed it logs it, too.
     logging.getLogger("asyncpg").setLevel(logging.CRITICAL)
     logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)  # likewise: `telemetry/otel` reports the failure
@@ -48,6 +49,18 @@ def configure_logs(level: str, style: str = "auto", *, heard: Mapping[str, Hear]
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=False,
     )
+
+
+def _structlog() -> ModuleType:
+    """structlog without rich, which it would import, with pygments, to draw tracebacks in boxes: we show none."""
+    hides = "structlog" not in sys.modules and "rich" not in sys.modules
+    if hides:
+        sys.modules["rich"] = None  # type: ignore[assignment]  # an import of it fails; structlog does without
+    try:
+        return importlib.import_module("structlog")
+    finally:
+        if hides:
+            del sys.modules["rich"]
 
 
 def _hearing(logger: Any, heard: Mapping[str, Hear]) -> Any:

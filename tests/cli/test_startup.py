@@ -9,6 +9,9 @@ from pathlib import Path
 import asyncpg
 import pytest
 
+from hai_flow.cli import _Commands
+from hai_flow.cli.commands import SENTENCE_CHARS
+from hai_flow.cli.sentences import SENTENCES
 from hai_flow.store import roles
 from tests.support.commands import ROOT, run, started
 
@@ -25,7 +28,8 @@ def telling(tmp_path_factory: pytest.TempPathFactory) -> str:
     (folder / "sitecustomize.py").write_text(
         "import atexit, sys\n"
         "names = lambda: {name.partition('.')[0] for name in sys.modules}\n"
-        "atexit.register(lambda: print('loaded:', *names(), file=sys.stderr))\n"
+        "ours = lambda: [name for name in sys.modules if name.startswith('hai_flow.')]\n"
+        "atexit.register(lambda: print('loaded:', *names(), *ours(), file=sys.stderr))\n"
     )
     return f"{folder}{os.pathsep}{ROOT}"
 
@@ -49,7 +53,18 @@ def test_commands_that_ask_a_server_load_nothing_heavy(database_url: str, tellin
             assert not packages & HEAVY, arguments
         server.end(signal.SIGTERM)
     (line,) = (line for line in server.output.splitlines() if line.startswith("loaded: "))
-    assert not set(line.split()) & {"alembic", "sqlalchemy"}, "a server changes no schema"
+    unused = {"alembic", "sqlalchemy", "rich", "pygments", "jwt", "cryptography"}
+    assert not set(line.split()) & unused, "a server changes no schema, draws no boxes, and reads no token here"
+
+
+def test_the_help_has_the_sentence_of_each_command_without_importing_it(telling: str) -> None:
+    sentences = {entry.name: entry.load().get_short_help_str(SENTENCE_CHARS) for entry in _Commands.entries}
+    assert sentences == SENTENCES
+    done = run("--help", PYTHONPATH=telling)
+    shown = "".join(done.stdout.split())  # long ones are wrapped
+    assert all("".join(sentence.split()) in shown for sentence in sentences.values())
+    commands = {entry.place.partition(":")[0] for entry in _Commands.entries} - {"hai_flow.cli.completion"}
+    assert not commands & loaded("--help", PYTHONPATH=telling)
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["runs", "--help"], ["run", "--help"], ["version"]])

@@ -1,0 +1,78 @@
+"""The sentence of each command, so that `hai-flow --help` imports none of them: a test holds this equal to them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+SENTENCES: Final[Mapping[str, str]] = {
+    "dev": "Everything in one process: PostgreSQL, the API and a worker; workflows are loaded again when "
+    "you save them.",
+    "run": "Start a workflow and follow it here; answer its questions here.",
+    "validate": "Check workflows offline: every mistake at once, with file, line and column.",
+    "test": "Run the tests of workflows: the real engine in memory, effects mocked, time passing only as "
+    "the test says.",
+    "new": "Begin a workflow: NAME.flow.yaml, and its tests beside it in NAME.test.yaml.",
+    "fmt": "Write workflows in their one form: keys in order, bare expressions, quoted holes.",
+    "graph": "Draw a workflow: text for Mermaid, or an SVG picture.",
+    "schema": "The JSON Schema of workflows, for editors (`# yaml-language-server: $schema=FILE`).",
+    "grammar": "The whole language on one page, for language models.",
+    "serve": "Serve the API and the console; `worker` processes over the same database perform the runs.",
+    "worker": "Perform runs: claim the runs that are due, and call tools.",
+    "migrate": "Bring the database to the schema of this release; or, with NAME, let its runs go on with "
+    "another version.",
+    "cells": "Cells: schemas and databases that each hold everything of their tenants; without a command, their list.",
+    "publish": "Publish workflows under the name and version that they declare.",
+    "versions": "The versions of a workflow, the latest first.",
+    "diff": "The changes of a version: steps that were added, removed, moved or edited.",
+    "retire": "Let no run, child or fork begin with a version any more.",
+    "unretire": "Take a retired version back into use.",
+    "runs": "The runs, newest first.",
+    "show": "One run: its status, its steps and their times, the questions that it waits for, and commands "
+    "to type next.",
+    "events": "The events of a run; with --json one event a line.",
+    "replay": "Show the events of a run once more, at the pace that they had; nothing is performed.",
+    "marks": "The moments at which a run waited or a step began: whether it can be forked there, or why not.",
+    "changes": "The differences between two moments of a run: variables, steps and questions.",
+    "inbox": "The questions that ask you, the next deadline first, and why you may not decide some of them.",
+    "pendings": "The questions that wait for people, newest first, and how to answer them.",
+    "decide": "Answer a question to people: approve or reject, fill in a form, or give a frontend tool's result.",
+    "delegate": "Let somebody else decide the questions that ask you, while you are away, with the roles and "
+    "groups that you have now.",
+    "pause": "Pause a run: no new step starts; answers and timers are kept until `resume`.",
+    "resume": "Let a paused run go on.",
+    "stop": "Stop a run: its running steps are cancelled and have some time to clean up.",
+    "terminate": "End a run at once; results that come later are not recorded.",
+    "retry": "Let a failed run go on from the step that failed.",
+    "skip": "Go on behind a step that waits or has failed; the step does nothing more, and counts as "
+    "skipped, not as approved.",
+    "rerun": "Repeat a run from one of its steps on, in a new run: a fork in front of that step.",
+    "fork": "Go on from an earlier moment of a run, in a new run; the thread's active run is stopped first.",
+    "bulk": "Pause, resume, stop or retry the runs that match all options; without --expect only list them.",
+    "jump": "Let time pass at once for the waits of a run: deadlines, escalations, timers.",
+    "signal": "Send a run an event; it is kept until the run waits for it.",
+    "send": "Send an event to all: to runs that wait for it, and to the workflows that it starts.",
+    "schedules": "The schedules, which start runs by the clock; without a command, their list.",
+    "files": "Files that input and answers refer to: put one, get one.",
+    "status": "Show the state of the deployment: database, servers, workers, queue, open runs, questions, "
+    "messages, cells.",
+    "doctor": "Check the databases of all cells, the identity and the limits as `serve` and `worker` would "
+    "find them here.",
+    "audit": "Who did what, and the proof that nobody changed it.",
+    "forget": "Erase a person: a pseudonym replaces their id, and their words are removed wherever no chain "
+    "holds them.",
+    "verify": "Hold every run against its own log: the chain, the order, the fold and every row made from it, "
+    "votes and gates, timers, slots, the runs above and below.",
+    "chaos": "Break a deployment on purpose, and see whether it keeps its promises.",
+    "prune": "Merge the logs of ended runs, and archive and remove threads that ended long enough ago, by "
+    "the file of retention.",
+    "archive": "Write the threads that are due for removal into the archive, those of every cell.",
+    "restore": "Bring archived threads back, as they were.",
+    "restored": "Check whether a cell's database has gone back in time, and list the runs that may repeat "
+    "effects done since then.",
+    "keys": "API keys, with which programs and people call a server; without a command, their list.",
+    "tenants": "Tenants, each with runs, workflows and keys of its own; without a command, their list.",
+    "completion": "Print the script that completes commands, workflows, runs and questions in your shell.",
+    "conformance": "Use an endpoint as real clients do, and report its faults.",
+    "version": "The version of HAI Flow and of Python.",
+}
