@@ -82,7 +82,7 @@ class _Application(FastAPI):
         for context in iter_route_contexts(self.routes):
             route = context.original_route
             if isinstance(route, APIRoute) and context.include_in_schema and rights_for(context.dependant):
-                for method in route.methods:
+                for method in route.methods or ():
                     operation = document["paths"][context.path_format][method.lower()]
                     operation.setdefault("parameters", []).append(ACT_AS_PARAMETER)
         return document
