@@ -245,6 +245,10 @@ class Settings:
         "A command that is asked for secrets that neither the environment nor the file has: it gets the name as its "
         "last argument and writes the value. No shell reads it."
     )
+    receipt_keys: Path | None = _path(  # noqa: RUF009
+        "The keys that sign receipts of decisions, a JWK Set that `hai-flow receipt key` makes, the same for all "
+        "processes (docs/receipts.md). Unset: no receipts; beside the embedded PostgreSQL a key is made in data_dir."
+    )
     notify: Path | None = _path(  # noqa: RUF009
         "Whom to tell of questions that wait, and over which channels: a YAML file (docs/notifications.md). Unset: "
         "nobody is told."

@@ -197,6 +197,24 @@ class DecidedPending(Pending):
     already: bool
 
 
+class ReceiptText(Shape):
+    salt: str
+    text: str
+
+
+class Receipt(Shape):
+    """`receipt`: a JWS in its compact form. `texts`: those texts of it that the caller may see, by their digests."""
+
+    receipt: str
+    texts: dict[str, ReceiptText]
+
+
+class PublicKeys(Shape):
+    """A JWK Set (RFC 7517)."""
+
+    keys: list[dict[str, Any]]
+
+
 class PendingArguments(Shape):
     """The function that an approved call calls. `parameters`: the JSON Schema of its arguments; null: there is no call,
     or this server knows no schema of it."""

@@ -71,6 +71,7 @@ _PANELS: Final = (
             ("inbox", "inbox:inbox"),
             ("pendings", "deciding:pendings"),
             ("decide", "deciding:decide"),
+            ("receipt", "receipts:app"),
             ("delegate", "inbox:delegate"),
         ),
     ),

@@ -46,6 +46,7 @@ from hai_flow.runtime.ops.replicas import Replicas
 from hai_flow.runtime.ops.rollback_guard import Continuity, WentBack
 from hai_flow.runtime.people.inbox import Inbox
 from hai_flow.runtime.people.notifier import Notifier, NotifierConfig, Queueing
+from hai_flow.runtime.receipts import ReceiptKeys
 from hai_flow.runtime.runs.branches import Branches
 from hai_flow.runtime.runs.concurrency_slots import Slots
 from hai_flow.runtime.runs.message_queue import MessageQueue
@@ -173,6 +174,7 @@ class Runtime(Service):
             self.toolbox, self.registry = beside.toolbox, beside.registry
         self.served = served_of(settings, every=project)
         self.rows = Rows()
+        self.receipt_keys = ReceiptKeys(settings)
         self._channels = channels_of(settings)
         self._contents = None if settings.files is None else RemoteContents(settings.files)
         self._witness = None if settings.witness is None else Witness(settings.witness)

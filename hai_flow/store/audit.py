@@ -266,6 +266,17 @@ async def list_records(pool: Pool, tenant: UUID, wanted: Wanted, *, limit: int) 
     return [Found(record, _details(row[10:14]), row[14]) for row in rows if (record := _record(row[:10])) is not None]
 
 
+async def seals_of(pool: Connection | Pool, tenant: UUID, run_id: UUID, subject: str) -> list[dict[str, Any] | None]:
+    """The seal of each record of the run about `subject`, oldest first: `n`, its place in the tenant's chain, and
+    `hash`, in hexadecimal. None: it is not sealed yet."""
+    query = """
+    SELECT s.n, s.hash FROM audit a LEFT JOIN audit_seals s ON s.tenant = a.tenant AND s.id = a.id
+    WHERE a.tenant = $1 AND a.run_id = $2 AND a.subject = $3 ORDER BY a.id
+    """
+    rows = await pool.fetch(query, tenant, run_id, subject)
+    return [None if n is None else {"n": n, "hash": hash.hex()} for n, hash in rows]
+
+
 class Loose(NamedTuple):
     """Rows that are in no chain: `waiting` for the sealer; the others are faults. `unqueued` records have no seal and
     will get none, of `recordless` only a place in the queue or the details are left."""

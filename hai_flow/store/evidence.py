@@ -17,7 +17,7 @@ from hai_flow.store.clock import read_clock
 from hai_flow.store.packing import commits_of
 
 if TYPE_CHECKING:
-    from hai_flow.store.database import Connection
+    from hai_flow.store.database import Connection, Pool
 
 Row: TypeAlias = Mapping[str, Any]
 
@@ -157,7 +157,7 @@ async def _kin(connection: Connection, run_ids: Sequence[UUID]) -> _Family:
 
 
 async def log_rows(
-    connection: Connection, run_id: UUID, *, after: int = 0, at_once: int = ROWS_AT_ONCE
+    connection: Connection | Pool, run_id: UUID, *, after: int = 0, at_once: int = ROWS_AT_ONCE
 ) -> AsyncIterator[Row]:
     """The commits of the run's log in order, also those that stand in one row. Raises ValueError (`commits_of`)."""
     query = "SELECT * FROM log WHERE run_id = $1 AND last_seq > $2 ORDER BY last_seq LIMIT $3"

@@ -1,0 +1,292 @@
+"""A receipt: what was asked, who decided it and how, and what was done with it, as one signed document.
+
+It is a function of the run's log, so there is one receipt of a question however often it is asked for, whatever process
+gives it, and whatever was killed in between. What may be personal (who, which words, which arguments) stands in it as
+a salted digest; beside the signed part are the texts that this reader may see. So the signed part is the same for every
+reader, and holds when a text is taken out later.
+
+The salt of a text is made of the text and the deployment's key: equal values have equal digests, so anybody can see
+that the arguments that were decided are those with which the call was made, and who has one text can try out no other.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from hashlib import sha256
+from typing import Any, Final
+
+import msgspec
+import rfc8785
+
+from hai_flow import instants, values
+from hai_flow.engine import events as e
+from hai_flow.engine.state import RunState
+from hai_flow.values import Json
+
+FORM: Final = 1
+_ENDS: Final = (e.StepFinished, e.StepFailed, e.StepStopped, e.StepSkipped)
+
+Salt = Callable[[str], str]
+
+
+class Recorder:
+    """Reads a run's log and keeps what concerns one question, `pending_id`."""
+
+    def __init__(self, pending_id: str, salt: Salt) -> None:
+        self._id = pending_id
+        self._salt = salt
+        self._texts: dict[str, dict[str, str]] = {}
+        self._requester: dict[str, str] | None = None
+        self._question: dict[str, Any] | None = None
+        self._votes: list[dict[str, Any]] = []
+        self._edits: list[dict[str, Any]] = []
+        self._escalations: list[dict[str, Any]] = []
+        self._decision: dict[str, Any] | None = None
+        self._executions: list[dict[str, Any]] = []
+        self._path = ""
+        self._effect = False
+        self._done = False
+
+    @property
+    def exists(self) -> bool:
+        """Whether the run has asked this question."""
+        return self._question is not None
+
+    @property
+    def decided(self) -> bool:
+        """Whether the question is closed."""
+        return self._decision is not None
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing follows the decision any more: there is no call behind it, or it has ended."""
+        return self.decided and (not self._effect or self._done)
+
+    @property
+    def closed_at(self) -> int:
+        """The seq of the event that closed the question."""
+        return 0 if self._decision is None else self._decision["seq"]
+
+    def see(self, event: e.Event, shown: e.Event, state: RunState) -> None:
+        """Go on behind an event of the log. `shown` is the event as the reader may see it, `state` the run after it."""
+        match event:
+            case e.RunStarted():
+                self._requester = self._told(event.requester, getattr(shown, "requester", None))
+            case e.PendingOpened() if event.id == self._id:
+                self._open(event, shown, state)
+            case e.PendingOpened() if event.path == self._path and self.exists:
+                self._effect = False  # the step asks anew: what it does from here on is another question's
+            case e.PendingEdited() | e.PendingEscalated() | e.VoteCast() if event.id == self._id:
+                self._go_on(event, shown)
+            case e.PendingDecided() | e.PendingVoided() if event.id == self._id:
+                self._close(event, shown, state)
+            case e.AttemptStarted() if self._effect and event.path == self._path:
+                self._begin(event, state)
+            case _ if self._effect and isinstance(event, _ENDS) and event.path == self._path:
+                self._end(event, shown)
+            case e.StepRetried() if self._effect and event.path == self._path and self._executions:
+                self._executions[-1] |= {"ended_at": _time(event.at), "outcome": "failed", "error": event.error.code}
+            case e.StepUndone() if self._executions and event.path == self._path:
+                self._executions[-1]["undone_at"] = _time(event.at)
+            case e.RunFinished() | e.RunFailed() | e.RunStopped():
+                self._done = True
+            case _:
+                pass
+
+    def payload(self, run: RunState, log: Mapping[str, Json], audit: Mapping[str, Json] | None) -> bytes:
+        """The signed part, as RFC 8785 writes it. `log` is the log as the receipt has read it, `audit` the seal of the
+        record of the last vote; None: nobody voted."""
+        content = {
+            "form": FORM,
+            "run": run.run_id,
+            "requester": self._requester,
+            "question": self._question,
+            "edits": self._edits,
+            "escalations": self._escalations,
+            "votes": self._votes,
+            "decision": self._decision,
+            "executed": self._executions,
+            "log": dict(log),
+            "audit": None if audit is None else dict(audit),
+        }
+        return rfc8785.dumps(content)
+
+    def document(self, token: str) -> str:
+        """The receipt as a file: the signed part, and the texts that the reader may see, by their digests."""
+        return json.dumps(
+            {"receipt": token, "texts": self._texts}, ensure_ascii=False, sort_keys=True, separators=(",", ":")
+        )
+
+    def _open(self, event: e.PendingOpened, shown: e.Event, state: RunState) -> None:
+        seen = shown if isinstance(shown, e.PendingOpened) else msgspec.structs.replace(event, evidence=None, args=None)
+        self._path = event.path
+        self._question = {
+            "id": event.id,
+            "kind": event.kind,
+            "path": event.path,
+            "seq": state.seq,
+            "at": _time(event.at),
+            "workflow": {"name": state.workflow, "version": state.version, "sha256": state.sha256},
+            "tool": event.tool,
+            "title": self._told(event.title, seen.title),
+            "message": self._told(event.message, seen.message),
+            "arguments": self._told(canonical(event.args), canonical(seen.args)),
+            "evidence": self._told(canonical(event.evidence), canonical(seen.evidence)),
+            "form": self._told(_written(event.schema), _written(seen.schema)),
+            "options": list(event.options),
+            "policy": _sha(event.policy),
+            "digest": self._told(event.digest, seen.digest),
+        }
+
+    def _go_on(self, event: e.PendingEdited | e.PendingEscalated | e.VoteCast, shown: e.Event) -> None:
+        if isinstance(event, e.PendingEscalated):
+            self._escalations.append({"at": _time(event.began), "policy": _sha(event.policy)})
+        elif isinstance(event, e.PendingEdited):
+            arguments = self._told(canonical(event.args), canonical(getattr(shown, "args", None)))
+            digest = self._told(event.digest, getattr(shown, "digest", None))
+            by = self._told(event.by, getattr(shown, "by", None))
+            self._edits.append({"at": _time(event.at), "by": by, "arguments": arguments, "digest": digest})
+        else:
+            seen = shown if isinstance(shown, e.VoteCast) else msgspec.structs.replace(event, reason=None, values=None)
+            vote = {
+                "at": _time(event.at),
+                "decision": event.decision,
+                "matched": [self._told(each, each) for each in event.matched],
+                "via": event.via,
+                "digest": self._told(event.digest, seen.digest),
+                "values": self._told(_written(event.values), _written(seen.values)),
+            }
+            self._votes.append({**vote, **self._people(event, seen)})
+
+    def _close(self, event: e.PendingDecided | e.PendingVoided, shown: e.Event, state: RunState) -> None:
+        pending = state.pendings[self._id].opened
+        decision: dict[str, Any] = {"seq": state.seq, "at": _time(event.at)}
+        if isinstance(event, e.PendingVoided):
+            decision |= {"outcome": "voided"}
+        else:
+            seen = shown if isinstance(shown, e.PendingDecided) else msgspec.structs.replace(event, reason=None)
+            value = (
+                self._told(_written(event.value), _written(seen.value))
+                if pending.kind not in ("gate", "approve")
+                else None
+            )
+            decision |= {"outcome": event.outcome, "via": event.via, "value": value, **self._people(event, seen)}
+            self._effect = pending.kind == "gate" and pending.path in event.ready
+        digest = canonical(pending.args)
+        self._decision = {**decision, "arguments": None if digest is None else self._digest(digest)}
+
+    def _begin(self, event: e.AttemptStarted, state: RunState) -> None:
+        self._done = False
+        arguments = canonical(state.steps[event.path].args)
+        self._executions.append({
+            "attempt": event.attempt, "began_at": _time(event.at), "ended_at": None, "outcome": None, "error": None,
+            "output": None, "arguments": None if arguments is None else self._digest(arguments),
+        })  # fmt: skip
+
+    def _end(self, event: e.Event, shown: e.Event) -> None:
+        self._done = True
+        if not self._executions:
+            return  # skipped or stopped before its first attempt
+        output = self._told(_written(getattr(event, "output", None)), _written(getattr(shown, "output", None)))
+        error = getattr(event, "error", None)
+        self._executions[-1] |= {
+            "ended_at": _time(event.at), "outcome": event.type.removeprefix("step_"), "output": output,
+            "error": None if error is None else error.code,
+        }  # fmt: skip
+
+    def _people(self, event: e.VoteCast | e.PendingDecided, seen: e.VoteCast | e.PendingDecided) -> dict[str, Any]:
+        return {
+            "by": self._told(event.by, seen.by),
+            "on_behalf_of": self._told(event.on_behalf_of, seen.on_behalf_of),
+            "reason": self._told(event.reason, seen.reason),
+        }
+
+    def _told(self, text: str | None, shown: str | None) -> dict[str, str] | None:
+        """The digest of a text, which is told beside the signed part if the reader is shown it as it is."""
+        if not text:
+            return None
+        if text == shown:
+            self._texts[self._digest(text)["sha256"]] = {"salt": self._salt(text), "text": text}
+        return self._digest(text)
+
+    def _digest(self, text: str) -> dict[str, str]:
+        return {"sha256": salted(self._salt(text), text)}
+
+
+def canonical(text: str | None) -> str | None:
+    """JSON text as RFC 8785 writes it. Numbers that it has no form for leave the text as it is."""
+    if text is None:
+        return None
+    try:
+        return rfc8785.dumps(values.loads(text)).decode()
+    except (rfc8785.CanonicalizationError, values.NotJson):
+        return text
+
+
+def salted(salt: str, text: str) -> str:
+    """The digest of a text that a receipt has in its place, in hexadecimal."""
+    return sha256((salt + text).encode()).hexdigest()
+
+
+class Unproven(ValueError):
+    """A receipt that does not hold. The message says which part of it."""
+
+
+def texts_of(document: str) -> tuple[str, dict[str, dict[str, str]]]:
+    """The signed part of a receipt's file and its texts, each held against its digest. Raises Unproven."""
+    try:
+        content = json.loads(document)
+        token, texts = content["receipt"], content["texts"]
+        written = json.dumps(content, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+        exact = set(content) == {"receipt", "texts"} and isinstance(token, str) and written == document.strip("\n")
+        proven = {
+            key: set(each) == {"salt", "text"} and salted(each["salt"], each["text"]) == key
+            for key, each in texts.items()
+        }
+    except (ValueError, TypeError, KeyError, AttributeError):
+        raise Unproven(
+            "the file: expected a receipt with its `receipt` and its `texts`, found something else."
+        ) from None
+    if not exact:
+        raise Unproven("the file: expected a receipt as it was given out, found it written otherwise.")
+    if wrong := [key for key, holds in proven.items() if not holds]:
+        raise Unproven(f"the texts: that under {wrong[0][:16]}... is not the text of this digest.")
+    return token, texts
+
+
+def check_payload(payload: bytes, texts: Mapping[str, Any]) -> dict[str, Any]:
+    """The content of the signed part. Raises Unproven if it contradicts itself, or if a text beside it is not of it."""
+    try:
+        content: dict[str, Any] = json.loads(payload)
+        decided, executed = content["decision"]["arguments"], [each["arguments"] for each in content["executed"]]
+        form = content["form"]
+    except (ValueError, TypeError, KeyError):
+        raise Unproven("the content: expected a receipt, found something else.") from None
+    if form != FORM:
+        raise Unproven(f"the content: expected form {FORM} of a receipt, found {form!r}.")
+    if any(each != decided for each in executed):
+        raise Unproven("what was executed: its arguments are not those that were decided.")
+    if strange := set(texts) - set(_digests(content)):
+        raise Unproven(f"the texts: nothing in the signed part has the digest {min(strange)[:16]}...")
+    return content
+
+
+def _digests(value: Json) -> list[str]:
+    if isinstance(value, dict):
+        own = [value["sha256"]] if set(value) == {"sha256"} else []
+        return own + [each for part in value.values() for each in _digests(part)]
+    return [each for part in value for each in _digests(part)] if isinstance(value, list) else []
+
+
+def _written(value: Json) -> str | None:
+    return None if value is None else canonical(values.dumps(value).decode())
+
+
+def _sha(value: Json) -> str | None:
+    written = _written(value)
+    return None if written is None else sha256(written.encode()).hexdigest()
+
+
+def _time(ms: int) -> str:
+    return instants.rfc3339(ms)

@@ -1,0 +1,291 @@
+"""Receipts of decisions: what stands in them, who is told what, and that none holds that was changed."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import httpx2
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clients.receipts.verify_receipt import verify as verify_outside
+from hai_flow import signing
+from hai_flow.runtime.receipts import make_key
+from hai_flow.wire.receipt import Unproven, check_payload, texts_of
+from tests.clients import rig
+from tests.support.hai_client import unique
+from tests.support.identities import KEYS, People
+from tests.support.postgres import Server
+from tests.support.server import YAML, ServerProcess, serving
+
+ROOT = Path(__file__).parents[2]
+RUNS = int(os.environ.get("HAI_FLOW_TEST_RECEIPTS", "30"))
+SOURCE = """
+hai: flow/v1
+name: NAME
+version: 1
+input:
+  type: object
+  properties:
+    order: {type: string, default: A-1}
+    amount: {type: number, default: 180}
+    iban: {type: string, default: DE-4711, pii: true}
+tools: {shop: {python: hai_flow.examples, effect: write}}
+steps:
+  - id: pay
+    call: shop.refund
+    with: {order: "${{ input.order }} to ${{ input.iban }}", amount: "${{ input.amount }}"}
+    approval: {title: "Pay ${{ args.amount }}?", from: [role:boss], edit: [amount], QUORUM deadline: DEADLINE}
+    on_reject: [{return: null}]
+"""
+
+
+class House(NamedTuple):
+    """A server with identity and receipts, its callers, and the file of its keys."""
+
+    server: ServerProcess
+    people: People
+    keys: Path
+
+    def call(self, who: str, method: str, path: str, **more: Any) -> httpx2.Response:
+        roles = {
+            "req": [],
+            "ann": ["decider", "boss"],
+            "bob": ["decider", "boss"],
+            "vic": ["viewer"],
+            "pat": ["publisher"],
+        }
+        headers = {**self.people.person(f"user:{who}", roles=roles[who]), **more.pop("headers", {})}
+        return httpx2.request(method, f"{self.server.url}{path}", headers=headers, timeout=30, **more)
+
+    def asked(self, *, quorum: int = 1, deadline: str = "1h", **given: Any) -> str:
+        """The id of the question of a new run of user:req's."""
+        name = unique("receipt").replace("-", "_")
+        source = SOURCE.replace("NAME", name).replace("DEADLINE", deadline)
+        source = source.replace("QUORUM", "" if quorum == 1 else f"quorum: {quorum},")
+        published = self.call("pat", "POST", "/v1/workflows", content=source, headers=YAML)
+        assert published.status_code == 201, published.text
+        run = self.call("req", "POST", "/v1/runs", json={"workflow": name, "input": given}).json()
+        page = wait(lambda: self.call("req", "GET", f"/v1/runs/{run['id']}/snapshot").json()["pendings"])
+        return page[0]["id"]
+
+    def decide(self, who: str, id: str, decision: str, **more: Any) -> None:
+        answer = self.call(who, "POST", f"/v1/pendings/{id}/decide", json={"decision": decision, **more})
+        assert answer.status_code == 200, answer.text
+
+    def receipt(self, id: str, who: str = "ann") -> str:
+        """The receipt, once there is one."""
+
+        def look() -> str | None:
+            answer = self.call(who, "GET", f"/v1/pendings/{id}/receipt")
+            assert answer.status_code == 200 or answer.json()["code"] == "receipt_early", answer.text
+            return answer.text if answer.status_code == 200 else None
+
+        return wait(look)
+
+    @property
+    def jwks(self) -> str:
+        """The public keys."""
+        return httpx2.get(f"{self.server.url}/.well-known/jwks.json").text
+
+
+def wait(look: Callable[[], Any]) -> Any:
+    until = time.monotonic() + 30
+    while not (seen := look()):
+        assert time.monotonic() < until, "it did not come in 30 s"
+        time.sleep(0.05)
+    return seen
+
+
+def texts(receipt: str) -> set[str]:
+    return {each["text"] for each in json.loads(receipt)["texts"].values()}
+
+
+def verify_inside(receipt: bytes, keys: tuple[signing.Key, ...]) -> dict[str, Any]:
+    """The content, as `hai-flow receipt verify` finds it."""
+    token, told = texts_of(receipt.decode())
+    return check_payload(signing.verify(token, keys), told)
+
+
+@pytest.fixture(scope="module")
+def house(postgres_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    keys = tmp_path_factory.mktemp("receipts") / "keys.json"
+    make_key(keys)
+    environment = {**KEYS, "HAI_FLOW_RECEIPT_KEYS": str(keys)}
+    with postgres_server.database() as dsn, serving(dsn, environment=environment) as server:
+        yield House(server, People(dsn), keys)
+        assert not server.faults
+
+
+@pytest.fixture(scope="module")
+def edited(house: House) -> str:
+    """The receipt of a decision that changed the arguments."""
+    id = house.asked()
+    house.decide("ann", id, "approve", edits={"amount": 90}, reason="half is enough")
+    return house.receipt(id)
+
+
+def test_a_receipt_says_what_was_asked_decided_and_done(house: House, edited: str) -> None:
+    content = verify_outside(edited, house.jwks)
+    assert content["decision"]["outcome"] == "approve"
+    assert content["question"]["arguments"] != content["decision"]["arguments"] == content["edits"][0]["arguments"]
+    (done,) = content["executed"]
+    assert (done["outcome"], done["arguments"]) == ("finished", content["decision"]["arguments"])
+    assert content["votes"][0]["by"] == content["decision"]["by"] != content["requester"]
+    assert content["audit"]["n"] > 0
+    assert {"user:ann", "half is enough", '{"amount":90,"order":"A-1 to DE-4711"}'} <= texts(edited)
+
+
+def test_a_receipt_is_the_same_however_often_it_is_asked_for(house: House, edited: str) -> None:
+    id = verify_outside(edited, house.jwks)["question"]["id"]
+    assert {house.receipt(id) for _ in range(3)} == {edited}
+
+
+def test_the_verifiers_agree_without_anything_of_ours(house: House, edited: str, tmp_path: Path) -> None:
+    good, bad, keys = tmp_path / "good.json", tmp_path / "bad.json", tmp_path / "keys.json"
+    good.write_text(edited)
+    bad.write_text(edited.replace(r"\"amount\":90", r"\"amount\":900"))
+    keys.write_text(house.jwks)
+    outside = ROOT / "clients" / "receipts"
+    hai_flow = [sys.executable, "-m", "hai_flow.cli", "receipt", "verify"]
+    for command, option in (
+        ([sys.executable, "-I", str(outside / "verify_receipt.py")], []),
+        ([rig.node(), str(outside / "verify_receipt.ts")], []),
+        (hai_flow, ["--key"]),
+    ):
+        said = subprocess.run([*command, str(good), *option, str(keys)], capture_output=True, text=True, cwd=ROOT)
+        assert said.returncode == 0, said.stderr
+        said = subprocess.run([*command, str(bad), *option, str(keys)], capture_output=True, text=True, cwd=ROOT)
+        assert said.returncode != 0
+        assert "the texts" in (said.stdout + said.stderr).lower()
+
+
+def test_each_single_byte_that_is_changed_is_found(house: House, edited: str) -> None:
+    jwks, chance, before = house.jwks, random.Random(7), edited.encode()
+    known = signing.keys_of(jwks, "keys")
+    for _ in range(500):
+        changed = bytearray(before)
+        changed[chance.randrange(len(before))] ^= 1 << chance.randrange(8)
+        if bytes(changed).strip(b"\n") == before:
+            continue
+        with pytest.raises((ValueError, KeyError, TypeError, AttributeError)):
+            verify_outside(changed.decode(), jwks)
+        with pytest.raises((Unproven, signing.NotVerified, UnicodeDecodeError)):
+            verify_inside(bytes(changed), known)
+
+
+def test_there_is_no_receipt_before_the_end(house: House) -> None:
+    id = house.asked(quorum=2)
+    house.decide("ann", id, "approve")
+    answer = house.call("ann", "GET", f"/v1/pendings/{id}/receipt")
+    assert (answer.status_code, answer.json()["code"]) == (409, "receipt_early")
+    assert house.call("ann", "GET", f"/v1/pendings/{id[:-1]}/receipt").status_code == 404
+    house.decide("bob", id, "approve")
+    votes = verify_outside(house.receipt(id), house.jwks)["votes"]
+    assert len({vote["by"]["sha256"] for vote in votes}) == 2
+
+
+def test_what_was_refused_was_not_done(house: House) -> None:
+    id = house.asked()
+    house.decide("bob", id, "reject", reason="no")
+    content = verify_outside(house.receipt(id), house.jwks)
+    assert (content["decision"]["outcome"], content["executed"]) == ("reject", [])
+
+
+def test_what_nobody_decided_in_time_has_no_vote_and_was_not_done(house: House) -> None:
+    id = house.asked(deadline="1s")
+    content = verify_outside(house.receipt(id), house.jwks)
+    assert (content["decision"]["outcome"], content["votes"], content["executed"]) == ("expired", [], [])
+    assert content["audit"] is None
+
+
+def test_personal_values_are_told_to_their_readers_and_the_signed_part_is_one(house: House, edited: str) -> None:
+    id = verify_outside(edited, house.jwks)["question"]["id"]
+    for_viewer = house.receipt(id, "vic")
+    assert json.loads(for_viewer)["receipt"] == json.loads(edited)["receipt"]
+    assert not any("DE-4711" in text for text in texts(for_viewer))
+    assert verify_outside(for_viewer, house.jwks) == verify_outside(edited, house.jwks)
+    signed = base64.urlsafe_b64decode(json.loads(edited)["receipt"].split(".")[1] + "==")
+    assert b"DE-4711" not in signed
+    assert b"user:ann" not in signed
+
+
+def test_a_stranger_finds_neither_question_nor_receipt(house: House, edited: str) -> None:
+    id = verify_outside(edited, house.jwks)["question"]["id"]
+    stranger = house.people.person("user:eve", roles=["requester"])
+    answer = httpx2.get(f"{house.server.url}/v1/pendings/{id}/receipt", headers=stranger)
+    assert (answer.status_code, answer.json()["code"]) == (404, "pending_unknown")
+
+
+def test_random_decisions_are_proven_by_their_receipts(house: House) -> None:
+    chance = random.Random(11)
+    for _ in range(RUNS):
+        amount, outcome = chance.randrange(1, 10**6), chance.choice(["approve", "edit", "reject"])
+        id = house.asked(amount=amount)
+        edits = {"edits": {"amount": chance.randrange(1, 10**6)}} if outcome == "edit" else {}
+        house.decide(chance.choice(["ann", "bob"]), id, "reject" if outcome == "reject" else "approve", **edits)
+        content = verify_outside(house.receipt(id), house.jwks)
+        assert bool(content["executed"]) == (outcome != "reject")
+        assert all(each["arguments"] == content["decision"]["arguments"] for each in content["executed"])
+
+
+def test_a_new_key_signs_at_once_and_old_receipts_hold(house: House, edited: str) -> None:
+    before = signing.keys_of(house.jwks, "keys")
+    made = make_key(house.keys)
+    after = wait(lambda: house.jwks if made.id in house.jwks else None)
+    assert verify_outside(edited, after)
+    assert [key.private for key in signing.keys_of(house.keys.read_text(), "keys")][1:] == [None] * len(before)
+    id = verify_outside(edited, after)["question"]["id"]
+    with pytest.raises(ValueError, match=f"the key: {made.id} is none of {before[0].id}"):
+        verify_outside(house.receipt(id), json.dumps({"keys": [key.jwk() for key in before]}))
+
+
+def test_without_a_key_nothing_is_signed(postgres_server: Server) -> None:
+    with (
+        postgres_server.database() as dsn,
+        serving(dsn, environment={**KEYS, "HAI_FLOW_DATABASE_URL": dsn}) as server,
+    ):
+        bare = House(server, People(dsn), Path())
+        id = bare.asked()
+        bare.decide("ann", id, "reject", reason="no")
+        answer = bare.call("ann", "GET", f"/v1/pendings/{id}/receipt")
+        assert (answer.status_code, answer.json()["code"]) == (409, "receipt_keys_unset")
+        assert json.loads(bare.jwks) == {"keys": []}
+
+
+@settings(max_examples=200)
+@given(st.binary(min_size=32, max_size=32), st.binary(max_size=200))
+def test_what_one_key_signed_no_other_verifies(private: bytes, payload: bytes) -> None:
+    key, other = signing.Key.made(private), signing.Key.made(bytes(32) if private != bytes(32) else bytes([1] * 32))
+    token = signing.SigningKeys((key,)).sign(payload)
+    assert signing.verify(token, (other, key)) == payload
+    with pytest.raises(signing.NotVerified, match="the key"):
+        signing.verify(token, (other,))
+    named = signing.Key(key.id, other.public)
+    with pytest.raises(signing.NotVerified, match="the signature"):
+        signing.verify(token, (named,))
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("{", "expected a JWK Set in JSON"),
+        ("[]", "expected {"),
+        ('{"keys": []}', "at least one key"),
+        ('{"keys": [{"kty": "RSA"}]}', "kty OKP"),
+        ('{"keys": [{"kty": "OKP", "crv": "Ed25519", "x": "AAAA"}]}', "32 bytes"),
+    ],
+)
+def test_a_file_of_keys_that_is_wrong_is_refused_by_its_reason(text: str, reason: str) -> None:
+    with pytest.raises(signing.BadKeys, match=reason):
+        signing.keys_of(text, "keys.json")
