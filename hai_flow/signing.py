@@ -13,12 +13,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Final
-
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from typing import TYPE_CHECKING, Any, Final
 
 from hai_flow.errors import HaiFlowError
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 TYPE: Final = "hai-flow-receipt+jws"
 _BYTES: Final = 32
@@ -43,7 +43,7 @@ class Key:
     @classmethod
     def made(cls, private: bytes) -> Key:
         """The key with this private half."""
-        public = Ed25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
+        public = _private(private).public_key().public_bytes_raw()
         return cls(thumbprint(public), public, private)
 
     def jwk(self, *, private: bool = False) -> dict[str, str]:
@@ -71,8 +71,9 @@ class SigningKeys:
     def sign(self, payload: bytes) -> str:
         """The payload as a JWS in its compact form (RFC 7515). The same payload gives the same text."""
         header = {"alg": "EdDSA", "kid": self.signer.id, "typ": TYPE}
+        assert self.signer.private is not None
         signed = f"{encode(json.dumps(header, separators=(',', ':')).encode())}.{encode(payload)}"
-        return f"{signed}.{encode(_private(self.signer).sign(signed.encode()))}"
+        return f"{signed}.{encode(_private(self.signer.private).sign(signed.encode()))}"
 
     def salt(self, text: str) -> str:
         """A salt for the text, in hexadecimal. Who has not the key can't try out short texts against a digest."""
@@ -119,6 +120,9 @@ def rotated(keys: tuple[Key, ...], private: bytes) -> str:
 
 def verify(token: str, keys: tuple[Key, ...]) -> bytes:
     """The payload of a JWS that one of the keys has signed. Raises NotVerified, which names the part that is wrong."""
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
     parts = token.split(".")
     if len(parts) != 3:
         raise NotVerified(f"the signature: expected header.payload.signature, found {len(parts)} parts.")
@@ -190,6 +194,7 @@ def _half(jwk: Mapping[str, Any], name: str, place: str) -> bytes:
     return data
 
 
-def _private(key: Key) -> Ed25519PrivateKey:
-    assert key.private is not None
-    return Ed25519PrivateKey.from_private_bytes(key.private)
+def _private(private: bytes) -> Ed25519PrivateKey:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # when first needed: 30 ms
+
+    return Ed25519PrivateKey.from_private_bytes(private)

@@ -725,6 +725,10 @@ export interface Problem {
   see?: string;
 }
 
+export interface PublicKeys {
+  keys: Record<string, Json>[];
+}
+
 export interface PublishedWorkflow {
   version: number;
   sha256: string;
@@ -765,6 +769,16 @@ export interface Readiness {
 
 export interface ReasonBody {
   reason?: string;
+}
+
+export interface Receipt {
+  receipt: string;
+  texts: Record<string, ReceiptText>;
+}
+
+export interface ReceiptText {
+  salt: string;
+  text: string;
 }
 
 export interface ReceivedCallback {
