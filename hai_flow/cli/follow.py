@@ -18,7 +18,7 @@ CALLBACK: Final = "callback:"  # the engine's beginning of the types of signals 
 TRACE: Final = "tool.trace"  # the engine's name of the warning with the place where a tool failed
 
 # Steps whose effect is shown already: a message, a change of state, the end.
-_SILENT_VERBS: Final = ("say", "set", "break", "continue", "return", "switch", "emit", "agent_calls")
+_SILENT_VERBS: Final = ("say", "let", "set", "break", "continue", "return", "switch", "emit", "agent_calls")
 # Events that another event makes superfluous in a terminal.
 _SILENT: Final = frozenset(
     {

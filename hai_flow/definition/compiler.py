@@ -22,6 +22,7 @@ from hai_flow.definition.context import Context
 from hai_flow.definition.declarations import declared, state_raw
 from hai_flow.definition.disclosures import refuse_disclosures
 from hai_flow.definition.document import Document, parse
+from hai_flow.definition.drafts import Outline, always_ends
 from hai_flow.definition.fixes import completed
 from hai_flow.definition.language import SHAPES
 from hai_flow.definition.lint import lint
@@ -140,12 +141,15 @@ def _plan(
     types = types_of(context)
     top = names_at(types, Visibility(drafts, (), 0))
     default_notify = notify(context, fields.get("defaults", {}), ("defaults",), top)
-    context.compile(drafts.steps, top)
+    behind = context.compile(drafts.steps, top)
     catch = compile_catch(context, drafts.catch, top)
     context.compile(drafts.finally_, top)
     output = None
     if "output" in fields:
-        output = context.template(fields["output"], ("output",), names_at(types, Visibility(drafts, (), END)))
+        end = names_at(types, Visibility(drafts, (), END))
+        if all(always_ends(clause.steps) for clause in drafts.catch):  # else it may have skipped what gives names
+            end = end.with_roots_of(behind)
+        output = context.template(fields["output"], ("output",), end)
     for each in (drafts.steps, *(clause.steps for clause in drafts.catch), drafts.finally_):
         lint(context, each)
     if "steps" not in fields or "name" not in fields or "version" not in fields:
@@ -192,7 +196,18 @@ def _made(
         on_message=fields.get("on_message", "reject"),
         default_retry=given.default_retry,
         default_notify=default_notify,
+        lets=_lets_of(drafts),
     )
+
+
+def _lets_of(drafts: Outline) -> dict[str, tuple[str, ...]]:
+    """The paths of the steps that give each name of a `let`."""
+    tops = [*drafts.steps, *(step for clause in drafts.catch for step in clause.steps), *drafts.finally_]
+    lets: dict[str, tuple[str, ...]] = {}
+    for draft in (each for top in tops for each in (top, *top.inside()) if each.verb == "let"):
+        for name in draft.fields.get("let", ()):
+            lets[name] = (*lets.get(name, ()), draft.path)
+    return lets
 
 
 def _schema_or_any(raw: Json) -> JsonSchema:

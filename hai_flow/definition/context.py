@@ -15,7 +15,7 @@ from hai_flow.definition.python_modules import Modules
 from hai_flow.definition.reader import Reader
 from hai_flow.definition.scope import Visibility, moved
 
-CompileList: TypeAlias = "Callable[[Context, Sequence[StepDraft], Names], None]"
+CompileList: TypeAlias = "Callable[[Context, Sequence[StepDraft], Names], Names]"
 
 
 class Context(Parts):
@@ -34,9 +34,9 @@ class Context(Parts):
         self._compile_list = compile_list
         self._order: dict[str, int] = {}
 
-    def compile(self, drafts: Sequence[StepDraft], names: Names) -> None:
-        """Compile the steps of a list. `names` are those before it."""
-        self._compile_list(self, drafts, names)
+    def compile(self, drafts: Sequence[StepDraft], names: Names) -> Names:
+        """Compile the steps of a list. `names` are those before it; returns those behind it."""
+        return self._compile_list(self, drafts, names)
 
     def elsewhere(self, names: Names, chain: Chain, order: int, **more: Any) -> Names:
         """The names at another place than the step's own, with the same roots and guards."""

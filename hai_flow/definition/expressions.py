@@ -268,7 +268,7 @@ def _free_fault(source: str, name: Name, names: Names) -> Fault:
 _CONSTANTS: Final = {"True": "true", "False": "false", "None": "null", "nil": "null", "undefined": "null"}
 _ELSEWHERE_CALLED: Final = {
     "env": "; name a secret where it is used, as ${{ secrets.NAME }}; other values are `input`",
-    "vars": "; values of a run are `input`, and `state`",
+    "vars": "; values of a run are `input`, `state`, and what `let` names",
     "each": "; the item of a loop is `item`, or what `as` says",
     "it": "; the item of a loop is `item`, or what `as` says",
     "github": "; what started a run is its `input`",

@@ -39,6 +39,8 @@ _MEMBER_HINTS: Final = {
     "outcome": "; did you mean `status`?",
 }
 
+_CLOSED: Final[Mapping[str, Json]] = {"additionalProperties": False}
+
 Guards: TypeAlias = frozenset[tuple[Any, ...]]
 """Paths that are there, and facts, which begin with None (`facts`)."""
 
@@ -94,6 +96,32 @@ class Names:
         if not isinstance(items, Mapping):
             return {}
         return {**{key: look.root[key] for key in ("$defs", "definitions") if key in look.root}, **items}
+
+    def schema_of(self, value: Json) -> Json:
+        """The type of what `value` renders to, as far as it is known without looking into expressions."""
+        match value:
+            case str():
+                hole = only_hole(value)
+                if hole is None:
+                    return {"type": "string"}
+                look = self._look_at(value)
+                return {} if look.optional else look.schema
+            case bool():
+                return {"type": "boolean"}
+            case int():
+                return {"type": "integer"}
+            case float():
+                return {"type": "number"}
+            case Mapping():
+                properties = {name: self.schema_of(each) for name, each in value.items()}
+                return {"type": "object", "properties": properties, "required": list(value), **_CLOSED}
+            case list():
+                return {"type": "array"}
+        return {}
+
+    def with_roots_of(self, other: Names) -> Names:
+        """The same place, with the roots that `other` has: the names that its steps give."""
+        return replace(self, types=replace(self.types, roots=other.types.roots), roots=other.roots)
 
     def type_of(self, value: Json) -> str | None:
         """The JSON type of `value`, where it is one hole with only a path to something of one known type."""

@@ -302,7 +302,10 @@ class Flow:
         for loop in self._around(step):
             if isinstance(loop.verb, plan.ForEach) and loop.verb.as_ == name:
                 return marks.part(self.mark(loop.verb.items, loop), 0)
-        return True
+        given: Mark = name not in self.workflow.lets
+        for path in self.workflow.lets.get(name, ()):
+            given = join(given, marks.at(self.steps[path].output, (name,)))
+        return given
 
     def _around(self, step: plan.Step | None) -> Iterator[plan.Step]:
         """The step, and the steps around it."""
@@ -408,6 +411,8 @@ class Flow:
                 return own.approval
             case plan.Run():
                 return False if verb.detach else self._child(verb, own.args).output
+            case plan.Let():
+                return self.mark(verb.values, step)
             case plan.Set():
                 self._assign(verb, step)
                 return False
@@ -417,7 +422,11 @@ class Flow:
                 return under((EVERY,), marks.record(output=inner, error=self._inside(step)))
             case plan.Iteration():
                 return self.mark(verb.output, step) or self._inner(step)
-            case plan.Switch() | plan.Parallel() | plan.Try() | plan.Repeat() | plan.AgentCalls():
+            case plan.Switch():
+                return any(self.mark(each, step) for each in verb.results) or self._inner(step)
+            case plan.Parallel() if verb.results:
+                return any(self.mark(each, step) for each in verb.results.values()) or self._inner(step)
+            case plan.Parallel() | plan.Try() | plan.Repeat() | plan.AgentCalls():
                 return self._inner(step)
             case plan.Say() | plan.Emit() | plan.Fail() | plan.Return():
                 return False

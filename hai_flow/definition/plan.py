@@ -580,10 +580,19 @@ class Set(Verb):
 
 
 @dataclass(frozen=True, slots=True)
+class Let(Verb):
+    """`values` renders to a map of names, which steps behind it read by these names."""
+
+    values: Template
+
+
+@dataclass(frozen=True, slots=True)
 class Switch(Verb):
-    """Cases in order; `when` None = the default. `first` is the path of the case's first step."""
+    """Cases in order; `when` None = the default. `first` is the path of the case's first step, "" where it has none.
+    `results` are the values of the cases; empty where no case has one."""
 
     cases: tuple[tuple[Expression | None, str], ...]
+    results: tuple[Template | None, ...] = ()
 
     def at(self, keys: tuple[str, ...]) -> Switch:
         """The verb inside of the iterations with these keys: its paths have the keys in their brackets. Every block has
@@ -597,6 +606,7 @@ class Parallel(Verb):
 
     branches: tuple[tuple[str, str], ...]
     join: Literal["all", "any"] | int = "all"
+    results: Mapping[str, Template] = field(default_factory=dict)  # the values of branches
 
     @property
     def wanted(self) -> int | None:
@@ -922,5 +932,6 @@ class Plan:
     on_message: Literal["reject", "enqueue", "interrupt"] = "reject"  # that comes while a run of it is active
     default_retry: Retry | None = None
     default_notify: tuple[Template, ...] = ()
+    lets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # name -> the `let` steps that give it
     warnings: tuple[Any, ...] = field(default=(), compare=False)
     from_disk: bool = field(default=False, compare=False)

@@ -18,16 +18,22 @@ from hai_flow.definition.language import VERBS
 from hai_flow.definition.policies import OPTIONS, approval
 from hai_flow.definition.scope import Visibility, moved
 from hai_flow.definition.verbs.calls import delivery_of
+from hai_flow.definition.verbs.state import let_schemas
 from hai_flow.values import Json
 
 
-def compile_list(context: Context, drafts: Sequence[StepDraft], names: Names) -> None:
-    """Compile the steps of a list and all that is inside of them. `names` are those around it."""
+def compile_list(context: Context, drafts: Sequence[StepDraft], names: Names) -> Names:
+    """Compile the steps of a list and all that is inside of them. `names` are those around it; returns those behind
+    it."""
     for draft in drafts:
         denials = _compile_step(
             context, draft, moved(names, Visibility(context.outline, draft.chain, draft.order, draft))
         )
         names = with_facts(names, denials | _cases_not_taken(draft))
+        given = let_schemas(draft, moved(names, Visibility(context.outline, draft.chain, draft.order, draft)))
+        if given:
+            names = names.with_roots(schemas=given)
+    return names
 
 
 def _cases_not_taken(draft: StepDraft) -> Guards:

@@ -69,7 +69,7 @@ _MOVING: Final = frozenset({"new", "running", "stopping"})
 STEPS_UNTIL: Final = 0.5
 """When the run's log has reached this share of its bound, it records the steps of the runs below no more."""
 SILENT_VERBS: Final = frozenset(
-    {"say", "emit", "set", "switch", "try", "iteration", "agent_calls", "break", "continue", "return", "fail"}
+    {"say", "emit", "let", "set", "switch", "try", "iteration", "agent_calls", "break", "continue", "return", "fail"}
 )
 """Steps without an effect that anybody could watch (docs/design/protocols.md#hai)."""
 News: TypeAlias = e.ChildAsked | e.ChildSaid | e.ChildStepped | e.ChildShared

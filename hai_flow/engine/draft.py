@@ -286,7 +286,21 @@ class Draft:
                 return index
             if isinstance(verb, ForEach) and verb.as_ == name:
                 return known.items[index]
-        raise AssertionError(f"{name} names no loop around {path}")
+        return self._let_value(name, path)
+
+    def _let_value(self, name: str, reader: str) -> Json:
+        """The value that a `let` in a list around the reader has given to the name. Raises `ExpressionError` where none
+        has yet: the run began behind it, in another version or after a skip."""
+        inside = paths.plan_path(reader)
+        for let in reversed(self.plan.lets.get(name, ())):
+            within = paths.list_of(let)
+            loop = paths.loop_of(within) if paths.is_iteration(within) else within
+            if inside not in (within, loop) and not paths.is_inside(inside, within):
+                continue
+            known = self.state.steps.get(paths.instance_for(let, reader, self._latest))
+            if known is not None and isinstance(known.output, dict) and name in known.output:
+                return known.output[name]
+        raise ExpressionError("expression.absent", f"`{name}` is not there: no `let` has given it a value yet")
 
     def _handled_error(self, step: Step | None) -> Json:
         """The error of the innermost handler around `step` that handles one."""

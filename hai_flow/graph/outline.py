@@ -179,6 +179,8 @@ def _detail(verb: str, value: Json) -> str:
         case "emit":
             ((kind, content),) = value.items()
             return f"{kind} {_line(content.get('name', content.get('to', '')))}".strip()
+        case "let":
+            return _value(value)
         case "set":
             return _value(value if isinstance(value, Mapping) else [f"{each['op']} {each['path']}" for each in value])
         case "wait":
@@ -320,12 +322,13 @@ def _lanes(verb: str, value: Json, path: str) -> Iterator[Lane]:
         case "try":
             yield Lane("", "", _nodes(value, f"{path}/"))
         case "parallel":
-            for branch, steps in value.items():
+            for branch, raw in value.items():
+                steps = raw["steps"] if isinstance(raw, Mapping) else raw
                 yield Lane(branch, branch, _nodes(steps, f"{path}/{branch}/"))
         case "switch":
             for number, case in enumerate(value):
                 label = f"when {_bare(case['when'])}" if "when" in case else "otherwise"
-                yield Lane(str(number), label, _nodes(case["steps"], f"{path}/{number}/"))
+                yield Lane(str(number), label, _nodes(case.get("steps", ()), f"{path}/{number}/"))
         case "for_each" | "repeat":
             yield Lane("[]", "", _nodes(value["steps"], f"{path}[]/"))
         case _:

@@ -61,7 +61,8 @@ def holders(type_: Type) -> Iterator[tuple[str, Any]]:
                 yield name, lambda mapping, wrap=wrap: [wrap(mapping)]
         case "map":
             for name, wrap in holders(type_.parts[0]):
-                yield name, lambda mapping, wrap=wrap: {"a": wrap(mapping)}
+                more = {"b": [{"say": "Another."}]} if type_.minimum == 2 else {}
+                yield name, lambda mapping, wrap=wrap, more=more: {"a": wrap(mapping), **more}
         case "either":
             for part in type_.parts:
                 yield from holders(part)

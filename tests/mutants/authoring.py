@@ -26,4 +26,19 @@ coverage.bug(
     ("            if (step.path, option) not in self.answered:", "            if False:"),
     by=f"{_PROOFS}::test_coverage_names_what_no_case_takes",
 )
-ROOMS: Final = (sequences, triggering, coverage)
+draft = Room("hai_flow/engine/draft.py", "tests/definition/test_lets.py")
+draft.bug(
+    "a branch reads what a `let` in another branch has named",
+    ("            if inside not in (within, loop) and not paths.is_inside(inside, within):", "            if False:"),
+    by="tests/definition/test_lets.py::test_a_name_is_read_in_its_list_and_inside_of_it",
+)
+personal = Room("hai_flow/definition/personal.py", "tests/definition/test_lets.py")
+personal.bug(
+    "a personal value is personal no more once it has another name",
+    (
+        "            case plan.Let():\n                return self.mark(verb.values, step)",
+        "            case plan.Let():\n                return False",
+    ),
+    by="tests/definition/test_lets.py::test_a_value_made_of_a_personal_one_is_personal",
+)
+ROOMS: Final = (sequences, triggering, coverage, draft, personal)

@@ -312,7 +312,6 @@ parallel.bug(
 )
 parallel.bug(
     "the other branches go on when one has failed",
-    ("import Consequence, End, Finish", "import Consequence, End, Fail, Finish"),
     ('return End(step, Ending("failed", error=error, reason=f"branch {branch} failed"))', "return Fail(step, error)"),
 )
 calls = Room("hai_flow/engine/calls.py", f"{_T}growing_calls.py")

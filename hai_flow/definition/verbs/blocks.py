@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from hai_flow.definition import plan
 from hai_flow.definition.context import Context
 from hai_flow.definition.document import Path
-from hai_flow.definition.drafts import Enclosure, Lists, StepDraft
+from hai_flow.definition.drafts import Enclosure, Lists, StepDraft, always_ends, leaving
 from hai_flow.definition.expressions import CompiledExpression
 from hai_flow.definition.facts import facts_of
-from hai_flow.definition.keys import ANY, CEL, ID, STEPS, TEXT, Key, Shape, enum, integer, list_of, map_of, shape_of
+from hai_flow.definition.holes import only_hole
+from hai_flow.definition.keys import (
+    ANY,
+    CEL,
+    ID,
+    STEPS,
+    TEXT,
+    Key,
+    Shape,
+    either,
+    enum,
+    integer,
+    list_of,
+    map_of,
+    shape_of,
+)
 from hai_flow.definition.known_names import ROOTS, Names
 from hai_flow.definition.names import name_fault
 from hai_flow.definition.reference import ENDED_KEYS
@@ -22,8 +37,16 @@ from hai_flow.values import Json
 CASE: Final = Shape("case", "An entry of `switch`", (
     Key("when", CEL, "the first that is true is taken", example='input.kind == "refund"'),
     Key("default", enum(True), "only in the last: taken if no other is", example="true"),
-    Key("steps", STEPS, "what happens then", required=True, example='[{say: "A refund."}]'),
+    Key("steps", STEPS, "what happens then; may be left out where there is a `result`", required=True,
+        example='[{say: "A refund."}]'),
+    Key("result", ANY, "the value of the switch, `steps.X.output.result`; sees the steps of the case",
+        example='"${{ steps.find.output.price }}"'),
 ), exactly_one=(("when", "default"),))  # fmt: skip
+BRANCH: Final = Shape("branch", "A branch with a value", (
+    Key("steps", STEPS, "what happens in it", required=True, example='[{say: "One."}]'),
+    Key("result", ANY, "its value in `steps.X.output.results`, and with `join: any` the winner's in `output.result`",
+        required=True, example='"${{ steps.find.output.price }}"'),
+))  # fmt: skip
 FOR_EACH: Final = Shape("for_each", "`for_each`", (
     Key("items", ANY, "a list (at most 10,000), evaluated once", required=True, example='"${{ input.services }}"'),
     Key("as", ID, "the item's name inside", default="item", example="svc"),
@@ -46,6 +69,10 @@ REPEAT: Final = Shape("repeat", "`repeat`", (
     Key("steps", STEPS, "what is repeated", required=True, example='[{say: "Again."}]'),
 ), at_most_one=(("while", "until"),))  # fmt: skip
 _CASES: Final = {word: CASE.of(word) for word in ("when", "default")}
+_VALUED: Final = {
+    word: Shape("case", "A case of `switch`", tuple(key for key in CASE.of(word).keys if key.name != "steps"))
+    for word in ("when", "default")
+}
 _ITEM: Final = record(key={"type": "string"}, status={"type": "string"}, output={}, error={})
 _ITEMS: Final = {"type": "array", "items": _ITEM}
 _LOOPS: Final = {"for_each": FOR_EACH, "repeat": REPEAT}
@@ -53,6 +80,7 @@ _LOOPS: Final = {"for_each": FOR_EACH, "repeat": REPEAT}
 
 def _switch(context: Context, draft: StepDraft, names: Names) -> plan.Verb:
     cases: list[tuple[CompiledExpression | None, str]] = []
+    results: list[plan.Template | None] = []
     for body, steps in draft.blocks.items():
         raw = draft.fields["switch"][int(body)]
         when = raw.get("when") if isinstance(raw, Mapping) else None
@@ -61,10 +89,56 @@ def _switch(context: Context, draft: StepDraft, names: Names) -> plan.Verb:
             condition = context.condition(when, (*draft.at, "switch", int(body), "when"), names)
         if condition is not None:
             draft.cases[body] = condition
-        context.compile(steps, names.with_guards(condition))
-        if steps:
-            cases.append((condition, steps[0].path))
-    return plan.Switch(tuple(cases))
+        inside = names.with_guards(condition)
+        behind = context.compile(steps, inside)
+        cases.append((condition, steps[0].path if steps else ""))
+        result = None
+        if isinstance(raw, Mapping) and "result" in raw:
+            here = _at_end(context, draft, steps, inside, behind)
+            result = context.template(raw["result"], (*draft.at, "switch", int(body), "result"), here)
+        results.append(result)
+    return plan.Switch(tuple(cases), tuple(results) if any(results) else ())
+
+
+def _at_end(context: Context, draft: StepDraft, steps: Sequence[StepDraft], names: Names, behind: Names) -> Names:
+    """The names at the end of a list of the block."""
+    if not steps:
+        return names
+    here = context.elsewhere(names, steps[0].chain, draft.body_end, at_end=True)
+    return here.with_roots_of(behind)
+
+
+def _switch_record(context: Context, draft: StepDraft) -> Json:
+    cases = [(raw, draft.blocks.get(str(number), [])) for number, raw in enumerate(draft.fields.get("switch", ()))]
+    known = [raw for raw, _ in cases if isinstance(raw, Mapping)]
+    if not any("result" in raw for raw in known):
+        return record(case={})
+    covers = bool(known) and "default" in known[-1]
+    covers = covers and all("result" in raw or always_ends(steps) for raw, steps in cases if isinstance(raw, Mapping))
+    return _with_result(record(case={}), [raw["result"] for raw in known if "result" in raw], covers=covers)
+
+
+def _with_result(output: dict[str, Json], results: Sequence[Json], *, covers: bool) -> Json:
+    """The type of an output that has a `result`: the type of all results, where they are of one."""
+    kinds = [_literal_type(each) for each in results]
+    schema = kinds[0] if kinds and all(kind == kinds[0] for kind in kinds) else {}
+    required = [*output["required"], "result"] if covers else output["required"]
+    return {**output, "properties": {**output["properties"], "result": schema}, "required": required}
+
+
+def _literal_type(value: Json) -> Json:
+    match value:
+        case str() if only_hole(value) is None:
+            return {"type": "string"}
+        case bool():
+            return {"type": "boolean"}
+        case int():
+            return {"type": "integer"}
+        case float():
+            return {"type": "number"}
+        case Mapping():
+            return record(**{str(name): _literal_type(each) for name, each in value.items()})
+    return {}
 
 
 def _for_each(context: Context, draft: StepDraft, names: Names) -> plan.Verb | None:
@@ -81,11 +155,12 @@ def _for_each(context: Context, draft: StepDraft, names: Names) -> plan.Verb | N
             f"write `key: ${{{{ {variable} }}}}`, or a part of it"
         )
         context.reader.error((*at, "key"), "for_each.constant_key", message)
-    context.compile(draft.blocks[""], inside)
+    behind = context.compile(draft.blocks[""], inside)
     output = None
     if "output" in params:
         frame = _frame(draft)
         here = context.elsewhere(inside, (*draft.chain, frame), draft.body_end, at_end=True)
+        here = here if any(leaving(draft)) else here.with_roots_of(behind)
         output = context.template(params["output"], (*at, "output"), here)
     iteration = _iteration(context, draft, output)
     if items is None or iteration is None:
@@ -118,7 +193,7 @@ def _check_items(context: Context, params: Mapping[str, Json], at: Path, names: 
 def _loop_variable(context: Context, params: Mapping[str, Json], at: Path, names: Names) -> str:
     variable = params.get("as", "item")
     if variable in names.roots and (variable == "item" or variable not in ROOTS):
-        message = f"`{variable}` is the variable of a loop around already; name this one with `as`"
+        message = f"`{variable}` is the variable of a loop around already, or of a `let`; name this one with `as`"
         context.reader.error((*at, "as"), "for_each.as", message, key="as" not in params)
     return variable
 
@@ -134,10 +209,11 @@ def _repeat(context: Context, draft: StepDraft, names: Names) -> plan.Verb | Non
     if "while" in params:
         here = context.elsewhere(inside, chain, draft.body_end, at_end=True, before=draft)
         again = context.condition(params["while"], (*at, "while"), here)
-    context.compile(draft.blocks[""], inside.with_guards(_PathsAlone(again)) if again else inside)
+    behind = context.compile(draft.blocks[""], inside.with_guards(_PathsAlone(again)) if again else inside)
     done = None
     if "until" in params:
         here = context.elsewhere(inside, chain, draft.body_end, at_end=True)
+        here = here if any(leaving(draft)) else here.with_roots_of(behind)
         done = context.condition(params["until"], (*at, "until"), here)
     iteration = _iteration(context, draft, None)
     if "max" not in params or iteration is None:
@@ -192,12 +268,18 @@ def _cases(lists: Lists, draft: StepDraft) -> None:
         at = (*draft.at, "switch", number)
         is_default = isinstance(raw, Mapping) and "default" in raw and "when" not in raw
         shape = _CASES["default" if is_default else "when"]
+        valued = isinstance(raw, Mapping) and "result" in raw and "steps" not in raw
+        if valued:
+            shape = _VALUED["default" if is_default else "when"]
         fields = lists.reader.fields(shape, raw, at, "the default case" if is_default else "a case of `switch`")
         if is_default and number < len(cases) - 1:
             message = "expected the default case last: nothing behind it would run; move it to the end"
             lists.reader.error((*at, "default"), "switch.default", message, key=True)
         inner = (*draft.chain, Enclosure(draft, str(number), draft.path))
         prefix = f"{draft.path}/{number}/"
+        if valued:
+            draft.blocks[str(number)] = []
+            continue
         draft.blocks[str(number)] = lists.steps(fields.get("steps", ()), (*at, "steps"), prefix, inner)
 
 
@@ -207,9 +289,16 @@ def _branches(lists: Lists, draft: StepDraft) -> None:
         fault = name_fault(name)
         if fault:
             lists.reader.error(at, "name.invalid", fault, key=True)
-        steps = lists.steps_of(raw, at, f"the branch `{name}`")
+        place = at
+        if isinstance(raw, Mapping) and ("steps" in raw or "result" in raw):
+            raw = lists.reader.fields(BRANCH, raw, at, f"the branch `{name}`").get("steps")
+            place = (*at, "steps")
+            if raw is None:  # a finding says so
+                draft.blocks[name] = []
+                continue
+        steps = lists.steps_of(raw, place, f"the branch `{name}`")
         inner = (*draft.chain, Enclosure(draft, name, draft.path))
-        draft.blocks[name] = lists.steps(steps, at, f"{draft.path}/{name}/", inner)
+        draft.blocks[name] = lists.steps(steps, place, f"{draft.path}/{name}/", inner)
 
 
 def _group(lists: Lists, draft: StepDraft) -> None:
@@ -226,16 +315,34 @@ def _body(lists: Lists, draft: StepDraft) -> None:
 
 
 def _parallel(context: Context, draft: StepDraft, names: Names) -> plan.Parallel:
-    for steps in draft.blocks.values():
-        context.compile(steps, names)
+    results: dict[str, plan.Template] = {}
+    for name, steps in draft.blocks.items():
+        behind = context.compile(steps, names)
+        raw = draft.fields["parallel"][name]
+        if isinstance(raw, Mapping) and "result" in raw:
+            here = _at_end(context, draft, steps, names, behind)
+            results[name] = context.template(raw["result"], (*draft.at, "parallel", name, "result"), here)
     branches = tuple((name, steps[0].path) for name, steps in draft.blocks.items() if steps)
-    return plan.Parallel(branches, _join(context, draft))
+    return plan.Parallel(branches, _join(context, draft), results)
 
 
 def _winners(context: Context, draft: StepDraft) -> Json:
-    if type(draft.fields.get("join")) is int:
-        return record(winners={"type": "array", "items": {"type": "string"}})
-    return record(winner={})
+    join = draft.fields.get("join", "all")
+    named = type(join) is int
+    output = record(winners={"type": "array", "items": {"type": "string"}}) if named else record(winner={})
+    branches = draft.fields.get("parallel", {})
+    valued = {name: raw["result"] for name, raw in branches.items() if isinstance(raw, Mapping) and "result" in raw}
+    if not valued:
+        return output
+    results = record(**{name: _literal_type(each) for name, each in valued.items()})
+    if join != "all":
+        results = {**results, "required": []}
+    output = {
+        **output,
+        "properties": {**output["properties"], "results": results},
+        "required": [*output["required"], "results"],
+    }
+    return _with_result(output, list(valued.values()), covers=len(valued) == len(branches)) if join == "any" else output
 
 
 def _try(context: Context, draft: StepDraft, names: Names) -> plan.Try:
@@ -249,14 +356,14 @@ VERBS: Final = (
         type=list_of(shape_of("case"), 1),
         does="the first case that is true",
         keys=("timeout", *ENDED_KEYS),
-        output="`{case: n or null}`",
+        output="`{case: n or null}`, and the `result` of the case",
         fails="",
         example='[{when: "input.amount > 100.0", steps: [{say: "Much."}]}, {default: true, steps: [{say: "Little."}]}]',
         compile=_switch,
         kind="block",
         shapes=(CASE,),
         lists=_cases,
-        gives=record(case={}),
+        gives=_switch_record,
         aka=("branch", "case", "else", "choose"),
     ),
     Verb(
@@ -291,14 +398,16 @@ VERBS: Final = (
     ),
     Verb(
         "parallel",
-        type=map_of(STEPS, "id", 2, 64),
+        type=map_of(either(STEPS, shape_of("branch")), "id", 2, 64),
         does="branches side by side",
         keys=("join", "timeout", *ENDED_KEYS),
-        output="`{winner: branch or null}`; of `join: n` `{winners: branches}`",
+        output="`{winner: branch or null}`; of `join: n` `{winners: branches}`; and the `results` of branches",
         fails="",
         example='{legal: [{say: "One."}], finance: [{say: "Two."}]}',
         compile=_parallel,
         kind="block",
+        shapes=(BRANCH,),
+        read=map_of(ANY, "id", 2, 64),
         lists=_branches,
         gives=_winners,
     ),

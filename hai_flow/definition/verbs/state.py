@@ -11,7 +11,8 @@ from hai_flow.definition.context import Context
 from hai_flow.definition.document import Path
 from hai_flow.definition.drafts import StepDraft
 from hai_flow.definition.keys import ANY, LITERAL, MAPPING, Key, Shape, either, enum, list_of, map_of, shape_of
-from hai_flow.definition.known_names import Names
+from hai_flow.definition.known_names import ROOTS, Names
+from hai_flow.definition.names import name_fault
 from hai_flow.definition.parts import texts
 from hai_flow.definition.reference import ENDED_KEYS
 from hai_flow.definition.schemas import JsonSchema
@@ -123,7 +124,49 @@ def _takes_null(variable: plan.StateVariable) -> bool:
     return variable.reduce != "append" or not isinstance(items, Mapping) or not JsonSchema(items).findings(None)
 
 
+def _let(context: Context, draft: StepDraft, names: Names) -> plan.Let | None:
+    value, at = draft.value, draft.value_at
+    if "if" in draft.fields:
+        message = "a `let` takes no `if`: the names would not always be there; write `${{ condition ? one : other }}`"
+        context.reader.error((*draft.at, "if"), "let.if", message, key=True)
+    for name in value:
+        fault = name_fault(name)
+        if fault is None and name in names.roots:
+            fault = f"`{name}` is a name here already, of a `let` before or of a loop around; choose another name"
+        if fault is not None:
+            context.reader.error((*at, name), "let.name", fault, key=True)
+        elif isinstance(value[name], str) and value[name].strip() and "${{" not in value[name]:
+            path = names.named(value[name])
+            if path is not None:
+                message = f"this is text; an expression is written ${{{{ {path} }}}}"
+                context.reader.warning((*at, name), "let.text", message)
+    return plan.Let(context.template(value, at, names))
+
+
+def let_schemas(draft: StepDraft, names: Names) -> dict[str, Json]:
+    """The names that a `let` gives to the steps behind it, with their types."""
+    value = draft.fields.get("let")
+    if draft.verb != "let" or not isinstance(value, Mapping):
+        return {}
+    return {
+        name: names.schema_of(each) for name, each in value.items() if name not in ROOTS and name_fault(name) is None
+    }
+
+
 VERBS: Final = (
+    Verb(
+        "let",
+        type=map_of(ANY, "id", 1),
+        does="names values: steps behind it in its list, and inside of those, read `late` as it stands; no state",
+        keys=(),
+        output="the values",
+        fails="",
+        example='{late: "${{ input.days > 30 }}"}',
+        compile=_let,
+        kind="state",
+        gives=lambda context, draft: {},
+        aka=("vars", "var", "const", "compute"),
+    ),
     Verb(
         "set",
         type=either(map_of(ANY, "any", 1), list_of(shape_of("operation"), 1)),

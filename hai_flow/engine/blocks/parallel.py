@@ -8,9 +8,10 @@ from hai_flow.definition import paths
 from hai_flow.definition.plan import Parallel, Step
 from hai_flow.engine import events as e
 from hai_flow.engine.blocks.block import Block, Hindrance, Lists
-from hai_flow.engine.consequences import Consequence, End, Finish
-from hai_flow.engine.draft import Draft
+from hai_flow.engine.consequences import Consequence, End, Fail, Finish
+from hai_flow.engine.draft import Draft, Raised
 from hai_flow.engine.open_steps import is_open_inside
+from hai_flow.engine.results import results_of
 from hai_flow.engine.retry_policy import UNDO_FAILED
 from hai_flow.engine.state import Ending, StepState
 from hai_flow.values import Json
@@ -26,15 +27,27 @@ def list_done(draft: Draft, step: Step, body: str) -> Consequence | None:
     draft.emit(e.BranchEnded, path=step.path, branch=body)
     joined, won = draft.state.steps[step.path], _won(draft, step)
     if won:
-        return End(step, Ending("finished", _of_race(step, won), reason=f"branch {', '.join(won)} won"))
-    return Finish(step, {"winner": None}) if joined.left == 0 else None
+        try:
+            output = _of_race(draft, step, won)
+        except Raised as raised:
+            error = draft.error(raised.code, raised.message, step.path)
+            return End(step, Ending("failed", error=error, reason=f"branch {', '.join(won)} won"))
+        return End(step, Ending("finished", output, reason=f"branch {', '.join(won)} won"))
+    return _finish(draft, step, won) if joined.left == 0 else None
 
 
 def behind(draft: Draft, step: Step) -> Consequence | None:
     if not draft.state.steps[step.path].verb:
         return None
     won = _won(draft, step)
-    return Finish(step, _of_race(step, won) if won else {"winner": None})
+    return _finish(draft, step, won)
+
+
+def _finish(draft: Draft, step: Step, won: list[str]) -> Consequence:
+    try:
+        return Finish(step, _of_race(draft, step, won))
+    except Raised as raised:
+        return Fail(step, draft.error(raised.code, raised.message, step.path))
 
 
 def _won(draft: Draft, step: Step) -> list[str]:
@@ -46,8 +59,19 @@ def _won(draft: Draft, step: Step) -> list[str]:
     return finished[:wanted] if len(finished) >= wanted else []
 
 
-def _of_race(step: Step, won: list[str]) -> Json:
-    return {"winner": won[0]} if _verb(step).join == "any" else {"winners": won}
+def _of_race(draft: Draft, step: Step, won: list[str]) -> Json:
+    """The output: the winners, none where all have to finish; and the results of the branches that have finished.
+    Raises `Raised`."""
+    verb = _verb(step)
+    output: dict[str, Json] = {"winner": None}
+    if won:
+        output = {"winner": won[0]} if verb.join == "any" else {"winners": won}
+    if not verb.results:
+        return output
+    output["results"] = results_of(draft, step, verb.results, won or verb.results)
+    if verb.join == "any" and won and won[0] in verb.results:
+        output["result"] = output["results"][won[0]]
+    return output
 
 
 def child_failed(draft: Draft, step: Step, child: Step, error: e.Error) -> Consequence | None:

@@ -8,6 +8,7 @@ from hai_flow.definition.plan import Step, Switch
 from hai_flow.engine.blocks.block import Block, Lists
 from hai_flow.engine.consequences import Consequence, Finish
 from hai_flow.engine.draft import Draft
+from hai_flow.engine.results import finish_with
 from hai_flow.engine.state import StepState
 
 
@@ -16,14 +17,17 @@ def begin(draft: Draft, step: Step) -> Consequence | None:
     draft.pure_steps += 1
     for number, (condition, first) in enumerate(step.verb.cases):
         if condition is None or draft.truth(condition, step):
-            draft.started(step, case=number, ready=(first,))
-            return None
+            draft.started(step, case=number, ready=(first,) if first else ())
+            return None if first else list_done(draft, step, str(number))
     draft.started(step)
     return Finish(step, {"case": None})
 
 
 def list_done(draft: Draft, step: Step, body: str) -> Consequence:
-    return Finish(step, {"case": draft.state.steps[step.path].case})
+    assert isinstance(step.verb, Switch)
+    case = draft.state.steps[step.path].case
+    result = step.verb.results[case] if step.verb.results and case is not None else None
+    return finish_with(draft, step, {"case": case}, result)
 
 
 def behind(draft: Draft, step: Step) -> Consequence | None:
@@ -32,7 +36,8 @@ def behind(draft: Draft, step: Step) -> Consequence | None:
 
 def resume(step: Step, known: StepState) -> Lists:
     assert isinstance(step.verb, Switch)
-    return Lists() if known.case is None else Lists((step.verb.cases[known.case][1],))
+    first = "" if known.case is None else step.verb.cases[known.case][1]
+    return Lists((first,)) if first else Lists()
 
 
 BLOCKS: Final = {Switch: Block(begin=begin, list_done=list_done, resume=resume, behind=behind)}

@@ -1,0 +1,21 @@
+"""`let`: values that later steps of the list read by their names. They are the step's output, and no state."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hai_flow.definition.plan import Let, Step
+from hai_flow.engine.consequences import Consequence, Finish
+from hai_flow.engine.draft import Draft
+
+
+def begin(draft: Draft, step: Step) -> Consequence | None:
+    assert isinstance(step.verb, Let)
+    output = draft.render(step.verb.values, step)
+    draft.json_text(output)  # counts against the bound of a value
+    draft.started(step)
+    draft.pure_steps += 1
+    return Finish(step, output)
+
+
+VERBS: Final = {Let: begin}
