@@ -451,7 +451,8 @@ class Declarations(Parts):
                 return None
             self.reader.refuse((*at, "python"), "tool.python", message)
         target = "" if target == "registered" else target
-        return plan.PythonTool(name, target, fields.get("effect", "write"), "effect" in fields, timeout)
+        big_integers = fields.get("big_integers", "text")
+        return plan.PythonTool(name, target, fields.get("effect", "write"), "effect" in fields, timeout, big_integers)
 
     def _agent_tool(self, name: str, raw: Json, at: Path) -> plan.Tool | None:
         """The declaration of an agent as a tool, not compiled yet: that happens in each agent that has it among its

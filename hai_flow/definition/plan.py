@@ -115,6 +115,7 @@ class PythonTool:
     effect: Literal["read", "write"] = "write"
     declared_effect: bool = False  # whether the document says `effect`
     timeout: Duration | None = None
+    big_integers: BigIntegers = "text"
 
 
 @dataclass(frozen=True, slots=True)

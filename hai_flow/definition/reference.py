@@ -191,7 +191,7 @@ DOCUMENT_SHAPES: Final[dict[str, Shape]] = {shape.name: shape for shape in (
             example='{TOKEN: "${{ secrets.TOKEN }}"}', beside=("mcp",)),
         Key("timeout", DURATION, "of each call", example="30s", beside=("python", "mcp", "http")),
         Key("big_integers", enum("text", "refuse"), BIG_INTEGERS, default="text", example="refuse",
-            beside=("mcp", "http")),
+            beside=("python", "mcp", "http")),
     ), exactly_one=(("python", "mcp", "http", "frontend", "agent"),)),
     Shape("mcp_server", "`mcp`", (
         Key("use", literal(1), "the name of a server of this deployment", example="files"),

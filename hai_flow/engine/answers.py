@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from hai_flow import values
+from hai_flow import foreign, values
 from hai_flow.definition.plan import FrontendTool, Schema
 from hai_flow.definition.schemas import compiled
 from hai_flow.engine import votes
@@ -150,24 +150,37 @@ def _tool_answer(opened: PendingOpened, tool: FrontendTool, answer: PendingAnswe
     if answer.error is not None:
         return "declined", None, _checked(opened, answer.error)
     if answer.content is not None:
-        return "answered", _from_text(opened, tool.result, answer.content), None
+        return "answered", _from_text(opened, tool, answer.content), None
     if answer.result is msgspec.UNSET:
         raise refused(opened, f"expected the result of {tool.name}: {{result}} or {{error}}.")
-    return "answered", _valid(opened, tool.result, _checked(opened, answer.result)), None
+    return "answered", _result_of(opened, tool, answer.result), None
 
 
-def _from_text(opened: PendingOpened, schema: Schema | None, text: str) -> Json:
+def _from_text(opened: PendingOpened, tool: FrontendTool, text: str) -> Json:
     """Without a `result` schema the text itself; else its JSON, or the text where the schema admits a string."""
     _checked(opened, text)
+    schema = tool.result
     if schema is None:
         return text
     try:
-        value = _checked(opened, values.loads(text))
+        value = foreign.read(text).value
     except values.NotJson:
         return _valid(opened, schema, text)
-    if schema.findings(value) and not schema.findings(text):
+    if foreign.fit(schema, value)[1] and not schema.findings(text):
         return text
-    return _valid(opened, schema, value)
+    return _result_of(opened, tool, value)
+
+
+def _result_of(opened: PendingOpened, tool: FrontendTool, result: Json) -> Json:
+    """The result as a run can hold it: the tool has had its effect. Where the schema wants a number, the digits of an
+    integer beyond 2^53 are one."""
+    try:
+        value = foreign.take(result).value
+    except values.NotJson as error:
+        raise refused(opened, f"{error}.") from None
+    if tool.result is not None and (findings := foreign.fit(tool.result, value)[1]):
+        raise refused(opened, "the answer does not fit what was asked for.", findings)
+    return value
 
 
 def _valid(opened: PendingOpened, schema: Schema | None, value: Json) -> Json:

@@ -67,7 +67,7 @@ class PythonRunner:
         finally:
             if host is not None:
                 host.is_over = True
-        return found.signature.output(output)
+        return found.signature.output(output, call.tool.big_integers)
 
     def _host(self, attempt: Attempt, stream: Stream, name: str) -> Host:
         loop = asyncio.get_running_loop()

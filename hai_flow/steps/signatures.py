@@ -131,10 +131,10 @@ class Signature:
         ]
         return _said(faults) if faults else None
 
-    def output(self, value: Any) -> Json:
+    def output(self, value: Any, big_integers: foreign.BigIntegers = "text") -> Json:
         """The function's result as plain JSON. Raises StepError `tool.invalid_result`."""
         if type(value) is self._result and self._result in _SCALARS:
-            return plain(value)
+            return plain(value, big_integers)
         if not self._plain_result:
             try:
                 made = self._adapter.validate_python(value)
@@ -145,7 +145,7 @@ class Signature:
                 raise StepError(
                     f"the tool's result has no form in JSON: {error}", code="tool.invalid_result", retriable=False
                 ) from None
-        output = plain(value)
+        output = plain(value, big_integers)
         faults = [] if self._result_schema is None else foreign.fit(self._result_schema, output)[1]
         if faults:
             raise _wrong("the tool's result is not what it says", "tool.invalid_result", faults)
@@ -186,14 +186,14 @@ def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
         return {}
 
 
-def plain(output: Any) -> Json:
+def plain(output: Any, big_integers: foreign.BigIntegers = "text") -> Json:
     """The output as the log will have it: a copy, so that nothing the tool keeps can change it; tuples are lists. What
     a run can't hold is text there (`foreign.take`): the tool has had its effect.
 
     Raises StepError `tool.invalid_result`, with the result as text in its `data`, for what JSON has no type for.
     """
     try:
-        output, notes = foreign.take(output)
+        output, notes = foreign.take(output, big_integers)
         if notes:
             log.info("tool_result_changed", notes=notes)
         return values.loads(values.dumps(output)) if isinstance(output, (dict, list, tuple)) else output

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,6 +16,16 @@ from hai_flow.foreign import Foreign
 from hai_flow.values import Json
 
 _TOKEN: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?|[\[{]|[\]}]', re.DOTALL)
+
+_RESULTS: Final = (
+    ("result",),  # REST: an answer
+    ("items", "*", "result"),  # REST: several
+    ("payload", "result"),  # AUI
+    ("resume", "*", "payload"),  # AG-UI
+    ("body", "resume", "*", "payload"),  # CopilotKit
+    ("input", "*", "content", "*", "data", "output"),  # Agent API
+)
+"""The places of posted results of frontend tools that are values. In messages they are text, which the engine reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +41,18 @@ class Limits:
 
 
 def load(body: bytes, limits: Limits) -> Json:
-    """The JSON value in `body`. Size and depth are checked before anything is parsed. Raises `Rejected`."""
+    """The JSON value in `body`. Size and depth are checked before anything is parsed. In the result of a frontend tool,
+    what a run can't hold is text (`foreign.take`): the tool has had its effect. Raises `Rejected`."""
     _demand_small(body, limits)
     try:
         value = json.loads(body.decode(), object_pairs_hook=members_once, parse_constant=_no_constant)
     except ValueError as error:  # UnicodeDecodeError and JSONDecodeError are kinds of it
         reason = "a number has too many digits" if str(error).startswith("Exceeds the limit") else str(error)
         raise Rejected(400, "body.not_json", f"expected a body of JSON in UTF-8: {reason}") from None
+    try:
+        return values.check(value)
+    except values.NotJson:
+        value = _with_results(value, _RESULTS)
     try:
         return values.check(value)
     except values.NotJson as error:
@@ -46,13 +62,30 @@ def load(body: bytes, limits: Limits) -> Json:
 
 
 def load_foreign(body: bytes, limits: Limits) -> Foreign:
-    """The JSON value in a body whose sender can't be changed, as a run can hold it (`foreign`), within the same limits.
-    Raises `Rejected`: 400 where it is no JSON, or a key stands twice in an object."""
-    _demand_small(body, limits)
+    """The JSON value in a body whose sender can't be changed, as a run can hold it (`foreign`): also what is nested too
+    deep. Raises `Rejected`: 413 where it is too large, 400 where it is no JSON, or a key stands twice in an object."""
+    if len(body) > limits.body_bytes_max:
+        raise too_large(f"a body of at most {limits.body_bytes_max} bytes", f"{len(body)} bytes")
     try:
         return foreign.read(body, pairs=members_once)
     except values.NotJson as error:
         raise Rejected(400, "body.not_json", values.storable(str(error))) from None
+
+
+def _with_results(value: Json, places: Iterable[tuple[str, ...]]) -> Json:
+    """`value` with what runs can hold at these places; `*` stands for each member of a list."""
+    if () in places:
+        try:
+            return foreign.take(value).value
+        except values.NotJson:
+            return value
+    if isinstance(value, list):
+        inner = [place[1:] for place in places if place[0] == "*"]
+        return [_with_results(each, inner) for each in value] if inner else value
+    if isinstance(value, dict):
+        inner_of = {name: [place[1:] for place in places if place[0] == name] for name in value}
+        return {name: _with_results(each, inner_of[name]) for name, each in value.items()}
+    return value
 
 
 def _demand_small(body: bytes, limits: Limits) -> None:

@@ -59,6 +59,14 @@ tools: {pick: {frontend: {description: Pick, parameters: {type: object}, result:
 steps: [{id: ask, call: pick}]
 output: "${{ steps.ask.output }}"
 """,
+    "ids": """\
+hai: flow/v1
+name: forms_ids
+version: 1
+tools: {pick: {frontend: {description: Pick, parameters: {type: object}, result: {type: object}}}}
+steps: [{id: ask, call: pick}]
+output: "${{ steps.ask.output.id }}"
+""",
 }
 ZEROS: Final = "0" * 64
 Asked = dict[str, Any]
@@ -393,3 +401,25 @@ async def test_a_result_with_the_digest_of_its_call_counts(http: httpx2.Client, 
     body = {"result": 7, "digest": asked["digest"]}
     assert (rest(http, asked, body) if protocol == "REST" else _aui(http, asked, None, body)).status_code == 200
     assert await output(http, asked) == 7
+
+
+@everywhere
+async def test_a_result_with_an_id_of_64_bits_is_taken_and_no_digit_is_lost(http: httpx2.Client, protocol: str) -> None:
+    asked, big = await ask(http, "ids"), {"id": 1234567890123456789}
+    match protocol:
+        case "REST":
+            response = rest(http, asked, {"result": big})
+        case "AUI":
+            response = _aui(http, asked, None, {"result": big})
+        case "Agent API":
+            response = _process(http, asked, "function_call_output", {"call_id": asked["id"], "output": big})
+        case _:
+            response = DIALECTS[protocol](http, asked, big)
+    assert response.status_code == 200, response.text
+    assert await output(http, asked) == "1234567890123456789"
+
+
+async def test_big_integers_are_taken_in_results_alone(http: httpx2.Client) -> None:
+    asked = await ask(http, "ask")
+    response = rest(http, asked, {"values": {"amount": 1234567890123456789}})
+    assert (response.status_code, response.json()["code"]) == (422, "body.invalid")

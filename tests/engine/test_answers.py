@@ -214,6 +214,12 @@ def test_a_form_that_does_not_fit_is_refused(spelled: dict[str, Any]) -> None:
         ("{type: [boolean, string, object]}", {"content": "confirmed"}, "confirmed"),
         ("{type: [boolean, string, object]}", {"content": '{"approved": true}'}, {"approved": True}),
         ("{type: array, items: {type: string}}", {"content": '["a"]'}, ["a"]),
+        ("{type: integer}", {"content": "1234567890123456789"}, "1234567890123456789"),
+        ("{type: integer}", {"result": 1234567890123456789}, "1234567890123456789"),
+        ("{type: [integer, string]}", {"content": "1234567890123456789"}, "1234567890123456789"),
+        ("{type: object}", {"content": '\ufeff{"id": 1234567890123456789}'}, {"id": "1234567890123456789"}),
+        ("{type: object}", {"content": '{"n": 1e400}'}, {"n": "1e400"}),
+        (None, {"result": float("nan")}, "NaN"),
     ],
 )
 def test_a_frontend_result_is_read_by_its_schema(declared: str | None, spelled: dict[str, Any], output: Any) -> None:
@@ -233,7 +239,7 @@ def test_a_frontend_result_is_read_by_its_schema(declared: str | None, spelled: 
         (None, {"decision": "approve"}),
         (None, {"content": "a\x00b"}),
         (None, {"error": "a\x00b"}),
-        (None, {"result": float("nan")}),
+        ("{type: integer}", {"result": float("nan")}),
     ],
 )
 def test_a_frontend_result_that_does_not_fit_is_refused(declared: str | None, spelled: dict[str, Any]) -> None:

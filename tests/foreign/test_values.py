@@ -68,6 +68,14 @@ def test_what_is_no_json_is_told(text: bytes) -> None:
 
 
 def test_big_integers_are_refused_where_the_author_says_so() -> None:
+    def receipt() -> dict[str, int]:
+        return {"id": BIG}
+
+    signature = inspect_function(receipt).signature
+    assert signature.output({"id": BIG}) == {"id": str(BIG)}
+    with pytest.raises(StepError, match="refuse") as raised:
+        signature.output({"id": BIG}, "refuse")
+    assert str(BIG) in raised.value.data["text"]
     with pytest.raises(values.NotJson, match="/id: an integer beyond"):
         foreign.read(b'{"id": 1234567890123456789}', "refuse")
 

@@ -24,6 +24,18 @@ foreign.bug(
     ("    return value if place else _with_integers(value)", "    return value"),
     by=f"{_VALUES}::test_digits_become_an_integer_again_only_where_the_schema_wants_one",
 )
+answers = Room("hai_flow/engine/answers.py")
+answers.bug(
+    "the result of a frontend tool is refused for its numbers",
+    ("        value = foreign.take(result).value", "        value = values.check(result)"),
+    by="tests/engine/test_answers.py::test_a_frontend_result_is_read_by_its_schema",
+)
+posted_json = Room("hai_flow/wire/posted_json.py")
+posted_json.bug(
+    "numbers are text wherever they stand in a body",
+    ("        value = _with_results(value, _RESULTS)", "        value = foreign.take(value).value"),
+    by="tests/api/test_answer_forms.py::test_big_integers_are_taken_in_results_alone",
+)
 http = Room("hai_flow/steps/http.py", _HTTP)
 http.bug(
     "what came of a body that did not come whole is not told",
@@ -150,6 +162,6 @@ triggers.bug(
 )
 
 ROOMS: Final = (
-    foreign, http, connections, mcp_http, taps, structured, document, signs, hiding, secrets, basic, times, functions,
+    foreign, answers, posted_json, http, connections, mcp_http, taps, structured, document, signs, hiding, secrets, basic, times, functions,
     widening, cron, triggers,
 )  # fmt: skip

@@ -139,6 +139,11 @@ def test_a_workflow_sees_no_header_that_is_a_secret() -> None:
     assert webhook.shown_headers(Call(given, b""), "token", "X-Token") == {"x-github-event": "push"}
 
 
+DEEP: Any = '{"a":{"a":{"a":{"a":{"a":{"a":1}}}}}}'  # what is nested deeper than 64 levels is its JSON text
+for _ in range(64):
+    DEEP = {"a": DEEP}
+
+
 @pytest.mark.parametrize(
     ("kind", "body", "value"),
     [
@@ -148,6 +153,7 @@ def test_a_workflow_sees_no_header_that_is_a_secret() -> None:
         (webhook.FORM, b"a=1&b=%C3%A4&c=", {"a": "1", "b": "ä", "c": ""}),
         (webhook.FORM, b"a=\xff&b=%00", {"a": "\ufffd", "b": "\ufffd"}),
         ("application/json", b'\xef\xbb\xbf{"id": 1234567890123456789}', {"id": "1234567890123456789"}),
+        ("application/json", b'{"a":' * 70 + b"1" + b"}" * 70, DEEP),
         (
             "application/json",
             b'{"n": [NaN, 1e400], "t": "\\u0000\\ud800"}',
