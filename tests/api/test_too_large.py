@@ -1,4 +1,4 @@
-"""A body that is too large is refused so that any client can read why: also one that writes all of it before it reads."""
+"""A body that is too large is refused so that any client can read why, also one that writes all of it first."""
 
 from __future__ import annotations
 

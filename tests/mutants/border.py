@@ -162,6 +162,6 @@ triggers.bug(
 )
 
 ROOMS: Final = (
-    foreign, answers, posted_json, http, connections, mcp_http, taps, structured, document, signs, hiding, secrets, basic, times, functions,
-    widening, cron, triggers,
+    foreign, answers, posted_json, http, connections, mcp_http, taps, structured, document, signs, hiding, secrets,
+    basic, times, functions, widening, cron, triggers,
 )  # fmt: skip

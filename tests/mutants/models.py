@@ -246,6 +246,6 @@ transcript.bug(
 )
 
 ROOMS: Final = (
-    calls, arguments, responses, messages, ends, text_pieces, event_stream, faults, reports, asking, connections, conversation, tokens,
-    agent, agents, transcript,
+    calls, arguments, responses, messages, ends, text_pieces, event_stream, faults, reports, asking, connections,
+    conversation, tokens, agent, agents, transcript,
 )  # fmt: skip
