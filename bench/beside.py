@@ -17,8 +17,8 @@ from bench.resume import answer_seconds
 from bench.workflows import QUESTION
 from hai_flow.engine import commands as c
 from hai_flow.runtime.runtime import LOCAL_TENANT
-from hai_flow.store import claims
-from hai_flow.store.inbox import Filters
+from hai_flow.store.people.inbox import Filters
+from hai_flow.store.runs import leases
 
 ASKED: Final = c.Principal("user:local", ("boss", "clerk"), ("money",))
 CLAIMED: Final = 50
@@ -63,16 +63,16 @@ async def _inbox_seconds(engine: Engine, number: int) -> float:
 async def _claimed(engine: Engine, number: int) -> float:
     """A claim of runs that are due, undone again."""
     async with engine.runtime.database.engine.acquire() as connection:
-        worker = await claims.register_worker(connection, "bench", timedelta(minutes=1))
+        worker = await leases.register_worker(connection, "bench", timedelta(minutes=1))
         transaction = connection.transaction()
         await transaction.start()
         await connection.execute(
             "UPDATE runs SET wake_at = now() WHERE id IN (SELECT id FROM runs WHERE worker IS NULL LIMIT $1)", CLAIMED
         )
         began = time.perf_counter()
-        claimed = await claims.claim_runs(connection, worker, CLAIMED, ["default"])
+        claimed = await leases.claim_runs(connection, worker, CLAIMED, ["default"])
         took = time.perf_counter() - began
         assert len(claimed) == CLAIMED, f"a claim of {CLAIMED}, found {len(claimed)}"
         await transaction.rollback()
-        await claims.retire_worker(connection, worker)
+        await leases.retire_worker(connection, worker)
     return took

@@ -23,8 +23,8 @@ import asyncpg
 from bench.engine import Engine, running
 from bench.workflows import STEPS, chain
 from hai_flow.settings import Settings
-from hai_flow.store import migrations
-from hai_flow.store.cells import within
+from hai_flow.store.cells.cells import within
+from hai_flow.store.postgres import migrations
 
 LATEST: Final = Path(__file__).parent / "latest-citus.json"
 ROUNDS: Final = 5

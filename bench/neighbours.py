@@ -23,7 +23,7 @@ from bench.engine import running
 from bench.workflows import chain
 from hai_flow.api.app import create_app
 from hai_flow.runtime.runtime import Runtime
-from hai_flow.store import keys, tenants
+from hai_flow.store.identity import keys, tenants
 
 CLIENTS: Final = 4  # of each tenant
 RUNS: Final = 40  # in a turn

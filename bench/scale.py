@@ -39,8 +39,10 @@ from bench.workflows import QUESTION
 from hai_flow.engine.selectors import held
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.settings import Settings
-from hai_flow.store import claims, inbox, logs, pendings, run_lists, signals, slots, thread_lists, threads
-from hai_flow.store.inbox import Filters
+from hai_flow.store.messaging import concurrency_slots, signals
+from hai_flow.store.people import inbox, pendings
+from hai_flow.store.people.inbox import Filters
+from hai_flow.store.runs import leases, logs, run_lists, thread_lists, threads
 
 LATEST: Final = Path(__file__).parent / "latest-scale.json"
 RUNS: Final = 1_000_000
@@ -221,10 +223,10 @@ async def _now_and_then(runtime: Runtime) -> None:
     await threads.newest_positions(pool, [(LOCAL_TENANT, str(id)) for id in ids])
     assert runtime.worker is not None, "the runtime performs"
     assert runtime.worker.id is not None, "it has just idled"
-    await claims.heartbeat(engine, runtime.worker.id, timedelta(seconds=30))
+    await leases.heartbeat(engine, runtime.worker.id, timedelta(seconds=30))
     key = await pool.fetchrow("SELECT tenant, key FROM slot_waiters ORDER BY tenant, key LIMIT 1")
     if key is not None:
-        await slots.seat_waiters(pool, key[0], key[1])
+        await concurrency_slots.seat_waiters(pool, key[0], key[1])
 
 
 async def _lists(runtime: Runtime) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from hai_flow.embedded import EmbeddedPostgres
-from hai_flow.store import migrations
+from hai_flow.store.postgres import migrations
 
 
 @contextlib.contextmanager

@@ -18,7 +18,7 @@ from bench.engine import running
 from bench.workflows import chain
 from hai_flow.api.app import create_app
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
-from hai_flow.store import keys
+from hai_flow.store.identity import keys
 
 RUNS: Final = 40
 AT_ONCE: Final = 8

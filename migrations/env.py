@@ -1,5 +1,5 @@
-"""Runs the revisions on the connection that `hai_flow.store.migrations` gives, or (for those who write revisions) on
-the database of `alembic -x dsn=postgresql://... <command>`."""
+"""Runs the revisions on the connection that `hai_flow.store.postgres.migrations` gives, or (for those who write
+revisions) on the database of `alembic -x dsn=postgresql://... <command>`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
-from hai_flow.store.tables import metadata
+from hai_flow.store.postgres.schema import metadata
 
 
 def run(connection: Connection) -> None:

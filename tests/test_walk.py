@@ -25,7 +25,7 @@ from hai_flow.api.app import create_app
 from hai_flow.runtime.runs import starts
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.settings import Settings
-from hai_flow.store import commits
+from hai_flow.store.commit import commits
 
 ROOT = Path(__file__).resolve().parents[1]
 HOUSE = ROOT / "hai_flow"

@@ -42,21 +42,23 @@ from hai_flow.runtime.streams.fanout import Following
 from hai_flow.runtime.streams.stream_items import Piece
 from hai_flow.runtime.tenancy.placement import demand_seat
 from hai_flow.settings import Settings, variable
-from hai_flow.store import audit, run_lists, threads, workflows
-from hai_flow.store.entries import Branch
-from hai_flow.store.projection import thread_entry
-from hai_flow.store.replicas import History
-from hai_flow.store.run_lists import RunRow, RunSummary
-from hai_flow.store.threads import Message
-from hai_flow.store.viewers import Viewer
-from hai_flow.store.walls import Reads
-from hai_flow.store.workflows import WorkflowSummary
+from hai_flow.store.audit import audit
+from hai_flow.store.catalog import workflows
+from hai_flow.store.catalog.workflows import WorkflowSummary
+from hai_flow.store.commit.entries import Branch
+from hai_flow.store.commit.projection import thread_entry
+from hai_flow.store.ops.replicas import History
+from hai_flow.store.postgres.row_security import Reads
+from hai_flow.store.runs import run_lists, threads
+from hai_flow.store.runs.run_lists import RunRow, RunSummary
+from hai_flow.store.runs.threads import Message
+from hai_flow.store.runs.viewers import Viewer
 from hai_flow.wire.dialect import Dialect, Entry, Profile
 from hai_flow.wire.personal import Mask
 from hai_flow.wire.withheld import concerns, state_without_conversation
 
 if TYPE_CHECKING:
-    from hai_flow.store.database import Connection, Pool
+    from hai_flow.store.postgres.database import Connection, Pool
 
 Answer = TypeVar("Answer")
 

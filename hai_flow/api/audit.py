@@ -21,8 +21,8 @@ from hai_flow.api.rights import Right
 from hai_flow.api.routes import Routes
 from hai_flow.api.views import anchor_view, audit_view, link_view
 from hai_flow.errors import Rejected
-from hai_flow.store import audit
-from hai_flow.store.audit_chain import Anchor, genesis
+from hai_flow.store.audit import audit
+from hai_flow.store.audit.audit_chain import Anchor, genesis
 
 router = Routes(prefix="/v1/audit", tags=["audit"], dependencies=[requires(Right.READ_AUDIT)])
 

@@ -33,8 +33,8 @@ from hai_flow.api.stream import note_broken_off
 from hai_flow.api.terms import REVOKED, Term
 from hai_flow.engine.state import RunState
 from hai_flow.errors import Rejected
-from hai_flow.store import threads
-from hai_flow.store.threads import Position
+from hai_flow.store.runs import threads
+from hai_flow.store.runs.threads import Position
 from hai_flow.values import Json
 from hai_flow.wire import aui, posted_json
 from hai_flow.wire.aui import AUI, AuiEncoder

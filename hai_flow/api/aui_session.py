@@ -13,8 +13,8 @@ from hai_flow.api.sight import Sight
 from hai_flow.engine.events import UserMessage
 from hai_flow.engine.ids import run_of_pending
 from hai_flow.errors import Rejected
-from hai_flow.store import threads
-from hai_flow.store.run_lists import RunSummary
+from hai_flow.store.runs import threads
+from hai_flow.store.runs.run_lists import RunSummary
 from hai_flow.values import Json
 from hai_flow.wire import aui
 from hai_flow.wire.aui import AUI

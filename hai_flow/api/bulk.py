@@ -25,7 +25,7 @@ from hai_flow.api.rights import Right
 from hai_flow.api.routes import Routes
 from hai_flow.engine import commands as c
 from hai_flow.errors import Rejected, Unreadable
-from hai_flow.store import run_lists
+from hai_flow.store.runs import run_lists
 
 router = Routes(prefix="/v1/runs", tags=["runs"], route_class=CheckedRoute)
 

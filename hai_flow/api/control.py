@@ -21,7 +21,7 @@ from hai_flow.api.views import run_view
 from hai_flow.definition.durations import NotADuration, milliseconds
 from hai_flow.engine import commands as c
 from hai_flow.errors import Rejected
-from hai_flow.store.run_lists import RunRow
+from hai_flow.store.runs.run_lists import RunRow
 
 router = Routes(prefix="/v1/runs", tags=["runs"], route_class=CheckedRoute)
 

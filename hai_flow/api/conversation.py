@@ -41,10 +41,10 @@ from hai_flow.errors import Rejected
 from hai_flow.runtime.catalog.catalog import named_version
 from hai_flow.runtime.commit.submission import Begin, Outcome
 from hai_flow.runtime.streams.stream_items import Piece, numbered, unnumbered
-from hai_flow.store import posts, run_lists, threads
-from hai_flow.store.entries import Branch
-from hai_flow.store.run_lists import RunSummary
-from hai_flow.store.workflows import WorkflowSummary
+from hai_flow.store.catalog.workflows import WorkflowSummary
+from hai_flow.store.commit.entries import Branch
+from hai_flow.store.runs import post_context, run_lists, threads
+from hai_flow.store.runs.run_lists import RunSummary
 from hai_flow.wire.dialect import Dialect, Entry, Posted, Profile, ToolMessage
 from hai_flow.wire.transcript import result_id
 
@@ -142,7 +142,7 @@ class Conversation:
         """The pieces that the response streams to a client that only watches."""
         return await self._attach(await self.access.last_run(self.posted.thread_id))
 
-    async def _as_seen(self, known: posts.Known) -> posts.Known:
+    async def _as_seen(self, known: post_context.Known) -> post_context.Known:
         """The part of the thread's state that this client may know. If they see nothing of the thread, it is as if it
         did not exist. If the thread is not theirs, they can answer the questions that ask them, but not speak. Raises
         Rejected 403 and 404."""
@@ -158,11 +158,11 @@ class Conversation:
 
     # --- reading the POST -----------------------------------------------------------------------------------------
 
-    async def _known(self) -> posts.Known:
+    async def _known(self) -> post_context.Known:
         """All that the store has on the thread and this POST, in one read."""
         posted, default = self.posted, self.access.settings.default_workflow
         named = self.path_workflow or posted.workflow
-        return await posts.known_of(
+        return await post_context.known_of(
             self.access.reads,
             self.access.tenant,
             posted.thread_id,
@@ -370,7 +370,9 @@ class Conversation:
 
     # --- the outcome ----------------------------------------------------------------------------------------------
 
-    async def _while_active(self, active: RunSummary, known: posts.Known, messages: tuple[UserMessage, ...]) -> Pieces:
+    async def _while_active(
+        self, active: RunSummary, known: post_context.Known, messages: tuple[UserMessage, ...]
+    ) -> Pieces:
         """A message comes while a run is active. The workflow of that run decides its effect (`on_message`). Raises
         Rejected 409 where it is refused."""
         policy = await self._on_message(active)
@@ -380,7 +382,9 @@ class Conversation:
             raise await self._busy(active)
         return await self._interrupt(active, known, messages)
 
-    async def _interrupt(self, active: RunSummary, known: posts.Known, messages: tuple[UserMessage, ...]) -> Pieces:
+    async def _interrupt(
+        self, active: RunSummary, known: post_context.Known, messages: tuple[UserMessage, ...]
+    ) -> Pieces:
         """Stop the active run, and begin the run of the message in its place."""
         start, plan = await self._beginning(known.last, messages, known.workflow)
         self.access.runtime.starts.rehearse(plan, start)
@@ -406,7 +410,7 @@ class Conversation:
             return False
         return await self.access.runtime.messages.has_any(self.access.tenant, last.thread_id)
 
-    async def _enqueue(self, known: posts.Known, messages: tuple[UserMessage, ...]) -> Pieces:
+    async def _enqueue(self, known: post_context.Known, messages: tuple[UserMessage, ...]) -> Pieces:
         """The turn that the message opens when the runs before it have ended: until then the stream is silent. The
         message waits also when its client goes; the same POST again waits for it, too."""
         start, plan = await self._beginning(known.last, messages, known.workflow)
@@ -427,7 +431,7 @@ class Conversation:
             async for pieces in rest:
                 yield pieces
 
-    async def _start(self, known: posts.Known, messages: tuple[UserMessage, ...]) -> Pieces:
+    async def _start(self, known: post_context.Known, messages: tuple[UserMessage, ...]) -> Pieces:
         start, plan = await self._beginning(known.last, messages, known.workflow)
         there = await self.access.beginning(plan, start)
         if there is not self.access:

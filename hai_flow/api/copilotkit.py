@@ -27,7 +27,8 @@ from hai_flow.api.routes import Routes
 from hai_flow.engine import commands as c
 from hai_flow.engine.state import TERMINAL_STATUSES
 from hai_flow.errors import Rejected
-from hai_flow.store import threads, workflows
+from hai_flow.store.catalog import workflows
+from hai_flow.store.runs import threads
 from hai_flow.wire import posted_json
 from hai_flow.wire.agui import AGUI, decode
 from hai_flow.wire.agui_capabilities import capabilities

@@ -21,8 +21,8 @@ from hai_flow.api.rights import Right
 from hai_flow.api.routes import Routes
 from hai_flow.api.views import delegation_view
 from hai_flow.errors import Rejected
-from hai_flow.store import delegations
-from hai_flow.store.delegations import Delegation
+from hai_flow.store.people import delegations
+from hai_flow.store.people.delegations import Delegation
 
 router = Routes(
     prefix="/v1/inbox/delegations", tags=["inbox"], route_class=CheckedRoute, dependencies=[requires(Right.SEE_INBOX)]

@@ -25,8 +25,8 @@ from hai_flow.engine import events as e
 from hai_flow.engine.state import RunState
 from hai_flow.errors import Rejected
 from hai_flow.runtime.streams.stream_items import Piece, numbered, unnumbered
-from hai_flow.store import logs
-from hai_flow.store.run_lists import RunRow
+from hai_flow.store.runs import logs
+from hai_flow.store.runs.run_lists import RunRow
 from hai_flow.wire import DIALECTS, sse
 from hai_flow.wire.cursors import Cursor, parse_cursor
 from hai_flow.wire.dialect import Dialect, Frame, Profile

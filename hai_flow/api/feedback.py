@@ -26,8 +26,8 @@ from hai_flow.api.threads import find_thread
 from hai_flow.api.views import feedback_view
 from hai_flow.engine.ids import run_of_pending
 from hai_flow.errors import Rejected
-from hai_flow.store import feedback
-from hai_flow.store.feedback import Kind, Opinion, Rating, Subject
+from hai_flow.store.people import feedback
+from hai_flow.store.people.feedback import Kind, Opinion, Rating, Subject
 
 router = Routes(prefix="/v1/threads/{thread_id}/feedback", tags=["feedback"], route_class=CheckedRoute)
 

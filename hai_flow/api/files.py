@@ -37,8 +37,8 @@ from hai_flow.file_ids import file_id, files_in, sha256_of_file
 from hai_flow.runtime.files.blobs import MissingContent
 from hai_flow.runtime.files.files import BYTES, MEDIA_TYPE, part_of, too_large, unknown
 from hai_flow.signs import straight, unturned
-from hai_flow.store.faults import FAILURES
-from hai_flow.store.files import File, runs_with_file
+from hai_flow.store.postgres.error_classes import FAILURES
+from hai_flow.store.runs.files import File, runs_with_file
 from hai_flow.values import Json
 
 log = structlog.get_logger(__name__)

@@ -12,7 +12,7 @@ from hai_flow.api.terms import Ending
 from hai_flow.engine.state import RunState
 from hai_flow.runtime.streams.fanout import Following
 from hai_flow.runtime.streams.stream_items import Piece
-from hai_flow.store import threads
+from hai_flow.store.runs import threads
 from hai_flow.wire.dialect import Dialect, Entry, Frame, Profile
 
 

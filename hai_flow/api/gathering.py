@@ -18,8 +18,8 @@ import structlog
 
 from hai_flow.api.access import Access
 from hai_flow.errors import Rejected
-from hai_flow.store.faults import FAILURES
-from hai_flow.store.run_lists import RunRow
+from hai_flow.store.postgres.error_classes import FAILURES
+from hai_flow.store.runs.run_lists import RunRow
 
 T = TypeVar("T")
 

@@ -21,7 +21,7 @@ from hai_flow.api.routes import Routes
 from hai_flow.cells import HOME
 from hai_flow.runtime.messaging.webhooks import tenant_of
 from hai_flow.runtime.runtime import Runtime
-from hai_flow.store import tenants
+from hai_flow.store.identity import tenants
 from hai_flow.wire import webhook
 
 log = structlog.get_logger(__name__)

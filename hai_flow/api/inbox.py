@@ -30,8 +30,8 @@ from hai_flow.engine.state import PendingState
 from hai_flow.errors import Rejected, Unreadable
 from hai_flow.runtime.people.inbox import Item
 from hai_flow.runtime.streams.stream_items import Piece
-from hai_flow.store import inbox
-from hai_flow.store.inbox import Filters, Place
+from hai_flow.store.people import inbox
+from hai_flow.store.people.inbox import Filters, Place
 from hai_flow.wire.log import LOG
 from hai_flow.wire.personal import Mask
 

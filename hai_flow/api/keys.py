@@ -19,7 +19,8 @@ from hai_flow.api.rights import Right
 from hai_flow.api.routes import Routes
 from hai_flow.api.views import key_view
 from hai_flow.errors import Rejected
-from hai_flow.store import delegations, keys
+from hai_flow.store.identity import keys
+from hai_flow.store.people import delegations
 
 router = Routes(prefix="/v1/keys", tags=["identity"], route_class=CheckedRoute)
 

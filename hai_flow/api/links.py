@@ -32,8 +32,8 @@ from hai_flow.errors import Rejected
 from hai_flow.markdown import to_text
 from hai_flow.runtime.people.notifier import LINKS, digest_of
 from hai_flow.signs import WARNING, escape_json, has_hidden, reveal
-from hai_flow.store import notifications
-from hai_flow.store.notifications import Link
+from hai_flow.store.people import notifications
+from hai_flow.store.people.notifications import Link
 
 router = Routes(include_in_schema=False)
 

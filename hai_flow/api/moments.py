@@ -8,7 +8,7 @@ from typing import Final
 from hai_flow import instants
 from hai_flow.api.access import Access
 from hai_flow.errors import Rejected
-from hai_flow.store.run_lists import RunRow
+from hai_flow.store.runs.run_lists import RunRow
 
 MOMENTS: Final = "a seq, an RFC 3339 time with its zone, or `step:` and the path of a step, which means its end"
 MOMENT_CHARS_MAX: Final = 600

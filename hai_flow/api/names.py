@@ -11,7 +11,7 @@ from pydantic import AfterValidator, AwareDatetime, Field
 
 from hai_flow.definition.names import WORKFLOW
 from hai_flow.signs import visible
-from hai_flow.store import keys
+from hai_flow.store.identity import keys
 
 NO_CONTROL_CHARACTERS: Final = r"^[^\x00-\x1f\x7f]*$"
 ERROR_CODE: Final = r"^[a-zA-Z0-9_.-]{1,200}$"

@@ -22,7 +22,7 @@ from hai_flow.api.rights import Right
 from hai_flow.api.routes import Routes
 from hai_flow.api.views import notification_view
 from hai_flow.errors import Rejected
-from hai_flow.store import notifications
+from hai_flow.store.people import notifications
 
 router = Routes(prefix="/v1/notifications", tags=["notifications"], route_class=CheckedRoute)
 

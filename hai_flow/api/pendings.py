@@ -34,7 +34,7 @@ from hai_flow.engine.events import decode_pending
 from hai_flow.engine.ids import run_of_pending
 from hai_flow.engine.selectors import held
 from hai_flow.errors import Rejected, Unreadable
-from hai_flow.store import pendings
+from hai_flow.store.people import pendings
 from hai_flow.wire.log import event_json
 from hai_flow.wire.withheld import opened_without_evidence, without_evidence
 

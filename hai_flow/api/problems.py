@@ -22,7 +22,7 @@ from hai_flow.api.principals import caller_of
 from hai_flow.errors import DefinitionError, Rejected, StoreError, Unreadable, particulars
 from hai_flow.json_pointers import pointer_of
 from hai_flow.runtime.ops.open_files import MORE_FILES, TOO_MANY_FILES, out_of_files
-from hai_flow.store.faults import UNSTORABLE, is_unstorable, passing
+from hai_flow.store.postgres.error_classes import UNSTORABLE, is_unstorable, passing
 
 log = structlog.get_logger(__name__)
 

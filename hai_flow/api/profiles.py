@@ -13,7 +13,7 @@ from hai_flow.engine import events as e
 from hai_flow.engine.selectors import ids_of
 from hai_flow.engine.state import RunState, TurnState
 from hai_flow.settings import Settings
-from hai_flow.store.run_lists import RunRow
+from hai_flow.store.runs.run_lists import RunRow
 from hai_flow.wire.dialect import Dialect, Profile
 from hai_flow.wire.hai import HAI
 from hai_flow.wire.log import LOG, seeing

@@ -18,7 +18,7 @@ from hai_flow.api.names import NO_CONTROL_CHARACTERS
 from hai_flow.engine.bounds import EVENT_BYTES_MAX
 from hai_flow.engine.signals import CALLBACK
 from hai_flow.errors import Rejected
-from hai_flow.store.entries import AuditRow
+from hai_flow.store.commit.entries import AuditRow
 
 
 class SignalBody(Body):

@@ -35,12 +35,12 @@ from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.errors import Rejected, Unreadable
 from hai_flow.runtime.runs.starts import derived_id
-from hai_flow.store import logs, run_lists, threads
-from hai_flow.store.run_lists import RunRow
-from hai_flow.store.workflows import WorkflowSummary
+from hai_flow.store.catalog.workflows import WorkflowSummary
+from hai_flow.store.runs import logs, run_lists, threads
+from hai_flow.store.runs.run_lists import RunRow
 
 if TYPE_CHECKING:
-    from hai_flow.store.database import Pool
+    from hai_flow.store.postgres.database import Pool
 
 _PAUSED: Final = b'"type":"run_paused"'  # in the JSON of a log
 

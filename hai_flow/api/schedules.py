@@ -20,8 +20,8 @@ from hai_flow.api.routes import Routes
 from hai_flow.api.views import fire_view, run_view, schedule_view, time_of
 from hai_flow.errors import Rejected
 from hai_flow.schedule import next_times
-from hai_flow.store import triggers
-from hai_flow.store.triggers import ScheduleRow
+from hai_flow.store.messaging import triggers
+from hai_flow.store.messaging.triggers import ScheduleRow
 
 router = Routes(prefix="/v1/schedules", tags=["schedules"])
 

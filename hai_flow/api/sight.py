@@ -18,7 +18,7 @@ from hai_flow.api.principals import Principal as Caller
 from hai_flow.engine.commands import Principal
 from hai_flow.engine.selectors import World, ids_of, matched, represented
 from hai_flow.engine.state import RunState
-from hai_flow.store.viewers import Viewer
+from hai_flow.store.runs.viewers import Viewer
 from hai_flow.wire.withheld import asked_of
 
 TENANT: Final = "tenant"

@@ -26,7 +26,7 @@ from hai_flow.api.problems import documented
 from hai_flow.api.rights import Right
 from hai_flow.api.routes import Routes
 from hai_flow.errors import Rejected
-from hai_flow.store import tickets
+from hai_flow.store.identity import tickets
 
 
 class _PageRoute(APIRoute):

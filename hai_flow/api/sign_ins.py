@@ -27,7 +27,7 @@ from hai_flow.errors import Rejected
 from hai_flow.runtime.base.audit_records import Asked
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.settings import Settings
-from hai_flow.store import audit
+from hai_flow.store.audit import audit
 
 log = structlog.get_logger(__name__)
 

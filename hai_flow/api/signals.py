@@ -20,7 +20,7 @@ from hai_flow.api.rights import Right
 from hai_flow.api.routes import Routes
 from hai_flow.engine.state import TERMINAL_STATUSES
 from hai_flow.errors import Rejected
-from hai_flow.store import signals
+from hai_flow.store.messaging import signals
 
 router = Routes(prefix="/v1", tags=["signals"], route_class=CheckedRoute)
 

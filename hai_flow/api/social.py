@@ -31,9 +31,9 @@ from hai_flow.engine import events as e
 from hai_flow.engine.state import RunState
 from hai_flow.errors import Rejected
 from hai_flow.runtime.streams.stream_items import Piece, numbered, unnumbered
-from hai_flow.store import logs, run_lists, threads
-from hai_flow.store.run_lists import RunRow, RunSummary
-from hai_flow.store.threads import Position
+from hai_flow.store.runs import logs, run_lists, threads
+from hai_flow.store.runs.run_lists import RunRow, RunSummary
+from hai_flow.store.runs.threads import Position
 from hai_flow.wire.cursors import LAST_FRAME, Cursor, parse_cursor
 from hai_flow.wire.dialect import Profile
 from hai_flow.wire.social import SOCIAL, SocialEncoder, profile

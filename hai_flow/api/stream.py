@@ -21,7 +21,7 @@ from starlette.types import Receive, Scope, Send
 from hai_flow.api.terms import Ending, Term
 from hai_flow.runtime.streams.fanout import Following, Lagging, Place
 from hai_flow.runtime.streams.stream_items import Piece
-from hai_flow.store.faults import passing
+from hai_flow.store.postgres.error_classes import passing
 from hai_flow.wire.dialect import CLOSING
 from hai_flow.wire.framing import SSE, Framing
 

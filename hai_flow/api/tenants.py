@@ -24,11 +24,12 @@ from hai_flow.cells import HOME
 from hai_flow.errors import Rejected
 from hai_flow.runtime.runtime import LOCAL_TENANT
 from hai_flow.runtime.tenancy.cell_assignment import settle
-from hai_flow.store import audit, tenants
-from hai_flow.store.tenants import MOST, Tenant
+from hai_flow.store.audit import audit
+from hai_flow.store.identity import tenants
+from hai_flow.store.identity.tenants import MOST, Tenant
 
 if TYPE_CHECKING:
-    from hai_flow.store.database import Connection
+    from hai_flow.store.postgres.database import Connection
 
 router = Routes(
     prefix="/v1/tenants", tags=["identity"], route_class=CheckedRoute, dependencies=[requires(Right.MANAGE_KEYS)]

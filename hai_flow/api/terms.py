@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import structlog
 
 from hai_flow.api.principals import Principal
-from hai_flow.store import proofs
-from hai_flow.store.proofs import Proof
+from hai_flow.store.identity import credential_checks
+from hai_flow.store.identity.credential_checks import Proof
 from hai_flow.wire import dialect
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class Terms:
         term = Term(principal.seconds_left(), lambda term: self._leave(proof, term))
         streams = self._open.get(proof)
         if streams is None:
-            streams = self._open[proof] = _Streams(datetime.now(UTC) - proofs.SKEW, set(), principal.keep)
+            streams = self._open[proof] = _Streams(datetime.now(UTC) - credential_checks.SKEW, set(), principal.keep)
         streams.terms.add(term)
         if self._timer is None and self._looking is None:
             self._timer = asyncio.get_running_loop().call_later(SECONDS, self.look)
@@ -126,7 +126,7 @@ class Terms:
     async def is_good(self, principal: Principal) -> bool:
         """Whether the principal's proof of identity is still good."""
         given = [(proof_of(principal), datetime.now(UTC))]
-        return principal.is_anybody or not await proofs.ended(self._runtime.database.api, given)
+        return principal.is_anybody or not await credential_checks.ended(self._runtime.database.api, given)
 
     async def _look(self) -> None:
         try:
@@ -134,7 +134,7 @@ class Terms:
                 if streams.keep is not None:
                     streams.keep()
             given = [(proof, streams.since) for proof, streams in self._open.items()]
-            for proof in await proofs.ended(self._runtime.database.api, given):
+            for proof in await credential_checks.ended(self._runtime.database.api, given):
                 found = self._open.get(proof)
                 for term in () if found is None else tuple(found.terms):
                     term.end(REVOKED)

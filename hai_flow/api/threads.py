@@ -29,8 +29,9 @@ from hai_flow.api.routes import Routes
 from hai_flow.api.views import queued_message_view, run_view, thread_message_view, thread_view
 from hai_flow.errors import Rejected
 from hai_flow.runtime.runs.message_queue import WITHDRAWN
-from hai_flow.store import message_queue, run_lists, thread_lists, threads
-from hai_flow.store.thread_lists import ThreadSummary
+from hai_flow.store.messaging import message_queue
+from hai_flow.store.runs import run_lists, thread_lists, threads
+from hai_flow.store.runs.thread_lists import ThreadSummary
 
 router = Routes(prefix="/v1/threads", tags=["threads"], route_class=CheckedRoute)
 

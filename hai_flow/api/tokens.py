@@ -21,7 +21,7 @@ from hai_flow.api.problems import WITH_BODY, documented
 from hai_flow.api.rights import Right
 from hai_flow.api.routes import Routes
 from hai_flow.errors import Rejected
-from hai_flow.store import keys
+from hai_flow.store.identity import keys
 
 router = Routes(prefix="/v1", tags=["identity"], route_class=CheckedRoute)
 

@@ -36,9 +36,9 @@ from hai_flow.engine.state import TERMINAL_STATUSES, RunState
 from hai_flow.errors import Rejected
 from hai_flow.runtime.runs.moments import Mark, nearest
 from hai_flow.runtime.streams.stream_items import numbered
-from hai_flow.store import run_lists, threads
-from hai_flow.store.entries import Branch
-from hai_flow.store.run_lists import RunRow, RunSummary
+from hai_flow.store.commit.entries import Branch
+from hai_flow.store.runs import run_lists, threads
+from hai_flow.store.runs.run_lists import RunRow, RunSummary
 from hai_flow.wire import DIALECTS
 from hai_flow.wire.dialect import Dialect, Profile
 from hai_flow.wire.log import LOG

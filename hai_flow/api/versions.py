@@ -27,9 +27,9 @@ from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine import migration
 from hai_flow.errors import Rejected
-from hai_flow.store import run_lists
-from hai_flow.store.run_lists import RunSummary
-from hai_flow.store.workflows import Workflow
+from hai_flow.store.catalog.workflows import Workflow
+from hai_flow.store.runs import run_lists
+from hai_flow.store.runs.run_lists import RunSummary
 
 router = Routes(prefix="/v1/workflows", tags=["workflows"], route_class=CheckedRoute)
 

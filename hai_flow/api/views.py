@@ -18,23 +18,24 @@ from hai_flow.engine.votes import needed
 from hai_flow.runtime.messaging.triggers import Received, Started
 from hai_flow.runtime.people.inbox import Item
 from hai_flow.schedule import explain, explained
-from hai_flow.store import audit_chain, notifications
-from hai_flow.store.audit import Found
-from hai_flow.store.audit_chain import Anchor, Link
-from hai_flow.store.delegations import Delegation
-from hai_flow.store.feedback import Feedback
-from hai_flow.store.inbox import Decided
-from hai_flow.store.keys import Key
-from hai_flow.store.message_queue import QueuedMessage
-from hai_flow.store.pendings import Listed
-from hai_flow.store.run_lists import RunRow
-from hai_flow.store.slots import Holder
-from hai_flow.store.tenants import Limits, Tenant
-from hai_flow.store.thread_lists import ThreadSummary
-from hai_flow.store.threads import Message
-from hai_flow.store.triggers import Fire, ScheduleRow
-from hai_flow.store.workers import WorkerRow
-from hai_flow.store.workflows import WorkflowSummary
+from hai_flow.store.audit import audit_chain
+from hai_flow.store.audit.audit import Found
+from hai_flow.store.audit.audit_chain import Anchor, Link
+from hai_flow.store.catalog.workflows import WorkflowSummary
+from hai_flow.store.identity.keys import Key
+from hai_flow.store.identity.tenants import Limits, Tenant
+from hai_flow.store.messaging.concurrency_slots import Holder
+from hai_flow.store.messaging.message_queue import QueuedMessage
+from hai_flow.store.messaging.triggers import Fire, ScheduleRow
+from hai_flow.store.people import notifications
+from hai_flow.store.people.delegations import Delegation
+from hai_flow.store.people.feedback import Feedback
+from hai_flow.store.people.inbox import Decided
+from hai_flow.store.people.pendings import Listed
+from hai_flow.store.runs.run_lists import RunRow
+from hai_flow.store.runs.thread_lists import ThreadSummary
+from hai_flow.store.runs.threads import Message
+from hai_flow.store.runs.workers import WorkerRow
 from hai_flow.values import Json
 from hai_flow.wire.dialect import Entry
 from hai_flow.wire.withheld import opened_without_evidence

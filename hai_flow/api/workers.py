@@ -13,7 +13,8 @@ from hai_flow.api.routes import Routes
 from hai_flow.api.views import worker_view
 from hai_flow.errors import Rejected
 from hai_flow.runtime.runtime import LOCAL_TENANT
-from hai_flow.store import tenants, workers
+from hai_flow.store.identity import tenants
+from hai_flow.store.runs import workers
 
 router = Routes(prefix="/v1/workers", tags=["workers"], dependencies=[requires(Right.CONTROL_RUNS)])
 

@@ -23,7 +23,7 @@ from hai_flow.authoring.json_schema import workflow_schema
 from hai_flow.definition.compiler import check_workflow
 from hai_flow.errors import DefinitionError
 from hai_flow.graph import Format, draw
-from hai_flow.store import workflows
+from hai_flow.store.catalog import workflows
 
 router = Routes(prefix="/v1/workflows", tags=["workflows"])
 language = Routes(prefix="/v1/language", tags=["workflows"])

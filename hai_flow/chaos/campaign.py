@@ -24,8 +24,8 @@ from hai_flow.engine.state import TERMINAL_STATUSES
 from hai_flow.runtime.ops.verify import Plans, Verified, Verifying, checked, verify
 from hai_flow.runtime.settings import bounds_of
 from hai_flow.settings import Settings
-from hai_flow.store import evidence
-from hai_flow.store.faults import FAILURES
+from hai_flow.store.postgres.error_classes import FAILURES
+from hai_flow.store.runs import run_bundle
 from hai_flow.values import Json, loads
 from hai_flow.wire.log import event_json
 from hai_flow.wire.sent_json import dump
@@ -167,9 +167,9 @@ async def _look(stage: Stage, looked: _Looked) -> list[Broken]:
     connection = await stage.connect()
     try:
         plans = Plans(connection)
-        async for page in evidence.run_pages(connection):
-            async with evidence.snapshot(connection):
-                for each in await evidence.evidence_of(connection, [id for id in page if id not in looked.over]):
+        async for page in run_bundle.run_pages(connection):
+            async with run_bundle.snapshot(connection):
+                for each in await run_bundle.evidence_of(connection, [id for id in page if id not in looked.over]):
                     check = await checked(connection, each, plans, limits=limits)
                     violations = check.end()
                     found.add(check, violations)
@@ -267,7 +267,7 @@ async def _ends(stage: Stage) -> tuple[int, int | None]:
     try:
         connection = await stage.connect()
         try:
-            statuses = await evidence.statuses(connection)
+            statuses = await run_bundle.statuses(connection)
         finally:
             await connection.close(timeout=2)
     except _AWAY:
@@ -282,7 +282,7 @@ async def _judge(outcome: Outcome, stage: Stage, report: Path) -> None:
     async with asyncio.timeout(300):
         connection = await _connected(stage)
         try:
-            outcome.statuses = await evidence.statuses(connection)
+            outcome.statuses = await run_bundle.statuses(connection)
             outcome.verified = await _verified(stage, connection)
             runs = {each.id: each async for each in _runs(connection)}
             payments = [(row[0], row[1]) for row in await connection.fetch(PAID)]
@@ -307,15 +307,15 @@ async def _connected(stage: Stage) -> Connection[Any]:
 
 
 async def _runs(connection: Connection[Any]) -> Any:
-    async for page in evidence.run_pages(connection):
-        async with evidence.snapshot(connection):
-            for each in await evidence.evidence_of(connection, page):
+    async for page in run_bundle.run_pages(connection):
+        async with run_bundle.snapshot(connection):
+            for each in await run_bundle.evidence_of(connection, page):
                 yield await _run(connection, each)
 
 
-async def _run(connection: Connection[Any], found: evidence.Evidence) -> oracle.Run:
+async def _run(connection: Connection[Any], found: run_bundle.Evidence) -> oracle.Run:
     events: list[e.Event] = []
-    async for row in evidence.log_rows(connection, found.run["id"]):
+    async for row in run_bundle.log_rows(connection, found.run["id"]):
         events += e.decode_events(row["events"])
     return oracle.Run(str(found.run["id"]), found.run["status"], _output(found.run["result"]), events)
 

@@ -14,7 +14,7 @@ from hai_flow.chaos.history import History, Mark
 from hai_flow.chaos.plan import Fault, Kind
 from hai_flow.chaos.proxy import Direction, Line
 from hai_flow.chaos.stage import Stage
-from hai_flow.store.faults import FAILURES
+from hai_flow.store.postgres.error_classes import FAILURES
 
 if TYPE_CHECKING:
     from asyncpg import Connection

@@ -213,7 +213,7 @@ async def _beside(*works: Any) -> AsyncIterator[None]:
 
 async def _made(stage: Stage) -> None:
     """The schema, and the table of payments."""
-    from hai_flow.store import migrations
+    from hai_flow.store.postgres import migrations
 
     assert stage.socket is not None
     host = Path(stage.socket).parent
@@ -229,7 +229,7 @@ async def _made(stage: Stage) -> None:
 
 async def _let_in(stage: Stage) -> None:
     """Create an API key for each of `PEOPLE`."""
-    from hai_flow.store import keys
+    from hai_flow.store.identity import keys
 
     connection = await stage.connect()
     try:

@@ -17,8 +17,8 @@ async def record(connection: Connection, of: Any, act: str, subject: str, **deta
     and the account on this machine."""
     import getpass
 
-    from hai_flow.store import audit
-    from hai_flow.store.audit_chain import new_row
+    from hai_flow.store.audit import audit
+    from hai_flow.store.audit.audit_chain import new_row
 
     body = {"way": "database", "account": getpass.getuser(), **details}
     await audit.write(connection, of, [new_row(act, BY, body, subject=subject)])

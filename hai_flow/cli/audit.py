@@ -24,8 +24,8 @@ from hai_flow.cli.options import DataDirOption, JsonOption, LimitOption, ServerO
 from hai_flow.cli.terminal import moment, out, plural, print_json, say
 
 if TYPE_CHECKING:
-    from hai_flow.store.audit import Verified
-    from hai_flow.store.audit_chain import Anchor, Link
+    from hai_flow.store.audit.audit import Verified
+    from hai_flow.store.audit.audit_chain import Anchor, Link
 
 T = TypeVar("T")
 
@@ -113,7 +113,7 @@ def anchor(
     """The ends of the chains now, a line of JSON for each tenant. Keep them in a place that can't be changed together
     with the database: a log of another system, paper."""
     from hai_flow import values
-    from hai_flow.store import audit
+    from hai_flow.store.audit import audit
 
     async def work(connection: Any) -> list[bytes]:
         names = await _names(connection, tenant)
@@ -136,9 +136,9 @@ def anchor(
 @app.command(cls=Command, epilog=EPILOG)
 def export(tenant: TenantOption = None, data_dir: DataDirOption = None) -> None:
     """The sealed records in the order of their chain, a line of JSON each, with all that `verify --file` needs."""
-    from hai_flow.store import audit
-    from hai_flow.store.audit_chain import line_of
-    from hai_flow.store.evidence import snapshot
+    from hai_flow.store.audit import audit
+    from hai_flow.store.audit.audit_chain import line_of
+    from hai_flow.store.runs.run_bundle import snapshot
 
     async def work(connection: Any) -> None:
         for each in sorted(await _names(connection, tenant)):
@@ -161,14 +161,14 @@ def forget(
 ) -> None:
     """Erase a person: a pseudonym replaces their id, and their words are removed wherever no chain holds them. The
     audit stays verifiable. The logs of runs are not changed."""
-    from hai_flow.store import erasing
+    from hai_flow.store.identity import erasure
 
     if not yes:
         typer.confirm(f"Nobody can undo this. Forget {principal} of the tenant {tenant}?", abort=True)
 
-    async def work(connection: Any) -> erasing.Forgotten:
+    async def work(connection: Any) -> erasure.Forgotten:
         (found,) = await _names(connection, tenant)
-        return await erasing.forget(connection, found, principal, by=BY)
+        return await erasure.forget(connection, found, principal, by=BY)
 
     done = over_database(data_dir, work)
     if as_json:
@@ -205,7 +205,7 @@ def _tell(name: str, verified: Verified, as_json: bool) -> None:
 async def _verify_database(
     connection: Any, tenant: str | None, known: list[Anchor], *, logs: bool
 ) -> list[tuple[str, Verified]]:
-    from hai_flow.store import audit, log_chain
+    from hai_flow.store.audit import audit, log_chain
 
     names = await _names(connection, tenant)
     if tenant is None:
@@ -221,8 +221,8 @@ async def _verify_database(
 
 
 def _verify_file(file: Path, known: list[Anchor]) -> list[tuple[str, Verified]]:
-    from hai_flow.store.audit import Verified
-    from hai_flow.store.audit_chain import FORGOTTEN, Anchor, Fault, Verifier, accounted
+    from hai_flow.store.audit.audit import Verified
+    from hai_flow.store.audit.audit_chain import FORGOTTEN, Anchor, Fault, Verifier, accounted
 
     erasings: dict[UUID, list[Any]] = {}
     for tenant, link in _links_of(file):
@@ -249,7 +249,7 @@ def _verify_file(file: Path, known: list[Anchor]) -> list[tuple[str, Verified]]:
 
 
 def _links_of(file: Path) -> Iterator[tuple[UUID, Link]]:
-    from hai_flow.store.audit_chain import read_line
+    from hai_flow.store.audit.audit_chain import read_line
 
     with _opened(file) as lines:
         for number, line in enumerate(lines, 1):
@@ -262,7 +262,7 @@ def _links_of(file: Path) -> Iterator[tuple[UUID, Link]]:
 def _read_anchors(files: Iterable[Path]) -> Iterator[Anchor]:
     import msgspec
 
-    from hai_flow.store.audit_chain import Anchor
+    from hai_flow.store.audit.audit_chain import Anchor
 
     for file in files:
         with _opened(file) as lines:
@@ -285,7 +285,8 @@ def _opened(file: Path) -> Any:
 
 async def _names(connection: Any, tenant: str | None) -> dict[UUID, str]:
     """The tenants that are meant, with their names. Raises UsageError."""
-    from hai_flow.store import audit, tenants
+    from hai_flow.store.audit import audit
+    from hai_flow.store.identity import tenants
 
     if tenant is not None:
         found = await tenants.find_tenant(connection, tenant)

@@ -21,7 +21,7 @@ from hai_flow.values import Json
 if TYPE_CHECKING:
     from asyncpg import Connection
 
-    from hai_flow.store.cells import Cell
+    from hai_flow.store.cells.cells import Cell
 
 app = app_of(name="cells", epilog=EPILOG)
 
@@ -50,7 +50,8 @@ def list_cells(data_dir: DataDirOption = None, as_json: JsonOption = False) -> N
 
 
 async def _looked_at(cells: Sequence[Cell], home: Connection) -> list[dict[str, Json]]:
-    from hai_flow.store import health, tenants
+    from hai_flow.store.identity import tenants
+    from hai_flow.store.ops import health
 
     lodgers = await tenants.lodgers(home)
     found: list[dict[str, Json]] = []
@@ -89,7 +90,7 @@ def add(
     are started again; the file is the same for all of them."""
     from hai_flow.cells import CELLS_MAX
     from hai_flow.settings import variables
-    from hai_flow.store.cells import Entry, File, places_of
+    from hai_flow.store.cells.cells import Entry, File, places_of
 
     settings = load_settings(data_dir=data_dir)
     if settings.cells is None:
@@ -113,7 +114,7 @@ def add(
 
 
 def _file(path: Path) -> Any:
-    from hai_flow.store.cells import File
+    from hai_flow.store.cells.cells import File
 
     return _written(path.read_bytes(), str(path)) if path.exists() else File(hai="cells/v1")
 
@@ -122,7 +123,7 @@ def _written(given: Any, path: str) -> Any:
     """The file, if it is one without mistakes. Raises UsageError."""
     import msgspec
 
-    from hai_flow.store.cells import read_cells
+    from hai_flow.store.cells.cells import read_cells
 
     source = given if isinstance(given, bytes) else msgspec.yaml.encode(given)
     file, findings = read_cells(source, path)

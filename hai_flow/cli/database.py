@@ -89,12 +89,12 @@ async def migrated(database: Database) -> None:
 
     Only a schema that is behind, or roles that lack a right, import the libraries that change one: they are a quarter
     of the time in which `dev` starts."""
-    from hai_flow.store import revisions, roles
+    from hai_flow.store.postgres import database_roles, revisions
 
     dsn = database.direct or database.dsn
     async with reachable(database):
-        if await revisions.is_behind(dsn) or not await roles.are_complete(dsn):
-            from hai_flow.store import migrations
+        if await revisions.is_behind(dsn) or not await database_roles.are_complete(dsn):
+            from hai_flow.store.postgres import migrations
 
             await migrations.upgrade(dsn)
             await _fill_inbox(dsn)
@@ -105,7 +105,7 @@ async def _fill_inbox(dsn: str) -> None:
     from hai_flow.runtime.catalog.catalog import Catalog
     from hai_flow.runtime.people.inbox import Inbox
     from hai_flow.steps.runner import Registry
-    from hai_flow.store.database import Database as Pools
+    from hai_flow.store.postgres.database import Database as Pools
 
     pools = await Pools.open(dsn)
     try:
@@ -156,7 +156,7 @@ def over_database(data_dir: Path | None, work: Callable[[Connection], Awaitable[
 
 async def demand_schema(database: Database) -> None:
     """Raises StoreError unless the database has this release's schema."""
-    from hai_flow.store import revisions
+    from hai_flow.store.postgres import revisions
 
     if await revisions.is_behind(database.dsn):
         raise StoreError(f"{database.heading} does not have the schema of this release: run {program()} migrate.")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from asyncpg import Connection
 
     from hai_flow.runtime.ops.doctor import Check
-    from hai_flow.store.replicas import Standby
+    from hai_flow.store.ops.replicas import Standby
 
 REPLICA_SECONDS: Final = 5.0  # that a replica is waited for
 
@@ -72,8 +72,8 @@ async def _examined(cell: Place) -> list[Check]:
     import asyncpg
 
     from hai_flow.runtime.ops.doctor import Place, examine, examine_cell
-    from hai_flow.store import revisions
-    from hai_flow.store.health import is_pooler, read_facts
+    from hai_flow.store.ops.health import is_pooler, read_facts
+    from hai_flow.store.postgres import revisions
 
     settings, database = cell.settings, cell.database
     pooler = await is_pooler(database.dsn)
@@ -103,8 +103,8 @@ async def _examined(cell: Place) -> list[Check]:
 
 async def _replica(url: str | None, connection: Connection) -> Standby | str | None:
     """The standby at the replica's address, or why it does not answer; None: there is no replica."""
-    from hai_flow.store.faults import FAILURES
-    from hai_flow.store.replicas import probe
+    from hai_flow.store.ops.replicas import probe
+    from hai_flow.store.postgres.error_classes import FAILURES
 
     if url is None:
         return None

@@ -67,7 +67,7 @@ def create(
     import re
 
     from hai_flow.signs import has_invisible
-    from hai_flow.store import keys as store
+    from hai_flow.store.identity import keys as store
 
     if not store.is_principal(principal):
         raise UsageError(f"expected who calls with the key, like user:ann or service:ci, found {principal!r}.")
@@ -132,7 +132,7 @@ def list_keys(
     as_json: JsonOption = False,
 ) -> None:
     """All keys: the principal of each, when it expires, and when it was used last."""
-    from hai_flow.store import keys as store
+    from hai_flow.store.identity import keys as store
 
     async def here(connection: Connection, of: Any) -> list[Json]:
         return [_view(each) for each in await store.list_keys(connection, of)]
@@ -172,7 +172,7 @@ def revoke(
     """Revoke a key: it is refused from now on, at the latest after a second."""
     from urllib.parse import quote
 
-    from hai_flow.store import keys as store
+    from hai_flow.store.identity import keys as store
 
     async def here(connection: Connection, of: Any) -> Json:
         async with connection.transaction():
@@ -228,7 +228,7 @@ def _done(
 
 
 async def _of_tenant(connection: Connection, name: str, work: Callable[[Connection, Any], Awaitable[Result]]) -> Result:
-    from hai_flow.store import tenants
+    from hai_flow.store.identity import tenants
 
     found = await tenants.find_tenant(connection, name)
     if found is None:

@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from asyncpg import Connection
 
     from hai_flow.settings import Settings
-    from hai_flow.store.cells import Cell
+    from hai_flow.store.cells.cells import Cell
 
 
 def all_cells(settings: Settings) -> list[Cell]:
     """All cells, home first."""
     from hai_flow.cells import HOME
     from hai_flow.runtime.settings import cells_of
-    from hai_flow.store.cells import HOME_NAME
-    from hai_flow.store.cells import Cell as Place
+    from hai_flow.store.cells.cells import HOME_NAME
+    from hai_flow.store.cells.cells import Cell as Place
 
     home = Place(
         number=HOME, name=HOME_NAME, dsn=settings.database_url or "", direct=None, pooled=False, schema=None

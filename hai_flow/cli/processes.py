@@ -106,7 +106,7 @@ def worker(
 def _named(names: str, settings: Settings) -> frozenset[str]:
     """The names of cells in a list. Raises UsageError for a cell that does not exist."""
     from hai_flow.runtime.settings import cells_of
-    from hai_flow.store.cells import HOME_NAME
+    from hai_flow.store.cells.cells import HOME_NAME
 
     known = [HOME_NAME, *(cell.name for cell in cells_of(settings))]
     given = frozenset(name.strip() for name in names.split(","))

@@ -72,21 +72,21 @@ async def _looked_after(place: Place, *, confirm: bool, nothing_lost: bool) -> d
 
     from hai_flow.runtime import restore
     from hai_flow.runtime.ops.external_beat import Witness
-    from hai_flow.store import eras
+    from hai_flow.store.ops import database_history
 
     settings, database = place.settings, place.database
     connection = await asyncpg.connect(database.direct or database.dsn, timeout=CONNECT_SECONDS)
     try:
         await demand_schema(database)
         witness = None if settings.witness is None else Witness(settings.witness)
-        known = await eras.current(connection)
+        known = await database_history.current(connection)
         seen = None if witness is None else await witness.read(known.database)
         state = await restore.state_of(connection, seen)
         report = _state(state)
         if confirm and report["held"]:
             report |= await _confirmed(place, connection, state)
         elif nothing_lost and report["held"]:
-            await eras.begin_next(connection, state.era, "a person says that nothing was lost")
+            await database_history.begin_next(connection, state.era, "a person says that nothing was lost")
             report |= {"held": None, "moved": True}
         else:
             report |= await _reviewed(connection)
@@ -130,10 +130,10 @@ def _view(doubt: Doubt) -> dict[str, Any]:
 async def _confirmed(place: Place, connection: Connection, state: State) -> dict[str, Any]:
     from hai_flow.runtime import restore
     from hai_flow.runtime.runtime import Runtime
-    from hai_flow.store import eras, restores
+    from hai_flow.store.ops import database_history, restores
 
     if state.era.held is None:
-        await eras.hold(connection, state.era, state.era.moved or "its server has begun another timeline")
+        await database_history.hold(connection, state.era, state.era.moved or "its server has begun another timeline")
     schedules = await restores.pause_due_schedules(connection)
     held: list[Held] = []
     runtime = Runtime(place.database.dsn, place.settings, performs=False, restoring=True, cell=place.number)
@@ -142,7 +142,7 @@ async def _confirmed(place: Place, connection: Connection, state: State) -> dict
         async for page in restore.hold(runtime, connection, state.era, BY):
             held += page
             note(f"{plural(len(held), 'run')} looked at.")
-    await eras.begin_next(connection, state.era, f"restored: {state.era.held or state.era.moved or ''}")
+    await database_history.begin_next(connection, state.era, f"restored: {state.era.held or state.era.moved or ''}")
     return {
         "held": None,
         "paused": [_view(each.doubt) for each in held if each.refused is None],

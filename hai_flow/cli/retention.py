@@ -184,7 +184,7 @@ def _prune(
 ) -> None:
     from hai_flow.runtime.retention import archive as archives
     from hai_flow.runtime.retention.prune import Pruned, Pruning
-    from hai_flow.store import retiring
+    from hai_flow.store.ops import retention as retiring
 
     policy = _policy(file)
     url = to or policy.archive
@@ -268,7 +268,7 @@ def _policy(file: Path | None) -> Retention:
 
 
 async def _tenants(connection: Any) -> dict[UUID, str]:
-    from hai_flow.store import tenants
+    from hai_flow.store.identity import tenants
 
     return {each.id: each.name for each in await tenants.list_tenants(connection)}
 

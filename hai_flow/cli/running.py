@@ -48,7 +48,7 @@ async def running_cells(
     from hai_flow.runtime.ops.gc import relax_collector
     from hai_flow.runtime.runtime import Runtime
     from hai_flow.runtime.settings import cells_of
-    from hai_flow.store.cells import HOME_NAME
+    from hai_flow.store.cells.cells import HOME_NAME
     from hai_flow.telemetry.watching import Watching
 
     import_from_here()

@@ -30,7 +30,7 @@ from hai_flow.definition.uses import first_of, is_shared, texts_of
 from hai_flow.errors import DefinitionError, Finding, HaiFlowError, Rejected, StoreError
 from hai_flow.shared import used_files
 from hai_flow.steps.project import Project, Stamp, stamp_of
-from hai_flow.store.faults import FAILURES
+from hai_flow.store.postgres.error_classes import FAILURES
 from hai_flow.values import Json
 
 if TYPE_CHECKING:

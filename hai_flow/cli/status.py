@@ -44,7 +44,8 @@ async def _of_cell(place: Place) -> dict[str, Any]:
     import asyncpg
 
     from hai_flow.runtime.ops.status_problems import Schema, faults
-    from hai_flow.store import eras, revisions, status
+    from hai_flow.store.ops import database_history, status
+    from hai_flow.store.postgres import revisions
 
     database = place.database
     connection = await asyncpg.connect(database.dsn, statement_cache_size=0, timeout=CONNECT_SECONDS)
@@ -53,7 +54,7 @@ async def _of_cell(place: Place) -> dict[str, Any]:
         known = revision is None or revision in revisions.known()
         version = await connection.fetchval("SELECT current_setting('server_version')")
         ours = revision == revisions.head() or not known
-        era = await eras.look(connection) if ours else None
+        era = await database_history.look(connection) if ours else None
         standing = await status.standing(connection) if ours else None
     finally:
         await connection.close()

@@ -24,8 +24,8 @@ from hai_flow.values import Json
 if TYPE_CHECKING:
     from asyncpg import Connection
 
-    from hai_flow.store.cells import Cell
-    from hai_flow.store.tenants import Tenant
+    from hai_flow.store.cells.cells import Cell
+    from hai_flow.store.identity.tenants import Tenant
 
 CellOption = Annotated[
     list[str] | None,
@@ -50,7 +50,7 @@ def create(
     as_json: JsonOption = False,
 ) -> None:
     """Make a tenant."""
-    from hai_flow.store import tenants as store
+    from hai_flow.store.identity import tenants as store
 
     if not store.NAME.fullmatch(name):
         raise UsageError(f"expected a name of a-z, 0-9, - and _ that begins with a letter or digit, found {name!r}.")
@@ -107,7 +107,7 @@ def set_limits(
 
 
 async def _set(connection: Connection, name: str, changed: dict[str, int | None]) -> Tenant:
-    from hai_flow.store import tenants as store
+    from hai_flow.store.identity import tenants as store
 
     async with connection.transaction():
         limited = await store.set_limits(connection, name, changed)
@@ -154,7 +154,7 @@ async def _settled(connection: Connection, name: str, cells: Sequence[Cell], dat
 
 async def _copy(cells: Sequence[Cell], connection: Connection, tenant: Tenant) -> None:
     from hai_flow.cells import HOME
-    from hai_flow.store import tenants as store
+    from hai_flow.store.identity import tenants as store
 
     for place in cells:
         if place.number != HOME:
@@ -167,7 +167,7 @@ def _option(limit: str) -> str:
 
 
 def _number(limit: str, text: str) -> int | None:
-    from hai_flow.store.tenants import MOST
+    from hai_flow.store.identity.tenants import MOST
 
     if text == "default":
         return None
@@ -179,7 +179,7 @@ def _number(limit: str, text: str) -> int | None:
 @app.command("list", cls=Command, epilog=EPILOG)
 def list_tenants(data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
     """All tenants, with the limits that were set for them."""
-    from hai_flow.store import tenants as store
+    from hai_flow.store.identity import tenants as store
 
     found = [_view(each) for each in over_database(data_dir, store.list_tenants)]
     if as_json:
@@ -191,7 +191,7 @@ def list_tenants(data_dir: DataDirOption = None, as_json: JsonOption = False) ->
 
 async def _create(connection: Connection, name: str, cells: Sequence[Cell]) -> Tenant | None:
     """Make the tenant, and record that as the first act of its audit. None: the name is taken."""
-    from hai_flow.store import tenants
+    from hai_flow.store.identity import tenants
 
     numbers = tuple(each.number for each in cells) or tenants.AT_HOME
     async with connection.transaction():

@@ -354,7 +354,7 @@ async def _read_published(reference: str, database: Database) -> bytes:
     import asyncpg
 
     from hai_flow.runtime.runtime import LOCAL_TENANT
-    from hai_flow.store import workflows
+    from hai_flow.store.catalog import workflows
 
     name, _, version = reference.partition("@")
     async with reachable(database):

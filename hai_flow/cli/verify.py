@@ -145,7 +145,7 @@ def _tell_end(found: Verified, of: str = "") -> None:
 
 
 async def _tenant(connection: Connection, name: str) -> UUID | None:
-    from hai_flow.store import tenants
+    from hai_flow.store.identity import tenants
 
     found = await tenants.find_tenant(connection, name)
     return None if found is None else found.id

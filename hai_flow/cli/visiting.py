@@ -59,7 +59,7 @@ def places(settings: Settings, wanted: str | None) -> Iterator[list[Place]]:
     """The cell of this name; None: all, home first. Raises UsageError where there is none."""
     from hai_flow.runtime.cells import settings_of
     from hai_flow.runtime.settings import cells_of
-    from hai_flow.store.cells import HOME_NAME
+    from hai_flow.store.cells.cells import HOME_NAME
 
     others = cells_of(settings)
     known = [HOME_NAME, *(cell.name for cell in others)]
@@ -88,7 +88,7 @@ async def through(
     cells: Sequence[Place], work: Callable[[Place], Awaitable[Result]], *, alone: bool
 ) -> list[Visit[Result]]:
     """The result of `work` for each cell. `alone`: there is no other cell, so its errors are raised."""
-    from hai_flow.store.faults import FAILURES
+    from hai_flow.store.postgres.error_classes import FAILURES
 
     visits: list[Visit[Result]] = []
     for place in cells:

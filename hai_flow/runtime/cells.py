@@ -26,10 +26,11 @@ from hai_flow.runtime.replication import Spreading
 from hai_flow.runtime.runtime import Observer, Runtime
 from hai_flow.runtime.tenancy.placement import Places
 from hai_flow.settings import Settings
-from hai_flow.store import health, revisions
-from hai_flow.store.cells import HOME_NAME, Cell
-from hai_flow.store.database import Database, Deadlines
-from hai_flow.store.faults import FAILURES
+from hai_flow.store.cells.cells import HOME_NAME, Cell
+from hai_flow.store.ops import health
+from hai_flow.store.postgres import revisions
+from hai_flow.store.postgres.database import Database, Deadlines
+from hai_flow.store.postgres.error_classes import FAILURES
 
 log = structlog.get_logger(__name__)
 

@@ -19,14 +19,15 @@ from hai_flow.engine.evolve import evolve
 from hai_flow.engine.state import RunState
 from hai_flow.errors import Rejected
 from hai_flow.settings import Settings, variable
-from hai_flow.store import audit, evidence
+from hai_flow.store.audit import audit
+from hai_flow.store.runs import run_bundle
 from hai_flow.values import Json
 from hai_flow.wire.personal import Mask
 from hai_flow.wire.receipt import Recorder
 from hai_flow.wire.withheld import without_evidence
 
 if TYPE_CHECKING:
-    from hai_flow.store.database import Pool
+    from hai_flow.store.postgres.database import Pool
 
 FILE: Final = "receipt-keys.json"
 _AT_ONCE: Final = 200  # events; a long log is not read in one go, for others use the loop
@@ -117,7 +118,7 @@ async def receipt_of(
         dict[str, Json](),
         0,
     )
-    async for commit in evidence.log_rows(pool, run_id):
+    async for commit in run_bundle.log_rows(pool, run_id):
         head = sha256(head + commit["events"]).digest()
         for event in e.decode_events(commit["events"]):
             state = evolve(state, event)

@@ -1,5 +1,5 @@
 """Copies between the cells of a large tenant: its seat passes an event on to each cell, and the others repeat the
-seat's workflows and delegations (`store/mirror`).
+seat's workflows and delegations (`store/cells/replication`).
 
 A process does so right away; where a cell was away, any process does it when the cell is back.
 """
@@ -19,12 +19,16 @@ from hai_flow import values
 from hai_flow.cells import Living
 from hai_flow.errors import Rejected, StoreError
 from hai_flow.runtime.base.row_isolation import Sweep
-from hai_flow.store import audit, mirror, relays, signals, sweeps, tenants
-from hai_flow.store.entries import AuditRow
-from hai_flow.store.faults import FAILURES
-from hai_flow.store.relays import Relay
-from hai_flow.store.signals import Signal
-from hai_flow.store.sweeps import Page
+from hai_flow.store.audit import audit
+from hai_flow.store.cells import event_relays, replication
+from hai_flow.store.cells.event_relays import Relay
+from hai_flow.store.commit.entries import AuditRow
+from hai_flow.store.identity import tenants
+from hai_flow.store.messaging import signals
+from hai_flow.store.messaging.signals import Signal
+from hai_flow.store.postgres import orphan_cleanup
+from hai_flow.store.postgres.error_classes import FAILURES
+from hai_flow.store.postgres.orphan_cleanup import Page
 from hai_flow.values import Json
 
 if TYPE_CHECKING:
@@ -66,7 +70,7 @@ class Spreading:
                 raise signals.another_has(id, stored.type)
             return Taken(True, None)
         async with seat.database.api.acquire() as connection, connection.transaction():
-            kept, already = await relays.add(connection, tenant, id, type, body, living.cells, sent.principal)
+            kept, already = await event_relays.add(connection, tenant, id, type, body, living.cells, sent.principal)
             if (kept.type, kept.data) != (type, body):
                 raise signals.another_has(id, kept.type)
             if not already:
@@ -75,7 +79,7 @@ class Spreading:
 
     async def refused(self, seat: Runtime, relay: Relay) -> None:
         """The seat has not taken it: no cell gets it."""
-        await relays.drop(seat.database.api, relay)
+        await event_relays.drop(seat.database.api, relay)
 
     async def bring(self, seat: Runtime, relay: Relay, *, seat_has_it: bool = False) -> None:
         """Give the event to each of its cells, the seat first: an event that the seat refuses goes no further."""
@@ -89,14 +93,14 @@ class Spreading:
                         continue
                     log.error("event_not_relayed", event=relay.id, cell=cell, reason=rejected.detail)
                     if cell == seat.cell:
-                        await relays.drop(seat.database.api, relay)
+                        await event_relays.drop(seat.database.api, relay)
                         return
                 except (StoreError, *FAILURES) as error:
                     log.warning("event_waits_for_cell", event=relay.id, cell=cell, error=str(error) or repr(error))
                     if cell == seat.cell:
                         return
                     continue
-            await relays.arrived(seat.database.api, relay, cell)
+            await event_relays.arrived(seat.database.api, relay, cell)
 
     async def _give(self, cell: int, relay: Relay) -> Signal:
         delivery = self._at(cell).delivery
@@ -111,7 +115,7 @@ class Spreading:
         rows = self._home.rows
 
         async def look(seat: Runtime) -> None:
-            due = await relays.due(seat.database.api, RELAYED_AT_ONCE)
+            due = await event_relays.due(seat.database.api, RELAYED_AT_ONCE)
             await rows.go_through(
                 Sweep.RELAYS, due, lambda each: f"event {each.id} of {each.tenant}", partial(self.bring, seat)
             )
@@ -122,18 +126,18 @@ class Spreading:
     # --- workflows and delegations ------------------------------------------------------------------------------------
 
     async def repeat(self, tenant: UUID, living: Living) -> None:
-        """Make the tenant's other cells like the seat (`store/mirror`), as far as they can be reached."""
+        """Make the tenant's other cells like the seat (`store/cells/replication`), as far as they can be reached."""
         if not living.is_large:
             return
         seat = self._at(living.seat).database.api
-        wanted = await mirror.print_of(seat, tenant)
+        wanted = await replication.print_of(seat, tenant)
         for runtime in self._there():
             if runtime.cell == living.seat or runtime.cell not in living.cells:
                 continue
             try:
-                if await mirror.print_of(runtime.database.api, tenant) != wanted:
+                if await replication.print_of(runtime.database.api, tenant) != wanted:
                     async with runtime.database.api.acquire() as connection:
-                        await mirror.repeat(seat, connection, tenant)
+                        await replication.repeat(seat, connection, tenant)
             except (StoreError, *FAILURES) as error:
                 log.warning("cell_not_repeated", cell=runtime.cell, error=str(error) or repr(error))
 
@@ -147,7 +151,7 @@ class Spreading:
                 await self._home.rows.deal(Sweep.MIRRORS, f"tenant {each.name}", repeat)
             return Page(len(found), 0, None)
 
-        await sweeps.sweep(self._home.database.api, "cells", MIRRORED_EVERY, look)
+        await orphan_cleanup.sweep(self._home.database.api, "cells", MIRRORED_EVERY, look)
 
     async def run(self, work: Callable[[], Awaitable[None]], seconds: float) -> None:
         """Bring events and repeat workflows, again and again."""

@@ -19,12 +19,12 @@ from hai_flow.engine import commands as c
 from hai_flow.errors import Rejected, Unreadable
 from hai_flow.runtime.base.audit_records import Asked
 from hai_flow.runtime.ops.verify import Plans
-from hai_flow.store import eras, restores
+from hai_flow.store.ops import database_history, restores
 
 if TYPE_CHECKING:
     from hai_flow.runtime.runtime import Runtime
-    from hai_flow.store.database import Connection
-    from hai_flow.store.eras import Beat, Era
+    from hai_flow.store.ops.database_history import Beat, Era
+    from hai_flow.store.postgres.database import Connection
 
 DELIVERY_SECONDS_MAX: Final = 60.0
 AT_ONCE: Final = 64
@@ -61,13 +61,13 @@ class State(NamedTuple):
 async def state_of(connection: Connection, seen: Beat | None) -> State:
     """The era of the database, held if the witness has seen a beat that is not there. `seen`: the witness's last
     beat."""
-    era = await eras.current(connection)
-    if era.held is None and seen is not None and await eras.lacks(connection, era, seen):
-        await eras.hold(
+    era = await database_history.current(connection)
+    if era.held is None and seen is not None and await database_history.lacks(connection, era, seen):
+        await database_history.hold(
             connection, era, f"the witness has seen a beat of {seen.at:%Y-%m-%d %H:%M:%S}, which is not here"
         )
-        era = await eras.current(connection)
-    return State(era, await eras.last_beat(connection), seen)
+        era = await database_history.current(connection)
+    return State(era, await database_history.last_beat(connection), seen)
 
 
 def may_repeat(plan: p.Plan) -> tuple[str, ...]:

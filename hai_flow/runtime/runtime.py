@@ -64,9 +64,9 @@ from hai_flow.runtime.worker.worker import Worker, WorkerConfig
 from hai_flow.settings import Settings
 from hai_flow.steps.http_transport import HttpConfig
 from hai_flow.steps.toolbox import Toolbox
-from hai_flow.store import hints
-from hai_flow.store.database import EVERYTHING, Database, Deadlines
-from hai_flow.store.replicas import Replica
+from hai_flow.store.messaging import hints
+from hai_flow.store.ops.replicas import Replica
+from hai_flow.store.postgres.database import EVERYTHING, Database, Deadlines
 
 log = structlog.get_logger(__name__)
 

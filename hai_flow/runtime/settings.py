@@ -28,7 +28,7 @@ from hai_flow.steps.runner import Registry, Runner
 from hai_flow.steps.secrets import Secrets, hidden, remember
 from hai_flow.steps.secrets_file import read_secrets
 from hai_flow.steps.toolbox import Toolbox
-from hai_flow.store.cells import Cell, places_of, read_cells
+from hai_flow.store.cells.cells import Cell, places_of, read_cells
 
 Read = TypeVar("Read")
 

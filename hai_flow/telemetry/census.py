@@ -1,4 +1,5 @@
-"""The numbers that only the database knows, as gauges. One process looks, every process tells (`store/census`)."""
+"""The numbers that only the database knows, as gauges. One process looks, every process tells
+(`store/ops/metrics_queries`)."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from hai_flow.runtime.base.service import Service
-from hai_flow.store import census
+from hai_flow.store.ops import metrics_queries
 from hai_flow.telemetry.metrics import Metrics
 
 if TYPE_CHECKING:
@@ -73,12 +74,12 @@ class Census(Service):
         runtime = self._runtime
         assert runtime is not None
         async with runtime.database.engine.acquire() as connection:
-            await census.look(connection, timedelta(seconds=self._seconds))
-            found = await census.known(connection)
+            await metrics_queries.look(connection, timedelta(seconds=self._seconds))
+            found = await metrics_queries.known(connection)
         if found is not None:
             self._show(found)
 
-    def _show(self, found: census.Found) -> None:
+    def _show(self, found: metrics_queries.Found) -> None:
         self._at, waiting = found.at, found.waiting
         self._due.put(waiting.due)
         self._due_age.put(waiting.due_age)

@@ -18,9 +18,9 @@ from hai_flow.engine import events as e
 from hai_flow.runtime.base.row_isolation import Sweep
 from hai_flow.runtime.commit.batches import BatchEntry
 from hai_flow.steps.runner import runner_kind
-from hai_flow.store.claims import Claimed
-from hai_flow.store.faults import Fault
-from hai_flow.store.replicas import Replica
+from hai_flow.store.ops.replicas import Replica
+from hai_flow.store.postgres.error_classes import Fault
+from hai_flow.store.runs.leases import Claimed
 from hai_flow.telemetry.instruments import (
     LONG_SECONDS,
     OTHER,

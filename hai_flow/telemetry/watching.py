@@ -10,7 +10,7 @@ from hai_flow.hosts import host_and_port
 from hai_flow.runtime.ops.readiness import Readiness
 from hai_flow.runtime.runtime import Observer, Runtime
 from hai_flow.settings import Settings, SettingsError, variable
-from hai_flow.store.cells import HOME_NAME, Cell
+from hai_flow.store.cells.cells import HOME_NAME, Cell
 from hai_flow.telemetry.census import Census
 from hai_flow.telemetry.exposition import written, written_by_cell
 from hai_flow.telemetry.listener import listening

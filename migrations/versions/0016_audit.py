@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from alembic import op
 
-from hai_flow.store.migrations import is_sharded
+from hai_flow.store.postgres.migrations import is_sharded
 
 revision = "0016"
 down_revision = "0015"

@@ -2,7 +2,7 @@
 
 As in revision 0021: `hai_api` sees the rows of the tenant that is set, every other role what it saw before. Each table
 in a statement of its own: nobody waits for more than one of them. `tenants` has the tenant as its id. What the roles
-may do is granted behind all revisions (`hai_flow.store.roles`).
+may do is granted behind all revisions (`hai_flow.store.postgres.database_roles`).
 
 Revision ID: 0026
 Revises: 0025

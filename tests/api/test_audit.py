@@ -13,7 +13,7 @@ import httpx2
 import pytest
 
 from hai_flow.client import Client
-from hai_flow.store.audit_chain import Verifier, read_line
+from hai_flow.store.audit.audit_chain import Verifier, read_line
 from hai_flow.values import dumps
 from tests.support.identities import KEYS, People
 from tests.support.postgres import Server

@@ -19,9 +19,9 @@ from hai_flow.engine.ids import run_of_pending
 from hai_flow.runtime.cells import Cells
 from hai_flow.runtime.runtime import Runtime
 from hai_flow.settings import Settings
-from hai_flow.store import keys
-from hai_flow.store.cells import Cell
-from hai_flow.store.database import Deadlines
+from hai_flow.store.cells.cells import Cell
+from hai_flow.store.identity import keys
+from hai_flow.store.postgres.database import Deadlines
 from tests.support import cells as support
 from tests.support import effects
 from tests.support.postgres import Server

@@ -15,7 +15,7 @@ import httpx2
 import pytest
 
 from hai_flow.embedded import EmbeddedPostgres
-from hai_flow.store import migrations
+from hai_flow.store.postgres import migrations
 from tests.support.hai_client import HaiClient, answer, unique, user
 from tests.support.postgres import Server, run_apart
 from tests.support.server import YAML, ServerProcess, serving

@@ -14,7 +14,7 @@ import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from hai_flow.store import keys
+from hai_flow.store.identity import keys
 from tests.support.hai_client import unique
 from tests.support.identities import KEYS, People, carried
 from tests.support.postgres import Server

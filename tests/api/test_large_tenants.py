@@ -14,7 +14,7 @@ import asyncpg
 import pytest
 
 from hai_flow.cells import cell_of, drawn
-from hai_flow.store.cells import Cell
+from hai_flow.store.cells.cells import Cell
 from tests.api.test_cells import QUICK, YAML, Deployment, deployed
 from tests.support import cells as support
 from tests.support.postgres import Server

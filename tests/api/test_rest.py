@@ -15,7 +15,7 @@ import jsonschema_rs
 import pytest
 from fastapi.openapi.models import OpenAPI
 
-from hai_flow.store import migrations
+from hai_flow.store.postgres import migrations
 from tests.support.hai_client import parse, unique
 from tests.support.postgres import run_apart
 from tests.support.server import YAML, ServerProcess, serving

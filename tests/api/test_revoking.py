@@ -15,8 +15,8 @@ import pytest
 
 from hai_flow.api.identity.sessions import COOKIE
 from hai_flow.runtime.runtime import LOCAL_TENANT
-from hai_flow.store import erasing
-from hai_flow.store.keys import Key
+from hai_flow.store.identity import erasure
+from hai_flow.store.identity.keys import Key
 from tests.api.test_expiry import WAITS, posted, run_of
 from tests.api.test_sessions import browser, signed_in
 from tests.support.aui_client import AuiClient
@@ -212,4 +212,4 @@ def test_what_a_forgotten_person_holds_opens_nothing(strict: ServerProcess, dsn:
 
 
 async def forget(connection: asyncpg.Connection, id: str) -> None:
-    await erasing.forget(connection, LOCAL_TENANT, id, by="service:test")
+    await erasure.forget(connection, LOCAL_TENANT, id, by="service:test")

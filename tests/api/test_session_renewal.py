@@ -18,7 +18,7 @@ from hai_flow.api.identity.sealing import seal, unseal
 from hai_flow.api.identity.sessions import COOKIE, LINK, csrf_of, link_token
 from hai_flow.api.rights import ROLES
 from hai_flow.runtime.runtime import LOCAL_TENANT
-from hai_flow.store.sessions import digest
+from hai_flow.store.identity.sessions import digest
 from tests.support.identities import KEYS, People
 from tests.support.issuers import AUDIENCE, Issuer, KeyServer, identity_file, serving_keys
 from tests.support.postgres import Server

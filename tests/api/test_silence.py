@@ -12,8 +12,8 @@ from hai_flow.api.app import create_app
 from hai_flow.runtime.base.single_flight import Recent
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.settings import Settings
-from hai_flow.store import revisions
-from hai_flow.store.database import Deadlines
+from hai_flow.store.postgres import revisions
+from hai_flow.store.postgres.database import Deadlines
 from tests.support.proxy import Proxy
 from tests.support.waiting import until
 

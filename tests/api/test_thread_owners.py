@@ -13,7 +13,7 @@ import asyncpg
 import httpx2
 import pytest
 
-from hai_flow.store.slots import thread_slot
+from hai_flow.store.messaging.concurrency_slots import thread_slot
 from tests.support.hai_client import unique, user
 from tests.support.identities import KEYS, People
 from tests.support.postgres import Server

@@ -9,7 +9,7 @@ import asyncpg
 import httpx2
 import pytest
 
-from hai_flow.store.roles import ENGINE, READ
+from hai_flow.store.postgres.database_roles import ENGINE, READ
 from tests.api.test_tenants import ROUTES, SECRET, asked, callers, world_of
 from tests.support.identities import KEYS, People
 from tests.support.postgres import Server

@@ -10,7 +10,7 @@ from datetime import timedelta
 import asyncpg
 
 from hai_flow.client import Client
-from hai_flow.store import claims
+from hai_flow.store.runs import leases
 from tests.support.commands import run
 from tests.support.postgres import Server
 from tests.support.server import serving
@@ -24,10 +24,10 @@ def test_workers_are_listed_with_their_queues_and_their_load_and_the_dead_with_w
         async def others() -> None:
             connection = await asyncpg.connect(dsn)
             lease, lost = timedelta(minutes=1), timedelta(seconds=-60)
-            drains = await claims.register_worker(connection, "drains", lease, queues=["gpu"], release="9.9", places=4)
-            await claims.begin_draining(connection, drains)
-            dead = await claims.register_worker(connection, "dead", lost)
-            await claims.retire_worker(connection, await claims.register_worker(connection, "ended", lease))
+            drains = await leases.register_worker(connection, "drains", lease, queues=["gpu"], release="9.9", places=4)
+            await leases.begin_draining(connection, drains)
+            dead = await leases.register_worker(connection, "dead", lost)
+            await leases.retire_worker(connection, await leases.register_worker(connection, "ended", lease))
             await connection.execute("INSERT INTO workers (name, alive_until) VALUES ('older', now() + $1)", lease)
             await connection.execute("INSERT INTO workers (name, alive_until) VALUES ('nobody: 1', now())")
             await connection.execute(

@@ -15,7 +15,7 @@ from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.settings import Settings
-from hai_flow.store import workflows
+from hai_flow.store.catalog import workflows
 from tests.runtime.conftest import is_now
 from tests.support.commands import started
 from tests.support.ledger import log_of

@@ -12,7 +12,7 @@ import pytest
 
 from hai_flow import uuids
 from hai_flow.api.principals import now_ms
-from hai_flow.store import keys
+from hai_flow.store.identity import keys
 from tests.attacks.house import wait_for
 from tests.support.hai_client import unique
 from tests.support.identities import KEYS, People, carried

@@ -24,7 +24,7 @@ from hai_flow.engine import events as e
 from hai_flow.engine.evolve import fold
 from hai_flow.engine.state import RunState
 from hai_flow.runtime.ops.verify import Verified, Verifying, verify
-from hai_flow.store import logs
+from hai_flow.store.runs import logs
 from tests.support.hai_client import unique
 from tests.support.postgres import serve
 from tests.support.server import YAML, ServerProcess, serving

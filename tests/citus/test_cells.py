@@ -23,7 +23,7 @@ from hai_flow.runtime.cells import Cells
 from hai_flow.runtime.ops.verify import Verifying, verify
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.settings import Settings
-from hai_flow.store.cells import Cell
+from hai_flow.store.cells.cells import Cell
 from tests.support import cells as support
 from tests.support import citus, effects
 from tests.support.postgres import Server

@@ -12,8 +12,8 @@ from typer.testing import CliRunner, Result
 
 from hai_flow.cli import app
 from hai_flow.runtime.runtime import LOCAL_TENANT
-from hai_flow.store import audit
-from hai_flow.store.audit_chain import new_row
+from hai_flow.store.audit import audit
+from hai_flow.store.audit.audit_chain import new_row
 
 
 @pytest.fixture(autouse=True)

@@ -20,7 +20,7 @@ import pytest
 
 from hai_flow.client import Client
 from hai_flow.embedded import EmbeddedPostgres
-from hai_flow.store import revisions
+from hai_flow.store.postgres import revisions
 from tests.support.commands import ROOT, SECONDS_MAX, Process, command, run, started
 from tests.support.postgres import run_apart
 from tests.support.scraping import Scrape

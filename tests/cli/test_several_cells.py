@@ -20,8 +20,8 @@ from hai_flow.engine import commands as c
 from hai_flow.runtime.cells import settings_of
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.settings import Settings
-from hai_flow.store import migrations, revisions
-from hai_flow.store.cells import Cell
+from hai_flow.store.cells.cells import Cell
+from hai_flow.store.postgres import migrations, revisions
 from tests.support.cells import cell, settle
 
 HELLO = b"hai: flow/v1\nname: hello\nversion: 1\nsteps:\n  - say: Hello\n"

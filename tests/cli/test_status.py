@@ -11,7 +11,7 @@ from typing import Any
 import asyncpg
 
 import hai_flow
-from hai_flow.store import migrations, revisions
+from hai_flow.store.postgres import migrations, revisions
 from tests.runtime.conftest import ASKING, ECHO, Connection, Make, eye, is_now, make, start
 from tests.support.commands import run, started
 from tests.support.waiting import until

@@ -9,7 +9,7 @@ import httpx2
 import pytest
 
 from hai_flow.api.identity.sessions import COOKIE
-from hai_flow.store.sessions import digest
+from hai_flow.store.identity.sessions import digest
 from tests.clients.providers import CLIENT, Provider, providing
 from tests.support.identities import KEYS, People
 from tests.support.issuers import identity_file

@@ -22,7 +22,7 @@ from hai_flow.engine.evolve import fold
 from hai_flow.engine.ids import child_run_id
 from hai_flow.engine.jobs import Perform, is_busy, open_jobs
 from hai_flow.errors import Rejected
-from hai_flow.store.projection import rows_of
+from hai_flow.store.commit.projection import rows_of
 from tests.support.runs import HOUR, MINUTE, RUN, Play, plan_of
 
 PARENT = """

@@ -13,7 +13,7 @@ from hai_flow.engine import events as e
 from hai_flow.engine.bounds import Bounds
 from hai_flow.engine.decision import Decision
 from hai_flow.errors import Rejected
-from hai_flow.store.projection import rows_of
+from hai_flow.store.commit.projection import rows_of
 from tests.engine.test_time import STAGES, World, documents, refusal, started
 from tests.support.examples import examples
 from tests.support.runs import DAY, HOUR, NOON, Play

@@ -30,7 +30,7 @@ ids.bug(
     by="tests/test_cell_ids.py::test_a_tenant_begins_nothing_in_a_cell_that_is_closed_and_looks_where_it_always_did",
 )
 
-living = Room("hai_flow/store/tenants.py")
+living = Room("hai_flow/store/identity/tenants.py")
 living.bug(
     "a tenant begins nothing anywhere while its new cell is not known",
     ("        shut = waiting\n", "        pass\n"),
@@ -43,7 +43,7 @@ living.bug(
     by=f"{_LARGE}::test_a_cell_that_is_added_begins_nothing_before_every_process_knows_of_it",
 )
 
-places = Room("hai_flow/store/places.py")
+places = Room("hai_flow/store/cells/thread_locations.py")
 places.bug(
     "a cell points elsewhere from a thread that it has",
     ("        if made and row[1]:\n", "        if made and not row:\n"),
@@ -104,7 +104,7 @@ spreading.bug(
     by=f"{_LARGE}::test_a_cell_that_is_away_is_missing_in_lists_and_its_runs_alone_answer_503",
 )
 
-mirror = Room("hai_flow/store/mirror.py")
+mirror = Room("hai_flow/store/cells/replication.py")
 mirror.bug(
     "a delegation that was ended goes on in other cells",
     ("    if table.whole:\n", "    if False:\n"),

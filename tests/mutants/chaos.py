@@ -105,7 +105,7 @@ api_events.bug(
         "rest = Piece(place.seq, frames[place.frame :], whole.data)",
     ),
 )
-database = Room("hai_flow/store/database.py", "tests/store/test_database.py")
+database = Room("hai_flow/store/postgres/database.py", "tests/store/test_database.py")
 database.bug(
     "a commit is acknowledged before it is durable",
     (

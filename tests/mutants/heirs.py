@@ -109,13 +109,13 @@ seats.bug(
     ("        if leaving.key == key and await", "        if False and await"),
     by=f"{_API}::test_a_fork_gets_the_slot_of_the_run_that_it_leaves_before_those_who_wait_for_it",
 )
-statement = Room("hai_flow/store/commit_statement.py", _HEIRS)
+statement = Room("hai_flow/store/commit/commit_sql.py", _HEIRS)
 statement.bug(
     "a run that ends frees the slots that it leaves to its heir",
     ("        spared, children = _SPARED, children + _LEAVE_SLOTS\n", "        spared, children = '', children\n"),
     by=f"{_HEIRS}::test_the_run_that_ends_leaves_its_slots_to_the_fork_in_the_same_commit",
 )
-promised = Room("hai_flow/store/slots.py", _HEIRS)
+promised = Room("hai_flow/store/messaging/concurrency_slots.py", _HEIRS)
 promised.bug(
     "slots that were left to an heir are taken back as any promise, and its work is nobody's",
     ("AND s.promised_until <= now() AND s.left_by IS NULL AND", "AND s.promised_until <= now() AND"),
@@ -137,7 +137,7 @@ files.bug(
         "for each in () if each is not msgspec.UNSET",
     ),
 )
-kept_files = Room("hai_flow/store/files.py", _FILES)
+kept_files = Room("hai_flow/store/runs/files.py", _FILES)
 kept_files.bug(
     "the file of a message that waits goes away",
     (" AND NOT {_OF_A_MESSAGE}", ""),

@@ -116,7 +116,7 @@ questions.bug(
 
 _SESSIONS: Final = "tests/runtime/test_tool_sessions.py"
 
-sessions = Room("hai_flow/store/database.py", _SESSIONS)
+sessions = Room("hai_flow/store/postgres/database.py", _SESSIONS)
 sessions.bug(
     "a tool that fails leaves its role to the next one",
     ("reset=_keep_as_it_is if keep_sessions else _leave_nothing", "reset=_keep_as_it_is"),
@@ -127,13 +127,13 @@ sessions.bug(
     "a tool's lock stays in its session",
     ("SELECT pg_catalog.pg_advisory_unlock_all();\n", ""),
 )
-sealing = Room("hai_flow/store/transactions.py", _SESSIONS)
+sealing = Room("hai_flow/store/postgres/tool_transactions.py", _SESSIONS)
 sealing.bug(
     "behind a pooler the locks of a tool that failed are left to anybody",
     ("if self._database.behind_pooler and not", "if False and not"),
 )
 
-relays = Room("hai_flow/store/relays.py", "tests/store/test_relays.py")
+relays = Room("hai_flow/store/cells/event_relays.py", "tests/store/test_relays.py")
 relays.bug(
     "a refused event takes the first one of its id away",
     ("WHERE tenant = $1 AND id = $2 AND type = $3 AND data = $4", "WHERE tenant = $1 AND id = $2"),
@@ -165,7 +165,7 @@ limits.bug(
     (" or rejected.status in _LATER:", ":"),
     by=f"{_QUEUE}::test_a_message_that_meets_a_limit_is_kept_until_there_is_room",
 )
-queue = Room("hai_flow/store/message_queue.py", _QUEUE)
+queue = Room("hai_flow/store/messaging/message_queue.py", _QUEUE)
 queue.bug(
     "a full queue refuses what it has already",
     (
@@ -199,7 +199,7 @@ signals.bug(
     ("                    await signals.keep_signal(self.database.api, signal)\n", "                    pass\n"),
     by="tests/runtime/test_signals.py::test_a_signal_that_takes_long_to_offer_is_given_to_no_other_process_meanwhile",
 )
-auditing = Room("hai_flow/store/audit.py", "tests/store/test_audit.py")
+auditing = Room("hai_flow/store/audit/audit.py", "tests/store/test_audit.py")
 auditing.bug(
     "a person who is forgotten meanwhile looks like a forgery",
     ("    if not verified.faults or not isinstance(pool, asyncpg.Pool):\n", "    if True:\n"),
@@ -207,7 +207,7 @@ auditing.bug(
 )
 
 _RETENTION: Final = "tests/runtime/test_retention.py"
-retiring = Room("hai_flow/store/retiring.py", _RETENTION)
+retiring = Room("hai_flow/store/ops/retention.py", _RETENTION)
 retiring.bug(
     "an opinion given behind an archive is destroyed by the next prune",
     ('(row["head"], row["opinions"])', '(row["head"], each.opinions)'),
@@ -218,7 +218,7 @@ archives.bug(
     ("            await erasing.forget_again(connection, ids)\n", ""),
     by=f"{_RETENTION}::test_whoever_is_forgotten_behind_an_archive_stays_forgotten_when_it_is_restored",
 )
-erasing = Room("hai_flow/store/erasing.py", _RETENTION)
+erasing = Room("hai_flow/store/identity/erasure.py", _RETENTION)
 erasing.bug(
     "what somebody says after they were forgotten is erased by a restore",
     ("AND rating IS NOT NULL AND updated_at < $5", "AND rating IS NOT NULL"),

@@ -16,7 +16,7 @@ _OF_TRIGGERS: Final = "tests/runtime/test_triggers.py"
 
 # --- transactions of tools --------------------------------------------------------------------------------------------
 
-transactions = Room("hai_flow/store/transactions.py")
+transactions = Room("hai_flow/store/postgres/tool_transactions.py")
 _OF_TRANSACTIONS: Final = "tests/runtime/test_transactions.py"
 transactions.bug(
     "a tool's transaction is committed though the record of its result has lost",
@@ -42,7 +42,7 @@ transactions.bug(
 
 # --- callbacks --------------------------------------------------------------------------------------------------------
 
-callbacks = Room("hai_flow/store/callbacks.py")
+callbacks = Room("hai_flow/store/messaging/callbacks.py")
 callbacks.bug(
     "the address at which a service calls back is kept as it is",
     ("return sha256(token.encode()).digest()", "return token.encode()"),
@@ -51,15 +51,17 @@ callbacks.bug(
 
 # --- runs: the commit -------------------------------------------------------------------------------------------------
 
-statement = Room("hai_flow/store/commit_statement.py", "tests/store/test_claims.py", "tests/store/test_rows.py")
-commits = Room("hai_flow/store/commits.py", "tests/store/test_claims.py", "tests/store/test_rows.py")
-arrays = Room("hai_flow/store/commit_arrays.py", "tests/store/test_claims.py", "tests/store/test_rows.py")
-pieces = Room("hai_flow/store/commit_pieces.py", "tests/store/test_pieces.py")
-hints = Room("hai_flow/store/hints.py", "tests/store/test_claims.py", "tests/store/test_rows.py")
-claims = Room("hai_flow/store/claims.py", "tests/store/test_claims.py", "tests/store/test_rows.py")
-logs = Room("hai_flow/store/logs.py", "tests/store/test_claims.py", "tests/store/test_rows.py")
-run_lists = Room("hai_flow/store/run_lists.py", "tests/store/test_claims.py", "tests/store/test_rows.py")
-slots_read = Room("hai_flow/store/slots.py", "tests/store/test_claims.py", "tests/store/test_rows.py")
+statement = Room("hai_flow/store/commit/commit_sql.py", "tests/store/test_claims.py", "tests/store/test_rows.py")
+commits = Room("hai_flow/store/commit/commits.py", "tests/store/test_claims.py", "tests/store/test_rows.py")
+arrays = Room("hai_flow/store/commit/commit_arrays.py", "tests/store/test_claims.py", "tests/store/test_rows.py")
+pieces = Room("hai_flow/store/commit/commit_citus.py", "tests/store/test_pieces.py")
+hints = Room("hai_flow/store/messaging/hints.py", "tests/store/test_claims.py", "tests/store/test_rows.py")
+claims = Room("hai_flow/store/runs/leases.py", "tests/store/test_claims.py", "tests/store/test_rows.py")
+logs = Room("hai_flow/store/runs/logs.py", "tests/store/test_claims.py", "tests/store/test_rows.py")
+run_lists = Room("hai_flow/store/runs/run_lists.py", "tests/store/test_claims.py", "tests/store/test_rows.py")
+slots_read = Room(
+    "hai_flow/store/messaging/concurrency_slots.py", "tests/store/test_claims.py", "tests/store/test_rows.py"
+)
 commits.bug(
     "entries go out unsorted",
     ("numbers = sorted(range(len(entries)), key=keys.__getitem__)", "numbers = list(range(len(entries)))"),
@@ -526,7 +528,7 @@ logs.bug(
     ("last_seq > $2 ORDER BY last_seq LIMIT $3", "last_seq > $2 ORDER BY last_seq DESC LIMIT $3"),
     by=f"{_READS}::test_the_log_is_read_from_any_seq",
 )
-viewers = Room("hai_flow/store/viewers.py", "tests/store/test_viewers.py")
+viewers = Room("hai_flow/store/runs/viewers.py", "tests/store/test_viewers.py")
 viewers.bug(
     "a viewer's page has the runs of others",
     ('f"r.started_by = whose.id AND', 'f"whose.id IS NOT NULL AND'),
@@ -561,7 +563,7 @@ run_lists.bug(
 # --- messages between runs --------------------------------------------------------------------------------------------
 
 outbox = Room(
-    "hai_flow/store/outbox.py",
+    "hai_flow/store/messaging/outbox.py",
     f"{_READS}::test_the_outbox_gives_each_target_its_messages_in_order_and_again_until_deleted",
 )
 outbox.bug(
@@ -582,7 +584,9 @@ outbox.bug(
 
 # --- pendings ---------------------------------------------------------------------------------------------------------
 
-pendings = Room("hai_flow/store/pendings.py", f"{_READS}::test_open_pendings_are_the_tenant_s_and_come_newest_first")
+pendings = Room(
+    "hai_flow/store/people/pendings.py", f"{_READS}::test_open_pendings_are_the_tenant_s_and_come_newest_first"
+)
 pendings.bug(
     "what is decided is listed as open",
     ("p.tenant = $1 AND p.status = 'open'", "p.tenant = $1"),
@@ -602,7 +606,7 @@ pendings.bug(
 
 # --- signals ----------------------------------------------------------------------------------------------------------
 
-signals = Room("hai_flow/store/signals.py", _OF_SIGNALS)
+signals = Room("hai_flow/store/messaging/signals.py", _OF_SIGNALS)
 signals.bug(
     "another signal with a known id is taken for the first one",
     ("if (stored.type, stored.run_id, stored.data) != (type, run_id, data):", "if False:"),
@@ -683,7 +687,7 @@ signals.bug(
 
 # --- slots of concurrency keys ----------------------------------------------------------------------------------------
 
-slots = Room("hai_flow/store/slots.py", "tests/store/test_slots.py", _OF_SLOTS)
+slots = Room("hai_flow/store/messaging/concurrency_slots.py", "tests/store/test_slots.py", _OF_SLOTS)
 slots.bug(
     "who starts passes those that wait",
     (
@@ -788,7 +792,7 @@ slots.bug(
 # --- threads ----------------------------------------------------------------------------------------------------------
 
 threads = Room(
-    "hai_flow/store/threads.py",
+    "hai_flow/store/runs/threads.py",
     f"{_READS}::test_a_thread_that_was_branched_leaves_out_what_came_after_the_branch",
     f"{_READS}::test_a_child_run_is_of_the_thread_but_never_its_last_run",
     f"{_READS}::test_a_thread_is_its_runs_in_order_with_their_messages",
@@ -858,7 +862,8 @@ threads.bug(
 )
 
 thread_lists = Room(
-    "hai_flow/store/thread_lists.py", f"{_OF_FEEDBACK}::test_threads_are_listed_once_each_where_their_newest_run_is"
+    "hai_flow/store/runs/thread_lists.py",
+    f"{_OF_FEEDBACK}::test_threads_are_listed_once_each_where_their_newest_run_is",
 )
 thread_lists.bug(
     "a thread is listed once for each run",
@@ -886,7 +891,7 @@ thread_lists.bug(
 
 # --- feedback ---------------------------------------------------------------------------------------------------------
 
-feedback = Room("hai_flow/store/feedback.py", _OF_FEEDBACK)
+feedback = Room("hai_flow/store/people/feedback.py", _OF_FEEDBACK)
 feedback.bug(
     "the same opinion again is a change",
     ("THEN excluded.updated_at ELSE f.updated_at END", "THEN excluded.updated_at ELSE excluded.updated_at END"),
@@ -918,7 +923,8 @@ feedback.bug(
 # --- workflows --------------------------------------------------------------------------------------------------------
 
 workflows = Room(
-    "hai_flow/store/workflows.py", f"{_READS}::test_a_published_workflow_never_changes_and_the_highest_is_the_latest"
+    "hai_flow/store/catalog/workflows.py",
+    f"{_READS}::test_a_published_workflow_never_changes_and_the_highest_is_the_latest",
 )
 workflows.bug(
     "the version that was published last is the latest",
@@ -945,7 +951,7 @@ workflows.bug(
 
 # --- files ------------------------------------------------------------------------------------------------------------
 
-files = Room("hai_flow/store/files.py", "tests/store/test_files.py")
+files = Room("hai_flow/store/runs/files.py", "tests/store/test_files.py")
 files.bug(
     "another tenant reads a file",
     (
@@ -974,7 +980,7 @@ files.bug("what is being cleared away becomes a file", (" AND due_at > now()", "
 
 # --- schedules and event triggers -------------------------------------------------------------------------------------
 
-triggers = Room("hai_flow/store/triggers.py", "tests/store/test_schedules.py")
+triggers = Room("hai_flow/store/messaging/triggers.py", "tests/store/test_schedules.py")
 triggers.bug(
     "publishing anew begins every schedule anew",
     (
@@ -1050,7 +1056,7 @@ statement.bug(
     ("AND inbox.selector <> ALL (given.asks)", "AND inbox.selector <> ALL (given.asks) AND false"),
     by=f"{_OF_INBOX}::test_rows_follow_whom_a_pending_asks_and_leave_with_it",
 )
-inbox = Room("hai_flow/store/inbox.py", _OF_INBOX)
+inbox = Room("hai_flow/store/people/inbox.py", _OF_INBOX)
 inbox.bug(
     "an inbox shows another tenant's questions",
     ("WHERE tenant = $1 AND inbox.selector", "WHERE $1::uuid IS NOT NULL AND inbox.selector"),
@@ -1064,7 +1070,7 @@ inbox.bug(
     ("claimed_by = $4 OR claimed_until IS NULL OR claimed_until <= now()", "true"),
     by="tests/api/test_inbox.py::test_a_claim_is_seen_by_others_keeps_nobody_from_deciding_and_is_given_back",
 )
-notifications = Room("hai_flow/store/notifications.py")
+notifications = Room("hai_flow/store/people/notifications.py")
 notifications.bug(
     "a link whose time is over is found",
     ("WHERE digest = $1 AND expires_at > now()", "WHERE digest = $1"),
@@ -1073,7 +1079,7 @@ notifications.bug(
 
 # --- connections ------------------------------------------------------------------------------------------------------
 
-connections = Room("hai_flow/store/database.py", "tests/store/test_database.py")
+connections = Room("hai_flow/store/postgres/database.py", "tests/store/test_database.py")
 connections.bug(
     "each connection asks for the types of arrays",
     ("        _types_known.update(", "        tuple("),
@@ -1087,7 +1093,7 @@ connections.bug(
 
 # --- the audit --------------------------------------------------------------------------------------------------------
 
-audit = Room("hai_flow/store/audit.py", "tests/store/test_audit.py")
+audit = Room("hai_flow/store/audit/audit.py", "tests/store/test_audit.py")
 audit.bug(
     "a record has two places in the chain",
     ("                if not sealed:\n", "                if True:\n"),
@@ -1098,7 +1104,7 @@ audit.bug(
     ("s.id IS NULL AND u.id IS NULL ORDER BY", "s.id IS NULL AND u.id IS NULL AND false ORDER BY"),
     by="tests/store/test_audit.py::test_a_record_that_was_taken_out_of_the_queue_is_named",
 )
-audit_chain = Room("hai_flow/store/audit_chain.py", "tests/store/test_audit.py")
+audit_chain = Room("hai_flow/store/audit/audit_chain.py", "tests/store/test_audit.py")
 audit_chain.bug(
     "two records have the same bytes",
     ('else len(field).to_bytes(4, "big") + field', "else field"),
@@ -1122,19 +1128,19 @@ audit_chain.bug(
     ("if details is None or commitment(details) != found.get(record.id, record.commitment):", "if details is None:"),
     by="tests/store/test_erasing.py::test_a_record_of_erasing_that_was_changed_accounts_for_nothing",
 )
-erasing = Room("hai_flow/store/erasing.py", "tests/store/test_erasing.py")
+erasing = Room("hai_flow/store/identity/erasure.py", "tests/store/test_erasing.py")
 erasing.bug(
     "who is forgotten still has delegates",
     ("WHERE tenant = $1 AND $2 IN (from_id, to_id)", "WHERE tenant = $1 AND $2 IN (from_id) AND false"),
     by="tests/store/test_erasing.py::test_opinions_and_keys_are_erased_and_what_runs_hold_is_counted",
 )
-log_chain = Room("hai_flow/store/log_chain.py")
+log_chain = Room("hai_flow/store/audit/log_chain.py")
 log_chain.bug(
     "a log is not held against the audit",
     ("                if known != chain:", "                if False:"),
     by="tests/runtime/test_auditing.py::test_a_log_that_was_rewritten_with_its_head_is_found_by_the_audit",
 )
-retiring = Room("hai_flow/store/retiring.py")
+retiring = Room("hai_flow/store/ops/retention.py")
 _RETENTION = "tests/runtime/test_retention.py"
 retiring.bug(
     "a run that went on since it was looked at is removed",
@@ -1151,7 +1157,7 @@ retiring.bug(
     ('    "pendings": _KEPT.format(id="id"),', '    "pendings": "true",'),
     by=f"{_RETENTION}::test_what_is_removed_comes_back_byte_for_byte_and_the_audit_fits_all_the_time",
 )
-packing = Room("hai_flow/store/packing.py")
+packing = Room("hai_flow/store/runs/log_compaction.py")
 packing.bug(
     "a merged row loses the end of its first commit",
     ("first, start = part.last_seq + 1, start + part.size - 1", "first, start = part.last_seq + 1, start + part.size"),
@@ -1171,11 +1177,11 @@ ROOMS: Final = (
 
 TARGETS: Final = (
     Target(
-        "hai_flow/store/projection.py",
+        "hai_flow/store/commit/projection.py",
         ("tests/store/test_projection.py", "tests/runtime/test_inbox.py", "tests/runtime/test_notifier.py"),
     ),
     Target(
-        "hai_flow/store/faults.py",
+        "hai_flow/store/postgres/error_classes.py",
         ("tests/store/test_database.py::test_what_a_failure_asks_of_its_sender",),
         functions=("sqlstate_of", "classify"),
     ),

@@ -23,7 +23,7 @@ starts.bug(
 triggers = Room("hai_flow/runtime/messaging/triggers.py", _VERSIONS)
 triggers.bug("a retired version keeps its triggers", ("if latest.retired_at is not None:", "if False:"))
 
-workflows = Room("hai_flow/store/workflows.py", _VERSIONS)
+workflows = Room("hai_flow/store/catalog/workflows.py", _VERSIONS)
 workflows.bug(
     "a retired version is the latest",
     ('"dev, retired_at IS NOT NULL, CASE', '"dev, CASE'),
@@ -85,7 +85,7 @@ uploads = Room("hai_flow/api/access.py", _TOKENS)
 uploads.bug("a limited token reads its person's files", ('return "" if self.principal.is_limited else', "return"))
 
 _DELEGATIONS: Final = "tests/attacks/test_delegations.py"
-of_keys = Room("hai_flow/store/keys.py", _DELEGATIONS)
+of_keys = Room("hai_flow/store/identity/keys.py", _DELEGATIONS)
 of_keys.bug(
     "a delegation outlives its key",
     ("await delegations.end_of_key(connection, tenant, id, key.principal, is_last=is_last)", "_ = is_last"),

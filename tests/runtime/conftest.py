@@ -18,7 +18,7 @@ from hai_flow.engine.state import RunState
 from hai_flow.runtime.commit.submission import Outcome
 from hai_flow.runtime.runtime import LOCAL_TENANT, Observer, Runtime
 from hai_flow.settings import Settings
-from hai_flow.store.database import Deadlines
+from hai_flow.store.postgres.database import Deadlines
 from tests.support import effects
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"

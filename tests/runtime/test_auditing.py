@@ -14,8 +14,8 @@ from hai_flow.engine import commands as c
 from hai_flow.errors import Rejected
 from hai_flow.runtime.base.audit_records import Asked
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
-from hai_flow.store import audit, log_chain
-from hai_flow.store.audit_chain import commitment
+from hai_flow.store.audit import audit, log_chain
+from hai_flow.store.audit.audit_chain import commitment
 from tests.runtime.conftest import GATED, TOOLS, Connection, Make, answer, is_now, open_pending, start, state_of
 from tests.support import effects
 from tests.support.waiting import until

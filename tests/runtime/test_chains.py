@@ -13,7 +13,7 @@ from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.errors import DefinitionError
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
-from hai_flow.store import outbox, triggers
+from hai_flow.store.messaging import outbox, triggers
 from tests.runtime.conftest import Make, is_now, state_of
 from tests.support.waiting import until
 

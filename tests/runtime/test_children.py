@@ -16,7 +16,9 @@ from hai_flow.engine.ids import child_run_id
 from hai_flow.errors import DefinitionError
 from hai_flow.runtime.commit.committer import Committer
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
-from hai_flow.store import commits, outbox, run_lists
+from hai_flow.store.commit import commits
+from hai_flow.store.messaging import outbox
+from hai_flow.store.runs import run_lists
 from tests.runtime.conftest import TOOLS, Connection, Make, answer, is_now, open_pending, state_of
 from tests.support import effects
 from tests.support.ledger import check_all, log_of

@@ -16,7 +16,8 @@ from hai_flow.engine import events as e
 from hai_flow.runtime.commit import committer
 from hai_flow.runtime.commit.clock import Clock
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
-from hai_flow.store import clock, commits
+from hai_flow.store.commit import commits
+from hai_flow.store.postgres import clock
 from tests.runtime.conftest import ASKING, GATED, TEXT, Connection, Make, answer, is_now, open_pending, start
 from tests.support import effects
 from tests.support.ledger import check_log, log_of

@@ -21,9 +21,11 @@ from hai_flow.errors import Rejected, StoreError
 from hai_flow.runtime.commit import decider, loader, run_cache, snapshots
 from hai_flow.runtime.commit.submission import Chunk, Outcome
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
-from hai_flow.store import claims, commits, logs, slots
-from hai_flow.store.entries import CommandRow, Committed, Entry
-from hai_flow.store.faults import CommitUnknown
+from hai_flow.store.commit import commits
+from hai_flow.store.commit.entries import CommandRow, Committed, Entry
+from hai_flow.store.messaging import concurrency_slots
+from hai_flow.store.postgres.error_classes import CommitUnknown
+from hai_flow.store.runs import leases, logs
 from tests.runtime.conftest import (
     ASKING,
     ECHO,
@@ -468,7 +470,7 @@ async def test_after_a_commit_of_unknown_outcome_the_fence_is_raised_before_the_
         return await real(connection, entries, *rest)
 
     monkeypatch.setattr(commits, "commit", cut_off)
-    for module, name in ((claims, "refence_runs"), (logs, "load_runs")):
+    for module, name in ((leases, "refence_runs"), (logs, "load_runs")):
         statement = getattr(module, name)
 
         async def noted(*given: Any, name: str = name, statement: Any = statement) -> Any:
@@ -569,7 +571,7 @@ async def test_ids_and_slots_of_a_batch_of_loads_are_looked_up_in_one_statement_
     failed = [(await start(a, "steps:\n  - fail: no\n", thread=f"t{n}")).run_id for n in range(20)]
     busy = (await start(a, ASKING, thread="t0")).run_id
     statements: list[str] = []
-    for module, name in ((logs, "commands_of"), (slots, "slot_holders"), (logs, "load_runs")):
+    for module, name in ((logs, "commands_of"), (concurrency_slots, "slot_holders"), (logs, "load_runs")):
         real = getattr(module, name)
 
         async def counted(*given: Any, name: str = name, real: Any = real) -> Any:

@@ -22,7 +22,8 @@ from hai_flow.runtime.ops.external_beat import Witness
 from hai_flow.runtime.ops.rollback_guard import WentBack
 from hai_flow.runtime.restore import may_repeat
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
-from hai_flow.store import eras, migrations
+from hai_flow.store.ops import database_history
+from hai_flow.store.postgres import migrations
 from tests.runtime.conftest import TOOLS, Connection, Make, answer, is_now, open_pending, start
 from tests.support.commands import environment, run
 from tests.support.postgres import Server
@@ -165,10 +166,10 @@ async def test_beats_are_written_by_one_process_and_kept_for_a_day(make: Make, e
     for runtime in (first, second):
         await runtime.continuity.demand()
     assert await eye.fetchval("SELECT count(*) FROM beats") == 1
-    await eye.execute("SELECT setval('beats_n_seq', $1)", eras.KEPT_BEATS)
+    await eye.execute("SELECT setval('beats_n_seq', $1)", database_history.KEPT_BEATS)
     await eye.execute("UPDATE sweeps SET due_at = now() WHERE name = 'beats'")
     await first.continuity.demand()
-    assert await eye.fetchval("SELECT array_agg(n) FROM beats") == [eras.KEPT_BEATS + 1]
+    assert await eye.fetchval("SELECT array_agg(n) FROM beats") == [database_history.KEPT_BEATS + 1]
     await second.continuity.demand()  # what it has seen is older than all that is kept: that proves nothing
 
 

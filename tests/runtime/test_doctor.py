@@ -12,7 +12,7 @@ import pytest
 
 from hai_flow.runtime.ops.doctor import Place, examine
 from hai_flow.settings import Settings
-from hai_flow.store.health import AUDIT_TRIGGERS, Facts, read_facts
+from hai_flow.store.ops.health import AUDIT_TRIGGERS, Facts, read_facts
 
 GOOD = Facts(
     settings={

@@ -18,8 +18,8 @@ from hai_flow.runtime.commit.decider import Decider, completed
 from hai_flow.runtime.commit.run_cache import CachedRun
 from hai_flow.runtime.commit.submission import Birth
 from hai_flow.runtime.runtime import LOCAL_TENANT
-from hai_flow.store.entries import Entry
-from hai_flow.store.projection import rows_of
+from hai_flow.store.commit.entries import Entry
+from hai_flow.store.commit.projection import rows_of
 from tests.support.runs import Play
 
 ALL_KINDS: Final = """\

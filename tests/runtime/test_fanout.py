@@ -21,8 +21,8 @@ from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.runtime.streams import fanout
 from hai_flow.runtime.streams.fanout import FanoutConfig, Following, Lagging
 from hai_flow.runtime.streams.stream_items import Piece
-from hai_flow.store import commits
-from hai_flow.store.entries import Entry
+from hai_flow.store.commit import commits
+from hai_flow.store.commit.entries import Entry
 from hai_flow.wire import DIALECTS
 from hai_flow.wire.dialect import Profile
 from hai_flow.wire.log import LOG, LogEncoder

@@ -14,9 +14,9 @@ from hai_flow.engine import events as e
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.runtime.streams import fanout
 from hai_flow.runtime.streams.fanout import FanoutConfig, Following, Place
-from hai_flow.store import logs
-from hai_flow.store.database import EVERYTHING
-from hai_flow.store.logs import LogRow
+from hai_flow.store.postgres.database import EVERYTHING
+from hai_flow.store.runs import logs
+from hai_flow.store.runs.logs import LogRow
 from hai_flow.wire.dialect import Profile
 from hai_flow.wire.log import LOG
 from tests.runtime.conftest import ASKING, Connection, Make, start, state_of

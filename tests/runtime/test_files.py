@@ -17,7 +17,7 @@ from hai_flow.errors import Rejected, StepError
 from hai_flow.runtime.base.audit_records import Asked
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.steps.files import put_in, taken_out
-from hai_flow.store import message_queue
+from hai_flow.store.messaging import message_queue
 from tests.runtime.conftest import ASKING, HEAD, Connection, Make, is_now, start, state_of
 from tests.support import effects
 from tests.support.waiting import until

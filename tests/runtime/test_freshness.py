@@ -14,8 +14,8 @@ from hai_flow.engine import events as e
 from hai_flow.errors import Rejected
 from hai_flow.runtime.commit.submission import Outcome
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
-from hai_flow.store import commits
-from hai_flow.store.entries import Committed
+from hai_flow.store.commit import commits
+from hai_flow.store.commit.entries import Committed
 from tests.runtime.conftest import (
     ASKING,
     LISTENING,

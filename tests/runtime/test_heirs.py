@@ -15,8 +15,9 @@ from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.errors import Rejected
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
-from hai_flow.store import run_lists, slots
-from hai_flow.store.entries import Branch
+from hai_flow.store.commit.entries import Branch
+from hai_flow.store.messaging import concurrency_slots
+from hai_flow.store.runs import run_lists
 from tests.runtime.conftest import TOOLS, Connection, Make, answer, is_now, open_pending, start, state_of
 from tests.support.waiting import until
 
@@ -144,7 +145,7 @@ async def test_a_process_that_dies_while_a_run_takes_back_its_work_is_no_end_of_
     run_id = await waiting(runtime)
     wanted = await attempt(runtime, run_id, "sure")
     await stopped_for(runtime, wanted)
-    assert await slots.seize(runtime.database.api, LOCAL_TENANT, run_id)  # and then it dies
+    assert await concurrency_slots.seize(runtime.database.api, LOCAL_TENANT, run_id)  # and then it dies
     with pytest.raises(Rejected):
         await runtime.starts.start(LOCAL_TENANT, wanted.plan, wanted.fork, branch=wanted.branch)
     assert await steps_of(runtime, run_id) == {"a": "finished", "b": "finished"}

@@ -12,9 +12,9 @@ from hai_flow.api import live
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
-from hai_flow.store import hints
-from hai_flow.store.database import EVERYTHING
-from hai_flow.store.inbox import Filters
+from hai_flow.store.messaging import hints
+from hai_flow.store.people.inbox import Filters
+from hai_flow.store.postgres.database import EVERYTHING
 from tests.runtime.conftest import Connection, Make
 from tests.support.waiting import until
 

@@ -13,8 +13,8 @@ from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.errors import Rejected
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
-from hai_flow.store import threads
-from hai_flow.store.run_lists import RunSummary
+from hai_flow.store.runs import threads
+from hai_flow.store.runs.run_lists import RunSummary
 from tests.runtime.conftest import Make, state_of
 
 Connection = asyncpg.Connection

@@ -13,7 +13,7 @@ from hai_flow.engine.slots import THREAD_FREED
 from hai_flow.errors import Rejected
 from hai_flow.runtime.base.audit_records import Asked
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
-from hai_flow.store import message_queue
+from hai_flow.store.messaging import message_queue
 from tests.runtime.conftest import ASKING, Make, answer, is_now, open_pending, start, state_of
 from tests.support.waiting import until
 

@@ -13,7 +13,8 @@ from hai_flow.engine import commands as c
 from hai_flow.errors import Rejected
 from hai_flow.runtime.commit.submission import Outcome
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
-from hai_flow.store import pendings, run_lists
+from hai_flow.store.people import pendings
+from hai_flow.store.runs import run_lists
 from tests.runtime.conftest import Connection, Make, answer, open_pending, state_of
 from tests.support.ledger import check_all
 

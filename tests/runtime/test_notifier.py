@@ -17,8 +17,8 @@ from hai_flow.notify.channels import NotifyFile, read_channels
 from hai_flow.runtime.people.notifier import Notifier, NotifierConfig
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.steps.http_transport import HttpConfig
-from hai_flow.store import notifications
-from hai_flow.store.notifications import Listed
+from hai_flow.store.people import notifications
+from hai_flow.store.people.notifications import Listed
 from hai_flow.wire.webhook import Call, is_genuine
 from tests.runtime.conftest import Connection, Make
 from tests.support.receivers import Hooks, Mailbox, hook_server, mail_server

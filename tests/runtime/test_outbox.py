@@ -14,8 +14,8 @@ from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.runtime.commit import decider
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
-from hai_flow.store import outbox
-from hai_flow.store.entries import Entry, OutboxRow
+from hai_flow.store.commit.entries import Entry, OutboxRow
+from hai_flow.store.messaging import outbox
 from tests.runtime.conftest import ASKING, Connection, Make, is_now, start, status_of
 from tests.support.ledger import log_of
 from tests.support.waiting import until

@@ -11,7 +11,7 @@ import pytest
 from hai_flow.cells import HOME, Living, placed
 from hai_flow.runtime.tenancy.placement import Places
 from hai_flow.runtime.tenancy.tenants import Tenants
-from hai_flow.store.database import Database
+from hai_flow.store.postgres.database import Database
 
 
 class _Known:

@@ -10,9 +10,10 @@ import pytest
 
 from hai_flow.errors import StoreError
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
-from hai_flow.store import hints, revisions
-from hai_flow.store.database import Database
-from hai_flow.store.health import is_pooler
+from hai_flow.store.messaging import hints
+from hai_flow.store.ops.health import is_pooler
+from hai_flow.store.postgres import revisions
+from hai_flow.store.postgres.database import Database
 from tests.runtime.conftest import (
     ASKING,
     ECHO,

@@ -15,8 +15,8 @@ from hai_flow.runtime.commit import committer
 from hai_flow.runtime.commit.run_cache import CachedRun
 from hai_flow.runtime.commit.submission import Outcome
 from hai_flow.runtime.runtime import LOCAL_TENANT
-from hai_flow.store import commits
-from hai_flow.store.entries import Committed
+from hai_flow.store.commit import commits
+from hai_flow.store.commit.entries import Committed
 from tests.runtime.conftest import GATED, LISTENING, Connection, Make, note, start
 from tests.support import effects
 from tests.support.waiting import until

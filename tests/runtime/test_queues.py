@@ -16,7 +16,8 @@ from hai_flow.runtime.base.queue_selection import Served, served
 from hai_flow.runtime.commit.committer import Committer
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.settings import Settings, SettingsError
-from hai_flow.store import claims, hints
+from hai_flow.store.messaging import hints
+from hai_flow.store.runs import leases
 from tests.runtime.conftest import ASKING, ECHO, GATED, TOOLS, Connection, Make, answer, is_now, open_pending, start
 from tests.runtime.test_worker import hands, some_turns
 from tests.support import effects
@@ -67,10 +68,10 @@ async def test_a_run_waits_for_a_worker_of_its_queue(make: Make, eye: Connection
     other = (await start(serving, ECHO, input={"value": "y"})).run_id
     await until(lambda: is_now(plain, other, "finished"))
     assert await held_by(eye, run_id) is None
-    assert (await claims.attendance(eye)).unserved == ["gpu"]
+    assert (await leases.attendance(eye)).unserved == ["gpu"]
     gpu = await make(performs=True, queues=("gpu",))
     await until(lambda: is_now(gpu, run_id, "finished"))
-    assert (await claims.attendance(eye)).unserved == []
+    assert (await leases.attendance(eye)).unserved == []
 
 
 async def test_a_process_that_starts_a_run_of_a_queue_that_it_does_not_serve_leaves_it_to_others(

@@ -9,7 +9,7 @@ import pytest
 
 from hai_flow.errors import StoreError
 from hai_flow.runtime.runtime import LOCAL_TENANT
-from hai_flow.store import quotas
+from hai_flow.store.identity import quotas
 from tests.runtime.conftest import Make
 
 

@@ -21,8 +21,8 @@ from hai_flow.runtime.streams import redis_hints
 from hai_flow.runtime.streams.fanout import FanoutConfig, Following
 from hai_flow.runtime.streams.redis_hints import Place, RedisHints, Sealer
 from hai_flow.settings import SettingsError
-from hai_flow.store.database import EVERYTHING
-from hai_flow.store.hints import Seal, seal_of
+from hai_flow.store.messaging.hints import Seal, seal_of
+from hai_flow.store.postgres.database import EVERYTHING
 from hai_flow.telemetry.instruments import Sum
 from hai_flow.telemetry.metrics import Metrics
 from hai_flow.wire.dialect import Profile

@@ -19,9 +19,9 @@ from hai_flow.api.app import create_app
 from hai_flow.engine.snapshot import ABI
 from hai_flow.runtime.ops.doctor import examine
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
-from hai_flow.store import logs, run_lists
-from hai_flow.store.logs import LogRow
-from hai_flow.store.replicas import History, Standby, _whole, probe
+from hai_flow.store.ops.replicas import History, Standby, _whole, probe
+from hai_flow.store.runs import logs, run_lists
+from hai_flow.store.runs.logs import LogRow
 from tests.runtime import test_doctor
 from tests.runtime.conftest import ECHO, Make, is_now, start
 from tests.support.commands import run

@@ -29,13 +29,17 @@ from hai_flow.runtime.retention.archive import Archive, Damaged, Restored, resto
 from hai_flow.runtime.retention.policy import Retention, Rule, read_retention
 from hai_flow.runtime.retention.prune import Pruned, Pruning
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
-from hai_flow.store import audit, erasing, feedback, files, log_chain, logs, packing, retiring
+from hai_flow.store.audit import audit, log_chain
+from hai_flow.store.identity import erasure
+from hai_flow.store.ops import retention
+from hai_flow.store.people import feedback
+from hai_flow.store.runs import files, log_compaction, logs
 from tests.runtime.conftest import ASKING, TEXT, TOOLS, Connection, Make, answer, is_now, open_pending, start, state_of
 from tests.support.waiting import until
 
 BY = "user:op"
 REMOVED = Retention(hai="retention/v1", remove="30d", pack="1d")
-TABLES = (*retiring.ARCHIVED,)
+TABLES = (*retention.ARCHIVED,)
 FAILING = "steps:\n  - {id: no, fail: {code: my.error, message: No.}}\n"
 
 
@@ -54,17 +58,17 @@ def test_merged_commits_come_apart_byte_for_byte(batches: list[list[Any]]) -> No
             {"first_seq": seq + 1, "last_seq": seq + len(batch), "version": version, "at": at, "events": events}
         )
         seq += len(batch)
-    events, parts = packing.merged(rows)
+    events, parts = log_compaction.merged(rows)
     assert len(json.loads(events)) == seq
     row = rows[-1] | {"first_seq": 1, "events": events, "parts": parts}
-    assert list(packing.commits_of(row)) == [each | {"parts": None} for each in rows]
+    assert list(log_compaction.commits_of(row)) == [each | {"parts": None} for each in rows]
 
 
 @pytest.mark.parametrize("parts", [b"{}", b"[]", b"[[7,3,1,0]]", b"[[1,3,1,0]]"])
 def test_parts_that_are_not_those_of_the_events_are_refused(parts: bytes) -> None:
     row = {"first_seq": 1, "last_seq": 1, "version": 1, "events": b"[1,2]", "parts": parts}
     with pytest.raises(ValueError, match="its parts"):
-        list(packing.commits_of(row))
+        list(log_compaction.commits_of(row))
 
 
 async def test_a_merged_log_gives_every_reader_what_it_gave(make: Make, eye: Connection, database_url: str) -> None:
@@ -74,12 +78,12 @@ async def test_a_merged_log_gives_every_reader_what_it_gave(make: Make, eye: Con
     seq = (await state_of(runtime, run_id)).seq
     before = await everything_read(runtime, run_id, seq)
     rows = await eye.fetchval("SELECT count(*) FROM log WHERE run_id = $1", run_id)
-    packed = await packing.pack_run(eye, run_id)
+    packed = await log_compaction.pack_run(eye, run_id)
     assert packed.before == rows
     assert packed.after < rows
     assert await eye.fetchval("SELECT count(*) FROM log WHERE run_id = $1", run_id) == packed.after
     assert await everything_read(runtime, run_id, seq) == before
-    assert await packing.pack_run(eye, run_id) == (packed.after, packed.after)
+    assert await log_compaction.pack_run(eye, run_id) == (packed.after, packed.after)
     assert (await found_by_verify(database_url)).violations == []
     other = await make()  # it knows nothing of the run, and loads it
     with pytest.raises(Rejected, match="can't retry"):
@@ -104,7 +108,7 @@ async def test_behind_a_merge_a_run_is_forked_where_it_could_be_before(make: Mak
     before, marks = await obstacles(runtime, run_id), await runtime.moments.marks(LOCAL_TENANT, run_id, ())
     assert None in before
     assert "fork_unsettled" in before
-    assert (await packing.pack_run(eye, run_id)).after == 1
+    assert (await log_compaction.pack_run(eye, run_id)).after == 1
     assert await obstacles(runtime, run_id) == before
     assert [each.seq for each in await runtime.moments.marks(LOCAL_TENANT, run_id, ())] == [each.seq for each in marks]
 
@@ -127,7 +131,7 @@ async def test_who_stands_in_the_middle_of_a_merged_row_goes_on_from_there(make:
     again = await behind.committer.submit(run_id, LOCAL_TENANT, c.Retry(by=BY))  # so it knows the run as it waits
     assert again.already
     await runtime.committer.submit(run_id, LOCAL_TENANT, answer(await open_pending(runtime, run_id)))
-    await packing.pack_run(eye, run_id)
+    await log_compaction.pack_run(eye, run_id)
     assert await eye.fetchval("SELECT count(*) FROM log WHERE run_id = $1", run_id) == 1
     with pytest.raises(Rejected, match="can't retry a run that is finished"):
         await behind.committer.submit(run_id, LOCAL_TENANT, c.Retry(by=BY))
@@ -172,7 +176,7 @@ async def rows_of(eye: Connection, run_id: UUID) -> dict[str, list[str]]:
     """The rows of a run, as they are stored."""
     found = {}
     for table in TABLES:
-        condition, order = retiring.ARCHIVED[table]
+        condition, order = retention.ARCHIVED[table]
         query = f"SELECT t::text FROM {table} t WHERE {condition} ORDER BY {order}"
         found[table] = [row[0] for row in await eye.fetch(query, [run_id])]
     return found
@@ -200,7 +204,7 @@ async def test_what_is_removed_comes_back_byte_for_byte_and_the_audit_fits_all_t
     runtime = await make(performs=True)
     run_id = await decided(runtime)
     await grown_old(eye)
-    await packing.pack_run(eye, run_id)
+    await log_compaction.pack_run(eye, run_id)
     before = await rows_of(eye, run_id)
     archive = Archive(str(tmp_path))
     tried = await prune(eye, archive=archive, do=False)
@@ -337,9 +341,9 @@ async def test_what_a_process_that_died_has_left_is_removed_by_the_next(make: Ma
     runtime = await make(performs=True)
     run_id = (await start(runtime, TEXT)).run_id
     await until(lambda: is_now(runtime, run_id, "finished"))
-    unit = await retiring.unit_of(eye, LOCAL_TENANT, str(run_id))
-    assert await retiring.remove(eye, unit, None, BY)
-    assert await retiring.clear(eye, [run_id], 1) == 1
+    unit = await retention.unit_of(eye, LOCAL_TENANT, str(run_id))
+    assert await retention.remove(eye, unit, None, BY)
+    assert await retention.clear(eye, [run_id], 1) == 1
     assert await eye.fetchval("SELECT count(*) FROM log") > 0
     await prune(eye, Retention(hai="retention/v1"))
     for table in ("log", "commands", "messages", "turns", "snapshots", "pendings", "votes", "slots"):
@@ -352,7 +356,7 @@ async def test_no_table_is_read_through_for_the_rows_of_a_removed_run(make: Make
     run_id = (await start(runtime, TEXT)).run_id
     await until(lambda: is_now(runtime, run_id, "finished"))
     async with eye.transaction():
-        while await retiring.clear(eye, [run_id], 1):
+        while await retention.clear(eye, [run_id], 1):
             pass
         through = "SELECT relname FROM pg_stat_xact_user_tables WHERE seq_scan > 0 AND schemaname = current_schema()"
         assert {row[0] for row in await eye.fetch(through)} == set()
@@ -362,9 +366,9 @@ async def test_nobody_is_removed_who_went_on_since_it_was_looked_at(make: Make, 
     runtime = await make(performs=True)
     run_id = (await start(runtime, FAILING)).run_id
     await until(lambda: is_now(runtime, run_id, "failed"))
-    unit = await retiring.unit_of(eye, LOCAL_TENANT, str(run_id))
+    unit = await retention.unit_of(eye, LOCAL_TENANT, str(run_id))
     await runtime.committer.submit(run_id, LOCAL_TENANT, c.Retry(by=BY))
-    assert not await retiring.remove(eye, unit, None, BY)
+    assert not await retention.remove(eye, unit, None, BY)
     assert await rows_of_run(eye, run_id) == 1
     assert not await eye.fetchval("SELECT count(*) FROM slots WHERE run_id = $1", UUID(int=0))
 
@@ -523,7 +527,7 @@ async def test_whoever_is_forgotten_behind_an_archive_stays_forgotten_when_it_is
     await give(eye, run_id)
     await give(eye, run_id, "user:bob", "Mine.")
     assert (await prune(eye, archive=archive)).removed == 1
-    assert (await erasing.forget(eye, LOCAL_TENANT, "user:ann", by=BY)).opinions == 0, "there is nothing any more"
+    assert (await erasure.forget(eye, LOCAL_TENANT, "user:ann", by=BY)).opinions == 0, "there is nothing any more"
     await restore(eye, archive, await newest_place(eye, run_id), BY)
     (other, said), (bob, mine) = sorted(await opinions(eye), key=lambda each: each[0] == "user:bob")
     assert (bob, mine) == ("user:bob", "Mine.")
@@ -612,7 +616,7 @@ async def test_another_archive_in_the_place_of_the_written_one_removes_nothing(
         def get(self, place: str, file: Path) -> None:
             super().get(min(self.places()), file)
 
-    members = {id: await retiring.members(eye, [id]) for id in (other, run_id)}
+    members = {id: await retention.members(eye, [id]) for id in (other, run_id)}
     unit, archive = members[max(members)], Confused(str(tmp_path))
     await archives.write(eye, Archive(str(tmp_path)), members[min(members)])
     with pytest.raises(Damaged, match="what was stored is not what was written"):

@@ -31,11 +31,14 @@ from hai_flow.runtime.replication import Spreading
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.runtime.worker import sweeper
 from hai_flow.steps.http_transport import HttpConfig
-from hai_flow.store import message_queue as queue
-from hai_flow.store import notifications, outbox, relays, signals, slots, tenants, triggers
-from hai_flow.store.outbox import OutboxMessage
-from hai_flow.store.relays import Relay
-from hai_flow.store.sweeps import Page
+from hai_flow.store.cells import event_relays
+from hai_flow.store.cells.event_relays import Relay
+from hai_flow.store.identity import tenants
+from hai_flow.store.messaging import concurrency_slots, outbox, signals, triggers
+from hai_flow.store.messaging import message_queue as queue
+from hai_flow.store.messaging.outbox import OutboxMessage
+from hai_flow.store.people import notifications
+from hai_flow.store.postgres.orphan_cleanup import Page
 from tests.runtime.conftest import ASKING, Connection, Make, answer, is_now, open_pending, start, state_of, status_of
 from tests.runtime.test_message_queue import BODY, enqueue, exists
 from tests.runtime.test_slots import begin, keyed, settle
@@ -126,9 +129,9 @@ def _keys(stage: Stage) -> Round:
 
 def promised_slots(stage: Stage) -> Round:
     async def overdue(*_: Any) -> list[Any]:
-        return [slots.Overdue(LOCAL_TENANT, each, []) for each in ("bad", "good")]
+        return [concurrency_slots.Overdue(LOCAL_TENANT, each, []) for each in ("bad", "good")]
 
-    stage.patch.setattr(slots, "overdue_promises", overdue)
+    stage.patch.setattr(concurrency_slots, "overdue_promises", overdue)
     return _keys(stage)
 
 
@@ -136,7 +139,7 @@ def waiting_keys(stage: Stage) -> Round:
     async def stalled(*_: Any) -> Any:
         return [(LOCAL_TENANT, "bad"), (LOCAL_TENANT, "good")], Page(2, 2, None)
 
-    stage.patch.setattr(slots, "stalled_keys", stalled)
+    stage.patch.setattr(concurrency_slots, "stalled_keys", stalled)
     _keys(stage)
     return lambda: stage.runtime.slots._admit_stalled(None)
 
@@ -145,7 +148,9 @@ def waiting_runs(stage: Stage) -> Round:
     ids = {"bad": uuid4(), "good": uuid4()}
 
     async def seated(*_: Any) -> list[Any]:
-        return [slots.Holder(id, f"k#{name}", "queued") for name, id in ids.items() if name not in stage.done]
+        return [
+            concurrency_slots.Holder(id, f"k#{name}", "queued") for name, id in ids.items() if name not in stage.done
+        ]
 
     async def nothing(*_: Any) -> bool:
         return False
@@ -155,8 +160,8 @@ def waiting_runs(stage: Stage) -> Round:
         return False
 
     for name in ("step_back", "give_back"):
-        stage.patch.setattr(slots, name, nothing)
-    stage.patch.setattr(slots, "seat_waiters", seated)
+        stage.patch.setattr(concurrency_slots, name, nothing)
+    stage.patch.setattr(concurrency_slots, "seat_waiters", seated)
     stage.patch.setattr(stage.runtime.slots, "_begin", begin)
     return lambda: stage.runtime.slots.admit(LOCAL_TENANT, "k")
 
@@ -250,7 +255,7 @@ def relayed_events(stage: Stage) -> Round:
     async def bring(seat: Runtime, relay: Relay) -> None:
         await stage.deal_with(relay.id)
 
-    stage.patch.setattr(relays, "due", due)
+    stage.patch.setattr(event_relays, "due", due)
     stage.patch.setattr(made, "bring", bring)
     return made.relay_due
 

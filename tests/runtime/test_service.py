@@ -27,9 +27,10 @@ from hai_flow.runtime.worker.sweeper import Sweeper
 from hai_flow.runtime.worker.worker import Worker, WorkerConfig
 from hai_flow.settings import Settings
 from hai_flow.steps.runner import Registry
-from hai_flow.store import claims, commits, logs
-from hai_flow.store.database import Database
-from hai_flow.store.tenants import Limits
+from hai_flow.store.commit import commits
+from hai_flow.store.identity.tenants import Limits
+from hai_flow.store.postgres.database import Database
+from hai_flow.store.runs import leases, logs
 from tests.runtime.conftest import ECHO, GATED, Connection, Make, is_now, start
 from tests.support import effects
 from tests.support.ledger import log_of
@@ -138,7 +139,7 @@ async def test_a_start_that_fails_or_is_cancelled_leaves_nothing(
             raise StoreError("no worker is wanted")
 
         with monkeypatch.context() as patch:
-            patch.setattr(claims, "register_worker", refuse)
+            patch.setattr(leases, "register_worker", refuse)
             with pytest.raises(StoreError):
                 await service.start()
         assert not service.running
@@ -204,7 +205,7 @@ async def test_a_stop_without_a_database_ends(make: Make, monkeypatch: pytest.Mo
     async def away(*given: object) -> None:
         raise ConnectionRefusedError("the database is away")
 
-    for module, statement in ((commits, "commit"), (claims, "release_runs"), (logs, "load_runs")):
+    for module, statement in ((commits, "commit"), (leases, "release_runs"), (logs, "load_runs")):
         monkeypatch.setattr(module, statement, away)
     monkeypatch.setattr("hai_flow.runtime.commit.committer.STOP_SECONDS", 0.5)
     monkeypatch.setattr("hai_flow.runtime.worker.worker.HAND_BACK_SECONDS", 0.5)

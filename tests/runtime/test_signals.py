@@ -16,7 +16,7 @@ from hai_flow.engine.snapshot import encode_state
 from hai_flow.errors import Rejected, StoreError
 from hai_flow.runtime.messaging.outbox import FIRST_PAGE, Delivery
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
-from hai_flow.store import signals as store
+from hai_flow.store.messaging import signals as store
 from tests.runtime.conftest import (
     ASKING,
     LISTENING,

@@ -27,7 +27,7 @@ from hai_flow.errors import StoreError
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.runtime.worker.heartbeat import Heart
 from hai_flow.runtime.worker.worker import Worker
-from hai_flow.store.database import Deadlines
+from hai_flow.store.postgres.database import Deadlines
 from tests.runtime.conftest import ASKING, GATED, LISTENING, TOOLS, Connection, Make, is_now, note, start, state_of
 from tests.runtime.test_fanout import seqs_from
 from tests.support import effects

@@ -15,8 +15,9 @@ from hai_flow.engine.slots import AWAIT, FREED
 from hai_flow.errors import Rejected
 from hai_flow.runtime.runs.concurrency_slots import CANCELLED
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
-from hai_flow.store import commits, slots
-from hai_flow.store.entries import Committed
+from hai_flow.store.commit import commits
+from hai_flow.store.commit.entries import Committed
+from hai_flow.store.messaging import concurrency_slots
 from tests.runtime.conftest import ASKING, Make, answer, is_now, open_pending, start, state_of, status_of
 from tests.support.ledger import check_all
 from tests.support.waiting import until
@@ -183,7 +184,7 @@ async def test_a_run_that_is_paused_while_it_is_being_admitted_gives_the_slot_on
     key = f"{(await state_of(runtime, first)).workflow}:c1"
     await runtime.delivery.stop()
     await settle(runtime, first)
-    seated = await slots.seat_waiters(runtime.database.api, LOCAL_TENANT, key)
+    seated = await concurrency_slots.seat_waiters(runtime.database.api, LOCAL_TENANT, key)
     assert [seat.run_id for seat in seated] == [second]
     await runtime.committer.submit(second, LOCAL_TENANT, c.Pause(by="user:op"))
     await runtime.slots.admit(LOCAL_TENANT, key)
@@ -219,12 +220,12 @@ async def test_the_sweep_admits_whom_a_dead_process_left_seated_and_frees_what_i
     workflow = (await state_of(runtime, first)).workflow
     await runtime.delivery.stop()  # who would admit the next one has died
     await settle(runtime, first)
-    seated = await slots.seat_waiters(runtime.database.api, LOCAL_TENANT, f"{workflow}:c1")
+    seated = await concurrency_slots.seat_waiters(runtime.database.api, LOCAL_TENANT, f"{workflow}:c1")
     assert [(seat.run_id, seat.status) for seat in seated] == [(second, "queued")]
     await end_promises(eye)
     await runtime.slots.sweep()
     assert await status_of(runtime, second) == "waiting"
-    await slots.take_slot(runtime.database.api, LOCAL_TENANT, "other:k", 1, uuid4())
+    await concurrency_slots.take_slot(runtime.database.api, LOCAL_TENANT, "other:k", 1, uuid4())
     await end_promises(eye)
     await runtime.slots.sweep()
     assert await eye.fetchval("SELECT count(*) FROM slots WHERE slot LIKE 'other%'") == 0

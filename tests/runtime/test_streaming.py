@@ -15,8 +15,8 @@ from hai_flow.errors import Rejected
 from hai_flow.runtime.commit.run_cache import CachedRun
 from hai_flow.runtime.commit.submission import Chunk, Outcome, Written
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
-from hai_flow.store import logs
-from hai_flow.store.logs import Loaded
+from hai_flow.store.runs import logs
+from hai_flow.store.runs.logs import Loaded
 from tests.runtime.conftest import ASKING, GATED, TOOLS, Connection, Make, start
 from tests.support import effects
 from tests.support.ledger import log_of

@@ -9,7 +9,7 @@ import pytest
 
 from hai_flow.engine import commands as c
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
-from hai_flow.store import tenants
+from hai_flow.store.identity import tenants
 from tests.runtime.conftest import Make
 from tests.support.service import Received, Reply, Service
 from tests.support.waiting import until

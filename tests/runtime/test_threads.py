@@ -9,8 +9,8 @@ from uuid import uuid4
 
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.runtime.streams.thread_feed import Threads
-from hai_flow.store import threads as rows
-from hai_flow.store.threads import Position
+from hai_flow.store.runs import threads as rows
+from hai_flow.store.runs.threads import Position
 from tests.runtime.conftest import ASKING, Connection, Make, answer, open_pending, start, state_of
 from tests.support.waiting import until
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from hai_flow.errors import StepError
-from hai_flow.store.database import Database
-from hai_flow.store.transactions import Transaction
+from hai_flow.store.postgres.database import Database
+from hai_flow.store.postgres.tool_transactions import Transaction
 from tests.runtime.conftest import Connection
 from tests.support.pgbouncer import PgBouncer, pgbouncer_program
 from tests.support.waiting import until

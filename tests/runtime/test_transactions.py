@@ -16,7 +16,7 @@ import pytest
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
-from hai_flow.store.transactions import Transaction
+from hai_flow.store.postgres.tool_transactions import Transaction
 from tests.runtime.conftest import TOOLS, Connection, Make, is_now, start, state_of
 from tests.support import effects
 from tests.support.ledger import check_all, log_of

@@ -20,8 +20,9 @@ from hai_flow.runtime.catalog.catalog import Catalog
 from hai_flow.runtime.messaging.triggers import EVENT_LEASE, Started
 from hai_flow.runtime.runs.starts import derived_id
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
-from hai_flow.store import signals, triggers, workflows
-from hai_flow.store.triggers import ScheduleRow
+from hai_flow.store.catalog import workflows
+from hai_flow.store.messaging import signals, triggers
+from hai_flow.store.messaging.triggers import ScheduleRow
 from tests.runtime.conftest import ASKING, Make, is_now, start, state_of, status_of
 from tests.support.waiting import until
 from tests.support.workers import Nursery, alive

@@ -16,8 +16,9 @@ from hai_flow.engine import events as e
 from hai_flow.errors import Unreadable
 from hai_flow.runtime.commit import decider
 from hai_flow.runtime.runtime import LOCAL_TENANT
-from hai_flow.store import claims, commits, run_lists
-from hai_flow.store.entries import Committed
+from hai_flow.store.commit import commits
+from hai_flow.store.commit.entries import Committed
+from hai_flow.store.runs import leases, run_lists
 from tests.runtime.conftest import ECHO, GATED, LISTENING, Connection, Make, is_now, note, start, state_of
 from tests.support import effects
 from tests.support.ledger import log_of
@@ -29,7 +30,7 @@ STRANGE = b'[{"type":"run_strange","at":1}]'
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claims, "GIVE_BACK_PAUSE", timedelta(milliseconds=50))
+    monkeypatch.setattr(leases, "GIVE_BACK_PAUSE", timedelta(milliseconds=50))
 
 
 @dataclass(frozen=True)
@@ -145,15 +146,15 @@ async def test_the_pause_doubles_with_each_time_and_is_bounded(make: Make, eye: 
     run_id = (await start(idle, ECHO, input={"value": "v"})).run_id
     pauses = []
     async with idle.database.engine.acquire() as connection:
-        worker = await claims.register_worker(connection, "w", timedelta(minutes=1))
+        worker = await leases.register_worker(connection, "w", timedelta(minutes=1))
         for _ in range(15):
             await eye.execute("UPDATE runs SET wake_at = now() WHERE id = $1", run_id)
-            (claim,) = await claims.claim_runs(connection, worker, 10, ["default"])
+            (claim,) = await leases.claim_runs(connection, worker, 10, ["default"])
             fence = claim.fence
-            assert await claims.give_back(connection, worker, run_id, fence - 1, begun=False, reason="r") is None
-            pauses.append(await claims.give_back(connection, worker, run_id, fence, begun=False, reason="r"))
+            assert await leases.give_back(connection, worker, run_id, fence - 1, begun=False, reason="r") is None
+            pauses.append(await leases.give_back(connection, worker, run_id, fence, begun=False, reason="r"))
     assert pauses[:4] == [timedelta(milliseconds=50 * 2**n) for n in range(4)]
-    assert pauses[-1] == claims.GIVE_BACK_PAUSE_MAX
+    assert pauses[-1] == leases.GIVE_BACK_PAUSE_MAX
 
 
 async def test_what_was_begun_of_a_run_that_cannot_be_read_any_more_is_declared_lost_by_who_can(
@@ -193,15 +194,15 @@ async def test_a_run_that_a_newer_release_wrote_is_passed_over_and_refused(make:
     other = (await start(worker, ECHO, input={"value": "v"})).run_id
     await until(lambda: is_now(worker, other, "finished"))
     async with idle.database.engine.acquire() as connection:
-        assert await claims.claim_runs(connection, worker.committer.worker_id or 0, 10, ["default"]) == []
-        assert await claims.next_wake(connection, ["default"]) is None
+        assert await leases.claim_runs(connection, worker.committer.worker_id or 0, 10, ["default"]) == []
+        assert await leases.next_wake(connection, ["default"]) is None
     with pytest.raises(Unreadable, match="newer release"):
         await worker.committer.submit(run_id, LOCAL_TENANT, note("n"))
     with pytest.raises(Unreadable, match="newer release"):
         await state_of(worker, run_id)
-    assert await claims.name_newer(eye, timedelta(minutes=1)) == 0, "its own workers may be on their way"
-    assert await claims.name_newer(eye, timedelta(0)) == 1
-    assert await claims.name_newer(eye, timedelta(0)) == 0
+    assert await leases.name_newer(eye, timedelta(minutes=1)) == 0, "its own workers may be on their way"
+    assert await leases.name_newer(eye, timedelta(0)) == 1
+    assert await leases.name_newer(eye, timedelta(0)) == 0
     assert "newer release" in ((await row_of(eye, run_id)).unreadable or "")
     assert hot is not None
     await eye.execute("UPDATE runs SET abi = $2 WHERE id = $1", run_id, e.ABI)

@@ -24,8 +24,8 @@ from hai_flow.engine.state import RunState, Timer
 from hai_flow.runtime.ops.run_checks import RULES, Check, Violation
 from hai_flow.runtime.ops.verify import Plans, Verified, Verifying, checked, verify
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
-from hai_flow.store import evidence
-from hai_flow.store.evidence import Evidence, Kin
+from hai_flow.store.runs import run_bundle as evidence
+from hai_flow.store.runs.run_bundle import Evidence, Kin
 from tests.runtime.conftest import ASKING, Connection, Make, answer, is_now, open_pending, start, state_of
 from tests.support.waiting import until
 

@@ -16,9 +16,9 @@ from hai_flow.engine import events as e
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.runtime.worker.heartbeat import Heart
 from hai_flow.runtime.worker.worker import Worker
-from hai_flow.store import claims
-from hai_flow.store.claims import Claimed
-from hai_flow.store.faults import CommitUnknown
+from hai_flow.store.postgres.error_classes import CommitUnknown
+from hai_flow.store.runs import leases
+from hai_flow.store.runs.leases import Claimed
 from tests.runtime.conftest import GATED, TOOLS, Connection, Make, is_now, start
 from tests.support import effects
 from tests.support.ledger import log_of
@@ -178,7 +178,7 @@ async def test_a_dead_workers_run_claimed_by_a_lost_answer_is_declared_lost_befo
     a = await make(performs=True, lease_seconds=600.0, heartbeat_seconds=100.0)
     run_id = (await start(a, GATED)).run_id
     await until(lambda: effects.begun)
-    real, lost = claims.claim_runs, asyncio.Event()
+    real, lost = leases.claim_runs, asyncio.Event()
 
     async def lose_the_answer(*given: Any, **more: Any) -> list[Claimed]:
         claimed = await real(*given, **more)
@@ -187,7 +187,7 @@ async def test_a_dead_workers_run_claimed_by_a_lost_answer_is_declared_lost_befo
             raise CommitUnknown("the connection broke")
         return claimed
 
-    monkeypatch.setattr(claims, "claim_runs", lose_the_answer)
+    monkeypatch.setattr(leases, "claim_runs", lose_the_answer)
     await eye.execute("UPDATE workers SET alive_until = '-infinity'")  # a is alive, and thinks so for long
     b = await make(performs=True)
     await until(lambda: len(effects.begun) == 2)

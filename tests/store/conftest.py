@@ -12,10 +12,11 @@ from uuid import UUID, uuid4
 import asyncpg
 import pytest
 
-from hai_flow.store import claims, commits, logs
-from hai_flow.store.database import Database
-from hai_flow.store.entries import Born, Entry, Won
-from hai_flow.store.logs import Loaded
+from hai_flow.store.commit import commits
+from hai_flow.store.commit.entries import Born, Entry, Won
+from hai_flow.store.postgres.database import Database
+from hai_flow.store.runs import leases, logs
+from hai_flow.store.runs.logs import Loaded
 from tests.support import citus
 
 TENANT = UUID(int=1)
@@ -116,4 +117,4 @@ async def load(db: Database, run_id: UUID, have: int = 0) -> Loaded:
 
 
 async def worker(db: Database, lease: timedelta = LEASE) -> int:
-    return await claims.register_worker(db.engine, "test", lease)
+    return await leases.register_worker(db.engine, "test", lease)

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hai_flow.store import audit, erasing
-from hai_flow.store.audit_chain import (
+from hai_flow.store.audit import audit
+from hai_flow.store.audit.audit_chain import (
     Details,
     Fault,
     Link,
@@ -28,8 +28,9 @@ from hai_flow.store.audit_chain import (
     new_row,
     seal_hash,
 )
-from hai_flow.store.database import Database
-from hai_flow.store.entries import AuditRow
+from hai_flow.store.commit.entries import AuditRow
+from hai_flow.store.identity import erasure
+from hai_flow.store.postgres.database import Database
 from tests.store.conftest import STRANGER, TENANT, birth, commit, decision, win
 from tests.support.waiting import until
 
@@ -487,7 +488,7 @@ async def test_verify_finds_nothing_wrong_while_somebody_is_forgotten(
 
     async def forgotten_meanwhile(connection: Any, tenant: UUID) -> Any:
         accounted = await erased(connection, tenant)
-        assert (await erasing.forget(eye, TENANT, "user:ann", by="user:op")).records == 3
+        assert (await erasure.forget(eye, TENANT, "user:ann", by="user:op")).records == 3
         await audit.seal(db.api)
         return accounted
 

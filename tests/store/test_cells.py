@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hai_flow.settings import Settings
-from hai_flow.store.cells import places_of, read_cells, within
+from hai_flow.store.cells.cells import places_of, read_cells, within
 
 HOME = "postgresql://flow:secret@db/flow"
 SETTINGS = Settings(database_url=HOME)

@@ -13,18 +13,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hai_flow.store import census, claims
-from hai_flow.store.database import Database
+from hai_flow.store.ops import metrics_queries
+from hai_flow.store.postgres.database import Database
+from hai_flow.store.runs import leases
 from tests.store.conftest import LEASE, STRANGER, TENANT, birth, commit, now
 
 AT_ONCE = timedelta()
 AN_HOUR = timedelta(hours=1)
 
 
-async def look(db: Database, every: timedelta = AT_ONCE) -> census.Found:
+async def look(db: Database, every: timedelta = AT_ONCE) -> metrics_queries.Found:
     async with db.engine.acquire() as connection:
-        await census.look(connection, every)
-        found = await census.known(connection)
+        await metrics_queries.look(connection, every)
+        found = await metrics_queries.known(connection)
     assert found is not None
     return found
 
@@ -44,8 +45,8 @@ async def counted(db: Database) -> Counter[tuple[str, str]]:
 async def test_a_round_counts_each_open_run_once_whatever_the_pages(
     db: Database, monkeypatch: pytest.MonkeyPatch, runs: int, groups: int
 ) -> None:
-    monkeypatch.setattr(census, "PAGE_RUNS", runs)
-    monkeypatch.setattr(census, "PAGE_GROUPS", groups)
+    monkeypatch.setattr(metrics_queries, "PAGE_RUNS", runs)
+    monkeypatch.setattr(metrics_queries, "PAGE_GROUPS", groups)
     assert await counted(db) == Counter()
     statuses = ["waiting", "running", "finished", "paused", "failed", "waiting", "queued"]
     made: Counter[tuple[str, str]] = Counter()
@@ -60,7 +61,7 @@ async def test_a_round_counts_each_open_run_once_whatever_the_pages(
 async def test_runs_that_were_born_in_one_moment_are_counted_across_pages(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(census, "PAGE_RUNS", 2)
+    monkeypatch.setattr(metrics_queries, "PAGE_RUNS", 2)
     await commit(db, *(birth(status="waiting", busy=False) for _ in range(7)))
     assert await counted(db) == {("demo", "waiting"): 7}
 
@@ -72,20 +73,20 @@ async def test_one_process_looks_in_the_time_and_all_of_them_know(db: Database) 
     assert await look(db, AN_HOUR) == first
     assert first.runs == [("demo", "waiting", 1)]
     async with db.engine.acquire() as connection:
-        assert not await census.look(connection, AN_HOUR)
+        assert not await metrics_queries.look(connection, AN_HOUR)
 
 
 async def test_workflows_beyond_the_bound_are_counted_together(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(census, "WORKFLOWS_MAX", 3)
+    monkeypatch.setattr(metrics_queries, "WORKFLOWS_MAX", 3)
     for number in range(6):
         await commit(db, birth(status="waiting", busy=False, workflow_name=f"w{number}"))
     found = await counted(db)
     assert len(found) == 4
-    assert found[census.OTHER, "waiting"] == 3
+    assert found[metrics_queries.OTHER, "waiting"] == 3
 
 
 async def test_what_is_due_and_what_is_late_is_told_with_its_age(db: Database) -> None:
-    assert (await look(db)).waiting == census.Waiting()
+    assert (await look(db)).waiting == metrics_queries.Waiting()
     for seconds in (1, 60, 600):
         entry = birth(status="waiting", busy=False, wake_at=now() - timedelta(seconds=seconds))
         await commit(db, entry)
@@ -97,11 +98,11 @@ async def test_what_is_due_and_what_is_late_is_told_with_its_age(db: Database) -
 
 async def test_what_a_dead_worker_holds_is_late(db: Database) -> None:
     async with db.engine.acquire() as connection:
-        worker = await claims.register_worker(connection, "w", LEASE)
+        worker = await leases.register_worker(connection, "w", LEASE)
         await commit(db, birth(), worker=worker)
         assert (await look(db)).waiting.workers == 1
         assert (await look(db)).waiting.overdue == 0
-        await claims.retire_worker(connection, worker)
+        await leases.retire_worker(connection, worker)
     waiting = (await look(db)).waiting
     assert (waiting.workers, waiting.overdue) == (0, 1)
 
@@ -134,7 +135,7 @@ async def test_no_look_goes_through_a_table(db: Database) -> None:
     asked: list[tuple[str, tuple[Any, ...]]] = []
     async with db.engine.acquire() as connection:
         connection.add_query_logger(lambda query: asked.append((query.query, query.args)))
-        await census.look(connection, AT_ONCE)
+        await metrics_queries.look(connection, AT_ONCE)
         looked = [(query, args) for query, args in asked if "sweeps" not in query]
         assert len(looked) == 4
         for query, args in looked:
@@ -145,6 +146,6 @@ async def test_no_look_goes_through_a_table(db: Database) -> None:
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["waiting", "queued"])), max_size=30))
 def test_what_is_kept_of_a_round_is_read_as_it_was(counts: list[tuple[str, str]]) -> None:
-    found = census.Found(at=1.5, counting=[(name, status, 3) for name, status in counts])
-    found.place = census.Place(TENANT, "waiting", "2026-03-02 12:00:00.123456+00", STRANGER)
-    assert msgspec.json.decode(msgspec.json.encode(found), type=census.Found) == found
+    found = metrics_queries.Found(at=1.5, counting=[(name, status, 3) for name, status in counts])
+    found.place = metrics_queries.Place(TENANT, "waiting", "2026-03-02 12:00:00.123456+00", STRANGER)
+    assert msgspec.json.decode(msgspec.json.encode(found), type=metrics_queries.Found) == found

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from hai_flow.store import claims
-from hai_flow.store.claims import Claimed
-from hai_flow.store.database import Database
-from hai_flow.store.logs import Loaded
+from hai_flow.store.postgres.database import Database
+from hai_flow.store.runs import leases
+from hai_flow.store.runs.leases import Claimed
+from hai_flow.store.runs.logs import Loaded
 from tests.store.conftest import LEASE, birth, chunks, commit, decision, load, now, worker
 
 SECOND = timedelta(seconds=1)
@@ -20,7 +20,7 @@ def held(loaded: Loaded) -> tuple[int | None, int]:
 
 async def claimed_by(db: Database, me: int, *queues: str) -> list[Claimed]:
     async with db.lane() as connection:
-        return await claims.claim_runs(connection, me, 10, queues or ("default",))
+        return await leases.claim_runs(connection, me, 10, queues or ("default",))
 
 
 async def test_a_run_that_rests_is_given_back_and_late_chunks_of_its_holder_lose(db: Database) -> None:
@@ -96,7 +96,7 @@ async def test_what_is_handed_back_has_a_new_fence_and_is_claimed_as_not_begun(d
     (born,) = await commit(db, start, worker=me)
     assert born is not None
     async with db.lane() as connection:
-        assert await claims.release_runs(connection, me, [start.run_id], now()) == [start.run_id]
+        assert await leases.release_runs(connection, me, [start.run_id], now()) == [start.run_id]
     assert held(await load(db, start.run_id)) == (None, born.fence + 1)
     (claimed,) = await claimed_by(db, other)
     assert (claimed.fence, claimed.lost) == (born.fence + 2, False)
@@ -110,7 +110,7 @@ async def test_a_heartbeat_renews_the_lease_and_tells_of_nobody_elses_runs(db: D
     me, other = await worker(db, SECOND * 20), await worker(db)
     await commit(db, birth(), worker=other)
     before, others = await alive_until(me), await alive_until(other)
-    beat = await claims.heartbeat(db.engine, me, LEASE)
+    beat = await leases.heartbeat(db.engine, me, LEASE)
     assert (beat.alive, beat.held) == (True, [])
     assert await alive_until(me) > before + SECOND
     assert await alive_until(other) == others
@@ -121,24 +121,24 @@ async def test_the_next_wake_is_of_the_queues_asked_for_and_of_what_nobody_holds
     await commit(
         db, birth(busy=False, wake_at=later), birth(busy=False, wake_at=soon, queue="other"), birth(busy=False)
     )
-    assert await claims.next_wake(db.engine, ["default"]) == later
-    assert await claims.next_wake(db.engine, ["default", "other"]) == soon
-    assert await claims.next_wake(db.engine, ["nobody's"]) is None
+    assert await leases.next_wake(db.engine, ["default"]) == later
+    assert await leases.next_wake(db.engine, ["default", "other"]) == soon
+    assert await leases.next_wake(db.engine, ["nobody's"]) is None
 
 
 async def test_attendance_counts_who_is_alive_and_the_runs_that_nobody_alive_holds(db: Database) -> None:
-    assert await claims.attendance(db.api) == (0, 0, [])
+    assert await leases.attendance(db.api) == (0, 0, [])
     due, later, held_by_dead = birth(), birth(busy=False, status="waiting", wake_at=now() + timedelta(hours=1)), birth()
     await commit(db, due, later)
-    assert await claims.attendance(db.api) == (0, 1, ["default"])
+    assert await leases.attendance(db.api) == (0, 1, ["default"])
     dies, lives = await worker(db), await worker(db)
     await commit(db, held_by_dead, worker=dies)
-    assert await claims.attendance(db.api) == (2, 1, [])
-    await claims.retire_worker(db.api, dies)
-    assert await claims.attendance(db.api) == (1, 2, [])
+    assert await leases.attendance(db.api) == (2, 1, [])
+    await leases.retire_worker(db.api, dies)
+    assert await leases.attendance(db.api) == (1, 2, [])
     await claimed_by(db, lives)
-    assert await claims.attendance(db.api) == (1, 0, [])
-    await claims.retire_worker(db.api, lives)
-    assert await claims.attendance(db.api) == (0, 2, []), "held by dead workers, not waiting in a queue"
+    assert await leases.attendance(db.api) == (1, 0, [])
+    await leases.retire_worker(db.api, lives)
+    assert await leases.attendance(db.api) == (0, 2, []), "held by dead workers, not waiting in a queue"
     await commit(db, decision(due.run_id, 1, busy=False, status="finished"))
-    assert await claims.attendance(db.api) == (0, 1, [])
+    assert await leases.attendance(db.api) == (0, 1, [])

@@ -12,11 +12,14 @@ from uuid import UUID, uuid4
 import asyncpg
 import pytest
 
-from hai_flow.store import claims, commits, logs, run_lists, slots, sweeps, triggers
-from hai_flow.store.database import Database
-from hai_flow.store.entries import CommandRow, Entry, MessageRow, OutboxRow, PendingRow, TurnRow, VoteRow
-from hai_flow.store.faults import CommitUnknown, Fault, classify
-from hai_flow.store.sweeps import Page
+from hai_flow.store.commit import commits
+from hai_flow.store.commit.entries import CommandRow, Entry, MessageRow, OutboxRow, PendingRow, TurnRow, VoteRow
+from hai_flow.store.messaging import concurrency_slots, triggers
+from hai_flow.store.postgres import orphan_cleanup
+from hai_flow.store.postgres.database import Database
+from hai_flow.store.postgres.error_classes import CommitUnknown, Fault, classify
+from hai_flow.store.postgres.orphan_cleanup import Page
+from hai_flow.store.runs import leases, logs, run_lists
 from tests.store.conftest import (
     LEASE,
     STRANGER,
@@ -111,9 +114,9 @@ async def test_a_zombie_reports_what_it_began_but_does_not_get_the_claim_back(db
     start = birth()
     (won,) = await win(db, start, worker=a)
     assert won.worker == a
-    await claims.retire_worker(db.engine, a)
+    await leases.retire_worker(db.engine, a)
     async with db.lane() as connection:
-        (claimed,) = await claims.claim_runs(connection, b, 10, ["default"])
+        (claimed,) = await leases.claim_runs(connection, b, 10, ["default"])
     assert (claimed.run_id, claimed.lost, claimed.fence, claimed.version) == (start.run_id, True, won.fence + 1, 1)
     (late,) = await win(db, decision(start.run_id, 1), worker=a)
     assert late.worker == b
@@ -125,11 +128,11 @@ async def test_a_dead_worker_s_commit_takes_no_claim_so_that_somebody_alive_can(
     a, b = await worker(db), await worker(db)
     start = birth(busy=False, status="waiting")
     await commit(db, start)
-    await claims.retire_worker(db.engine, a)
+    await leases.retire_worker(db.engine, a)
     (won,) = await win(db, decision(start.run_id, 1), worker=a)
     assert won.worker is None
     async with db.lane() as connection:
-        (claimed,) = await claims.claim_runs(connection, b, 10, ["default"])
+        (claimed,) = await leases.claim_runs(connection, b, 10, ["default"])
     assert not claimed.lost
 
 
@@ -140,18 +143,18 @@ async def test_the_heartbeat_tells_of_runs_that_were_not_known_to_be_held_and_of
     start = birth()
     await commit(db, start, worker=me)  # imagine that the answer was lost
     await commit(db, decision(start.run_id, 1))  # and an API process decided
-    beat = await claims.heartbeat(db.engine, me, LEASE)
+    beat = await leases.heartbeat(db.engine, me, LEASE)
     assert beat.alive
     assert [(held.run_id, held.version) for held in beat.held] == [(start.run_id, 2)]
 
 
 async def test_a_lease_that_is_over_is_not_renewed_even_when_nothing_is_held(db: Database) -> None:
     me = await worker(db, timedelta(0))
-    beat = await claims.heartbeat(db.engine, me, LEASE)
+    beat = await leases.heartbeat(db.engine, me, LEASE)
     assert (beat.alive, beat.held) == (False, [])
     await commit(db, birth(busy=False, wake_at=now()))
     async with db.lane() as connection:
-        assert await claims.claim_runs(connection, me, 10, ["default"]) == []
+        assert await leases.claim_runs(connection, me, 10, ["default"]) == []
 
 
 # docs/design/store.md#decisions-and-chunks
@@ -174,7 +177,7 @@ async def test_after_an_unknown_outcome_a_raised_fence_keeps_late_chunks_out(db:
     (born,) = await win(db, start, worker=me)
     await commit(db, foreign, worker=other)
     async with db.lane() as connection:
-        held = await claims.refence_runs(connection, me, [foreign.run_id, start.run_id])
+        held = await leases.refence_runs(connection, me, [foreign.run_id, start.run_id])
     assert [(each.run_id, each.fence) for each in held] == [(start.run_id, born.fence + 1)]
     assert await commit(db, chunks(start.run_id, born.fence), worker=me) == [None]
 
@@ -231,7 +234,7 @@ async def slots_of(db: Database) -> list[str]:
 async def test_a_finished_run_frees_its_slot_in_the_same_commit(db: Database) -> None:
     start = birth(slot="thread:1")
     await commit(db, start)
-    assert await slots.slot_holder(db.api, TENANT, "thread:1") == start.run_id
+    assert await concurrency_slots.slot_holder(db.api, TENANT, "thread:1") == start.run_id
     assert await commit(db, birth(slot="thread:1")) == [None]
     assert (await commit(db, birth(slot="thread:1", tenant=STRANGER)))[0], "slots are the tenant's own"
     await commit(db, decision(start.run_id, 1, status="finished", busy=False, result=b'{"output":1}'))
@@ -246,7 +249,7 @@ async def test_a_start_repeated_with_another_slot_takes_none(db: Database) -> No
     start = birth(slot="k#1")
     await commit(db, start)
     assert await commit(db, birth(start.run_id, slot="k#2")) == [None]
-    assert await slots.slot_holder(db.api, TENANT, "k#2") is None
+    assert await concurrency_slots.slot_holder(db.api, TENANT, "k#2") is None
 
 
 async def test_a_reopened_run_takes_its_slot_again_or_loses(db: Database) -> None:
@@ -261,7 +264,7 @@ async def test_a_reopened_run_takes_its_slot_again_or_loses(db: Database) -> Non
     assert await commit(db, decision(start.run_id, 1, status="running", take_slot="thread:1")) == [None]
     assert await slots_of(db) == [], "a loser takes nothing"
     assert (await commit(db, retry))[0]
-    assert await slots.slot_holder(db.api, TENANT, "thread:1") == start.run_id
+    assert await concurrency_slots.slot_holder(db.api, TENANT, "thread:1") == start.run_id
     run = await run_lists.get_run(db.api, TENANT, start.run_id)
     assert run is not None
     assert (run.status, run.result, run.ended_at) == ("running", None, None)
@@ -364,14 +367,14 @@ async def test_claims_take_what_is_due_in_the_queues_asked_for(db: Database) -> 
     elsewhere = birth(busy=False, wake_at=now() - timedelta(seconds=1), queue="other")
     never = birth(busy=False)
     await commit(db, due, later, elsewhere, never)
-    assert await claims.next_wake(db.engine, ["default"]) == due.wake_at
+    assert await leases.next_wake(db.engine, ["default"]) == due.wake_at
     async with db.lane() as connection:
-        claimed = await claims.claim_runs(connection, me, 10, ["default"])
+        claimed = await leases.claim_runs(connection, me, 10, ["default"])
         assert [(each.run_id, each.lost) for each in claimed] == [(due.run_id, False)]
-        assert await claims.next_wake(db.engine, ["default"]) == later.wake_at
-        handed_back = await claims.release_runs(connection, me, [due.run_id, later.run_id], now())
+        assert await leases.next_wake(db.engine, ["default"]) == later.wake_at
+        handed_back = await leases.release_runs(connection, me, [due.run_id, later.run_id], now())
         assert handed_back == [due.run_id]
-        again = await claims.claim_runs(connection, me, 10, ["default", "other"])
+        again = await leases.claim_runs(connection, me, 10, ["default", "other"])
     assert {each.run_id for each in again} == {due.run_id, elsewhere.run_id}
 
 
@@ -379,8 +382,8 @@ async def test_workers_are_forgotten_only_when_they_hold_nothing(db: Database) -
     a, b = await worker(db), await worker(db)
     await commit(db, birth(), worker=a)
     for each in (a, b):
-        await claims.retire_worker(db.engine, each)
-    assert await claims.forget_workers(db.engine, timedelta(days=1)) == 1
+        await leases.retire_worker(db.engine, each)
+    assert await leases.forget_workers(db.engine, timedelta(days=1)) == 1
     assert await db.api.fetch("SELECT id FROM workers") == [(a,)]
 
 
@@ -389,7 +392,7 @@ async def test_whoever_asks_for_the_slot_of_an_ended_run_frees_it(db: Database) 
     await commit(db, start, live)
     await db.api.execute("INSERT INTO slots VALUES ($1, 's1', $2)", TENANT, start.run_id)
     asked = [(TENANT, "s1"), (TENANT, "s2"), (TENANT, "s3")]
-    assert await slots.slot_holders(db.engine, asked) == {(TENANT, "s2"): live.run_id}
+    assert await concurrency_slots.slot_holders(db.engine, asked) == {(TENANT, "s2"): live.run_id}
     assert (await commit(db, birth(slot="s1")))[0]
 
 
@@ -399,7 +402,7 @@ KEY, SEAT = "w:k", "w:k#1"
 
 
 async def promised(db: Database, run_id: UUID, seats: int = 1) -> str | None:
-    return await slots.take_slot(db.api, TENANT, KEY, seats, run_id)
+    return await concurrency_slots.take_slot(db.api, TENANT, KEY, seats, run_id)
 
 
 async def promises(db: Database) -> dict[UUID, bool]:
@@ -413,8 +416,8 @@ async def end_promises(db: Database) -> None:
 
 
 async def sweep(db: Database) -> None:
-    for overdue in await slots.overdue_promises(db.api):
-        await slots.seat_waiters(db.api, overdue.tenant, overdue.key, overdue.slots)
+    for overdue in await concurrency_slots.overdue_promises(db.api):
+        await concurrency_slots.seat_waiters(db.api, overdue.tenant, overdue.key, overdue.slots)
 
 
 async def test_a_run_that_is_born_with_the_slot_it_was_promised_holds_it(db: Database) -> None:
@@ -439,7 +442,7 @@ async def test_a_birth_that_comes_too_late_loses_its_promised_slot_to_another(db
     rest = [birth(slot=f"s{number}") for number in range(beside)]
     won = await commit(db, other, late, *rest)
     assert [each is not None for each in won] == [True, False, *[True] * beside]
-    assert await slots.slot_holder(db.api, TENANT, "thread:1") is None, "a loser takes nothing"
+    assert await concurrency_slots.slot_holder(db.api, TENANT, "thread:1") is None, "a loser takes nothing"
     assert await promises(db) == {other.run_id: False}
 
 
@@ -449,7 +452,7 @@ async def test_a_birth_that_loses_for_another_reason_leaves_its_slot_a_promise(d
     await promised(db, start.run_id)
     assert await commit(db, start) == [None]
     assert await promises(db) == {start.run_id: True}
-    assert await slots.give_back(db.api, TENANT, KEY, SEAT, start.run_id)
+    assert await concurrency_slots.give_back(db.api, TENANT, KEY, SEAT, start.run_id)
     assert await promises(db) == {}
 
 
@@ -464,7 +467,7 @@ async def test_a_slot_is_not_given_back_once_its_run_has_begun(db: Database) -> 
     start = birth(seat=SEAT)
     await promised(db, start.run_id)
     await commit(db, start)
-    assert not await slots.give_back(db.api, TENANT, KEY, SEAT, start.run_id)
+    assert not await concurrency_slots.give_back(db.api, TENANT, KEY, SEAT, start.run_id)
     assert await promises(db) == {start.run_id: False}
 
 
@@ -475,7 +478,7 @@ async def test_who_takes_a_slot_back_waits_for_the_commit_that_begins_with_it(db
     async with db.lane() as connection, connection.transaction():
         await commits.commit(connection, [start], None, now())
         assert await promised(db, uuid4()) is None
-        back = asyncio.create_task(slots.seat_waiters(db.api, TENANT, KEY, [SEAT]))
+        back = asyncio.create_task(concurrency_slots.seat_waiters(db.api, TENANT, KEY, [SEAT]))
         await until(lambda: somebody_waits(db))
     await back
     assert await promises(db) == {start.run_id: False}
@@ -485,12 +488,12 @@ async def test_a_waiting_run_is_promised_the_slot_and_begins_only_while_it_has_i
     holder, waiting = birth(seat=SEAT), birth(status="queued", busy=False)
     await promised(db, holder.run_id)
     await commit(db, holder, waiting)
-    await slots.wait_for_slot(db.api, TENANT, KEY, waiting.run_id, 1, now())
-    assert await slots.seat_waiters(db.api, TENANT, KEY) == []
+    await concurrency_slots.wait_for_slot(db.api, TENANT, KEY, waiting.run_id, 1, now())
+    assert await concurrency_slots.seat_waiters(db.api, TENANT, KEY) == []
     admitted = decision(waiting.run_id, 1, status="running", seat=SEAT)
     assert await commit(db, admitted) == [None]
     await commit(db, decision(holder.run_id, 1, status="finished", busy=False))
-    (seat,) = await slots.seat_waiters(db.api, TENANT, KEY)
+    (seat,) = await concurrency_slots.seat_waiters(db.api, TENANT, KEY)
     assert (seat.run_id, seat.slot, seat.status) == (waiting.run_id, SEAT, "queued")
     await end_promises(db)
     await sweep(db)
@@ -515,23 +518,23 @@ async def test_the_queue_is_read_no_further_than_there_are_free_slots(db: Databa
     await commit(db, *waiting)
     for number, each in enumerate(waiting):
         since = now() + timedelta(seconds=number)
-        await slots.wait_for_slot(db.api, TENANT, KEY, each.run_id, 3, since)
-    assert [seat.run_id for seat in await slots.seat_waiters(db.api, TENANT, KEY)] == [
+        await concurrency_slots.wait_for_slot(db.api, TENANT, KEY, each.run_id, 3, since)
+    assert [seat.run_id for seat in await concurrency_slots.seat_waiters(db.api, TENANT, KEY)] == [
         each.run_id for each in waiting[:3]
     ]
 
 
 async def test_keys_that_nobody_serves_are_found_page_by_page(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slots, "PAGE_ROWS", 2)
+    monkeypatch.setattr(concurrency_slots, "PAGE_ROWS", 2)
     waiting = [birth(status="queued", busy=False) for _ in range(6)]
     await commit(db, *waiting)
     for number, each in enumerate(waiting):
-        await slots.wait_for_slot(db.api, TENANT, f"w:{number // 2}", each.run_id, 1, now())
-    await slots.take_slot(db.api, TENANT, "w:1", 1, waiting[2].run_id)
-    await slots.seat_waiters(db.api, TENANT, "w:1")
-    first, page = await slots.stalled_keys(db.api)
+        await concurrency_slots.wait_for_slot(db.api, TENANT, f"w:{number // 2}", each.run_id, 1, now())
+    await concurrency_slots.take_slot(db.api, TENANT, "w:1", 1, waiting[2].run_id)
+    await concurrency_slots.seat_waiters(db.api, TENANT, "w:1")
+    first, page = await concurrency_slots.stalled_keys(db.api)
     assert (first, page.seen, page.found) == ([(TENANT, "w:0")], 2, 1)
-    assert (await slots.stalled_keys(db.api, page.last))[0] == [(TENANT, "w:2")]
+    assert (await concurrency_slots.stalled_keys(db.api, page.last))[0] == [(TENANT, "w:2")]
 
 
 # --- sweeps ---------------------------------------------------------------------------------------------------------
@@ -546,7 +549,7 @@ async def test_a_sweep_goes_on_where_any_process_stopped_and_no_sooner_than_it_i
         return Page(10, found=6 if at < 2 else 1, last=[at + 1] if at < 4 else None)
 
     async def go_on(every: timedelta) -> int | None:
-        return await sweeps.sweep(db.api, "test", every, look)
+        return await orphan_cleanup.sweep(db.api, "test", every, look)
 
     assert await go_on(timedelta(0)) == 13, "where most is to be removed, the next page comes at once"
     assert await go_on(timedelta(hours=1)) == 1
@@ -563,7 +566,7 @@ async def test_an_unknown_run_loses_and_is_not_loaded(db: Database) -> None:
 
 
 async def test_old_firings_are_forgotten_through_all_pages(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (triggers, sweeps):
+    for module in (triggers, orphan_cleanup):
         monkeypatch.setattr(module, "PAGE_ROWS", 2)
     insert = """
     INSERT INTO fires SELECT $1, now() - $2::interval - n * interval '1 h', $1, 'started' FROM generate_series(1, 5) n
@@ -572,7 +575,9 @@ async def test_old_firings_are_forgotten_through_all_pages(db: Database, monkeyp
         await db.api.execute(insert, uuid4(), age)
     removed = 0
     for _ in range(5):
-        removed += await sweeps.sweep(db.api, "fires", timedelta(0), partial(triggers.forget_fires, db.api)) or 0
+        removed += (
+            await orphan_cleanup.sweep(db.api, "fires", timedelta(0), partial(triggers.forget_fires, db.api)) or 0
+        )
         await db.api.execute("UPDATE sweeps SET due_at = now()")
     assert removed == 5
     assert await db.api.fetchval("SELECT count(*) FROM fires") == 5

@@ -9,9 +9,9 @@ import asyncpg
 import pytest
 
 from hai_flow.errors import StoreError
-from hai_flow.store import hints
-from hai_flow.store.database import Database, Deadlines, connect
-from hai_flow.store.faults import CommitUnknown, Fault, classify
+from hai_flow.store.messaging import hints
+from hai_flow.store.postgres.database import Database, Deadlines, connect
+from hai_flow.store.postgres.error_classes import CommitUnknown, Fault, classify
 from tests.store.conftest import as_owner, birth, commit, load
 
 

@@ -11,13 +11,15 @@ import asyncpg
 import msgspec
 import pytest
 
-from hai_flow.store import audit, delegations, erasing, feedback, inbox, keys, notifications
-from hai_flow.store.audit_chain import FORGOTTEN, Details, commitment, new_row
-from hai_flow.store.database import Database
-from hai_flow.store.delegations import Delegation
-from hai_flow.store.entries import PendingRow
-from hai_flow.store.feedback import Opinion, Subject
-from hai_flow.store.tenants import create_tenant
+from hai_flow.store.audit import audit
+from hai_flow.store.audit.audit_chain import FORGOTTEN, Details, commitment, new_row
+from hai_flow.store.commit.entries import PendingRow
+from hai_flow.store.identity import erasure, keys
+from hai_flow.store.identity.tenants import create_tenant
+from hai_flow.store.people import delegations, feedback, inbox, notifications
+from hai_flow.store.people.delegations import Delegation
+from hai_flow.store.people.feedback import Opinion, Subject
+from hai_flow.store.postgres.database import Database
 from tests.store.conftest import birth, win
 
 ANN, BOB, EVE = "user:ann", "user:bob", "user:eve"
@@ -48,8 +50,8 @@ async def acts(db: Database, tenant: UUID, *who: str) -> None:
     await audit.seal(db.api)
 
 
-async def forget(eye: Any, tenant: UUID, principal: str, by: str = EVE) -> erasing.Forgotten:
-    return await erasing.forget(eye, tenant, principal, by=by)
+async def forget(eye: Any, tenant: UUID, principal: str, by: str = EVE) -> erasure.Forgotten:
+    return await erasure.forget(eye, tenant, principal, by=by)
 
 
 async def everything(eye: Any) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncpg
 
-from hai_flow.store.faults import is_unstorable
+from hai_flow.store.postgres.error_classes import is_unstorable
 
 
 def test_a_character_that_the_database_has_no_form_for_is_a_definite_error() -> None:

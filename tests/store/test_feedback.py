@@ -9,10 +9,11 @@ from uuid import UUID, uuid4
 import asyncpg
 import pytest
 
-from hai_flow.store import feedback, thread_lists
-from hai_flow.store.database import Database
-from hai_flow.store.entries import MessageRow, PendingRow
-from hai_flow.store.feedback import Feedback, Opinion, Subject
+from hai_flow.store.commit.entries import MessageRow, PendingRow
+from hai_flow.store.people import feedback
+from hai_flow.store.people.feedback import Feedback, Opinion, Subject
+from hai_flow.store.postgres.database import Database
+from hai_flow.store.runs import thread_lists
 from tests.store.conftest import STRANGER, TENANT, as_owner, birth, commit, decision
 
 UP = Opinion("up", None, [])

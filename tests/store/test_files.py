@@ -10,9 +10,9 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from hai_flow.store import files
-from hai_flow.store.database import Database
-from hai_flow.store.files import File
+from hai_flow.store.postgres.database import Database
+from hai_flow.store.runs import files
+from hai_flow.store.runs.files import File
 from tests.store.conftest import STRANGER, TENANT, birth, commit, somebody_waits
 from tests.support.waiting import until
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from hai_flow.store import inbox, pendings
-from hai_flow.store.database import Database
-from hai_flow.store.entries import PendingRow, VoteRow
-from hai_flow.store.inbox import Filters
-from hai_flow.store.viewers import Viewer
+from hai_flow.store.commit.entries import PendingRow, VoteRow
+from hai_flow.store.people import inbox, pendings
+from hai_flow.store.people.inbox import Filters
+from hai_flow.store.postgres.database import Database
+from hai_flow.store.runs.viewers import Viewer
 from tests.store.conftest import STRANGER, TENANT, birth, commit, decision
 from tests.support import citus
 

@@ -14,8 +14,8 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
 from hai_flow.errors import StoreError
-from hai_flow.store import migrations, revisions
-from hai_flow.store.tables import metadata
+from hai_flow.store.postgres import migrations, revisions
+from hai_flow.store.postgres.schema import metadata
 
 CATALOGUE = {
     "columns": """
@@ -123,11 +123,11 @@ def test_the_revisions_that_the_names_of_files_tell_are_those_of_alembic() -> No
 def test_the_revisions_are_found_beside_the_package_and_inside_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert revisions.directory() == Path(revisions.__file__).parents[2] / "migrations"
+    assert revisions.directory() == Path(revisions.__file__).parents[3] / "migrations"
     installed = tmp_path / "hai_flow" / "_migrations"
     installed.mkdir(parents=True)
     (installed / "env.py").touch()
-    monkeypatch.setattr(revisions, "__file__", str(tmp_path / "hai_flow" / "store" / "revisions.py"))
+    monkeypatch.setattr(revisions, "__file__", str(tmp_path / "hai_flow" / "store" / "postgres" / "revisions.py"))
     assert revisions.directory() == installed
     (installed / "env.py").unlink()
     with pytest.raises(StoreError, match="found neither"):

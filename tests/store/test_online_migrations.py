@@ -14,7 +14,7 @@ import pytest
 import sqlalchemy as sa
 from alembic.script import ScriptDirectory
 
-from hai_flow.store import migrations, revisions
+from hai_flow.store.postgres import migrations, revisions
 from tests.support.online_migrations import faults_in, watch_transactions
 from tests.support.waiting import until
 

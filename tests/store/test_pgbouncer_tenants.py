@@ -15,10 +15,10 @@ from uuid import UUID
 import asyncpg
 import pytest
 
-from hai_flow.store import workflows
-from hai_flow.store.database import Database
-from hai_flow.store.roles import API, ENGINE
-from hai_flow.store.walls import behind_the_wall
+from hai_flow.store.catalog import workflows
+from hai_flow.store.postgres.database import Database
+from hai_flow.store.postgres.database_roles import API, ENGINE
+from hai_flow.store.postgres.row_security import behind_the_wall
 from tests.store.conftest import role
 from tests.support.pgbouncer import PgBouncer, pgbouncer_program
 from tests.support.postgres import Server

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from hai_flow.store import commits
-from hai_flow.store.database import Database
-from hai_flow.store.faults import CommitUnknown
+from hai_flow.store.commit import commits
+from hai_flow.store.postgres.database import Database
+from hai_flow.store.postgres.error_classes import CommitUnknown
 from tests.store import test_commit, test_rows, test_slots, torture
 from tests.store.conftest import birth, commit, decision, load, now, somebody_waits
 from tests.support import citus

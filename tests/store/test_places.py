@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from hai_flow import uuids
 from hai_flow.cells import CELLS_MAX
-from hai_flow.store import places, slots
-from hai_flow.store.database import Database
+from hai_flow.store.cells import thread_locations
+from hai_flow.store.messaging import concurrency_slots
+from hai_flow.store.postgres.database import Database
 from tests.store.conftest import TENANT
 
 THREAD = "a thread"
@@ -25,11 +26,11 @@ VALUES ($1, $2, 'w', 'w', 1, $3, 'finished', 1, 1, 'h', 'user:a')
 
 async def point(db: Database, cell: int, tenant: UUID = TENANT) -> int | None:
     async with db.api.acquire() as connection:
-        return await places.point(connection, tenant, THREAD, cell)
+        return await thread_locations.point(connection, tenant, THREAD, cell)
 
 
 async def known(db: Database) -> tuple[bool, int | None]:
-    return await places.known(db.api, TENANT, THREAD)
+    return await thread_locations.known(db.api, TENANT, THREAD)
 
 
 async def test_of_all_who_point_the_first_is_right(db: Database) -> None:
@@ -58,23 +59,23 @@ async def test_a_cell_does_not_point_elsewhere_from_a_thread_that_it_has(db: Dat
 
 async def test_a_cell_does_not_point_elsewhere_from_a_thread_that_begins_there_just_now(db: Database) -> None:
     run = uuid4()
-    assert await slots.promise_slot(db.api, TENANT, slots.thread_slot(THREAD), run)
+    assert await concurrency_slots.promise_slot(db.api, TENANT, concurrency_slots.thread_slot(THREAD), run)
     assert await point(db, 2) is None
-    assert await slots.slot_holder(db.api, TENANT, slots.thread_slot(THREAD)) == run
+    assert await concurrency_slots.slot_holder(db.api, TENANT, concurrency_slots.thread_slot(THREAD)) == run
 
 
 async def test_nothing_begins_in_a_cell_that_points_elsewhere(db: Database) -> None:
     assert await point(db, 2) == 2
-    assert not await slots.promise_slot(db.api, TENANT, slots.thread_slot(THREAD), uuid4())
-    assert await slots.overdue_promises(db.api) == []
+    assert not await concurrency_slots.promise_slot(db.api, TENANT, concurrency_slots.thread_slot(THREAD), uuid4())
+    assert await concurrency_slots.overdue_promises(db.api) == []
 
 
 @given(st.integers(0, CELLS_MAX), st.integers(0, 2**128 - 1), st.sampled_from([4, 6, 7, 8]))
 def test_a_pointer_is_taken_for_no_run(cell: int, bits: int, version: int) -> None:
-    assert places.pointed_to(places.pointer_to(cell)) == cell
-    assert places.pointed_to(uuids.uuid_of(bits, version)) is None
+    assert thread_locations.pointed_to(thread_locations.pointer_to(cell)) == cell
+    assert thread_locations.pointed_to(uuids.uuid_of(bits, version)) is None
 
 
 @pytest.mark.parametrize("id", [UUID(int=0), UUID(int=2**128 - 1)])
 def test_ids_at_the_ends_are_no_pointers(id: UUID) -> None:
-    assert places.pointed_to(id) is None
+    assert thread_locations.pointed_to(id) is None

@@ -11,8 +11,8 @@ from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.ids import pending_id
 from hai_flow.engine.pendings import opening
-from hai_flow.store.entries import PendingRow, TurnRow
-from hai_flow.store.projection import rows_of, thread_entry
+from hai_flow.store.commit.entries import PendingRow, TurnRow
+from hai_flow.store.commit.projection import rows_of, thread_entry
 from tests.support.people import DAY, HOUR, Asked, approving, escalate, gated, lit, policy, who
 from tests.support.runs import FORK, Play
 

@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from hai_flow.store import census, claims, run_lists
-from hai_flow.store.claims import Claimed
-from hai_flow.store.database import Database
-from hai_flow.store.entries import Moved
+from hai_flow.store.commit.entries import Moved
+from hai_flow.store.ops import metrics_queries
+from hai_flow.store.postgres.database import Database
+from hai_flow.store.runs import leases, run_lists
+from hai_flow.store.runs.leases import Claimed
 from tests.store.conftest import LEASE, TENANT, as_owner, birth, commit, decision, now, win, worker
 from tests.store.test_reads import rows_read
 
@@ -28,7 +29,7 @@ FROM generate_series(1, $3)
 
 async def claimed(db: Database, me: int, *given: Any, **more: Any) -> list[Claimed]:
     async with db.engine.acquire() as connection:
-        return await claims.claim_runs(connection, me, *given, **more)
+        return await leases.claim_runs(connection, me, *given, **more)
 
 
 async def test_a_claim_takes_only_runs_of_the_queues_that_it_names(db: Database) -> None:
@@ -44,7 +45,7 @@ async def test_a_dead_workers_runs_are_taken_by_those_that_serve_their_queue(db:
     dies, me = await worker(db), await worker(db)
     plain, gpu = birth(), birth(queue="gpu")
     await win(db, plain, gpu, worker=dies)
-    await claims.retire_worker(db.engine, dies)
+    await leases.retire_worker(db.engine, dies)
     assert [(each.run_id, each.lost) for each in await claimed(db, me, 10, ["default"])] == [(plain.run_id, True)]
     assert [(each.run_id, each.lost) for each in await claimed(db, me, 10, ["gpu"])] == [(gpu.run_id, True)]
 
@@ -86,10 +87,10 @@ async def test_when_the_next_run_is_due_is_known_of_some_queues_and_of_all_but_s
     soon, later = now() + timedelta(hours=1), now() + timedelta(hours=2)
     waits = {"busy": False, "status": "waiting"}
     await win(db, birth(queue="gpu", wake_at=soon, **waits), birth(wake_at=later, **waits))
-    assert await claims.next_wake(db.engine, ["default"]) == later
-    assert await claims.next_wake(db.engine, [], but=True) == soon
-    assert await claims.next_wake(db.engine, ["gpu"], but=True) == later
-    assert await claims.next_wake(db.engine, ["gpu", "default"], but=True) is None
+    assert await leases.next_wake(db.engine, ["default"]) == later
+    assert await leases.next_wake(db.engine, [], but=True) == soon
+    assert await leases.next_wake(db.engine, ["gpu"], but=True) == later
+    assert await leases.next_wake(db.engine, ["gpu", "default"], but=True) is None
 
 
 async def test_what_waits_in_other_queues_costs_a_claim_nothing(db: Database) -> None:
@@ -99,15 +100,15 @@ async def test_what_waits_in_other_queues_costs_a_claim_nothing(db: Database) ->
     await db.engine.execute(
         "UPDATE runs SET worker = $1, wake_at = NULL WHERE id IN (SELECT id FROM runs LIMIT 9000)", gone
     )
-    await claims.retire_worker(db.engine, gone)
+    await leases.retire_worker(db.engine, gone)
     await win(db, *(birth() for _ in range(5)))
     await as_owner(db, "ANALYZE runs")
     asked: list[tuple[str, tuple[Any, ...]]] = []
     async with db.engine.acquire() as connection:
         connection.add_query_logger(lambda query: asked.append((query.query, query.args)))
-        await claims.claim_runs(connection, 0, 50, ["default"])  # of a worker that is not there: it takes nothing
-        await claims.next_wake(connection, ["default"])
-        await claims.next_wake(connection, [], but=True)
+        await leases.claim_runs(connection, 0, 50, ["default"])  # of a worker that is not there: it takes nothing
+        await leases.next_wake(connection, ["default"])
+        await leases.next_wake(connection, [], but=True)
         await asyncio.sleep(0)
         assert len(asked) == 3, "a claim is one statement"
         for query, args in list(asked):
@@ -123,7 +124,7 @@ async def test_two_thousand_queues_are_looked_through_by_their_names(db: Databas
     )
     await db.engine.execute(MANY, TENANT, "full", 5000)
     async with db.engine.acquire() as connection:
-        query, args = claims._CLAIM_ANY, (0, 50, [], [], "full")
+        query, args = leases._CLAIM_ANY, (0, 50, [], [], "full")
         plan = json.loads(await connection.fetchval(f"EXPLAIN (ANALYZE, FORMAT JSON) {query}", *args))[0]["Plan"]
     assert rows_read(plan) < 3 * 2001 + 200
     taken: set[str] = set()
@@ -137,13 +138,13 @@ async def test_two_thousand_queues_are_looked_through_by_their_names(db: Databas
 
 @pytest.mark.parametrize("queues", [("default",), ("gpu", "*")])
 async def test_a_queue_that_nobody_serves_is_named(db: Database, queues: tuple[str, ...]) -> None:
-    await claims.register_worker(db.engine, "w", LEASE, queues=queues)
+    await leases.register_worker(db.engine, "w", LEASE, queues=queues)
     await win(db, birth(), birth(queue="gpu"), birth(queue="later", busy=False, wake_at=now() + timedelta(days=1)))
     unserved = [] if "*" in queues else ["gpu"]
-    assert (await claims.attendance(db.api)).unserved == unserved
+    assert (await leases.attendance(db.api)).unserved == unserved
     async with db.engine.acquire() as connection:
-        await census.look(connection, timedelta(0))
-        found = await census.known(connection)
+        await metrics_queries.look(connection, timedelta(0))
+        found = await metrics_queries.known(connection)
     assert found is not None
     assert {each.name: (each.due, each.workers) for each in found.queues} == {
         "default": (1, 1),
@@ -155,11 +156,11 @@ async def test_a_queue_that_nobody_serves_is_named(db: Database, queues: tuple[s
 async def test_who_drains_serves_no_queue_and_one_that_knows_no_queues_serves_the_default_one(db: Database) -> None:
     await win(db, birth())
     await as_owner(db, "INSERT INTO workers (name, alive_until) VALUES ('older', now() + interval '1 minute')")
-    assert (await claims.attendance(db.api)).unserved == []
+    assert (await leases.attendance(db.api)).unserved == []
     await as_owner(db, "DELETE FROM workers")
     me = await worker(db)
-    await claims.begin_draining(db.engine, me)
-    assert (await claims.attendance(db.api)) == (1, 1, ["default"])
+    await leases.begin_draining(db.engine, me)
+    assert (await leases.attendance(db.api)) == (1, 1, ["default"])
 
 
 async def test_the_runs_of_a_queue_are_listed_by_its_index(db: Database) -> None:

@@ -12,10 +12,13 @@ from uuid import uuid4
 import pytest
 
 from hai_flow.errors import Rejected
-from hai_flow.store import logs, outbox, pendings, posts, run_lists, thread_lists, threads, workflows
-from hai_flow.store.database import Database
-from hai_flow.store.entries import Branch, Entry, MessageRow, OutboxRow, PendingRow, TurnRow, VoteRow
-from hai_flow.store.logs import RunVersion
+from hai_flow.store.catalog import workflows
+from hai_flow.store.commit.entries import Branch, Entry, MessageRow, OutboxRow, PendingRow, TurnRow, VoteRow
+from hai_flow.store.messaging import outbox
+from hai_flow.store.people import pendings
+from hai_flow.store.postgres.database import Database
+from hai_flow.store.runs import logs, post_context, run_lists, thread_lists, threads
+from hai_flow.store.runs.logs import RunVersion
 from tests.store.conftest import STRANGER, TENANT, as_owner, birth, commit, decision, load, somebody_waits
 from tests.support.waiting import until
 
@@ -185,7 +188,7 @@ async def test_what_a_post_has_to_know_of_its_thread_is_what_the_single_reads_sa
                 (Named("", None), Named("w"), None),
             ):
                 given = (tenant, thread, wire_run_id, body_sha, ["m1", "m2"])
-                known = await posts.known_of(db.api, *given, wanted=wanted, default=default)
+                known = await post_context.known_of(db.api, *given, wanted=wanted, default=default)
                 assert known.last == last
                 assert known.turn == await threads.turn_of_wire_run(db.api, *given[:4])
                 assert {"m1", "m2"} - known.seen == await threads.unseen(db.api, tenant, thread, ["m1", "m2"])
@@ -195,7 +198,7 @@ async def test_what_a_post_has_to_know_of_its_thread_is_what_the_single_reads_sa
                 elif meant is not None:
                     found = await workflows.latest_workflow(db.api, tenant, meant.name)
                 assert (known.workflow and known.workflow.sha256) == (found and found.sha256)
-    assert (await posts.known_of(db.api, *given, wanted=None, default=None)).seen == set()
+    assert (await post_context.known_of(db.api, *given, wanted=None, default=None)).seen == set()
 
 
 async def test_a_thread_that_was_branched_leaves_out_what_came_after_the_branch(db: Database) -> None:

@@ -7,10 +7,11 @@ from urllib.parse import urlsplit
 import asyncpg
 import pytest
 
-from hai_flow.store import audit, migrations, roles
-from hai_flow.store.audit_chain import new_row
-from hai_flow.store.database import Database
-from hai_flow.store.roles import API, ENGINE, OF_ALL, OF_TENANTS, READ
+from hai_flow.store.audit import audit
+from hai_flow.store.audit.audit_chain import new_row
+from hai_flow.store.postgres import database_roles, migrations
+from hai_flow.store.postgres.database import Database
+from hai_flow.store.postgres.database_roles import API, ENGINE, OF_ALL, OF_TENANTS, READ
 from tests.store.conftest import TENANT, as_role, birth, role, win
 from tests.support.postgres import Server
 
@@ -70,12 +71,12 @@ async def test_the_rights_are_those_that_are_listed_and_no_others(db: Database) 
 async def test_a_migration_gives_the_roles_what_they_lack(database_url: str) -> None:
     admin = await asyncpg.connect(database_url)
     await admin.execute(f"REVOKE ALL ON keys, runs FROM {ENGINE}, {API}; DROP POLICY engine ON log")
-    assert not await roles.take_on(admin)
-    assert "owner" in (await roles.fault(admin) or "")
+    assert not await database_roles.take_on(admin)
+    assert "owner" in (await database_roles.fault(admin) or "")
     await migrations.upgrade(database_url)
     assert await admin.fetchval("SELECT count(*) FROM pg_policies WHERE policyname = 'engine'") == len(OF_TENANTS)
-    assert await roles.take_on(admin)
-    assert await roles.fault(admin) is None
+    assert await database_roles.take_on(admin)
+    assert await database_roles.fault(admin) is None
     await admin.close()
 
 
@@ -84,7 +85,7 @@ async def test_a_member_that_owns_nothing_needs_no_other_rights(database_url: st
     async with role(database_url, f"IN ROLE {ENGINE}, {API}") as member:
         db = await Database.open(as_role(database_url, member), behind_pooler=True)
         assert await db.engine.fetchval("SELECT current_user::text") == member
-        assert await roles.fault(db.api) is None
+        assert await database_roles.fault(db.api) is None
         await win(db, birth())
         with pytest.raises(asyncpg.InsufficientPrivilegeError):
             await db.api.execute("DELETE FROM audit")

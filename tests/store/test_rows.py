@@ -8,9 +8,11 @@ from uuid import UUID, uuid4
 
 import asyncpg
 
-from hai_flow.store import commits, hints, logs, run_lists, slots
-from hai_flow.store.database import Database
-from hai_flow.store.entries import PendingRow, TurnRow
+from hai_flow.store.commit import commits
+from hai_flow.store.commit.entries import PendingRow, TurnRow
+from hai_flow.store.messaging import concurrency_slots, hints
+from hai_flow.store.postgres.database import Database
+from hai_flow.store.runs import logs, run_lists
 from tests.store.conftest import TENANT, birth, commit, decision, load, now, somebody_waits
 from tests.support.waiting import until
 
@@ -42,7 +44,7 @@ async def test_a_slot_stays_taken_until_its_run_ends(db: Database) -> None:
     start = birth(slot="thread:1")
     await commit(db, start)
     await commit(db, decision(start.run_id, 1, status="waiting", busy=False))
-    assert await slots.slot_holder(db.api, TENANT, "thread:1") == start.run_id
+    assert await concurrency_slots.slot_holder(db.api, TENANT, "thread:1") == start.run_id
 
 
 async def test_an_end_is_when_the_run_ended_first(db: Database) -> None:

@@ -6,9 +6,9 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from uuid import UUID, uuid4
 
-from hai_flow.store import triggers
-from hai_flow.store.database import Database
-from hai_flow.store.triggers import EventTriggerRow, ScheduleRow
+from hai_flow.store.messaging import triggers
+from hai_flow.store.messaging.triggers import EventTriggerRow, ScheduleRow
+from hai_flow.store.postgres.database import Database
 from tests.store.conftest import STRANGER, TENANT, birth, commit, now
 
 MINUTE = timedelta(minutes=1)

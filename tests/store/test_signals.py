@@ -12,9 +12,9 @@ import pytest
 
 from hai_flow.engine.state import TERMINAL_STATUSES, Status
 from hai_flow.errors import Rejected
-from hai_flow.store import signals
-from hai_flow.store.database import Database
-from hai_flow.store.sweeps import Page
+from hai_flow.store.messaging import signals
+from hai_flow.store.postgres.database import Database
+from hai_flow.store.postgres.orphan_cleanup import Page
 from tests.store.conftest import STRANGER, TENANT, as_owner, birth, commit, decision
 from tests.support.waiting import until
 

@@ -16,9 +16,10 @@ from uuid import uuid4
 import asyncpg
 import pytest
 
-from hai_flow.store import hints, revisions
-from hai_flow.store.database import Database, Deadlines, Session, connect
-from hai_flow.store.faults import CommitUnknown
+from hai_flow.store.messaging import hints
+from hai_flow.store.postgres import revisions
+from hai_flow.store.postgres.database import Database, Deadlines, Session, connect
+from hai_flow.store.postgres.error_classes import CommitUnknown
 from tests.store.conftest import as_owner, birth, commit, decision, load
 from tests.support.proxy import Proxy
 from tests.support.waiting import until

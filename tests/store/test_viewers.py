@@ -7,10 +7,11 @@ from uuid import UUID
 
 import pytest
 
-from hai_flow.store import run_lists, thread_lists, workflows
-from hai_flow.store.database import Database
-from hai_flow.store.run_lists import RunRow
-from hai_flow.store.viewers import Viewer
+from hai_flow.store.catalog import workflows
+from hai_flow.store.postgres.database import Database
+from hai_flow.store.runs import run_lists, thread_lists
+from hai_flow.store.runs.run_lists import RunRow
+from hai_flow.store.runs.viewers import Viewer
 from tests.store.conftest import TENANT, as_owner
 from tests.store.test_reads import Explained
 

@@ -12,11 +12,12 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import ARRAY, BYTEA, TIMESTAMP
 from sqlalchemy.dialects.postgresql import UUID as Uuid
 
-from hai_flow.store import roles, walls, workflows
-from hai_flow.store.database import SETTINGS, Database
-from hai_flow.store.roles import API, OF_ALL, OF_TENANTS, READ
-from hai_flow.store.tables import metadata
-from hai_flow.store.walls import Reads
+from hai_flow.store.catalog import workflows
+from hai_flow.store.postgres import database_roles, row_security
+from hai_flow.store.postgres.database import SETTINGS, Database
+from hai_flow.store.postgres.database_roles import API, OF_ALL, OF_TENANTS, READ
+from hai_flow.store.postgres.row_security import Reads
+from hai_flow.store.postgres.schema import metadata
 from tests.store.conftest import as_role, role
 from tests.support.postgres import Server
 
@@ -83,7 +84,7 @@ async def test_whatever_the_plan_the_tenant_is_set_before_anything_is_read(
     try:
         for tenant, name in ((YOURS, "yours"), (MINE, "mine"), (YOURS, "yours")):
             for _ in range(7):  # by then a plan is generic
-                rows = await connection.fetch(walls.behind_the_wall(query, 0), str(tenant))
+                rows = await connection.fetch(row_security.behind_the_wall(query, 0), str(tenant))
                 assert [row["name"] for row in rows] == [name]
             assert not await connection.fetchval("SELECT current_setting('hai.tenant', true)")  # nothing is left behind
     finally:
@@ -137,7 +138,7 @@ WITHOUT_TENANT = {
 
 
 async def test_every_table_with_a_tenant_is_behind_the_wall_for_its_owner_too(db: Database) -> None:
-    assert await walls.faults(db.api) is None
+    assert await row_security.faults(db.api) is None
     found = {row[0]: row for row in await db.api.fetch(_CATALOG)}
     assert set(found) == {*metadata.tables, "alembic_version"} == {*OF_TENANTS, *OF_ALL}
     assert set(OF_ALL) == set(WITHOUT_TENANT)
@@ -213,8 +214,8 @@ async def test_an_owner_without_other_rights_works_as_before_and_says_what_is_mi
         await owner.execute(f"GRANT ALL ON workflows TO {plain}")
         connection = await asyncpg.connect(as_role(dsn, plain))
         assert len(await connection.fetch("SELECT FROM workflows")) == 2
-        assert API in (await walls.faults(connection) or "")
-        assert not await roles.take_on(connection)
-        assert await roles.fault(connection) is None
+        assert API in (await row_security.faults(connection) or "")
+        assert not await database_roles.take_on(connection)
+        assert await database_roles.fault(connection) is None
         await connection.close()
     await owner.close()

@@ -2,11 +2,11 @@
 
     python -m tests.store.torture --seconds 15 --processes 4 --dsn postgresql://...
 
-Each process runs a very small engine (a run is a row of attempts, one open at a time) on `hai_flow.store.commits` and
-writes down what it was told: acknowledgements, what it performed, which fences it saw. Meanwhile backends are
-terminated in mid-commit, clients hang up before the answer comes, and processes are stopped for longer than their
-lease and wake up believing that they still hold their runs. Afterwards the oracle compares the tables with the
-histories. `test_torture.py` proves of every check that it rejects a hand-made violation.
+Each process runs a very small engine (a run is a row of attempts, one open at a time) on
+`hai_flow.store.commit.commits` and writes down what it was told: acknowledgements, what it performed, which fences it
+saw. Meanwhile backends are terminated in mid-commit, clients hang up before the answer comes, and processes are stopped
+for longer than their lease and wake up believing that they still hold their runs. Afterwards the oracle compares the
+tables with the histories. `test_torture.py` proves of every check that it rejects a hand-made violation.
 """
 
 from __future__ import annotations
@@ -33,9 +33,8 @@ from uuid import UUID, uuid5
 import asyncpg
 import pytest
 
-from hai_flow.store import claims, commits, faults, logs, migrations, slots
-from hai_flow.store.database import Database
-from hai_flow.store.entries import (
+from hai_flow.store.commit import commits
+from hai_flow.store.commit.entries import (
     Born,
     CommandRow,
     Committed,
@@ -47,8 +46,13 @@ from hai_flow.store.entries import (
     VoteRow,
     Won,
 )
-from hai_flow.store.faults import CommitUnknown, Fault
-from hai_flow.store.logs import Loaded
+from hai_flow.store.messaging import concurrency_slots as slots
+from hai_flow.store.postgres import error_classes as faults
+from hai_flow.store.postgres import migrations
+from hai_flow.store.postgres.database import Database
+from hai_flow.store.postgres.error_classes import CommitUnknown, Fault
+from hai_flow.store.runs import leases, logs
+from hai_flow.store.runs.logs import Loaded
 from tests.support import citus
 from tests.support.waiting import until
 
@@ -171,13 +175,13 @@ class Process:
     async def register(self) -> None:
         while True:
             try:
-                self.worker = await claims.register_worker(self.db.engine, f"torture {os.getpid()}", LEASE)
+                self.worker = await leases.register_worker(self.db.engine, f"torture {os.getpid()}", LEASE)
                 return
             except faults.FAILURES as error:
                 self.fault(error)
 
     async def heartbeat(self) -> None:
-        beat = await claims.heartbeat(self.db.engine, self.worker, LEASE)
+        beat = await leases.heartbeat(self.db.engine, self.worker, LEASE)
         self.now = beat.db_now
         if not beat.alive:
             self.note(died=self.worker)
@@ -206,7 +210,7 @@ class Process:
 
     async def claim(self) -> None:
         async with self.db.lane() as connection:
-            claimed = await claims.claim_runs(connection, self.worker, 8, ["default", "other"])
+            claimed = await leases.claim_runs(connection, self.worker, 8, ["default", "other"])
         for each in claimed:
             self.note(saw=each.run_id, version=each.version, fence=each.fence, worker=self.worker)
             self.held.pop(each.run_id, None)
@@ -457,7 +461,7 @@ class Process:
         # First forget all: a chunk that landed unseen would be sent again under the same fence.
         held = {plan.mind.run_id: self.held.pop(plan.mind.run_id, None) for plan in plans}
         async with self.db.lane() as connection:
-            ours = await claims.refence_runs(connection, self.worker, held.keys())
+            ours = await leases.refence_runs(connection, self.worker, held.keys())
         refenced = {each.run_id: each.fence for each in ours}
         for plan in plans:
             run_id = plan.mind.run_id

@@ -11,8 +11,9 @@ import asyncpg
 
 from hai_flow.cells import Living
 from hai_flow.runtime.tenancy import cell_assignment
-from hai_flow.store import migrations, tenants
-from hai_flow.store.cells import Cell, within
+from hai_flow.store.cells.cells import Cell, within
+from hai_flow.store.identity import tenants
+from hai_flow.store.postgres import migrations
 
 
 def cell(number: int, dsn: str, schema: str | None = None) -> Cell:

@@ -15,8 +15,8 @@ from uuid import uuid4
 import asyncpg
 import pytest
 
-from hai_flow.store import database, migrations
-from hai_flow.store.cells import within
+from hai_flow.store.cells.cells import within
+from hai_flow.store.postgres import database, migrations
 
 CITUS: Final = os.environ.get("HAI_FLOW_TEST_CITUS")
 _KEPT: Final = ("alembic_version", "tenants")

@@ -16,8 +16,8 @@ from uuid import UUID
 
 import asyncpg
 
-from hai_flow.store import keys, tenants
-from hai_flow.store.keys import Key
+from hai_flow.store.identity import keys, tenants
+from hai_flow.store.identity.keys import Key
 
 T = TypeVar("T")
 

@@ -146,7 +146,7 @@ class Server:
         with (self._directory / "template.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not done.exists():
-                from hai_flow.store import migrations
+                from hai_flow.store.postgres import migrations
 
                 self._execute(f'DROP DATABASE IF EXISTS "{self._template}" WITH (FORCE)')
                 self._execute(f'CREATE DATABASE "{self._template}"')

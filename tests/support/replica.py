@@ -9,7 +9,7 @@ from types import TracebackType
 
 from hai_flow.embedded import EmbeddedPostgres, find_binaries
 from hai_flow.settings import Settings
-from hai_flow.store import migrations
+from hai_flow.store.postgres import migrations
 from tests.support.postgres import run_apart
 
 

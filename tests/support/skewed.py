@@ -17,7 +17,7 @@ from unittest import mock
 
 import hai_flow.chaos
 from hai_flow.embedded import EmbeddedPostgres
-from hai_flow.store import migrations
+from hai_flow.store.postgres import migrations
 from tests.support.postgres import run_apart
 
 SOURCE = Path(hai_flow.chaos.__file__).with_name("skewed.c")

@@ -24,8 +24,8 @@ from hai_flow.runtime.commit import hints
 from hai_flow.runtime.runs.starts import derived_id
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.settings import Settings
-from hai_flow.store.database import Deadlines
-from hai_flow.store.faults import FAILURES
+from hai_flow.store.postgres.database import Deadlines
+from hai_flow.store.postgres.error_classes import FAILURES
 from tests.support import effects, forking
 
 LEASE_SECONDS = 2.0

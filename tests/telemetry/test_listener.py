@@ -14,7 +14,7 @@ from hai_flow.errors import HaiFlowError
 from hai_flow.hosts import host_and_port
 from hai_flow.runtime.runtime import Runtime
 from hai_flow.settings import Settings, SettingsError
-from hai_flow.store.database import Deadlines
+from hai_flow.store.postgres.database import Deadlines
 from hai_flow.telemetry.watching import Watching
 from tests.support.effects import MODULES
 from tests.support.proxy import Proxy

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from hai_flow.cli import app
 from hai_flow.runtime.runtime import LOCAL_TENANT
-from hai_flow.store import workflows
+from hai_flow.store.catalog import workflows
 from tests.testing.support import EXPENSE, HEAD
 
 

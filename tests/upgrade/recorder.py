@@ -20,7 +20,7 @@ from typing import Any, Final
 import httpx2
 
 from hai_flow.embedded import EmbeddedPostgres, find_binaries
-from hai_flow.store import revisions
+from hai_flow.store.postgres import revisions
 from tests.support.commands import command, environment
 
 HERE: Final = Path(__file__).resolve().parent

@@ -13,7 +13,7 @@ import httpx2
 import pytest
 
 from hai_flow.embedded import find_binaries
-from hai_flow.store import revisions
+from hai_flow.store.postgres import revisions
 from tests.support.commands import SECONDS_MAX, environment, run, started
 from tests.support.postgres import Server, run_apart
 from tests.support.waiting import until

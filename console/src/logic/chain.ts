@@ -1,5 +1,5 @@
 // The chain over the records of the audit, computed anew from what the server says is in them: a record that was
-// changed since it was sealed has another hash than its seal (hai_flow/store/audit_chain.py has the same bytes).
+// changed since it was sealed has another hash than its seal (hai_flow/store/audit/audit_chain.py has the same bytes).
 
 import type { AuditLink } from "../api/types.gen.ts";
 

@@ -32,7 +32,7 @@ from hai_flow.engine.commands import LOCAL_PRINCIPAL
 from hai_flow.errors import DefinitionError
 from hai_flow.hosts import is_loopback
 from hai_flow.settings import variables
-from hai_flow.store import keys, tenants
+from hai_flow.store.identity import keys, tenants
 from hai_flow.values import Json
 
 _TEXTS: Final = either(LITERAL, list_of(LITERAL, 1))

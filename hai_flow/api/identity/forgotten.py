@@ -11,7 +11,7 @@ from uuid import UUID
 from hai_flow.api.principals import invalid_credential
 from hai_flow.runtime.base.single_flight import Recent
 from hai_flow.runtime.runtime import Runtime
-from hai_flow.store import proofs
+from hai_flow.store.identity import credential_checks
 
 SECONDS: Final = 1.0  # a token of a forgotten person is taken for no longer
 
@@ -26,9 +26,9 @@ class Forgotten:
     async def refuse(self, tenant: UUID, person: str, made_at: float) -> None:
         """Raises Rejected 401 if the person was forgotten since `made_at` (ms since 1970)."""
         recently = await self._recently.get()
-        at = recently.get(proofs.person_digest(tenant, person)) if recently else None
+        at = recently.get(credential_checks.person_digest(tenant, person)) if recently else None
         if at is not None and made_at <= at.timestamp() * 1000:
             raise invalid_credential()
 
     async def _find(self) -> Mapping[bytes, datetime]:
-        return await proofs.forgotten(self._runtime.database.api)
+        return await credential_checks.forgotten(self._runtime.database.api)

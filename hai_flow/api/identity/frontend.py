@@ -22,8 +22,8 @@ from hai_flow.api.principals import Principal, Unproven, demand_own_name, invali
 from hai_flow.api.rights import REQUESTER, Right, rights_of
 from hai_flow.engine import commands as c
 from hai_flow.errors import Rejected
-from hai_flow.store import keys
-from hai_flow.store.keys import Parts
+from hai_flow.store.identity import keys
+from hai_flow.store.identity.keys import Parts
 
 PREFIX: Final = "hait_"
 _FORM: Final = re.compile(r"hait_([A-Za-z0-9_-]{20,7000})\.([A-Za-z0-9_-]{86})", re.ASCII)

@@ -25,7 +25,7 @@ from hai_flow.api.principals import Principal, Unproven, demand_own_name, invali
 from hai_flow.engine import commands as c
 from hai_flow.runtime.runtime import Runtime
 from hai_flow.signs import has_invisible
-from hai_flow.store import keys
+from hai_flow.store.identity import keys
 from hai_flow.values import Json, NotJson
 from hai_flow.wire.posted_json import members_once
 

@@ -9,8 +9,8 @@ from hai_flow.api.identity.people import People
 from hai_flow.api.principals import Principal, Unproven, invalid_credential
 from hai_flow.engine import commands as c
 from hai_flow.runtime.runtime import Runtime
-from hai_flow.store import keys
-from hai_flow.store.keys import Key
+from hai_flow.store.identity import keys
+from hai_flow.store.identity.keys import Key
 
 SECONDS: Final = 1.0  # a key that another process revoked is taken for no longer
 USE_SECONDS: Final = 60.0  # how exactly it is known when a key was used

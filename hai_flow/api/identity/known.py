@@ -23,7 +23,7 @@ from hai_flow.api.identity.sessions import Limits, Sessions, session_of
 from hai_flow.api.principals import Principal, now_ms
 from hai_flow.errors import Rejected
 from hai_flow.runtime.runtime import Runtime
-from hai_flow.store.keys import PREFIX
+from hai_flow.store.identity.keys import PREFIX
 
 CREDENTIAL_CHARS_MAX: Final = 8192
 

@@ -40,10 +40,11 @@ from hai_flow.errors import Rejected
 from hai_flow.runtime.base.audit_records import Asked
 from hai_flow.runtime.runtime import Runtime
 from hai_flow.settings import Settings
-from hai_flow.store import audit, sessions, tickets
+from hai_flow.store.audit import audit
+from hai_flow.store.identity import sessions, tickets
 
 if TYPE_CHECKING:
-    from hai_flow.store.database import Pool
+    from hai_flow.store.postgres.database import Pool
 
 COOKIE: Final = "__Host-hai_session"
 CSRF: Final = "HAI-CSRF"

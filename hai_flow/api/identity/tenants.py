@@ -7,7 +7,7 @@ from uuid import UUID
 
 from hai_flow.api.identity.book import Book
 from hai_flow.runtime.runtime import Runtime
-from hai_flow.store import tenants
+from hai_flow.store.identity import tenants
 
 SECONDS: Final = 5.0  # for how long it is believed that a name has a tenant, or none
 

@@ -10,12 +10,12 @@ from starlette.requests import HTTPConnection
 from hai_flow.api.identity.kept import dumped, loaded
 from hai_flow.api.principals import Principal, invalid_credential, now_ms
 from hai_flow.errors import Rejected
-from hai_flow.store import proofs, tickets
-from hai_flow.store.proofs import Proof
+from hai_flow.store.identity import credential_checks, tickets
+from hai_flow.store.identity.credential_checks import Proof
 from hai_flow.wire import sse
 
 if TYPE_CHECKING:
-    from hai_flow.store.database import Pool
+    from hai_flow.store.postgres.database import Pool
 
 PARAMETER: Final = "ticket"
 SECONDS: Final = 30
@@ -52,6 +52,6 @@ async def principal_of(pool: Pool, ticket: str) -> Principal:
     if principal.expires_at is not None and principal.expires_at <= now_ms():
         raise Rejected(401, "auth.expired", "the sign-in that this ticket was made with has ended; sign in again.")
     proof = Proof(principal.tenant, principal.id, principal.key, principal.session, principal.session_version)
-    if await proofs.ended(pool, [(proof, datetime.now(UTC))]):
+    if await credential_checks.ended(pool, [(proof, datetime.now(UTC))]):
         raise invalid_credential()
     return principal

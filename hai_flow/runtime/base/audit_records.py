@@ -16,8 +16,8 @@ from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.decision import Decision
 from hai_flow.engine.state import RunState
-from hai_flow.store.audit_chain import new_row
-from hai_flow.store.entries import AuditRow
+from hai_flow.store.audit.audit_chain import new_row
+from hai_flow.store.commit.entries import AuditRow
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):

@@ -18,7 +18,7 @@ from typing import Final, TypeVar
 import structlog
 
 from hai_flow.errors import Rejected
-from hai_flow.store.faults import passing
+from hai_flow.store.postgres.error_classes import passing
 
 T = TypeVar("T")
 log = structlog.get_logger(__name__)

@@ -34,12 +34,14 @@ from hai_flow.runtime.catalog.pins import PinBook
 from hai_flow.runtime.tenancy.tenants import Tenants
 from hai_flow.steps.pins import Looked
 from hai_flow.steps.runner import Registry
-from hai_flow.store import audit, triggers, workflows
-from hai_flow.store.database import Database
-from hai_flow.store.workflows import NamedVersion, Workflow, WorkflowSummary
+from hai_flow.store.audit import audit
+from hai_flow.store.catalog import workflows
+from hai_flow.store.catalog.workflows import NamedVersion, Workflow, WorkflowSummary
+from hai_flow.store.messaging import triggers
+from hai_flow.store.postgres.database import Database
 
 if TYPE_CHECKING:
-    from hai_flow.store.database import Connection, Pool
+    from hai_flow.store.postgres.database import Connection, Pool
 
 PLANS_MAX: Final = 512
 VERSION_NAMERS: Final = "operators, and workflows that were published with `run: name@version`,"

@@ -11,11 +11,11 @@ from hai_flow.definition.document import parse
 from hai_flow.definition.plan import Plan, Run, RunTrigger
 from hai_flow.definition.uses import first_of
 from hai_flow.errors import Finding, Rejected, Unreadable
-from hai_flow.store import triggers
-from hai_flow.store.workflows import Workflow
+from hai_flow.store.catalog.workflows import Workflow
+from hai_flow.store.messaging import triggers
 
 if TYPE_CHECKING:
-    from hai_flow.store.database import Pool
+    from hai_flow.store.postgres.database import Pool
 
 
 class Published(Protocol):

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
-from hai_flow.store import tool_pins
-from hai_flow.store.database import Database
+from hai_flow.store.catalog import tool_pins
+from hai_flow.store.postgres.database import Database
 
 KEPT_MAX: Final = 512
 

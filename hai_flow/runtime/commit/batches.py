@@ -16,7 +16,7 @@ from hai_flow.errors import Rejected
 from hai_flow.runtime.catalog.personal import touches
 from hai_flow.runtime.commit.run_cache import CachedRun
 from hai_flow.runtime.commit.submission import Birth, Outcome, Streamed, Submission
-from hai_flow.store.entries import AuditRow, CommandRow, Entry, OutboxRow
+from hai_flow.store.commit.entries import AuditRow, CommandRow, Entry, OutboxRow
 
 log = structlog.get_logger(__name__)
 

@@ -50,9 +50,9 @@ from hai_flow.runtime.commit.recovery import Failures
 from hai_flow.runtime.commit.run_cache import Cache, CachedRun
 from hai_flow.runtime.commit.snapshots import Snapshots
 from hai_flow.runtime.commit.submission import Birth, Outcome, Streamed, Submission
-from hai_flow.store import clock
-from hai_flow.store.database import Database
-from hai_flow.store.transactions import Transaction
+from hai_flow.store.postgres import clock
+from hai_flow.store.postgres.database import Database
+from hai_flow.store.postgres.tool_transactions import Transaction
 
 log = structlog.get_logger(__name__)
 

@@ -31,9 +31,9 @@ from hai_flow.runtime.commit.queues import Queues
 from hai_flow.runtime.commit.recovery import Failures
 from hai_flow.runtime.commit.run_cache import CachedRun
 from hai_flow.runtime.commit.submission import SEAT_LOST, Begin, Chunk, Outcome, Progress, Streamed, Submission, Written
-from hai_flow.store.entries import Born, CommandRow, Entry, Heir, Moved, OutboxRow
-from hai_flow.store.projection import rows_of
-from hai_flow.store.slots import thread_slot
+from hai_flow.store.commit.entries import Born, CommandRow, Entry, Heir, Moved, OutboxRow
+from hai_flow.store.commit.projection import rows_of
+from hai_flow.store.messaging.concurrency_slots import thread_slot
 
 WantsEnds: TypeAlias = Callable[[UUID, str], bool]
 """Whether ends of runs of this workflow, by its name, start other runs, so that they have to be sent."""

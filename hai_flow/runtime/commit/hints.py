@@ -16,13 +16,13 @@ from uuid import UUID
 import msgspec
 import structlog
 
-from hai_flow.store import hints
-from hai_flow.store.database import EVERYTHING, Database, Listener
-from hai_flow.store.hints import HINT_CHANNEL
+from hai_flow.store.messaging import hints
+from hai_flow.store.messaging.hints import HINT_CHANNEL
+from hai_flow.store.postgres.database import EVERYTHING, Database, Listener
 
 if TYPE_CHECKING:
     from hai_flow.runtime.commit.batches import BatchEntry
-    from hai_flow.store.entries import Won
+    from hai_flow.store.commit.entries import Won
 
 log = structlog.get_logger(__name__)
 

@@ -9,12 +9,12 @@ import structlog
 
 from hai_flow.engine import events as e
 from hai_flow.runtime.commit.run_cache import CachedRun
-from hai_flow.store.faults import Fault
+from hai_flow.store.postgres.error_classes import Fault
 
 if TYPE_CHECKING:
     from hai_flow.runtime.commit.batches import BatchEntry
     from hai_flow.runtime.worker.attempt import Performance, Report
-    from hai_flow.store.claims import Claimed
+    from hai_flow.store.runs.leases import Claimed
 
 OnCommitted: TypeAlias = Callable[[CachedRun, int, Sequence[e.Event]], None]
 OnChanged: TypeAlias = Callable[[CachedRun], None]

@@ -30,13 +30,14 @@ from hai_flow.runtime.commit.recovery import LOSSES_BEFORE_ALONE, Failures
 from hai_flow.runtime.commit.run_cache import Cache, CachedRun
 from hai_flow.runtime.commit.snapshots import Snapshots, Spawn
 from hai_flow.runtime.commit.submission import Submission
-from hai_flow.store import commits, logs
-from hai_flow.store.database import Database
-from hai_flow.store.entries import Committed, Won
-from hai_flow.store.faults import FAILURES, Fault, classify, passing
+from hai_flow.store.commit import commits
+from hai_flow.store.commit.entries import Committed, Won
+from hai_flow.store.postgres.database import Database
+from hai_flow.store.postgres.error_classes import FAILURES, Fault, classify, passing
+from hai_flow.store.runs import logs
 
 if TYPE_CHECKING:
-    from hai_flow.store.database import Connection
+    from hai_flow.store.postgres.database import Connection
 
 log = structlog.get_logger(__name__)
 

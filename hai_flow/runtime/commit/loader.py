@@ -23,14 +23,16 @@ from hai_flow.runtime.commit.queues import Queues
 from hai_flow.runtime.commit.recovery import Failures
 from hai_flow.runtime.commit.run_cache import Cache, CachedRun
 from hai_flow.runtime.commit.snapshots import Snapshots, Spawn
-from hai_flow.store import claims, logs, slots
-from hai_flow.store.database import Database
-from hai_flow.store.faults import Fault, classify, passing
-from hai_flow.store.logs import Loaded, LogRow
-from hai_flow.store.slots import thread_slot
+from hai_flow.store.messaging import concurrency_slots
+from hai_flow.store.messaging.concurrency_slots import thread_slot
+from hai_flow.store.postgres.database import Database
+from hai_flow.store.postgres.error_classes import Fault, classify, passing
+from hai_flow.store.runs import leases as claims
+from hai_flow.store.runs import logs
+from hai_flow.store.runs.logs import Loaded, LogRow
 
 if TYPE_CHECKING:
-    from hai_flow.store.database import Connection
+    from hai_flow.store.postgres.database import Connection
 
 FindPlan: TypeAlias = Callable[[UUID, bytes], Awaitable[Plan]]
 """The plan of a tenant's workflow with this digest. Raises Unreadable where this release can't perform it."""
@@ -189,7 +191,7 @@ class Loader:
             if each.birth is not None and each.birth.left
         ]
         asked = {*wanted.values(), *(slot for _, _, slot in promised), *(slot for _, _, slot in left)}
-        holders = await slots.slot_holders(connection, asked) if asked else {}
+        holders = await concurrency_slots.slot_holders(connection, asked) if asked else {}
         for run in batch:
             run.slot_taken = run.id in wanted and holders.get(wanted[run.id]) not in (None, run.id)
         for run, submission, slot in promised:
@@ -223,7 +225,8 @@ class Loader:
                     await asyncio.sleep(0)  # a long log must not keep the loop from everything else
                 found = f"run {run.id}: the log jumps from {state.seq} to {row.first_seq}"
                 assert row.first_seq <= state.seq + 1 <= row.last_seq, found
-                # Commits of an ended run are merged (`store/packing`): known events may stand in the same row.
+                # Commits of an ended run are merged (`store/runs/log_compaction`): known events may stand in the same
+                # row.
                 events = e.decode_events(row.events)[state.seq + 1 - row.first_seq :]
                 first, state = state.seq + 1, fold(state, events)
                 log_bytes += len(row.events)

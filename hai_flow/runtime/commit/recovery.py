@@ -21,10 +21,10 @@ from hai_flow.runtime.commit.ownership import Claims
 from hai_flow.runtime.commit.queues import Queue, Queues
 from hai_flow.runtime.commit.run_cache import Cache, CachedRun
 from hai_flow.runtime.commit.submission import Submission
-from hai_flow.store import logs
-from hai_flow.store.database import Database
-from hai_flow.store.faults import FAILURES, UNSTORABLE, Fault, classify, is_unstorable, sqlstate_of
-from hai_flow.store.logs import Loaded
+from hai_flow.store.postgres.database import Database
+from hai_flow.store.postgres.error_classes import FAILURES, UNSTORABLE, Fault, classify, is_unstorable, sqlstate_of
+from hai_flow.store.runs import logs
+from hai_flow.store.runs.logs import Loaded
 
 log = structlog.get_logger(__name__)
 

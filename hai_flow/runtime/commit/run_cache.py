@@ -11,7 +11,7 @@ from uuid import UUID
 from hai_flow.definition.plan import Plan
 from hai_flow.engine.state import RunState
 from hai_flow.runtime.commit.submission import Streamed, Submission
-from hai_flow.store.entries import CommandRow
+from hai_flow.store.commit.entries import CommandRow
 
 STATE_OVERHEAD_BYTES: Final = 4096
 EVICTION_TRIES: Final = 8  # runs in use that one growth of the cache passes over

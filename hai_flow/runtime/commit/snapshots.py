@@ -10,8 +10,8 @@ import structlog
 
 from hai_flow.engine.snapshot import ABI, encode_state
 from hai_flow.runtime.commit.run_cache import Cache, CachedRun
-from hai_flow.store import logs
-from hai_flow.store.database import Database
+from hai_flow.store.postgres.database import Database
+from hai_flow.store.runs import logs
 
 Spawn: TypeAlias = Callable[[Coroutine[Any, Any, Any], str], object]
 """Begins a task that ends with the service, under a name."""

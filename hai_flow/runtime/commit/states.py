@@ -9,12 +9,12 @@ from hai_flow.engine import events as e
 from hai_flow.engine.evolve import fold
 from hai_flow.engine.snapshot import ABI, decode_state
 from hai_flow.engine.state import RunState
-from hai_flow.store import logs
-from hai_flow.store.database import Database
-from hai_flow.store.replicas import History
+from hai_flow.store.ops.replicas import History
+from hai_flow.store.postgres.database import Database
+from hai_flow.store.runs import logs
 
 if TYPE_CHECKING:
-    from hai_flow.store.database import Pool
+    from hai_flow.store.postgres.database import Pool
 
 
 async def state_at(

@@ -13,8 +13,8 @@ from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.runtime.base.audit_records import Asked
 from hai_flow.runtime.base.tracing import Asker
-from hai_flow.store.entries import Branch
-from hai_flow.store.transactions import Transaction
+from hai_flow.store.commit.entries import Branch
+from hai_flow.store.postgres.tool_transactions import Transaction
 from hai_flow.values import Json
 
 Begin: TypeAlias = c.Start | c.Fork

@@ -1,7 +1,7 @@
 """Where the bytes of files are: in PostgreSQL, or in any store that fsspec knows (a disk, S3, GCS, Azure ...).
 
 Both hold bytes at *places*, and know nothing of files. A place is written once, and seen only when a row refers to it
-(`store/files`); so neither has to be atomic.
+(`store/runs/files`); so neither has to be atomic.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from uuid import UUID, uuid4
 
 from hai_flow.runtime.files.file_systems import file_system
 from hai_flow.settings import variable
-from hai_flow.store import files
+from hai_flow.store.runs import files
 
 if TYPE_CHECKING:
-    from hai_flow.store.database import Database, Pool
+    from hai_flow.store.postgres.database import Database, Pool
 
 PIECE_BYTES: Final = 256 * 1024
 IN_POSTGRES: Final = "pg:"

@@ -26,14 +26,15 @@ from hai_flow.errors import Rejected, StepError
 from hai_flow.runtime.files.blobs import IN_POSTGRES, Contents, MissingContent, PostgresContents
 from hai_flow.steps.files import Content, kind_of
 from hai_flow.steps.secrets import hidden
-from hai_flow.store import files, sweeps
-from hai_flow.store.faults import FAILURES
-from hai_flow.store.files import File
-from hai_flow.store.viewers import Viewer
+from hai_flow.store.postgres import orphan_cleanup
+from hai_flow.store.postgres.error_classes import FAILURES
+from hai_flow.store.runs import files
+from hai_flow.store.runs.files import File
+from hai_flow.store.runs.viewers import Viewer
 from hai_flow.values import Json
 
 if TYPE_CHECKING:
-    from hai_flow.store.database import Database, Pool
+    from hai_flow.store.postgres.database import Database, Pool
 
 log = structlog.get_logger(__name__)
 
@@ -180,7 +181,7 @@ class Files:
     async def tidy(self, every: timedelta) -> None:
         """Remove some of the files that nothing refers to, unless another process just did."""
         pool = self._database.api
-        await sweeps.sweep(pool, "files", every, partial(files.forget_files, pool, self._kept_for))
+        await orphan_cleanup.sweep(pool, "files", every, partial(files.forget_files, pool, self._kept_for))
         for place in await files.due_leftovers(pool):
             await self._clear(place)
 

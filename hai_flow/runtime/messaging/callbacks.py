@@ -18,9 +18,9 @@ from hai_flow.runtime.catalog.catalog import Catalog
 from hai_flow.runtime.files.files import Files
 from hai_flow.runtime.messaging.outbox import Delivery
 from hai_flow.runtime.streams.fanout import Fanout
-from hai_flow.store import callbacks, signals
-from hai_flow.store.callbacks import CallbackRow
-from hai_flow.store.database import Database
+from hai_flow.store.messaging import callbacks, signals
+from hai_flow.store.messaging.callbacks import CallbackRow
+from hai_flow.store.postgres.database import Database
 from hai_flow.values import Json
 
 _TOKEN: Final = re.compile(r"[A-Za-z0-9_-]{43}(\.[1-9][0-9]{0,3})?")

@@ -7,8 +7,8 @@ import time
 from typing import Final
 from uuid import UUID
 
-from hai_flow.store import triggers
-from hai_flow.store.database import Database
+from hai_flow.store.messaging import triggers
+from hai_flow.store.postgres.database import Database
 
 WATCHED_SECONDS: Final = 10.0  # rows that were read so long ago do not show which ends are wanted
 

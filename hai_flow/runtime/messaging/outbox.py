@@ -43,11 +43,12 @@ from hai_flow.runtime.catalog.catalog import Catalog
 from hai_flow.runtime.commit.committer import Committer
 from hai_flow.runtime.commit.states import state_at
 from hai_flow.runtime.runs.starts import Starts
-from hai_flow.store import files, outbox, signals
-from hai_flow.store.database import Database
-from hai_flow.store.entries import AuditRow
-from hai_flow.store.outbox import OutboxMessage
-from hai_flow.store.signals import Reach, Signal
+from hai_flow.store.commit.entries import AuditRow
+from hai_flow.store.messaging import outbox, signals
+from hai_flow.store.messaging.outbox import OutboxMessage
+from hai_flow.store.messaging.signals import Reach, Signal
+from hai_flow.store.postgres.database import Database
+from hai_flow.store.runs import files
 from hai_flow.values import Json
 
 Handle: TypeAlias = Callable[[OutboxMessage], Awaitable[None]]

@@ -53,17 +53,21 @@ from hai_flow.runtime.messaging.end_subscriptions import Watched
 from hai_flow.runtime.messaging.outbox import Delivery, Unreached
 from hai_flow.runtime.runs.concurrency_slots import Slots
 from hai_flow.runtime.runs.starts import Starts, derived_id
-from hai_flow.store import audit, files, signals, sweeps, triggers, workflows
-from hai_flow.store.database import Database
-from hai_flow.store.entries import AuditRow
-from hai_flow.store.outbox import OutboxMessage
-from hai_flow.store.signals import Signal
-from hai_flow.store.triggers import EventTriggerRow, ScheduleRow, TriggerKind
-from hai_flow.store.workflows import Workflow
+from hai_flow.store.audit import audit
+from hai_flow.store.catalog import workflows
+from hai_flow.store.catalog.workflows import Workflow
+from hai_flow.store.commit.entries import AuditRow
+from hai_flow.store.messaging import signals, triggers
+from hai_flow.store.messaging.outbox import OutboxMessage
+from hai_flow.store.messaging.signals import Signal
+from hai_flow.store.messaging.triggers import EventTriggerRow, ScheduleRow, TriggerKind
+from hai_flow.store.postgres import orphan_cleanup
+from hai_flow.store.postgres.database import Database
+from hai_flow.store.runs import files
 from hai_flow.values import Json
 
 if TYPE_CHECKING:
-    from hai_flow.store.database import Pool
+    from hai_flow.store.postgres.database import Pool
 
 log = structlog.get_logger(__name__)
 
@@ -192,7 +196,7 @@ class Triggers(Service):
 
     async def _tidy(self) -> None:
         pool, every = self.database.api, timedelta(seconds=self.config.tidy_seconds)
-        await sweeps.sweep(pool, "fires", every, functools.partial(triggers.forget_fires, pool))
+        await orphan_cleanup.sweep(pool, "fires", every, functools.partial(triggers.forget_fires, pool))
 
     # --- schedules ------------------------------------------------------------------------------------------------
 

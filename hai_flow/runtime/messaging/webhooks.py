@@ -24,9 +24,9 @@ from hai_flow.runtime.commit.submission import Outcome
 from hai_flow.runtime.files.files import unknown
 from hai_flow.runtime.messaging.triggers import Triggers, dedupe_key, used
 from hai_flow.runtime.runs.starts import new_run_id
-from hai_flow.store import tenants
-from hai_flow.store import triggers as store
-from hai_flow.store.triggers import EventTriggerRow
+from hai_flow.store.identity import tenants
+from hai_flow.store.messaging import triggers as store
+from hai_flow.store.messaging.triggers import EventTriggerRow
 from hai_flow.values import Json
 from hai_flow.wire import webhook
 from hai_flow.wire.webhook import Call

@@ -1,4 +1,4 @@
-"""Chains the records of the audit, every second, one process at a time (`store/audit`).
+"""Chains the records of the audit, every second, one process at a time (`store/audit/audit`).
 
 Every process that performs runs has a sealer. One that dies leaves nothing half done, and the next one goes on.
 """
@@ -13,8 +13,8 @@ from typing import Final
 import structlog
 
 from hai_flow.runtime.base.service import Service
-from hai_flow.store import audit
-from hai_flow.store.database import Database
+from hai_flow.store.audit import audit
+from hai_flow.store.postgres.database import Database
 
 log = structlog.get_logger(__name__)
 

@@ -13,8 +13,8 @@ import msgspec
 
 from hai_flow.hosts import is_loopback
 from hai_flow.settings import Settings, variable
-from hai_flow.store.health import AUDIT_TRIGGERS, Facts
-from hai_flow.store.replicas import Standby
+from hai_flow.store.ops.health import AUDIT_TRIGGERS, Facts
+from hai_flow.store.ops.replicas import Standby
 
 Verdict: TypeAlias = Literal["good", "doubtful", "bad"]
 

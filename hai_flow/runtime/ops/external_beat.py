@@ -17,7 +17,7 @@ import msgspec
 from hai_flow.errors import StoreError
 from hai_flow.runtime.files.file_systems import file_system
 from hai_flow.settings import variable
-from hai_flow.store.eras import Beat
+from hai_flow.store.ops.database_history import Beat
 
 SECONDS_MAX: Final = 10.0  # for one file, there and back
 

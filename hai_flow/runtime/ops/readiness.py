@@ -10,7 +10,8 @@ import structlog
 from hai_flow.errors import Rejected
 from hai_flow.runtime.base.single_flight import Recent
 from hai_flow.runtime.ops.open_files import MORE_FILES, TOO_MANY_FILES, out_of_files
-from hai_flow.store import claims, revisions
+from hai_flow.store.postgres import revisions
+from hai_flow.store.runs import leases
 
 if TYPE_CHECKING:
     from hai_flow.runtime.runtime import Runtime
@@ -64,12 +65,12 @@ class Readiness:
         it is slower. The log of the process says why; callers of this port need not know."""
         return "good" if self._runtime.carrier.fault is None else "away"
 
-    async def attendance(self) -> claims.Attendance | None:
+    async def attendance(self) -> leases.Attendance | None:
         """How many processes perform runs, and how many runs wait. None: the database did not answer within a second;
         readiness waits no longer for it."""
         try:
             async with asyncio.timeout(ATTENDANCE_SECONDS):
-                return await claims.attendance(self._runtime.database.api)
+                return await leases.attendance(self._runtime.database.api)
         except Exception as error:
             log.warning("attendance_unknown", error=str(error) or type(error).__name__)
             return None

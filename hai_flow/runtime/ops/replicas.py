@@ -1,4 +1,4 @@
-"""Looks now and then whether the replica of the database can be asked for history (`store/replicas`)."""
+"""Looks now and then whether the replica of the database can be asked for history (`store/ops/replicas`)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from typing import Final
 
 from hai_flow.runtime.base.service import Service
-from hai_flow.store.replicas import Replica
+from hai_flow.store.ops.replicas import Replica
 
 LOOK_SECONDS: Final = 1.0
 

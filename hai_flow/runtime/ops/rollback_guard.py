@@ -1,8 +1,8 @@
 """Watches whether the database still holds the beats that this process, and the witness outside, have seen in it.
 
 It looks before anything else of the process starts, and every few seconds; a worker asks again before it registers. A
-database that went back is marked so in its era (`store/eras`): all processes refuse work, until a person has begun the
-next era.
+database that went back is marked so in its era (`store/ops/database_history`): all processes refuse work, until a
+person has begun the next era.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import structlog
 
 from hai_flow.errors import StoreError
 from hai_flow.runtime.base.service import Service
-from hai_flow.store import eras
+from hai_flow.store.ops import database_history
 
 if TYPE_CHECKING:
     from hai_flow.runtime.ops.external_beat import Witness
-    from hai_flow.store.database import Connection, Database
-    from hai_flow.store.eras import Beat, Era
+    from hai_flow.store.ops.database_history import Beat, Era
+    from hai_flow.store.postgres.database import Connection, Database
 
 log = structlog.get_logger(__name__)
 
@@ -67,28 +67,28 @@ class Continuity(Service):
         """Raises WentBack unless every beat that was seen is in the database; StoreError where the witness can't be
         read."""
         async with self._database.api.acquire() as connection:
-            era = await eras.current(connection)
+            era = await database_history.current(connection)
             witness = await self._witness.read(era.database) if self._witness is not None and from_outside else None
             known = [beat for beat in (self._seen, witness) if beat is not None]
             why = era.held or await self._against(connection, era, known)
             if why is not None:
                 if era.held is None:
-                    await eras.hold(connection, era, why)
+                    await database_history.hold(connection, era, why)
                 raise WentBack(why)
             if era.timeline_moved:
                 log.warning("timeline_moved", meaning=TIMELINE, seen=max(beat.at for beat in known).isoformat())
-                await eras.follow_timeline(connection, era)
-            if await eras.beat(connection, era, timedelta(seconds=self._seconds)):
+                await database_history.follow_timeline(connection, era)
+            if await database_history.beat(connection, era, timedelta(seconds=self._seconds)):
                 await self._note(connection, shared=True)
-            self._seen = await eras.last_beat(connection)
+            self._seen = await database_history.last_beat(connection)
             await self._note(connection, shared=False)
 
     async def _against(self, connection: Connection, era: Era, known: list[Beat]) -> str | None:
         if era.moved is not None:
             return era.moved
         for seen in known:
-            if await eras.lacks(connection, era, seen):
-                last = await eras.last_beat(connection)
+            if await database_history.lacks(connection, era, seen):
+                last = await database_history.last_beat(connection)
                 stands = "none of its beats is there" if last is None else f"its last beat is of {_moment(last)}"
                 return f"a beat of {_moment(seen)} was seen, and is not in it any more; {stands}"
         ours = [seen for seen in known if seen.database == era.database]
@@ -104,7 +104,7 @@ class Continuity(Service):
         the beat calls this), else only if they do not."""
         if self._witness is None or self._witness.shared is not shared:
             return
-        beat = await eras.last_beat(connection)
+        beat = await database_history.last_beat(connection)
         if beat is None:
             return
         try:

@@ -28,10 +28,10 @@ from hai_flow.engine.selectors import World
 from hai_flow.engine.snapshot import ABI, decode_state
 from hai_flow.engine.state import TERMINAL_STATUSES, MessageState, RunState, ToolCallState
 from hai_flow.errors import Unreadable
-from hai_flow.store.entries import MessageRow, PendingRow, TurnRow, VoteRow
-from hai_flow.store.evidence import Evidence, Row
-from hai_flow.store.projection import asked_by, rows_of, thread_entry
-from hai_flow.store.slots import thread_slot
+from hai_flow.store.commit.entries import MessageRow, PendingRow, TurnRow, VoteRow
+from hai_flow.store.commit.projection import asked_by, rows_of, thread_entry
+from hai_flow.store.messaging.concurrency_slots import thread_slot
+from hai_flow.store.runs.run_bundle import Evidence, Row
 
 
 class Violation(NamedTuple):

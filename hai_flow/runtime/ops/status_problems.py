@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from hai_flow.store.status import Standing
+from hai_flow.store.ops.status import Standing
 
 SILENT_SECONDS: Final = 30.0  # a server that has given no sign of life for so long counts as gone
 LAG_SECONDS_MAX: Final = 30.0  # as the alert HaiFlowQueueLag

@@ -21,11 +21,12 @@ from hai_flow.engine import events as e
 from hai_flow.engine.bounds import DEFAULT_BOUNDS, Bounds
 from hai_flow.errors import DefinitionError
 from hai_flow.runtime.ops.run_checks import Check, Commit, Violation
-from hai_flow.store import evidence, workflows
-from hai_flow.store.evidence import Evidence
+from hai_flow.store.catalog import workflows
+from hai_flow.store.runs import run_bundle
+from hai_flow.store.runs.run_bundle import Evidence
 
 if TYPE_CHECKING:
-    from hai_flow.store.database import Connection
+    from hai_flow.store.postgres.database import Connection
 
 PLANS_MAX: Final = 64
 VIOLATIONS_KEPT: Final = 10_000
@@ -112,8 +113,8 @@ async def verify(connection: Connection, verifying: Verifying) -> AsyncIterator[
     meanwhile."""
     plans, verified, began = Plans(connection), Verified(), time.monotonic()
     async for page in _pages(connection, verifying):
-        async with evidence.snapshot(connection):
-            for each in await evidence.evidence_of(connection, page):
+        async with run_bundle.snapshot(connection):
+            for each in await run_bundle.evidence_of(connection, page):
                 await _add(connection, each, plans, verifying, verified)
         yield verified
         if verifying.pace is not None:
@@ -124,7 +125,7 @@ async def _pages(connection: Connection, verifying: Verifying) -> AsyncIterator[
     if verifying.run_id is not None:
         yield [verifying.run_id]
         return
-    async for page in evidence.run_pages(connection, verifying.tenant):
+    async for page in run_bundle.run_pages(connection, verifying.tenant):
         yield page
 
 
@@ -148,7 +149,7 @@ async def checked(
     """The run with its log folded; ask it for its `end`. Call it in the snapshot of the evidence."""
     check, tenant = Check(found, late, limits), found.run["tenant"]
     try:
-        async for row in evidence.log_rows(connection, found.run["id"]):
+        async for row in run_bundle.log_rows(connection, found.run["id"]):
             commit = check.decode(row)
             if commit is None:
                 break
@@ -159,7 +160,7 @@ async def checked(
     except ValueError as error:
         check.unreadable(str(error))
     if check.files:
-        check.lost(await evidence.lost_files(connection, tenant, found.run["id"], check.files))
+        check.lost(await run_bundle.lost_files(connection, tenant, found.run["id"], check.files))
     return check
 
 

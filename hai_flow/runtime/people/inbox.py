@@ -1,8 +1,8 @@
 """People's inboxes: the questions that a principal can decide now, and why not, where it can't.
 
-The index (`store/inbox`) finds the pendings that ask a person; the rules of each pending say whether they may decide
-it. Both are read in one statement, without any run's log. `tidy` writes the index for pendings of releases that had
-none.
+The index (`store/people/inbox`) finds the pendings that ask a person; the rules of each pending say whether they may
+decide it. Both are read in one statement, without any run's log. `tidy` writes the index for pendings of releases that
+had none.
 """
 
 from __future__ import annotations
@@ -26,16 +26,18 @@ from hai_flow.engine.state import PendingState
 from hai_flow.errors import Rejected, Unreadable
 from hai_flow.runtime.base.row_isolation import Rows, Sweep
 from hai_flow.runtime.catalog.catalog import Catalog
-from hai_flow.store import delegations, hints, inbox, sweeps
-from hai_flow.store.database import EVERYTHING, Database
-from hai_flow.store.delegations import Delegation
-from hai_flow.store.faults import passing
-from hai_flow.store.inbox import Asked, Filters, Place
-from hai_flow.store.projection import asked_by, words_of
-from hai_flow.store.sweeps import PAGE_ROWS, Page
+from hai_flow.store.commit.projection import asked_by, words_of
+from hai_flow.store.messaging import hints
+from hai_flow.store.people import delegations, inbox
+from hai_flow.store.people.delegations import Delegation
+from hai_flow.store.people.inbox import Asked, Filters, Place
+from hai_flow.store.postgres import orphan_cleanup
+from hai_flow.store.postgres.database import EVERYTHING, Database
+from hai_flow.store.postgres.error_classes import passing
+from hai_flow.store.postgres.orphan_cleanup import PAGE_ROWS, Page
 
 if TYPE_CHECKING:
-    from hai_flow.store.database import Pool
+    from hai_flow.store.postgres.database import Pool
 
 COUNTED_MAX: Final = 10_000
 Correction: TypeAlias = tuple[inbox.Listed, str, str, str]
@@ -198,8 +200,8 @@ class Inbox:
     async def tidy(self, every: timedelta) -> None:
         """Compare a page of the index with the open pendings, unless another process just did."""
         pool = self.database.api
-        await sweeps.sweep(pool, "inbox", every, self._mend)
-        await sweeps.sweep(pool, "inbox.closed", every, partial(inbox.forget_closed, pool))
+        await orphan_cleanup.sweep(pool, "inbox", every, self._mend)
+        await orphan_cleanup.sweep(pool, "inbox.closed", every, partial(inbox.forget_closed, pool))
 
     async def _mend(self, after: list[Any] | None) -> Page:
         listed = await inbox.open_page(self.database.api, after)

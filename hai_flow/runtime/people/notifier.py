@@ -34,11 +34,12 @@ from hai_flow.runtime.base.service import Service
 from hai_flow.runtime.catalog.personal import Personals
 from hai_flow.runtime.people.inbox import Inbox, Item
 from hai_flow.steps.http_transport import HttpConfig
-from hai_flow.store import inbox, notifications, tenants
-from hai_flow.store.database import Database
-from hai_flow.store.notifications import Link, Notification
-from hai_flow.store.outbox import OutboxMessage
-from hai_flow.store.projection import NOTIFY, Notice
+from hai_flow.store.commit.projection import NOTIFY, Notice
+from hai_flow.store.identity import tenants
+from hai_flow.store.messaging.outbox import OutboxMessage
+from hai_flow.store.people import inbox, notifications
+from hai_flow.store.people.notifications import Link, Notification
+from hai_flow.store.postgres.database import Database
 from hai_flow.wire.personal import opened
 
 log = structlog.get_logger(__name__)

@@ -27,11 +27,13 @@ from hai_flow.cells import cell_of
 from hai_flow.errors import HaiFlowError
 from hai_flow.runtime.files.file_systems import file_system
 from hai_flow.runtime.ops.verify import Plans, checked
-from hai_flow.store import erasing, evidence, retiring
-from hai_flow.store.retiring import Archived, Member
+from hai_flow.store.identity import erasure
+from hai_flow.store.ops import retention
+from hai_flow.store.ops.retention import Archived, Member
+from hai_flow.store.runs import run_bundle
 
 if TYPE_CHECKING:
-    from hai_flow.store.database import Connection
+    from hai_flow.store.postgres.database import Connection
 
 FORMAT: Final = 1
 _BATCH_BYTES: Final = 4 * 1024 * 1024
@@ -95,7 +97,7 @@ async def write(connection: Connection, archive: Archive, unit: Sequence[Member]
     place = place_of(unit)
     with tempfile.TemporaryDirectory(prefix="hai-flow-archive-") as directory:
         file, back = Path(directory) / "out", Path(directory) / "back"
-        async with evidence.snapshot(connection):
+        async with run_bundle.snapshot(connection):
             digest = await _write(connection, file, unit)
         await asyncio.to_thread(archive.put, file, place)
         await asyncio.to_thread(archive.get, place, back)
@@ -104,13 +106,13 @@ async def write(connection: Connection, archive: Archive, unit: Sequence[Member]
         if _digest_of(back) != digest:
             raise Damaged(f"{place}: what was stored is not what was written.")
     archived = Archived(place, digest)
-    await retiring.note_archive(connection, unit, archived)
+    await retention.note_archive(connection, unit, archived)
     return archived
 
 
 async def _write(connection: Connection, file: Path, unit: Sequence[Member]) -> bytes:
     ids = [each.id for each in unit]
-    names = await retiring.columns(connection)
+    names = await retention.columns(connection)
     head = {
         "hai_flow_archive": FORMAT,
         "tenant": str(unit[0].tenant),
@@ -121,8 +123,8 @@ async def _write(connection: Connection, file: Path, unit: Sequence[Member]) -> 
     with file.open("wb") as raw, gzip.GzipFile(fileobj=raw, mode="wb", filename="", mtime=0) as out:
         writer = _Writer(out)
         writer.line(json.dumps(head))
-        for table in retiring.ARCHIVED:
-            async for row in retiring.rows_out(connection, table, ids):
+        for table in retention.ARCHIVED:
+            async for row in retention.rows_out(connection, table, ids):
                 writer.line(f'{{"table":"{table}","row":{row}}}')
         return writer.end()
 
@@ -209,9 +211,9 @@ async def restore(connection: Connection, archive: Archive, place: str, by: str,
         await transaction.start()
         try:
             await _store(connection, file, place, known)
-            await erasing.forget_again(connection, ids)
+            await erasure.forget_again(connection, ids)
             unit = await _check(connection, ids, place)
-            await retiring.note_restored(connection, unit, place, by)
+            await retention.note_restored(connection, unit, place, by)
         except BaseException:
             await transaction.rollback()
             raise
@@ -233,7 +235,7 @@ async def _judge(connection: Connection, file: Path, place: str) -> tuple[list[U
         known: dict[str, list[str]] = head.value["columns"]
     except (KeyError, ValueError, TypeError, AttributeError):
         raise Damaged(f"{place}, line 1: expected the runs and columns of the archive.") from None
-    here = await retiring.columns(connection)
+    here = await retention.columns(connection)
     for table, names in known.items():
         if strange := sorted(set(names) - set(here.get(table, ()))):
             raise Damaged(
@@ -245,9 +247,9 @@ async def _judge(connection: Connection, file: Path, place: str) -> tuple[list[U
         rows = isinstance(value, dict) and value.get("table") in known and isinstance(value.get("row"), dict)
         if not rows or set(value["row"]) != set(known[value["table"]]):
             raise Damaged(f"{place}, line {line.number}: expected a row of {', '.join(known)} with all its columns.")
-    if there := await retiring.known_runs(connection, ids):
+    if there := await retention.known_runs(connection, ids):
         raise Damaged(f"{place}: the run {there[0]} is there already; nothing was restored.")
-    if rest := await retiring.uncleared_of(connection, ids):
+    if rest := await retention.uncleared_of(connection, ids):
         raise Damaged(f"{place}: the run {rest[0]} is being removed; let prune end first.")
     return ids, known
 
@@ -273,7 +275,7 @@ async def _store(connection: Connection, file: Path, place: str, known: dict[str
 async def _store_rows(connection: Connection, table: str, names: list[str], rows: list[str], where: str) -> None:
     try:
         async with connection.transaction():
-            await retiring.rows_in(connection, table, names, rows)
+            await retention.rows_in(connection, table, names, rows)
     except asyncpg.PostgresError as error:
         if error.sqlstate[:2] not in ("21", "22", "23", "54"):  # of the data; else the database's own trouble
             raise
@@ -282,7 +284,7 @@ async def _store_rows(connection: Connection, table: str, names: list[str], rows
 
 async def _check(connection: Connection, ids: list[UUID], place: str) -> list[Member]:
     """Check the logs of the runs that were brought back, as `verify` does. Raises Damaged for the first fault."""
-    unit, plans = await retiring.members(connection, ids), Plans(connection)
+    unit, plans = await retention.members(connection, ids), Plans(connection)
     if len(unit) != len(ids):
         raise Damaged(f"{place}: expected {len(ids)} runs, found {len(unit)}.")
     if (fault := await _fault(connection, ids, plans)) is not None:
@@ -291,7 +293,7 @@ async def _check(connection: Connection, ids: list[UUID], place: str) -> list[Me
 
 
 async def _fault(connection: Connection, ids: list[UUID], plans: Plans) -> str | None:
-    for found in await evidence.evidence_of(connection, ids):
+    for found in await run_bundle.evidence_of(connection, ids):
         violations = (await checked(connection, found, plans)).end()
         if violations:
             first = violations[0]
@@ -302,5 +304,5 @@ async def _fault(connection: Connection, ids: list[UUID], plans: Plans) -> str |
 async def refusal(connection: Connection, unit: Sequence[Member]) -> str | None:
     """Why `restore` would not take these runs back, by its own rules; None: it would. An archive has their rows byte
     for byte, so what is wrong with them is found here, while they are still there."""
-    async with evidence.snapshot(connection):
+    async with run_bundle.snapshot(connection):
         return await _fault(connection, [each.id for each in unit], Plans(connection))

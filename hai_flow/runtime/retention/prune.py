@@ -19,12 +19,13 @@ import structlog
 from hai_flow.runtime.retention import archive as archives
 from hai_flow.runtime.retention.archive import Archive
 from hai_flow.runtime.retention.policy import Retention
-from hai_flow.store import packing, retiring
-from hai_flow.store.faults import passing
-from hai_flow.store.retiring import Member
+from hai_flow.store.ops import retention as retiring
+from hai_flow.store.ops.retention import Member
+from hai_flow.store.postgres.error_classes import passing
+from hai_flow.store.runs import log_compaction
 
 if TYPE_CHECKING:
-    from hai_flow.store.database import Connection
+    from hai_flow.store.postgres.database import Connection
 
 log = structlog.get_logger(__name__)
 BATCH_ROWS: Final = 1000
@@ -160,7 +161,7 @@ class Pruning:
             after = self.retention.pack_after(self._name(each.tenant), each.workflow_name)
             if each.ended_at is None or after is None or each.ended_at + after > now or not self.do:
                 continue
-            packed = await packing.pack_run(connection, each.id)
+            packed = await log_compaction.pack_run(connection, each.id)
             done.merged += packed.before - packed.after
 
     async def _cleared(self, connection: Connection) -> AsyncIterator[int]:

@@ -31,12 +31,14 @@ from hai_flow.runtime.runs.concurrency_slots import Slots
 from hai_flow.runtime.runs.moments import Moments
 from hai_flow.runtime.runs.starts import Starts
 from hai_flow.runtime.streams.thread_feed import Threads
-from hai_flow.store import files, pendings, run_lists, slots
-from hai_flow.store import threads as threads_store
-from hai_flow.store.database import Database
-from hai_flow.store.entries import Branch
-from hai_flow.store.run_lists import RunSummary
-from hai_flow.store.threads import Position
+from hai_flow.store.commit.entries import Branch
+from hai_flow.store.messaging import concurrency_slots as slots
+from hai_flow.store.people import pendings
+from hai_flow.store.postgres.database import Database
+from hai_flow.store.runs import files, run_lists
+from hai_flow.store.runs import threads as threads_store
+from hai_flow.store.runs.run_lists import RunSummary
+from hai_flow.store.runs.threads import Position
 
 _votes: Final = msgspec.json.Decoder(e.VoteCast)
 STOP_SECONDS: Final = 30.0  # so long a request waits for the run that its branch leaves

@@ -30,9 +30,11 @@ from hai_flow.runtime.base.row_isolation import Rows, Sweep
 from hai_flow.runtime.commit.committer import Committer
 from hai_flow.runtime.commit.states import state_at
 from hai_flow.runtime.commit.submission import SEAT_LOST, Begin
-from hai_flow.store import run_lists, slots, sweeps
-from hai_flow.store.database import Database
-from hai_flow.store.outbox import OutboxMessage
+from hai_flow.store.messaging import concurrency_slots
+from hai_flow.store.messaging.outbox import OutboxMessage
+from hai_flow.store.postgres import orphan_cleanup
+from hai_flow.store.postgres.database import Database
+from hai_flow.store.runs import run_lists
 
 Handle: TypeAlias = Callable[[OutboxMessage], Awaitable[None]]
 log = structlog.get_logger(__name__)
@@ -79,7 +81,7 @@ class Slots:
             yield begin, None
             return
         begin = msgspec.structs.replace(begin, key=key)
-        slot = await slots.take_slot(self.database.api, tenant, key, concurrency.limit, begin.run_id)
+        slot = await concurrency_slots.take_slot(self.database.api, tenant, key, concurrency.limit, begin.run_id)
         if slot is None:
             if concurrency.on_conflict == "reject" or isinstance(begin, c.Fork):
                 await self._refuse(tenant, plan, concurrency, key, begin.run_id)
@@ -89,14 +91,16 @@ class Slots:
         try:
             yield begin, slot
         except Rejected:
-            if slot is not None and await slots.give_back(self.database.api, tenant, key, slot, begin.run_id):
+            if slot is not None and await concurrency_slots.give_back(
+                self.database.api, tenant, key, slot, begin.run_id
+            ):
                 with contextlib.suppress(Rejected):  # else the sweep does it, when the promise is over
                     await self.admit(tenant, key)
             raise
 
     async def is_left(self, tenant: UUID, slot: str, run_id: UUID) -> bool:
         """Whether a run that was stopped for the run has left it the slot, with its work."""
-        return await slots.is_left(self.database.api, tenant, slot, run_id)
+        return await concurrency_slots.is_left(self.database.api, tenant, slot, run_id)
 
     def _key_of(self, plan: Plan, begin: Begin) -> str | None:
         now = self.committer.now_ms()
@@ -111,10 +115,10 @@ class Slots:
         if concurrency is None or key is None:
             return False
         pool = self.database.api
-        if leaving.key == key and await slots.holds_slot(pool, tenant, key, UUID(leaving.run_id)):
+        if leaving.key == key and await concurrency_slots.holds_slot(pool, tenant, key, UUID(leaving.run_id)):
             return True
         queues = concurrency.on_conflict != "reject" and not isinstance(begin, c.Fork)
-        if not queues and await slots.take_slot(pool, tenant, key, concurrency.limit, begin.run_id) is None:
+        if not queues and await concurrency_slots.take_slot(pool, tenant, key, concurrency.limit, begin.run_id) is None:
             await self._refuse(tenant, plan, concurrency, key, begin.run_id)
         return False
 
@@ -129,17 +133,21 @@ class Slots:
             return
         slot = None
         if concurrency is not None and key is not None:
-            slot = await slots.take_slot(pool, tenant, key, concurrency.limit, run_id, moves=True)
+            slot = await concurrency_slots.take_slot(pool, tenant, key, concurrency.limit, run_id, moves=True)
             if slot is None:
                 raise await self._busy(tenant, plan, concurrency, key)
         try:
             yield slot
         except Rejected:
-            if slot is not None and key is not None and await slots.give_back(pool, tenant, key, slot, run_id):
+            if (
+                slot is not None
+                and key is not None
+                and await concurrency_slots.give_back(pool, tenant, key, slot, run_id)
+            ):
                 await self.admit(tenant, key)
             raise
         if state.key is not None:
-            await slots.free_slots(pool, tenant, state.key, run_id)
+            await concurrency_slots.free_slots(pool, tenant, state.key, run_id)
             await self.admit(tenant, state.key)
 
     async def unclaim(self, tenant: UUID, plan: Plan, begin: Begin) -> None:
@@ -148,8 +156,8 @@ class Slots:
         if key is None:
             return
         pool = self.database.api
-        for slot in await slots.promised_slots(pool, tenant, key, begin.run_id):
-            if await slots.give_back(pool, tenant, key, slot, begin.run_id):
+        for slot in await concurrency_slots.promised_slots(pool, tenant, key, begin.run_id):
+            if await concurrency_slots.give_back(pool, tenant, key, slot, begin.run_id):
                 with contextlib.suppress(Rejected):  # else the sweep does it
                     await self.admit(tenant, key)
 
@@ -157,7 +165,7 @@ class Slots:
         if isinstance(begin, c.Fork) or begin.parent is None:
             return False
         parent_id = UUID(begin.parent.run_id)
-        return await slots.held_above(self.database.api, tenant, key, concurrency.limit, parent_id)
+        return await concurrency_slots.held_above(self.database.api, tenant, key, concurrency.limit, parent_id)
 
     async def _refuse(self, tenant: UUID, plan: Plan, concurrency: Concurrency, key: str, run_id: UUID) -> None:
         """Refuse a start that finds no slot, unless its run is there already."""
@@ -172,10 +180,10 @@ class Slots:
         message = f"workflow {plan.name} has at most {most} of the concurrency key {text!r} at once; wait for its end."
         return Rejected(409, BUSY, message, winner=winner)
 
-    async def holders(self, tenant: UUID, key: str, limit: int) -> list[slots.Holder]:
+    async def holders(self, tenant: UUID, key: str, limit: int) -> list[concurrency_slots.Holder]:
         """The runs that hold a slot of the key, the oldest first. Slots are the engine's alone: requests read them
         here."""
-        return await slots.holders(self.database.api, tenant, key, limit)
+        return await concurrency_slots.holders(self.database.api, tenant, key, limit)
 
     # --- the queue ------------------------------------------------------------------------------------------------
 
@@ -183,9 +191,9 @@ class Slots:
         wanted = msgspec.json.decode(message.body, type=_Awaited)
         pool, tenant = self.database.api, message.tenant
         since = instants.instant(wanted.since)
-        await slots.wait_for_slot(pool, tenant, wanted.key, message.run_id, wanted.seats, since)
+        await concurrency_slots.wait_for_slot(pool, tenant, wanted.key, message.run_id, wanted.seats, since)
         if wanted.cancels:
-            older = await slots.too_many(pool, tenant, wanted.key, wanted.seats)
+            older = await concurrency_slots.too_many(pool, tenant, wanted.key, wanted.seats)
             stop = partial(self._stop, tenant, message.command_id)
             await self._rows.go_through(Sweep.WAITING_RUNS, older, lambda run_id: f"run {run_id}, to be stopped", stop)
         await self.admit(tenant, wanted.key)
@@ -197,7 +205,7 @@ class Slots:
 
     async def _freed(self, message: OutboxMessage) -> None:
         freed = msgspec.json.decode(message.body, type=_Freed)
-        await slots.leave_queue(self.database.api, message.tenant, freed.key, message.run_id)
+        await concurrency_slots.leave_queue(self.database.api, message.tenant, freed.key, message.run_id)
         await self.admit(message.tenant, freed.key)
 
     async def admit(self, tenant: UUID, key: str, overdue: Sequence[str] = ()) -> None:
@@ -207,18 +215,18 @@ class Slots:
         while given_on:
             given_on = False
 
-            async def begin(seat: slots.Holder) -> None:
+            async def begin(seat: concurrency_slots.Holder) -> None:
                 nonlocal given_on
                 given_on |= await self._begin(tenant, key, seat)
 
-            for seat in await slots.seat_waiters(pool, tenant, key, overdue):
+            for seat in await concurrency_slots.seat_waiters(pool, tenant, key, overdue):
                 name = f"run {seat.run_id}"
                 if await self._rows.deal(Sweep.WAITING_RUNS, name, partial(begin, seat)) and seat.run_id not in seen:
-                    await slots.step_back(pool, tenant, key, seat.run_id)
-                    given_on |= await slots.give_back(pool, tenant, key, seat.slot, seat.run_id)
+                    await concurrency_slots.step_back(pool, tenant, key, seat.run_id)
+                    given_on |= await concurrency_slots.give_back(pool, tenant, key, seat.slot, seat.run_id)
                 seen.add(seat.run_id)
 
-    async def _begin(self, tenant: UUID, key: str, seat: slots.Holder) -> bool:
+    async def _begin(self, tenant: UUID, key: str, seat: concurrency_slots.Holder) -> bool:
         """Let a run begin with its slot. Returns whether it did not need the slot, which has the next one now."""
         pool, given_on = self.database.api, False
         try:
@@ -228,10 +236,10 @@ class Slots:
                 return False
             if rejected.status not in (404, 409):
                 raise
-            given_on = await slots.give_back(pool, tenant, key, seat.slot, seat.run_id)
+            given_on = await concurrency_slots.give_back(pool, tenant, key, seat.slot, seat.run_id)
             if rejected.code == "run_paused":  # it asks again when it is resumed
                 return given_on
-        await slots.leave_queue(pool, tenant, key, seat.run_id)
+        await concurrency_slots.leave_queue(pool, tenant, key, seat.run_id)
         return given_on
 
     async def take_back(self, tenant: UUID, leaver: UUID) -> None:
@@ -242,7 +250,7 @@ class Slots:
             state = await state_at(self.database, tenant, leaver, _HEAD)
             if state is None:
                 return
-            seized = await slots.seize(pool, tenant, leaver)
+            seized = await concurrency_slots.seize(pool, tenant, leaver)
             if state.heir is None or not (seized or not state.ended):
                 break
             try:
@@ -255,9 +263,9 @@ class Slots:
                     raise
         row = await run_lists.get_run(pool, tenant, leaver)
         if row is not None and row.status not in TERMINAL_STATUSES:
-            await slots.keep_seized(pool, tenant, leaver)
+            await concurrency_slots.keep_seized(pool, tenant, leaver)
             return
-        for key in {slot.rpartition("#")[0] for slot in await slots.free_seized(pool, tenant, leaver)}:
+        for key in {slot.rpartition("#")[0] for slot in await concurrency_slots.free_seized(pool, tenant, leaver)}:
             await self.admit(tenant, key)
 
     async def sweep(self) -> None:
@@ -265,21 +273,21 @@ class Slots:
         back the work that they had left to an heir which has not begun."""
         await self._rows.go_through(
             Sweep.PROMISED_SLOTS,
-            await slots.overdue_heirs(self.database.api),
+            await concurrency_slots.overdue_heirs(self.database.api),
             lambda each: f"run {each[1]}, which has left its slots",
             lambda each: self.take_back(*each),
         )
-        overdue = await slots.overdue_promises(self.database.api)
+        overdue = await concurrency_slots.overdue_promises(self.database.api)
         await self._rows.go_through(
             Sweep.PROMISED_SLOTS,
             overdue,
             lambda each: _name(each.tenant, each.key),
             lambda each: self.admit(each.tenant, each.key, each.slots),
         )
-        await sweeps.sweep(self.database.api, "queues", STALLED_EVERY, self._admit_stalled)
+        await orphan_cleanup.sweep(self.database.api, "queues", STALLED_EVERY, self._admit_stalled)
 
-    async def _admit_stalled(self, after: list[Any] | None) -> sweeps.Page:
-        stalled, page = await slots.stalled_keys(self.database.api, after)
+    async def _admit_stalled(self, after: list[Any] | None) -> orphan_cleanup.Page:
+        stalled, page = await concurrency_slots.stalled_keys(self.database.api, after)
         name, admit = (lambda each: _name(*each)), (lambda each: self.admit(*each))
         await self._rows.go_through(Sweep.WAITING_KEYS, stalled, name, admit)
         return page

@@ -26,10 +26,11 @@ from hai_flow.runtime.base.row_isolation import Rows, Sweep
 from hai_flow.runtime.base.service import Service, wait_at_most
 from hai_flow.runtime.catalog.catalog import Catalog
 from hai_flow.runtime.runs.starts import Starts
-from hai_flow.store import message_queue, sweeps
-from hai_flow.store.database import Database
-from hai_flow.store.message_queue import WAITING_MAX, QueuedMessage
-from hai_flow.store.outbox import OutboxMessage
+from hai_flow.store.messaging import message_queue
+from hai_flow.store.messaging.message_queue import WAITING_MAX, QueuedMessage
+from hai_flow.store.messaging.outbox import OutboxMessage
+from hai_flow.store.postgres import orphan_cleanup as sweeps
+from hai_flow.store.postgres.database import Database
 
 log = structlog.get_logger(__name__)
 

@@ -17,11 +17,11 @@ from hai_flow.engine.forking import begins, obstacle
 from hai_flow.engine.state import RunState
 from hai_flow.errors import Rejected
 from hai_flow.runtime.catalog.catalog import Catalog
-from hai_flow.store import logs
-from hai_flow.store.database import Database
+from hai_flow.store.postgres.database import Database
+from hai_flow.store.runs import logs
 
 if TYPE_CHECKING:
-    from hai_flow.store.database import Pool
+    from hai_flow.store.postgres.database import Pool
 
 BYTES_MAX: Final = 4 * 1024 * 1024  # of a log that a fork copies: it is decided and written in one go
 _PAGE: Final = 500

@@ -36,8 +36,8 @@ from hai_flow.runtime.runs.thread_state import Keeping
 from hai_flow.runtime.tenancy.placement import demand_seat
 from hai_flow.runtime.tenancy.quotas import Quotas
 from hai_flow.runtime.tenancy.tenants import Tenants
-from hai_flow.store.entries import Branch
-from hai_flow.store.slots import thread_slot
+from hai_flow.store.commit.entries import Branch
+from hai_flow.store.messaging.concurrency_slots import thread_slot
 
 FindPins: TypeAlias = Callable[[UUID, Plan], Awaitable[dict[str, e.Pin]]]
 """Finds the workflow that each `run` step of a tenant's plan means now, and of the plans that they lead to."""

@@ -20,9 +20,10 @@ from hai_flow.engine import commands as c
 from hai_flow.engine.shared import keeps_state
 from hai_flow.errors import Rejected
 from hai_flow.runtime.commit.states import state_at
-from hai_flow.store import run_lists, slots, threads
-from hai_flow.store.database import Database
-from hai_flow.store.run_lists import RunSummary
+from hai_flow.store.messaging import concurrency_slots
+from hai_flow.store.postgres.database import Database
+from hai_flow.store.runs import run_lists, threads
+from hai_flow.store.runs.run_lists import RunSummary
 
 
 class Keeping:
@@ -46,8 +47,8 @@ class Keeping:
         if (owners is None and not keeps) or start.thread_id == str(start.run_id):  # a thread that begins with this run
             yield start
             return
-        pool, slot = self.database.api, slots.thread_slot(start.thread_id)
-        if not await slots.promise_slot(pool, tenant, slot, start.run_id):
+        pool, slot = self.database.api, concurrency_slots.thread_slot(start.thread_id)
+        if not await concurrency_slots.promise_slot(pool, tenant, slot, start.run_id):
             if await run_lists.get_run(pool, tenant, start.run_id) is None:
                 raise Rejected(409, "thread_busy", f"another run is active in thread {start.thread_id}.")
             yield start  # it is there: the same outcome again
@@ -58,9 +59,9 @@ class Keeping:
                 raise Rejected(409, "thread_busy", f"another run has begun in thread {start.thread_id}.")
             yield msgspec.structs.replace(start, kept=await self.left_by(tenant, plan, last)) if keeps else start
         except Rejected:
-            await slots.settle_slot(pool, tenant, slot, start.run_id)
+            await concurrency_slots.settle_slot(pool, tenant, slot, start.run_id)
             raise
-        await slots.settle_slot(pool, tenant, slot, start.run_id)
+        await concurrency_slots.settle_slot(pool, tenant, slot, start.run_id)
 
     async def left_by(self, tenant: UUID, plan: Plan, last: RunSummary | None) -> dict[str, object]:
         """The state that the run `last` of a thread has left for a run of `plan`; empty if `last` was of another

@@ -35,13 +35,13 @@ from hai_flow.runtime.commit.hints import Told
 from hai_flow.runtime.commit.run_cache import CachedRun
 from hai_flow.runtime.commit.states import state_at
 from hai_flow.runtime.streams.stream_items import Piece, numbered, unnumbered
-from hai_flow.store import logs
-from hai_flow.store.database import EVERYTHING, Database
-from hai_flow.store.replicas import History
+from hai_flow.store.ops.replicas import History
+from hai_flow.store.postgres.database import EVERYTHING, Database
+from hai_flow.store.runs import logs
 from hai_flow.wire.dialect import Dialect, Encoder, Profile
 
 if TYPE_CHECKING:
-    from hai_flow.store.database import Pool
+    from hai_flow.store.postgres.database import Pool
 
 log = structlog.get_logger(__name__)
 

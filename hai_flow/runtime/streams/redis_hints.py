@@ -27,8 +27,8 @@ import structlog
 from hai_flow.errors import StoreError
 from hai_flow.runtime.commit.hints import Letter
 from hai_flow.settings import SettingsError, variable
-from hai_flow.store.database import EVERYTHING
-from hai_flow.store.hints import Seal
+from hai_flow.store.messaging.hints import Seal
+from hai_flow.store.postgres.database import EVERYTHING
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis

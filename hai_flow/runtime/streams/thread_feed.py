@@ -14,9 +14,9 @@ from uuid import UUID
 import structlog
 
 from hai_flow.runtime.base.service import Service, wait_at_most
-from hai_flow.store import threads
-from hai_flow.store.database import Database
-from hai_flow.store.threads import Position
+from hai_flow.store.postgres.database import Database
+from hai_flow.store.runs import threads
+from hai_flow.store.runs.threads import Position
 
 log = structlog.get_logger(__name__)
 

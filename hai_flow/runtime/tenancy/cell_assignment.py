@@ -18,11 +18,13 @@ import hai_flow
 from hai_flow.cells import Living
 from hai_flow.errors import Rejected
 from hai_flow.runtime.tenancy.tenants import SECONDS
-from hai_flow.store import mirror, servers, tenants
-from hai_flow.store.tenants import Tenant
+from hai_flow.store.cells import replication
+from hai_flow.store.identity import tenants
+from hai_flow.store.identity.tenants import Tenant
+from hai_flow.store.runs import servers
 
 if TYPE_CHECKING:
-    from hai_flow.store.database import Connection
+    from hai_flow.store.postgres.database import Connection
 
 KNOWN_AFTER: Final = timedelta(seconds=2 * SECONDS)
 """Nothing begins in an added cell before this time has passed: then every process knows of the cell."""
@@ -65,12 +67,12 @@ async def _lives_in(connect: Connect, cell: int, tenant: UUID) -> bool:
 
 
 async def _prepare(connect: Connect, tenant: Tenant, seat: int, cell: int) -> None:
-    """Write the tenant into the cell, and make the cell like its seat (`store/mirror`)."""
+    """Write the tenant into the cell, and make the cell like its seat (`store/cells/replication`)."""
     async with connect(cell) as there:
         await tenants.copy_tenant(there, tenant)
         if cell != seat:
             async with connect(seat) as source:
-                await mirror.repeat(source, there, tenant.id)
+                await replication.repeat(source, there, tenant.id)
 
 
 async def _demand_one_release(home: Connection) -> None:

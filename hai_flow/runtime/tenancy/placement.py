@@ -1,7 +1,8 @@
 """In which of a tenant's cells a thread lives, and in which one a new thread begins.
 
 A thread that is named after its first run says its cell. One that a client named is known to its anchor
-(`store/places`): a cell that all processes find by the name, whatever list of the tenant's cells they have at the time.
+(`store/cells/thread_locations`): a cell that all processes find by the name, whatever list of the tenant's cells they
+have at the time.
 So nothing here is remembered, and none of it has to be the same everywhere at once.
 """
 
@@ -13,8 +14,8 @@ from uuid import UUID, uuid4
 from hai_flow.cells import HOME, Living, cell_of, drawn, placed, said_by
 from hai_flow.errors import Rejected
 from hai_flow.runtime.tenancy.tenants import Tenants
-from hai_flow.store import places
-from hai_flow.store.database import Database
+from hai_flow.store.cells import thread_locations
+from hai_flow.store.postgres.database import Database
 
 
 class Places:
@@ -100,11 +101,11 @@ class Places:
             return anchor
         self._database_of(wanted)  # a thread that is pointed to a cell which is away could begin nowhere
         async with self._database_of(anchor).api.acquire() as connection:
-            there = await places.point(connection, tenant, thread_id, wanted)
+            there = await thread_locations.point(connection, tenant, thread_id, wanted)
         return anchor if there is None else there
 
-    async def _known(self, cell: int, tenant: UUID, thread_id: str) -> places.Known:
-        return await places.known(self._database_of(cell).api, tenant, thread_id)
+    async def _known(self, cell: int, tenant: UUID, thread_id: str) -> thread_locations.Known:
+        return await thread_locations.known(self._database_of(cell).api, tenant, thread_id)
 
 
 def demand_seat(cell: int, seat: int, workflow: str) -> None:

@@ -19,9 +19,9 @@ from uuid import UUID
 from hai_flow.errors import Rejected
 from hai_flow.runtime.base.single_flight import Recent
 from hai_flow.runtime.tenancy.tenants import Tenants
-from hai_flow.store import quotas
-from hai_flow.store.database import Database
-from hai_flow.store.tenants import Limits
+from hai_flow.store.identity import quotas
+from hai_flow.store.identity.tenants import Limits
+from hai_flow.store.postgres.database import Database
 
 MINUTE: Final = timedelta(minutes=1)
 BYTES_SECONDS: Final = 60.0  # for how long it is believed how large a tenant's logs are

@@ -11,10 +11,10 @@ from hai_flow.cells import HOME, Living
 from hai_flow.errors import StoreError
 from hai_flow.runtime.base.single_flight import Recent
 from hai_flow.settings import Settings
-from hai_flow.store import tenants
-from hai_flow.store.database import Database
-from hai_flow.store.faults import FAILURES
-from hai_flow.store.tenants import Limits, Tenant
+from hai_flow.store.identity import tenants
+from hai_flow.store.identity.tenants import Limits, Tenant
+from hai_flow.store.postgres.database import Database
+from hai_flow.store.postgres.error_classes import FAILURES
 
 SECONDS: Final = 5.0  # for how long other processes go by limits that were changed
 TENANTS_MAX: Final = 10_000  # that are known at a time

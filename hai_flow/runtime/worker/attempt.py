@@ -47,10 +47,11 @@ from hai_flow.runtime.tenancy.tenants import Tenants
 from hai_flow.runtime.worker.thread_messages import said_before
 from hai_flow.steps.runner import Answer, Attempt, Kind, Registry
 from hai_flow.steps.trace import trace_of
-from hai_flow.store import callbacks, tenants
-from hai_flow.store.database import RECONNECT_SECONDS_MAX, RECONNECT_SECONDS_MIN, Database
-from hai_flow.store.faults import FAILURES, passing
-from hai_flow.store.transactions import Transaction
+from hai_flow.store.identity import tenants
+from hai_flow.store.messaging import callbacks
+from hai_flow.store.postgres.database import RECONNECT_SECONDS_MAX, RECONNECT_SECONDS_MIN, Database
+from hai_flow.store.postgres.error_classes import FAILURES, passing
+from hai_flow.store.postgres.tool_transactions import Transaction
 from hai_flow.values import Json
 
 Found = TypeVar("Found")

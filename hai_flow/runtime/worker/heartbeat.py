@@ -13,9 +13,9 @@ from typing import Any, Final
 
 import structlog
 
-from hai_flow.store import claims
-from hai_flow.store.claims import Heartbeat, Load
-from hai_flow.store.database import SETTINGS, Session
+from hai_flow.store.postgres.database import SETTINGS, Session
+from hai_flow.store.runs import leases
+from hai_flow.store.runs.leases import Heartbeat, Load
 
 log = structlog.get_logger(__name__)
 
@@ -114,7 +114,7 @@ class Heart:
                     self._connection = await self._connect()
             lease = timedelta(seconds=self._lease_seconds)
             async with asyncio.timeout(limit):
-                return await claims.heartbeat(self._connection, self._worker, lease, self._load)
+                return await leases.heartbeat(self._connection, self._worker, lease, self._load)
         except Exception as error:  # of any kind: this thread must go on, or the end of the lease is not noticed
             log.warning("heartbeat_failed", error=str(error) or repr(error))
             self._hang_up()

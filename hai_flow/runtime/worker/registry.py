@@ -13,10 +13,10 @@ import structlog
 from hai_flow import __version__
 from hai_flow.runtime.base.service import Service
 from hai_flow.runtime.worker.takeover import worker_name
-from hai_flow.store import servers
+from hai_flow.store.runs import servers
 
 if TYPE_CHECKING:
-    from hai_flow.store.database import Database
+    from hai_flow.store.postgres.database import Database
 
 log = structlog.get_logger(__name__)
 

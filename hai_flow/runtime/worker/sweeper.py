@@ -22,8 +22,12 @@ from hai_flow.runtime.commit.committer import Committer
 from hai_flow.runtime.files.files import Files
 from hai_flow.runtime.people.inbox import Inbox
 from hai_flow.runtime.worker.worker import Worker
-from hai_flow.store import callbacks, claims, hints, notifications, proofs, signals, sweeps
-from hai_flow.store.database import EVERYTHING, Database
+from hai_flow.store.identity import credential_checks
+from hai_flow.store.messaging import callbacks, hints, signals
+from hai_flow.store.people import notifications
+from hai_flow.store.postgres import orphan_cleanup
+from hai_flow.store.postgres.database import EVERYTHING, Database
+from hai_flow.store.runs import leases
 
 log = structlog.get_logger(__name__)
 
@@ -120,7 +124,7 @@ class Sweeper(Service):
 
     async def _pause(self, queues: list[str], *, but: bool) -> float:
         async with self.database.engine.acquire() as connection:
-            due = await claims.next_wake(connection, queues, but=but)
+            due = await leases.next_wake(connection, queues, but=but)
         if due is None:
             return self.config.poll_seconds
         wait = (instants.milliseconds(due) - self.committer.now_ms()) / 1000
@@ -141,9 +145,9 @@ class Sweeper(Service):
         pool, every = self.database.api, timedelta(seconds=self.config.tidy_seconds)
         return {
             "newer runs": partial(self._tell_of_newer, every),  # first: it is the alarm for what stops others
-            "workers": partial(claims.forget_workers, pool, timedelta(hours=1)),
+            "workers": partial(leases.forget_workers, pool, timedelta(hours=1)),
             **{
-                name: partial(sweeps.sweep, pool, name, every, partial(forget, pool))
+                name: partial(orphan_cleanup.sweep, pool, name, every, partial(forget, pool))
                 for name, forget in (
                     ("subscriptions", signals.forget_subscriptions),
                     ("signals", signals.forget_signals),
@@ -154,9 +158,9 @@ class Sweeper(Service):
             **({} if self._inbox is None else {"inbox": partial(self._inbox.tidy, every)}),
             "notifications": partial(notifications.forget, pool),
             "links": partial(notifications.forget_links, pool),
-            "forgotten people": partial(proofs.clear, pool),
+            "forgotten people": partial(credential_checks.clear, pool),
         }
 
     async def _tell_of_newer(self, every: timedelta) -> None:
-        if named := await claims.name_newer(self.database.api, every):
+        if named := await leases.name_newer(self.database.api, every):
             log.error("runs_of_a_newer_release", runs=named, remedy="start its workers again, or upgrade")

@@ -11,10 +11,10 @@ import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from hai_flow.store import claims
+from hai_flow.store.runs import leases
 
 if TYPE_CHECKING:
-    from hai_flow.store.database import Connection, Pool
+    from hai_flow.store.postgres.database import Connection, Pool
 
 
 class Doubtful(NamedTuple):
@@ -35,9 +35,9 @@ async def take_over(connection: Connection | Pool, *, unused: bool) -> list[Doub
     `unused`: the database was started by this process while no other used it.
     """
     doubtful = []
-    for id, name, seconds in await claims.living_workers(connection):
+    for id, name, seconds in await leases.living_workers(connection):
         if unused and is_gone(name):
-            await claims.retire_worker(connection, id)
+            await leases.retire_worker(connection, id)
         else:
             doubtful.append(Doubtful(name, seconds))
     return doubtful

@@ -8,9 +8,9 @@ from uuid import UUID
 
 from hai_flow.engine.agents import Said, said_by
 from hai_flow.engine.state import MessageState
-from hai_flow.store import threads
-from hai_flow.store.database import Database
-from hai_flow.store.projection import thread_entry
+from hai_flow.store.commit.projection import thread_entry
+from hai_flow.store.postgres.database import Database
+from hai_flow.store.runs import threads
 
 RUNS_MAX: Final = 50
 MESSAGES_MAX: Final = 200

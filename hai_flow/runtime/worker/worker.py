@@ -44,9 +44,10 @@ from hai_flow.runtime.worker.heartbeat import HEART_SETTINGS, Heart
 from hai_flow.runtime.worker.takeover import worker_name
 from hai_flow.runtime.worker.timers import Wakes
 from hai_flow.steps.runner import Registry
-from hai_flow.store import claims, hints
-from hai_flow.store.claims import Claimed, Heartbeat, Load
-from hai_flow.store.database import Database
+from hai_flow.store.messaging import hints
+from hai_flow.store.postgres.database import Database
+from hai_flow.store.runs import leases
+from hai_flow.store.runs.leases import Claimed, Heartbeat, Load
 
 log = structlog.get_logger(__name__)
 
@@ -236,7 +237,7 @@ class Worker(Service):
             self.sync(held.run)
         if self.id is not None:
             async with self.database.api.acquire() as connection:
-                await claims.begin_draining(connection, self.id)
+                await leases.begin_draining(connection, self.id)
 
     async def _finish_attempts(self) -> None:
         """Wait until every attempt that was begun here is reported or declared lost, and that is committed."""
@@ -251,8 +252,8 @@ class Worker(Service):
             return
         held = [held.run for held in self._held.values() if held.run.mine]
         async with self.database.engine.acquire() as connection:
-            await claims.release_runs(connection, worker, [run.id for run in held], self.committer.now())
-            await claims.retire_worker(connection, worker)
+            await leases.release_runs(connection, worker, [run.id for run in held], self.committer.now())
+            await leases.retire_worker(connection, worker)
         await self._tell_due(held)
 
     async def _tell_due(self, runs: Iterable[CachedRun]) -> None:
@@ -280,7 +281,7 @@ class Worker(Service):
             try:
                 async with self.database.engine.acquire() as connection:
                     ids, at = [run.id for run in runs], self.committer.now()
-                    released = set(await claims.release_runs(connection, worker, ids, at))
+                    released = set(await leases.release_runs(connection, worker, ids, at))
                 await self._tell_due(runs)
             except Exception as error:
                 log.warning("not_handed_on", runs=len(runs), error=str(error) or repr(error))
@@ -319,7 +320,7 @@ class Worker(Service):
             await self.allowed()
         asked = time.monotonic()
         async with self.database.api.acquire() as connection:
-            worker = await claims.register_worker(
+            worker = await leases.register_worker(
                 connection,
                 name,
                 lease,
@@ -416,7 +417,7 @@ class Worker(Service):
         try:
             async with self.database.engine.acquire() as connection:
                 sent = time.monotonic()
-                claimed = await claims.claim_runs(connection, worker, limit, queues, most, behind=behind)
+                claimed = await leases.claim_runs(connection, worker, limit, queues, most, behind=behind)
             if claimed:
                 self.committer.clock.read(instants.milliseconds(claimed[0].db_now), sent, time.monotonic())
                 self.adopt(claimed)
@@ -491,7 +492,7 @@ class Worker(Service):
     async def _give_back(self, worker: int, run_id: UUID, fence: int | None, reason: str, *, begun: bool) -> None:
         try:
             async with self.database.engine.acquire() as connection:
-                pause = await claims.give_back(connection, worker, run_id, fence, begun=begun, reason=reason)
+                pause = await leases.give_back(connection, worker, run_id, fence, begun=begun, reason=reason)
         except Exception as error:  # the next heartbeat names it again
             log.warning("not_given_back", run_id=str(run_id), error=str(error) or repr(error))
             return

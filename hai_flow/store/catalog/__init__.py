@@ -1,0 +1,1 @@
+"""Rows of workflows and of their pinned tools. Begin with `workflows`."""

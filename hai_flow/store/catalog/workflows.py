@@ -1,0 +1,169 @@
+"""Workflows as published: immutable, known by their sha256."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from uuid import UUID
+
+import asyncpg
+
+from hai_flow.errors import Rejected
+
+if TYPE_CHECKING:
+    from hai_flow.store.postgres.database import Connection, Pool
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowSummary:
+    """A workflow as lists show it. `dev`: loaded from disk while it is edited; other bytes may have its version.
+
+    `from_disk`: read from a file by a process that performs it (`dev`, `run`), not sent over the network.
+    `retired_at`: since when no run, child or fork begins with it; None: it is in use.
+    """
+
+    sha256: bytes
+    name: str
+    version: int
+    dev: bool
+    title: str | None
+    created_at: datetime
+    from_disk: bool
+    retired_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Workflow(WorkflowSummary):
+    """`source` is the document's bytes, whose sha256 it is."""
+
+    source: bytes
+
+
+class NamedVersion(NamedTuple):
+    """A parsed `name`, `name@version` or `name@version+sha8`. `sha8`: the first hex digits of the digest."""
+
+    name: str
+    version: int | None = None
+    sha8: str | None = None
+
+
+SUMMARY_COLUMNS: Final = "sha256, name, version, dev, title, created_at, from_disk, retired_at"
+# Published before dev, in use before retired, the highest version first; of dev copies the one that was loaded last.
+LATEST_FIRST: Final = (
+    "dev, retired_at IS NOT NULL, CASE WHEN dev THEN 0 ELSE version END DESC, created_at DESC, version DESC"
+)
+
+
+_PUBLISH: Final = f"""
+INSERT INTO workflows (tenant, sha256, name, version, dev, title, source, from_disk, visibility)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+ON CONFLICT (tenant, sha256) DO UPDATE SET dev = workflows.dev AND excluded.dev,
+  from_disk = workflows.from_disk OR excluded.from_disk,
+  created_at = CASE WHEN workflows.dev THEN excluded.created_at ELSE workflows.created_at END
+RETURNING {SUMMARY_COLUMNS}, source
+"""
+
+
+async def publish_workflow(
+    connection: Connection | Pool,
+    tenant: UUID,
+    *,
+    name: str,
+    version: int,
+    source: bytes,
+    title: str | None = None,
+    dev: bool = False,
+    from_disk: bool = False,
+    visibility: Sequence[str] = (),
+) -> Workflow:
+    """Store a workflow; storing the same bytes again changes nothing (but publishes a dev copy, and remembers that they
+    were read from disk).
+
+    Raises `Rejected` 409 `workflow_exists` when other bytes were published under this name and version. A dev copy may
+    repeat a version with other bytes; saved again, it is the newest one again.
+    """
+    sha256 = hashlib.sha256(source).digest()
+    arguments = (tenant, sha256, name, version, dev, title, source, from_disk, list(visibility))
+    try:
+        async with _tried(connection):
+            row = await connection.fetchrow(_PUBLISH, *arguments)
+    except asyncpg.UniqueViolationError:
+        if await workflow_by_sha(connection, tenant, sha256) is None:
+            raise Rejected(
+                409,
+                "workflow_exists",
+                f"{name}@{version} is published with other content and never changes; raise its version",
+                winner={"name": name, "version": version},
+            ) from None
+        # The same bytes, published at once by somebody else, met the index of names before that of digests.
+        row = await connection.fetchrow(_PUBLISH, *arguments)
+    assert row is not None, "insert or update: one row"
+    return Workflow(*row)
+
+
+def _tried(connection: Connection | Pool) -> contextlib.AbstractAsyncContextManager[Any]:
+    """Around a statement that may fail: a transaction that it is part of goes on."""
+    return connection.transaction() if hasattr(connection, "transaction") else contextlib.nullcontext()
+
+
+async def _one(connection: Connection | Pool, condition: str, *arguments: Any) -> Workflow | None:
+    query = f"SELECT {SUMMARY_COLUMNS}, source FROM workflows WHERE {condition} ORDER BY {LATEST_FIRST} LIMIT 1"
+    row = await connection.fetchrow(query, *arguments)
+    return None if row is None else Workflow(*row)
+
+
+async def workflow_by_sha(connection: Connection | Pool, tenant: UUID, sha256: bytes) -> Workflow | None:
+    """The very bytes that a run is pinned to."""
+    return await _one(connection, "tenant = $1 AND sha256 = $2", tenant, sha256)
+
+
+async def visibility_of(connection: Connection | Pool, tenant: UUID, sha256: bytes) -> frozenset[str]:
+    """The selectors of the people that may read its runs, beside the requesters and operators."""
+    query = "SELECT visibility FROM workflows WHERE tenant = $1 AND sha256 = $2"
+    return frozenset(await connection.fetchval(query, tenant, sha256) or ())
+
+
+async def workflow_version(connection: Connection | Pool, tenant: UUID, name: str, version: int) -> Workflow | None:
+    """`name@version`: the published one, else the newest dev copy of that version."""
+    return await _one(connection, "tenant = $1 AND name = $2 AND version = $3", tenant, name, version)
+
+
+async def latest_workflow(connection: Connection | Pool, tenant: UUID, name: str) -> Workflow | None:
+    """The highest published version that is in use, else the highest one that is retired, else the newest dev copy."""
+    return await _one(connection, "tenant = $1 AND name = $2", tenant, name)
+
+
+async def list_workflows(
+    connection: Connection | Pool, tenant: UUID, *, limit: int | None = None, after: str = ""
+) -> Sequence[WorkflowSummary]:
+    """The latest of each name, by name: `limit` of them (None: all), from the first name behind `after`."""
+    query = f"""
+    SELECT DISTINCT ON (name) {SUMMARY_COLUMNS} FROM workflows WHERE tenant = $1 AND name > $2
+    ORDER BY name, {LATEST_FIRST} LIMIT $3
+    """
+    return [WorkflowSummary(*row) for row in await connection.fetch(query, tenant, after, limit)]
+
+
+async def versions_of_workflow(connection: Connection | Pool, tenant: UUID, name: str) -> Sequence[WorkflowSummary]:
+    """Everything that is stored under a name, latest first."""
+    query = f"SELECT {SUMMARY_COLUMNS} FROM workflows WHERE tenant = $1 AND name = $2 ORDER BY {LATEST_FIRST}"
+    return [WorkflowSummary(*row) for row in await connection.fetch(query, tenant, name)]
+
+
+async def is_retired(connection: Connection | Pool, tenant: UUID, sha256: bytes) -> bool:
+    """Whether no run may begin with these bytes any more."""
+    query = "SELECT retired_at IS NOT NULL FROM workflows WHERE tenant = $1 AND sha256 = $2"
+    return bool(await connection.fetchval(query, tenant, sha256))
+
+
+async def set_retired(connection: Connection, tenant: UUID, name: str, version: int, *, retired: bool) -> bool:
+    """Retire everything that is stored as `name@version`, or take that back. Returns whether anything changed."""
+    query = """
+    UPDATE workflows SET retired_at = CASE WHEN $4 THEN now() END
+    WHERE tenant = $1 AND name = $2 AND version = $3 AND (retired_at IS NULL) = $4
+    """
+    return str(await connection.execute(query, tenant, name, version, retired)) != "UPDATE 0"

@@ -1,0 +1,1 @@
+"""Tenants in several databases: which cell a thread lives in, and what cells tell each other. Begin with `cells`."""

@@ -1,0 +1,76 @@
+"""The cells of a large tenant's names, as their anchors know them (docs/decisions, "A large tenant lives in several
+cells").
+
+A name is the id of a thread that a client made up, or the one that the thread of a run gets which is started under a
+key. Its anchor is a cell that every process finds by the name alone. Something lives in its anchor, unless the anchor
+has a *pointer* to another cell: a row in `slots` that holds the thread's slot for ever, where a run would be. So the
+commit with which a run begins there decides, as between two runs of a thread: either a run or a pointer gets the slot.
+A process that begins a thread elsewhere first writes the pointer; so no other process begins the thread in the anchor,
+even if its list of cells is older.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+from uuid import UUID
+
+from hai_flow.store.messaging.concurrency_slots import thread_slot
+
+if TYPE_CHECKING:
+    from hai_flow.store.postgres.database import Connection, Pool
+
+_POINTER: Final = 0xFFFF_FFFF_FFFF_0000_0000 << 48  # of no version that a run's id has; below it the cell
+
+
+class Known(NamedTuple):
+    """The place of a thread as a cell knows it: whether it lives there, or to which cell it points."""
+
+    here: bool
+    there: int | None
+
+
+_KNOWN: Final = """
+SELECT (SELECT run_id FROM slots WHERE tenant = $1 AND slot = $2),
+  EXISTS (SELECT FROM runs WHERE tenant = $1 AND thread_id = $3)
+"""
+
+
+async def known(connection: Connection | Pool, tenant: UUID, thread_id: str) -> Known:
+    """The place of the thread as the cell knows it."""
+    row = await connection.fetchrow(_KNOWN, tenant, thread_slot(thread_id), thread_id)
+    assert row is not None
+    there = None if row[0] is None else pointed_to(row[0])
+    return Known(row[1] and there is None, there)
+
+
+_POINT: Final = """
+INSERT INTO slots (tenant, slot, run_id, promised_until) VALUES ($1, $2, $3, NULL) ON CONFLICT DO NOTHING RETURNING true
+"""
+
+
+async def point(connection: Connection, tenant: UUID, thread_id: str, cell: int) -> int | None:
+    """Let the thread live in the cell, unless it lives here, begins here just now, or this cell points to another one.
+    Returns the cell to which it points then; None: the thread is this one's.
+
+    First the row, then the look, in a statement of its own: so a run that has begun is seen, and one that begins later
+    gets no slot.
+    """
+    async with connection.transaction():
+        made = await connection.fetchval(_POINT, tenant, thread_slot(thread_id), pointer_to(cell))
+        row = await connection.fetchrow(_KNOWN, tenant, thread_slot(thread_id), thread_id)
+        assert row is not None
+        if made and row[1]:
+            take_back = "DELETE FROM slots WHERE tenant = $1 AND slot = $2 AND run_id = $3"
+            await connection.execute(take_back, tenant, thread_slot(thread_id), pointer_to(cell))
+            return None
+    return None if row[0] is None else pointed_to(row[0])
+
+
+def pointer_to(cell: int) -> UUID:
+    """The id that holds the slot of a name that lives in `cell`, in place of a run's."""
+    return UUID(int=_POINTER | cell)
+
+
+def pointed_to(holder: UUID) -> int | None:
+    """The cell that the holder of a slot points to; None: it is a run."""
+    return holder.int & 0xFFFF if holder.int >> 48 == _POINTER >> 48 else None

@@ -1,0 +1,191 @@
+"""The arrays of a commit: a column for each, in the order in which its statements have them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+from hai_flow.store.commit.commit_sql import CHILDREN
+from hai_flow.store.commit.entries import Entry
+
+# A column that no row uses: NULL instead of an array, which unnest takes for an empty one, and the driver for nothing.
+_NO: Final = None
+
+Rows: TypeAlias = Sequence[tuple[int, Entry]]
+Arrays: TypeAlias = Iterable[Sequence[Any] | None]
+
+
+def arguments(moved: Sequence[Entry], born: Sequence[Entry], parts: frozenset[str]) -> Iterable[Sequence[Any] | None]:
+    """The arrays of a commit with these parts, after worker and time. A column that no entry has costs (nearly)
+    nothing."""
+    yield [entry.run_id for entry in moved]
+    yield _shared([entry.tenant for entry in moved])
+    yield _written([entry.n for entry in moved])
+    yield [entry.events for entry in moved]
+    versions = [entry.version for entry in moved]
+    yield _written(versions)
+    yield _written([entry.fence for entry in moved]) if None in versions else _NO
+    yield _written([entry.status for entry in moved])
+    yield _written([entry.busy for entry in moved])
+    yield _sparse([entry.wake_at for entry in moved])
+    yield _sparse([entry.cut or None for entry in moved])
+    yield _sparse([entry.take_slot for entry in moved])
+    yield _sparse([entry.result for entry in moved])
+    if "moves" in parts:
+        yield [None if entry.moved is None else entry.moved.workflow for entry in moved]
+        yield [None if entry.moved is None else entry.moved.workflow_version for entry in moved]
+        yield [None if entry.moved is None else entry.moved.dev for entry in moved]
+        yield [None if entry.moved is None else entry.moved.queue for entry in moved]
+    if "seats" in parts:
+        yield [entry.seat for entry in moved]
+    if "elsewhere" in parts:
+        yield [entry.elsewhere for entry in moved]
+    if "instigators" in parts:
+        yield [entry.instigators for entry in moved]
+    if "heirs" in parts:
+        heirs = [entry.heir for entry in moved]
+        yield [None if heir is None else heir.run_id for heir in heirs]
+        yield [None if heir is None else heir.slot for heir in heirs]
+        yield [None if heir is None else heir.key for heir in heirs]
+        yield [None if heir is None else heir.leaves for heir in heirs]
+    rows = list(enumerate((*moved, *born), 1))
+    for part in CHILDREN:
+        if part in parts:
+            yield from _CHILD_ARRAYS[part](rows)
+    if "audit" in parts:
+        yield from _audit_arrays(rows)
+    if "births" in parts:
+        yield from born_arrays(born, len(moved) + 1, parts)
+
+
+def _command_arrays(rows: Rows) -> Arrays:
+    found = [(i, e.run_id, c.command_id, c.body_sha, c.outcome) for i, e in rows if e.commands for c in e.commands]
+    return _columns(found, 5)
+
+
+def _pending_arrays(rows: Rows) -> Arrays:
+    found = [
+        (i, p.id, p.status, p.path, p.digest, p.deadline, p.body, p.asks, p.kind, p.words)
+        for i, e in rows
+        if e.pendings
+        for p in e.pendings
+    ]
+    return _columns(found, 10)
+
+
+def _vote_arrays(rows: Rows) -> Arrays:
+    found = [
+        (i, v.pending_id, v.principal, v.body, v.decision, v.on_behalf_of) for i, e in rows if e.votes for v in e.votes
+    ]
+    return _columns(found, 6)
+
+
+def _outbox_arrays(rows: Rows) -> Arrays:
+    found = [(i, n, o.kind, o.target, o.body) for i, e in rows if e.outbox for n, o in enumerate(e.outbox)]
+    return _columns(found, 5)
+
+
+def _turn_arrays(rows: Rows) -> Arrays:
+    yield from _opened_turn_arrays(rows)
+    yield from _ended_turn_arrays(rows)
+
+
+def _opened_turn_arrays(rows: Rows) -> Arrays:
+    turns = [(i, t) for i, e in rows if e.turns for t in e.turns if t.first is not None]
+    return _columns([(i, t.n, t.wire_run_id, t.body_sha, t.first, t.last) for i, t in turns], 6)
+
+
+def _ended_turn_arrays(rows: Rows) -> Arrays:
+    return _columns([(i, t.n, t.last) for i, e in rows if e.turns for t in e.turns if t.first is None], 3)
+
+
+def _message_arrays(rows: Rows) -> Arrays:
+    return _columns([(i, m.n, m.id, m.role, m.body, m.position) for i, e in rows if e.messages for m in e.messages], 6)
+
+
+def _audit_arrays(rows: Rows) -> Arrays:
+    found = [
+        (i, a.id, a.act, a.subject, a.digest, a.commitment, a.principal, a.salt, a.body)
+        for i, e in rows if e.audit for a in e.audit
+    ]  # fmt: skip
+    return _columns(found, 9)
+
+
+_CHILD_ARRAYS: Final[Mapping[str, Callable[[Rows], Arrays]]] = {
+    "commands": _command_arrays,
+    "pendings": _pending_arrays,
+    "votes": _vote_arrays,
+    "outbox": _outbox_arrays,
+    "turns": _turn_arrays,
+    "messages": _message_arrays,
+}
+
+
+def _log_arrays(rows: Rows) -> Arrays:
+    return _columns([(i, e.events) for i, e in rows], 2)
+
+
+PIECE_ARRAYS: Final[Mapping[str, Callable[[Rows], Arrays]]] = {
+    "log": _log_arrays,
+    "commands": _command_arrays,
+    "pendings": _pending_arrays,
+    "votes": _vote_arrays,
+    "outbox": _outbox_arrays,
+    "opened_turns": _opened_turn_arrays,
+    "ended_turns": _ended_turn_arrays,
+    "messages": _message_arrays,
+    "audit": _audit_arrays,
+}
+"""The arrays of a commit in pieces, by the part that writes them (`commit_statement.PIECES`)."""
+
+
+def _sparse(column: list[Any]) -> list[Any] | None:
+    return _NO if column.count(None) == len(column) else column
+
+
+def _written(column: list[Any]) -> str | None:
+    """The array as PostgreSQL writes it, of values that need no quotes."""
+    unused = column.count(None)
+    if unused == len(column):
+        return _NO
+    return f"{{{','.join(['NULL' if each is None else str(each) for each in column] if unused else map(str, column))}}}"
+
+
+def _shared(column: list[Any]) -> list[Any]:
+    """A column in which every row has the same value is sent as that one value."""
+    return column[:1] if column.count(column[0] if column else None) == len(column) else column
+
+
+def born_arrays(born: Sequence[Entry], first: int, parts: frozenset[str]) -> Arrays:
+    """The arrays of entries that are the first of their run; the first of them is number `first`."""
+    rows: list[tuple[Any, ...]] = []
+    for i, e in enumerate(born, first):
+        b = e.born
+        assert b is not None, "the caller chose those that are born"
+        assert e.version is None, "a run that starts has no version to expect"
+        assert e.status is not None, "the first entry of a run says its status"
+        assert e.busy is not None, "the first entry of a run says whether it is busy"
+        rows.append(
+            (
+                i, e.run_id, e.tenant, e.n, e.events, e.status, e.busy, e.wake_at, e.result, b.workflow,
+                b.workflow_name, b.workflow_version, b.dev, b.thread_id, b.parent_id, b.parent_path, b.queue, b.slot,
+                b.started_by, b.input,
+            )
+        )  # fmt: skip
+    yield from _columns(rows, 20)
+    if "branches" in parts:
+        branches = [entry.born.branch for entry in born if entry.born is not None]
+        yield [None if branch is None else branch.of for branch in branches]
+        yield [None if branch is None else branch.follows for branch in branches]
+        yield [0 if branch is None else branch.copied for branch in branches]
+    if "seats" in parts:
+        yield [entry.seat for entry in born]
+        yield [entry.born is not None and entry.born.left for entry in born]
+    if "elsewhere" in parts:
+        yield [entry.elsewhere for entry in born]
+    if "instigators" in parts:
+        yield [entry.instigators for entry in born]
+
+
+def _columns(rows: Sequence[tuple[Any, ...]], count: int) -> Arrays:
+    return zip(*rows, strict=True) if rows else (_NO,) * count

@@ -1,0 +1,98 @@
+"""The commit: log, run rows and everything that belongs to them, of up to 256 runs in one statement.
+
+* A commit is one statement and its own transaction (docs/design/store.md#locks). It holds at most one entry per run
+  (docs/design/store.md#one-entry-per-run), sorted by run id, so that row locks are always taken in one order.
+* A commit never takes a claim that another worker holds, nor for a worker that is dead (docs/design/store.md#claims).
+  Perform a job only after a statement returned you as its `worker`.
+* Behind a transaction pooler that transaction also pins the plan, which a session of our own has from its start.
+* Columns that no entry has are not sent: one array element costs the driver 0.7 us.
+* Where Citus keeps the schema, the commit is a transaction of several statements (`commit_pieces`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from hai_flow.store.commit.commit_arrays import arguments
+from hai_flow.store.commit.commit_citus import commit_in_pieces
+from hai_flow.store.commit.commit_sql import CHILDREN, commit_statement
+from hai_flow.store.commit.entries import Committed, Entry, Won
+from hai_flow.store.postgres.database import PIN, transaction
+from hai_flow.store.postgres.error_classes import outcome_known
+
+if TYPE_CHECKING:
+    from hai_flow.store.postgres.database import Connection
+
+
+ENTRIES_MAX: Final = 256
+_LONE_ENTRIES_MAX: Final = 8
+_ALL: Final = frozenset(CHILDREN)
+_ALL_WITH_BIRTHS: Final = _ALL | {"births"}
+_NONE: Final[frozenset[str]] = frozenset()
+
+
+async def commit(connection: Connection, entries: Sequence[Entry], worker_id: int | None, at: datetime) -> Committed:
+    """Commit a batch: log, run rows, commands, pendings, votes, outbox, turns, messages, slots
+    (docs/design/store.md#the-commit).
+
+    One statement; entries win or lose each for itself. `entries` has at most 256, at most one per run, in any order
+    (they are sorted here, so that locks are). `worker_id` is None in a process that performs nothing. `at` is the
+    database's clock as last seen: a lower bound of it.
+
+    Raises `CommitUnknown` when the connection broke; other errors as `faults.classify` reads them.
+    """
+    assert 0 < len(entries) <= ENTRIES_MAX, f"a batch has 1 to {ENTRIES_MAX} entries, not {len(entries)}"
+    keys = [entry.run_id.int for entry in entries]
+    # A run twice in one batch corrupts its log for ever (docs/design/store.md#one-entry-per-run).
+    assert len(set(keys)) == len(keys), "a run is in a batch at most once"
+    numbers = sorted(range(len(entries)), key=keys.__getitem__)
+    moved = [number for number in numbers if entries[number].born is None]
+    born = [number for number in numbers if entries[number].born is not None] if len(moved) < len(numbers) else []
+    numbers = moved + born
+    parts = _parts_of(entries)
+    those_moved, those_born = [entries[i] for i in moved], [entries[i] for i in born]
+    with outcome_known():
+        if getattr(connection, "sharded", False):
+            won, db_now = await commit_in_pieces(connection, those_moved, those_born, parts, worker_id, at)
+        else:
+            columns = arguments(those_moved, those_born, parts)
+            won, db_now = await _commit_whole(connection, commit_statement(parts), worker_id, at, *columns)
+    return Committed({numbers[place - 1]: each for place, each in won.items()}, db_now)
+
+
+async def _commit_whole(connection: Connection, query: str, *given: Any) -> tuple[Mapping[int, Won], datetime]:
+    """The winners by their number from 1, and the database's clock."""
+    if connection.is_in_transaction() or getattr(connection, "pinned", True):
+        row = await connection.fetchrow(query, *given)
+    else:  # behind a pooler its settings say how the commit is to be planned: the session is nobody's in particular
+        async with transaction(connection, PIN):
+            row = await connection.fetchrow(query, *given)
+    assert row is not None, "aggregates return one row"
+    places, seq, version, fence, worker, db_now = row
+    return {} if places is None else dict(zip(places, map(Won, seq, version, fence, worker), strict=True)), db_now
+
+
+def _parts_of(entries: Sequence[Entry]) -> frozenset[str]:
+    again = any(entry.take_slot is not None for entry in entries)
+    births = again or any(entry.born is not None for entry in entries)
+    seldom = {"moves"} if any(entry.moved is not None for entry in entries) else _NONE
+    if again:
+        seldom = seldom | {"again"}
+    if any(entry.seat is not None or (entry.born is not None and entry.born.left) for entry in entries):
+        seldom = seldom | {"seats"}
+    if any(entry.heir is not None for entry in entries):
+        seldom = seldom | {"heirs"}
+    if any(entry.elsewhere for entry in entries):
+        seldom = seldom | {"elsewhere"}
+    if any(entry.instigators is not None for entry in entries):
+        seldom = seldom | {"instigators"}
+    if any(entry.audit for entry in entries):
+        seldom = seldom | {"audit"}
+    if births and any(entry.born is not None and entry.born.branch is not None for entry in entries):
+        seldom = seldom | {"branches"}
+    if len(entries) > _LONE_ENTRIES_MAX:
+        return (_ALL_WITH_BIRTHS if births else _ALL) | seldom
+    children = (part for part in CHILDREN if any(getattr(entry, part) for entry in entries))
+    return frozenset((*children, "births") if births else children) | seldom

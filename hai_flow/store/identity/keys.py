@@ -1,0 +1,209 @@
+"""API keys: an id, and a secret that is shown once. The database has only the secret's sha256, which is no use to a
+reader of the database; a secret of 256 random bits needs no slow hash."""
+
+from __future__ import annotations
+
+import hmac
+import re
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final, NamedTuple
+from uuid import UUID
+
+from hai_flow.signs import has_invisible
+from hai_flow.store.people import delegations
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    from hai_flow.store.postgres.database import Connection, Pool
+
+PREFIX: Final = "hai_"
+ID: Final = re.compile(r"[0-9a-z]{12}", re.ASCII)
+NAMED: Final = r"^[^\s\x00-\x1f\x7f-\x9f]+$"  # a role or a group
+PATTERN: Final = re.compile(r"^(user|service):[^\s*\x00-\x1f\x7f-\x9f]{0,200}\*?$")  # of principals
+PRINCIPAL: Final = re.compile(r"^(user|service):[^\s\x00-\x1f\x7f-\x9f]{1,200}$")
+_KEY: Final = re.compile(r"hai_([0-9a-z]{12})_([A-Za-z0-9_-]{43})", re.ASCII)
+_DOMAIN: Final = b"hai-flow frontend token v1\n"
+_ID: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
+
+
+def is_principal(id: str) -> bool:
+    """Whether somebody may be called so: `user:ann`, `service:ci`, of characters that can be seen."""
+    return PRINCIPAL.fullmatch(id) is not None and not has_invisible(id)
+
+
+class Parts(NamedTuple):
+    """A key as it is sent, taken apart."""
+
+    id: str
+    secret: str
+
+
+def parts_of(text: str) -> Parts | None:
+    """The id and the secret of a key; None: `text` has not its form."""
+    found = _KEY.fullmatch(text)
+    return None if found is None else Parts(found[1], found[2])
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A key: `principal` calls with it, in `tenant`, with these roles and groups. `name` is for people."""
+
+    id: str
+    tenant: UUID
+    sha256: bytes
+    name: str
+    principal: str
+    roles: list[str]
+    groups: list[str]
+    created_by: str
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None
+    used_at: datetime | None
+    verifies: bytes | None  # the public key of the tokens that it signs; None: it was made before there were any
+    speaks_for: list[str] | None = None  # for whom its tokens may decide, like user:shop-*; None: nobody but its own
+
+    def vouches_for(self, principal: str) -> bool:
+        """Whether tokens of the key may decide as the principal."""
+        own = principal == self.principal
+        return own or any(matches_principal(pattern, principal) for pattern in self.speaks_for or ())
+
+    def proves(self, parts: Parts) -> bool:
+        """Whether the secret is this key's; takes as long for a wrong one as for the right one."""
+        return hmac.compare_digest(self.sha256, _digest(parts.secret))
+
+    def verified(self, data: bytes, signature: bytes) -> bool:
+        """Whether the key has signed the data (`sign`)."""
+        from cryptography.exceptions import InvalidSignature
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+        if self.verifies is None:
+            return False
+        try:
+            Ed25519PublicKey.from_public_bytes(self.verifies).verify(signature, _DOMAIN + data)
+        except InvalidSignature:
+            return False
+        return True
+
+
+_COLUMNS: Final = (
+    "id, tenant, sha256, name, principal, roles, groups, created_by, created_at, expires_at, revoked_at, used_at, "
+    "verifies, speaks_for"
+)
+_CREATE: Final = f"""
+INSERT INTO keys (id, tenant, sha256, name, principal, roles, groups, created_by, expires_at, verifies,
+  speaks_for)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) RETURNING {_COLUMNS}
+"""
+
+
+async def create_key(
+    connection: Connection | Pool,
+    tenant: UUID,
+    principal: str,
+    *,
+    name: str,
+    roles: Sequence[str] = (),
+    groups: Sequence[str] = (),
+    created_by: str,
+    expires_at: datetime | None = None,
+    speaks_for: Sequence[str] | None = None,
+) -> tuple[Key, str]:
+    """Make a key; returns it, and the text that is sent as credential. The text is stored nowhere."""
+    parts = Parts("".join(secrets.choice(_ID) for _ in range(12)), secrets.token_urlsafe(32))
+    row = await connection.fetchrow(
+        _CREATE,
+        parts.id,
+        tenant,
+        _digest(parts.secret),
+        name,
+        principal,
+        list(roles),
+        list(groups),
+        created_by,
+        expires_at,
+        _signing(parts).public_key().public_bytes_raw(),
+        list(speaks_for) if speaks_for else None,
+    )
+    assert row is not None
+    return Key(*row), f"{PREFIX}{parts.id}_{parts.secret}"
+
+
+def matches_principal(pattern: str, principal: str) -> bool:
+    """Whether the pattern means the principal: `user:ann`, or `user:shop-*` for all that begin so."""
+    if pattern.endswith("*"):
+        return principal.startswith(pattern[:-1])
+    return principal == pattern
+
+
+async def find_key(connection: Connection | Pool, id: str) -> Key | None:
+    """The key of this id, of whichever tenant: the key tells the tenant of its caller."""
+    row = await connection.fetchrow(f"SELECT {_COLUMNS} FROM keys WHERE id = $1", id)
+    return None if row is None else Key(*row)
+
+
+async def note_use(connection: Connection | Pool, id: str) -> None:
+    """Remember that the key is used now."""
+    await connection.execute("UPDATE keys SET used_at = now() WHERE id = $1", id)
+
+
+async def list_keys(
+    connection: Connection | Pool,
+    tenant: UUID,
+    *,
+    limit: int | None = None,
+    before: tuple[datetime, str] | None = None,
+) -> list[Key]:
+    """The tenant's keys, newest first; also those that were revoked. `limit` None: all. `before` is the
+    (created_at, id) of the last one of the page before."""
+    arguments: list[object] = [tenant, limit]
+    earlier = ""
+    if before is not None:
+        arguments.extend(before)
+        earlier = "AND (created_at, id) < ($3, $4)"
+    query = f"SELECT {_COLUMNS} FROM keys WHERE tenant = $1 {earlier} ORDER BY created_at DESC, id DESC LIMIT $2"
+    return [Key(*row) for row in await connection.fetch(query, *arguments)]
+
+
+async def revoke_key(connection: Connection | Pool, tenant: UUID, id: str) -> Key | None:
+    """Revoke the tenant's key, and end the delegations that were made by it; twice is harmless. None: the tenant has no
+    key of this id."""
+    statement = f"""
+    UPDATE keys SET revoked_at = coalesce(revoked_at, now()) WHERE tenant = $1 AND id = $2 RETURNING {_COLUMNS}
+    """
+    row = await connection.fetchrow(statement, tenant, id)
+    if row is None:
+        return None
+    key = Key(*row)
+    is_last = not await has_others(connection, key)
+    await delegations.end_of_key(connection, tenant, id, key.principal, is_last=is_last)
+    return key
+
+
+async def has_others(connection: Connection | Pool, key: Key) -> bool:
+    """Whether the key's principal has another one that is good."""
+    query = """
+    SELECT EXISTS (SELECT FROM keys WHERE tenant = $1 AND principal = $2 AND id <> $3 AND revoked_at IS NULL
+      AND (expires_at IS NULL OR expires_at > now()))
+    """
+    return bool(await connection.fetchval(query, key.tenant, key.principal, key.id))
+
+
+def sign(parts: Parts, data: bytes) -> bytes:
+    """A signature that needs the key's secret."""
+    return _signing(parts).sign(_DOMAIN + data)
+
+
+def _signing(parts: Parts) -> Ed25519PrivateKey:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    return Ed25519PrivateKey.from_private_bytes(hmac.digest(parts.secret.encode(), _DOMAIN, "sha256"))
+
+
+def _digest(secret: str) -> bytes:
+    return sha256(secret.encode()).digest()

@@ -1,0 +1,217 @@
+"""Finds out whether a database still holds all that was once seen in it: it may have been restored to an earlier time,
+or copied.
+
+Effects that were performed for a commit stay in the world, and a restore takes the commit back. So a database has an
+*era*, a row that says where it lives (server, database, timeline) and which transaction wrote it: a copy of rows, as
+`pg_restore` makes it, has another one. And every few seconds a process writes a *beat* under a random token, and notes
+it outside of the database. If a noted beat is missing in the database, commits were taken back. The process that finds
+that out *holds* the era: no worker performs anything over the database until a person has begun the next era
+(`runtime/restore`).
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Final, NamedTuple
+from uuid import UUID
+
+import asyncpg
+import msgspec
+
+from hai_flow.store.postgres import orphan_cleanup
+from hai_flow.store.postgres.error_classes import outcome_known
+
+if TYPE_CHECKING:
+    from hai_flow.store.postgres.database import Connection, Pool
+
+BEATS: Final = "beats"
+KEPT_BEATS: Final = 17_280  # a day of them, every five seconds
+IDS_BETWEEN: Final = 1_000_000  # of workers, between two eras
+
+
+class Beat(msgspec.Struct, frozen=True):
+    """A commit that was seen: the `n`th beat of the database, in its era, at that time of its clock."""
+
+    database: UUID
+    era: int
+    n: int
+    token: UUID
+    at: datetime
+
+
+class Era(NamedTuple):
+    """The era that a database is in. `held`: why nothing may be performed; None: nothing is known against it. `moved`:
+    how its server, database or timeline differ from the row; then the era should be held."""
+
+    database: UUID
+    n: int
+    began_at: datetime
+    held: str | None
+    moved: str | None
+    timeline_moved: bool
+
+
+class _Place(NamedTuple):
+    system: int | None
+    base: int | None
+    timeline: int | None
+
+
+_PLACE: Final = (
+    "SELECT system_identifier FROM pg_control_system()",
+    "SELECT oid::bigint FROM pg_database WHERE datname = current_database()",
+    "SELECT ('x' || lpad(substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8), 8, '0'))::bit(32)::int",
+)
+# A row is written by one transaction, which no copy of it can repeat. Whoever changes the row says so anew. Not
+# on Citus: its coordinator numbers transactions, and a node the rows; the other signs are looked at there, too.
+_WRITTEN: Final = "pg_current_xact_id()::text::bigint"
+_ERA: Final = """
+SELECT database, n, began_at, held_why, held_at IS NOT NULL AS held, system, base, timeline,
+  to_regclass('pg_catalog.pg_dist_schema') IS NOT NULL OR xmin::text::bigint = written % 4294967296 AS original
+FROM eras ORDER BY n DESC LIMIT 1
+"""
+_BEGIN: Final = f"""
+INSERT INTO eras (n, database, system, base, timeline, written, note)
+SELECT $1, $2, $3, $4, $5, {_WRITTEN}, $6 ON CONFLICT (n) DO NOTHING
+"""
+
+
+async def current(connection: Connection | Pool) -> Era:
+    """The era; the first one begins here, where there is none."""
+    era = await look(connection)
+    if era is None:
+        place = await _place(connection)
+        with outcome_known():
+            await connection.execute(_BEGIN, 1, await _new_id(connection), *place, "")
+        era = await look(connection)
+        assert era is not None, "there is an era now"
+    return era
+
+
+async def look(connection: Connection | Pool) -> Era | None:
+    """The era; None: no process has ever worked over this database."""
+    row = await connection.fetchrow(_ERA)
+    if row is None:
+        return None
+    held = (row["held_why"] or "it is held") if row["held"] else None
+    place = await _place(connection)
+    was = _Place(row["system"], row["base"], row["timeline"])
+    moved = None
+    if not row["original"]:
+        moved = "its rows were written anew: it was restored from a dump, or replicated row by row"
+    elif _differ(was.system, place.system):
+        moved = "it is in another server than it was: a copy, or a server that was upgraded"
+    elif _differ(was.base, place.base):
+        moved = "it is a copy of another database of this server"
+    timeline_moved = _differ(was.timeline, place.timeline)
+    return Era(row["database"], row["n"], row["began_at"], held, moved, timeline_moved)
+
+
+async def _new_id(connection: Connection | Pool) -> UUID:
+    return await connection.fetchval("SELECT gen_random_uuid()")
+
+
+async def _place(connection: Connection | Pool) -> _Place:
+    return _Place(*[await _told(connection, query) for query in _PLACE])
+
+
+async def _told(connection: Connection | Pool, query: str) -> int | None:
+    """The server's answer; None where it has none, or not for this role."""
+    try:
+        return await connection.fetchval(query)
+    except (
+        asyncpg.InsufficientPrivilegeError,
+        asyncpg.UndefinedFunctionError,
+        asyncpg.FeatureNotSupportedError,
+        asyncpg.ObjectNotInPrerequisiteStateError,
+    ):
+        return None
+
+
+def _differ(was: int | None, found: int | None) -> bool:
+    return was is not None and found is not None and was != found
+
+
+async def last_beat(connection: Connection | Pool) -> Beat | None:
+    """The newest beat of the database."""
+    row = await connection.fetchrow(f"{_BEATS} ORDER BY b.n DESC LIMIT 1")
+    return None if row is None else Beat(*row)
+
+
+_BEATS: Final = "SELECT e.database, b.era, b.n, b.token, b.at FROM beats b JOIN eras e ON e.n = b.era"
+
+
+async def lacks(connection: Connection | Pool, era: Era, seen: Beat) -> bool:
+    """Whether the beat was of this database and is not in it any more. One that is older than all that are kept, and
+    one of an era that a person has ended, proves nothing."""
+    if seen.database != era.database or seen.era < era.n:
+        return False
+    if seen.era > era.n:
+        return True
+    row = await connection.fetchrow("SELECT (SELECT token FROM beats WHERE n = $1), min(n) FROM beats", seen.n)
+    assert row is not None, "an aggregate returns a row"
+    token, oldest = row
+    return token != seen.token and not (token is None and oldest is not None and seen.n < oldest)
+
+
+# On the disk before it is noted outside, also where the database answers earlier: else a crash looks like a restore.
+_WRITE: Final = """
+WITH set AS (
+  SELECT set_config('synchronous_commit', replace(current_setting('synchronous_commit'), 'off', 'on'), true) AS to
+)
+INSERT INTO beats (era) SELECT $1 FROM set RETURNING n
+"""
+
+
+async def beat(connection: Connection, era: Era, every: timedelta) -> bool:
+    """Write a beat, unless some process did in the time of `every`; returns whether it was written here."""
+    if await orphan_cleanup.take(connection, BEATS, every) is None:
+        return False
+    with outcome_known():
+        n = await connection.fetchval(_WRITE, era.n)
+    await connection.execute("DELETE FROM beats WHERE n <= $1", n - KEPT_BEATS)
+    return True
+
+
+async def follow_timeline(connection: Connection, era: Era) -> None:
+    """The server has another timeline, and no beat is missing: write the new timeline into the era."""
+    place = await _place(connection)
+    with outcome_known():
+        await connection.execute(
+            f"UPDATE eras SET timeline = $2, written = {_WRITTEN} WHERE n = $1", era.n, place.timeline
+        )
+
+
+_HOLD: Final = f"""
+WITH held AS (
+  UPDATE eras SET held_at = now(), held_why = $2, written = CASE WHEN $3 THEN {_WRITTEN} ELSE written END
+  WHERE n = $1 AND held_at IS NULL RETURNING n
+)
+UPDATE workers SET alive_until = '-infinity' WHERE EXISTS (SELECT FROM held)
+"""
+
+
+async def hold(connection: Connection, era: Era, why: str) -> None:
+    """Let no worker perform anything: all leases end, and a worker without a lease takes and keeps no claim."""
+    with outcome_known():
+        await connection.execute(_HOLD, era.n, why, era.moved is None)
+
+
+_NEXT: Final = f"""
+WITH ended AS (UPDATE workers SET alive_until = '-infinity'), ids AS (
+  SELECT pg_get_serial_sequence('workers', 'id')::regclass AS name
+), fenced AS (
+  SELECT setval(name, nextval(name) + {IDS_BETWEEN}) FROM ids
+)
+INSERT INTO eras (n, database, system, base, timeline, written, note)
+SELECT $1, $2, $3, $4, $5, {_WRITTEN}, $6 FROM fenced
+"""
+
+
+async def begin_next(connection: Connection, era: Era, note: str) -> int:
+    """Begin the era behind `era`: its number. For the owner. New workers get ids that no worker of the lost history can
+    have had: one of those may still be alive, and believe that it holds runs."""
+    place = await _place(connection)
+    with outcome_known():
+        await connection.execute(_NEXT, era.n + 1, era.database, *place, note)
+    return era.n + 1

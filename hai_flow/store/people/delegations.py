@@ -1,0 +1,106 @@
+"""Delegations: one person may answer the questions of another, for a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
+
+if TYPE_CHECKING:
+    from hai_flow.store.postgres.database import Connection, Pool
+
+SHOWN_MAX: Final = 100  # delegations that one person is given, or shown
+
+
+@dataclass(frozen=True, slots=True)
+class Delegation:
+    """`to_id` may answer the questions to `from_id`, who had these roles and groups when they delegated. `key`: the API
+    key by which they did; the delegation ends with it."""
+
+    id: UUID
+    from_id: str
+    to_id: str
+    roles: Sequence[str]
+    groups: Sequence[str]
+    since: datetime
+    until: datetime
+    note: str | None
+    created_at: datetime
+    key: str | None = None
+
+
+_COLUMNS: Final = "id, from_id, to_id, roles, groups, since, until, note, created_at, key"
+
+
+async def create(connection: Connection | Pool, tenant: UUID, given: Delegation) -> None:
+    """Keep a delegation. Its `created_at` is the database's time."""
+    query = """
+    INSERT INTO delegations (id, tenant, from_id, to_id, roles, groups, since, until, note, key)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+    """
+    await connection.execute(
+        query, given.id, tenant, given.from_id, given.to_id, list(given.roles), list(given.groups), given.since,
+        given.until, given.note, given.key,
+    )  # fmt: skip
+
+
+async def of_tenant(
+    connection: Connection | Pool, tenant: UUID, *, limit: int, before: tuple[datetime, UUID] | None = None
+) -> list[Delegation]:
+    """All delegations of the tenant that have not ended, the newest first, behind the one `before`."""
+    query = f"""
+    SELECT {_COLUMNS} FROM delegations
+    WHERE tenant = $1 AND until > now() AND ($3::timestamptz IS NULL OR (created_at, id) < ($3, $4))
+    ORDER BY created_at DESC, id DESC LIMIT $2
+    """
+    return [Delegation(*row) for row in await connection.fetch(query, tenant, limit, *(before or (None, None)))]
+
+
+async def end(connection: Connection | Pool, tenant: UUID, id: UUID) -> bool:
+    """End a delegation of anybody at once. False: the id is unknown."""
+    query = "DELETE FROM delegations WHERE id = $1 AND tenant = $2 RETURNING id"
+    return await connection.fetchval(query, id, tenant) is not None
+
+
+async def end_of_key(connection: Connection | Pool, tenant: UUID, key: str, principal: str, *, is_last: bool) -> None:
+    """End the delegations that were made by a key which is revoked; where it `is_last` of its principal, also those of
+    which it is not known how they were made."""
+    query = """
+    DELETE FROM delegations WHERE tenant = $1 AND (key = $2 OR ($4 AND key IS NULL AND from_id = $3))
+    """
+    await connection.execute(query, tenant, key, principal, is_last)
+
+
+async def of_person(connection: Connection | Pool, tenant: UUID, person: Sequence[str]) -> list[Delegation]:
+    """The delegations from and to the person of these ids that have not ended, the newest first."""
+    query = f"""
+    SELECT {_COLUMNS} FROM delegations WHERE tenant = $1 AND from_id = ANY ($2::text[]) AND until > now()
+    UNION SELECT {_COLUMNS} FROM delegations WHERE tenant = $1 AND to_id = ANY ($2::text[]) AND until > now()
+    ORDER BY created_at DESC, id LIMIT {SHOWN_MAX}
+    """
+    return [Delegation(*row) for row in await connection.fetch(query, tenant, list(person))]
+
+
+async def to_person(
+    connection: Connection | Pool, tenant: UUID, person: Sequence[str], from_ids: Sequence[str] | None = None
+) -> list[Delegation]:
+    """The delegations by which the person of these ids may answer now for others, or for the one of `from_ids`
+    alone."""
+    query = f"""
+    SELECT {_COLUMNS} FROM delegations
+    WHERE tenant = $1 AND to_id = ANY ($2::text[]) AND until > now() AND since <= now()
+      AND ($3::text[] IS NULL OR from_id = ANY ($3::text[]))
+    ORDER BY created_at DESC, id LIMIT {SHOWN_MAX}
+    """
+    others = None if from_ids is None else list(from_ids)
+    return [Delegation(*row) for row in await connection.fetch(query, tenant, list(person), others)]
+
+
+async def remove(connection: Connection | Pool, tenant: UUID, id: UUID, person: Sequence[str]) -> bool:
+    """End a delegation from or to the person of these ids at once. False: the id is unknown."""
+    query = """
+    DELETE FROM delegations WHERE id = $1 AND tenant = $2 AND ARRAY[from_id, to_id] && $3::text[] RETURNING id
+    """
+    return await connection.fetchval(query, id, tenant, list(person)) is not None

@@ -1,0 +1,193 @@
+"""Transactions of tools on the run's own database: a tool's writes there commit together with the event that its step
+has succeeded, in one transaction, or neither does.
+
+The tool's statements run first. When it has returned, its transaction is *sealed*: deferred constraints are checked,
+and the session is made as it was before (settings, role, temporary tables, locks, prepared statements): our commit must
+not meet a temporary table called `runs`, and behind a pooler the session is anybody's after it. Then the commit of the
+run's events (`commits`) is sent in the same transaction, and that compares the run's version as every commit does:
+where the attempt is over by then (it timed out, its process lost its lease and another one declared it lost, the run
+was terminated), the decision is a refusal, and nothing commits.
+
+A process that dies leaves a transaction that the server rolls back. One that is frozen holds the lock of its run's row
+for `idle_in_transaction_session_timeout` at most; others pass the run over meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final
+
+import structlog
+
+from hai_flow.errors import StepError
+from hai_flow.store.postgres.database import LEAVE_LOCKS_AND_STATEMENTS, LEAVE_NOTHING, PIN
+from hai_flow.store.postgres.error_classes import FAILURES, Fault, classify, outcome_known, sqlstate_of
+
+if TYPE_CHECKING:
+    from hai_flow.store.commit.entries import Committed
+    from hai_flow.store.postgres.database import Connection, Database
+
+log = structlog.get_logger(__name__)
+
+ACQUIRE_SECONDS: Final = 60.0  # for a connection; the step's own time-out may end it before
+_SEALED: Final = {
+    "lock_timeout": "2s",
+    "statement_timeout": "30s",
+    "idle_in_transaction_session_timeout": "10s",
+}
+_BEGUN: Final = "SAVEPOINT hai_flow_tool"  # it is gone if the tool ends the transaction by itself
+_SEAL: Final = "; ".join((
+    "RELEASE SAVEPOINT hai_flow_tool",
+    "SET CONSTRAINTS ALL IMMEDIATE",
+    LEAVE_NOTHING,
+    *(f"SET LOCAL {name} = '{value}'" for name, value in _SEALED.items()),
+    PIN,
+    "SAVEPOINT hai_flow_result",
+))  # fmt: skip
+_TAKE_BACK: Final = "ROLLBACK TO SAVEPOINT hai_flow_result"
+_LEAVE: Final = f"ROLLBACK TO SAVEPOINT hai_flow_tool; {LEAVE_LOCKS_AND_STATEMENTS}"
+_ENDED_BY_TOOL: Final = ("3B001", "25P01")
+_FAILED: Final = "25P02"
+_leaving: Final[set[asyncio.Task[None]]] = set()  # a task that nothing refers to may be collected
+
+
+class Transaction:
+    """The transaction of one attempt, if its tool asks for one: it begins with the first `block`, and there is one at
+    most."""
+
+    __slots__ = ("_beginning", "_connection", "_database", "_outer", "_over")
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._connection: Connection | None = None
+        self._outer: Any = None
+        self._beginning: asyncio.Lock | None = None
+        self._over = False
+
+    @property
+    def is_open(self) -> bool:
+        return self._connection is not None
+
+    @contextlib.asynccontextmanager
+    async def block(self) -> AsyncGenerator[Connection]:
+        """The connection. An exception takes back all statements of the block. The end of the block commits nothing:
+        the commit comes when the tool has returned."""
+        self._beginning = self._beginning or asyncio.Lock()
+        async with self._beginning:
+            first = self._connection is None
+            connection = await self._begin() if self._connection is None else self._connection
+        if not first:
+            async with connection.transaction():
+                yield connection
+            return
+        try:
+            yield connection
+        except BaseException:
+            await self._roll_back()
+            raise
+
+    async def seal(self) -> None:
+        """The tool has returned. Raises StepError if its transaction can't be committed; then it is rolled back."""
+        assert self._connection is not None, "only a transaction that has begun is sealed"
+        try:
+            await self._connection.execute(_SEAL)
+        except FAILURES as error:
+            await self._roll_back()
+            raise StepError(_why(error)) from error
+
+    async def commit(self, send: Callable[[Connection], Awaitable[Committed]]) -> Committed:
+        """Commit it, with the entry that `send` sends over its connection. If the entry does not win nothing is
+        committed, and it may be tried again.
+
+        Raises the errors of the database. It may be tried again after those that `classify` calls RETRY; after all
+        others the transaction is over, with an outcome that is unknown if the error says so.
+        """
+        assert self._connection is not None, "only a transaction that was sealed is committed"
+        connection = self._connection
+        try:
+            with outcome_known():
+                try:
+                    done = await send(connection)
+                    if done.won:
+                        await self._outer.commit()
+                    else:
+                        await connection.execute(_TAKE_BACK)
+                except Exception as error:
+                    if classify(error) is Fault.RETRY:
+                        await connection.execute(_TAKE_BACK)
+                    raise
+        except Exception as error:
+            if classify(error) is not Fault.RETRY:
+                self.abandon()
+            raise
+        if done.won:
+            self.abandon()
+        return done
+
+    def abandon(self) -> None:
+        """Give the connection back. Statements that were not committed are rolled back."""
+        self._over = True
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            task = asyncio.get_running_loop().create_task(self._released(connection), name="end a tool's transaction")
+            _leaving.add(task)
+            task.add_done_callback(_leaving.discard)
+
+    async def _begin(self) -> Connection:
+        if self._over:
+            raise _is_over()
+        pool = await self._database.tools()
+        try:
+            connection = await pool.acquire(timeout=ACQUIRE_SECONDS).__aenter__()
+        except (*FAILURES, TimeoutError) as error:
+            message = f"no connection for the tool's transaction: {error or type(error).__name__}"
+            raise StepError(message, code="tool.unavailable", retriable=True) from error
+        self._connection, self._outer = connection, connection.transaction()
+        try:
+            if self._over:
+                raise _is_over()
+            await self._outer.start()
+            await connection.execute(_BEGUN)
+        except BaseException:
+            await self._roll_back()
+            raise
+        return connection
+
+    async def _roll_back(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await self._released(connection)
+
+    async def _released(self, connection: Any) -> None:
+        """Let go of the connection: the pool rolls back a transaction that is left open, or hangs up.
+
+        Behind a pooler the session is another client's as soon as the transaction is over, so what a rollback leaves in
+        it is taken back before. A connection that is cut instead is one whose session the pooler closes.
+        """
+        try:
+            if self._database.behind_pooler and not connection.is_closed() and connection.is_in_transaction():
+                try:
+                    await connection.execute(_LEAVE)
+                except FAILURES:
+                    connection.terminate()
+            await (await self._database.tools()).release(connection)
+        except FAILURES as error:
+            log.info("tool_connection_cut", error=str(error) or repr(error))
+
+
+def _why(error: Exception) -> str:
+    state = sqlstate_of(error)
+    if state in _ENDED_BY_TOOL:
+        return "the tool ended its transaction itself; the runtime commits it, together with the step's result"
+    if state == _FAILED:
+        return (
+            "the tool's transaction can't be committed: a statement of it failed, and the tool went on; put what may "
+            "fail into a block of its own (`async with context.transaction()`)"
+        )
+    return f"the tool's transaction can't be committed: {error}"
+
+
+def _is_over() -> StepError:
+    return StepError("the attempt is over: its transaction can't begin any more", retriable=False)

@@ -1,0 +1,214 @@
+"""Logs and their folds: loading runs, locking one, reading on, snapshots."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncGenerator, Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
+
+import msgspec
+
+from hai_flow.store.commit.entries import CommandRow
+from hai_flow.store.postgres.database import ON_THE_NODE
+from hai_flow.store.postgres.error_classes import outcome_known
+from hai_flow.store.runs.log_compaction import ends_of
+
+if TYPE_CHECKING:
+    from hai_flow.store.postgres.database import Connection, Pool
+
+
+class LogRow(msgspec.Struct, frozen=True, gc=False):
+    """The events `first_seq` to `last_seq`, as committed together: JSON text of an array. `parts`: the commits of a row
+    that stands for several (`packing`)."""
+
+    first_seq: int
+    last_seq: int
+    events: bytes
+    parts: bytes | None = None
+
+    @property
+    def ends(self) -> list[int]:
+        """The last event of each of its commits. Raises ValueError where the parts can't be read."""
+        return [self.last_seq] if self.parts is None else ends_of(self.parts)
+
+
+class Loaded(msgspec.Struct, frozen=True, gc=False):
+    """A run as of one moment. `state` is a snapshot at `snapshot_seq` when one newer than the caller's state exists;
+    `rows` is the log after it (or after the caller's state), up to `seq`, without gaps."""
+
+    run_id: UUID
+    tenant: UUID
+    workflow: bytes
+    status: str
+    seq: int
+    version: int
+    fence: int
+    worker: int | None
+    wake_at: datetime | None
+    thread_id: str
+    started_by: str
+    log_bytes: int
+    abi: int
+    snapshot_seq: int | None
+    state: bytes | None
+    rows: list[LogRow]
+    db_now: datetime
+
+
+_LOADED: Final = """
+  r.id, r.tenant, r.workflow, r.status, r.seq, r.version, r.fence, r.worker, r.wake_at, r.thread_id, r.started_by,
+  r.log_bytes, r.abi, s.seq AS snapshot_seq, s.state, l.firsts, l.last_seqs, l.events, clock_timestamp() AS db_now
+"""
+_LOAD: Final = f"""
+SELECT {_LOADED}
+FROM unnest($1::uuid[], $2::bigint[], $3::int[]) AS w(id, have_seq, abi)
+JOIN runs r ON r.id = w.id
+LEFT JOIN LATERAL (
+  SELECT seq, state FROM snapshots s WHERE s.run_id = r.id AND s.abi = w.abi AND s.seq > w.have_seq
+  ORDER BY seq DESC LIMIT 1) s ON true
+LEFT JOIN LATERAL (
+  SELECT array_agg(last_seq ORDER BY last_seq) AS last_seqs, array_agg(first_seq ORDER BY last_seq) AS firsts,
+    array_agg(events ORDER BY last_seq) AS events
+  FROM (SELECT last_seq, first_seq, events FROM log
+    WHERE run_id = r.id AND last_seq > greatest(w.have_seq, coalesce(s.seq, 0)) AND last_seq <= r.seq
+    ORDER BY last_seq LIMIT $4) AS x) l ON true
+"""
+
+
+async def load_runs(
+    connection: Connection | Pool,
+    run_ids: Sequence[UUID],
+    have_seqs: Sequence[int],
+    abi: int,
+    rows_max: int | None = None,
+) -> dict[UUID, Loaded]:
+    """The runs, each from the seq that the caller has already (0: from the beginning) (docs/design/store.md#snapshots).
+
+    One statement, one moment. A run that does not exist is not in the result. `abi` is the version of the state's
+    encoding that the caller reads: snapshots of another are passed over. `rows_max`: of each run's log so many commits
+    at most, its oldest; `read_log` has the others.
+    """
+    rows = await connection.fetch(_LOAD, run_ids, have_seqs, [abi] * len(run_ids), rows_max)
+    return {row[0]: _loaded(row) for row in rows}
+
+
+def _loaded(row: Any) -> Loaded:
+    firsts, lasts, events = row[15] or (), row[16] or (), row[17] or ()
+    log = list(map(LogRow, firsts, lasts, events))
+    return Loaded(*row[:15], rows=log, db_now=row[18])
+
+
+_LOAD_AT: Final = f"""
+SELECT {_LOADED}
+FROM runs r
+LEFT JOIN LATERAL (
+  SELECT seq, state FROM snapshots s WHERE s.run_id = r.id AND s.abi = $4 AND s.seq <= $3
+  ORDER BY seq DESC LIMIT 1) s ON true
+LEFT JOIN LATERAL (
+  SELECT array_agg(last_seq ORDER BY last_seq) AS last_seqs, array_agg(first_seq ORDER BY last_seq) AS firsts,
+    array_agg(events ORDER BY last_seq) AS events
+  FROM log WHERE run_id = r.id AND last_seq > coalesce(s.seq, 0) AND first_seq <= $3 AND last_seq <= r.seq) l ON true
+WHERE r.tenant = $1 AND r.id = $2
+"""
+
+
+async def load_run_at(connection: Connection | Pool, tenant: UUID, run_id: UUID, seq: int, abi: int) -> Loaded | None:
+    """The rows for `state_at(seq)`: the nearest snapshot at or before `seq` and the log after it, as far as `seq`.
+
+    The last row may go beyond `seq` (rows are commits): fold only its first events. None: the tenant has no run of that
+    id.
+    """
+    row = await connection.fetchrow(_LOAD_AT, tenant, run_id, seq, abi)
+    return None if row is None else _loaded(row)
+
+
+_UNLOCKED: Final = "SELECT id FROM runs WHERE id = ANY($1::uuid[]) FOR NO KEY UPDATE SKIP LOCKED"
+
+
+async def locked_runs(connection: Connection | Pool, run_ids: Collection[UUID]) -> set[UUID]:
+    """Those of `run_ids` whose rows somebody holds locked in this moment (or that do not exist)."""
+    return set(run_ids) - {row[0] for row in await connection.fetch(_UNLOCKED, run_ids)}
+
+
+@contextlib.asynccontextmanager
+async def lock_run(connection: Connection, run_id: UUID, have_seq: int, abi: int) -> AsyncGenerator[Loaded | None]:
+    """Take one run alone: a run that lost three times is decided on this state, and committed inside
+    (docs/design/store.md#decisions-and-chunks).
+
+    The only place that holds a row's lock across round trips; `idle_in_transaction_session_timeout` ends it when the
+    process is stopped. Raises `CommitUnknown` when the connection breaks, at the end of the block as well.
+    """
+    with outcome_known():
+        async with connection.transaction():
+            if getattr(connection, "sharded", False):
+                await connection.execute(ON_THE_NODE)
+            await connection.execute("SELECT FROM runs WHERE id = $1 FOR NO KEY UPDATE", run_id)
+            # A statement of its own: the snapshot of the locking one is older than the lock.
+            loaded = await load_runs(connection, [run_id], [have_seq], abi)
+            yield loaded.get(run_id)
+
+
+_COMMANDS_OF: Final = """
+SELECT c.run_id, c.command_id, c.body_sha, c.outcome FROM unnest($1::uuid[], $2::text[]) AS k(run_id, command_id)
+JOIN commands c ON c.run_id = k.run_id AND c.command_id = k.command_id
+"""
+
+
+async def commands_of(
+    connection: Connection | Pool, commands: Collection[tuple[UUID, str]]
+) -> dict[tuple[UUID, str], CommandRow]:
+    """Which of these (run, command id) were carried out, and the answers (docs/design/store.md#command-ids). The same
+    id with the same `body_sha` gets the first outcome; with another it is 409."""
+    rows = await connection.fetch(_COMMANDS_OF, [run for run, _ in commands], [id for _, id in commands])
+    return {(row[0], row[1]): CommandRow(*row[1:]) for row in rows}
+
+
+async def read_log(connection: Connection | Pool, run_id: UUID, after_seq: int, limit: int) -> list[LogRow]:
+    """Up to `limit` commits of the log with an event after `after_seq`, in order. The first may begin before it."""
+    query = """
+    SELECT first_seq, last_seq, events, parts FROM log WHERE run_id = $1 AND last_seq > $2 ORDER BY last_seq LIMIT $3
+    """
+    return [LogRow(*row) for row in await connection.fetch(query, run_id, after_seq, limit)]
+
+
+async def last_with(connection: Connection | Pool, run_id: UUID, text: bytes, before_seq: int) -> LogRow | None:
+    """The newest commit of the log that begins before `before_seq` and has `text` in its JSON, from the end of the log
+    backwards. A value that somebody gave may have it, too: look at the events."""
+    query = """
+    SELECT first_seq, last_seq, events FROM log
+    WHERE run_id = $1 AND first_seq < $2 AND position($3::bytea in events) > 0 ORDER BY last_seq DESC LIMIT 1
+    """
+    row = await connection.fetchrow(query, run_id, before_seq, text)
+    return None if row is None else LogRow(*row)
+
+
+@dataclass(frozen=True, slots=True)
+class RunVersion:
+    run_id: UUID
+    seq: int
+    version: int
+
+
+async def poll_versions(connection: Connection | Pool, run_ids: Sequence[UUID]) -> list[RunVersion]:
+    """How far these runs are: the poll of followed runs, for when hints are lost."""
+    rows = await connection.fetch("SELECT id, seq, version FROM runs WHERE id = ANY($1::uuid[])", run_ids)
+    return [RunVersion(*row) for row in rows]
+
+
+_SAVE_SNAPSHOT: Final = """
+WITH saved AS (
+  INSERT INTO snapshots (run_id, seq, tenant, abi, state)
+  SELECT id, $2, tenant, $3, $4 FROM runs WHERE id = $1 AND seq >= $2
+  ON CONFLICT (run_id, seq) DO UPDATE SET abi = excluded.abi, state = excluded.state WHERE snapshots.abi < excluded.abi
+  RETURNING run_id, seq
+)
+UPDATE runs r SET snapshot_seq = greatest(r.snapshot_seq, saved.seq) FROM saved WHERE r.id = saved.run_id
+"""
+
+
+async def save_snapshot(connection: Connection, run_id: UUID, seq: int, abi: int, state: bytes) -> None:
+    """Keep the fold of the first `seq` events. Outside the commit; it may be lost or come late without harm."""
+    await connection.execute(_SAVE_SNAPSHOT, run_id, seq, abi, state)

@@ -1,0 +1,55 @@
+"""The workers as people see them: their state, their queues, and the runs that they hold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from hai_flow.store.postgres.database import Connection, Pool
+
+State: TypeAlias = Literal["alive", "draining", "ended", "dead"]
+HOLDS_COUNTED_MAX: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerRow:
+    """`state`: `ended`, after it handed everything back; `dead`, when its lease ran out. `holds`: the runs that it has
+    now, counted up to `HOLDS_COUNTED_MAX`: of a dead worker those that no other one has taken over.
+
+    As of its last heartbeat (`beat_at`): `held` runs, `attempts` that it performed of at most `places` at once, and
+    those that waited for a place. Fields that a worker of an older release did not write are None.
+    """
+
+    id: int
+    name: str
+    state: State
+    queues: Sequence[str]
+    release: str | None
+    started_at: datetime | None
+    beat_at: datetime | None
+    draining_since: datetime | None
+    holds: int
+    held: int | None
+    attempts: int | None
+    waiting: int | None
+    places: int | None
+
+
+_LIST: Final = """
+SELECT w.id, w.name,
+  CASE WHEN w.alive_until = '-infinity' THEN 'ended' WHEN w.alive_until <= now() THEN 'dead'
+       WHEN w.draining_since IS NOT NULL THEN 'draining' ELSE 'alive' END,
+  coalesce(w.queues, '{default}'), w.release, w.started_at, w.beat_at, w.draining_since,
+  (SELECT count(*) FROM (SELECT FROM runs r WHERE r.worker = w.id LIMIT $2) held)::int,
+  w.held, w.attempts, w.waiting, w.places
+FROM workers w WHERE w.name NOT LIKE 'nobody:%' ORDER BY w.alive_until > now() DESC, w.id DESC LIMIT $1
+"""
+
+
+async def list_workers(connection: Connection | Pool, limit: int) -> list[WorkerRow]:
+    """Up to `limit` workers, those that live first. One that has ended or died, and holds nothing, is forgotten after
+    an hour at most."""
+    return [WorkerRow(*row) for row in await connection.fetch(_LIST, limit, HOLDS_COUNTED_MAX)]
