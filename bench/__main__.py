@@ -23,6 +23,7 @@ import structlog
 from bench import (
     auditing,
     fanout,
+    feeds,
     language,
     memory,
     neighbours,
@@ -52,6 +53,7 @@ KEYS = {
     "audit_cost": "a start of a run that the audit records, to one that it does not",
     "neighbour_at_limit": "starts of a tenant beside one that is refused without end, to those alone; aim over 0.5",
     "loop_stall_ms": "the longest standstill of the loop beside hostile authors, in milliseconds; aim under 50",
+    "feed_cost_idle": "reads of lists a second for an open console beside commits of other tenants; aim 0",
     "telemetry_cost": "a step with metrics, census and traces, to one that nobody watches",
     "suspended_memory_ratio": "resident memory beside many suspended runs, to that beside few",
     "validate_vs_yaml_load": "checking a document of 500 steps, to PyYAML's C loader alone on it",
@@ -101,6 +103,7 @@ def main() -> None:
             "auditing": _run(auditing.measure(database("auditing"), 20 if arguments.quick else 100)),
             "neighbours": _run(neighbours.measure(database("neighbours"), 5 if arguments.quick else 15)),
             "stalls": _run(stalls.measure(database("stalls"), 2 if arguments.quick else 7)),
+            "feeds": _run(feeds.measure(database("feeds"), 3.0 if arguments.quick else 20.0)),
             "telemetry": _run(telemetry.measure(database("telemetry"), *((3, 256) if arguments.quick else (7, 1024)))),
             "validation": language.validation(language.QUICK if arguments.quick else language.FULL),
             "language": _run(

@@ -12,6 +12,7 @@ import pytest
 from bench import (
     auditing,
     fanout,
+    feeds,
     hints,
     language,
     length,
@@ -67,6 +68,8 @@ async def test_a_report_has_every_key(postgres_server: Server) -> None:
     with postgres_server.database() as dsn:
         measured["neighbours"] = await neighbours.measure(dsn, 1)
     with postgres_server.database() as dsn:
+        measured["feeds"] = await feeds.measure(dsn, 0.5, 0.1)
+    with postgres_server.database() as dsn:
         measured["telemetry"] = await telemetry.measure(dsn, 1, 4, concurrency=2)
     with postgres_server.database() as dsn:
         measured["memory"] = await memory.measure(dsn, few=20, many=40, readings=1)
@@ -76,7 +79,9 @@ async def test_a_report_has_every_key(postgres_server: Server) -> None:
     with postgres_server.database() as dsn:
         measured["fanout"] = await fanout.measure(dsn, TINY_AUDIENCE)
     report = reported(measured, quick=True)
-    assert all(report[key] > 0 for key in KEYS)
+    assert all(report[key] > 0 for key in KEYS if key != "feed_cost_idle")
+    assert report["feed_cost_idle"] >= 0
+    assert measured["feeds"]["feed_events_of_consoles"] >= 4 * feeds.CONSOLES
     assert all(key in table(report) for key in KEYS)
     assert measured["throughput"]["log_rows_per_step"] == pytest.approx(1.1)  # ten steps in eleven commits
 

@@ -18,6 +18,7 @@ from hai_flow.api.names import is_run_id
 from hai_flow.api.principals import Principal, forbidden
 from hai_flow.api.rates import Decisions
 from hai_flow.api.rights import Right
+from hai_flow.api.shared_lists import SharedLists
 from hai_flow.api.sight import Sight, reader_in, sight_by_questions, sight_of, viewer_for
 from hai_flow.api.stream import EventStream, Pieces
 from hai_flow.api.terms import Ending, Term, Terms
@@ -112,6 +113,7 @@ class Access:
     peer: str  # the address that the request counts for
     decisions: Decisions
     terms: Terms
+    lists: SharedLists
     publishing: bool  # whether this server takes workflows over the network
     development: bool  # whether it is a development server that listens on loopback alone
     _seen: dict[UUID, _Seen] = field(default_factory=dict)  # the runs that were looked for
@@ -636,6 +638,10 @@ class Access:
                 await self.demand_speaks(thread_id, await threads.last_run(self.reads, self.tenant, thread_id))
             return outcome
         raise AssertionError("the last try returns or raises")
+
+    def hint_lists(self) -> None:
+        """Have open lists of the tenant read anew, because of a change that is no commit of a run."""
+        self.runtime.hint_lists(self.tenant)
 
     @contextlib.asynccontextmanager
     async def act(self) -> AsyncGenerator[Connection]:

@@ -60,6 +60,7 @@ from hai_flow.api.measured import Measured
 from hai_flow.api.principals import ACT_AS_PARAMETER, open_to_everybody, rights_for
 from hai_flow.api.rates import Decisions
 from hai_flow.api.routes import OF_EVERY_ROUTE
+from hai_flow.api.shared_lists import SharedLists
 from hai_flow.api.sign_ins import SignIns
 from hai_flow.api.terms import Terms
 from hai_flow.hosts import is_loopback
@@ -119,6 +120,7 @@ def create_app(settings: Settings, runtime: Runtime, *, act_as: bool = False, ce
     app.state.sign_ins = SignIns(settings, runtime)
     app.state.decisions = Decisions(settings)
     app.state.terms = Terms(runtime)
+    app.state.lists = SharedLists()
     app.state.development = is_development(settings, act_as=act_as)
     app.state.identity = identity_of(settings, runtime, development=app.state.development)
     app.state.publishing = settings.publish or app.state.development

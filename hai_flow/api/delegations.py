@@ -89,6 +89,7 @@ async def delegate(body: DelegationBody, access: CurrentAccess) -> dict[str, Any
             until=until.isoformat(),
         )
     await access.repeat()
+    access.hint_lists()
     return delegation_view(made)
 
 
@@ -113,6 +114,7 @@ async def end_any_delegation(delegation_id: str, access: CurrentAccess) -> None:
             raise Rejected(404, "delegation_unknown", f"there is no delegation {delegation_id[:60]!r}.")
         await access.record(connection, "delegation.ended", subject=f"delegation:{id}")
     await access.repeat()
+    access.hint_lists()
 
 
 @router.delete(
@@ -130,3 +132,4 @@ async def end_delegation(delegation_id: str, access: CurrentAccess) -> None:
             raise Rejected(404, "delegation_unknown", f"there is no delegation {delegation_id[:60]!r} of yours.")
         await access.record(connection, "delegation.ended", subject=f"delegation:{id}")
     await access.repeat()
+    access.hint_lists()

@@ -64,6 +64,7 @@ def _access(request: HTTPConnection, principal: Principal, living: Living) -> Ac
         peer,
         state.decisions,
         state.terms,
+        state.lists,
         state.publishing,
         state.development,
     )

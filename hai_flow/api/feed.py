@@ -6,7 +6,8 @@ A browser has six connections to a server for all of its tabs, so a page can't h
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from functools import partial
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias
 
 from fastapi import Header, Query, Response
 
@@ -20,6 +21,7 @@ from hai_flow.api.principals import requires
 from hai_flow.api.problems import documented
 from hai_flow.api.rights import Right
 from hai_flow.api.routes import Routes
+from hai_flow.api.shared_lists import sight_key
 from hai_flow.api.stream import Pieces
 from hai_flow.runtime.streams.stream_items import Piece
 from hai_flow.wire.log import LOG
@@ -56,22 +58,23 @@ async def follow(
     for each in topic or ():
         access.require(_RIGHTS[each])
     topics = [each for each in _RIGHTS if (each in topic if topic else access.principal.may(_RIGHTS[each]))]
-    readers = {each: _READERS[each] for each in topics}
+    wanted = _Wanted(limit, None if status is None else tuple(status))
+    sources = {each: _source(each, access, wanted) for each in topics}
 
     async def begin() -> Pieces:
-        return _news(access, readers, _Wanted(limit, status), _known(last_event_id))
+        return _news(access, sources, _known(last_event_id))
 
     return await access.stream(begin, LOG, farewell(access, LOG))
 
 
-class _Wanted:
-    def __init__(self, limit: int, status: list[shapes.RunStatus] | None) -> None:
-        self.limit = limit
-        self.status = status
+class _Wanted(NamedTuple):
+    limit: int
+    status: tuple[shapes.RunStatus, ...] | None
 
 
 async def _runs(access: Access, wanted: _Wanted) -> live.Items:
-    page = await runs.list_runs(access, limit=wanted.limit, status=wanted.status)
+    status = None if wanted.status is None else list(wanted.status)
+    page = await runs.list_runs(access, limit=wanted.limit, status=status)
     return {each["id"]: {k: v for k, v in each.items() if k not in _BULKY} for each in page["items"]}
 
 
@@ -99,19 +102,24 @@ _READERS: Final[Mapping[Topic, Callable[[Access, _Wanted], Awaitable[live.Items]
 }
 
 
-def _news(
-    access: Access,
-    readers: Mapping[Topic, Callable[[Access, _Wanted], Awaitable[live.Items]]],
-    wanted: _Wanted,
-    known: dict[str, str],
-) -> Pieces:
+_CHANGES_AT: Final[Mapping[Topic, str]] = {"inbox": "claimed_until", "schedules": "next"}
+_OF_THE_TENANT: Final = ("workflows", "schedules")  # the same for all who may see them
+
+
+def _source(topic: Topic, access: Access, wanted: _Wanted) -> live.Source:
+    sight = (wanted.limit,) if topic in _OF_THE_TENANT else (sight_key(access.principal), wanted)
+    return live.Source(sight, partial(_READERS[topic], access, wanted), _CHANGES_AT.get(topic))
+
+
+def _news(access: Access, sources: Mapping[Topic, live.Source], known: dict[str, str]) -> Pieces:
     before: dict[str, live.Items] = {}
 
-    async def news() -> AsyncGenerator[Piece, None]:
-        for topic, read in readers.items():
-            now = await read(access, wanted)
-            if known.get(topic) != live.print_of(now):
-                known[topic] = live.print_of(now)
+    async def news(reader: live.Reader) -> AsyncGenerator[Piece, None]:
+        for topic in sources:
+            shown = await reader.read(topic)
+            now = shown.items
+            if known.get(topic) != shown.print:
+                known[topic] = shown.print
                 if topic in before:
                     changed, gone = live.changes(before[topic], now)
                     yield live.piece(topic, _id(known), {"changed": changed, "gone": gone})
@@ -119,7 +127,7 @@ def _news(
                     yield live.piece(topic, _id(known), {"items": list(now.values())})
             before[topic] = now
 
-    return live.repeated(access, news)
+    return live.repeated(access, sources, news)
 
 
 def _id(known: Mapping[str, str]) -> str:

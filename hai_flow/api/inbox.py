@@ -22,6 +22,7 @@ from hai_flow.api.principals import requires
 from hai_flow.api.problems import WITH_BODY, documented, problem_of, unreadable_of
 from hai_flow.api.rights import Right
 from hai_flow.api.routes import Routes
+from hai_flow.api.shared_lists import sight_key
 from hai_flow.api.stream import Pieces
 from hai_flow.api.views import decided_view, inbox_view
 from hai_flow.definition.durations import NotADuration, milliseconds
@@ -163,10 +164,10 @@ async def follow_inbox(
 async def _begin(access: Access, filters: Filters, limit: int, known: str | None) -> Pieces:
     before: live.Items | None = None
 
-    async def news() -> AsyncGenerator[Piece, None]:
+    async def news(reader: live.Reader) -> AsyncGenerator[Piece, None]:
         nonlocal before, known
-        now = await _first_page(access, filters, limit)
-        id = live.print_of(now)
+        shown = await reader.read("inbox")
+        now, id = shown.items, shown.print
         if before is None and id != known:
             yield live.piece("inbox", id, {"items": list(now.values())})
         elif before is not None and id != known:
@@ -174,7 +175,9 @@ async def _begin(access: Access, filters: Filters, limit: int, known: str | None
             yield live.piece("changed", id, {"items": changed, "gone": gone})
         known, before = id, now
 
-    return live.repeated(access, news)
+    sight = (sight_key(access.principal), filters, limit)
+    source = live.Source(sight, lambda: _first_page(access, filters, limit), "claimed_until")
+    return live.repeated(access, {"inbox": source}, news)
 
 
 async def _first_page(access: Access, filters: Filters, limit: int) -> live.Items:
@@ -294,6 +297,7 @@ async def claim_pending(pending_id: str, access: CurrentAccess, body: ClaimBody 
         taken = await inbox.claim(connection, access.tenant, run_id, pending_id, who.id, timedelta(milliseconds=time))
         if taken:
             await access.record(connection, "pending.claimed", subject=f"pending:{pending_id}", run_id=run_id, ms=time)
+    access.hint_lists()
     item = await _item(access, pending_id)
     if not taken:
         winner = {"by": item.asked.claimed_by}
@@ -308,4 +312,5 @@ async def release_pending(pending_id: str, access: CurrentAccess) -> dict[str, A
     async with access.act() as connection:
         if await inbox.release(connection, access.tenant, run_id, pending_id, who.id):
             await access.record(connection, "pending.released", subject=f"pending:{pending_id}", run_id=run_id)
+    access.hint_lists()
     return await _view(access, await _item(access, pending_id))

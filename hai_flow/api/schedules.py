@@ -76,17 +76,17 @@ async def get_fires(
 @router.post("/{schedule_id}/pause", dependencies=[requires(Right.CONTROL_RUNS)], response_model=None, responses=_ONE)
 async def pause_schedule(schedule_id: str, access: CurrentAccess) -> dict[str, Any]:
     """Let it fire no more until it is resumed."""
-    return await _view(
-        access, await access.runtime.triggers.pause_schedule(access.tenant, _id(schedule_id), asked=access.asked)
-    )
+    row = await access.runtime.triggers.pause_schedule(access.tenant, _id(schedule_id), asked=access.asked)
+    access.hint_lists()
+    return await _view(access, row)
 
 
 @router.post("/{schedule_id}/resume", dependencies=[requires(Right.CONTROL_RUNS)], response_model=None, responses=_ONE)
 async def resume_schedule(schedule_id: str, access: CurrentAccess) -> dict[str, Any]:
     """Let it fire again, from its next time on. Times that passed while it was paused do not count as missed."""
-    return await _view(
-        access, await access.runtime.triggers.resume_schedule(access.tenant, _id(schedule_id), asked=access.asked)
-    )
+    row = await access.runtime.triggers.resume_schedule(access.tenant, _id(schedule_id), asked=access.asked)
+    access.hint_lists()
+    return await _view(access, row)
 
 
 @router.post(

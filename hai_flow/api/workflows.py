@@ -55,6 +55,7 @@ async def publish_workflow(
     access.require_publishing()
     stored, plan = await access.catalog.publish(access.tenant, source, dev=dev, asked=access.asked)
     await access.repeat()
+    access.hint_lists()
     return {**workflow_view(stored), "warnings": [finding.as_dict() for finding in plan.warnings]}
 
 
@@ -131,6 +132,7 @@ async def unretire_workflow(reference: str, access: CurrentAccess) -> dict[str, 
 async def _retire(access: Access, reference: str, *, retired: bool) -> dict[str, Any]:
     stored = await access.catalog.retire(access.tenant, reference, retired=retired, asked=access.asked)
     await access.repeat()
+    access.hint_lists()
     return workflow_view(stored)
 
 

@@ -359,6 +359,13 @@ class Runtime(Service):
             found.append("commits and loads")
         return found
 
+    def hint_lists(self, tenant: UUID) -> None:
+        """Call this after a change of something that lists of the tenant show, and that is no commit of a run: a
+        claim, a delegation, a workflow, a schedule. Open lists of every process are read anew."""
+        for word in hints.of_tenants([tenant]):
+            self.inbox.hint(word)
+        self.committer.hints.add_tenant(tenant)
+
     def _hear(self, letter: Letter) -> None:
         """Hints of commits have come, from another process or from this one."""
         for word in letter.words:

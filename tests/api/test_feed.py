@@ -111,3 +111,24 @@ def test_topics_follow_rights(postgres_server: Server) -> None:
 @pytest.mark.parametrize("limit", [0, 1000])
 def test_a_limit_that_no_list_has_is_refused(http: Checked, limit: int) -> None:
     assert http.get("/v1/feed", params={"limit": limit}).status_code == 422
+
+
+def test_what_changes_without_a_run_is_told_as_well(http: Checked) -> None:
+    name = unique("fed").replace("-", "_")
+    with following(http, ANN, topic=["workflows", "inbox"], limit=200) as feed:
+        feed.next(), feed.next()
+        assert http.post("/v1/workflows", content=ASKING.replace("NAME", name), headers=YAML).status_code == 201
+        for topic, _, data in iter(feed.next, None):
+            if topic == "workflows" and name in [each["name"] for each in data["changed"]]:
+                break
+        run = start(http, name)
+        (pending,) = wait_for_pendings(http, run["id"])
+        feed.until("inbox", "changed", pending["id"])
+        path = f"/v1/inbox/{pending['id']}"
+        assert http.post(f"{path}/claim", json={"for": "2s"}, headers=ANN).status_code == 200
+        assert feed.until("inbox", "changed", pending["id"])[1]["claimed_by"] == "user:ann"
+        assert feed.until("inbox", "changed", pending["id"])[1]["claimed_by"] is None, "it has ended by itself"
+        assert http.post(f"{path}/claim", headers=ANN).status_code == 200
+        assert feed.until("inbox", "changed", pending["id"])[1]["claimed_by"] == "user:ann"
+        assert http.post(f"{path}/release", headers=ANN).status_code == 200
+        assert feed.until("inbox", "changed", pending["id"])[1]["claimed_by"] is None

@@ -269,7 +269,21 @@ posting.bug(
     by=f"{_AGUI}::test_copilotkit_answers_a_gate_under_the_same_run_id_and_with_a_tool_message",
 )
 
+_SHARED: Final = "tests/api/test_shared_lists.py"
+shared_lists = Room("hai_flow/api/shared_lists.py", _SHARED)
+shared_lists.bug(
+    "every stream reads for itself", ("reading is None or self._began < since", "reading is None or since")
+)
+shared_lists.bug(
+    "a list is shown as it was before the hint", ("reading is None or self._began < since", "reading is None")
+)
+shared_lists.bug("a stream that goes away takes the read along", ("await asyncio.shield(reading)", "await reading"))
+shared_lists.bug("two sessions of one person read twice", ("session=None, session_version=0, ", "session_version=0, "))
+live = Room("hai_flow/api/live.py", _SHARED)
+live.bug("a claim that ends by itself is seen with the next poll", ("if at > time.time()", "if at > 1e12"))
+
 ROOMS: Final = (
+    shared_lists, live,
     catalog, triggers, problems, bulk, mcp, connections, rows, seats, messages, questions, sessions, sealing, relays,
     redis, pins, asking, limits, queue, archives, quotas, signals, auditing, retiring, erasing, pruning, invariants,
     telling, posting,

@@ -138,6 +138,11 @@ class Hints:
         self._words.update(map(hints.due, due))
         self._wanted.set()
 
+    def add_tenant(self, tenant: UUID) -> None:
+        """Something in the lists of the tenant has changed without a commit of a run."""
+        self._tenants.add(tenant)
+        self._wanted.set()
+
     async def tell(self, word: str) -> None:
         """Tell others a payload that names no run, now: this process may be about to end."""
         await self._sent(Letter([], [word]))
@@ -183,7 +188,7 @@ class Hints:
         while True:
             await self._wanted.wait()
             self._wanted.clear()
-            while self._news or self._words:
+            while self._news or self._words or self._tenants:
                 pause = HINT_SECONDS if await self._sent(self._take()) else min(2 * pause, PAUSE_SECONDS_MAX)
                 if self._failing:
                     break
@@ -194,6 +199,8 @@ class Hints:
             await self.carrier.send(letter)
         except Exception as error:  # a hint may be lost: the poll is the truth
             self.dropped += len(letter.news)
+            self._words.add(EVERYTHING)  # open lists are seldom read without a hint
+            self._wanted.set()
             if not self._failing:
                 self._failing = True
                 log.warning("hints_lost", error=str(error) or repr(error), until="hints_go_out_again")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import copy
+import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from functools import partial
@@ -73,6 +74,14 @@ class Item(msgspec.Struct, frozen=True):
         return self.obstacle is None or self.obstacle.code != NOT_ASKED or bool(self.for_others)
 
 
+class _Watch:
+    """The streams that show lists of one tenant, and when they were hinted last."""
+
+    def __init__(self) -> None:
+        self.streams: set[asyncio.Event] = set()
+        self.hinted_at = 0.0
+
+
 class Inbox:
     """Reads inboxes, and keeps their index whole."""
 
@@ -81,7 +90,7 @@ class Inbox:
         self._rows = rows or Rows()
         self.reads: Pool = database.api
         self.catalog = catalog
-        self._watching: dict[UUID, set[asyncio.Event]] = {}
+        self._watching: dict[UUID, _Watch] = {}
         self._all_ids: AllIds = lambda id: (id,)
 
     def reading(self, reads: Pool, all_ids: AllIds | None = None) -> Inbox:
@@ -96,24 +105,33 @@ class Inbox:
         commits; one with ids of runs concerns nobody here, and EVERYTHING everybody."""
         named = self._watching.keys() if payload == EVERYTHING else hints.tenants_of(payload) or ()
         for tenant in named:
-            for hinted in self._watching.get(tenant, ()):
-                hinted.set()
+            watch = self._watching.get(tenant)
+            if watch is not None:
+                watch.hinted_at = time.monotonic()
+                for hinted in watch.streams:
+                    hinted.set()
+
+    def hinted_at(self, tenant: UUID) -> float:
+        """When the last hint about inboxes of the tenant came, as `time.monotonic` has it; nobody knows it unless
+        somebody watches."""
+        watch = self._watching.get(tenant)
+        return 0.0 if watch is None else watch.hinted_at
 
     @property
     def watchers(self) -> int:
         """How many streams wait for hints."""
-        return sum(map(len, self._watching.values()))
+        return sum(len(watch.streams) for watch in self._watching.values())
 
     @contextlib.contextmanager
     def watched(self, tenant: UUID, hinted: asyncio.Event) -> Iterator[asyncio.Event]:
         """Let `hinted` be set whenever inboxes of the tenant may have changed."""
-        watching = self._watching.setdefault(tenant, set())
-        watching.add(hinted)
+        watch = self._watching.setdefault(tenant, _Watch())
+        watch.streams.add(hinted)
         try:
             yield hinted
         finally:
-            watching.discard(hinted)
-            if not watching and self._watching.get(tenant) is watching:
+            watch.streams.discard(hinted)
+            if not watch.streams and self._watching.get(tenant) is watch:
                 del self._watching[tenant]
 
     async def page(
