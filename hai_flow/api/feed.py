@@ -59,7 +59,7 @@ async def follow(
         access.require(_RIGHTS[each])
     topics = [each for each in _RIGHTS if (each in topic if topic else access.principal.may(_RIGHTS[each]))]
     wanted = _Wanted(limit, None if status is None else tuple(status))
-    sources = {each: _source(each, access, wanted) for each in topics}
+    sources: dict[str, live.Source] = {each: _source(each, access, wanted) for each in topics}
 
     async def begin() -> Pieces:
         return _news(access, sources, _known(last_event_id))
@@ -111,7 +111,7 @@ def _source(topic: Topic, access: Access, wanted: _Wanted) -> live.Source:
     return live.Source(sight, partial(_READERS[topic], access, wanted), _CHANGES_AT.get(topic))
 
 
-def _news(access: Access, sources: Mapping[Topic, live.Source], known: dict[str, str]) -> Pieces:
+def _news(access: Access, sources: Mapping[str, live.Source], known: dict[str, str]) -> Pieces:
     before: dict[str, live.Items] = {}
 
     async def news(reader: live.Reader) -> AsyncGenerator[Piece, None]:
