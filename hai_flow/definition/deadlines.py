@@ -11,7 +11,7 @@ from hai_flow.definition.context import Context
 from hai_flow.definition.deciders import EXCLUDE, QUORUM, excluded_by, looks_like_one, quorum_of, selectors_of
 from hai_flow.definition.document import Path
 from hai_flow.definition.durations import NotADuration, milliseconds, spell
-from hai_flow.definition.keys import ANY, DURATION, SELECTORS, TEXT, Key, Shape, enum, shape_of, stages
+from hai_flow.definition.keys import ANY, BOOLEAN, DURATION, SELECTORS, TEXT, Key, Shape, enum, shape_of, stages
 from hai_flow.definition.known_names import Names
 from hai_flow.definition.panels import check_deciders, check_inherited_quorum
 from hai_flow.definition.reference import NOTHING, NOTIFY
@@ -31,7 +31,8 @@ ON_DEADLINE: Final = Shape("on_deadline", "`on_deadline`", (
     Key("escalate", shape_of("escalate"), "ask others, with a new clock", example="{from: role:cfo, deadline: 1d}"),
     Key("reject", shape_of("reject"), "counts as a rejection", example="{reason: nobody answered}"),
     Key("fail", shape_of("nothing"), "raises `approval.expired`", example="{}"),
-    Key("approve", shape_of("nothing"), "silence counts as approval (a warning)", example="{}"),
+    Key("approve", shape_of("consent"), "silence counts as approval: a warning, unless it is `intended`",
+        example="{intended: true}"),
 ), exactly_one=(("escalate", "reject", "fail", "approve"),))  # fmt: skip
 ON_DEADLINE_OF_ASK: Final = Shape("on_deadline_of_ask", "`on_deadline` of `ask` and `wait_for`", (
     Key("escalate", shape_of("escalate"), "ask others, with a new clock",
@@ -41,6 +42,10 @@ ON_DEADLINE_OF_ASK: Final = Shape("on_deadline_of_ask", "`on_deadline` of `ask` 
 ), exactly_one=(("escalate", "default", "fail"),))  # fmt: skip
 REJECT: Final = Shape("reject", "`reject`", (
     Key("reason", TEXT, "why, in the envelope", example="nobody answered in 3 days"),
+))  # fmt: skip
+CONSENT: Final = Shape("consent", "`approve` of a deadline", (
+    Key("intended", BOOLEAN, "silence is meant to be consent: no warning", default="false", example="true"),
+    Key("reason", TEXT, "why, in the envelope", example="no objection in 14 days"),
 ))  # fmt: skip
 ESCALATE: Final = Shape("escalate", "`escalate`: what is given replaces, the rest stays", (
     Key("deadline", DURATION, "of this stage", required=True, example="1d"),
@@ -134,17 +139,18 @@ def _written(word: str, body: Json) -> str:
 
 
 def _expiry(context: Context, word: str, body: Json, at: Path, names: Names) -> plan.Expiry:
-    if word == "approve":
+    intended = isinstance(body, Mapping) and body.get("intended") is True
+    if word == "approve" and not intended:
         message = (
             "nobody's answer counts as approval here: when the deadline passes, the effect happens; prefer "
-            "`reject` or `escalate`"
+            "`reject` or `escalate`; where silence is consent write `approve: {intended: true}`"
         )
         context.reader.warning(at, "approval.by_deadline", message, key=at[-1] == "approve")
     if word == "default":
         return plan.Expiry("default", value=context.template(body, at, names))
     reason = None
     if body is not None:
-        shape = REJECT if word == "reject" else NOTHING
+        shape = {"reject": REJECT, "approve": CONSENT}.get(word, NOTHING)
         fields = context.reader.fields(shape, body, at, f"`{word}`")
         reason = context.text(fields, "reason", at, names)
     return plan.Expiry(word, reason)  # type: ignore[arg-type]

@@ -211,7 +211,9 @@ class Declarations(Parts):
         self.reader.warning(at, "state.starts_null", message, key=True)
 
     def _check_reduce(self, reduce: Json, raw: Mapping[str, Json], at: Path) -> None:
-        wanted = {"append": ("array",), "merge": ("object",), "max": ("number", "integer")}.get(reduce or "", ())
+        numbers = ("number", "integer")
+        kinds = {"append": ("array",), "merge": ("object",), "max": numbers, "min": numbers, "add": numbers}
+        wanted = kinds.get(reduce or "", ())
         given = raw.get("type")
         if reduce and isinstance(given, str) and given not in wanted:
             message = f"`reduce: {reduce}` needs `type: {' or '.join(wanted)}`, found `{given}`; change one of them"

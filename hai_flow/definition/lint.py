@@ -226,7 +226,7 @@ class _Linter:
         if self._is_made_of_itself(place, path[0]):
             message = (
                 f"{who} `{path[0]}`: made of `state.{path[0]}` in this very step each of them counts, but of a value "
-                f"that was read before it the last one wins; give `{path[0]}` a `reduce` to be sure"
+                f"that was read before it the last one wins; give `{path[0]}` a `reduce` (`add` for sums) to be sure"
             )
         self.reader.warning(place, "set.parallel", message, key=isinstance(place[-1], str) and place[-1] != "path")
 

@@ -310,7 +310,8 @@ class Policy:
     `from_` and `exclude` render to lists of selectors, once, at opening; `exclude` None = the requester, unless `from`
     has `requester` or `anyone`. `form` renders to a JSON Schema (holes in it are filled at opening); None = no form.
     `edit` True = every argument may be edited. `escalations` come one after the other, then
-    `expiry`. `reasons`: the options whose answer must say why.
+    `expiry`. `reasons`: the options whose answer must say why. `veto` renders to the selectors of those whose rejection
+    alone decides; `confirm`: a page asks once more before it sends an answer.
     """
 
     from_: Template
@@ -324,6 +325,8 @@ class Policy:
     form: Template | None = None
     combine: Mapping[str, str] = field(default_factory=dict)
     reasons: frozenset[str] = frozenset()
+    veto: Template | None = None
+    confirm: bool = False
     notify: tuple[Template, ...] = ()
     remind: tuple[Duration, ...] = ()
     escalations: tuple[Escalate, ...] = ()
@@ -814,7 +817,7 @@ class StateVariable:
     name: str
     schema: Schema
     default: Json = None
-    reduce: Literal["append", "merge", "max"] | None = None
+    reduce: Literal["append", "merge", "max", "min", "add"] | None = None
     client: bool = False
     kept: bool = False
     shown: bool = False

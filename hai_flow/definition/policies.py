@@ -17,6 +17,7 @@ from hai_flow.definition.keys import (
     CEL,
     ID,
     LITERAL,
+    SELECTORS,
     TEXT,
     Key,
     Shape,
@@ -45,6 +46,8 @@ POLICY: Final = (
     Key("reject_when", either(enum("any", "unreachable"), integer(1)),
         "when rejections decide: the first, when the quorum can't be reached any more, or n of them",
         default="any", example="unreachable", read=ANY),
+    Key("veto", SELECTORS, "those of `from` whose rejection decides alone, whatever `reject_when` says",
+        example="role:cfo"),
     Key("options", list_of(ID), "the answers; must hold `approve` and `reject`; others need a handler in `on_decision`",
         default="[approve, reject]", example="[approve, revise, reject]"),
 )  # fmt: skip
@@ -52,6 +55,8 @@ REASONS: Final = Key(
     "reasons", map_of(enum("required", "optional"), "any"),
     "by option: whether the answer must say why", default="optional", example="{reject: required}",
 )  # fmt: skip
+CONFIRM: Final = Key("confirm", BOOLEAN, "a page asks once more before it sends an answer", default="false",
+                     example="true")  # fmt: skip
 TITLE_OF_PENDING: Final = Key(
     "title", TEXT, "the question in one line", required=True, example='"Refund ${{ input.amount }}?"'
 )
@@ -66,7 +71,7 @@ APPROVAL: Final = Shape("approval", "`approval`", (
     Key("edit", either(BOOLEAN, list_of(LITERAL)), "arguments that a decider may replace (`true` = all)",
         default="false",
         example="[subject, body]"),
-    FORM, COMBINE, NOTIFY, REMIND, DEADLINE, ON_DEADLINE_KEY, PAUSE_CLOCK,
+    FORM, COMBINE, NOTIFY, REMIND, DEADLINE, ON_DEADLINE_KEY, PAUSE_CLOCK, CONFIRM,
 ))  # fmt: skip
 
 
@@ -144,7 +149,24 @@ def policy(context: Context, kind: Kind, fields: Mapping[str, Json], at: Path, n
         remind=reminders,
         escalations=escalations,
         pause_clock=fields.get("pause_clock", "run"),
+        veto=_veto(context, fields, at, names),
+        confirm=fields.get("confirm", False),
     )
+
+
+def _veto(context: Context, fields: Mapping[str, Json], at: Path, names: Names) -> plan.Template | None:
+    """Those who may block; a literal one must be among those who are asked."""
+    if "veto" not in fields:
+        return None
+    asked, given = fields.get("from", []), fields["veto"]
+    asked = asked if isinstance(asked, list) else [asked]
+    literal = all(isinstance(each, str) and "${{" not in each for each in asked)
+    for index, each in enumerate(given if isinstance(given, list) else [given]):
+        if literal and isinstance(each, str) and "${{" not in each and each not in asked and "anyone" not in asked:
+            place = (*at, "veto", index) if isinstance(given, list) else (*at, "veto")
+            message = f"`{each}` has a veto, but is not asked: `from` does not name it; add it to `from`"
+            context.reader.error(place, "veto.not_asked", message)
+    return selectors_of(context, given, (*at, "veto"), names)
 
 
 def _check_default(context: Context, fields: Mapping[str, Json], at: Path, form: Mapping[str, Json]) -> None:

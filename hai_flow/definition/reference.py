@@ -103,8 +103,9 @@ DOCUMENT_SHAPES: Final[dict[str, Shape]] = {shape.name: shape for shape in (
     )),
     Shape("state_variable", "A variable of `state`: a JSON Schema, and", (
         Key("default", ANY, "its value at the start", default="null", example="[]"),
-        Key("reduce", enum("append", "merge", "max"), "each `set` combines instead of replacing: one more element, a "
-            "shallow merge, the larger number", example="append"),
+        Key("reduce", enum("append", "merge", "max", "min", "add"),
+            "each `set` combines instead of replacing: one more element, a shallow merge, the larger or smaller "
+            "number, the sum", example="append"),
         Key("client", BOOLEAN, "whether frontends may write it, by the `state` that they post", default="false",
             example="true"),
         Key("keep", enum("run", "thread"), "`thread`: a run begins with what the run before it in its thread had",
@@ -343,6 +344,8 @@ DOCUMENT_SHAPES: Final[dict[str, Shape]] = {shape.name: shape for shape in (
         Key("catch", list_of(shape_of("catch"), 1),
             "first match handles; without `errors` everything but `approval.*` and `limit.*`",
             example='[{errors: [tool.failed], steps: [{say: "Later."}]}]'),
+        Key("continue_on_error", BOOLEAN, "a failure is data: the step has `failed`, and the flow goes on; not with "
+            "`approval.*` and `limit.*`", default="false", example="true"),
         Key("finally", STEPS, "runs once when the step ends, whatever happened", example='[{say: "Done."}]'),
     )),
     Shape("retry", "`retry`", (
@@ -406,5 +409,5 @@ SHARED: Final = Shape("shared", "A file that is used", (
 ))  # fmt: skip
 COMMON_KEYS: Final = ("id", "title", "if")
 ENDED_KEYS: Final = ("catch", "finally")
-EFFECT_KEYS: Final = ("retry", "timeout", "undo", "expose", *ENDED_KEYS)
+EFFECT_KEYS: Final = ("retry", "timeout", "undo", "expose", "continue_on_error", *ENDED_KEYS)
 DECIDED_KEYS: Final = ("on_decision", "on_reject")

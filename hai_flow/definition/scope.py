@@ -344,4 +344,5 @@ def _step_reasons(target: StepDraft, member: str, *, elsewhere: bool) -> Iterato
 
 def _is_caught(draft: StepDraft) -> bool:
     """Whether the flow may go on behind a failure of the step."""
-    return any(not always_ends(clause.steps) for clause in draft.catch)
+    ignored = draft.fields.get("continue_on_error") is True
+    return ignored or any(not always_ends(clause.steps) for clause in draft.catch)

@@ -15,6 +15,7 @@ from hai_flow.definition.forms import literal_form
 from hai_flow.definition.known_names import Guards, Names
 from hai_flow.definition.known_types import ENVELOPE, Types
 from hai_flow.definition.language import VERBS
+from hai_flow.definition.paths import catch
 from hai_flow.definition.policies import OPTIONS, approval
 from hai_flow.definition.scope import Visibility, moved
 from hai_flow.definition.verbs.calls import delivery_of
@@ -59,7 +60,9 @@ def _compile_step(context: Context, draft: StepDraft, names: Names) -> Guards:
     verb = VERBS[draft.verb].compile(context, draft, names) if draft.verb in fields else None
     gate = _gate(context, draft, names) if "approval" in fields else None
     handlers = _compile_handlers(context, draft, names)
-    catch = compile_catch(context, draft.catch, names)
+    clauses = compile_catch(context, draft.catch, names)
+    if fields.get("continue_on_error") is True and draft.verb in fields:
+        clauses = (*clauses, _ignored(context, draft, names))
     context.compile(draft.finally_, names)
     undo = _compile_undo(context, draft.undo, names)
     title = context.text(fields, "title", at, names)
@@ -85,7 +88,7 @@ def _compile_step(context: Context, draft: StepDraft, names: Names) -> Guards:
         approval=gate,
         handlers=handlers,
         undo=undo,
-        catch=catch,
+        catch=clauses,
         finally_=draft.finally_[0].path if draft.finally_ else None,
         expose=fields.get("expose", False),
         line=context.line(draft),
@@ -96,6 +99,16 @@ def _compile_step(context: Context, draft: StepDraft, names: Names) -> Guards:
         for answer in (each for each in answers if isinstance(each.verb, plan.AgentTurn)):
             context.add(msgspec.structs.replace(answer, retry=retry), 2 * draft.order + 1)
     return denials
+
+
+def _ignored(context: Context, draft: StepDraft, names: Names) -> plan.CatchClause:
+    """The clause of `continue_on_error`: it takes what the others leave, and names nothing."""
+    body = catch(len(draft.catch))
+    path = f"{draft.path}/{body}/let#1"
+    nothing = plan.Let(context.template({}, (*draft.at, "continue_on_error"), names))
+    step = plan.Step(path=path, id="let#1", verb=nothing, parent=draft.path, body=body, line=context.line(draft))
+    context.add(step, 2 * draft.order + 1)
+    return plan.CatchClause((), path)
 
 
 def _timeout(context: Context, draft: StepDraft, verb: plan.Verb | None, names: Names) -> plan.Duration | None:

@@ -61,6 +61,8 @@ def _first_stage(draft: Draft, step: Step, policy: Policy, roots: dict[str, Json
         edit=policy.edit,
         combine=dict(policy.combine),
         reasons=tuple(sorted(policy.reasons)),
+        veto=() if policy.veto is None else _exclusion(draft, step, policy.veto, roots),
+        confirm=policy.confirm,
         notify=_texts(draft, step, policy.notify or draft.plan.default_notify, roots),
         remind=_delays(draft, step, policy.remind, roots),
         pause_clock=policy.pause_clock,

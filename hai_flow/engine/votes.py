@@ -30,8 +30,9 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
     `people` are those of `from` that may vote, if they can be listed, with the selectors that each could match;
     `everyone` is the meaning of `quorum: all`. Both are fixed when the stage is worked out, at opening.
     `asks_requester`: the requester of the run surely may vote. `fault` says why a decision is impossible. `reasons` are
-    the options whose answer must say why. `escalations` are the stages to come, each with all that stays from the one
-    before.
+    the options whose answer must say why, `veto` the selectors of those whose rejection alone decides. `confirm`: a
+    page asks once more before it sends an answer. `escalations` are the stages to come, each with all that stays from
+    the one before.
     """
 
     from_: tuple[str, ...] = msgspec.field(name="from", default=())
@@ -46,6 +47,8 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
     edit: bool | tuple[str, ...] = False
     combine: dict[str, str] = {}
     reasons: tuple[str, ...] = ()
+    veto: tuple[str, ...] = ()
+    confirm: bool = False
     notify: tuple[str, ...] = ()
     remind: tuple[int, ...] = ()
     pause_clock: Literal["run", "stop"] = "run"
@@ -53,7 +56,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
 
     def selectors(self) -> tuple[str, ...]:
         """Every selector by which people are let in or counted, in this stage and those to come."""
-        found = dict.fromkeys(self.from_)
+        found = dict.fromkeys((*self.from_, *self.veto))
         if isinstance(self.quorum, dict):
             found.update(dict.fromkeys(each for each in self.quorum if each != quorum.ANY))
         for stage in self.escalations:
@@ -151,7 +154,10 @@ def verdict(rules: Rules, pending: PendingState) -> str | None:
     approvers = _approvers(rules, pending)
     if quorum.is_met(_quorum(rules), approvers, _everyone(rules, pending)):
         return APPROVE
-    rejecters = {voter(vote) for vote in _counted(rules, pending, REJECT)}
+    rejections = _counted(rules, pending, REJECT)
+    if any(not set(rules.veto).isdisjoint(vote.matched) for vote in rejections):
+        return REJECT
+    rejecters = {voter(vote) for vote in rejections}
     limit = {"any": 1}.get(rules.reject_when) if isinstance(rules.reject_when, str) else rules.reject_when
     if limit is not None and len(rejecters) >= limit:
         return REJECT
@@ -238,6 +244,8 @@ def needed(pending: PendingState) -> dict[str, Json]:
         "quorum": rules.quorum,
         "reject_when": rules.reject_when,
         "reasons": list(rules.reasons),
+        **({"veto": list(rules.veto)} if rules.veto else {}),
+        **({"confirm": True} if rules.confirm else {}),
         "people": None if rules.people is None else [id for id in rules.people if id not in spent],
         "votes": [_vote_shown(rules, vote, pending.opened.digest) for vote in pending.votes],
         "missing": {"people": lacking.people, "seats": dict(lacking.seats), "names": list(lacking.names)},

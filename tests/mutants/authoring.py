@@ -41,4 +41,17 @@ personal.bug(
     ),
     by="tests/definition/test_lets.py::test_a_value_made_of_a_personal_one_is_personal",
 )
-ROOMS: Final = (sequences, triggering, coverage, draft, personal)
+_WORDS: Final = "tests/definition/test_wanted_words.py"
+votes = Room("hai_flow/engine/votes.py", _WORDS)
+votes.bug(
+    "a veto is one rejection like any other",
+    ("    if any(not set(rules.veto).isdisjoint(vote.matched) for vote in rejections):", "    if False:"),
+    by=f"{_WORDS}::test_one_rejection_with_a_veto_decides_and_others_count",
+)
+scope = Room("hai_flow/definition/scope.py", _WORDS)
+scope.bug(
+    "the output of a step whose failure is data is believed to be there",
+    ('    ignored = draft.fields.get("continue_on_error") is True\n', "    ignored = False\n"),
+    by=f"{_WORDS}::test_the_output_of_a_step_whose_failure_is_data_must_be_guarded",
+)
+ROOMS: Final = (sequences, triggering, coverage, draft, personal, votes, scope)

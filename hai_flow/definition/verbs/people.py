@@ -7,13 +7,13 @@ from typing import Final
 
 from hai_flow.definition import plan
 from hai_flow.definition.context import Context
-from hai_flow.definition.deadlines import ESCALATE, ON_DEADLINE, ON_DEADLINE_KEY, ON_DEADLINE_OF_ASK, REJECT
+from hai_flow.definition.deadlines import CONSENT, ESCALATE, ON_DEADLINE, ON_DEADLINE_KEY, ON_DEADLINE_OF_ASK, REJECT
 from hai_flow.definition.deciders import FROM
 from hai_flow.definition.drafts import StepDraft
 from hai_flow.definition.forms import COMBINE, FORM, literal_form
 from hai_flow.definition.keys import ANY, SCHEMA, SELECTORS, Key, Shape, shape_of
 from hai_flow.definition.known_names import Names
-from hai_flow.definition.policies import APPROVAL, MESSAGE, POLICY, REASONS, TITLE_OF_PENDING, policy
+from hai_flow.definition.policies import APPROVAL, CONFIRM, MESSAGE, POLICY, REASONS, TITLE_OF_PENDING, policy
 from hai_flow.definition.reference import DEADLINE, DECIDED_KEYS, ENDED_KEYS, EXPIRY, NOTHING, NOTIFY, PAUSE_CLOCK
 from hai_flow.definition.telling import REMIND
 from hai_flow.definition.verbs.verb import Verb
@@ -31,13 +31,13 @@ ASK: Final = Shape("ask", "`ask`", (
     Key("on_deadline", EXPIRY,
         "`fail` or `default: value`, after any number of `escalate`", default="fail",
         example="{default: {size: M}}", read=ANY),
-    PAUSE_CLOCK,
+    PAUSE_CLOCK, CONFIRM,
 ))  # fmt: skip
 APPROVE: Final = Shape("approve", "`approve`", (
     TITLE_OF_PENDING, MESSAGE,
     Key("evidence", ANY, "what is decided on: rendered once, shown, and hashed into every vote",
         example='{eur: "${{ steps.convert.output.eur }}"}'),
-    FROM, *POLICY, REASONS, FORM, COMBINE, NOTIFY, REMIND, DEADLINE, ON_DEADLINE_KEY, PAUSE_CLOCK,
+    FROM, *POLICY, REASONS, FORM, COMBINE, NOTIFY, REMIND, DEADLINE, ON_DEADLINE_KEY, PAUSE_CLOCK, CONFIRM,
 ))  # fmt: skip
 
 
@@ -95,7 +95,7 @@ VERBS: Final = (
         example="{title: Ship it?, from: role:release_manager}",
         compile=_approve,
         kind="people",
-        shapes=(APPROVE, APPROVAL, ON_DEADLINE, ON_DEADLINE_OF_ASK, REJECT, NOTHING, ESCALATE),
+        shapes=(APPROVE, APPROVAL, ON_DEADLINE, ON_DEADLINE_OF_ASK, REJECT, CONSENT, NOTHING, ESCALATE),
         cleans=False,
         aka=("human",),
     ),

@@ -67,6 +67,8 @@ def _check_value(context: Context, name: str, value: Json, at: Path, names: Name
         if not isinstance(items, Mapping) or "$ref" in str(items):
             return
         schema = JsonSchema(items)
+    elif variable.reduce == "add":
+        schema = JsonSchema({"type": "number"})
     elif variable.reduce == "merge" or (value is None and "default" not in variable.schema.raw):
         return
     for fault in schema.findings(value)[:1]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
 from typing import Final
 
 from hai_flow import values
@@ -14,6 +16,12 @@ from hai_flow.engine.patch import PatchError, apply_patch
 from hai_flow.engine.shared import STATE_BYTES_MAX
 from hai_flow.json_pointers import parse_pointer, pointer_of
 from hai_flow.values import Json
+
+_OF_NUMBERS: Final[dict[str, tuple[str, Callable[[Json, Json], Json]]]] = {
+    "max": ("keeps the larger number", max),
+    "min": ("keeps the smaller number", min),
+    "add": ("is a sum of numbers", operator.add),
+}
 
 
 def begin(draft: Draft, step: Step) -> Consequence | None:
@@ -73,11 +81,14 @@ def _variable_operation(draft: Draft, document: Json, name: str, value: Json) ->
         if not isinstance(value, dict):
             raise Raised("state.invalid", f"{name} is merged: expected a map, found {kind_of(value)}.")
         value = {**before, **value}
-    elif reduce == "max" and before is not None:
+    elif reduce in _OF_NUMBERS and before is not None:
+        what, combine = _OF_NUMBERS[reduce]
+        if isinstance(before, bool) or isinstance(value, bool):
+            raise Raised("state.invalid", f"{name} {what}; found {value!r}.")
         try:
-            value = max(before, value)
+            value = combine(before, value)
         except TypeError:
-            raise Raised("state.invalid", f"{name} keeps the larger number; found {value!r}.") from None
+            raise Raised("state.invalid", f"{name} {what}; found {value!r}.") from None
     return {"op": "replace" if name in document else "add", "path": path, "value": value}
 
 
