@@ -280,6 +280,7 @@ class AsyncPendings(_Group):
     give_result = _does(o.give_result)
     give_error = _does(o.give_error)
     arguments = _does(o.get_arguments)
+    receipt = _does(o.get_receipt)
     check = _does(o.check_answer)
     history = _gives(o.pending_history)
 

@@ -512,6 +512,13 @@ def get_arguments(pending: PendingRef) -> Script[m.PendingArguments]:
     return _get(_pending(pending) + "/arguments", m.PendingArguments)
 
 
+def get_receipt(pending: PendingRef) -> Script[bytes]:
+    """The signed receipt of a decision, byte for byte (docs/receipts.md). Raises Conflict while the question is open, or
+    the call that was approved has not ended."""
+    answer = yield from exchange(Request("GET", _pending(pending) + "/receipt"))
+    return answer.body
+
+
 def check_answer(
     pending: PendingRef,
     decision: str | None = None,

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 from clients.receipts.verify_receipt import verify as verify_outside
 from hai_flow import signing
+from hai_flow.client import Client
 from hai_flow.runtime.receipts import make_key
 from hai_flow.wire.receipt import Unproven, check_payload, texts_of
 from tests.clients import rig
@@ -149,6 +150,13 @@ def test_a_receipt_says_what_was_asked_decided_and_done(house: House, edited: st
 def test_a_receipt_is_the_same_however_often_it_is_asked_for(house: House, edited: str) -> None:
     id = verify_outside(edited, house.jwks)["question"]["id"]
     assert {house.receipt(id) for _ in range(3)} == {edited}
+
+
+def test_the_python_client_gets_the_same_bytes(house: House, edited: str) -> None:
+    id = verify_outside(edited, house.jwks)["question"]["id"]
+    _, key = house.people.key("user:ann", roles=["decider", "boss"])
+    with Client(house.server.url, key=key) as flow:
+        assert flow.pendings.receipt(id).decode() == edited
 
 
 def test_the_verifiers_agree_without_anything_of_ours(house: House, edited: str, tmp_path: Path) -> None:
