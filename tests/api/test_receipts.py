@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import os
@@ -13,6 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import asyncpg
 import httpx2
 import pytest
 from hypothesis import given, settings
@@ -256,6 +258,56 @@ def test_a_new_key_signs_at_once_and_old_receipts_hold(house: House, edited: str
     id = verify_outside(edited, after)["question"]["id"]
     with pytest.raises(ValueError, match=f"the key: {made.id} is none of {before[0].id}"):
         verify_outside(house.receipt(id), json.dumps({"keys": [key.jwk() for key in before]}))
+
+
+def test_a_receipt_is_the_same_after_kills_forget_archive_prune_and_restore(
+    postgres_server: Server, tmp_path: Path
+) -> None:
+    keys, policy = tmp_path / "keys.json", tmp_path / "retention.yaml"
+    make_key(keys)
+    policy.write_text(f"hai: retention/v1\narchive: {tmp_path / 'archive'}\nremove: 1d\n")
+    with postgres_server.database() as dsn:
+        environment = {**KEYS, "HAI_FLOW_RECEIPT_KEYS": str(keys), "HAI_FLOW_RETENTION": str(policy)}
+
+        there = {**os.environ, **environment, "HAI_FLOW_DATABASE_URL": dsn}
+
+        def command(*words: str) -> str:
+            hai_flow = [sys.executable, "-m", "hai_flow.cli", *words]
+            done = subprocess.run(hai_flow, capture_output=True, text=True, cwd=ROOT, env=there)
+            assert done.returncode == 0, done.stdout + done.stderr
+            return done.stdout
+
+        with serving(dsn, environment=environment) as server:
+            home = House(server, People(dsn), keys)
+            id = home.asked()
+            home.decide("ann", id, "approve", edits={"amount": 7})
+            server.kill()  # between the vote and, perhaps, the effect
+        with serving(dsn, environment=environment) as server:
+            home = House(server, People(dsn), keys)
+            before = home.receipt(id)
+            jwks = home.jwks
+            server.kill()
+        (done,) = verify_outside(before, jwks)["executed"][-1:]
+        assert done["outcome"] == "finished"
+        asyncio.run(age_runs(dsn))
+        assert json.loads(command("prune", "--json", "--rest", "0"))["removed"] == 1
+        (place,) = json.loads(command("restore", "--json"))["archives"]
+        command("restore", place)
+        command("forget", "user:ann", "--yes")
+        with serving(dsn, environment=environment) as server:
+            home = House(server, People(dsn), keys)
+            assert home.receipt(id, "bob") == before
+        assert verify_outside(before, jwks)
+        command("audit", "verify", "--logs")
+
+
+async def age_runs(dsn: str) -> None:
+    """Let all runs that have ended have done so long ago."""
+    connection = await asyncpg.connect(dsn)
+    try:
+        await connection.execute("UPDATE runs SET ended_at = now() - interval '100 days' WHERE ended_at IS NOT NULL")
+    finally:
+        await connection.close()
 
 
 def test_without_a_key_nothing_is_signed(postgres_server: Server) -> None:
