@@ -513,7 +513,7 @@ def get_arguments(pending: PendingRef) -> Script[m.PendingArguments]:
 
 
 def get_receipt(pending: PendingRef) -> Script[bytes]:
-    """The signed receipt of a decision, byte for byte (docs/receipts.md). Raises Conflict while the question is open, or
+    """The signed receipt of a decision, byte for byte (docs/receipts.md). Raises Conflict while the question is open or
     the call that was approved has not ended."""
     answer = yield from exchange(Request("GET", _pending(pending) + "/receipt"))
     return answer.body
