@@ -35,7 +35,7 @@ async def ours(dsn: str) -> None:
     from bench.tools import TOOLS
     from bench.workflows import audience
     from hai_flow.api.app import create_app
-    from hai_flow.api.server import serve
+    from hai_flow.api.http.server import serve
     from hai_flow.runtime.ops.gc import relax_collector
     from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
     from hai_flow.settings import Settings

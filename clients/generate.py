@@ -34,7 +34,7 @@ def generated() -> dict[Path, str]:
     log = (PACKAGE / "engine" / "events.py").read_text()
     awaiting = (PACKAGE / "client" / "awaiting.py").read_text()
     told = events(log)
-    answers = models((PACKAGE / "api" / "shapes.py").read_text(), _NOTE.format(source="api/shapes.py"))
+    answers = models((PACKAGE / "api" / "shapes.py").read_text(), _NOTE.format(source="api/requests/schemas.py"))
     files = {
         PACKAGE / "client" / "events.py": told,
         PACKAGE / "client" / "models.py": answers,
@@ -338,7 +338,7 @@ _SPARSE: Final = frozenset(
 _TS_HEAD: Final = """\
 /** The answers of a HAI Flow server, as records. Times are texts as in RFC 3339. */
 
-// Written by `make generate` from hai_flow/api/shapes.py: change that, or clients/generate.py.
+// Written by `make generate` from hai_flow/api/requests/schemas.py: change that, or clients/generate.py.
 
 import type { Problem } from "./errors.js";
 """

@@ -226,7 +226,8 @@ _WORDS: Final = {"Any": "Json", "Time": "datetime"}
 
 
 def models(shapes: str, note: str) -> str:
-    """`client/models.py` from the text of `api/shapes.py`. Raises AssertionError for a record without a shape."""
+    """`client/models.py` from the text of `api/requests/schemas.py`. Raises AssertionError for a record without a
+    shape."""
     tree = ast.parse(shapes)
     classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
     words = {

@@ -11,7 +11,7 @@ from typing import Any, Final
 from docs.rights_page import application
 
 _HEAD: Final = """\
-// Written by `make generate` from the server's OpenAPI document: change hai_flow/api/shapes.py, or clients/openapi.py.
+// Written by `make generate` from the server's OpenAPI document: change api/requests/schemas.py, or clients/openapi.py.
 
 export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
 """

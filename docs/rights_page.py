@@ -10,10 +10,10 @@ from fastapi import FastAPI
 from fastapi.routing import iter_route_contexts
 from starlette.routing import Mount
 
-from hai_flow.api import limited
 from hai_flow.api.app import create_app
-from hai_flow.api.principals import rights_for
-from hai_flow.api.rights import ROLES, SCOPED, Right
+from hai_flow.api.permissions import limited_credentials as limited
+from hai_flow.api.permissions.principals import rights_for
+from hai_flow.api.permissions.rights import ROLES, SCOPED, Right
 from hai_flow.runtime.runtime import Runtime
 from hai_flow.settings import Settings
 

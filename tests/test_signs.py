@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hai_flow import signs
-from hai_flow.api.links import _question
+from hai_flow.api.rest.people.links import _question
 from hai_flow.cli.console import clean, json_text, one_line
 from hai_flow.notify.letters import Told, chat, letter
 

@@ -10,59 +10,27 @@ from fastapi.routing import APIRoute, iter_route_contexts
 from starlette.routing import BaseRoute
 
 import hai_flow
-from hai_flow.api import (
-    agent_api,
-    agui,
-    audit,
-    aui,
-    bulk,
-    callbacks,
-    console,
-    control,
-    copilotkit,
-    delegations,
-    events,
-    feed,
-    feedback,
-    files,
-    hai,
-    hooks,
-    inbox,
-    keys,
-    links,
-    notifications,
-    pendings,
-    problems,
-    receipts,
-    runs,
-    schedules,
-    shapes,
-    sign_in,
-    signals,
-    social,
-    steps,
-    tenants,
-    threads,
-    tokens,
-    travel,
-    triggers,
-    versions,
-    welcome,
-    workers,
-    workflows,
-)
-from hai_flow.api.admission import Admission
-from hai_flow.api.bodies import Bodies
-from hai_flow.api.deps import OpenAccess
-from hai_flow.api.guard import Guard
-from hai_flow.api.identity import identity_of
-from hai_flow.api.measured import Measured
-from hai_flow.api.principals import ACT_AS_PARAMETER, open_to_everybody, rights_for
-from hai_flow.api.rates import Decisions
+from hai_flow.api import receipts
+from hai_flow.api.auth.credentials import identity_of
+from hai_flow.api.http import problems
+from hai_flow.api.http.bodies import Bodies
+from hai_flow.api.http.instrumentation import Measured
+from hai_flow.api.http.load_shedding import Admission
+from hai_flow.api.http.request_policy import Guard
+from hai_flow.api.permissions.credential_expiry import Terms
+from hai_flow.api.permissions.principals import ACT_AS_PARAMETER, open_to_everybody, rights_for
+from hai_flow.api.permissions.rate_limits import Decisions
+from hai_flow.api.permissions.sign_in_limits import SignIns
+from hai_flow.api.protocols import agent_api, agui, aui, copilotkit, hai, social
+from hai_flow.api.requests import schemas
+from hai_flow.api.requests.dependencies import OpenAccess
+from hai_flow.api.rest import console, feed, files, landing, schedules, sign_in, versions, workflows
+from hai_flow.api.rest.admin import audit, keys, tenants, tokens, workers
+from hai_flow.api.rest.inbound import callbacks, hooks, signals, triggers
+from hai_flow.api.rest.people import delegations, feedback, inbox, links, notifications, pendings
+from hai_flow.api.rest.runs import bulk, control, events, runs, steps, threads, time_travel
 from hai_flow.api.routes import OF_EVERY_ROUTE
 from hai_flow.api.shared_lists import SharedLists
-from hai_flow.api.sign_ins import SignIns
-from hai_flow.api.terms import Terms
 from hai_flow.hosts import is_loopback
 from hai_flow.runtime.cells import Cells
 from hai_flow.runtime.ops.readiness import Readiness
@@ -133,7 +101,7 @@ def create_app(settings: Settings, runtime: Runtime, *, act_as: bool = False, ce
         dependencies=[open_to_everybody()],
         tags=["operations"],
         response_model=None,
-        responses=_of(shapes.Health),
+        responses=_of(schemas.Health),
     )
     app.add_api_route(
         "/readyz",
@@ -141,9 +109,9 @@ def create_app(settings: Settings, runtime: Runtime, *, act_as: bool = False, ce
         dependencies=[open_to_everybody()],
         tags=["operations"],
         response_model=None,
-        responses=_of(shapes.Readiness),
+        responses=_of(schemas.Readiness),
     )
-    welcome.install(app)
+    landing.install(app)
     console.install(app, build=app.state.development)
     app.add_middleware(Bodies)
     app.add_middleware(problems.Faults)
@@ -179,7 +147,7 @@ def common_routes() -> tuple[BaseRoute, ...]:
         callbacks,
         schedules,
         versions,
-        travel,
+        time_travel,
         bulk,
         keys,
         tenants,
@@ -193,7 +161,7 @@ def common_routes() -> tuple[BaseRoute, ...]:
     return tuple(common)
 
 
-def _of(shape: type[shapes.Shape]) -> dict[int | str, dict[str, Any]]:
+def _of(shape: type[schemas.Shape]) -> dict[int | str, dict[str, Any]]:
     return {**problems.documented(), 200: {"model": shape}}
 
 

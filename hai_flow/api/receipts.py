@@ -8,13 +8,13 @@ from uuid import UUID
 from fastapi import APIRouter, Request, Response
 
 from hai_flow import signing
-from hai_flow.api import shapes
-from hai_flow.api.bodies import CheckedRoute
-from hai_flow.api.deciding import find_pending
-from hai_flow.api.deps import CurrentAccess
-from hai_flow.api.principals import open_to_everybody, requires
-from hai_flow.api.problems import documented
-from hai_flow.api.rights import Right
+from hai_flow.api.http.bodies import CheckedRoute
+from hai_flow.api.http.problems import documented
+from hai_flow.api.permissions.principals import open_to_everybody, requires
+from hai_flow.api.permissions.rights import Right
+from hai_flow.api.requests import schemas
+from hai_flow.api.requests.dependencies import CurrentAccess
+from hai_flow.api.rest.people.decide_pendings import find_pending
 from hai_flow.runtime.receipts import Reader, receipt_of
 
 router = APIRouter(tags=["pendings"], route_class=CheckedRoute)
@@ -24,7 +24,7 @@ router = APIRouter(tags=["pendings"], route_class=CheckedRoute)
     "/v1/pendings/{pending_id}/receipt",
     dependencies=[requires(Right.SEE_OWN, Right.SEE_INBOX)],
     response_model=None,
-    responses={**documented(404, 409), 200: {"model": shapes.Receipt}},
+    responses={**documented(404, 409), 200: {"model": schemas.Receipt}},
 )
 async def get_receipt(pending_id: str, access: CurrentAccess) -> Response:
     """The signed receipt of a decision: the question, the votes, and what was done (docs/receipts.md). Keep the bytes
@@ -41,7 +41,7 @@ async def get_receipt(pending_id: str, access: CurrentAccess) -> Response:
     "/.well-known/jwks.json",
     dependencies=[open_to_everybody()],
     response_model=None,
-    responses={**documented(), 200: {"model": shapes.PublicKeys}},
+    responses={**documented(), 200: {"model": schemas.PublicKeys}},
 )
 async def get_public_keys(request: Request) -> dict[str, Any]:
     """The public halves of the keys that sign receipts, as a JWK Set, the signing one first; retired ones stay."""

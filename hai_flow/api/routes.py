@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends
 from fastapi.params import Depends as Dependency
 from fastapi.routing import APIRoute
 
-from hai_flow.api.deps import known_parameters
+from hai_flow.api.requests.dependencies import known_parameters
 
 
 def _operation_id(route: APIRoute) -> str:

@@ -17,7 +17,7 @@ from hashlib import sha256
 from typing import Any, TypeAlias
 
 from hai_flow import values
-from hai_flow.api.principals import Principal
+from hai_flow.api.permissions.principals import Principal
 
 Items: TypeAlias = dict[str, dict[str, Any]]
 """The items of a list as they are shown, by their ids."""

@@ -213,7 +213,7 @@ class Local:
 
     async def sign_in_token(self) -> str:
         """A token that signs one browser in, once, within ten minutes: as `user:local`, with all built-in roles."""
-        from hai_flow.api.identity.sessions import link_token
+        from hai_flow.api.auth.sessions import link_token
         from hai_flow.engine import commands as c
         from hai_flow.runtime.runtime import LOCAL_TENANT
 

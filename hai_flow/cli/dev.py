@@ -96,8 +96,8 @@ class Dev:
         self._greeting: asyncio.Task[None] | None = None
 
     async def run(self) -> int:
-        from hai_flow.api import server
         from hai_flow.api.app import create_app
+        from hai_flow.api.http import server
         from hai_flow.cli.shelf import Shelf
 
         await migrated(self._database)

@@ -116,7 +116,7 @@ def _doubt(roles: Sequence[str]) -> None:
     """Say which of `roles` may be meant to be built in, and are not. A workflow may ask for roles of any name."""
     import difflib
 
-    from hai_flow.api.rights import ROLES
+    from hai_flow.api.permissions.rights import ROLES
 
     for role in roles:
         near = difflib.get_close_matches(role.lower(), list(ROLES), n=1, cutoff=0.8)
@@ -207,7 +207,7 @@ def _lasts(text: str | None) -> timedelta | None:
 
 
 def _view(key: Any) -> dict[str, Json]:
-    from hai_flow.api.views import key_view
+    from hai_flow.api.requests.views import key_view
 
     return key_view(key)
 

@@ -48,8 +48,8 @@ def _tell_address(url: str, *, pages: bool) -> None:
 
 
 async def _serve(database: Database, settings: Settings) -> int:
-    from hai_flow.api import server
     from hai_flow.api.app import create_app
+    from hai_flow.api.http import server
 
     async with running_cells(database, settings, performs=False) as cells:
         runtime = cells.home
@@ -65,7 +65,7 @@ def tell_identity(settings: Settings) -> None:
     """Warn in the log if the server asks for no credentials."""
     import structlog
 
-    from hai_flow.api.welcome import NO_IDENTITY
+    from hai_flow.api.rest.landing import NO_IDENTITY
 
     if settings.identity is None:
         structlog.get_logger(__name__).warning("no_identity", meaning=NO_IDENTITY, remedy="HAI_FLOW_IDENTITY=keys")

@@ -3,7 +3,7 @@
 Values that are one of a few words are `str`: a newer server may know more of them than this client.
 """
 
-# Written by `make generate` from api/shapes.py: change that, or clients/generate.py.
+# Written by `make generate` from api/requests/schemas.py: change that, or clients/generate.py.
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from uuid import uuid4
 import httpx2
 import pytest
 
-from hai_flow.api.sign_ins import DENIED, RECORDS_MAX, REFUSED
+from hai_flow.api.permissions.sign_in_limits import DENIED, RECORDS_MAX, REFUSED
 from tests.api.test_audit import House, guarded, house, opened
 from tests.support.aui_client import AuiClient
 from tests.support.hai_client import unique

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hai_flow.api.problems import codes_of_faults
+from hai_flow.api.http.problems import codes_of_faults
 from tests.support.hai_client import unique, user
 from tests.support.server import YAML, ServerProcess, serving
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from hai_flow.api.console import POLICY, Console
+from hai_flow.api.rest.console import POLICY, Console
 
 PAGES = {
     "index.html": "<!doctype html><title>index</title>",

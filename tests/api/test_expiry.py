@@ -11,8 +11,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from hai_flow.api.stream import BROKE_OFF, EventStream
-from hai_flow.api.terms import EXPIRED, Term
+from hai_flow.api.http.stream import BROKE_OFF, EventStream
+from hai_flow.api.permissions.credential_expiry import EXPIRED, Term
 from hai_flow.client import Client, HaiFlowError
 from tests.api.test_streams import Peer
 from tests.support.aui_client import AuiClient

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hai_flow.api import gathering
-from hai_flow.api.access import Access
+from hai_flow.api.requests import cross_cell
+from hai_flow.api.requests.access import Access
 from hai_flow.errors import Rejected
 
 
@@ -44,7 +44,7 @@ async def _pages(rows: dict[int, list[int]], limit: int, looked_at: int, *, newe
                     return found, each
             return found, seen[-1] if len(behind) > looked_at else None
 
-        page = await gathering.page(_access(*rows), ask, lambda row: row, limit, newest_first=newest_first)
+        page = await cross_cell.page(_access(*rows), ask, lambda row: row, limit, newest_first=newest_first)
         assert len(page.rows) <= limit
         assert all(row in rows[where.cell] for where, row in page.rows)
         shown += [row for _, row in page.rows]
@@ -72,7 +72,7 @@ async def test_nothing_is_shown_behind_the_place_where_a_cell_stopped_looking() 
     async def ask(access: Access) -> tuple[Sequence[int], int | None]:
         return ([9], 8) if access.cell == 1 else ([7, 6], None)
 
-    page = await gathering.page(_access(1, 2), ask, lambda row: row, 5)
+    page = await cross_cell.page(_access(1, 2), ask, lambda row: row, 5)
     assert ([row for _, row in page.rows], page.following) == ([9], 8)
 
 
@@ -84,7 +84,7 @@ async def test_a_cell_that_is_away_is_named_and_the_others_are_asked() -> None:
             raise ConnectionResetError("it goes away just now")
         return [1], None
 
-    page = await gathering.page(_access(1, 2, 3), ask, lambda row: row, 5)
+    page = await cross_cell.page(_access(1, 2, 3), ask, lambda row: row, 5)
     assert ([row for _, row in page.rows], page.missing) == ([1], ["cell2", "cell3"])
 
 
@@ -93,7 +93,7 @@ async def test_where_no_cell_is_there_the_list_is_refused() -> None:
         raise Rejected(503, "cell_away", "it is away.")
 
     with pytest.raises(Rejected, match="it is away"):
-        await gathering.page(_access(1, 2), ask, lambda row: row, 5)
+        await cross_cell.page(_access(1, 2), ask, lambda row: row, 5)
 
 
 async def test_a_refusal_is_not_taken_for_a_cell_that_is_away() -> None:
@@ -101,4 +101,4 @@ async def test_a_refusal_is_not_taken_for_a_cell_that_is_away() -> None:
         raise Rejected(403, "right_missing", "this is not for you.")
 
     with pytest.raises(Rejected, match="not for you"):
-        await gathering.page(_access(1, 2), ask, lambda row: row, 5)
+        await cross_cell.page(_access(1, 2), ask, lambda row: row, 5)

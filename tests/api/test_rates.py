@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hai_flow.api.rates import Rate
+from hai_flow.api.permissions.rate_limits import Rate
 
 
 class Clock:

@@ -13,7 +13,7 @@ import asyncpg
 import httpx2
 import pytest
 
-from hai_flow.api.identity.sessions import COOKIE
+from hai_flow.api.auth.sessions import COOKIE
 from hai_flow.runtime.runtime import LOCAL_TENANT
 from hai_flow.store.identity import erasure
 from hai_flow.store.identity.keys import Key

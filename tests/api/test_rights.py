@@ -14,10 +14,10 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 from docs import rights_page
-from hai_flow.api import limited
 from hai_flow.api.app import common_routes
-from hai_flow.api.principals import NOBODY, Principal, forbidden
-from hai_flow.api.rights import ROLES, Right, rights_of
+from hai_flow.api.permissions import limited_credentials
+from hai_flow.api.permissions.principals import NOBODY, Principal, forbidden
+from hai_flow.api.permissions.rights import ROLES, Right, rights_of
 from hai_flow.engine import commands as c
 from tests.support.identities import KEYS, People
 from tests.support.postgres import Server
@@ -80,11 +80,11 @@ def test_every_route_says_what_a_limited_credential_may_do() -> None:
     silent = [f"{route.method} {route.path}" for route in REQUESTS if route.limited is None]
     assert silent == []
     there = {f"{route.method} {route.path}" for route in ROUTES}
-    assert limited.ROUTES.keys() - there == set(), "it says something of routes that there are not"
+    assert limited_credentials.ROUTES.keys() - there == set(), "it says something of routes that there are not"
 
 
 def test_a_route_that_says_nothing_is_refused_to_a_limited_credential() -> None:
-    assert not limited.opens("GET", "/v1/brand-new")
+    assert not limited_credentials.opens("GET", "/v1/brand-new")
 
 
 def test_a_route_that_names_none_is_found() -> None:

@@ -14,9 +14,9 @@ from urllib.parse import parse_qsl, urlsplit
 import httpx2
 import pytest
 
-from hai_flow.api.identity.sealing import seal, unseal
-from hai_flow.api.identity.sessions import COOKIE, LINK, csrf_of, link_token
-from hai_flow.api.rights import ROLES
+from hai_flow.api.auth.cookie_encryption import seal, unseal
+from hai_flow.api.auth.sessions import COOKIE, LINK, csrf_of, link_token
+from hai_flow.api.permissions.rights import ROLES
 from hai_flow.runtime.runtime import LOCAL_TENANT
 from hai_flow.store.identity.sessions import digest
 from tests.support.identities import KEYS, People

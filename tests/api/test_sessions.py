@@ -14,7 +14,7 @@ import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from hai_flow.api.identity.sessions import COOKIE, csrf_of, link_token
+from hai_flow.api.auth.sessions import COOKIE, csrf_of, link_token
 from hai_flow.runtime.runtime import LOCAL_TENANT
 from tests.support.identities import KEYS, People, carried
 from tests.support.issuers import AUDIENCE, Issuer, KeyServer, identity_file, serving_keys

@@ -9,8 +9,8 @@ from uuid import uuid4
 
 import pytest
 
-from hai_flow.api import live
-from hai_flow.api.principals import Principal
+from hai_flow.api.permissions.principals import Principal
+from hai_flow.api.rest.runs import live_lists
 from hai_flow.api.shared_lists import Items, SharedLists, sight_key
 from hai_flow.engine import commands as c
 from hai_flow.runtime.runtime import LOCAL_TENANT
@@ -107,13 +107,15 @@ def test_who_may_see_something_else_has_another_sight(other: dict[str, Any]) -> 
     assert sight_key(Principal(**mine)) != sight_key(Principal(**mine | other))
 
 
-def _reader(items: Items) -> live.Reader:
+def _reader(items: Items) -> live_lists.Reader:
     async def read() -> Items:
         return items
 
     lists = SharedLists()
     shared = lists.opened("inbox").__enter__()
-    return live.Reader({"inbox": shared}, {"inbox": live.Source("me", read, "until")}, since=time.monotonic())
+    return live_lists.Reader(
+        {"inbox": shared}, {"inbox": live_lists.Source("me", read, "until")}, since=time.monotonic()
+    )
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,9 @@ import pytest
 from fastapi import FastAPI
 from uvicorn.server import ServerState
 
-from hai_flow.api import http_protocol
-from hai_flow.api.admission import Admission
-from hai_flow.api.stream import CONNECTION, EventStream
+from hai_flow.api.http import http_protocol
+from hai_flow.api.http.load_shedding import Admission
+from hai_flow.api.http.stream import CONNECTION, EventStream
 from hai_flow.runtime.streams.fanout import Lagging
 from hai_flow.runtime.streams.stream_items import Piece
 from hai_flow.wire import sse

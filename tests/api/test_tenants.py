@@ -18,7 +18,7 @@ from websockets.sync.client import connect
 
 from docs import rights_page
 from docs.rights_page import Route
-from hai_flow.api.rights import ROLES
+from hai_flow.api.permissions.rights import ROLES
 from tests.support.agui_client import AguiClient
 from tests.support.aui_client import AuiClient
 from tests.support.hai_client import unique, user

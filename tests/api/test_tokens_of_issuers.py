@@ -19,7 +19,7 @@ import pytest
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
-from hai_flow.api.identity.file import read_identity
+from hai_flow.api.auth.config import read_identity
 from hai_flow.errors import DefinitionError
 from tests.support.identities import KEYS, People, carried
 from tests.support.issuers import AUDIENCE, Issuer, KeyServer, identity_file, public, serving_keys

@@ -20,7 +20,7 @@ import httpx2
 import pytest
 
 from docs.rights_page import Route
-from hai_flow.api.rights import ROLES
+from hai_flow.api.permissions.rights import ROLES
 from tests.api.test_tenants import HOOKS, ROUTES, SECRET, SOCKETS, SOURCE
 from tests.support.aui_client import AuiClient
 from tests.support.hai_client import user

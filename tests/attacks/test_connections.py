@@ -16,7 +16,7 @@ import httpx2
 import pytest
 from fastapi import FastAPI
 
-from hai_flow.api import problems
+from hai_flow.api.http import problems
 from tests.support.postgres import Server
 from tests.support.server import ServerProcess, serving
 from tests.support.waiting import until

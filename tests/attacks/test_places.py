@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hai_flow.api.admission import Admission, StreamPlace
-from hai_flow.api.peers import peer
+from hai_flow.api.base.peers import peer
+from hai_flow.api.http.load_shedding import Admission, StreamPlace
 from hai_flow.errors import Rejected
 from tests.support.agent_client import AgentClient, output, say
 from tests.support.agui_client import AguiClient

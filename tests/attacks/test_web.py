@@ -14,7 +14,7 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 from docs import rights_page
-from hai_flow.api import sign_ins
+from hai_flow.api.permissions import sign_in_limits
 from tests.support.identities import KEYS, People
 from tests.support.postgres import Server
 from tests.support.server import YAML, ServerProcess, serving
@@ -208,7 +208,7 @@ def test_refused_credentials_are_recorded_but_not_each_one(
     for _ in range(30):
         thief.get("/v1/runs")
     auditor = caller(headers=guarded[1].person("user:eve", roles=["auditor"]))
-    found = auditor.get("/v1/audit", params={"act": sign_ins.REFUSED, "limit": 200}).json()["items"]
+    found = auditor.get("/v1/audit", params={"act": sign_in_limits.REFUSED, "limit": 200}).json()["items"]
     address = thief.headers["x-forwarded-for"]
     (ours,) = [each for each in found if each["details"]["address"] == address]
     assert (ours["by"], ours["details"]["code"], ours["details"]["times"]) == ("unknown", "auth.invalid", 1)

@@ -12,7 +12,7 @@ import httpx2
 import pytest
 from typer.testing import CliRunner
 
-from hai_flow.api.shapes import RunStatus
+from hai_flow.api.requests.schemas import RunStatus
 from hai_flow.cli import app, completion
 from tests.support.commands import ROOT, SECONDS_MAX, environment
 from tests.support.server import serving

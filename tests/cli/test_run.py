@@ -15,7 +15,7 @@ from typing import TypeAlias
 import httpx2
 import pytest
 
-from hai_flow.api.sign_ins import DENIED
+from hai_flow.api.permissions.sign_in_limits import DENIED
 from tests.support.commands import SECONDS_MAX, command, run
 from tests.support.identities import KEYS, People, carried
 from tests.support.models import Answer, FakeModels, spoken

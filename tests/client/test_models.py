@@ -9,14 +9,14 @@ import pytest
 from pydantic import BaseModel
 
 from clients.models import RECORDS
-from hai_flow.api import shapes
-from hai_flow.api.problems import SCHEMA
+from hai_flow.api.http.problems import SCHEMA
+from hai_flow.api.requests import schemas
 from hai_flow.client import models
 from hai_flow.client.errors import Problem
 
 SAME: dict[type[msgspec.Struct], type[BaseModel]] = {
-    models.Page: shapes.EventsPage,
-    **{getattr(models, record): getattr(shapes, shape) for shape, record in RECORDS.items()},
+    models.Page: schemas.EventsPage,
+    **{getattr(models, record): getattr(schemas, shape) for shape, record in RECORDS.items()},
 }
 
 
@@ -24,7 +24,7 @@ SAME: dict[type[msgspec.Struct], type[BaseModel]] = {
 def test_a_record_has_the_fields_of_its_shape(record: type[msgspec.Struct]) -> None:
     theirs = {field.alias or name for name, field in SAME[record].model_fields.items()}
     if record is models.Page:  # of any list
-        theirs |= set(shapes.Listed.model_fields)
+        theirs |= set(schemas.Listed.model_fields)
     assert {each.encode_name for each in msgspec.structs.fields(record)} == theirs
 
 

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx2
 import pytest
 
-from hai_flow.api.identity.sessions import COOKIE
+from hai_flow.api.auth.sessions import COOKIE
 from hai_flow.store.identity.sessions import digest
 from tests.clients.providers import CLIENT, Provider, providing
 from tests.support.identities import KEYS, People

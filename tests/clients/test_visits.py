@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from hai_flow.api.identity.sessions import link_token
+from hai_flow.api.auth.sessions import link_token
 from hai_flow.runtime.runtime import LOCAL_TENANT
 from tests.api.test_links import Mailed, mailed
 from tests.support.chromium import Chromium

@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from hai_flow.api.identity.sessions import link_token
+from hai_flow.api.auth.sessions import link_token
 from hai_flow.runtime.runtime import LOCAL_TENANT
 from tests.clients import rig
 from tests.console.browser import Page

@@ -6,7 +6,7 @@ import re
 from typing import get_args
 
 from console import building
-from hai_flow.api.problems import codes_of_faults
+from hai_flow.api.http.problems import codes_of_faults
 from hai_flow.definition.parts import KNOWN_CODES
 from hai_flow.definition.schemas import JsonSchema
 from hai_flow.schedule import Clause

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from hai_flow import values
-from hai_flow.api.views import snapshot_view
+from hai_flow.api.requests.views import snapshot_view
 from hai_flow.engine.commands import Principal
 from hai_flow.engine.events import Event
 from hai_flow.engine.evolve import evolve

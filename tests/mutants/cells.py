@@ -116,7 +116,7 @@ mirror.bug(
     by=f"{_LARGE}::test_an_event_starts_one_run_and_not_one_in_each_cell",
 )
 
-gathering = Room("hai_flow/api/gathering.py")
+gathering = Room("hai_flow/api/requests/cross_cell.py")
 gathering.bug(
     "a page shows what is behind rows that a cell has yet to look at",
     ("    if end is not None:\n", "    if False:\n"),

@@ -97,7 +97,7 @@ wire_log.bug(
     "a follower's cursor is one event behind",
     ("        self._seq = state.seq\n", "        self._seq = state.seq - 1\n"),
 )
-api_events = Room("hai_flow/api/events.py", "tests/api/test_streams.py")
+api_events = Room("hai_flow/api/rest/runs/events.py", "tests/api/test_streams.py")
 api_events.bug(
     "a follower that comes back is shown its last frame again",
     (

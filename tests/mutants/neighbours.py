@@ -31,13 +31,13 @@ triggers.bug(
     ),
     by=f"{_UNREADABLE}::test_a_workflow_of_a_newer_release_keeps_no_other_from_being_published",
 )
-problems = Room("hai_flow/api/problems.py", _UNREADABLE)
+problems = Room("hai_flow/api/http/problems.py", _UNREADABLE)
 problems.bug(
     "a service that calls back reads what the workflow says",
     ("    if caller_of(request) is None:\n        detail =", "    if False:\n        detail ="),
     by=f"{_UNREADABLE}::test_a_service_that_calls_back_is_told_to_come_again_and_learns_nothing_of_the_workflow",
 )
-bulk = Room("hai_flow/api/inbox.py", _UNREADABLE)
+bulk = Room("hai_flow/api/rest/people/inbox.py", _UNREADABLE)
 bulk.bug(
     "one answer that can't be read refuses those beside it",
     ("            except (Rejected, Unreadable) as error:", "            except Rejected as error:"),
@@ -262,7 +262,7 @@ telling.bug(
 )
 
 _AGUI: Final = "tests/api/test_agui.py"
-posting = Room("hai_flow/api/conversation.py", _AGUI)
+posting = Room("hai_flow/api/protocols/conversation.py", _AGUI)
 posting.bug(
     "a new message beside an answer that was given long ago begins a run under a runId that was used",
     ("stale=not messages):", "stale=True):"),
@@ -279,7 +279,7 @@ shared_lists.bug(
 )
 shared_lists.bug("a stream that goes away takes the read along", ("await asyncio.shield(reading)", "await reading"))
 shared_lists.bug("two sessions of one person read twice", ("session=None, session_version=0, ", "session_version=0, "))
-live = Room("hai_flow/api/live.py", _SHARED)
+live = Room("hai_flow/api/rest/runs/live_lists.py", _SHARED)
 live.bug("a claim that ends by itself is seen with the next poll", ("if at > time.time()", "if at > 1e12"))
 
 ROOMS: Final = (

@@ -51,7 +51,7 @@ selectors.bug(
     ),
 )
 
-people = Room("hai_flow/api/identity/people.py", _ALIASES)
+people = Room("hai_flow/api/auth/directory/people.py", _ALIASES)
 people.bug(
     "the ids of one tenant join people of another", ("if await self._tenants.id_of(name) == tenant:", "if name:")
 )
@@ -70,18 +70,18 @@ selectors.bug(
 )
 votes = Room("hai_flow/engine/votes.py", _TOKENS)
 votes.bug("an issuer's key votes as often as it likes", ("return found | {vote.issuer", "return found or {vote.issuer"))
-frontend = Room("hai_flow/api/identity/frontend.py", _TOKENS)
+frontend = Room("hai_flow/api/auth/frontend_tokens.py", _TOKENS)
 frontend.bug(
     "a token that is signed beside the server holds what it says",
     ("_demand_held(key.roles, key.groups, claims)", "_demand_held(claims.roles, claims.groups, claims)"),
 )
 frontend.bug("a key decides as anybody", ("issuer=None if key.vouches_for(id) else", "issuer=None if id else"))
-limited = Room("hai_flow/api/principals.py", _TOKENS)
+limited = Room("hai_flow/api/permissions/principals.py", _TOKENS)
 limited.bug(
     "a limited token opens what goes by the person",
     ("if principal.is_limited and not limited", "if False and not limited"),
 )
-uploads = Room("hai_flow/api/access.py", _TOKENS)
+uploads = Room("hai_flow/api/requests/access.py", _TOKENS)
 uploads.bug("a limited token reads its person's files", ('return "" if self.principal.is_limited else', "return"))
 
 _DELEGATIONS: Final = "tests/attacks/test_delegations.py"
@@ -93,7 +93,7 @@ of_keys.bug(
 
 _ISSUERS: Final = "tests/api/test_tokens_of_issuers.py"
 
-of_issuers = Room("hai_flow/api/identity/issuers.py", _ISSUERS)
+of_issuers = Room("hai_flow/api/auth/issuers/jwt.py", _ISSUERS)
 of_issuers.bug(
     "a claim that stands twice counts by its last",
     ("        json.loads(text.decode(), object_pairs_hook=members_once)\n", ""),
@@ -105,7 +105,7 @@ of_issuers.bug(
     by=f"{_ISSUERS}::test_a_forged_token_is_refused_and_told_nothing",
 )
 
-times = Room("hai_flow/api/names.py", "tests/attacks/test_far_times.py")
+times = Room("hai_flow/api/base/id_patterns.py", "tests/attacks/test_far_times.py")
 times.bug("a time may be at an end of the calendar", ("if not 1000 <= time.year <= 9000:", "if False:"))
 
 ROOMS: Final = (

@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from hai_flow.api import live
+from hai_flow.api.rest.runs import live_lists
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
@@ -119,4 +119,4 @@ def test_the_payloads_of_tenants_say_all_of_them_and_no_other_payload_does() -> 
 
 
 def test_lists_are_read_more_seldom_where_there_are_many_streams() -> None:
-    assert [live.settle_seconds(each) for each in (0, 1, 50, 100, 500, 100_000)] == [0.5, 0.5, 0.5, 1.0, 5.0, 5.0]
+    assert [live_lists.settle_seconds(each) for each in (0, 1, 50, 100, 500, 100_000)] == [0.5, 0.5, 0.5, 1.0, 5.0, 5.0]

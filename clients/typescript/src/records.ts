@@ -1,6 +1,6 @@
 /** The answers of a HAI Flow server, as records. Times are texts as in RFC 3339. */
 
-// Written by `make generate` from hai_flow/api/shapes.py: change that, or clients/generate.py.
+// Written by `make generate` from hai_flow/api/requests/schemas.py: change that, or clients/generate.py.
 
 import type { Problem } from "./errors.js";
 

@@ -1,4 +1,4 @@
-// Written by `make generate` from the server's OpenAPI document: change hai_flow/api/shapes.py, or clients/openapi.py.
+// Written by `make generate` from the server's OpenAPI document: change api/requests/schemas.py, or clients/openapi.py.
 
 export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
 
@@ -1186,7 +1186,7 @@ export interface WorkflowSummary {
   retired_at: string | null;
 }
 
-export interface hai_flow__api__bulk__BulkBody {
+export interface ControlRunsBody {
   action: "pause" | "resume" | "stop" | "retry";
   where?: Where | null;
   runs?: string[] | null;
@@ -1195,6 +1195,6 @@ export interface hai_flow__api__bulk__BulkBody {
   dry_run?: boolean;
 }
 
-export interface hai_flow__api__inbox__BulkBody {
+export interface DecideSeveralBody {
   items: BulkItem[];
 }

@@ -1,0 +1,83 @@
+"""With configured identity: every caller proves their identity, by `Authorization: Bearer` with a key of this server, a
+token that a key has signed, or a token of an issuer that is believed; on streams also by a ticket, and in browsers by a
+session.
+
+A refusal says whether the credential is missing, expired or wrong, and nothing that helps to forge one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from starlette.requests import HTTPConnection
+
+from hai_flow.api.auth import frontend_tokens, tickets
+from hai_flow.api.auth.directory.erased_people import Forgotten
+from hai_flow.api.auth.directory.people import NOBODY, Ids, People
+from hai_flow.api.auth.frontend_tokens import FrontendTokens
+from hai_flow.api.auth.impersonation import acting_forbidden, acting_header
+from hai_flow.api.auth.issuers.jwt import Issuer, Tokens
+from hai_flow.api.auth.keys import Keys
+from hai_flow.api.auth.sessions import Limits, Sessions, session_of
+from hai_flow.api.permissions.principals import Principal, now_ms
+from hai_flow.errors import Rejected
+from hai_flow.runtime.runtime import Runtime
+from hai_flow.store.identity.keys import PREFIX
+
+CREDENTIAL_CHARS_MAX: Final = 8192
+
+
+class KnownIdentity:
+    """Asks every caller for a credential. `limits`: those of sessions. `people`: whose ids are one person's."""
+
+    def __init__(self, runtime: Runtime, limits: Limits, issuers: Sequence[Issuer] = (), people: Ids = NOBODY) -> None:
+        self._runtime = runtime
+        self._people = People(runtime, people)
+        self.keys = Keys(runtime, self._people)
+        forgotten = Forgotten(runtime)
+        self._frontend = FrontendTokens(self.keys, forgotten, self._people)
+        self.issuers = tuple(issuers)
+        self.tokens = Tokens(runtime, forgotten, issuers, self._people)
+        self.sessions = Sessions(runtime, self.tokens, self.issuers, limits)
+
+    async def principal(self, connection: HTTPConnection) -> Principal:
+        """Raises Rejected 400, 401, 403, and 503 where an issuer's keys can't be had."""
+        return await self.known(await self._proven(connection))
+
+    async def _proven(self, connection: HTTPConnection) -> Principal:
+        if acting_header(connection) is not None:
+            raise acting_forbidden()
+        ticket = tickets.ticket_of(connection)
+        if ticket is not None:
+            return await tickets.principal_of(self._runtime.database.api, ticket)
+        session = None if connection.headers.getlist("authorization") else session_of(connection)
+        if session is not None:
+            return await self.sessions.principal(connection, session)
+        credential = bearer(connection)
+        if credential.startswith(frontend_tokens.PREFIX):
+            return await self._frontend.principal(credential, now_ms())
+        if credential.startswith(PREFIX):
+            return await self.keys.principal(credential, now_ms())
+        return await self.tokens.principal(credential)
+
+    async def known(self, principal: Principal) -> Principal:
+        """The principal by the one id of their person, with all further ones."""
+        return await self._people.known(principal)
+
+    def forget(self, credential: str) -> None:
+        """Read the key anew the next time: it was changed by this process."""
+        self.keys.forget(credential)
+
+
+def bearer(connection: HTTPConnection) -> str:
+    """The credential in `Authorization: Bearer`. Raises Rejected 400 and 401."""
+    given = connection.headers.getlist("authorization")
+    if not given:
+        raise Rejected(401, "auth.missing", "expected a credential, as `Authorization: Bearer ...`.")
+    if len(given) > 1:
+        raise Rejected(400, "header_twice", "expected at most one Authorization.")
+    scheme, _, credential = given[0].partition(" ")
+    if scheme.lower() != "bearer" or not credential or len(credential) > CREDENTIAL_CHARS_MAX:
+        raise Rejected(401, "auth.invalid", "expected `Authorization: Bearer ...` with one credential of this server.")
+    return credential

@@ -1,0 +1,34 @@
+"""People that were forgotten a short while ago. A credential with a row of ours ends with that row, but two kinds of
+token have none: those that a key has signed, and those of an issuer. They are refused if they were made before then."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Final
+from uuid import UUID
+
+from hai_flow.api.permissions.principals import invalid_credential
+from hai_flow.runtime.base.single_flight import Recent
+from hai_flow.runtime.runtime import Runtime
+from hai_flow.store.identity import credential_checks
+
+SECONDS: Final = 1.0  # a token of a forgotten person is taken for no longer
+
+
+class Forgotten:
+    """The forgotten people. They are few, so all are read at once."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._recently: Recent[Mapping[bytes, datetime]] = Recent(self._find, SECONDS)
+
+    async def refuse(self, tenant: UUID, person: str, made_at: float) -> None:
+        """Raises Rejected 401 if the person was forgotten since `made_at` (ms since 1970)."""
+        recently = await self._recently.get()
+        at = recently.get(credential_checks.person_digest(tenant, person)) if recently else None
+        if at is not None and made_at <= at.timestamp() * 1000:
+            raise invalid_credential()
+
+    async def _find(self) -> Mapping[bytes, datetime]:
+        return await credential_checks.forgotten(self._runtime.database.api)

@@ -1,0 +1,138 @@
+"""Tokens for frontends: a backend asks for one with its API key, and its page calls with the token.
+
+The key that signs a token is derived from the API key's secret; the database has only the key that verifies it. So a
+token can be made only during a call with the API key: reading the database is not enough. And the token ends when its
+API key is revoked or expires.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from hai_flow import uuids
+from hai_flow.api.auth.directory.erased_people import Forgotten
+from hai_flow.api.auth.directory.people import People
+from hai_flow.api.auth.keys import Keys, ends_at
+from hai_flow.api.permissions.principals import Principal, Unproven, demand_own_name, invalid_credential, now_ms
+from hai_flow.api.permissions.rights import REQUESTER, Right, rights_of
+from hai_flow.engine import commands as c
+from hai_flow.errors import Rejected
+from hai_flow.store.identity import keys
+from hai_flow.store.identity.keys import Parts
+
+PREFIX: Final = "hait_"
+_FORM: Final = re.compile(r"hait_([A-Za-z0-9_-]{20,7000})\.([A-Za-z0-9_-]{86})", re.ASCII)
+_NEVER: Final = frozenset((Right.MANAGE_KEYS, Right.ISSUE_TOKENS))  # a page manages nothing, and gives nothing on
+
+
+class Claims(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The claims of a token. `key` is the API key that signed it; `exp` is in ms since 1970; `jti` names the token, and
+    begins with the time at which it was made (a UUID of version 7; those of earlier releases are random)."""
+
+    key: str
+    jti: str
+    exp: int
+    id: str
+    roles: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    threads: tuple[str, ...] | None = None
+    workflows: tuple[str, ...] | None = None
+
+
+_decode: Final = msgspec.json.Decoder(Claims).decode
+
+
+def issue(issuer: Principal, credential: str, claims: Claims) -> str:
+    """The token with these claims. `credential` is the API key with which the issuer calls. Raises Rejected 403 where
+    they hold less themselves, or call in another way."""
+    parts = keys.parts_of(credential)
+    if issuer.way != "key" or parts is None:
+        raise Rejected(403, "token.issuer", "tokens are issued to who calls with an API key of this server.")
+    _demand_held(issuer.who.roles, issuer.who.groups, claims)
+    payload = _text(msgspec.json.encode(claims))
+    return f"{PREFIX}{payload}.{_text(keys.sign(parts, payload.encode()))}"
+
+
+def new_claims(parts: Parts, exp: int, principal: str, **limits: object) -> Claims:
+    """The claims of a new token."""
+    return msgspec.convert(
+        {"key": parts.id, "jti": uuids.uuid7(now_ms()).hex, "exp": exp, "id": principal, **limits}, Claims
+    )
+
+
+def _demand_held(roles: Sequence[str], groups: Sequence[str], claims: Claims) -> None:
+    held, wanted = rights_of(roles), rights_of(claims.roles)
+    more = [f"right {right}" for right in sorted(wanted - held)]
+    more += [f"role {role}" for role in claims.roles if role not in (*roles, REQUESTER)]
+    more += [f"group {group}" for group in claims.groups if group not in groups]
+    if more:
+        raise Rejected(403, "token.exceeds", f"your key does not hold what the token would: {', '.join(more)}.")
+    if given := sorted(wanted & _NEVER):
+        raise Rejected(403, "token.exceeds", f"a token never has the right {' or '.join(given)}.")
+
+
+class FrontendTokens:
+    """The tokens that keys have signed. `people`: whose ids are one person's."""
+
+    def __init__(self, known: Keys, forgotten: Forgotten, people: People) -> None:
+        self._keys = known
+        self._forgotten = forgotten
+        self._people = people
+
+    async def principal(self, token: str, now: int) -> Principal:
+        """The caller with this token. Raises Rejected 401."""
+        form = _FORM.fullmatch(token)
+        if form is None:
+            raise invalid_credential()
+        try:
+            claims, signature = _decode(_bytes(form[1])), _bytes(form[2])
+        except (msgspec.MsgspecError, ValueError):
+            raise invalid_credential() from None
+        if not keys.is_principal(claims.id):
+            raise invalid_credential()
+        key = await self._keys.find(claims.key) if keys.ID.fullmatch(claims.key) else None
+        if key is None:
+            raise invalid_credential()
+        if key.revoked_at is not None or not key.verified(form[1].encode(), signature):
+            raise invalid_credential().of(key.tenant, key.id)
+        end = ends_at(key)
+        expires_at = claims.exp if end is None else min(claims.exp, end)
+        if expires_at <= now:
+            expired = Unproven(401, "auth.expired", "this token has expired; ask who gave it for a new one.")
+            raise expired.of(key.tenant, f"{key.id}/{claims.jti}")
+        try:  # who has the key can sign whatever they like, without asking this server
+            _demand_held(key.roles, key.groups, claims)
+        except Rejected:
+            raise invalid_credential().of(key.tenant, f"{key.id}/{claims.jti}") from None
+        id = await self._people.one(key.tenant, claims.id)
+        if id != key.principal:
+            demand_own_name(id)
+        await self._forgotten.refuse(key.tenant, id, _made_at(claims))
+        return Principal(
+            c.Principal(id, claims.roles, claims.groups, issuer=None if key.vouches_for(id) else f"key:{key.id}"),
+            key.tenant,
+            way="token",
+            credential=f"{key.id}/{claims.jti}",
+            expires_at=expires_at,
+            threads=None if claims.threads is None else frozenset(claims.threads),
+            workflows=None if claims.workflows is None else frozenset(claims.workflows),
+            key=key.id,
+        )
+
+
+def _made_at(claims: Claims) -> int:
+    """The time at which a token was made, in ms since 1970; 0: unknown, perhaps long ago."""
+    return int(claims.jti[:12], 16) if re.fullmatch("[0-9a-f]{32}", claims.jti) else 0
+
+
+def _text(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def _bytes(text: str) -> bytes:
+    return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)

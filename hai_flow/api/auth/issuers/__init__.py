@@ -1,0 +1,1 @@
+"""Tokens of other issuers: JWT, their key sets, and sign-in by OIDC. Begin with `jwt`."""

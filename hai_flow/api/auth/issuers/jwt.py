@@ -1,0 +1,225 @@
+"""Tokens of issuers (JWT): checked with the issuer's own keys, by asymmetric algorithms only, and read by the claims
+that the identity file names.
+
+A token's header is text of its sender, so it is not trusted. It may only choose among the keys of the one issuer that
+the token names: no key, address or algorithm of its own is looked at.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
+
+from hai_flow import values
+from hai_flow.api.auth.directory.erased_people import Forgotten
+from hai_flow.api.auth.directory.people import People
+from hai_flow.api.auth.directory.tenants import Tenants
+from hai_flow.api.auth.issuers.jwks import KeySet
+from hai_flow.api.permissions.principals import Principal, Unproven, demand_own_name, invalid_credential
+from hai_flow.engine import commands as c
+from hai_flow.runtime.runtime import Runtime
+from hai_flow.signs import has_invisible
+from hai_flow.store.identity import keys
+from hai_flow.values import Json, NotJson
+from hai_flow.wire.posted_json import members_once
+
+if TYPE_CHECKING:
+    import jwt
+
+ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
+TYPES: Final = frozenset(("jwt", "at+jwt", "application/jwt", "application/at+jwt"))
+NAMES_MAX: Final = 500  # roles, or groups, that one token may have
+NUMBER_MAX: Final = 2**40  # seconds since 1970 that a claim may name
+_NAMED: Final = re.compile(keys.NAMED)
+# Header parameters that would bring a key along, or ask for rules that we don't know.
+_NEVER: Final = frozenset(("crit", "jku", "jwk", "x5u", "x5c", "b64"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Client:
+    """This server's registration with an issuer, for browsers that sign in there."""
+
+    id: str
+    secret: str | None = field(default=None, repr=False)
+    authorize: str = ""
+    token: str = ""
+    scope: str = "openid"
+    userinfo: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Issuer:
+    """An issuer whose tokens are believed, as the identity file describes it. `roles` maps its roles to ours, and no
+    others count; None: its roles have the same names here."""
+
+    name: str
+    issuer: str
+    audience: tuple[str, ...]
+    jwks: str | None = None
+    jwks_file: Path | None = None
+    algorithms: tuple[str, ...] = ALGORITHMS
+    id_claim: str = "sub"
+    roles_claim: str | None = None
+    groups_claim: str | None = None
+    tenant_claim: str | None = None
+    tenant: str = "default"
+    roles: Mapping[str, tuple[str, ...]] | None = None
+    prefix: str = ""
+    leeway: int = 0
+    client: Client | None = None
+
+
+class Tokens:
+    """The tokens of all issuers. `people`: whose ids are one person's."""
+
+    def __init__(self, runtime: Runtime, forgotten: Forgotten, issuers: Sequence[Issuer], people: People) -> None:
+        self._tenants = Tenants(runtime)
+        self._forgotten = forgotten
+        self._issuers = {issuer.issuer: (issuer, KeySet(issuer.jwks, issuer.jwks_file)) for issuer in issuers}
+        self._people = people
+
+    async def principal(self, token: str) -> Principal:
+        """The caller with this token. Raises Rejected 401, and 503 where the issuer's keys can't be had."""
+        issuer, claims = await self.claims(token)
+        return await self.person(issuer, claims)
+
+    async def claims(self, token: str) -> tuple[Issuer, Mapping[str, Json]]:
+        """The issuer of a token that it has signed for us, and its claims. Raises Rejected 401 and 503."""
+        header, unproven = _parts(token)
+        found = self._issuers.get(_text(unproven.get("iss")) or "")
+        if found is None:
+            raise invalid_credential()
+        issuer, keys_of_issuer = found
+        algorithm = header.get("alg")
+        if algorithm not in issuer.algorithms:
+            raise invalid_credential()
+        key = await keys_of_issuer.key(header.get("kid"), algorithm)
+        if key is None:
+            raise invalid_credential()
+        try:
+            return issuer, _proven(token, key, issuer, algorithm)
+        except Unproven as refusal:
+            raise refusal.of(await self.tenant_of(issuer), issuer.name) from None
+
+    async def tenant_of(self, issuer: Issuer) -> UUID | None:
+        """The tenant of all of an issuer's people; None: each token names its tenant."""
+        return None if issuer.tenant_claim is not None else await self._tenants.id_of(issuer.tenant)
+
+    async def person(self, issuer: Issuer, claims: Mapping[str, Json]) -> Principal:
+        """The caller that the claims describe. Raises Rejected 401 where they describe no person of a tenant here."""
+        name = _text(_claim(claims, issuer.id_claim))
+        if issuer.id_claim == "email" and claims.get("email_verified") is not True:
+            raise invalid_credential()
+        id = f"user:{issuer.prefix}{name}"
+        if not name or not keys.is_principal(id):
+            raise invalid_credential()
+        tenant_name = issuer.tenant if issuer.tenant_claim is None else _text(_claim(claims, issuer.tenant_claim))
+        tenant = await self._tenants.id_of(tenant_name or "")
+        if tenant is None:
+            raise invalid_credential()
+        who = c.Principal(
+            await self._people.one(tenant, id),
+            tuple(_roles(issuer, claims)),
+            tuple(_names(claims, issuer.groups_claim)),
+        )
+        demand_own_name(who.id)
+        await self._forgotten.refuse(tenant, who.id, float(claims.get("iat", 0)) * 1000)
+        token_id = _text(claims.get("jti")) or _text(claims.get("sid")) or ""
+        return Principal(
+            who,
+            tenant,
+            way="jwt",
+            credential=f"{issuer.name}:{token_id[:100]}" if token_id.isprintable() else issuer.name,
+            expires_at=(int(claims["exp"]) + issuer.leeway) * 1000,
+        )
+
+
+def _proven(token: str, key: jwt.PyJWK, issuer: Issuer, algorithm: str) -> Mapping[str, Json]:
+    import jwt  # loads all of `cryptography`, which most servers never need
+
+    try:
+        return jwt.decode(
+            token,
+            key,
+            algorithms=[algorithm],
+            audience=list(issuer.audience),
+            issuer=issuer.issuer,
+            leeway=issuer.leeway,
+            options={"require": ["exp", "aud", "iss", "sub"]},
+        )
+    except jwt.ExpiredSignatureError:
+        raise Unproven(401, "auth.expired", "this token has expired; sign in again.") from None
+    except jwt.InvalidAudienceError:
+        raise Unproven(401, "auth.audience", "this token is for somebody else than this server.") from None
+    except (jwt.PyJWTError, ValueError, TypeError):
+        raise invalid_credential() from None
+
+
+def _parts(token: str) -> tuple[Mapping[str, Json], Mapping[str, Json]]:
+    """The header and the claims of a token as they stand in it, unproven. Raises Rejected 401."""
+    parts = token.split(".")
+    if len(parts) != 3 or not all(parts) or "=" in token:  # padding is none of a JWT's, and makes a second text of it
+        raise invalid_credential()
+    header, claims = (_object(part) for part in parts[:2])
+    kind = header.get("typ", "JWT")
+    if not _NEVER.isdisjoint(header) or not isinstance(kind, str) or kind.lower() not in TYPES:
+        raise invalid_credential()
+    if not isinstance(header.get("kid"), str | None) or not isinstance(header.get("alg"), str):
+        raise invalid_credential()
+    for name in ("exp", "nbf", "iat"):
+        number = claims.get(name, 0)
+        if isinstance(number, bool) or not isinstance(number, int | float) or not 0 <= number <= NUMBER_MAX:
+            raise invalid_credential()
+    return header, claims
+
+
+def _object(part: str) -> dict[str, Json]:
+    """A part of a token. What stands twice in an object is refused: another reader might believe the other one."""
+    try:
+        text = base64.b64decode(part + "=" * (-len(part) % 4), altchars=b"-_", validate=True)
+        found = values.loads(text)
+        json.loads(text.decode(), object_pairs_hook=members_once)
+    except (ValueError, NotJson, RecursionError):
+        raise invalid_credential() from None
+    if not isinstance(found, dict):
+        raise invalid_credential()
+    return found
+
+
+def _claim(claims: Mapping[str, Json], path: str) -> Json:
+    """The claim of this name. If there is none, a name with dots is a path into nested claims."""
+    if path in claims:
+        return claims[path]
+    found: Any = claims
+    for name in path.split("."):
+        found = found.get(name) if isinstance(found, dict) else None
+    return found
+
+
+def _roles(issuer: Issuer, claims: Mapping[str, Json]) -> Iterator[str]:
+    names = _names(claims, issuer.roles_claim)
+    if issuer.roles is None:
+        return iter(names)
+    return iter(dict.fromkeys(role for name in names for role in issuer.roles.get(name, ())))
+
+
+def _names(claims: Mapping[str, Json], path: str | None) -> list[str]:
+    """The names in a claim: a list of texts, or one text with spaces. Those that can be no name are left out."""
+    given = None if path is None else _claim(claims, path)
+    found = given.split() if isinstance(given, str) else given if isinstance(given, list) else []
+    sound = [each for each in found if isinstance(each, str) and _is_named(each)]
+    return list(dict.fromkeys(sound))[:NAMES_MAX]
+
+
+def _is_named(name: str) -> bool:
+    return len(name) <= 200 and _NAMED.fullmatch(name) is not None and not has_invisible(name)
+
+
+def _text(value: Json) -> str | None:
+    return value if isinstance(value, str) else None

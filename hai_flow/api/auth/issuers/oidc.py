@@ -1,0 +1,237 @@
+"""Sign-in of a browser by an identity provider: OpenID Connect's code flow, with PKCE.
+
+A cookie of the browser keeps the facts that the second request needs from the first. So a code is taken only from the
+browser that asked for it, and the server keeps nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import hmac
+import secrets
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any, Final, NamedTuple, TypeAlias
+from urllib.parse import urlencode
+
+import httpx2
+import msgspec
+import structlog
+
+from hai_flow import values
+from hai_flow.api.auth.issuers.jwt import Issuer, Tokens
+from hai_flow.api.permissions.principals import Principal, Unproven
+from hai_flow.errors import Rejected
+from hai_flow.values import NotJson
+
+log = structlog.get_logger(__name__)
+
+COOKIE: Final = "__Host-hai_sign_in"
+SECONDS: Final = 600
+FETCH_SECONDS: Final = 10.0
+BYTES_MAX: Final = 64 * 1024
+# Errors of a renewal that say nothing of the person: it is ours to mend, or the issuer's.
+_NOT_THEIRS: Final = frozenset(("invalid_client", "temporarily_unavailable", "server_error", "slow_down"))
+# Claims of an id_token that its issuer's userinfo does not change.
+_OF_TOKENS: Final = ("iss", "aud", "exp", "nbf", "iat", "sub", "jti", "sid", "nonce")
+
+Told: TypeAlias = Mapping[str, Any]  # the object that an issuer answers with
+Claims: TypeAlias = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class SignIn:
+    """A sign-in that has begun: the address that the browser goes to, and the text of its cookie."""
+
+    location: str
+    remembered: str
+
+
+class SignedIn(NamedTuple):
+    """A sign-in that is finished: the person, the page that they wanted, and the grant with which the issuer can be
+    asked for them again, if it gave one."""
+
+    principal: Principal
+    return_to: str
+    grant: Grant | None
+
+
+class Grant(msgspec.Struct, frozen=True):
+    """A refresh token, with which the issuer is asked again for a person that has signed in. `sub` is the issuer's name
+    for them; `until` (seconds since 1970) is when its first claims about them expire."""
+
+    issuer: str
+    sub: str
+    refresh_token: str
+    until: int = 0
+
+    def __repr__(self) -> str:
+        return f"Grant({self.issuer!r}, {self.sub!r})"
+
+
+class _Remembered(msgspec.Struct, frozen=True):
+    state: str
+    nonce: str
+    verifier: str
+    return_to: str
+    issuer: str = ""  # its name; "": of a release that had one
+
+
+def begin(issuer: Issuer, redirect_uri: str, return_to: str) -> SignIn:
+    """Send a browser to the issuer."""
+    assert issuer.client is not None, "only such issuers are asked"
+    kept = _Remembered(*(secrets.token_urlsafe(32) for _ in range(3)), return_to=return_to, issuer=issuer.name)
+    challenge = base64.urlsafe_b64encode(sha256(kept.verifier.encode()).digest()).rstrip(b"=").decode()
+    query = {
+        "response_type": "code",
+        "client_id": issuer.client.id,
+        "redirect_uri": redirect_uri,
+        "scope": issuer.client.scope,
+        "state": kept.state,
+        "nonce": kept.nonce,
+        "code_challenge": challenge,
+        "code_challenge_method": "S256",
+    }
+    remembered = base64.urlsafe_b64encode(msgspec.json.encode(kept)).decode()
+    return SignIn(f"{issuer.client.authorize}?{urlencode(query)}", remembered)
+
+
+async def finish(
+    tokens: Tokens, issuer: Issuer, redirect_uri: str, *, code: str, state: str, remembered: str, iss: str | None = None
+) -> SignedIn:
+    """The person that comes back from the issuer. `iss` names the issuer that sent the browser back, as the request
+    claims (RFC 9207). Raises Rejected 401, and 503 where the issuer does not answer.
+
+    A code goes only to the issuer that was asked for it. Another issuer that this browser also uses could have sent it
+    here, or would receive it.
+    """
+    try:
+        kept = msgspec.json.decode(base64.urlsafe_b64decode(remembered), type=_Remembered)
+    except (ValueError, msgspec.MsgspecError):
+        raise _refused() from None
+    if kept.issuer not in ("", issuer.name) or iss not in (None, issuer.issuer):
+        raise _refused()
+    if not code or not state or not hmac.compare_digest(state.encode(), kept.state.encode()):
+        raise _refused()
+    form = {
+        "grant_type": "authorization_code",
+        "code": code,
+        "redirect_uri": redirect_uri,
+        "code_verifier": kept.verifier,
+    }
+    status, told = await _asked(issuer, form)
+    token = told.get("id_token")
+    if status != 200 or not isinstance(token, str):
+        log.warning("sign_in_refused", issuer=issuer.name, status=status)
+        raise _refused()
+    signer, claims = await tokens.claims(token)
+    nonce = claims.get("nonce")
+    asked = isinstance(nonce, str) and hmac.compare_digest(nonce.encode(), kept.nonce.encode())
+    if signer is not issuer or not asked:
+        raise _refused()
+    principal = await tokens.person(issuer, await _described(issuer, claims, told))
+    refresh_token = told.get("refresh_token")
+    grant = None
+    if isinstance(refresh_token, str) and refresh_token:
+        grant = Grant(issuer.name, str(claims["sub"]), refresh_token, int(claims["exp"]))
+    return SignedIn(principal, kept.return_to, grant)
+
+
+async def refreshed(issuer: Issuer, grant: Grant) -> tuple[Grant, Told]:
+    """Ask the issuer for a person's claims anew. Returns the grant for the next time, and the issuer's answer. Raises
+    Rejected 401 where it refuses, and 503 where it does not answer, or not as an issuer does."""
+    status, told = await _asked(issuer, {"grant_type": "refresh_token", "refresh_token": grant.refresh_token})
+    error = told.get("error")
+    if 400 <= status <= 403 and isinstance(error, str) and error not in _NOT_THEIRS:
+        raise _refused()
+    if status != 200:
+        log.warning("renewal_unavailable", issuer=issuer.name, status=status, error=error)
+        raise _unavailable()
+    token = told.get("refresh_token")
+    return (msgspec.structs.replace(grant, refresh_token=token) if isinstance(token, str) and token else grant), told
+
+
+async def renewed(tokens: Tokens, issuer: Issuer, grant: Grant, told: Told) -> Principal | None:
+    """The person that the issuer describes in its answer to a renewal; None: its answer describes no person. Raises
+    Rejected 401, also where that is another person. Raises 503 where an answer is missing, or its id_token can't be
+    believed: it comes from the issuer itself, so the fault is not the person's."""
+    token = told.get("id_token")
+    if not isinstance(token, str) and (issuer.client is None or issuer.client.userinfo is None):
+        return None
+    claims: Claims = {"sub": grant.sub, "exp": grant.until, "iat": int(time.time())}
+    if isinstance(token, str):
+        try:
+            signer, claims = await tokens.claims(token)
+        except Unproven as doubt:
+            log.warning("renewal_not_believed", issuer=issuer.name, code=doubt.code)
+            raise _unavailable() from None
+        if signer is not issuer or claims.get("sub") != grant.sub:
+            raise _refused()
+    return await tokens.person(issuer, await _described(issuer, claims, told))
+
+
+async def _described(issuer: Issuer, claims: Claims, told: Told) -> Claims:
+    """The claims about the person: those of the id_token. If the issuer's userinfo is to be asked, its claims instead,
+    except for those of the token itself (`_OF_TOKENS`)."""
+    client, access = issuer.client, told.get("access_token")
+    if client is None or client.userinfo is None:
+        return claims
+    if not isinstance(access, str) or not access.isprintable():
+        raise _refused()
+    headers = {"Accept": "application/json", "Authorization": f"Bearer {access}"}
+    status, said = await _sent(issuer, "GET", client.userinfo, headers)
+    if status in (401, 403):
+        raise _refused()
+    if status != 200:
+        raise _unavailable()
+    if said.get("sub") != claims.get("sub"):
+        raise _refused()
+    return {**said, **{name: claims[name] for name in _OF_TOKENS if name in claims}}
+
+
+async def _asked(issuer: Issuer, form: dict[str, str]) -> tuple[int, Told]:
+    """The answer of the issuer's token endpoint: its status and object."""
+    client = issuer.client
+    assert client is not None, "only such issuers are asked"
+    secret = {"client_secret": client.secret} if client.secret else {}
+    whole = {**form, "client_id": client.id, **secret}
+    return await _sent(issuer, "POST", client.token, {"Accept": "application/json"}, whole)
+
+
+async def _sent(
+    issuer: Issuer, method: str, url: str, headers: dict[str, str], form: dict[str, str] | None = None
+) -> tuple[int, Told]:
+    """The status, and the JSON object of the body; an empty one if the body is something else. Raises Rejected 503."""
+    body = b""
+    try:
+        async with (
+            asyncio.timeout(FETCH_SECONDS),
+            httpx2.AsyncClient(timeout=FETCH_SECONDS, follow_redirects=False) as http,
+            http.stream(method, url, data=form, headers=headers) as response,
+        ):
+            async with contextlib.aclosing(response.aiter_bytes()) as pieces:
+                async for piece in pieces:
+                    body += piece
+                    if len(body) > BYTES_MAX:
+                        raise ValueError(f"expected at most {BYTES_MAX} bytes")
+            status = response.status_code
+    except (httpx2.HTTPError, httpx2.InvalidURL, TimeoutError, ValueError, OSError) as error:
+        log.warning("sign_in_unavailable", issuer=issuer.name, error=str(error) or type(error).__name__)
+        raise _unavailable() from None
+    try:
+        told = values.loads(body)
+    except NotJson:
+        told = None
+    return status, told if isinstance(told, dict) else {}
+
+
+def _unavailable() -> Rejected:
+    return Rejected(503, "auth.unavailable", "who signs you in does not answer now; try again.")
+
+
+def _refused() -> Unproven:
+    return Unproven(401, "auth.invalid", "this sign-in can't be finished; begin it anew.")

@@ -1,0 +1,54 @@
+"""Without configured identity: everybody is `user:local`. On a development server a request may name its caller
+(HAI-Act-As)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from starlette.requests import HTTPConnection
+
+from hai_flow.api.auth.directory.tenants import Tenants
+from hai_flow.api.auth.impersonation import ACT_AS, acting_forbidden, acting_header
+from hai_flow.api.permissions.principals import Principal
+from hai_flow.engine import commands as c
+from hai_flow.engine.selectors import NotASelector, acting_as
+from hai_flow.errors import Rejected
+from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
+
+_TENANT: Final = "tenant="
+_LOCAL: Final = Principal(c.LOCAL_PRINCIPAL, LOCAL_TENANT)
+
+
+class LocalIdentity:
+    """Asks for no credential. `development`: HAI-Act-As names the caller."""
+
+    def __init__(self, runtime: Runtime, *, development: bool) -> None:
+        self._tenants = Tenants(runtime)
+        self._development = development
+
+    async def principal(self, connection: HTTPConnection) -> Principal:
+        """Raises Rejected 400, 403 and 422."""
+        given = acting_header(connection)
+        if given is None:
+            return _LOCAL
+        if not self._development:
+            raise acting_forbidden()
+        people = [part for part in given.split(",") if not part.strip().startswith(_TENANT)]
+        tenants = [part.strip().removeprefix(_TENANT) for part in given.split(",") if part.strip().startswith(_TENANT)]
+        if len(tenants) > 1:
+            raise Rejected(422, "act_as.invalid", f"{ACT_AS}: expected at most one {_TENANT}, found {len(tenants)}.")
+        try:
+            who = acting_as(",".join(people))
+        except NotASelector as error:
+            raise Rejected(422, "act_as.invalid", f"{ACT_AS}: {error}.") from None
+        tenant = await self._tenants.id_of(tenants[0]) if tenants else LOCAL_TENANT
+        if tenant is None:
+            raise Rejected(422, "act_as.invalid", f"{ACT_AS}: there is no tenant {tenants[0]!r:.80}.")
+        return Principal(who, tenant, way="act_as")
+
+    async def known(self, principal: Principal) -> Principal:
+        """The principal itself: without configured identity each person has one id."""
+        return principal
+
+    def forget(self, credential: str) -> None:
+        """There is nothing to forget."""

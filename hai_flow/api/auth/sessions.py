@@ -1,0 +1,346 @@
+"""A browser's session as a credential: a cookie that no script can read, and that no page of another site can use.
+
+The browser sends the cookie with every request, even one that another site's page made it send, so the cookie alone
+proves nothing. A request that changes anything, and a WebSocket, must come from a page of this very origin. A request
+that changes anything must also name the session's CSRF word, which only a page of ours can read.
+
+A session that an identity provider has begun follows its person: every quarter of an hour (a setting) the provider is
+asked for them anew. The refresh token for that is sealed with the cookie's text, so that the database alone can't ask.
+If the provider refuses, the session ends; if it is silent, the session is good for a while longer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hmac
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final, NamedTuple
+from urllib.parse import urlsplit
+from uuid import UUID
+
+import msgspec
+import structlog
+from starlette.requests import HTTPConnection
+from starlette.responses import Response
+
+from hai_flow.api.auth.cookie_encryption import seal, unseal
+from hai_flow.api.auth.directory.principal_json import dumped, loaded
+from hai_flow.api.auth.directory.row_cache import Book
+from hai_flow.api.auth.issuers import oidc
+from hai_flow.api.auth.issuers.jwt import Issuer, Tokens
+from hai_flow.api.auth.issuers.oidc import Grant
+from hai_flow.api.permissions.principals import Principal, invalid_credential, now_ms
+from hai_flow.api.permissions.rights import ROLES
+from hai_flow.engine.commands import Principal as Who
+from hai_flow.errors import Rejected
+from hai_flow.runtime.base.audit_records import Asked
+from hai_flow.runtime.runtime import Runtime
+from hai_flow.settings import Settings
+from hai_flow.store.audit import audit
+from hai_flow.store.identity import sessions, tickets
+
+if TYPE_CHECKING:
+    from hai_flow.store.postgres.database import Pool
+
+COOKIE: Final = "__Host-hai_session"
+CSRF: Final = "HAI-CSRF"
+SECONDS: Final = 1.0  # a session that was ended elsewhere is believed for no longer
+USE_SECONDS: Final = 60.0  # how exactly it is known when a session was used
+WAIT_SECONDS: Final = 2.0  # a request waits for a renewal no longer; it goes on as the session was
+RENEWAL_SECONDS: Final = 10.0
+CLAIM: Final = timedelta(seconds=20)  # of a process that is gone; longer than a renewal takes
+AGAIN: Final = timedelta(seconds=30)
+LINK: Final = "link"  # the credential of a session that was begun by a link
+LINK_LASTS: Final = timedelta(minutes=10)
+_TEXT: Final = re.compile(r"[A-Za-z0-9_-]{43}", re.ASCII)
+_SAFE: Final = frozenset(("GET", "HEAD", "OPTIONS"))
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long a session `lasts` at most, and `idle`; after how long it is `renewed`, and for how much longer it is
+    good if that fails (`grace`)."""
+
+    lasts: timedelta
+    idle: timedelta
+    renewed: timedelta
+    grace: timedelta
+
+    @classmethod
+    def of(cls, settings: Settings) -> Limits:
+        """Those of the settings."""
+        given = (
+            settings.session_seconds,
+            settings.session_idle_seconds,
+            settings.session_renew_seconds,
+            settings.session_grace_seconds,
+        )
+        return cls(*(timedelta(seconds=seconds) for seconds in given))
+
+
+class Sessions:
+    """The sessions of the database. Each request of a session, and each look at its open streams, begins a renewal that
+    is due; requests of one session share its renewal."""
+
+    def __init__(self, runtime: Runtime, tokens: Tokens, issuers: Sequence[Issuer], limits: Limits) -> None:
+        self._runtime = runtime
+        self._tokens = tokens
+        self._issuers = {issuer.name: issuer for issuer in issuers}
+        self._limits = limits
+        self._known: Book[_Session | None] = Book(self._find, SECONDS)
+        self._used: Book[None] = Book(self._note_use, min(USE_SECONDS, limits.idle.total_seconds() / 4))
+        self._renewing: dict[bytes, asyncio.Task[None]] = {}
+
+    async def principal(self, connection: HTTPConnection, text: str) -> Principal:
+        """The caller of the session. Raises Rejected 401 and 403, and 503 where its issuer has not answered for too
+        long."""
+        if not _TEXT.fullmatch(text):
+            raise invalid_credential()
+        digest = sessions.digest(text)
+        found = await self._known.get(digest.hex())
+        if found is not None and _is_past(found.renew_at):
+            await asyncio.wait({self._renewal(text, digest)}, timeout=WAIT_SECONDS)
+            found = await self._known.get(digest.hex())
+        if found is None or _is_past(found.principal.expires_at):
+            raise Rejected(401, "auth.expired", "your session has ended; sign in again.")
+        _demand_own_page(connection, text)
+        if _is_past(found.good_until):
+            raise Rejected(503, "auth.unavailable", "who signed you in does not say whether you still are; try again.")
+        await self._used.get(digest.hex())
+        return replace(found.principal, keep=_Keeper(self, text, digest, found.renew_at))
+
+    async def begin(self, principal: Principal, asked: Asked, grant: Grant | None = None) -> tuple[str, int]:
+        """Begin a session of the principal, whose credential was good now, and record it. Returns the session's text,
+        and the seconds that it lasts at most. Without a `grant` it can't be renewed, so it ends when that credential
+        does."""
+        text, ends_at = sessions.new_text(), datetime.now(UTC) + self._limits.lasts
+        if grant is None and principal.expires_at is not None:
+            ends_at = min(ends_at, datetime.fromtimestamp(principal.expires_at / 1000, UTC))
+        renewal = None if grant is None else self._sealed(text, grant)
+        kept = dumped(Principal(principal.who, principal.tenant, credential=principal.credential))
+        async with self._runtime.database.api.acquire() as connection, connection.transaction():
+            await sessions.create_session(
+                connection, text, principal.tenant, kept, ends_at=ends_at, idle=self._limits.idle, renewal=renewal
+            )
+            await audit.write(connection, principal.tenant, [asked.row("session.begun")])
+        return text, max(1, int((ends_at - datetime.now(UTC)).total_seconds()))
+
+    async def end(self, text: str, tenant: UUID, asked: Asked) -> None:
+        """End the session, and record it."""
+        digest = sessions.digest(text)
+        async with self._runtime.database.api.acquire() as connection, connection.transaction():
+            await sessions.end_session(connection, digest)
+            await audit.write(connection, tenant, [asked.row("session.ended")])
+        self._known.forget(digest.hex())
+
+    async def replaced(self, text: str) -> None:
+        """End the session, if there is one: its browser signs in anew."""
+        digest = sessions.digest(text)
+        found = await self._find(digest.hex())
+        if found is not None:
+            await self.end(text, found.principal.tenant, _asked(found.principal))
+
+    async def renewed(self, text: str, digest: bytes) -> int | None:
+        """Renew the session, if it is due; a stream of it is open. Returns when it is due again (ms), if ever."""
+        found = await self._known.get(digest.hex())
+        if found is not None and _is_past(found.renew_at):
+            await asyncio.wait({self._renewal(text, digest)})
+            found = await self._known.get(digest.hex())
+        return None if found is None else found.renew_at
+
+    def _renewal(self, text: str, digest: bytes) -> asyncio.Task[None]:
+        """The renewal of the session that is under way; if there is none, one begins."""
+        task = self._renewing.get(digest)
+        if task is None:
+            task = self._renewing[digest] = asyncio.create_task(self._renew(text, digest), name="renew a session")
+            task.add_done_callback(lambda _: self._renewing.pop(digest, None))
+        return task
+
+    async def _renew(self, text: str, digest: bytes) -> None:
+        """Ask the issuer for the session's person anew, unless another process does."""
+        pool = self._runtime.database.api
+        try:
+            claim = await sessions.claim_renewal(pool, digest, CLAIM)
+            found = None if claim is None else await self._find(digest.hex())
+            if claim is not None and found is not None:
+                await self._claimed(text, digest, claim, found.principal)
+        except Exception as error:  # the next request finds it due again
+            log.warning("session_not_renewed", error=str(error) or type(error).__name__)
+        finally:
+            self._known.forget(digest.hex())
+
+    async def _claimed(self, text: str, digest: bytes, claim: sessions.Claim, was: Principal) -> None:
+        pool = self._runtime.database.api
+        grant = _grant_in(text, digest, claim.sealed)
+        issuer = None if grant is None else self._issuers.get(grant.issuer)
+        if grant is None or issuer is None or issuer.client is None:
+            await self._give_up(digest, claim, was, "its issuer is not known any more")
+            return
+        try:
+            async with asyncio.timeout(RENEWAL_SECONDS):
+                grant, told = await oidc.refreshed(issuer, grant)
+                now = await oidc.renewed(self._tokens, issuer, grant, told)
+        except (Rejected, TimeoutError) as refusal:
+            if isinstance(refusal, Rejected) and refusal.status == 401:
+                await self._give_up(digest, claim, was, "its issuer refuses to renew it")
+            else:
+                await sessions.put_off(pool, digest, claim, self._sealed(text, grant).sealed, AGAIN)
+        else:
+            if now is None:
+                log.warning("renewal_says_nothing", issuer=issuer.name, hint="name its userinfo in the client")
+                await sessions.forgo(pool, digest, claim, datetime.fromtimestamp(grant.until, UTC))
+            elif now.id != was.id:
+                await self._give_up(digest, claim, was, "its issuer names another person")
+            else:
+                await self._renewed(digest, claim, was, now, self._sealed(text, grant))
+
+    async def _renewed(
+        self, digest: bytes, claim: sessions.Claim, was: Principal, now: Principal, renewal: sessions.Renewal
+    ) -> None:
+        kept = dumped(Principal(now.who, now.tenant, credential=was.credential))
+        changed = (now.who, now.tenant) != (was.who, was.tenant)
+        async with self._runtime.database.api.acquire() as connection, connection.transaction():
+            done = await sessions.renew(connection, digest, claim, now.tenant, kept, renewal)
+            if done and changed:
+                row = _asked(now).row("session.changed", was=list(was.who.roles), groups=list(now.who.groups) or None)
+                await audit.write(connection, now.tenant, [row])
+
+    async def _give_up(self, digest: bytes, claim: sessions.Claim, was: Principal, reason: str) -> None:
+        async with self._runtime.database.api.acquire() as connection, connection.transaction():
+            if await sessions.give_up(connection, digest, claim):
+                await audit.write(connection, was.tenant, [_asked(was).row("session.ended", reason=reason)])
+
+    def _sealed(self, text: str, grant: Grant) -> sessions.Renewal:
+        sealed = seal(text, sessions.digest(text), msgspec.json.encode(grant))
+        return sessions.Renewal(sealed, self._limits.renewed, self._limits.renewed + self._limits.grace)
+
+    async def _find(self, digest: str) -> _Session | None:
+        found = await sessions.find_session(self._runtime.database.api, bytes.fromhex(digest))
+        if found is None:
+            return None
+        principal = loaded(found.tenant, found.principal, way="session")
+        if principal.credential == LINK:
+            principal = replace(principal, who=Who(principal.id, tuple(ROLES)))
+        return _Session(
+            replace(
+                principal,
+                expires_at=_ms(found.ends_at),
+                session=bytes.fromhex(digest),
+                session_version=found.version,
+            ),
+            _ms(found.renew_at),
+            _ms(found.good_until),
+        )
+
+    async def _note_use(self, digest: str) -> None:
+        await sessions.note_use(self._runtime.database.api, bytes.fromhex(digest), self._limits.idle)
+
+
+class _Keeper:
+    """Called now and then while a stream of the session is open, because no request may come meanwhile: it renews the
+    session when that is due. For that it holds the cookie's text."""
+
+    def __init__(self, of: Sessions, text: str, digest: bytes, due_at: int | None) -> None:
+        self._of = of
+        self._text = text
+        self._digest = digest
+        self._due_at = due_at
+        self._looking: asyncio.Task[None] | None = None
+
+    def __call__(self) -> None:
+        if self._looking is None and _is_past(self._due_at):
+            self._looking = asyncio.create_task(self._look(), name="look at a session")
+
+    async def _look(self) -> None:
+        try:
+            self._due_at = await self._of.renewed(self._text, self._digest)
+        except Exception as error:  # the next call looks again
+            log.warning("session_not_renewed", error=str(error) or type(error).__name__)
+        finally:
+            self._looking = None
+
+
+class _Session(NamedTuple):
+    """A session as it was a moment ago; the times in ms since 1970."""
+
+    principal: Principal
+    renew_at: int | None
+    good_until: int | None
+
+
+def _ms(at: datetime | None) -> int | None:
+    return None if at is None else int(at.timestamp() * 1000)
+
+
+def _is_past(at: int | None) -> bool:
+    return at is not None and at <= now_ms()
+
+
+def _grant_in(text: str, digest: bytes, sealed: bytes) -> Grant | None:
+    secret = unseal(text, digest, sealed)
+    return None if secret is None else msgspec.json.decode(secret, type=Grant)
+
+
+def _asked(principal: Principal) -> Asked:
+    """The person, for audit records of changes that their issuer caused."""
+    return Asked(who=principal.who, way="session", credential=principal.credential, via="/sign-in")
+
+
+async def link_token(pool: Pool, tenant: UUID, id: str) -> str:
+    """The token at the end of a link that signs a browser in as `id`, with all built-in roles: once, within ten
+    minutes."""
+    whole = dumped(Principal(Who(id, tuple(ROLES)), tenant, credential=LINK))
+    return await tickets.create_ticket(pool, tenant, whole, datetime.now(UTC) + LINK_LASTS, tickets.LINK)
+
+
+def session_of(connection: HTTPConnection) -> str | None:
+    """The text of the request's session, if it has one. Raises Rejected 400 where it has two."""
+    found = [
+        value
+        for header in connection.headers.getlist("cookie")
+        for name, _, value in (part.strip().partition("=") for part in header.split(";"))
+        if name == COOKIE
+    ]
+    if len(found) > 1:
+        raise Rejected(400, "credential_twice", "expected one session, found several cookies of its name.")
+    return found[0] if found else None
+
+
+def csrf_of(text: str) -> str:
+    """The word that requests of the session have to name."""
+    return base64.urlsafe_b64encode(hmac.digest(text.encode(), b"hai-flow csrf v1", "sha256")).rstrip(b"=").decode()
+
+
+def _demand_own_page(connection: HTTPConnection, text: str) -> None:
+    """Raises Rejected 403 where a page of another origin could have sent it."""
+    headers, socket = connection.headers, connection.scope["type"] == "websocket"
+    if not socket and connection.scope["method"] in _SAFE:
+        return
+    own = _netloc(headers.get("origin", "")) == headers.get("host", "").lower() != ""
+    if not own or headers.get("sec-fetch-site", "same-origin") != "same-origin":
+        raise Rejected(403, "csrf.origin", "a session is used by pages of this server alone.")
+    if not socket and not hmac.compare_digest(headers.get(CSRF, "").encode(), csrf_of(text).encode()):
+        raise Rejected(403, "csrf.missing", f"expected the session's word in {CSRF}; GET /v1/session tells it.")
+
+
+def _netloc(origin: str) -> str | None:
+    try:
+        return urlsplit(origin).netloc.lower() or None
+    except ValueError:
+        return None
+
+
+def set_cookie(response: Response, text: str, seconds: int) -> None:
+    """Give the browser its session, which lasts so long at most."""
+    response.set_cookie(COOKIE, text, max_age=seconds, path="/", secure=True, httponly=True, samesite="lax")
+
+
+def forget_cookie(response: Response) -> None:
+    """Let the browser forget its session."""
+    response.delete_cookie(COOKIE, path="/", secure=True, httponly=True, samesite="lax")

@@ -1,0 +1,57 @@
+"""Tickets as credentials: for streams of clients that can't send headers, once."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from starlette.requests import HTTPConnection
+
+from hai_flow.api.auth.directory.principal_json import dumped, loaded
+from hai_flow.api.permissions.principals import Principal, invalid_credential, now_ms
+from hai_flow.errors import Rejected
+from hai_flow.store.identity import credential_checks, tickets
+from hai_flow.store.identity.credential_checks import Proof
+from hai_flow.wire import sse
+
+if TYPE_CHECKING:
+    from hai_flow.store.postgres.database import Pool
+
+PARAMETER: Final = "ticket"
+SECONDS: Final = 30
+
+
+async def create(pool: Pool, principal: Principal, expires_at: datetime) -> str:
+    """A ticket of the principal."""
+    return await tickets.create_ticket(pool, principal.tenant, dumped(principal), expires_at)
+
+
+def ticket_of(connection: HTTPConnection) -> str | None:
+    """The ticket of a request, if it has one. Raises Rejected 400 where there is another credential, too, and 401 where
+    it would open anything but a stream."""
+    given = connection.query_params.getlist(PARAMETER)
+    if not given:
+        return None
+    if len(given) > 1 or connection.headers.getlist("authorization"):
+        raise Rejected(400, "credential_twice", "expected one credential: a ticket, or Authorization.")
+    streams = connection.scope["type"] == "websocket" or (
+        connection.scope["method"] == "GET" and sse.CONTENT_TYPE in connection.headers.get("accept", "")
+    )
+    if not streams:
+        raise Rejected(401, "auth.invalid", "a ticket opens an event stream or a WebSocket, and nothing else.")
+    return given[0]
+
+
+async def principal_of(pool: Pool, ticket: str) -> Principal:
+    """The caller of a ticket, which is used up. Raises Rejected 401, also where the credential that the ticket was made
+    with has ended."""
+    used = await tickets.use_ticket(pool, ticket) if ticket.startswith(tickets.TICKET) else None
+    if used is None:
+        raise invalid_credential()
+    principal = loaded(*used, way="ticket")
+    if principal.expires_at is not None and principal.expires_at <= now_ms():
+        raise Rejected(401, "auth.expired", "the sign-in that this ticket was made with has ended; sign in again.")
+    proof = Proof(principal.tenant, principal.id, principal.key, principal.session, principal.session_version)
+    if await credential_checks.ended(pool, [(proof, datetime.now(UTC))]):
+        raise invalid_credential()
+    return principal

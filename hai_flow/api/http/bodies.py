@@ -1,0 +1,190 @@
+"""Request bodies: read within a limit, and JSON by one strict reader (docs/design/threats.md).
+
+A body that two readers could understand differently (a key twice, NaN, digits that get lost) is refused, on every route
+alike.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine
+from typing import Any, Final
+
+from fastapi import Request
+from fastapi.responses import Response
+from fastapi.routing import APIRoute
+from pydantic import BaseModel, ConfigDict
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from hai_flow.api.base.peers import peer_of
+from hai_flow.api.http.load_shedding import BodyRoom
+from hai_flow.api.permissions.principals import get_principal, rights_for
+from hai_flow.errors import Rejected
+from hai_flow.settings import Settings
+from hai_flow.wire import posted_json
+from hai_flow.wire.posted_json import Limits
+
+JSON: Final = "application/json"
+DRAINED_BYTES_MAX: Final = 8 * 1024 * 1024  # of a body that is refused for its size
+DRAINED_SECONDS: Final = 2.0
+YAML: Final = ("application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml", JSON)
+ROOM: Final = "hai_flow.room"  # the scope's key of the room for the request's body
+
+
+class Body(BaseModel):
+    """A JSON body: types are not converted, unknown fields are refused."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+
+def limits_of(settings: Settings) -> Limits:
+    """The most that one request may hold."""
+    return Limits(body_bytes_max=settings.request_bytes_max, messages_max=settings.messages_max)
+
+
+async def read_body(request: Request, bytes_max: int) -> bytes:
+    """The request's body. Raises Rejected 413 as soon as it is known to be too large, 408 if it does not come, and 429
+    where there is no room for it."""
+    settings: Settings = request.app.state.settings
+    room: BodyRoom = request.scope[ROOM]
+    if declared_bytes(request) > bytes_max:
+        await _drain(request)
+        raise _too_large(bytes_max)
+    pieces: list[bytes] = []
+    size = 0
+    try:
+        async for piece in arriving(request, settings.body_seconds):
+            size += len(piece)
+            if size > bytes_max:
+                pieces.clear()
+                room.release()
+                await _drain(request)
+                raise _too_large(bytes_max)
+            room.hold(len(piece))
+            pieces.append(piece)
+    except Rejected:
+        pieces.clear()
+        room.release()  # now, not when the refusal is sent: other requests need the room
+        raise
+    return b"".join(pieces)
+
+
+async def _drain(request: Request) -> None:
+    """Read on, and keep nothing, for a moment: a connection that is closed while its client still writes is reset, and
+    many clients then never see the answer."""
+    left = DRAINED_BYTES_MAX
+    with contextlib.suppress(Rejected, RuntimeError):  # RuntimeError: its last piece has been read already
+        async for piece in arriving(request, DRAINED_SECONDS):
+            left -= len(piece)
+            if left < 0:
+                return
+
+
+def declared_bytes(request: Request) -> int:
+    """The length of the body as the request declares it; 0 if it does not."""
+    declared = request.headers.get("content-length", "")
+    return int(declared[:20]) if declared.isdecimal() else 0
+
+
+async def arriving(request: Request, seconds: float) -> AsyncIterator[bytes]:
+    """The request's body as it comes, in all within `seconds`. Raises Rejected 408 if it does not."""
+    settings: Settings = request.app.state.settings
+    loop = asyncio.get_running_loop()
+    end = loop.time() + seconds
+    stream = request.stream()
+    while True:
+        try:
+            async with asyncio.timeout_at(min(end, loop.time() + settings.body_stall_seconds)):
+                piece = await anext(stream)
+        except StopAsyncIteration:
+            return
+        except TimeoutError:
+            raise _too_slow(seconds, settings.body_stall_seconds) from None
+        yield piece
+
+
+def demand_media_type(request: Request, body: bytes, wanted: Collection[str]) -> None:
+    """Raises Rejected 415 unless the body is declared as one of `wanted`. The error names the first one as expected.
+
+    `wanted` must not contain a form, plain text or no type: browsers let a page of another origin send these without a
+    preflight.
+    """
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if body and media_type not in wanted:
+        expected, *others = wanted
+        more = f" (or {', '.join(others)})" if others else ""
+        message = f"expected Content-Type: {expected}{more}, found {media_type[:60]!r}."
+        raise Rejected(415, "body.not_json" if expected == JSON else "body.media_type", message)
+
+
+def _too_large(bytes_max: int) -> Rejected:
+    return Rejected(413, "body.too_large", f"a request has at most {bytes_max} bytes.")
+
+
+def _too_slow(seconds: float, stall_seconds: float) -> Rejected:
+    detail = f"expected the request's body within {seconds:g} seconds, and some of it every {stall_seconds:g}."
+    return Rejected(408, "body.slow", detail)
+
+
+class Bodies:
+    """ASGI middleware: a request's body has its room until the response begins."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        room: BodyRoom = scope["app"].state.admission.room(peer_of(scope))
+        scope[ROOM] = room
+
+        async def answer(message: Message) -> None:
+            room.release()
+            await send(message)
+
+        try:
+            await self._app(scope, receive, answer)
+        finally:
+            room.release()
+
+
+class CheckedRoute(APIRoute):
+    """A route that identifies the caller, then reads and checks its JSON body, if it takes one, before FastAPI parses
+    it."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+        takes_body = self.body_field is not None
+        asks = rights_for(self.dependant) != ()
+
+        async def checked(request: Request) -> Response:
+            if asks:  # before anything of the body is read
+                await get_principal(request)
+            return await handle(await _checked(request) if takes_body else request)
+
+        return checked
+
+
+class _CheckedRequest(Request):
+    """A request whose body has been read."""
+
+    def __init__(self, request: Request, body: bytes, document: Any) -> None:
+        super().__init__(request.scope, request.receive)
+        self._checked = body, document
+
+    async def body(self) -> bytes:
+        return self._checked[0]
+
+    async def json(self) -> Any:
+        return self._checked[1]
+
+
+async def _checked(request: Request) -> Request:
+    limits = limits_of(request.app.state.settings)
+    body = await read_body(request, limits.body_bytes_max)
+    if not body:
+        return _CheckedRequest(request, body, None)
+    demand_media_type(request, body, (JSON,))
+    return _CheckedRequest(request, body, posted_json.load(body, limits))

@@ -1,0 +1,2 @@
+"""What a caller may do and see: rights, visibility, redaction, rate limits, the expiry of credentials. Begin with
+`principals`."""

@@ -1,0 +1,77 @@
+"""Sight: how much of a run a person may see. One function decides it; lists get the same rules as values for their
+queries.
+
+Everybody sees the runs that they have started, and those of the person that they act for. Operators and viewers see all
+runs of their tenant. Others see the runs of workflows whose `visibility` names them. A person that a question asks, or
+that has voted on it, sees that question with its evidence, and nothing else of the run. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from enum import IntEnum
+from typing import Final
+
+import msgspec
+
+from hai_flow.api.permissions.principals import Principal as Caller
+from hai_flow.engine.commands import Principal
+from hai_flow.engine.selectors import World, ids_of, matched, represented
+from hai_flow.engine.state import RunState
+from hai_flow.store.runs.viewers import Viewer
+from hai_flow.wire.withheld import asked_of
+
+TENANT: Final = "tenant"
+
+
+class Sight(IntEnum):
+    """How much of a run somebody sees: each value includes those before it."""
+
+    NOTHING = 0  # for them the run does not exist
+    QUESTIONS = 1  # those that they are asked or have voted on, with their evidence
+    CONVERSATION = 2  # everything but the evidence of questions that others are asked
+    ALL = 3
+
+
+def sight_of(who: Principal, requester: str, visibility: Collection[str]) -> Sight | None:
+    """The sight of `who` as the run's requester, or by the `visibility` of its workflow. None: neither applies, so it
+    depends on the run's questions (`sight_by_questions`)."""
+    if requester in ids_of(who) or not selectors_for(who).isdisjoint(visibility):
+        return Sight.CONVERSATION
+    return None
+
+
+def sight_by_questions(reader: Principal, state: RunState | None) -> Sight:
+    """The sight of `reader` because of the run's questions that ask them."""
+    return Sight.QUESTIONS if state is not None and asked_of(state, reader) else Sight.NOTHING
+
+
+def selectors_for(who: Principal) -> frozenset[str]:
+    """The selectors that match `who` in a `visibility`. A delegate counts with their own roles, not with those of the
+    person that they act for."""
+    roles, groups = (f"role:{each}" for each in who.roles), (f"group:{each}" for each in who.groups)
+    return frozenset((TENANT, *ids_of(who), *roles, *groups))
+
+
+def viewer_for(caller: Caller) -> Viewer:
+    """The same rules for lists: the caller's ids and selectors, for the store's queries."""
+    threads, workflows = caller.threads, caller.workflows
+    return Viewer(
+        ids_of(caller.who),
+        tuple(sorted(selectors_for(caller.who))),
+        None if threads is None else tuple(sorted(threads)),
+        None if workflows is None else tuple(sorted(workflows)),
+    )
+
+
+def reader_in(who: Principal, roles: Mapping[str, tuple[str, ...]]) -> Principal:
+    """`who` with their roles as a workflow defines them. A role that it declares (`roles`) means exactly the people and
+    groups that it lists there, whether or not a person has a role of that name otherwise."""
+    if not roles:
+        return who
+    held = [role for role in represented(who).roles if role not in roles]
+    world = World("", roles)
+    held += [each.removeprefix("role:") for each in matched([f"role:{name}" for name in roles], who, world)]
+    if who.lent_roles is not None:
+        return msgspec.structs.replace(who, lent_roles=tuple(held))
+    return msgspec.structs.replace(who, roles=tuple(held))

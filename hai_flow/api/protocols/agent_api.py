@@ -1,0 +1,153 @@
+"""`/process`: the Agent API, as a stream or as one response."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterable
+from typing import Any, Final
+from uuid import uuid4
+
+from fastapi import Request
+from fastapi.responses import Response
+from starlette.requests import ClientDisconnect
+
+from hai_flow.agent_api import Sequence
+from hai_flow.api.http.bodies import limits_of
+from hai_flow.api.http.problems import WITH_BODY, documented
+from hai_flow.api.http.stream import Pieces
+from hai_flow.api.permissions.principals import requires
+from hai_flow.api.permissions.rights import Right
+from hai_flow.api.protocols.conversation import Conversation
+from hai_flow.api.protocols.follow import last_words
+from hai_flow.api.requests.access import Access
+from hai_flow.api.requests.dependencies import CurrentAccess, JsonBody
+from hai_flow.api.routes import Routes
+from hai_flow.errors import Rejected
+from hai_flow.runtime.streams.stream_items import Piece
+from hai_flow.wire import agent_request, sse
+from hai_flow.wire.agent_api import AGENT_API, numbered
+from hai_flow.wire.dialect import Frame
+
+router = Routes(tags=["dialects"])
+
+_BODY: Final[dict[str, Any]] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/json": {
+                "schema": {
+                    "type": "object",
+                    "description": "AgentRequest",
+                    "required": ["input"],
+                    "properties": {
+                        "input": {"type": "array", "items": {"type": "object"}},
+                        "stream": {"type": "boolean", "default": True},
+                        "id": {"type": "string", "maxLength": 200},
+                        "session_id": {"type": "string", "maxLength": 200},
+                        "tools": {"type": "array", "items": {"type": "object"}},
+                        "workflow": {"type": "string", "description": "ours: the workflow to start"},
+                        "workflow_input": {"type": "object", "description": "ours: its input"},
+                    },
+                }
+            }
+        },
+    }
+}
+_RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
+    **documented(404, 409, 410, *WITH_BODY),
+    200: {
+        "description": "the objects of one response, or the last of them",
+        "content": {
+            sse.CONTENT_TYPE: {"schema": {"type": "string"}},
+            "application/json": {"schema": {"type": "object"}},
+        },
+    },
+}
+
+
+@router.post(
+    "/process", dependencies=[requires(Right.SEE_OWN)], response_model=None, openapi_extra=_BODY, responses=_RESPONSES
+)
+async def post_process(body: JsonBody, access: CurrentAccess, request: Request) -> Response:
+    """Agent API: start a run, answer its open questions, or attach to it."""
+    return await _process(body, access, request, None)
+
+
+@router.post(
+    "/workflows/{name}/process",
+    dependencies=[requires(Right.SEE_OWN)],
+    response_model=None,
+    openapi_extra=_BODY,
+    responses=_RESPONSES,
+)
+async def post_workflow_process(name: str, body: JsonBody, access: CurrentAccess, request: Request) -> Response:
+    """Agent API, for one workflow."""
+    return await _process(body, access, request, name)
+
+
+async def _process(body: bytes, access: Access, request: Request, workflow: str | None) -> Response:
+    asked = agent_request.read(body, limits_of(access.settings), uuid4().hex)
+    access = await access.at_thread(asked.posted.thread_id)
+    conversation = Conversation(access, AGENT_API, asked.posted, workflow)
+    if not asked.stream:
+        return await _whole(request, conversation)
+    sequence = Sequence()
+
+    async def begin() -> Pieces:
+        return _counted(sequence, await conversation.pieces())
+
+    now_ms = access.runtime.committer.now_ms
+    return await access.stream(
+        begin,
+        AGENT_API,
+        lambda ending: _rendered(sequence, last_words(now_ms(), AGENT_API, ending)),
+        follows=False,
+    )
+
+
+async def _counted(sequence: Sequence, pieces: Pieces) -> Pieces:
+    """The pieces with the numbers of this response in their objects."""
+    async with contextlib.aclosing(pieces):
+        async for batch in pieces:
+            yield [Piece(piece.seq, piece.frames, _rendered(sequence, piece.frames)) for piece in batch]
+
+
+def _rendered(sequence: Sequence, frames: Iterable[Frame]) -> bytes:
+    return b"".join(sse.event_bytes(numbered(frame, sequence.next())) for frame in frames)
+
+
+async def _whole(request: Request, conversation: Conversation) -> Response:
+    """The last object of the stream alone. It streams nothing, so it takes no stream's place while it waits. If the
+    client goes away meanwhile, the wait ends; the run goes on."""
+    coming = asyncio.ensure_future(_last_frame(conversation))
+    leaving = asyncio.ensure_future(_gone(request))
+    term = conversation.access.terms.begin(conversation.access.principal)
+    over = asyncio.ensure_future(term.over())
+    try:
+        await asyncio.wait({coming, leaving, over}, return_when=asyncio.FIRST_COMPLETED)
+        if not coming.done():
+            raise ClientDisconnect if leaving.done() else Rejected(401, *over.result())
+        last = coming.result()
+    finally:
+        for task in (coming, leaving, over):
+            task.cancel()
+        await asyncio.gather(coming, leaving, over, return_exceptions=True)
+        term.leave()
+    if last is None or not last.terminal:
+        raise Rejected(503, "closing", "the server is shutting down; ask again.")
+    return Response(numbered(last, 0), media_type="application/json")
+
+
+async def _last_frame(conversation: Conversation) -> Frame | None:
+    last: Frame | None = None
+    pieces = await conversation.pieces()
+    async with contextlib.aclosing(pieces):
+        async for batch in pieces:
+            last = next((piece.frames[-1] for piece in reversed(batch) if piece.frames), last)
+    return last
+
+
+async def _gone(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,103 @@
+"""`/ag-ui` and `/send-message`: AG-UI, in the profile of the protocol version that the client names."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+from fastapi import Header
+from fastapi.responses import JSONResponse, Response
+
+import hai_flow
+from hai_flow.api.http.bodies import limits_of
+from hai_flow.api.http.problems import documented
+from hai_flow.api.permissions.principals import requires
+from hai_flow.api.permissions.rights import Right
+from hai_flow.api.protocols.conversation import respond
+from hai_flow.api.protocols.openapi_streams import RUN_AGENT_INPUT, streamed
+from hai_flow.api.requests.access import Access
+from hai_flow.api.requests.dependencies import CurrentAccess, JsonBody
+from hai_flow.api.routes import Routes
+from hai_flow.wire.agui import AGUI, PROTOCOL, decode
+from hai_flow.wire.agui_capabilities import capabilities
+
+router = Routes(tags=["dialects"])
+
+_RESPONSES: Final = streamed(AGUI)
+
+Accept = Annotated[str, Header()]
+
+
+async def answer(
+    body: bytes, access: Access, accept: str, workflow: str | None = None, *, corrects: bool = False
+) -> Response:
+    """The stream that the POST leads to. Only peers that speak 1.0 can read all of AG-UI's binary form; older ones get
+    text, even if they accept the binary form (docs/design/protocols.md#http-exchange). `corrects` as in `respond`."""
+    posted = decode(body, limits_of(access.settings))
+    dialect = AGUI.accepted(accept) if posted.profile.version == PROTOCOL else AGUI
+    return await respond(posted, access, dialect, workflow, corrects=corrects)
+
+
+@router.post(
+    "/ag-ui",
+    dependencies=[requires(Right.SEE_OWN)],
+    name="post_agui",
+    response_model=None,
+    openapi_extra=RUN_AGENT_INPUT,
+    responses=_RESPONSES,
+)
+@router.post(
+    "/send-message",
+    dependencies=[requires(Right.SEE_OWN)],
+    name="post_message",
+    response_model=None,
+    openapi_extra=RUN_AGENT_INPUT,
+    responses=_RESPONSES,
+)
+async def post_agui(body: JsonBody, access: CurrentAccess, accept: Accept = "") -> Response:
+    """AG-UI: start a run, answer its open questions, or attach to it. The response streams one turn."""
+    return await answer(body, access, accept)
+
+
+@router.post(
+    "/workflows/{name}/ag-ui",
+    dependencies=[requires(Right.SEE_OWN)],
+    name="post_workflow_agui",
+    response_model=None,
+    openapi_extra=RUN_AGENT_INPUT,
+    responses=_RESPONSES,
+)
+@router.post(
+    "/workflows/{name}/send-message",
+    dependencies=[requires(Right.SEE_OWN)],
+    name="post_workflow_message",
+    response_model=None,
+    openapi_extra=RUN_AGENT_INPUT,
+    responses=_RESPONSES,
+)
+async def post_workflow_agui(name: str, body: JsonBody, access: CurrentAccess, accept: Accept = "") -> Response:
+    """AG-UI, for one workflow."""
+    return await answer(body, access, accept, name)
+
+
+_CAPABILITIES: Final[dict[int | str, dict[str, Any]]] = {
+    **documented(404),
+    200: {"content": {"application/json": {"schema": {"type": "object"}}}},
+}
+
+
+@router.get("/ag-ui/capabilities", dependencies=[requires(Right.SEE_OWN)], response_model=None, responses=_CAPABILITIES)
+async def get_agui_capabilities(access: CurrentAccess) -> JSONResponse:
+    """AG-UI: the capabilities of the agents here (AgentCapabilities)."""
+    return JSONResponse(capabilities("hai-flow", hai_flow.__version__))
+
+
+@router.get(
+    "/workflows/{name}/ag-ui/capabilities",
+    dependencies=[requires(Right.SEE_OWN)],
+    response_model=None,
+    responses=_CAPABILITIES,
+)
+async def get_workflow_agui_capabilities(name: str, access: CurrentAccess) -> JSONResponse:
+    """AG-UI: the capabilities of one workflow."""
+    stored, plan = await access.catalog.resolve(access.tenant, name)
+    return JSONResponse(capabilities(stored.name, hai_flow.__version__, plan.description or stored.title))

@@ -1,0 +1,125 @@
+"""A session of AUI: a thread, in which an input answers a question or is the user's next message."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import Any, Final, TypeAlias
+from uuid import uuid4
+
+from hai_flow.api.http.bodies import limits_of
+from hai_flow.api.permissions.visibility import Sight
+from hai_flow.api.protocols.conversation import Conversation
+from hai_flow.api.requests.access import Access
+from hai_flow.engine.events import UserMessage
+from hai_flow.engine.ids import run_of_pending
+from hai_flow.errors import Rejected
+from hai_flow.store.runs import threads
+from hai_flow.store.runs.run_lists import RunSummary
+from hai_flow.values import Json
+from hai_flow.wire import aui
+from hai_flow.wire.aui import AUI
+from hai_flow.wire.dialect import Posted
+
+Object: TypeAlias = dict[str, Json]
+
+# Fields of a payload that name the question and the action. The others are the answer.
+_ADDRESS: Final = frozenset({"interrupt_id", "session_id", "action"})
+
+
+class Session:
+    """A thread as AUI sees it. `workflow` is the stream's; None if the stream names none."""
+
+    def __init__(self, access: Access, session_id: str, workflow: str | None) -> None:
+        self.access = access
+        self.id = session_id
+        self._workflow = workflow
+
+    async def take(self, given: Object) -> Object:
+        """Submit an input. Returns `{interrupt_id}` if it is an answer, `{message_id}` if it is a message. Raises
+        Rejected."""
+        payload = given.get("payload")
+        if payload is None:
+            payload = {}
+        if not isinstance(payload, dict):
+            raise invalid("/payload", "expected an object")
+        action = text_in(given, "action") or text_in(given, "label") or text_in(payload, "action")
+        interrupt = text_in(given, "interrupt_id") or text_in(payload, "interrupt_id")
+        if interrupt is None and (message := text_in(payload, "message") or text_in(payload, "text")):
+            return await self._say(message, payload)
+        interrupt = interrupt or await self._only_interrupt()
+        payload = {name: value for name, value in payload.items() if name not in _ADDRESS}
+        return await self._answer(interrupt, action, payload)
+
+    async def _say(self, message: str, payload: Object) -> Object:
+        chars_max = limits_of(self.access.settings).id_chars_max
+        id = id_in(payload, "message_id", "/payload", chars_max) or f"msg_{uuid4().hex}"
+        said, given = UserMessage(id, "user", message), payload.get("input")
+        await self._post(id, user_messages=(said,), history=((id, "user"),), input={} if given is None else given)
+        return {"message_id": id}
+
+    async def _answer(self, id: str, action: str | None, payload: Object) -> Object:
+        run_id = run_of_pending(id)
+        state = None if run_id is None else await self.access.find_state(run_id)
+        pending = None if state is None else state.pendings.get(id)
+        if (
+            state is None
+            or pending is None
+            or state.thread_id != self.id
+            or id not in self.access.seen(state).questions
+        ):
+            raise Rejected(404, "pending_unknown", f"there is no interrupt {id[:100]!r} in this session.")
+        answer = aui.answer_message(pending, action, payload)
+        await self._post(uuid4().hex, tool_messages=(answer,), history=((answer.id, "tool"),))
+        return {"interrupt_id": id}
+
+    async def _only_interrupt(self) -> str:
+        last = await self.last_run()
+        state = None if last is None else await self.access.state(last.id)
+        opened = [] if state is None else [each.opened.id for each in self.access.seen(state).open_questions]
+        if len(opened) != 1:
+            found = "none is" if not opened else f"{len(opened)} are"
+            expected = "expected the interrupt that is answered, or in payload.message (text) what the user says"
+            raise invalid("/interrupt_id", f"{expected}; {found} open")
+        return opened[0]
+
+    async def _post(self, name: str, **what: Any) -> None:
+        posted = Posted(
+            thread_id=self.id,
+            wire_run_id=name,
+            body_sha=sha256(name.encode()).hexdigest(),
+            profile=aui.profile(),
+            **what,
+        )
+        pieces = await Conversation(self.access, AUI, posted, self._workflow).pieces()
+        await pieces.aclose()  # the followers of the session see the result
+
+    async def is_hidden(self) -> bool:
+        """Whether the session has runs, and the caller sees nothing of the newest one."""
+        last = await threads.last_run(self.access.reads, self.access.tenant, self.id)
+        return last is not None and await self.access.sight(last) is Sight.NOTHING
+
+    async def last_run(self) -> RunSummary | None:
+        """The session's newest run; None: it has none, or the caller sees nothing of it."""
+        return await self.access.last_run(self.id)
+
+
+def text_in(record: Object, name: str) -> str | None:
+    """The text `name`, if there is one that is not empty."""
+    value = record.get(name)
+    return value if isinstance(value, str) and value else None
+
+
+def id_in(record: Object, name: str, at: str, chars_max: int) -> str | None:
+    """The id that the client chose as `name`, if it did. Raises Rejected 422 for a text that can't be one."""
+    found = record.get(name)
+    if found is None or found == "":
+        return None
+    if not isinstance(found, str) or len(found) > chars_max or not found.isprintable():
+        raise invalid(f"{at}/{name}", f"expected text of at most {chars_max} printable characters")
+    return found
+
+
+def invalid(path: str, message: str) -> Rejected:
+    """The refusal of what a client has sent at `path`."""
+    detail = f"{path}: {message}." if path else f"{message}."
+    return Rejected(422, "body.invalid", detail, findings=[{"path": path, "message": message}])

@@ -1,0 +1,80 @@
+"""Streams of pieces, put together, for the dialects' endpoints and `/v1/runs/{id}/events`."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from uuid import UUID
+
+from hai_flow.api.http.stream import Pieces
+from hai_flow.api.permissions.credential_expiry import Ending
+from hai_flow.api.requests.access import Access
+from hai_flow.engine.state import RunState
+from hai_flow.runtime.streams.fanout import Following
+from hai_flow.runtime.streams.stream_items import Piece
+from hai_flow.store.runs import threads
+from hai_flow.wire.dialect import Dialect, Entry, Frame, Profile
+
+
+async def nothing() -> Pieces:
+    """A stream without events."""
+    return
+    yield
+
+
+async def one(piece: Piece) -> Pieces:
+    """A stream of one piece."""
+    yield [piece]
+
+
+def preceded(first: Piece, rest: Pieces) -> Pieces:
+    """`first`, then `rest`; only `first` if that is an end."""
+    if isinstance(rest, Following) and not first.terminal:
+        return rest.preceded(first)
+    return _preceded(first, rest)
+
+
+async def _preceded(first: Piece, rest: Pieces) -> Pieces:
+    async with contextlib.aclosing(rest):
+        yield [first]
+        if first.terminal:
+            return
+        async for pieces in rest:
+            yield pieces
+
+
+def up_to(head: RunState, rest: Pieces) -> Pieces:
+    """`rest`: all of it if a turn is open at `head`, else up to `head`. Later turns belong to other streams."""
+    return rest if head.turn_open else _up_to(head.seq, rest)
+
+
+async def _up_to(seq: int, rest: Pieces) -> Pieces:
+    async with contextlib.aclosing(rest):
+        async for pieces in rest:
+            yield pieces
+            if pieces[-1].seq >= seq:
+                return
+
+
+async def earlier_entries(access: Access, thread_id: str, run_id: UUID) -> list[Entry]:
+    """The transcript of the runs that come before this one in the thread, as much of it as is shown at once."""
+    if not access.sees_conversation(run_id):
+        return []
+    window, viewer = threads.WINDOW, access.viewer
+    stored = await threads.transcript(
+        access.reads, access.tenant, thread_id, before=run_id, window=window, viewer=viewer
+    )
+    return [entry for _, entry in await access.shown_entries(stored)]
+
+
+def farewell(access: Access, dialect: Dialect, thread_id: str = "") -> Callable[[Ending], bytes]:
+    """How a stream of the dialect ends before its end: a client takes one that just ends for complete."""
+    now_ms = access.runtime.committer.now_ms  # nothing else of the request stays with its stream
+    return lambda ending: dialect.unnumbered(last_words(now_ms(), dialect, ending, thread_id))
+
+
+def last_words(now_ms: int, dialect: Dialect, ending: Ending, thread_id: str = "") -> list[Frame]:
+    """The frames with which the stream ends then."""
+    nobody = RunState("", thread_id=thread_id, at=now_ms)
+    encoder = dialect.encoder(Profile(dialect=dialect.name), nobody)
+    return encoder.farewell(ending.reason, ending.code)

@@ -1,0 +1,120 @@
+"""Lists of a tenant that lives in several cells: each cell is asked, the rows are put into one order and cut into
+pages.
+
+No list's order depends on cells, and a cursor is a place in that order. So each cell is asked for a page behind the
+same place, and no page passes over a row that only one cell has. A cell that is away is named in `missing`; its rows
+are in the pages that are asked for when it is back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Any, Generic, TypeVar
+
+import structlog
+
+from hai_flow.api.requests.access import Access
+from hai_flow.errors import Rejected
+from hai_flow.store.postgres.error_classes import FAILURES
+from hai_flow.store.runs.run_lists import RunRow
+
+T = TypeVar("T")
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered(Generic[T]):
+    """The answer of each cell, with the access to it, and the names of the cells that could not be asked."""
+
+    found: Sequence[tuple[Access, T]]
+    missing: list[str]
+
+
+async def gathered(access: Access, ask: Callable[[Access], Awaitable[T]]) -> Gathered[T]:
+    """The answer of `ask` in each cell of the tenant. Raises Rejected 503 where none of the cells is there."""
+    if not access.living.is_large:
+        return Gathered([(access, await ask(access))], [])
+    cells = access.everywhere
+    answers = await asyncio.gather(*(_asked(each, ask) for each in cells))
+    found = [(each, answer.found) for each, answer in zip(cells, answers, strict=True) if isinstance(answer, _Answer)]
+    if not found:
+        raise next(each for each in answers if isinstance(each, Rejected))
+    away = [each for each, answer in zip(cells, answers, strict=True) if isinstance(answer, Rejected)]
+    return Gathered(found, [access.cells.name(each.cell) for each in away])
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer(Generic[T]):
+    found: T
+
+
+async def _asked(access: Access, ask: Callable[[Access], Awaitable[T]]) -> _Answer[T] | Rejected:
+    try:
+        return _Answer(await ask(access))
+    except Rejected as rejected:
+        if rejected.code != "cell_away":
+            raise
+        return rejected
+    except FAILURES as error:  # it goes away just now
+        name = access.cells.name(access.cell)
+        log.warning("cell_not_asked", cell=name, error=str(error) or type(error).__name__)
+        return Rejected(503, "cell_away", f"the cell {name!r} does not answer; try again later.")
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    """A page of a list over all cells: each row with the access to its cell; the last row's key, if more follow."""
+
+    rows: Sequence[tuple[Access, T]]
+    following: Any
+    missing: list[str]
+
+
+async def page(
+    access: Access,
+    ask: Callable[[Access], Awaitable[tuple[Sequence[T], Any]]],
+    key: Callable[[T], Any],
+    limit: int,
+    *,
+    newest_first: bool = True,
+) -> Page[T]:
+    """A page of at most `limit` rows. `ask` finds a cell's rows in the order of `key`, and the place behind which it
+    has not looked yet; None: it has no more. Rows behind the nearest of these places are not shown: that cell may have
+    rows before them."""
+    answer = await gathered(access, ask)
+    merged = sorted(
+        ((key(row), where.cell, where, row) for where, (rows, _) in answer.found for row in rows),
+        key=itemgetter(0, 1),
+        reverse=newest_first,
+    )
+    ends = [end for _, (_, end) in answer.found if end is not None]
+    end = (max if newest_first else min)(ends) if ends else None
+    if end is not None:
+        merged = [each for each in merged if (each[0] >= end if newest_first else each[0] <= end)]
+    following = merged[limit - 1][0] if len(merged) > limit else end
+    return Page([(where, row) for _, _, where, row in merged[:limit]], following, answer.missing)
+
+
+async def shown_rows(rows: Sequence[tuple[Access, RunRow]]) -> list[RunRow]:
+    """Rows of a list of runs, each without the personal values that are kept from the principal."""
+    return [shown for access, run in rows for shown in await access.shown_rows([run])]
+
+
+def whole(rows: Sequence[T], limit: int, key: Callable[[T], Any]) -> tuple[Sequence[T], Any]:
+    """The answer of a cell that was asked for one row more than `limit`."""
+    return rows[:limit], key(rows[limit - 1]) if len(rows) > limit else None
+
+
+def summed(counts: Iterable[dict[str, int]], most: int | None = None) -> dict[str, int]:
+    """Counts of several cells together, each up to `most`."""
+    total: dict[str, int] = {}
+    for each in counts:
+        for name, count in each.items():
+            total[name] = total.get(name, 0) + count
+            if most is not None:
+                total[name] = min(most, total[name])
+    return total

@@ -1,0 +1,156 @@
+"""The dependencies of routes: what FastAPI makes of each request before a route is called."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, TypeAlias
+from uuid import UUID
+
+from fastapi import Depends, Header, Request
+from fastapi.routing import APIRoute
+from starlette.requests import HTTPConnection
+
+from hai_flow.api.auth.tickets import PARAMETER
+from hai_flow.api.base import peers
+from hai_flow.api.base.id_patterns import is_run_id
+from hai_flow.api.http.bodies import JSON, YAML, demand_media_type, read_body
+from hai_flow.api.permissions.principals import NOBODY, Principal, get_principal, read_once
+from hai_flow.api.requests.access import Access
+from hai_flow.cells import HOME, Living
+from hai_flow.definition.wording import suggestion
+from hai_flow.engine.ids import run_of_pending
+from hai_flow.errors import Rejected
+from hai_flow.runtime.base.audit_records import Asked
+from hai_flow.runtime.cells import Cells
+
+
+@read_once
+async def get_access(request: HTTPConnection, principal: Annotated[Principal, Depends(get_principal)]) -> Access:
+    cells: Cells = request.app.state.cells
+    access = _access(request, principal, await cells.living(principal.tenant))
+    return await _where_asked(access, request) if cells.several else access
+
+
+async def _where_asked(access: Access, request: HTTPConnection) -> Access:
+    """The access to the cell of the run, question or thread that the path names; without one, to the tenant's first
+    cell."""
+    named = request.path_params
+    if (thread_id := named.get("thread_id")) is not None:
+        return await access.at_thread(thread_id)
+    if (run_id := named.get("run_id")) is not None:
+        return await access.at_run(UUID(run_id)) if is_run_id(run_id) else access
+    of = run_of_pending(named.get("pending_id", ""))
+    return access if of is None else await access.at_run(of)
+
+
+@read_once
+def get_open_access(request: HTTPConnection) -> Access:
+    return _access(request, NOBODY, Living.in_one(HOME))
+
+
+def _access(request: HTTPConnection, principal: Principal, living: Living) -> Access:
+    state = request.app.state
+    peer = peers.peer_of(request.scope)
+    place = state.admission.place(peer, principal.tenant)
+    return Access(
+        principal,
+        state.cells,
+        living.seat,
+        living,
+        state.settings,
+        state.admission,
+        place,
+        asked_of(request, principal),
+        peer,
+        state.decisions,
+        state.terms,
+        state.lists,
+        state.publishing,
+        state.development,
+    )
+
+
+def asked_of(request: HTTPConnection, principal: Principal) -> Asked:
+    """The principal and the way of their request, for the audit."""
+    return Asked(
+        who=principal.who,
+        way=principal.way,
+        credential=principal.credential,
+        address=None if request.client is None else request.client.host,
+        via=getattr(request.scope.get("route"), "path", None),
+    )
+
+
+@read_once
+async def get_json_body(request: Request) -> bytes:
+    """The body's bytes, declared as JSON, for routes that read it themselves. Raises Rejected 415."""
+    body = await read_body(request, request.app.state.settings.request_bytes_max)
+    demand_media_type(request, body, (JSON,))
+    return body
+
+
+async def get_workflow_body(request: Request) -> bytes:
+    """A workflow document's bytes: YAML, or JSON, which is YAML too. Raises Rejected 415."""
+    body = await read_body(request, request.app.state.settings.request_bytes_max)
+    demand_media_type(request, body, YAML)
+    return body
+
+
+@read_once
+async def known_parameters(request: HTTPConnection) -> None:
+    """Refuse query parameters that an operation under `/v1/` does not have: if a misspelt one were ignored, the client
+    would get an answer to another question. Raises Rejected 422.
+
+    Routes of protocols are not as strict: their clients may send more than they need.
+    """
+    if not request.url.path.startswith("/v1/") or not request.query_params:
+        return
+    known = sorted(_query_names(request.scope["route"]))
+    found = [
+        {
+            "path": f"/query/{name}",
+            "message": f"there is no such parameter{suggestion(name, known)}",
+            "code": "request.unknown_parameter",
+            "params": [name],
+        }
+        for name in request.query_params
+        if name not in (*known, PARAMETER)
+    ]
+    if found:
+        has = f" This operation has {', '.join(known)}." if known else " This operation has none."
+        detail = "; ".join(f"{each['path']}: {each['message']}" for each in found)
+        raise Rejected(422, "request.invalid", f"{detail}.{has}", findings=found)
+
+
+def _query_names(route: APIRoute) -> frozenset[str]:
+    names: set[str] = set()
+    left = [route.dependant]
+    while left:
+        dependant = left.pop()
+        names.update(parameter.alias for parameter in dependant.query_params)
+        left.extend(dependant.dependencies)
+    return frozenset(names)
+
+
+@read_once
+def get_command_key(
+    principal: Annotated[Principal, Depends(get_principal)],
+    key: Annotated[
+        str | None,
+        Header(alias="Idempotency-Key", description="the same key again: the first outcome again, nothing happens"),
+    ] = None,
+) -> str | None:
+    """A client's Idempotency-Key as a command id. Keys are separate for each caller: two callers may use the same one.
+    Raises Rejected 422."""
+    if key is None:
+        return None
+    if not re.fullmatch(r"[\x21-\x7e]{1,200}", key):
+        raise Rejected(422, "idempotency_key.invalid", "Idempotency-Key: expected 1 to 200 visible ASCII characters.")
+    return f"http:{key}" if principal.way == "local" else f"http:{principal.id}:{key}"
+
+
+CurrentAccess: TypeAlias = Annotated[Access, Depends(get_access)]
+OpenAccess: TypeAlias = Annotated[Access, Depends(get_open_access)]  # of a route that asks for no credential
+JsonBody: TypeAlias = Annotated[bytes, Depends(get_json_body)]
+WorkflowBody: TypeAlias = Annotated[bytes, Depends(get_workflow_body)]
+CommandKey: TypeAlias = Annotated[str | None, Depends(get_command_key)]

@@ -1,0 +1,516 @@
+"""How REST shows a run, a pending and a workflow (docs/client.md). Plain functions from stored rows to JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
+from uuid import UUID
+
+import msgspec
+
+from hai_flow import instants, values
+from hai_flow.api.http.problems import problem_of
+from hai_flow.engine.calls import ABORTED
+from hai_flow.engine.events import PendingOpened, RunPaused, decode_pending
+from hai_flow.engine.patch import difference
+from hai_flow.engine.state import MessageState, PendingState, RunState, ToolCallState
+from hai_flow.engine.votes import needed
+from hai_flow.runtime.messaging.triggers import Received, Started
+from hai_flow.runtime.people.inbox import Item
+from hai_flow.schedule import explain, explained
+from hai_flow.store.audit import audit_chain
+from hai_flow.store.audit.audit import Found
+from hai_flow.store.audit.audit_chain import Anchor, Link
+from hai_flow.store.catalog.workflows import WorkflowSummary
+from hai_flow.store.identity.keys import Key
+from hai_flow.store.identity.tenants import Limits, Tenant
+from hai_flow.store.messaging.concurrency_slots import Holder
+from hai_flow.store.messaging.message_queue import QueuedMessage
+from hai_flow.store.messaging.triggers import Fire, ScheduleRow
+from hai_flow.store.people import notifications
+from hai_flow.store.people.delegations import Delegation
+from hai_flow.store.people.feedback import Feedback
+from hai_flow.store.people.inbox import Decided
+from hai_flow.store.people.pendings import Listed
+from hai_flow.store.runs.run_lists import RunRow
+from hai_flow.store.runs.thread_lists import ThreadSummary
+from hai_flow.store.runs.threads import Message
+from hai_flow.store.runs.workers import WorkerRow
+from hai_flow.values import Json
+from hai_flow.wire.dialect import Entry
+from hai_flow.wire.withheld import opened_without_evidence
+
+
+def time_of(moment: datetime | None) -> str | None:
+    return None if moment is None else instants.rfc3339(instants.milliseconds(moment))
+
+
+def _ms(at: int | None) -> str | None:
+    return None if at is None else instants.rfc3339(at)
+
+
+def version_view(version: int, sha256: str, *, dev: bool) -> dict[str, Json]:
+    return {"version": version, "sha256": sha256, "dev": dev}
+
+
+def run_view(run: RunRow) -> dict[str, Json]:
+    """A run as lists and `GET /v1/runs/{id}` show it."""
+    result: dict[str, Json] = {} if run.result is None else values.loads(run.result)
+    return {
+        "id": str(run.id),
+        "thread_id": run.thread_id,
+        "workflow": run.workflow_name,
+        "version": version_view(run.workflow_version, run.workflow.hex(), dev=run.dev),
+        "status": run.status,
+        "seq": run.seq,
+        "started_by": run.started_by,
+        "instigators": list(run.behind),
+        "created_at": time_of(run.created_at),
+        "ended_at": time_of(run.ended_at),
+        "input": None if run.input is None else values.loads(run.input),
+        "output": result.get("output"),
+        "error": error_view(result.get("error")),
+        "branch_of": None if run.branch_of is None else str(run.branch_of),
+        "parent": None if run.parent_id is None else {"run_id": str(run.parent_id), "path": run.parent_path},
+        "unreadable": run.unreadable,
+        "queue": run.queue,
+    }
+
+
+def queued_view(key: str, limit: int, holders: Iterable[Holder]) -> dict[str, Json]:
+    """The slot that a queued run waits for."""
+    return {
+        "key": key,
+        "limit": limit,
+        "holders": [{"run_id": str(each.run_id), "status": each.status} for each in holders],
+    }
+
+
+def pause_view(paused: RunPaused) -> dict[str, Json]:
+    return {"by": paused.by, "at": _ms(paused.at), "reason": paused.reason}
+
+
+def error_view(error: dict[str, Json] | None) -> dict[str, Json] | None:
+    """A failure as REST shows it: times as texts."""
+    if error is None:
+        return None
+    shown = {**error, "at": _ms(error.get("at"))}
+    if "cause" in error:
+        shown["cause"] = error_view(error["cause"])
+    return shown
+
+
+def workflow_view(workflow: WorkflowSummary) -> dict[str, Json]:
+    return {
+        "name": workflow.name,
+        **version_view(workflow.version, workflow.sha256.hex(), dev=workflow.dev),
+        "title": workflow.title,
+        "created_at": time_of(workflow.created_at),
+        "retired_at": time_of(workflow.retired_at),
+    }
+
+
+def schedule_view(schedule: ScheduleRow, version: int) -> dict[str, Json]:
+    """A schedule as REST shows it; `version` is its workflow's."""
+    return {
+        "id": str(schedule.id),
+        "workflow": schedule.workflow_name,
+        "version": version_view(version, schedule.workflow.hex(), dev=schedule.dev),
+        "cron": schedule.cron,
+        "timezone": schedule.timezone,
+        "explanation": explain(schedule.timing),
+        "explained": [{"code": code, "params": list(params)} for code, params in explained(schedule.timing)],
+        "missed": schedule.missed,
+        "overlap": schedule.overlap,
+        "input": values.loads(schedule.input),
+        "paused": schedule.paused,
+        "waiting": schedule.waiting,
+        "next": time_of(schedule.next_fire_at),
+        "last": time_of(schedule.last_fire_at),
+        "last_run_id": None if schedule.last_run_id is None else str(schedule.last_run_id),
+    }
+
+
+def fire_view(fired: Fire) -> dict[str, Json]:
+    """A time at which a schedule fired, with its outcome."""
+    run_id = None if fired.run_id is None else str(fired.run_id)
+    return {"at": time_of(fired.at), "outcome": fired.outcome, "run_id": run_id}
+
+
+def received_view(received: Received) -> dict[str, Json]:
+    """An event, and the runs that it started."""
+    return {
+        "id": received.event.id,
+        "type": received.event.type,
+        "sent_at": time_of(received.event.sent_at),
+        "already": received.already,
+        "runs": [_started_view(each) for each in received.started],
+    }
+
+
+def _started_view(started: Started) -> dict[str, Json]:
+    refused = started.refused
+    problem = refused and {"code": refused.code, "detail": refused.detail, "findings": list(refused.findings)}
+    return {
+        "workflow": started.workflow,
+        "status": "refused" if refused is not None else "already" if started.already else "started",
+        "run_id": None if started.run_id is None else str(started.run_id),
+        "problem": problem,
+    }
+
+
+def listed_pending_view(pending: Listed, opened: PendingOpened) -> dict[str, Json]:
+    """An open pending as lists show it. `opened`: the question, as far as the caller sees it."""
+    return {
+        "run_id": str(pending.run_id),
+        "workflow": pending.workflow,
+        "started_by": pending.started_by,
+        "status": "open",
+        "opened_at": _ms(opened.at),
+        **_opened_view(opened),
+    }
+
+
+def inbox_view(item: Item, pending: PendingState, *, sees_all: bool) -> dict[str, Json]:
+    """An open pending as it stands in a person's inbox. It has no evidence if they may not decide it and do not see it
+    otherwise. `pending` is already without the personal values that are kept from them."""
+    asked, opened = item.asked, pending.opened
+    if not sees_all and not item.shows_evidence:
+        opened = opened_without_evidence(opened)
+    return {
+        "run_id": str(asked.run_id),
+        "workflow": asked.workflow_name,
+        "started_by": asked.started_by,
+        "status": "open",
+        "opened_at": _ms(item.opened.at),
+        **_opened_view(opened),
+        "may_decide": item.obstacle is None,
+        "why_not": None if item.obstacle is None else item.obstacle._asdict(),
+        "on_behalf_of": list(item.for_others),
+        "needed": needed(pending) if opened.kind in ("approve", "gate") else None,
+        "claimed_by": asked.claimed_by if asked.claimed_until is not None else None,
+        "claimed_until": time_of(asked.claimed_until),
+    }
+
+
+def decided_view(decided: Decided) -> dict[str, Json]:
+    """A decision of a person."""
+    opened, said = decode_pending(decided.opened), msgspec.json.decode(decided.said)
+    return {
+        "id": decided.pending_id,
+        "run_id": str(decided.run_id),
+        "workflow": decided.workflow,
+        "kind": opened.kind,
+        "title": opened.title,
+        "decision": decided.decision,
+        "reason": said.get("reason"),
+        "by": decided.principal,
+        "on_behalf_of": decided.on_behalf_of,
+        "via": said.get("via", "rest"),
+        "at": time_of(decided.at),
+        "status": decided.status,
+    }
+
+
+def notification_view(notification: notifications.Listed) -> dict[str, Json]:
+    """A notification that was sent, or is to be."""
+    return {
+        "id": notification.id,
+        "run_id": str(notification.run_id),
+        "pending_id": notification.pending_id,
+        "what": notification.what,
+        "channel": notification.channel,
+        "person": notification.person,
+        "status": notification.status,
+        "tries": notification.tries,
+        "error": notification.error,
+        "created_at": time_of(notification.created_at),
+        "due_at": time_of(notification.due_at),
+    }
+
+
+def delegation_view(delegation: Delegation) -> dict[str, Json]:
+    """A delegation: the person that lends, the delegate, and the time for which it holds."""
+    return {
+        "id": str(delegation.id),
+        "from": delegation.from_id,
+        "to": delegation.to_id,
+        "since": time_of(delegation.since),
+        "until": time_of(delegation.until),
+        "note": delegation.note,
+    }
+
+
+def pending_view(run: RunState, pending: PendingState, *, evidence: bool = True) -> dict[str, Json]:
+    """A pending of `run` with its outcome. `evidence`: whether the caller may see its evidence and digest."""
+    opened = pending.opened if evidence else opened_without_evidence(pending.opened)
+    return {
+        "run_id": run.run_id,
+        "workflow": run.workflow,
+        "started_by": run.requester,
+        "status": pending.status,
+        "opened_at": _ms(opened.at),
+        **_opened_view(opened),
+        "needed": needed(pending) if pending.opened.kind in ("approve", "gate") else None,
+        "edits": pending.edits,
+        "decided_by": pending.by,
+        "on_behalf_of": pending.on_behalf_of,
+        "decided_at": _ms(pending.at),
+        "value": pending.value,
+        "reason": pending.reason,
+    }
+
+
+def _opened_view(opened: PendingOpened) -> dict[str, Json]:
+    return {
+        "id": opened.id,
+        "path": opened.path,
+        "kind": opened.kind,
+        "title": opened.title,
+        "message": opened.message,
+        "tool": opened.tool,
+        "args": None if opened.args is None else values.loads(opened.args),
+        "evidence": None if opened.evidence is None else values.loads(opened.evidence),
+        "schema": opened.schema,
+        "options": list(opened.options),
+        "policy": opened.policy,
+        "deadline": _ms(opened.deadline),
+        "digest": opened.digest,
+    }
+
+
+def snapshot_view(state: RunState, sees_evidence: Callable[[PendingState], bool]) -> dict[str, Json]:
+    """`snapshot?at=seq`: the fold of the run's first `seq` events, and nothing else."""
+    turn = state.turn
+    return {
+        "run_id": state.run_id,
+        "seq": state.seq,
+        "status": state.status,
+        "trigger": state.trigger,
+        "scheduled_at": None if state.scheduled_at is None else instants.rfc3339(state.scheduled_at),
+        "origin": None if state.origin is None else {"run_id": state.origin.run_id, "path": state.origin.path},
+        "turn": None
+        if turn is None
+        else {"n": turn.n, "first_seq": turn.first_seq, "open": turn.open, "wire_run_id": turn.wire_run_id},
+        "state": state.state,
+        "steps": _steps_view(state),
+        "pendings": [
+            pending_view(state, pending, evidence=sees_evidence(pending))
+            for pending in sorted(state.pendings.values(), key=lambda each: (each.opened.at, each.opened.id))
+        ],
+        "messages": [message_view(each) for each in sorted(state.messages.values(), key=lambda each: each.n)],
+        "timers": [{"path": timer.path, "kind": timer.kind, "due": _ms(timer.due)} for timer in state.timers],
+        "output": state.output,
+        "error": None if state.error is None else error_view(msgspec.to_builtins(state.error)),
+    }
+
+
+def _steps_view(state: RunState) -> dict[str, Json]:
+    steps: dict[str, Json] = {}
+    for path, step in sorted(state.steps.items()):
+        if not path:
+            continue
+        shown: dict[str, Json] = {"status": step.status, "attempt": step.attempt}
+        if step.status == "finished" or step.approval is not None or step.given:
+            shown["output"] = step.output
+        if step.error is not None:
+            shown["error"] = error_view(msgspec.to_builtins(step.error))
+        steps[path] = shown
+    return steps
+
+
+def difference_view(before: RunState, after: RunState) -> dict[str, Json]:
+    """The differences of `after` from `before`, two moments of a run."""
+    was, now = _steps_view(before), _steps_view(after)
+    changed = [path for path in sorted({*was, *now}) if was.get(path) != now.get(path)]
+    asked = sorted(
+        (id for id in {*before.pendings, *after.pendings} if _asked(before, id) != _asked(after, id)),
+        key=lambda id: (after.pendings.get(id) or before.pendings[id]).opened.at,
+    )
+    return {
+        "from": {"seq": before.seq, "at": _ms(before.at), "status": before.status},
+        "to": {"seq": after.seq, "at": _ms(after.at), "status": after.status},
+        "state": list[Json](difference(before.state, after.state)),
+        "steps": {path: {"from": was.get(path), "to": now.get(path)} for path in changed},
+        "pendings": {id: {"from": _asked(before, id), "to": _asked(after, id)} for id in asked},
+    }
+
+
+def _asked(state: RunState, id: str) -> Json:
+    """A question as it stood then; None: it was not asked yet."""
+    known = state.pendings.get(id)
+    if known is None:
+        return None
+    votes = [{"by": vote.by, "decision": vote.decision} for vote in known.votes]
+    title, path = known.opened.title, known.opened.path
+    return {"path": path, "title": title, "status": known.status, "by": known.by, "votes": votes}
+
+
+def message_view(message: MessageState) -> dict[str, Json]:
+    return {
+        "id": message.id,
+        "role": message.role,
+        "kind": message.kind,
+        "content": message.content,
+        "open": message.open,
+        "at": _ms(message.at),
+    }
+
+
+def thread_view(thread: ThreadSummary) -> dict[str, Json]:
+    """A thread as lists show it."""
+    return {
+        "id": thread.id,
+        "run_id": str(thread.run_id),
+        "workflow": thread.workflow_name,
+        "status": thread.status,
+        "created_at": time_of(thread.created_at),
+        "updated_at": time_of(thread.updated_at),
+    }
+
+
+def queued_message_view(queued: QueuedMessage, *, says: bool) -> dict[str, Json]:
+    """A message that waits for its turn, or was refused. `says`: whether its words are shown."""
+    refusal = queued.refusal
+    return {
+        "run_id": str(queued.run_id),
+        "by": queued.principal,
+        "message": values.loads(queued.start)["message"] if says else None,
+        "queued_at": time_of(queued.queued_at),
+        "refused": None if refusal is None else problem_of(refusal),
+    }
+
+
+def thread_message_view(message: Message, entry: Entry) -> dict[str, Json]:
+    """An entry of a thread's transcript: a message, or a call with its result, as the caller sees it."""
+    shown = {"id": message.id, "run_id": str(message.run_id), "seq": message.seq, "role": message.role}
+    if isinstance(entry, ToolCallState):
+        call = {"name": entry.name, "arguments": entry.args, "executor": entry.executor, "error": entry.error}
+        is_cut = entry.error == ABORTED
+        return {**shown, "kind": "call", "content": entry.result, "at": _ms(entry.at), "call": call, "aborted": is_cut}
+    said = {"kind": entry.kind, "content": entry.content, "at": _ms(entry.at), "call": None}
+    return {**shown, **said, "aborted": entry.aborted}
+
+
+def key_view(key: Key) -> dict[str, Json]:
+    """An API key, without its secret."""
+    return {
+        "id": key.id,
+        "name": key.name,
+        "principal": key.principal,
+        "roles": key.roles,
+        "groups": key.groups,
+        "speaks_for": key.speaks_for or [],
+        "created_by": key.created_by,
+        "created_at": time_of(key.created_at),
+        "expires_at": None if key.expires_at is None else time_of(key.expires_at),
+        "revoked_at": None if key.revoked_at is None else time_of(key.revoked_at),
+        "used_at": None if key.used_at is None else time_of(key.used_at),
+    }
+
+
+def tenant_view(tenant: Tenant, defaults: Limits, name_of: Callable[[int], str]) -> dict[str, Json]:
+    """A tenant with its limits; `defaults` apply where it has none of its own. `name_of` gives the name of a cell."""
+    return {
+        "id": str(tenant.id),
+        "name": tenant.name,
+        "created_at": time_of(tenant.created_at),
+        "limits": tenant.limits.as_dict(),
+        "in_force": tenant.limits.over(defaults).as_dict(),
+        "cells": [
+            {"name": name_of(cell), "begins": cell in tenant.living.open, "first": cell == tenant.living.seat}
+            for cell in tenant.cells
+        ],
+    }
+
+
+def worker_view(worker: WorkerRow, cell: str) -> dict[str, Json]:
+    """A worker of a cell, with its load."""
+    return {
+        "id": worker.id,
+        "name": worker.name,
+        "cell": cell,
+        "state": worker.state,
+        "queues": list(worker.queues),
+        "release": worker.release,
+        "started_at": time_of(worker.started_at),
+        "beat_at": time_of(worker.beat_at),
+        "draining_since": time_of(worker.draining_since),
+        "holds": worker.holds,
+        "held": worker.held,
+        "attempts": worker.attempts,
+        "waiting": worker.waiting,
+        "places": worker.places,
+    }
+
+
+def feedback_view(feedback: Feedback) -> dict[str, Json]:
+    """An opinion of a message or a pending."""
+    rating = feedback.rating
+    return {
+        "id": str(feedback.id),
+        "thread_id": feedback.thread_id,
+        "kind": feedback.kind,
+        "subject_id": feedback.subject_id,
+        "run_id": str(feedback.run_id),
+        "by": feedback.principal,
+        "via": feedback.via,
+        "rating": int(rating) if rating is not None and rating.isdecimal() else rating,
+        "comment": feedback.comment,
+        "labels": feedback.labels,
+        "created_at": time_of(feedback.created_at),
+        "updated_at": time_of(feedback.updated_at),
+    }
+
+
+# --- the audit ----------------------------------------------------------------------------------------------------
+
+
+def _micros(at: int) -> str:
+    """Microseconds since 1970 as RFC 3339. A time beyond the range of Python's datetime stays a number: it was written
+    there by hand."""
+    try:
+        return (
+            (instants.instant(0) + timedelta(microseconds=at)).isoformat(timespec="microseconds").replace("+00:00", "Z")
+        )
+    except OverflowError:
+        return str(at)
+
+
+def _hex(digest: bytes | None) -> str | None:
+    return None if digest is None else digest.hex()
+
+
+def audit_view(found: Found) -> dict[str, Json]:
+    """A record of the audit. `details` are null where their row is gone."""
+    record, details = found.record, found.details
+    return {
+        "id": str(record.id),
+        "n": found.n,
+        "at": _micros(record.at),
+        "act": record.act,
+        "by": None if details is None else details.principal,
+        "run_id": None if record.run_id is None else str(record.run_id),
+        "seq": record.seq,
+        "subject": record.subject,
+        "digest": _hex(record.digest),
+        "details": None if details is None else _details_of(details.body),
+        "erased_at": None if details is None or details.erased_at is None else _micros(details.erased_at),
+    }
+
+
+def _details_of(body: bytes) -> Json:
+    try:
+        return values.loads(body)
+    except values.NotJson:
+        return None  # somebody wrote something else there, which `verify` finds
+
+
+def anchor_view(anchor: Anchor) -> dict[str, Json]:
+    """The end of a chain."""
+    return {"tenant": str(anchor.tenant), "n": anchor.n, "hash": anchor.hash}
+
+
+def link_view(tenant: UUID, link: Link) -> dict[str, Json]:
+    """A link of the chain, as `audit_chain.read_line` reads it again."""
+    return values.loads(audit_chain.line_of(tenant, link))

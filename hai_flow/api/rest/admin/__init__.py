@@ -1,0 +1,1 @@
+"""Routes for administrators: tenants, keys, tokens, workers, the audit log."""

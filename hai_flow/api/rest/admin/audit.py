@@ -1,0 +1,125 @@
+"""`/v1/audit`: the acts of people and credentials, for auditors, and the chain over these records. The chain proves
+that they were not changed later."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated, Any, Final, TypeAlias
+from uuid import UUID
+
+from fastapi import Query
+
+from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS, Instant, is_run_id
+from hai_flow.api.http.problems import documented
+from hai_flow.api.permissions.principals import requires
+from hai_flow.api.permissions.rights import Right
+from hai_flow.api.requests import cross_cell, schemas
+from hai_flow.api.requests.access import Access
+from hai_flow.api.requests.dependencies import CurrentAccess
+from hai_flow.api.requests.pagination import PageCursor, PageLimit, bad_cursor, cut, decode_place, encode_place
+from hai_flow.api.requests.views import anchor_view, audit_view, link_view
+from hai_flow.api.routes import Routes
+from hai_flow.errors import Rejected
+from hai_flow.store.audit import audit
+from hai_flow.store.audit.audit_chain import Anchor, genesis
+
+router = Routes(prefix="/v1/audit", tags=["audit"], dependencies=[requires(Right.READ_AUDIT)])
+
+READ: Final = "audit.read"
+_Word: TypeAlias = Annotated[str | None, Query(min_length=1, max_length=400, pattern=NO_CONTROL_CHARACTERS)]
+_Cell: TypeAlias = Annotated[
+    str | None,
+    Query(max_length=32, pattern=NO_CONTROL_CHARACTERS, description="each has a chain of its own; default: the first"),
+]
+_Time: TypeAlias = Annotated[Instant | None, Query()]
+
+
+async def _note(access: Access, **what: Any) -> None:
+    """Record that the audit was read: that is an act, too."""
+    async with access.act() as connection:
+        await access.record(connection, READ, **what)
+
+
+@router.get("", response_model=None, responses={**documented(), 200: {"model": schemas.AuditPage}})
+async def list_audit(
+    access: CurrentAccess,
+    limit: PageLimit = 50,
+    cursor: PageCursor = None,
+    principal: _Word = None,
+    act: _Word = None,
+    run_id: _Word = None,
+    subject: _Word = None,
+    since: _Time = None,
+    until: _Time = None,
+) -> dict[str, Any]:
+    """The recorded acts, newest first. `subject` is the other thing that an act changed: `pending:...` or
+    `workflow:...`. `until` is exclusive: acts at that time are left out. This request is recorded, too."""
+    place = decode_place(cursor)
+    if place is not None and not is_run_id(place[1]):
+        raise bad_cursor()
+    if run_id is not None and not is_run_id(run_id):
+        raise Rejected(422, "request.invalid", f"run_id: expected the id of a run, found {run_id[:60]!r}.")
+    wanted = audit.Wanted(
+        principal=principal,
+        act=act,
+        run_id=None if run_id is None else UUID(run_id),
+        subject=subject,
+        since=since,
+        until=until,
+        before=None if place is None else UUID(place[1]),
+    )
+    await _note(access, filters=_shown(wanted), limit=limit)
+
+    async def ask(cell: Access) -> tuple[Sequence[audit.Found], UUID | None]:
+        found = await cell.past(lambda pool: audit.list_records(pool, cell.tenant, wanted, limit=limit + 1))
+        return cross_cell.whole(found, limit, _id)
+
+    found = await cross_cell.page(access, ask, _id, limit)
+    following = None if found.following is None else encode_place(0, str(found.following))
+    return {"items": [audit_view(row) for _, row in found.rows], "next_cursor": following, "missing": found.missing}
+
+
+def _id(row: audit.Found) -> UUID:
+    return row.record.id
+
+
+@router.get("/chain", response_model=None, responses={**documented(), 200: {"model": schemas.AuditChainPage}})
+async def read_chain(
+    access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None, cell: _Cell = None
+) -> dict[str, Any]:
+    """The sealed records in the order of the chain. Each has everything that verifying it needs: `hai-flow audit verify
+    --file` verifies a file of them. This request is recorded, too."""
+    access = _in_cell(access, cell)
+    place = decode_place(cursor)
+    after = 0 if place is None else place[0]
+    await _note(access, chain_after=after, limit=limit)
+    found = await audit.links(access.reads, access.tenant, after=after, limit=limit + 1)
+    rows, following = cut(found, limit, lambda link: encode_place(link.seal.n, "chain"))
+    return {"items": [link_view(access.tenant, link) for link in rows], "next_cursor": following}
+
+
+@router.get("/anchor", response_model=None, responses={**documented(), 200: {"model": schemas.AuditAnchor}})
+async def get_anchor(access: CurrentAccess, cell: _Cell = None) -> dict[str, Any]:
+    """The end of the chain now. Keep it in a place that can't be changed together with the database: it proves later
+    that the chain up to there is the same, and that its end was not cut off."""
+    access = _in_cell(access, cell)
+    ends = await audit.anchors(access.reads, [access.tenant])
+    return anchor_view(ends[0] if ends else Anchor(access.tenant, 0, genesis(access.tenant).hex()))
+
+
+def _in_cell(access: Access, name: str | None) -> Access:
+    """The access to the cell. Raises Rejected 422 where the tenant lives in none of this name."""
+    if name is None:
+        return access
+    named = {access.cells.name(each.cell): each for each in access.everywhere}
+    if name not in named:
+        raise Rejected(422, "request.invalid", f"cell: expected one of {', '.join(named)}, found {name[:60]!r}.")
+    return named[name]
+
+
+def _shown(wanted: audit.Wanted) -> dict[str, str]:
+    def shown(value: Any) -> str:
+        return value.isoformat() if isinstance(value, datetime) else str(value)
+
+    return {name: shown(value) for name, value in wanted._asdict().items() if value is not None and name != "before"}

@@ -1,0 +1,113 @@
+"""`/v1/keys`: the API keys of the caller's tenant. A key's secret is in the answer that makes it, and nowhere else."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from fastapi import Request
+from pydantic import Field
+
+from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS, Names, PrincipalId, PrincipalPattern
+from hai_flow.api.http.bodies import Body, CheckedRoute
+from hai_flow.api.http.problems import WITH_BODY, documented
+from hai_flow.api.permissions.principals import requires
+from hai_flow.api.permissions.rights import Right
+from hai_flow.api.requests import schemas
+from hai_flow.api.requests.dependencies import CurrentAccess
+from hai_flow.api.requests.pagination import PageCursor, PageLimit, cut, decode_cursor, encode_cursor
+from hai_flow.api.requests.views import key_view
+from hai_flow.api.routes import Routes
+from hai_flow.errors import Rejected
+from hai_flow.store.identity import keys
+from hai_flow.store.people import delegations
+
+router = Routes(prefix="/v1/keys", tags=["identity"], route_class=CheckedRoute)
+
+SECONDS_MAX: Final = 10 * 366 * 86400
+
+
+class KeyBody(Body):
+    """The principal that calls with the key, with their roles and groups. `name` is for people. `expires_in` is in
+    seconds; None: never. `speaks_for`: the principals as whom tokens of the key may decide, like `user:shop-*`; those
+    for others answer what asks the requester or anyone, and have one vote together."""
+
+    principal: PrincipalId
+    name: str = Field(default="", max_length=200, pattern=NO_CONTROL_CHARACTERS)
+    roles: Names = Field(default=[])
+    groups: Names = Field(default=[])
+    expires_in: int | None = Field(default=None, ge=1, le=SECONDS_MAX)
+    speaks_for: list[PrincipalPattern] = Field(default=[], max_length=100)
+
+
+@router.post(
+    "",
+    dependencies=[requires(Right.MANAGE_KEYS)],
+    status_code=201,
+    response_model=None,
+    responses={**documented(*WITH_BODY), 201: {"model": schemas.NewKey}},
+)
+async def create_key(body: KeyBody, access: CurrentAccess) -> dict[str, Any]:
+    """Make a key. `key` is shown this once: send it as `Authorization: Bearer`."""
+    lasts = None if body.expires_in is None else timedelta(seconds=body.expires_in)
+    home = access.at_home
+    async with home.act() as connection:
+        made, text = await keys.create_key(
+            connection,
+            access.tenant,
+            body.principal,
+            name=body.name,
+            roles=list(dict.fromkeys(body.roles)),
+            groups=list(dict.fromkeys(body.groups)),
+            created_by=access.principal.id,
+            expires_at=None if lasts is None else datetime.now(UTC) + lasts,
+            speaks_for=list(dict.fromkeys(body.speaks_for)),
+        )
+        await home.record(
+            connection,
+            "key.created",
+            subject=f"key:{made.id}",
+            principal=made.principal,
+            given_roles=made.roles,
+            speaks_for=made.speaks_for,
+        )
+    return {**key_view(made), "key": text}
+
+
+@router.get(
+    "",
+    dependencies=[requires(Right.MANAGE_KEYS)],
+    response_model=None,
+    responses={**documented(), 200: {"model": schemas.KeyPage}},
+)
+async def list_keys(access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None) -> dict[str, Any]:
+    """All keys, newest first; also those that were revoked or have expired."""
+    found = await keys.list_keys(access.at_home.reads, access.tenant, limit=limit + 1, before=decode_cursor(cursor))
+    rows, following = cut(found, limit, lambda row: encode_cursor(row.created_at, row.id))
+    return {"items": [key_view(each) for each in rows], "next_cursor": following}
+
+
+@router.post(
+    "/{key_id}/revoke",
+    dependencies=[requires(Right.MANAGE_KEYS)],
+    response_model=None,
+    responses={**documented(404), 200: {"model": schemas.Key}},
+)
+async def revoke_key(key_id: str, access: CurrentAccess, request: Request) -> dict[str, Any]:
+    """Revoke a key: it is refused from now on, by other processes within a second. Doing it twice is harmless."""
+    home, is_last = access.at_home, False
+    async with home.act() as connection:
+        revoked = await keys.revoke_key(connection, access.tenant, key_id) if keys.ID.fullmatch(key_id) else None
+        if revoked is not None:
+            await home.record(connection, "key.revoked", subject=f"key:{key_id}", principal=revoked.principal)
+            is_last = not await keys.has_others(connection, revoked)
+    if revoked is None:
+        raise Rejected(404, "key_unknown", f"there is no key {key_id[:60]!r}.")
+    seat = access.at_seat
+    if seat.cell != home.cell:
+        who = revoked.principal
+        await delegations.end_of_key(seat.pool, access.tenant, key_id, who, is_last=is_last)
+    await access.repeat()
+    request.app.state.identity.forget(key_id)
+    access.terms.look()
+    return key_view(revoked)

@@ -1,0 +1,134 @@
+"""`/v1/tenants`: the limits of tenants, and their cells. An admin sees their own tenant. Admins of the tenant
+`default`, who run the deployment, see and change all."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+from fastapi import Path
+from pydantic import Field
+
+from hai_flow.api.http.bodies import Body, CheckedRoute
+from hai_flow.api.http.problems import WITH_BODY, documented
+from hai_flow.api.permissions.principals import requires
+from hai_flow.api.permissions.rights import Right
+from hai_flow.api.requests import schemas
+from hai_flow.api.requests.access import Access
+from hai_flow.api.requests.dependencies import CurrentAccess
+from hai_flow.api.requests.views import tenant_view
+from hai_flow.api.routes import Routes
+from hai_flow.cells import HOME
+from hai_flow.errors import Rejected
+from hai_flow.runtime.runtime import LOCAL_TENANT
+from hai_flow.runtime.tenancy.cell_assignment import settle
+from hai_flow.store.audit import audit
+from hai_flow.store.identity import tenants
+from hai_flow.store.identity.tenants import MOST, Tenant
+
+if TYPE_CHECKING:
+    from hai_flow.store.postgres.database import Connection
+
+router = Routes(
+    prefix="/v1/tenants", tags=["identity"], route_class=CheckedRoute, dependencies=[requires(Right.MANAGE_KEYS)]
+)
+
+Name = Annotated[str, Path(max_length=63)]
+_ONE: Final[dict[int | str, dict[str, Any]]] = {**documented(404), 200: {"model": schemas.Tenant}}
+
+
+class TenantBody(Body):
+    """The limits to be changed: a number; 0: no limit; null: the value of the settings. The others stay. `cells`: the
+    names of the cells in which its new threads begin. A cell with data of the tenant that is not named keeps that data.
+    """
+
+    cells: list[Annotated[str, Field(max_length=32)]] | None = Field(default=None, min_length=1, max_length=1024)
+
+    runs_per_minute: int | None = Field(default=None, ge=0, le=MOST["runs_per_minute"])
+    open_runs: int | None = Field(default=None, ge=0, le=MOST["open_runs"])
+    followers: int | None = Field(default=None, ge=0, le=MOST["followers"], description="in each process")
+    log_bytes: int | None = Field(default=None, ge=0, le=MOST["log_bytes"])
+
+
+@router.get("", response_model=None, responses={**documented(), 200: {"model": schemas.Tenants}})
+async def list_tenants(access: CurrentAccess) -> dict[str, Any]:
+    """The tenants, by name, each with its limits: all, or your own."""
+    home = access.at_home
+    found = await tenants.list_tenants(home.pool if _is_of_the_deployment(access) else home.reads)
+    return {"items": [_view(access, each) for each in found if _is_seen(access, each)]}
+
+
+@router.get("/{tenant}", response_model=None, responses=_ONE)
+async def get_tenant(tenant: Name, access: CurrentAccess) -> dict[str, Any]:
+    """One tenant."""
+    return _view(access, await _tenant(access, tenant))
+
+
+@router.patch("/{tenant}", response_model=None, responses={**_ONE, **documented(403, 404, *WITH_BODY)})
+async def limit_tenant(tenant: Name, body: TenantBody, access: CurrentAccess) -> dict[str, Any]:
+    """Change limits of a tenant, or the cells in which its threads begin. Other processes apply them within seconds.
+    422 for a cell that does not exist, 503 for one that is away, 409 while processes of another release are running."""
+    found = await _tenant(access, tenant)
+    if not _is_of_the_deployment(access):
+        raise Rejected(
+            403,
+            "tenant_forbidden",
+            f"what {found.name} may have is said by the admins of the tenant {tenants.DEFAULT}; ask one of them.",
+        )
+    changed = body.model_dump(exclude_unset=True)
+    cells = changed.pop("cells", None)
+    wanted = None if cells is None else _numbers(access, cells)
+    async with access.at_home.act() as connection:
+        if wanted is not None:
+            await settle(connection, partial(_connected, access, connection), found.name, wanted)
+        limited = await tenants.set_limits(connection, found.name, changed)
+        assert limited is not None, "tenants stay"
+        rows = []
+        if wanted is not None:
+            rows.append(access.asked.row("tenant.placed", subject=f"tenant:{found.name}", cells=cells))
+        if changed or wanted is None:
+            rows.append(access.asked.row("tenant.limited", subject=f"tenant:{found.name}", limits=changed))
+        for of in {found.id, access.tenant}:  # both can read this record
+            await audit.write(connection, of, rows)
+    access.cells.home.tenants.forget(found.id)
+    return _view(access, limited)
+
+
+def _numbers(access: Access, names: list[str]) -> list[int]:
+    """The numbers of the cells with these names. Raises Rejected 422 for a cell that does not exist."""
+    known = {access.cells.name(number): number for number in access.cells.numbers}
+    for name in names:
+        if name not in known:
+            raise Rejected(422, "cell_unknown", f"cells: expected some of {', '.join(known)}, found {name[:60]!r}.")
+    return [known[name] for name in names]
+
+
+@contextlib.asynccontextmanager
+async def _connected(access: Access, home: Connection, number: int) -> AsyncIterator[Connection]:
+    if number == HOME:
+        yield home
+        return
+    async with access.cells.at(number).database.api.acquire() as connection:
+        yield connection
+
+
+def _is_of_the_deployment(access: Access) -> bool:
+    return access.tenant == LOCAL_TENANT
+
+
+def _is_seen(access: Access, tenant: Tenant) -> bool:
+    return _is_of_the_deployment(access) or tenant.id == access.tenant
+
+
+async def _tenant(access: Access, name: str) -> Tenant:
+    home = access.at_home
+    found = await tenants.find_tenant(home.pool if _is_of_the_deployment(access) else home.reads, name)
+    if found is None or not _is_seen(access, found):
+        raise Rejected(404, "tenant_unknown", f"there is no tenant {name[:63]!r}.")
+    return found
+
+
+def _view(access: Access, tenant: Tenant) -> dict[str, Any]:
+    return tenant_view(tenant, access.cells.home.tenants.defaults, access.cells.name)

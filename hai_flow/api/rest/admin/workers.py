@@ -1,0 +1,36 @@
+"""`/v1/workers`: the processes that perform runs, for operators of the tenant `default`, whose deployment it is."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from hai_flow.api.http.problems import documented
+from hai_flow.api.permissions.principals import requires
+from hai_flow.api.permissions.rights import Right
+from hai_flow.api.requests import schemas
+from hai_flow.api.requests.dependencies import CurrentAccess
+from hai_flow.api.requests.views import worker_view
+from hai_flow.api.routes import Routes
+from hai_flow.errors import Rejected
+from hai_flow.runtime.runtime import LOCAL_TENANT
+from hai_flow.store.identity import tenants
+from hai_flow.store.runs import workers
+
+router = Routes(prefix="/v1/workers", tags=["workers"], dependencies=[requires(Right.CONTROL_RUNS)])
+
+WORKERS_MAX: Final = 1000
+
+
+@router.get("", response_model=None, responses={**documented(403), 200: {"model": schemas.Workers}})
+async def list_workers(access: CurrentAccess) -> dict[str, Any]:
+    """The workers, living ones first, at most 1,000 of each cell. A worker that has ended or died is listed for up to
+    an hour, and longer if runs of it still wait to be taken over."""
+    if access.tenant != LOCAL_TENANT:
+        detail = f"workers perform the runs of all tenants; operators of the tenant {tenants.DEFAULT} see them."
+        raise Rejected(403, "tenant_forbidden", detail)
+    cells = access.cells
+    items: list[dict[str, Any]] = []
+    for runtime in cells.runtimes():
+        found = await workers.list_workers(runtime.database.api, WORKERS_MAX)
+        items += [worker_view(each, cells.name(runtime.cell)) for each in found]
+    return {"items": items}

@@ -1,0 +1,184 @@
+"""`/console/`: the pages in which people decide and watch, as files. They are clients of the API like any other.
+
+A wheel has them built, in `hai_flow/_console`. A checkout has their sources; `dev` builds them there when a page is
+first asked for, so that nothing waits for Node where no page is wanted. Until they are built, a page explains how to
+get them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import html
+import mimetypes
+import sys
+from contextlib import suppress
+from http import HTTPStatus
+from pathlib import Path
+from typing import Final
+
+import structlog
+from fastapi import FastAPI, Request
+from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Response
+from starlette.types import Receive, Scope, Send
+
+from hai_flow import addresses
+from hai_flow.api.http.problems import problem
+from hai_flow.api.permissions.principals import open_to_everybody
+
+log = structlog.get_logger(__name__)
+
+PATH: Final = addresses.CONSOLE
+POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; font-src 'self'; "
+    "media-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; "
+    "trusted-types 'none'"
+)
+_PLAIN: Final = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+_FOR_EVER: Final = "public, max-age=31536000, immutable"  # the name of an asset has the hash of its content
+_PACKAGE: Final = Path(__file__).resolve().parents[2]
+_CHECKOUT: Final = _PACKAGE.parent / "console"
+_ENCODINGS: Final = {"br": ".br", "gzip": ".gz"}
+_PATIENCE_SECONDS: Final = 2.0  # checking pages that are built already takes less
+_AGAIN_SECONDS: Final = 2
+
+
+class Console:
+    """The files of the pages, as an ASGI application below `PATH`."""
+
+    def __init__(self, folders: tuple[Path, ...], sources: Path | None = None) -> None:
+        """`folders`: where built pages may lie, the first one that has them counts. `sources`: a checkout whose pages
+        are built when they are asked for."""
+        self._folders = folders
+        self._sources = sources
+        self._building: asyncio.Task[str] | None = None
+
+    @property
+    def is_served(self) -> bool:
+        """Whether there are pages, or the first request for one builds them."""
+        return self._sources is not None or self._file("index.html") is not None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope)
+        if scope["type"] != "http" or request.method not in ("GET", "HEAD"):
+            response: Response = problem(405, "method_not_allowed", "the console's pages are only read.")
+        else:
+            response = await self._answer(request, scope["path"].removeprefix(scope.get("root_path", "")).lstrip("/"))
+        await response(scope, receive, send)
+
+    async def _answer(self, request: Request, path: str) -> Response:
+        accepted = request.headers.get("accept-encoding", "")
+        if "." in path.rpartition("/")[2]:
+            file = self._file(path)
+            if file is None or path.endswith((".html", *_ENCODINGS.values())):
+                return problem(404, "not_found", HTTPStatus.NOT_FOUND.phrase)
+            return _sent(file, accepted, {"Cache-Control": _FOR_EVER} if path.startswith("assets/") else {})
+        if (waiting := await self._wait_for_build()) is not None:
+            return waiting
+        # Any other path is a place within the pages, which find it by themselves.
+        page = self._file("decide.html" if path.startswith("decide/") else "index.html")
+        return _missing() if page is None else _sent(page, accepted, {"Content-Security-Policy": POLICY})
+
+    def _file(self, path: str) -> Path | None:
+        folder = next((each for each in self._folders if (each / "index.html").is_file()), None)
+        if folder is None or ".." in path.split("/") or "\0" in path:
+            return None
+        file = folder / path
+        return file if file.is_file() else None
+
+    async def _wait_for_build(self) -> Response | None:
+        """Wait a moment for the build. Returns a page about it while it runs, or after it failed; None: the pages are
+        there, or this server builds none."""
+        if self._sources is None:
+            return None
+        if self._building is None:
+            self._building = asyncio.create_task(_build(self._sources))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_PATIENCE_SECONDS):
+                fault = await asyncio.shield(self._building)
+                if fault:
+                    self._building = None  # the next look tries again
+                    return _failed(fault)
+                return None
+        return _being_built()
+
+
+def install(app: FastAPI, *, build: bool) -> None:
+    """Serve the pages. `build`: this is a development server, which builds those of its checkout."""
+    sources = _CHECKOUT if build and (_CHECKOUT / "package.json").is_file() else None
+    app.state.console = Console((_CHECKOUT / "dist", _PACKAGE / "_console"), sources)
+    app.mount(PATH, app.state.console, name="console")
+    app.add_api_route(
+        PATH, enter, methods=["GET"], include_in_schema=False, dependencies=[open_to_everybody()], response_model=None
+    )
+
+
+async def enter() -> Response:
+    """Lead to the pages."""
+    return RedirectResponse(f"{PATH}/", 308)
+
+
+async def _build(sources: Path) -> str:
+    """Build the pages of the checkout, unless they are built. Returns the fault, or "" if there was none."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        str(sources / "building.py"),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        _, said = await process.communicate()
+    except asyncio.CancelledError:
+        process.terminate()
+        raise
+    if process.returncode:
+        log.warning("console_not_built", error=said.decode(errors="replace"))
+        return said.decode(errors="replace") or "it ended without a word"
+    return ""
+
+
+def _sent(file: Path, accepted: str, headers: dict[str, str]) -> Response:
+    """The file, in the first encoding that the client takes and that lies beside it."""
+    media_type = mimetypes.guess_type(file.name)[0] or "application/octet-stream"
+    takes = {each.partition(";")[0].strip().lower() for each in accepted.split(",") if "q=0" not in each.split(";")[1:]}
+    for encoding, suffix in _ENCODINGS.items():
+        encoded = file.with_name(file.name + suffix)
+        if encoding in takes and encoded.is_file():
+            file, headers = encoded, {**headers, "Content-Encoding": encoding}
+            break
+    return FileResponse(file, headers={**headers, "Vary": "Accept-Encoding"}, media_type=media_type)
+
+
+def _missing() -> Response:
+    return _page(
+        "The console is not built",
+        "<p>This is a checkout, which has the console's sources alone. Build its pages once, in the checkout:</p>"
+        "<pre>make console</pre><p>or start <code>python3 cli.py dev</code>, which builds them when you look at them. "
+        "An installed wheel has them built. The API works without them.</p>",
+        503,
+    )
+
+
+def _being_built() -> Response:
+    body = "<p>This happens once, in a quarter of a minute. This page looks again by itself.</p>"
+    page = _page("The console is being built", body)
+    page.headers["Refresh"] = str(_AGAIN_SECONDS)
+    return page
+
+
+def _failed(fault: str) -> Response:
+    shown = html.escape(fault[-4000:])
+    return _page(
+        "The console could not be built",
+        f"<pre>{shown}</pre><p>Load this page again to try again. The API works without it.</p>",
+        503,
+    )
+
+
+def _page(title: str, body: str, status: int = 200) -> Response:
+    page = (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
+        f'<meta name="viewport" content="width=device-width"></head><body><h1>{title}</h1>{body}</body></html>'
+    )
+    return HTMLResponse(page, status, {"Content-Security-Policy": _PLAIN})

@@ -1,0 +1,271 @@
+"""`/v1/files`: files go in as they are, and come out as downloads (docs/client.md#files).
+
+An upload is the bytes themselves, with their media type as Content-Type: nothing has to be parsed, and nothing but a
+piece is in memory. A download is never shown by a browser as a page of this server, whatever the uploader called it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import re
+from collections.abc import AsyncIterator
+from typing import Annotated, Any, Final
+from urllib.parse import quote
+
+import msgspec
+import structlog
+from fastapi import Header, Query, Request, Response
+from pydantic import AfterValidator
+from starlette.types import Receive, Scope, Send
+
+from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS
+from hai_flow.api.base.peers import peer_of
+from hai_flow.api.http.bodies import arriving, declared_bytes
+from hai_flow.api.http.problems import WITH_BODY, documented
+from hai_flow.api.http.stream import CONNECTION, Connection
+from hai_flow.api.permissions.principals import requires
+from hai_flow.api.permissions.rights import Right
+from hai_flow.api.requests import schemas
+from hai_flow.api.requests.access import Access
+from hai_flow.api.requests.cross_cell import gathered
+from hai_flow.api.requests.dependencies import CurrentAccess
+from hai_flow.api.routes import Routes
+from hai_flow.errors import Rejected
+from hai_flow.file_ids import file_id, files_in, sha256_of_file
+from hai_flow.runtime.files.blobs import MissingContent
+from hai_flow.runtime.files.files import BYTES, MEDIA_TYPE, part_of, too_large, unknown
+from hai_flow.signs import straight, unturned
+from hai_flow.store.postgres.error_classes import FAILURES
+from hai_flow.store.runs.files import File, runs_with_file
+from hai_flow.values import Json
+
+log = structlog.get_logger(__name__)
+
+router = Routes(prefix="/v1/files", tags=["files"])
+
+UPLOAD_SECONDS: Final = 600.0
+RUNS_LOOKED_AT: Final = 20  # for a question that refers to a file: the newest ones that do
+_RANGE: Final = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
+_DIGEST: Final = re.compile(r"\s*sha-256\s*=\s*:([A-Za-z0-9+/=]{1,100}):\s*")
+_BODY: Final[dict[str, Any]] = {
+    "requestBody": {"required": True, "content": {"*/*": {"schema": {"type": "string", "format": "binary"}}}}
+}
+# Whatever it holds: no script of it runs here, nothing of it is loaded, and no frame shows it.
+_SANDBOX: Final = "default-src 'none'; sandbox"
+
+
+def file_view(file: File) -> dict[str, Json]:
+    """A file as its uploader sees it."""
+    return {
+        "id": file_id(file.sha256),
+        "sha256": file.sha256.hex(),
+        "size": file.size,
+        "name": file.name,
+        "media_type": file.media_type,
+        "part": part_of(file),
+    }
+
+
+@router.post(
+    "",
+    dependencies=[requires(Right.SPEAK, Right.ANSWER)],
+    status_code=201,
+    response_model=None,
+    openapi_extra=_BODY,
+    responses={**documented(*WITH_BODY), 201: {"model": schemas.File}},
+)
+async def upload_file(
+    request: Request,
+    access: CurrentAccess,
+    response: Response,
+    name: Annotated[
+        str,
+        Query(max_length=200, pattern=NO_CONTROL_CHARACTERS, description="what its owner calls it"),
+        AfterValidator(unturned),
+    ] = "",
+    content_digest: Annotated[str | None, Header(description="`sha-256=:...:` (RFC 9530): what must arrive")] = None,
+) -> dict[str, Any]:
+    """Upload the body as a file of yours. It is stored whole or not at all: 413 where it is too large, 422 where the
+    bytes are not those of Content-Digest. The same bytes again are the same file."""
+    access = access.somewhere
+    files = access.files
+    media_type, wanted = _media_type(request), _wanted(content_digest)
+    if declared_bytes(request) > files.bytes_max:
+        raise too_large(files.bytes_max)
+    with access.admission.upload(peer_of(request.scope)):
+        pieces = arriving(request, UPLOAD_SECONDS)
+        file = await files.take(
+            access.tenant, access.principal.id, pieces, name=name, media_type=media_type, wanted=wanted
+        )
+        await _repeat(access, file)
+    response.headers["Location"] = f"/v1/files/{file_id(file.sha256)}"
+    return file_view(file)
+
+
+@router.get(
+    "/{file}",
+    dependencies=[requires(Right.SEE_OWN)],
+    response_model=None,
+    responses={
+        **documented(404, 416),
+        200: {"content": {"*/*": {"schema": {"type": "string", "format": "binary"}}}, "description": "what it holds"},
+        206: {"content": {"*/*": {"schema": {"type": "string", "format": "binary"}}}, "description": "the range of it"},
+    },
+)
+async def download_file(file: str, request: Request, access: CurrentAccess) -> Response:
+    """The content of a file, by its id or its sha256, as a download; a range of it where `Range` asks for one.
+
+    404 unless you have uploaded it, or may see a run that refers to it.
+    """
+    digest = sha256_of_file(file if file.startswith("file_") else f"file_{file}")
+    answer = await gathered(access, lambda cell: _find(cell, digest))
+    access, found = next(((cell, file) for cell, file in answer.found if file is not None), (access, None))
+    if found is None and answer.missing:
+        raise Rejected(503, "cell_away", f"no file {file[:80]!r} where it could be looked; away: {answer.missing}.")
+    if found is None:
+        raise unknown(file)
+    span = _span(request, found)
+    pieces = access.files.read(found, *(span or (0, found.size)))
+    try:
+        first = await anext(pieces, b"")
+    except MissingContent as error:
+        log.error("file_content_missing", file=file, error=str(error))
+        raise Rejected(503, "file_unavailable", "what the file holds is not where it should be; see the log.") from None
+    return _Download(found, span, first, pieces, access.settings.follower_stall_seconds)
+
+
+async def _repeat(access: Access, file: File) -> None:
+    """Let the tenant's other cells have the file, too: the run that will refer to it may be in any of them. A cell that
+    is away goes without, and its runs refuse the file until it is uploaded again."""
+    for cell in access.everywhere:
+        if cell.cell != access.cell and cell.cell not in access.cells.away_numbers:
+            try:
+                await cell.runtime.files.take(
+                    cell.tenant,
+                    cell.principal.id,
+                    access.runtime.files.read(file),
+                    name=file.name,
+                    media_type=file.media_type,
+                    wanted=file.sha256,
+                )
+            except FAILURES as error:
+                log.warning("file_not_repeated", cell=access.cells.name(cell.cell), error=str(error) or repr(error))
+
+
+async def _find(access: Access, digest: bytes | None) -> File | None:
+    found = await access.files.find(access.tenant, access.uploader, digest, access.viewer)
+    if found is None and digest is not None and access.viewer is not None:
+        found = await _shown_to(access, digest)
+    return found
+
+
+async def _shown_to(access: Access, digest: bytes) -> File | None:
+    """The file, if a question refers to it that the caller is asked or has voted on."""
+    found = await access.files.find(access.tenant, access.principal.id, digest)
+    for run_id in [] if found is None else await runs_with_file(access.reads, access.tenant, digest, RUNS_LOOKED_AT):
+        state = await access.find_state(run_id)
+        asked = () if state is None else access.seen(state).questions.values()
+        if any(digest in files_in(msgspec.json.encode(each.opened)) for each in asked):
+            return found
+    return None
+
+
+class _Download(Response):
+    """A file, or a span of it, piece by piece. A client that takes nothing for `stall_seconds` is cut off."""
+
+    def __init__(
+        self,
+        file: File,
+        span: tuple[int, int] | None,
+        first: bytes,
+        pieces: AsyncIterator[bytes],
+        stall_seconds: float,
+    ) -> None:
+        start, end = span or (0, file.size)
+        headers = {
+            "Content-Length": str(end - start),
+            "Content-Disposition": _disposition(file),
+            "Content-Security-Policy": _SANDBOX,
+            "Accept-Ranges": "bytes",
+            "ETag": _etag(file),
+        }
+        if span is not None:
+            headers["Content-Range"] = f"bytes {start}-{end - 1}/{file.size}"
+        super().__init__(None, 200 if span is None else 206, headers)
+        self.headers["Content-Type"] = file.media_type  # exactly: no charset is known
+        self._first = first
+        self._pieces = pieces
+        self._stall_seconds = stall_seconds
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await self._send(
+                send, {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
+            )
+            piece = self._first
+            while piece:
+                await self._send(send, {"type": "http.response.body", "body": piece, "more_body": True})
+                piece = await anext(self._pieces, b"")
+            await self._send(send, {"type": "http.response.body", "body": b""})
+        except Exception as error:  # the client must not take the part that it has for the whole
+            log.warning("download_broken_off", path=scope.get("path"), error=str(error) or type(error).__name__)
+            connection: Connection | None = scope.get("extensions", {}).get(CONNECTION)
+            if connection is None:
+                raise
+            connection.abort()
+
+    async def _send(self, send: Send, message: dict[str, object]) -> None:
+        async with asyncio.timeout(self._stall_seconds):
+            await send(message)
+
+
+def _media_type(request: Request) -> str:
+    """Raises Rejected 415."""
+    given = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if given and not MEDIA_TYPE.fullmatch(given):
+        raise Rejected(
+            415, "body.media_type", f"expected a media type like image/png as Content-Type, found {given[:60]!r}."
+        )
+    return given or BYTES
+
+
+def _wanted(digest: str | None) -> bytes | None:
+    """Raises Rejected 422."""
+    if digest is None:
+        return None
+    found = _DIGEST.fullmatch(digest)
+    try:
+        sha256 = base64.b64decode(found[1], validate=True) if found else b""
+    except binascii.Error:
+        sha256 = b""
+    if len(sha256) != 32:
+        raise Rejected(422, "request.invalid", "Content-Digest: expected `sha-256=:<base64 of 32 bytes>:`.")
+    return sha256
+
+
+def _span(request: Request, file: File) -> tuple[int, int] | None:
+    """The one range that is asked for, `[from, to)`; None: all of it. Raises Rejected 416."""
+    found = _RANGE.fullmatch(request.headers.get("range", ""))
+    if found is None or found[0] == "bytes=-" or request.headers.get("if-range", _etag(file)) != _etag(file):
+        return None
+    first, last = found.groups()
+    if not first:
+        start, end = max(0, file.size - int(last)), file.size
+    else:
+        start, end = int(first), min(file.size, int(last) + 1) if last else file.size
+        if last and int(last) < int(first):
+            return None
+    if start >= end:
+        raise Rejected(416, "range.unsatisfiable", f"the file has {file.size} bytes.")
+    return start, end
+
+
+def _etag(file: File) -> str:
+    return f'"{file.sha256.hex()}"'
+
+
+def _disposition(file: File) -> str:
+    name = straight(file.name)  # a step or an earlier release may have given it another
+    return f"attachment; filename*=UTF-8''{quote(name, safe='')}" if name else "attachment"

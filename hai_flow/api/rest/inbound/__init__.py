@@ -1,0 +1,1 @@
+"""Routes for events from outside: webhooks, callbacks, signals, triggers."""

@@ -1,0 +1,52 @@
+"""`/callbacks/{token}`: a service calls back here after a step has asked it to. The address is the proof.
+
+Nothing of a body is parsed before the address is known to be one that was given out.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import structlog
+from fastapi import Request
+
+from hai_flow.api.http.bodies import limits_of, read_body
+from hai_flow.api.http.problems import WITH_BODY, documented
+from hai_flow.api.permissions.principals import open_to_everybody
+from hai_flow.api.requests import schemas
+from hai_flow.api.requests.dependencies import OpenAccess
+from hai_flow.api.routes import Routes
+from hai_flow.cells import cell_of_address
+from hai_flow.engine.bounds import EVENT_BYTES_MAX
+from hai_flow.wire import webhook
+
+log = structlog.get_logger(__name__)
+
+router = Routes(prefix="/callbacks", tags=["signals"])
+
+_BODY: Final[dict[str, Any]] = {
+    "requestBody": {"content": {"application/json": {"schema": {}}, webhook.FORM: {"schema": {"type": "object"}}}}
+}
+
+
+@router.post(
+    "/{token}",
+    dependencies=[open_to_everybody()],
+    status_code=202,
+    response_model=None,
+    openapi_extra=_BODY,
+    responses={**documented(404, 409, 410, *WITH_BODY), 202: {"model": schemas.ReceivedCallback}},
+)
+async def receive_callback(token: str, request: Request, access: OpenAccess) -> dict[str, Any]:
+    """Take the callback that a step waits for (`await_callback`); its run goes on. The same one again changes nothing,
+    another one is refused."""
+    callbacks = access.cells.at(cell_of_address(token)).callbacks
+    row = await callbacks.find(token)
+    limits = limits_of(request.app.state.settings)
+    body = await read_body(request, min(limits.body_bytes_max, EVENT_BYTES_MAX))
+    content, notes = webhook.content_of(webhook.Call(webhook.first_headers(request.headers.items()), body), limits)
+    if notes:
+        log.info("callback_changed", run_id=str(row.run_id), notes=notes)
+    with access.admission.command():
+        already = await callbacks.receive(row, content)
+    return {"already": already}

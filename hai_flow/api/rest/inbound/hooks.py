@@ -1,0 +1,70 @@
+"""`/v1/hooks`: requests of other systems, which start the workflow that has their path.
+
+Any system may send here. The proof of a request is checked before its body is parsed, and a refusal does not reveal the
+proof that was expected.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import structlog
+from fastapi import Request
+
+from hai_flow.api.http.bodies import limits_of, read_body
+from hai_flow.api.http.problems import WITH_BODY, documented
+from hai_flow.api.permissions.principals import open_to_everybody
+from hai_flow.api.requests import schemas
+from hai_flow.api.requests.access import Access
+from hai_flow.api.requests.dependencies import OpenAccess
+from hai_flow.api.routes import Routes
+from hai_flow.cells import HOME
+from hai_flow.runtime.messaging.webhooks import tenant_of
+from hai_flow.runtime.runtime import Runtime
+from hai_flow.store.identity import tenants
+from hai_flow.wire import webhook
+
+log = structlog.get_logger(__name__)
+
+router = Routes(prefix="/v1/hooks", tags=["events"])
+
+_BODY: Final[dict[str, Any]] = {
+    "requestBody": {"content": {"application/json": {"schema": {}}, webhook.FORM: {"schema": {"type": "object"}}}}
+}
+
+
+@router.post(
+    "/{path:path}",
+    dependencies=[open_to_everybody()],
+    status_code=202,
+    response_model=None,
+    openapi_extra=_BODY,
+    responses={**documented(401, 404, 409, *WITH_BODY), 202: {"model": schemas.ReceivedWebhook}},
+)
+async def receive_webhook(path: str, request: Request, access: OpenAccess) -> dict[str, Any]:
+    """Receive a request of another system, and start the run that its trigger describes. `path` is that of a webhook of
+    the tenant `default`, or `@TENANT/PATH` of one of another tenant. 401 unless the request proves that its sender
+    knows the secret of the webhook's trigger. The same request again, or another one with its dedupe key, starts no run
+    and gets the same answer."""
+    webhooks = (await _runtime_for(path, access)).webhooks
+    hook = await webhooks.find(path)
+    limits = limits_of(request.app.state.settings)
+    body = await read_body(request, limits.body_bytes_max)
+    call = webhook.Call(webhook.first_headers(request.headers.items()), body)
+    webhooks.demand_genuine(hook, call)
+    content, notes = webhook.content_of(call, limits)
+    if notes:
+        log.info("webhook_changed", path=path, notes=notes)
+    with access.admission.command():
+        outcome = await webhooks.receive(hook, call, content)
+    return {"run_id": outcome and str(outcome.run_id), "already": outcome is not None and outcome.already}
+
+
+async def _runtime_for(path: str, access: Access) -> Runtime:
+    """The runtime over the cell where the runs of the webhook's tenant are started by triggers: its first."""
+    if not access.cells.several:
+        return access.runtime
+    name, found = tenant_of(path), None
+    if tenants.NAME.fullmatch(name):
+        found = await tenants.find_tenant(access.pool, name)
+    return access.cells.at(HOME if found is None else found.cells[0])

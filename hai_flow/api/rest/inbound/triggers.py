@@ -1,0 +1,48 @@
+"""`/v1/events`: events of other systems, for the runs that wait for them and the workflows that they start."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Final
+
+from fastapi import Response
+
+from hai_flow.api.http.bodies import CheckedRoute
+from hai_flow.api.http.problems import WITH_BODY, documented
+from hai_flow.api.permissions.principals import requires
+from hai_flow.api.permissions.rights import Right
+from hai_flow.api.requests import schemas
+from hai_flow.api.requests.dependencies import CommandKey, CurrentAccess
+from hai_flow.api.requests.views import received_view
+from hai_flow.api.rest.inbound.inbound_events import SignalBody, checked_id, demand_files, record_of, spread
+from hai_flow.api.routes import Routes
+
+router = Routes(prefix="/v1/events", tags=["events"], route_class=CheckedRoute)
+
+_RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
+    **documented(404, 409, *WITH_BODY),
+    200: {"model": schemas.ReceivedEvent, "description": "it has been sent before"},
+    201: {"model": schemas.ReceivedEvent, "description": "it is stored; `runs` says what it started"},
+}
+
+
+@router.post("", dependencies=[requires(Right.START_RUNS)], status_code=201, response_model=None, responses=_RESPONSES)
+async def receive_event(body: SignalBody, access: CurrentAccess, key: CommandKey, response: Response) -> dict[str, Any]:
+    """Send an event, and learn which runs it starts. It is a signal for all: runs that wait for its type get it too.
+
+    The same event again starts no workflow twice and gets the same answer; starts that were refused are tried again.
+    """
+    id = checked_id(access, body, key, "event")
+    with access.admission.command():
+        await demand_files(access, body)
+        record, triggers = record_of(access, "event.sent", id, body), access.runtime.triggers
+        sender = record.principal
+        if access.living.is_large:
+            async with spread(access, id, body, record) as known:
+                received = await triggers.receive_event(access.tenant, id, body.type, body.data, sender=sender)
+            received = replace(received, already=received.already or known)
+        else:
+            received = await triggers.receive_event(access.tenant, id, body.type, body.data, sent=record, sender=sender)
+    if received.already:
+        response.status_code = 200
+    return received_view(received)

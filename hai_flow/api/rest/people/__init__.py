@@ -1,0 +1,1 @@
+"""Routes for people who decide: pendings, the inbox, delegations, links in notifications, feedback."""

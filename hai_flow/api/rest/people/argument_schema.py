@@ -1,0 +1,43 @@
+"""The schema of the arguments of an approved call: forms in which people change the arguments are made of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hai_flow.api.requests.access import Access
+from hai_flow.definition.plan import Call, FrontendTool, HttpTool, Plan, PythonTool
+from hai_flow.definition.schemas import without_marks
+from hai_flow.engine.instances import standing_at
+from hai_flow.engine.state import PendingState, RunState
+from hai_flow.errors import StepError
+from hai_flow.values import Json
+
+
+async def arguments_of(access: Access, run: RunState, pending: PendingState) -> dict[str, Any]:
+    """The arguments of the call that the question is about (`shapes.PendingArguments`)."""
+    plan = await access.catalog.plan(access.tenant, bytes.fromhex(run.sha256))
+    description, parameters = await _described(access, plan, pending)
+    return {
+        "tool": pending.opened.tool,
+        "description": description,
+        "parameters": parameters,
+    }
+
+
+async def _described(access: Access, plan: Plan, pending: PendingState) -> tuple[str | None, Json]:
+    """The function's own description and the schema of its parameters; None for each that it lacks. Servers of MCP are
+    not asked: no page must wait for them."""
+    verb = standing_at(plan, pending.opened.path).verb
+    if not isinstance(verb, Call):
+        return None, None
+    tool = verb.tool
+    if isinstance(tool, FrontendTool):
+        return tool.description or None, None if tool.parameters is None else without_marks(tool.parameters.raw)
+    if not isinstance(tool, PythonTool | HttpTool):
+        return None, None
+    try:
+        offered = await access.runtime.registry.offered(tool.name, tool, from_disk=plan.from_disk, workflow=plan.name)
+    except StepError:  # its module or its service is not known here
+        return None, None
+    found = next((each for each in offered if each.name == pending.opened.tool), None)
+    return (None, None) if found is None else (found.description or None, dict(found.parameters))

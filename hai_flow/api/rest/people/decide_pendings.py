@@ -1,0 +1,120 @@
+"""Deciding a pending over REST: single answers, several at once, and those of links are all decided here."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import Annotated, Any, Final
+from uuid import UUID
+
+import msgspec
+from pydantic import Field
+
+from hai_flow import values
+from hai_flow.api.base.id_patterns import Visible
+from hai_flow.api.http.bodies import Body
+from hai_flow.api.permissions.rights import Right
+from hai_flow.api.requests.access import Access
+from hai_flow.api.requests.views import pending_view
+from hai_flow.engine import commands as c
+from hai_flow.engine.ids import run_of_pending
+from hai_flow.engine.state import PendingState, RunState
+from hai_flow.engine.votes import lapsed, needed
+from hai_flow.errors import Rejected
+
+PERSON: Final = r"^user:\S{1,200}$"
+
+
+class DecideBody(Body):
+    """approve, gate: `decision` with `reason`, `values`, `edits`; ask: `values`; a frontend tool: `result` or `error`;
+    a call in doubt: `decision`, with its `result` if it happened. With `digest`: only if the pending still has it.
+    `on_behalf_of`: the person that has delegated to the caller."""
+
+    decision: str | None = Field(default=None, max_length=100)
+    reason: str | None = Field(default=None, max_length=10_000)
+    values: Any = None
+    edits: Any = None
+    digest: str | None = Field(default=None, max_length=64)
+    result: Any = None
+    error: str | None = Field(default=None, max_length=10_000)
+    on_behalf_of: Annotated[str, Field(pattern=PERSON), Visible] | None = None
+
+    def answer(self, pending_id: str) -> c.PendingAnswer:
+        """The body as an answer to this pending. A field that the client left out is UNSET: null is a value."""
+        given = self.model_dump(exclude_unset=True)
+        return c.PendingAnswer(
+            id=pending_id,
+            decision=self.decision,
+            reason=self.reason,
+            error=self.error,
+            digest=self.digest,
+            edits=given.get("edits", msgspec.UNSET),
+            values=given.get("values", msgspec.UNSET),
+            result=given.get("result", msgspec.UNSET),
+        )
+
+
+async def find_pending(access: Access, id: str) -> tuple[RunState, PendingState]:
+    """The pending as an answer finds it now, and its run. Raises Rejected 404."""
+    run_id = run_of_pending(id)
+    state = None if run_id is None else await access.find_state(run_id)
+    if state is None or id not in access.seen(state).pendings:
+        raise Rejected(404, "pending_unknown", f"there is no pending {id[:100]!r}.")
+    state = await access.current(state)
+    return state, state.pendings[id]
+
+
+def view_for(access: Access, run: RunState, pending: PendingState) -> dict[str, Any]:
+    """The pending with its outcome, and with its evidence where that is for the caller."""
+    sees = access.sees_evidence(run, pending)
+    mask = access.mask(UUID(run.run_id))
+    return pending_view(run, pending if mask is None else mask.question(pending, run), evidence=sees)
+
+
+async def decide(
+    access: Access, pending_id: str, body: DecideBody, key: str | None, way: str = "rest"
+) -> dict[str, Any]:
+    """Answer as the caller, or as the delegate of the person that the body names. Returns the pending after it. `way`
+    is recorded as the way by which the answer came. Raises Rejected."""
+    access, via = await _speaking(access, body, way)
+    run, _ = await find_pending(access, pending_id)
+    outcome = await access.submit(
+        UUID(run.run_id),
+        c.Answer(answers=(body.answer(pending_id),), by=access.principal.who, via=via),
+        command_id=key,
+        body_sha=sha256(values.dumps([pending_id, body.model_dump(exclude_unset=True)])).digest(),
+    )
+    return {**view_for(access, *await find_pending(access, pending_id)), "already": outcome.already}
+
+
+async def check(access: Access, pending_id: str, body: DecideBody) -> dict[str, Any]:
+    """The effect that the answer would have now. Nothing is stored, nothing begins. Raises Rejected as
+    `decide` does."""
+    access.require(Right.ANSWER, Right.DECIDE)
+    access, via = await _speaking(access, body, "rest")
+    with access.admission.command():
+        run, before = await find_pending(access, pending_id)
+        plan = await access.catalog.plan(access.tenant, bytes.fromhex(run.sha256))
+        answer = c.Answer(answers=(body.answer(pending_id),), by=access.principal.who, via=via)
+        decision = access.runtime.committer.rehearse(answer, plan, run)
+    after = decision.state.pendings[pending_id]
+    approval = after.opened.kind in ("approve", "gate")
+    return {
+        "id": pending_id,
+        "already": decision.already,
+        "decides": before.status == "open" and after.status != "open",
+        "status": after.status,
+        "args": None if after.opened.args is None else values.loads(after.opened.args),
+        "digest": after.opened.digest,
+        "lapsing": lapsed(before, after) if approval else [],
+        "needed": needed(after) if approval else None,
+    }
+
+
+async def _speaking(access: Access, body: DecideBody, way: str) -> tuple[Access, str]:
+    """The access of the person that the answer counts for, and the way by which it came, for the record. Raises
+    Rejected 403 if that person has not delegated to the caller."""
+    via = access.principal.via(way)
+    if body.on_behalf_of is None:
+        return access, via
+    who = await access.inbox.representing(access.tenant, access.principal.who, body.on_behalf_of)
+    return access.acting(who), f"{via} (for {body.on_behalf_of})"

@@ -1,0 +1,135 @@
+"""`/v1/inbox/delegations`: who answers the questions that ask the caller, while they are away."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated, Any, Final, TypeAlias
+from uuid import UUID, uuid4
+
+from pydantic import Field
+
+from hai_flow import instants
+from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS, Instant, Visible, is_run_id
+from hai_flow.api.http.bodies import Body, CheckedRoute
+from hai_flow.api.http.problems import WITH_BODY, documented
+from hai_flow.api.permissions.principals import requires
+from hai_flow.api.permissions.rights import Right
+from hai_flow.api.requests import schemas
+from hai_flow.api.requests.dependencies import CurrentAccess
+from hai_flow.api.requests.pagination import PageCursor, PageLimit, cut, decode_cursor, encode_cursor
+from hai_flow.api.requests.views import delegation_view
+from hai_flow.api.rest.people.decide_pendings import PERSON
+from hai_flow.api.routes import Routes
+from hai_flow.errors import Rejected
+from hai_flow.store.people import delegations
+from hai_flow.store.people.delegations import Delegation
+
+router = Routes(
+    prefix="/v1/inbox/delegations", tags=["inbox"], route_class=CheckedRoute, dependencies=[requires(Right.SEE_INBOX)]
+)
+
+of_all = Routes(prefix="/v1/delegations", tags=["inbox"], dependencies=[requires(Right.MANAGE_KEYS)])
+
+_Instant: TypeAlias = Annotated[Instant, Field(strict=False)]  # JSON has no times, only texts
+_DELEGATION_MAX: Final = timedelta(days=92)
+
+
+class DelegationBody(Body):
+    """`to` may answer the questions that ask you, from `since` (null: now) until `until`, with the roles and groups
+    that you have now."""
+
+    to: Annotated[str, Field(pattern=PERSON), Visible]
+    since: _Instant | None = None
+    until: _Instant
+    note: str | None = Field(default=None, max_length=500, pattern=NO_CONTROL_CHARACTERS)
+
+
+@router.get("", response_model=None, responses={**documented(), 200: {"model": schemas.Delegations}})
+async def list_delegations(access: CurrentAccess) -> dict[str, Any]:
+    """Those from you and to you that have not ended."""
+    found = await delegations.of_person(access.reads, access.tenant, access.ids)
+    return {"items": [delegation_view(each) for each in found]}
+
+
+@router.post(
+    "",
+    dependencies=[requires(Right.DECIDE)],
+    status_code=201,
+    response_model=None,
+    responses={**documented(409, *WITH_BODY), 201: {"model": schemas.Delegation}},
+)
+async def delegate(body: DelegationBody, access: CurrentAccess) -> dict[str, Any]:
+    """Let somebody answer the questions that ask you, while you are away. Their decisions are recorded with both names.
+    They can't pass the delegation on, and get no question that you or they may not decide."""
+    who, now = access.principal.who, access.runtime.committer.now()
+    to = access.principal.people.one(body.to)
+    since = max(body.since or now, now)
+    if who.on_behalf_of is not None or access.principal.way in ("token", "link", "ticket"):
+        raise Rejected(403, "delegation_forbidden", "only you can delegate: sign in yourself, with a key or a token.")
+    if to == who.id:
+        raise Rejected(422, "delegation.invalid", "to: expected somebody else than you.")
+    if not since < body.until <= since + _DELEGATION_MAX:
+        raise Rejected(422, "delegation.invalid", "until: expected a time behind `since`, within 92 days of it.")
+    if len(await delegations.of_person(access.reads, access.tenant, access.ids)) >= delegations.SHOWN_MAX:
+        raise Rejected(409, "delegations_many", f"{who.id} has {delegations.SHOWN_MAX} delegations; end one first.")
+    until, principal = body.until, access.principal
+    if principal.way == "key" and principal.expires_at is not None:  # it can't outlive what it rests on
+        until = min(until, instants.instant(principal.expires_at))
+    made = Delegation(
+        uuid4(), who.id, to, who.roles, who.groups, since, until, body.note, now,
+        principal.key if principal.way == "key" else None,
+    )  # fmt: skip
+    async with access.act() as connection:
+        await delegations.create(connection, access.tenant, made)
+        await access.record(
+            connection,
+            "delegation.created",
+            subject=f"delegation:{made.id}",
+            to=made.to_id,
+            until=until.isoformat(),
+        )
+    await access.repeat()
+    access.hint_lists()
+    return delegation_view(made)
+
+
+@of_all.get("", response_model=None, responses={**documented(), 200: {"model": schemas.DelegationPage}})
+async def list_all_delegations(
+    access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None
+) -> dict[str, Any]:
+    """All delegations of the tenant that have not ended, newest first."""
+    before = decode_cursor(cursor)
+    place = None if before is None else (before[0], UUID(before[1])) if is_run_id(before[1]) else None
+    found = await delegations.of_tenant(access.reads, access.tenant, limit=limit + 1, before=place)
+    rows, following = cut(found, limit, lambda row: encode_cursor(row.created_at, str(row.id)))
+    return {"items": [delegation_view(each) for each in rows], "next_cursor": following}
+
+
+@of_all.delete("/{delegation_id}", status_code=204, response_model=None, responses=documented(404))
+async def end_any_delegation(delegation_id: str, access: CurrentAccess) -> None:
+    """End somebody's delegation at once."""
+    id = UUID(delegation_id) if is_run_id(delegation_id) else None
+    async with access.act() as connection:
+        if id is None or not await delegations.end(connection, access.tenant, id):
+            raise Rejected(404, "delegation_unknown", f"there is no delegation {delegation_id[:60]!r}.")
+        await access.record(connection, "delegation.ended", subject=f"delegation:{id}")
+    await access.repeat()
+    access.hint_lists()
+
+
+@router.delete(
+    "/{delegation_id}",
+    dependencies=[requires(Right.DECIDE)],
+    status_code=204,
+    response_model=None,
+    responses=documented(404),
+)
+async def end_delegation(delegation_id: str, access: CurrentAccess) -> None:
+    """End a delegation from you, or to you, at once."""
+    id = UUID(delegation_id) if is_run_id(delegation_id) else None
+    async with access.act() as connection:
+        if id is None or not await delegations.remove(connection, access.tenant, id, access.ids):
+            raise Rejected(404, "delegation_unknown", f"there is no delegation {delegation_id[:60]!r} of yours.")
+        await access.record(connection, "delegation.ended", subject=f"delegation:{id}")
+    await access.repeat()
+    access.hint_lists()

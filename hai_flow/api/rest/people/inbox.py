@@ -1,0 +1,317 @@
+"""`/v1/inbox`: the open questions that ask the caller, and the caller's decisions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from datetime import datetime, timedelta
+from typing import Annotated, Any, Final, Literal, TypeAlias
+
+from fastapi import Header, Query, Response
+from pydantic import Field
+
+from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS, Instant
+from hai_flow.api.http.bodies import Body, CheckedRoute
+from hai_flow.api.http.problems import WITH_BODY, documented, problem_of, unreadable_of
+from hai_flow.api.http.stream import Pieces
+from hai_flow.api.permissions.principals import requires
+from hai_flow.api.permissions.rights import Right
+from hai_flow.api.protocols.follow import farewell
+from hai_flow.api.requests import cross_cell, schemas
+from hai_flow.api.requests.access import Access, Found
+from hai_flow.api.requests.dependencies import CommandKey, CurrentAccess
+from hai_flow.api.requests.pagination import PageCursor, PageLimit, bad_cursor, decode_cursor, encode_cursor
+from hai_flow.api.requests.views import decided_view, inbox_view
+from hai_flow.api.rest.people.decide_pendings import DecideBody, decide
+from hai_flow.api.rest.runs import live_lists
+from hai_flow.api.routes import Routes
+from hai_flow.api.shared_lists import sight_key
+from hai_flow.definition.durations import NotADuration, milliseconds
+from hai_flow.engine.ids import run_of_pending
+from hai_flow.engine.state import PendingState
+from hai_flow.errors import Rejected, Unreadable
+from hai_flow.runtime.people.inbox import Item
+from hai_flow.runtime.streams.stream_items import Piece
+from hai_flow.store.people import inbox
+from hai_flow.store.people.inbox import Filters, Place
+from hai_flow.wire.log import LOG
+from hai_flow.wire.personal import Mask
+
+router = Routes(prefix="/v1/inbox", tags=["inbox"], route_class=CheckedRoute, dependencies=[requires(Right.SEE_INBOX)])
+
+_Time: TypeAlias = Annotated[Instant | None, Query()]
+_Name: TypeAlias = Annotated[str | None, Query(max_length=200, pattern=NO_CONTROL_CHARACTERS)]
+_Kind: TypeAlias = Annotated[Literal["tool", "ask", "approve", "gate", "doubt"] | None, Query()]
+
+
+def _filters(
+    workflow: str | None,
+    kind: str | None,
+    opened_before: datetime | None,
+    opened_after: datetime | None,
+    deadline_before: datetime | None,
+    text: str | None,
+) -> Filters:
+    return Filters(workflow, kind, opened_before, opened_after, deadline_before, text and text.casefold())
+
+
+async def _still_open(access: Access, item: Item) -> bool:
+    """Whether the question is open now: its deadline may have passed and no timer have fired yet."""
+    if item.asked.deadline is None or item.asked.deadline > access.runtime.committer.now():
+        return True
+    try:
+        state = await access.find_state(item.asked.run_id)
+        return state is not None and (await access.current(state)).pendings[item.asked.id].status == "open"
+    except Unreadable:  # another release's run: it is open as far as its row says
+        return True
+
+
+async def _is_shown(access: Access, item: Item) -> bool:
+    return access.principal.is_for(item.asked.thread_id, item.asked.workflow_name) and await _still_open(access, item)
+
+
+async def _shown(access: Access, item: Item) -> PendingState:
+    """The question without its personal values, unless the caller may decide it, has decided it, or started its run."""
+    if item.shows_evidence:
+        return item.pending
+    asked = item.asked
+    run = Found(asked.run_id, asked.started_by, asked.workflow, asked.workflow_name, asked.thread_id)
+    personal = await access.personal(run)
+    return item.pending if personal is None else Mask(personal, None).pending(item.pending, personal)
+
+
+async def _view(access: Access, item: Item) -> dict[str, Any]:
+    return inbox_view(item, await _shown(access, item), sees_all=access.principal.sees_all)
+
+
+async def _is_found(access: Access, item: Item, filters: Filters) -> bool:
+    """Whether a search may find the question. If its words are hidden from the caller, no search finds it: they could
+    learn the words by searching."""
+    if not await _is_shown(access, item):
+        return False
+    return not filters.words or await _shown(access, item) is item.pending
+
+
+def _decode(cursor: str | None) -> Place | None:
+    after = decode_cursor(cursor)
+    if after is not None and run_of_pending(after[1]) is None:
+        raise bad_cursor()
+    return after
+
+
+@router.get("", response_model=None, responses={**documented(), 200: {"model": schemas.InboxPage}})
+async def read_inbox(
+    access: CurrentAccess,
+    limit: PageLimit = 50,
+    cursor: PageCursor = None,
+    workflow: _Name = None,
+    kind: _Kind = None,
+    opened_before: _Time = None,
+    opened_after: _Time = None,
+    deadline_before: _Time = None,
+    text: _Name = None,
+) -> dict[str, Any]:
+    """The open questions that ask you, the next deadline first. `why_not` explains why you may not decide one. `text`
+    is searched for in titles, messages and names of tools."""
+    filters = _filters(workflow, kind, opened_before, opened_after, deadline_before, text)
+    found = await _page(access, filters, limit, _decode(cursor))
+    return {
+        "items": [await _view(cell, each) for cell, each in found.rows if await _is_found(cell, each, filters)],
+        "next_cursor": None if found.following is None else encode_cursor(*found.following),
+        "missing": found.missing,
+    }
+
+
+async def _page(access: Access, filters: Filters, limit: int, after: Place | None) -> cross_cell.Page[Item]:
+    async def ask(cell: Access) -> tuple[Sequence[Item], Place | None]:
+        found, following = await cell.inbox.page(cell.tenant, cell.principal.who, filters, limit=limit + 1, after=after)
+        return (found[:limit], found[limit - 1].asked.place) if len(found) > limit else (found, following)
+
+    return await cross_cell.page(access, ask, lambda item: item.asked.place, limit, newest_first=False)
+
+
+@router.get("/counts", response_model=None, responses={**documented(), 200: {"model": schemas.InboxCounts}})
+async def count_inbox(access: CurrentAccess) -> dict[str, Any]:
+    """How many open questions of each workflow ask you."""
+
+    async def ask(cell: Access) -> tuple[dict[str, int], bool]:
+        return await cell.inbox.counts(cell.tenant, cell.principal.who)
+
+    answer = await cross_cell.gathered(access, ask)
+    counts = cross_cell.summed([counts for _, (counts, _) in answer.found])
+    complete = all(complete for _, (_, complete) in answer.found) and not answer.missing
+    return {"workflows": counts, "complete": complete, "missing": answer.missing}
+
+
+# --- live -------------------------------------------------------------------------------------------------------------
+
+
+@router.get("/events", response_model=None, responses={**documented(), 200: live_lists.STREAM})
+async def follow_inbox(
+    access: CurrentAccess,
+    limit: PageLimit = 50,
+    workflow: _Name = None,
+    kind: _Kind = None,
+    text: _Name = None,
+    last_event_id: Annotated[str | None, Header()] = None,
+) -> Response:
+    """The first `limit` questions of your inbox as they come and go: an event `inbox` with all of them, then `changed`
+    with those that are new or have changed, and the ids of those that are `gone`. Come back with Last-Event-ID: if
+    nothing has happened since, nothing is repeated."""
+    filters = _filters(workflow, kind, None, None, None, text)
+    return await access.stream(lambda: _begin(access, filters, limit, last_event_id), LOG, farewell(access, LOG))
+
+
+async def _begin(access: Access, filters: Filters, limit: int, known: str | None) -> Pieces:
+    before: live_lists.Items | None = None
+
+    async def news(reader: live_lists.Reader) -> AsyncGenerator[Piece, None]:
+        nonlocal before, known
+        shown = await reader.read("inbox")
+        now, id = shown.items, shown.print
+        if before is None and id != known:
+            yield live_lists.piece("inbox", id, {"items": list(now.values())})
+        elif before is not None and id != known:
+            changed, gone = live_lists.changes(before, now)
+            yield live_lists.piece("changed", id, {"items": changed, "gone": gone})
+        known, before = id, now
+
+    sight = (sight_key(access.principal), filters, limit)
+    source = live_lists.Source(sight, lambda: _first_page(access, filters, limit), "claimed_until")
+    return live_lists.repeated(access, {"inbox": source}, news)
+
+
+async def _first_page(access: Access, filters: Filters, limit: int) -> live_lists.Items:
+    found = await _page(access, filters, limit, None)
+    return {each.asked.id: await _view(cell, each) for cell, each in found.rows if await _is_found(cell, each, filters)}
+
+
+# --- deciding ---------------------------------------------------------------------------------------------------------
+
+BULK_MAX: Final = 100
+_AT_ONCE: Final = 8  # answers of one request that are under way at once
+
+
+class BulkItem(DecideBody):
+    id: str = Field(max_length=200)
+
+
+class DecideSeveralBody(Body):
+    """Several answers, each of which is taken or refused on its own."""
+
+    items: list[BulkItem] = Field(min_length=1, max_length=BULK_MAX)
+
+
+@router.post(
+    "/decide",
+    dependencies=[requires(Right.DECIDE)],
+    response_model=None,
+    responses={**documented(*WITH_BODY), 200: {"model": schemas.BulkOutcomes}},
+)
+async def decide_several(body: DecideSeveralBody, access: CurrentAccess, key: CommandKey) -> dict[str, Any]:
+    """Answer several questions. The outcomes stand in the order of the answers; a refused answer does not affect the
+    others."""
+    twice = {each.id for each in body.items if [other.id for other in body.items].count(each.id) > 1}
+    if twice:
+        raise Rejected(422, "answer.invalid", f"items: {min(twice)[:100]} is answered twice; answer it once.")
+    room = asyncio.Semaphore(_AT_ONCE)
+
+    async def outcome(item: BulkItem) -> dict[str, Any]:
+        async with room:
+            try:
+                given = DecideBody(**item.model_dump(exclude_unset=True, exclude={"id"}))
+                of = run_of_pending(item.id)
+                there = access if of is None else await access.at_run(of)
+                shown = await decide(there, item.id, given, key and f"{key}/{item.id}")
+            except (Rejected, Unreadable) as error:
+                rejected = unreadable_of(error) if isinstance(error, Unreadable) else error
+                return {"id": item.id, "status": rejected.status, "pending": None, "problem": problem_of(rejected)}
+        return {"id": item.id, "status": 200, "pending": shown, "problem": None}
+
+    return {"items": await asyncio.gather(*map(outcome, body.items))}
+
+
+@router.get("/decided", response_model=None, responses={**documented(), 200: {"model": schemas.DecidedPage}})
+async def read_decided(access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None) -> dict[str, Any]:
+    """Your decisions, and those of your delegates in your name, the newest first."""
+    before, who = _decode(cursor), access.principal.id
+
+    def place(row: inbox.Decided) -> Place:
+        return row.at, row.pending_id
+
+    async def ask(cell: Access) -> tuple[Sequence[inbox.Decided], Place | None]:
+        found = await cell.past(lambda pool: inbox.decided_by(pool, cell.tenant, who, limit=limit + 1, before=before))
+        return cross_cell.whole(found, limit, place)
+
+    found = await cross_cell.page(access, ask, place, limit)
+    following = None if found.following is None else encode_cursor(*found.following)
+    return {"items": [decided_view(row) for _, row in found.rows], "next_cursor": following, "missing": found.missing}
+
+
+# --- one question -----------------------------------------------------------------------------------------------------
+
+_CLAIM_MAX_MS: Final = 24 * 3_600_000
+
+
+class ClaimBody(Body):
+    for_: str = Field(default="30m", alias="for", max_length=100, description="how long, at most a day: `30m`, `PT2H`")
+
+
+async def _item(access: Access, pending_id: str) -> Item:
+    """The open question, if the caller may see it here: it asks them, or somebody whose delegate they are; or they see
+    all runs. Raises Rejected 404."""
+    run_id, item = run_of_pending(pending_id), None
+    if run_id is not None:
+        item = await access.inbox.item(access.tenant, access.principal.who, run_id, pending_id)
+    seen = item is not None and (item.is_theirs or access.principal.sees_all)
+    if item is None or not seen or not await _is_shown(access, item):
+        raise Rejected(404, "pending_unknown", f"there is no open question {pending_id[:100]!r} in your inbox.")
+    return item
+
+
+@router.get("/{pending_id}", response_model=None, responses={**documented(404), 200: {"model": schemas.InboxItem}})
+async def check_pending(pending_id: str, access: CurrentAccess) -> dict[str, Any]:
+    """Whether you may decide the question, why not, and which others may."""
+    return await _view(access, await _item(access, pending_id))
+
+
+_CLAIMED: Final[dict[int | str, dict[str, Any]]] = {
+    **documented(403, 404, 409, *WITH_BODY),
+    200: {"model": schemas.InboxItem},
+}
+
+
+@router.post("/{pending_id}/claim", dependencies=[requires(Right.DECIDE)], response_model=None, responses=_CLAIMED)
+async def claim_pending(pending_id: str, access: CurrentAccess, body: ClaimBody | None = None) -> dict[str, Any]:
+    """Tell others that you are working on the question. They can still decide it, and the claim ends by itself."""
+    item, who = await _item(access, pending_id), access.principal.who
+    if item.obstacle is not None and not item.for_others:
+        raise Rejected(403, "pending_forbidden", f"{pending_id} is not {who.id}'s to answer: {item.obstacle.reason}.")
+    try:
+        time = milliseconds((body or ClaimBody()).for_)
+    except NotADuration as error:
+        raise Rejected(422, "request.invalid", f"for: {error}.") from None
+    if not 0 < time <= _CLAIM_MAX_MS:
+        raise Rejected(422, "request.invalid", "for: expected more than nothing, and at most a day.")
+    run_id = item.asked.run_id
+    async with access.act() as connection:
+        taken = await inbox.claim(connection, access.tenant, run_id, pending_id, who.id, timedelta(milliseconds=time))
+        if taken:
+            await access.record(connection, "pending.claimed", subject=f"pending:{pending_id}", run_id=run_id, ms=time)
+    access.hint_lists()
+    item = await _item(access, pending_id)
+    if not taken:
+        winner = {"by": item.asked.claimed_by}
+        raise Rejected(409, "pending_claimed", f"{item.asked.claimed_by} is at {pending_id} already.", winner=winner)
+    return await _view(access, item)
+
+
+@router.post("/{pending_id}/release", dependencies=[requires(Right.DECIDE)], response_model=None, responses=_CLAIMED)
+async def release_pending(pending_id: str, access: CurrentAccess) -> dict[str, Any]:
+    """Withdraw your claim. Without a claim of yours this changes nothing."""
+    run_id, who = (await _item(access, pending_id)).asked.run_id, access.principal.who
+    async with access.act() as connection:
+        if await inbox.release(connection, access.tenant, run_id, pending_id, who.id):
+            await access.record(connection, "pending.released", subject=f"pending:{pending_id}", run_id=run_id)
+    access.hint_lists()
+    return await _view(access, await _item(access, pending_id))

@@ -1,0 +1,220 @@
+"""`/links/{token}`: the page that a notification leads to, at which one person decides one question, once.
+
+Opening it decides nothing, however often and by whatever method it is fetched: scanners of mail open links. Its form
+posts the decision, which is checked as every decision is, as the person that the link was made for. The page needs no
+script, loads nothing, and reveals its address to no other site.
+"""
+
+from __future__ import annotations
+
+import html
+from dataclasses import replace
+from typing import Any, Final
+from urllib.parse import parse_qs
+
+import msgspec
+from fastapi import Request, Response
+from fastapi.responses import HTMLResponse
+from pydantic import ValidationError
+
+from hai_flow.api.http.bodies import read_body
+from hai_flow.api.permissions.principals import Identity, Principal, open_to_everybody
+from hai_flow.api.requests.access import Access
+from hai_flow.api.requests.dependencies import OpenAccess
+from hai_flow.api.rest.people import forms
+from hai_flow.api.rest.people.decide_pendings import DecideBody, decide, find_pending
+from hai_flow.api.routes import Routes
+from hai_flow.cells import cell_of_address
+from hai_flow.engine import commands as c
+from hai_flow.engine.events import PendingOpened
+from hai_flow.engine.state import PendingState
+from hai_flow.errors import Rejected
+from hai_flow.markdown import to_text
+from hai_flow.runtime.people.notifier import LINKS, digest_of
+from hai_flow.signs import WARNING, escape_json, has_hidden, reveal
+from hai_flow.store.people import notifications
+from hai_flow.store.people.notifications import Link
+
+router = Routes(include_in_schema=False)
+
+BODY_BYTES_MAX: Final = 64 * 1024
+FIELDS_MAX: Final = 500
+_WHOLE: Final = ("approve", "accept", None)  # these need the whole form; others take a part
+_HEADERS: Final = {
+    "Content-Security-Policy": "default-src 'none'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "Referrer-Policy": "same-origin",  # without one the browser would post the form with the Origin `null`
+    "X-Robots-Tag": "noindex",
+}
+_GONE: Final = (
+    "This link is not good any more: its time is over, or it was used. Decide in your inbox, if it still asks."
+)
+_DECIDED: Final = "Thank you: this is recorded."
+
+
+@router.api_route(LINKS + "{token}", methods=["GET", "HEAD"], dependencies=[open_to_everybody()])
+async def show_link(token: str, request: Request, access: OpenAccess) -> Response:
+    """The question, and a form. Nothing changes."""
+    found = await _find(access, request.app.state.identity, token)
+    if found is None:
+        return _page("Not here", f"<p>{_GONE}</p>", 404)
+    link, theirs = found
+    try:
+        run, pending = await find_pending(theirs, link.pending_id)
+    except Rejected:
+        return _page("Not here", f"<p>{_GONE}</p>", 404)
+    if pending.status != "open":
+        return _page("Decided", "<p>This question is not open any more.</p>", 200)
+    return _page(_title(pending), _question(run.workflow, link, pending))
+
+
+@router.post(LINKS + "{token}", dependencies=[open_to_everybody()])
+async def use_link(token: str, request: Request, access: OpenAccess) -> Response:
+    """Decide as the person that the link is for."""
+    found = await _find(access, request.app.state.identity, token)
+    if found is None:
+        return _page("Not here", f"<p>{_GONE}</p>", 404)
+    link, theirs = found
+    given = await _form(request)
+    try:
+        _, pending = await find_pending(theirs, link.pending_id)
+        await decide(theirs, link.pending_id, _answer(pending, given), f"link:{link.digest.hex()}", "link")
+    except Rejected as rejected:
+        return await _again(theirs, link, given, rejected)
+    await notifications.use_link(theirs.pool, link.digest)
+    return _page("Decided", f"<p>{_DECIDED}</p>")
+
+
+def _answer(pending: PendingState, given: forms.Given) -> DecideBody:
+    """The answer in a posted form. The values are checked later, by the rules of the question. Raises Rejected 422 for
+    a decision, reason or digest that is too long."""
+    fields: dict[str, Any] = {
+        name: given[name][0] for name in ("decision", "reason", "digest") if given.get(name, [""])[0]
+    }
+    if pending.opened.schema is not None:
+        filled = forms.values_of(pending.opened.schema, given)
+        if filled or fields.get("decision") in _WHOLE:
+            fields["values"] = filled
+    try:
+        return DecideBody(**fields)
+    except ValidationError as error:
+        place, message = error.errors()[0]["loc"][0], error.errors()[0]["msg"]
+        raise Rejected(422, "request.invalid", f"{place}: {message}.") from None
+
+
+async def _again(theirs: Access, link: Link, given: forms.Given, rejected: Rejected) -> Response:
+    """The form with all that was typed, and why it was refused; the reason alone, where the question can't be
+    answered."""
+    try:
+        run, pending = await find_pending(theirs, link.pending_id)
+    except Rejected:
+        return _page("Not here", f"<p>{_GONE}</p>", 404)
+    if pending.status != "open":
+        return _page("Not decided", f"<p>{html.escape(rejected.detail)}</p>", rejected.status)
+    shown = _question(run.workflow, link, pending, given, rejected)
+    return _page(f"Not decided: {_title(pending)}", shown, rejected.status)
+
+
+async def _find(access: Access, identity: Identity, token: str) -> tuple[Link, Access] | None:
+    """The link, and the access of the person that it is for; None: it is unknown, or was used."""
+    access = access.at(cell_of_address(token))
+    link = await notifications.find_link(access.pool, digest_of(token))
+    if link is None or link.used_at is not None:
+        return None
+    who = c.Principal(link.principal, tuple(link.roles), tuple(link.groups))
+    credential = link.digest.hex()[:16]
+    principal = await identity.known(
+        Principal(
+            who, link.tenant, way="link", credential=credential, expires_at=int(link.expires_at.timestamp() * 1000)
+        )
+    )
+    who = principal.who
+    asked = msgspec.structs.replace(access.asked, who=who, way="link", credential=credential)
+    living = await access.cells.living(link.tenant)
+    return link, replace(access, principal=principal, living=living, asked=asked, _seen={})
+
+
+async def _form(request: Request) -> dict[str, list[str]]:
+    """The fields of the form. Raises Rejected."""
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/x-www-form-urlencoded":
+        raise Rejected(415, "media_type.unexpected", "expected the form of the page.")
+    body = await read_body(request, BODY_BYTES_MAX)
+    try:
+        return parse_qs(body.decode(), keep_blank_values=True, strict_parsing=True, max_num_fields=FIELDS_MAX)
+    except ValueError as error:
+        raise Rejected(400, "body.not_form", f"expected the form of the page: {error}") from None
+
+
+def _title(pending: PendingState) -> str:
+    return pending.opened.title or pending.opened.tool or "A question"
+
+
+def _question(
+    workflow: str,
+    link: Link,
+    pending: PendingState,
+    given: forms.Given | None = None,
+    refused: Rejected | None = None,
+) -> str:
+    """The question and its form, with the values `given` before, and the reason why they were `refused`."""
+    opened = pending.opened
+    shown = [f"<p>The workflow <b>{html.escape(workflow)}</b> asks {html.escape(link.principal)}:</p>"]
+    read = [each for each in (opened.title, opened.message) if each]
+    data = [each for each in (opened.args, opened.evidence) if each]
+    if any(map(has_hidden, read)) or any(escape_json(each) != each for each in data):
+        shown.append(f'<p role="note"><strong>{html.escape(WARNING)}</strong></p>')
+    shown += [f"<pre>{html.escape(reveal(to_text(opened.message)))}</pre>"] if opened.message else []
+    shown += [f"<pre>{html.escape(escape_json(text))}</pre>" for text in data]
+    if opened.kind not in _ANSWERABLE:
+        return "".join([*shown, "<p>It can't be answered here: answer it in your inbox.</p>"])
+    typed = html.escape((given or {}).get("reason", [""])[0])
+    reason = '<p><label for="reason">Reason</label><br>'
+    reason += f'<textarea id="reason" name="reason" rows="3" cols="60" maxlength="10000">\n{typed}</textarea></p>'
+    return "".join(
+        [
+            *shown,
+            _refusal(opened.schema, refused),
+            '<form method="post">',
+            f'<input type="hidden" name="digest" value="{opened.digest}">',
+            "" if opened.schema is None else forms.shown(opened.schema, given, _findings(refused)),
+            "" if opened.kind == "ask" else reason,
+            "".join(map(_button, _buttons(opened))),
+            "</form><p>Nothing is decided until you press one of these.</p>",
+        ]
+    )
+
+
+_ANSWERABLE: Final = ("approve", "gate", "ask")
+
+
+def _buttons(opened: PendingOpened) -> tuple[str, ...]:
+    """The decisions that can be sent; "" sends the values of a form alone."""
+    return ("", *opened.options) if opened.kind == "ask" else opened.options
+
+
+def _button(option: str) -> str:
+    if not option:
+        return "<p><button>Send</button></p>"
+    shown = html.escape(reveal(option), quote=True)
+    return f'<p><button name="decision" value="{html.escape(option, quote=True)}">{shown}</button></p>'
+
+
+def _findings(refused: Rejected | None) -> list[dict[str, Any]]:
+    return [] if refused is None else list(refused.findings)
+
+
+def _refusal(schema: Any, refused: Rejected | None) -> str:
+    """Why an answer was refused, without the findings that are shown at the fields."""
+    if refused is None:
+        return ""
+    said = [refused.detail] if not refused.findings else ["Something has to be put right below."]
+    said += forms.elsewhere(schema, _findings(refused))
+    return f'<div role="alert"><p>{"</p><p>".join(map(html.escape, said))}</p></div>'
+
+
+def _page(title: str, body: str, status: int = 200) -> Response:
+    shown = html.escape(reveal(title))
+    page = (
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{shown}</title>'
+        f'<meta name="viewport" content="width=device-width"></head><body><h1>{shown}</h1>{body}</body></html>\n'
+    )
+    return HTMLResponse(page, status, _HEADERS)

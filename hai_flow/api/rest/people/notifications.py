@@ -1,0 +1,69 @@
+"""`/v1/notifications`: the notifications that were sent or will be, their receivers, and those that failed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from fastapi import Query
+
+from hai_flow.api.base.id_patterns import is_run_id
+from hai_flow.api.http.bodies import CheckedRoute
+from hai_flow.api.http.problems import documented
+from hai_flow.api.permissions.principals import requires
+from hai_flow.api.permissions.rights import Right
+from hai_flow.api.requests import schemas
+from hai_flow.api.requests.access import Access
+from hai_flow.api.requests.cross_cell import page, whole
+from hai_flow.api.requests.dependencies import CurrentAccess
+from hai_flow.api.requests.pagination import PageCursor, PageLimit, decode_cursor, encode_cursor
+from hai_flow.api.requests.views import notification_view
+from hai_flow.api.routes import Routes
+from hai_flow.errors import Rejected
+from hai_flow.store.people import notifications
+
+router = Routes(prefix="/v1/notifications", tags=["notifications"], route_class=CheckedRoute)
+
+
+@router.get(
+    "",
+    dependencies=[requires(Right.SEE_RUNS)],
+    response_model=None,
+    responses={**documented(404), 200: {"model": schemas.NotificationPage}},
+)
+async def list_notifications(
+    access: CurrentAccess,
+    limit: PageLimit = 50,
+    cursor: PageCursor = None,
+    status: Annotated[Literal["queued", "due", "sent", "dropped", "dead"] | None, Query()] = None,
+    run_id: Annotated[str | None, Query(max_length=60)] = None,
+) -> dict[str, Any]:
+    """The notifications, newest first. `dead`: given up; `dropped`: not needed any more, so not sent."""
+    if run_id is not None and not is_run_id(run_id):
+        raise Rejected(404, "run_unknown", f"there is no run {run_id!r}.")
+    before = decode_cursor(cursor)
+
+    async def ask(cell: Access) -> tuple[Sequence[notifications.Listed], Any]:
+        found = await notifications.list_notifications(
+            cell.reads,
+            cell.tenant,
+            limit=limit + 1,
+            status=status,
+            run_id=None if run_id is None else UUID(run_id),
+            before=before,
+        )
+        return whole(found, limit, _place)
+
+    found = await page(access, ask, _place, limit)
+    following = None if found.following is None else encode_cursor(*found.following)
+    return {
+        "items": [notification_view(row) for _, row in found.rows],
+        "next_cursor": following,
+        "missing": found.missing,
+    }
+
+
+def _place(row: notifications.Listed) -> tuple[datetime, str]:
+    return row.created_at, row.cursor_id

@@ -1,0 +1,182 @@
+"""`/v1/pendings`: questions that wait for people, and their decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Final
+from uuid import UUID
+
+from fastapi import Query
+
+from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS, is_run_id
+from hai_flow.api.http.bodies import CheckedRoute
+from hai_flow.api.http.problems import WITH_BODY, documented
+from hai_flow.api.permissions.principals import requires
+from hai_flow.api.permissions.rights import Right
+from hai_flow.api.requests import cross_cell, schemas
+from hai_flow.api.requests.access import Access, Found
+from hai_flow.api.requests.dependencies import CommandKey, CurrentAccess
+from hai_flow.api.requests.pagination import (
+    PageCursor,
+    PageLimit,
+    bad_cursor,
+    decode_cursor,
+    decode_place,
+    encode_cursor,
+    encode_place,
+)
+from hai_flow.api.requests.views import listed_pending_view
+from hai_flow.api.rest.people.argument_schema import arguments_of
+from hai_flow.api.rest.people.decide_pendings import DecideBody, check, decide, find_pending, view_for
+from hai_flow.api.routes import Routes
+from hai_flow.engine import events as e
+from hai_flow.engine.events import decode_pending
+from hai_flow.engine.ids import run_of_pending
+from hai_flow.engine.selectors import held
+from hai_flow.errors import Rejected, Unreadable
+from hai_flow.store.people import pendings
+from hai_flow.wire.log import event_json
+from hai_flow.wire.withheld import opened_without_evidence, without_evidence
+
+router = Routes(prefix="/v1/pendings", tags=["pendings"], route_class=CheckedRoute)
+
+_OF_PENDINGS: Final = frozenset((
+    e.PendingOpened, e.PendingEdited, e.VoteCast, e.PendingReminded, e.PendingEscalated, e.PendingRestamped,
+    e.PendingDecided, e.PendingVoided,
+))  # fmt: skip
+
+
+async def _shown(access: Access, row: pendings.Listed) -> dict[str, Any] | None:
+    """The open pending of a list. None: it is open no more, for its deadline has passed and no timer has fired yet; or
+    it is not for the caller, or of a release that this one can't read."""
+    try:
+        opened = decode_pending(row.body)
+    except Unreadable:
+        return None
+    run = Found(row.run_id, row.started_by, row.sha256, row.workflow, row.thread_id)
+    if access.viewer is None and (row.deadline is None or row.deadline > access.runtime.committer.now()):
+        return listed_pending_view(row, await access.shown_question(run, opened))
+    try:
+        state, pending = await find_pending(access, row.id)
+    except Rejected:
+        return None
+    except Unreadable:  # nobody here can judge what of it is for the caller
+        return listed_pending_view(row, await access.shown_question(run, opened_without_evidence(opened)))
+    if pending.status != "open":
+        return None
+    opened = pending.opened if access.sees_evidence(state, pending) else opened_without_evidence(pending.opened)
+    return listed_pending_view(row, await access.shown_question(run, opened))
+
+
+@router.get(
+    "",
+    dependencies=[requires(Right.SEE_OWN, Right.SEE_INBOX)],
+    response_model=None,
+    responses={**documented(), 200: {"model": schemas.PendingPage}},
+)
+async def list_pendings(
+    access: CurrentAccess,
+    limit: PageLimit = 50,
+    cursor: PageCursor = None,
+    workflow: Annotated[str | None, Query(max_length=200, pattern=NO_CONTROL_CHARACTERS)] = None,
+    run_id: Annotated[str | None, Query(max_length=100)] = None,
+) -> dict[str, Any]:
+    """The open pendings that you may see, newest first. A page may be short, though others follow."""
+    place = decode_cursor(cursor)
+    if place is not None and run_of_pending(place[1]) is None:
+        raise bad_cursor()
+    if run_id is not None and not is_run_id(run_id):
+        return {"items": [], "next_cursor": None, "missing": []}
+
+    async def ask(cell: Access) -> tuple[Sequence[pendings.Listed], Any]:
+        page = await pendings.open_pendings(
+            cell.reads,
+            cell.tenant,
+            limit=limit,
+            before=place,
+            viewer=cell.viewer,
+            selectors=held(cell.principal.who),
+            workflow=workflow,
+            run_id=None if run_id is None else UUID(run_id),
+        )
+        return page.rows, page.following
+
+    found = await cross_cell.page(access, ask, lambda row: (row.opened_at, row.id), limit)
+    shown = [await _shown(cell, row) for cell, row in found.rows]
+    following = None if found.following is None else encode_cursor(*found.following)
+    return {"items": [each for each in shown if each is not None], "next_cursor": following, "missing": found.missing}
+
+
+@router.get(
+    "/{pending_id}",
+    dependencies=[requires(Right.SEE_OWN, Right.SEE_INBOX)],
+    response_model=None,
+    responses={**documented(404), 200: {"model": schemas.Pending}},
+)
+async def get_pending(pending_id: str, access: CurrentAccess) -> dict[str, Any]:
+    """One pending: the question and its outcome."""
+    return view_for(access, *await find_pending(access, pending_id))
+
+
+@router.post(
+    "/{pending_id}/decide",
+    dependencies=[requires(Right.ANSWER, Right.DECIDE)],
+    response_model=None,
+    responses={**documented(404, 409, 410, *WITH_BODY), 200: {"model": schemas.DecidedPending}},
+)
+async def decide_pending(pending_id: str, body: DecideBody, access: CurrentAccess, key: CommandKey) -> dict[str, Any]:
+    """Answer. The first valid answer stands: the same one again is 200, a different one 409 with the winner."""
+    return await decide(access, pending_id, body, key)
+
+
+@router.post(
+    "/{pending_id}/check",
+    dependencies=[requires(Right.ANSWER, Right.DECIDE)],
+    response_model=None,
+    responses={**documented(404, 409, 410, *WITH_BODY), 200: {"model": schemas.CheckedAnswer}},
+)
+async def check_answer(pending_id: str, body: DecideBody, access: CurrentAccess) -> dict[str, Any]:
+    """The effect that an answer would have now: nothing is stored. It is refused as the answer itself would be. So a
+    form learns its faults, and an approver learns which votes their edit would void."""
+    return await check(access, pending_id, body)
+
+
+@router.get(
+    "/{pending_id}/arguments",
+    dependencies=[requires(Right.SEE_OWN, Right.SEE_INBOX)],
+    response_model=None,
+    responses={**documented(404), 200: {"model": schemas.PendingArguments}},
+)
+async def get_arguments(pending_id: str, access: CurrentAccess) -> dict[str, Any]:
+    """The arguments that the call in question may have: for a form in which an approver changes them."""
+    return await arguments_of(access, *await find_pending(access, pending_id))
+
+
+@router.get(
+    "/{pending_id}/history",
+    dependencies=[requires(Right.SEE_OWN, Right.SEE_INBOX)],
+    response_model=None,
+    responses={**documented(404), 200: {"model": schemas.PendingHistory}},
+)
+async def get_history(
+    pending_id: str, access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None
+) -> dict[str, Any]:
+    """The history of the question, oldest first: its opening, votes, edits, reminders, escalations, its end."""
+    run, pending = await find_pending(access, pending_id)
+    sees, mask = access.sees_evidence(run, pending), access.mask(UUID(run.run_id))
+    place = decode_place(cursor)
+    after = 0 if place is None else place[0]
+    rows = await pendings.history_of(access.reads, access.tenant, UUID(run.run_id), pending_id, after, limit)
+    found = [
+        event_json(seq, shown if sees else without_evidence(shown))
+        for row in rows
+        for seq, event in enumerate(e.decode_events(row.events), row.first_seq)
+        if seq > after and _is_about(event, pending_id)
+        for shown in [event if mask is None else mask.event(event, run)]
+    ]
+    following = None if len(rows) < limit else encode_place(rows[-1].last_seq, "seq")
+    return {"items": found, "next_cursor": following}
+
+
+def _is_about(event: e.Event, pending_id: str) -> bool:
+    return type(event) in _OF_PENDINGS and getattr(event, "id", None) == pending_id

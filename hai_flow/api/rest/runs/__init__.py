@@ -1,0 +1,1 @@
+"""Routes of runs and threads: start, read, control, history, live lists."""

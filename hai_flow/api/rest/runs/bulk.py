@@ -1,0 +1,180 @@
+"""`/v1/runs/bulk`: one control for many runs, which a filter finds or the request names one by one.
+
+Nothing is stored of a bulk. The id of each run's command is made of the bulk's key, so the same request again does
+nothing twice. A client that lost its connection names the same runs once more (`dry_run` has listed them).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from hashlib import sha256
+from typing import Any, Final, Literal
+from uuid import UUID
+
+from pydantic import Field
+
+from hai_flow import values
+from hai_flow.api.base.id_patterns import ERROR_CODE, NO_CONTROL_CHARACTERS, QUEUE, Instant, is_run_id
+from hai_flow.api.http.bodies import Body, CheckedRoute
+from hai_flow.api.http.problems import WITH_BODY, documented
+from hai_flow.api.permissions.principals import requires
+from hai_flow.api.permissions.rights import Right
+from hai_flow.api.requests import schemas
+from hai_flow.api.requests.access import Access
+from hai_flow.api.requests.dependencies import CommandKey, CurrentAccess
+from hai_flow.api.routes import Routes
+from hai_flow.engine import commands as c
+from hai_flow.errors import Rejected, Unreadable
+from hai_flow.store.runs import run_lists
+
+router = Routes(prefix="/v1/runs", tags=["runs"], route_class=CheckedRoute)
+
+RUNS_MAX: Final = 1000  # of one request
+AT_ONCE: Final = 8
+_PAGE: Final = 200
+
+
+class Where(Body):
+    """A filter: it finds the runs that meet all of its conditions."""
+
+    status: list[schemas.RunStatus] | None = Field(default=None, min_length=1)
+    workflow: str | None = Field(default=None, max_length=200, pattern=NO_CONTROL_CHARACTERS)
+    version: int | None = Field(default=None, ge=1, le=999_999_999)
+    thread_id: str | None = Field(default=None, max_length=200, pattern=NO_CONTROL_CHARACTERS)
+    queue: str | None = Field(default=None, pattern=QUEUE)
+    started_by: str | None = Field(default=None, max_length=300, pattern=NO_CONTROL_CHARACTERS)
+    created_after: Instant | None = None
+    created_before: Instant | None = None
+    error: str | None = Field(default=None, pattern=ERROR_CODE)
+
+    def filter(self) -> run_lists.Filter:
+        return run_lists.Filter(
+            statuses=self.status,
+            workflow=self.workflow,
+            version=self.version,
+            thread_id=self.thread_id,
+            queue=self.queue,
+            started_by=self.started_by,
+            since=self.created_after,
+            until=self.created_before,
+            error=self.error,
+        )
+
+
+class ControlRunsBody(Body):
+    """`where` or `runs`: the runs that are meant. `expect`: how many they are; if the number differs, nothing is done.
+    Without `dry_run` a filter needs it."""
+
+    action: Literal["pause", "resume", "stop", "retry"]
+    where: Where | None = None
+    runs: list[str] | None = Field(default=None, min_length=1, max_length=RUNS_MAX)
+    expect: int | None = Field(default=None, ge=0, le=RUNS_MAX)
+    reason: str = Field(default="", max_length=2000)
+    dry_run: bool = False
+
+
+@router.post(
+    "/bulk",
+    dependencies=[requires(Right.CONTROL_RUNS)],
+    response_model=None,
+    responses={**documented(404, 409, *WITH_BODY), 200: {"model": schemas.BulkReport}},
+)
+async def control_runs(body: ControlRunsBody, access: CurrentAccess, key: CommandKey) -> dict[str, Any]:
+    """Pause, resume, stop or retry the runs that a filter finds, or those that are named: at most 1,000 a request. The
+    answer has the outcome of each run. With `dry_run` it lists the runs, and nothing is done.
+
+    If the filter finds another number than `expect`, the request is refused before anything is done. After a lost
+    response, the same Idempotency-Key with the same `runs` goes on where that request ended.
+    """
+    if (body.where is None) == (body.runs is None):
+        raise Rejected(422, "request.invalid", "expected one of `where` and `runs`: which runs are meant.")
+    if body.where is not None and body.expect is None and not body.dry_run:
+        raise Rejected(422, "request.invalid", "expect: how many runs does the filter find? `dry_run` tells.")
+    chosen = await _named(access, body.runs) if body.runs is not None else await _found(access, body.where or Where())
+    if body.expect is not None and len(chosen) != body.expect:
+        raise Rejected(
+            409,
+            "bulk.unexpected",
+            f"expected {body.expect} runs, found {len(chosen)}; nothing was done.",
+            winner={"found": len(chosen)},
+        )
+    if body.dry_run:
+        items = [_item(id, status, "would", None) for id, status in chosen]
+    else:
+        items = await _performed(access, body, chosen, key)
+    counts = {word: sum(item["outcome"] == word for item in items) for word in ("done", "already", "refused")}
+    return {"action": body.action, "dry_run": body.dry_run, "found": len(chosen), **counts, "items": items}
+
+
+async def _named(access: Access, ids: list[str]) -> list[tuple[UUID, str]]:
+    """The runs, each once. Raises Rejected 404, before anything is done."""
+    rows = [await (await _at(access, id)).run(id) for id in dict.fromkeys(ids)]
+    return [(row.id, row.status) for row in rows]
+
+
+async def _at(access: Access, id: str) -> Access:
+    return await access.at_run(UUID(id)) if is_run_id(id) else access
+
+
+async def _found(access: Access, where: Where) -> list[tuple[UUID, str]]:
+    """The runs that the filter finds in all cells. Raises Rejected 422 for more than there may be, 503 where a cell is
+    away: a bulk must not leave out some of the runs unnoticed."""
+    found = list[run_lists.RunRow]()
+    for cell in access.everywhere:
+        found += await _found_in(cell, where.filter())
+        if len(found) > RUNS_MAX:
+            raise Rejected(
+                422, "bulk.too_many", f"expected a filter that finds at most {RUNS_MAX} runs; narrow it by time."
+            )
+    found.sort(key=lambda row: (row.created_at, row.id), reverse=True)
+    return [(row.id, row.status) for row in found]
+
+
+async def _found_in(access: Access, wanted: run_lists.Filter) -> list[run_lists.RunRow]:
+    found, before = list[run_lists.RunRow](), None
+    while True:
+        page = await run_lists.find_runs(
+            access.reads, access.tenant, wanted, limit=_PAGE, before=before, viewer=access.viewer
+        )
+        found += page
+        if len(found) > RUNS_MAX or len(page) < _PAGE:
+            return found
+        before = (page[-1].created_at, page[-1].id)
+
+
+async def _performed(
+    access: Access, body: ControlRunsBody, chosen: list[tuple[UUID, str]], key: str | None
+) -> list[dict[str, Any]]:
+    sha = sha256(values.dumps([body.action, body.reason])).digest()
+    some = asyncio.Semaphore(AT_ONCE)
+
+    async def one(id: UUID, status: str) -> dict[str, Any]:
+        command_id = None if key is None else f"bulk:{key}"
+        async with some:
+            try:
+                there = await access.at_run(id)
+                outcome = await there.submit(id, _command(access, body), command_id=command_id, body_sha=sha)
+            except Rejected as rejected:
+                return _item(id, status, "refused", {"code": rejected.code, "detail": rejected.detail})
+            except Unreadable as unreadable:
+                return _item(id, status, "refused", {"code": "run_unreadable", "detail": f"{unreadable}"})
+        return _item(id, outcome.status, "already" if outcome.already else "done", None)
+
+    return await asyncio.gather(*(one(id, status) for id, status in chosen))
+
+
+def _command(access: Access, body: ControlRunsBody) -> c.Command:
+    by, who = access.principal.id, access.principal.who
+    match body.action:
+        case "pause":
+            return c.Pause(by=by, reason=body.reason)
+        case "resume":
+            return c.Resume(by=by)
+        case "stop":
+            return c.Stop(by=by, reason=body.reason)
+        case "retry":
+            return c.Retry(by=by, who=who)
+
+
+def _item(id: UUID, status: str, outcome: str, problem: dict[str, Any] | None) -> dict[str, Any]:
+    return {"id": str(id), "status": status, "outcome": outcome, "problem": problem}

@@ -1,0 +1,159 @@
+"""`/v1/runs/{id}/pause`, `resume`, `stop`, `terminate`, `retry`, `skip` and `jump`: acts on a run that has started."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import Any
+
+from pydantic import Field
+
+from hai_flow import values
+from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS
+from hai_flow.api.http.bodies import Body, CheckedRoute
+from hai_flow.api.http.problems import WITH_BODY, documented
+from hai_flow.api.permissions.principals import requires
+from hai_flow.api.permissions.rights import Right
+from hai_flow.api.requests import schemas
+from hai_flow.api.requests.access import Access
+from hai_flow.api.requests.dependencies import CommandKey, CurrentAccess
+from hai_flow.api.requests.views import run_view
+from hai_flow.api.routes import Routes
+from hai_flow.definition.durations import NotADuration, milliseconds
+from hai_flow.engine import commands as c
+from hai_flow.errors import Rejected
+from hai_flow.store.runs.run_lists import RunRow
+
+router = Routes(prefix="/v1/runs", tags=["runs"], route_class=CheckedRoute)
+
+
+class JumpBody(Body):
+    for_: str = Field(alias="for", max_length=100, description="how much time passes: `2d`, `1h30m`, `PT5M`")
+
+
+class SkipBody(Body):
+    step: str = Field(min_length=1, max_length=500, pattern=NO_CONTROL_CHARACTERS)
+    output: Any = None
+    reason: str = Field(default="", max_length=2000)
+
+
+class ReasonBody(Body):
+    reason: str = Field(default="", max_length=2000)
+
+
+_CONTROL: dict[int | str, dict[str, Any]] = {
+    **documented(404, 409, *WITH_BODY),
+    200: {"model": schemas.ControlledRun},
+}
+
+
+async def _shown(access: Access, row: RunRow) -> dict[str, Any]:
+    """The run as it is now."""
+    return run_view(*await access.shown_rows([await access.run(row.id)]))
+
+
+async def _control(access: Access, run_id: str, command: c.Command, key: str | None) -> dict[str, Any]:
+    row = await access.run(run_id)
+    asked = [type(command).__name__, getattr(command, "reason", "")]
+    outcome = await access.submit(row.id, command, command_id=key, body_sha=sha256(values.dumps(asked)).digest())
+    extra = {"in_flight": outcome.value["in_flight"]} if "in_flight" in (outcome.value or {}) else {}
+    return {**await _shown(access, row), **extra}
+
+
+@router.post("/{run_id}/pause", dependencies=[requires(Right.CONTROL_RUNS)], response_model=None, responses=_CONTROL)
+async def pause_run(
+    run_id: str, access: CurrentAccess, key: CommandKey, body: ReasonBody | None = None
+) -> dict[str, Any]:
+    """Let no new step start. Attempts in flight finish, answers are stored, deadlines keep running."""
+    return await _control(access, run_id, c.Pause(by=access.principal.id, reason=_reason(body)), key)
+
+
+@router.post("/{run_id}/resume", dependencies=[requires(Right.CONTROL_RUNS)], response_model=None, responses=_CONTROL)
+async def resume_run(run_id: str, access: CurrentAccess, key: CommandKey) -> dict[str, Any]:
+    """Go on after a pause."""
+    return await _control(access, run_id, c.Resume(by=access.principal.id), key)
+
+
+@router.post("/{run_id}/stop", dependencies=[requires(Right.CONTROL_RUNS)], response_model=None, responses=_CONTROL)
+async def stop_run(
+    run_id: str, access: CurrentAccess, key: CommandKey, body: ReasonBody | None = None
+) -> dict[str, Any]:
+    """Stop cooperatively: attempts in flight are asked to cancel, and have a grace period. `in_flight` counts them."""
+    return await _control(access, run_id, c.Stop(by=access.principal.id, reason=_reason(body)), key)
+
+
+@router.post(
+    "/{run_id}/terminate", dependencies=[requires(Right.CONTROL_RUNS)], response_model=None, responses=_CONTROL
+)
+async def terminate_run(
+    run_id: str, access: CurrentAccess, key: CommandKey, body: ReasonBody | None = None
+) -> dict[str, Any]:
+    """End the run at once. Nothing of it runs any more, late results are not recorded."""
+    return await _control(access, run_id, c.Terminate(by=access.principal.id, reason=_reason(body)), key)
+
+
+@router.post("/{run_id}/retry", dependencies=[requires(Right.CONTROL_RUNS)], response_model=None, responses=_CONTROL)
+async def retry_run(run_id: str, access: CurrentAccess, key: CommandKey) -> dict[str, Any]:
+    """Go on from the failed step of a failed run, or with a run that needs attention. What was answered with no is
+    asked anew by those alone who may decide it: 403 `retry.forbidden`."""
+    return await _control(access, run_id, c.Retry(by=access.principal.id, who=access.principal.who), key)
+
+
+@router.post(
+    "/{run_id}/skip",
+    dependencies=[requires(Right.CONTROL_RUNS)],
+    response_model=None,
+    responses={**documented(403, 404, 409, *WITH_BODY), 200: {"model": schemas.ControlledRun}},
+)
+async def skip_step(run_id: str, body: SkipBody, access: CurrentAccess, key: CommandKey) -> dict[str, Any]:
+    """Go on behind a step at which the run stands: one that waits, is about to begin, or has failed the run. The step
+    does nothing more, `output` replaces its own, and its open questions end without an answer.
+
+    What people decide is skipped by those alone whose approval would decide it, and never after a no: 403
+    `skip.forbidden`, 409 `skip.rejected`."""
+    row = await access.run(run_id)
+    state = await access.state(row.id)
+    command = c.Skip(
+        by=access.principal.id,
+        who=access.principal.who,
+        path=body.step,
+        output=body.output,
+        reason=body.reason,
+        asks_below=await access.catalog.asks_below(access.tenant, state, body.step),
+    )
+    asked = ["Skip", body.step, body.output, body.reason]
+    await access.submit(row.id, command, command_id=key, body_sha=sha256(values.dumps(asked)).digest())
+    return {**await _shown(access, row), "in_flight": 0}
+
+
+@router.post(
+    "/{run_id}/jump",
+    dependencies=[requires(Right.CONTROL_RUNS)],
+    response_model=None,
+    responses={**documented(403, 404, 409, *WITH_BODY), 200: {"model": schemas.JumpedRun}},
+)
+async def jump_run(run_id: str, body: JumpBody, access: CurrentAccess, key: CommandKey) -> dict[str, Any]:
+    """Development only: let time pass at once for the run's timers, deadlines, reminders and escalations.
+
+    Time stops passing when the run begins to work or asks others for something, because that takes real time. `left_ms`
+    is the rest: ask for it again.
+    """
+    access.require_development("jump", "jump.forbidden")
+    try:
+        ms = milliseconds(body.for_, shortest=1)
+    except NotADuration as error:
+        finding = {"path": "/for", "message": str(error), "code": "request.duration", "params": [body.for_[:120]]}
+        raise Rejected(422, "request.invalid", f"for: {error}.", findings=[finding]) from None
+    row = await access.run(run_id)
+    command = c.Jump(by=access.principal.id, ms=ms)
+    outcome = await access.submit(row.id, command, command_id=key, body_sha=sha256(values.dumps(["Jump", ms])).digest())
+    state = await access.state(row.id)
+    return {
+        **await _shown(access, row),
+        "passed_ms": outcome.value["passed"],
+        "left_ms": outcome.value["left"],
+        "children": sorted(state.children.values()),
+    }
+
+
+def _reason(body: ReasonBody | None) -> str:
+    return "" if body is None else body.reason

@@ -1,0 +1,305 @@
+"""`/v1/runs`: start, list and get runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime
+from hashlib import sha256
+from typing import TYPE_CHECKING, Annotated, Any, Final, get_args
+from uuid import UUID
+
+from fastapi import Query, Response
+from fastapi.responses import JSONResponse
+from pydantic import Field
+
+from hai_flow import values
+from hai_flow.api.base.id_patterns import ERROR_CODE, NO_CONTROL_CHARACTERS, QUEUE, Instant, is_run_id
+from hai_flow.api.http.bodies import Body, CheckedRoute
+from hai_flow.api.http.problems import WITH_BODY, documented
+from hai_flow.api.permissions.principals import requires
+from hai_flow.api.permissions.rights import Right
+from hai_flow.api.permissions.visibility import Sight
+from hai_flow.api.requests import schemas
+from hai_flow.api.requests.access import Access
+from hai_flow.api.requests.cross_cell import gathered, page, shown_rows, summed, whole
+from hai_flow.api.requests.dependencies import CommandKey, CurrentAccess
+from hai_flow.api.requests.pagination import PageCursor, PageLimit, bad_cursor, decode_cursor, encode_cursor
+from hai_flow.api.requests.views import pause_view, queued_view, run_view, snapshot_view
+from hai_flow.api.rest.runs.moments import MOMENT_CHARS_MAX, MOMENTS, moment_of
+from hai_flow.api.routes import Routes
+from hai_flow.cells import placed
+from hai_flow.definition.plan import Plan
+from hai_flow.engine import commands as c
+from hai_flow.engine import events as e
+from hai_flow.errors import Rejected, Unreadable
+from hai_flow.runtime.runs.starts import derived_id
+from hai_flow.store.catalog.workflows import WorkflowSummary
+from hai_flow.store.runs import logs, run_lists, threads
+from hai_flow.store.runs.run_lists import RunRow
+
+if TYPE_CHECKING:
+    from hai_flow.store.postgres.database import Pool
+
+_PAUSED: Final = b'"type":"run_paused"'  # in the JSON of a log
+
+router = Routes(prefix="/v1/runs", tags=["runs"], route_class=CheckedRoute)
+
+
+class StartBody(Body):
+    workflow: str = Field(min_length=1, max_length=200, description="`name`, `name@version` or `name@version+sha8`")
+    input: dict[str, Any] = Field(default={})
+    thread_id: str | None = Field(default=None, min_length=1, max_length=200, pattern=NO_CONTROL_CHARACTERS)
+
+
+# --- starting and reading -----------------------------------------------------------------------------------------
+
+
+@router.post(
+    "",
+    dependencies=[requires(Right.START_RUNS, Right.SPEAK)],
+    status_code=201,
+    response_model=None,
+    responses={
+        **documented(404, 409, *WITH_BODY),
+        200: {"model": schemas.Run, "description": "this key has started it before"},
+        201: {"model": schemas.Run, "description": "it is started"},
+    },
+)
+async def start_run(body: StartBody, access: CurrentAccess, key: CommandKey, response: Response) -> dict[str, Any]:
+    """Start a run. The same Idempotency-Key again gives the same run; with another body it is 409."""
+    access = await access.at_thread(body.thread_id) if body.thread_id is not None else access.somewhere
+    parts = None if key is None else ("rest", str(access.tenant), access.principal.id, key)
+    stored, plan = await _startable(access, body.workflow, parts)
+    if access.living.is_large:
+        access = await _where_it_begins(access, plan, body, parts)
+        stored, plan = await _startable(access, body.workflow, parts)
+    run_id = access.runtime.starts.new_id() if parts is None else access.runtime.starts.id_of(*parts)
+    thread_id = body.thread_id or str(run_id)
+    last = None
+    if body.thread_id is not None and not access.principal.is_anybody:
+        last = await threads.last_run(access.reads, access.tenant, thread_id)
+        await access.demand_speaks(thread_id, last)
+    start = c.Start(
+        run_id=run_id,
+        thread_id=thread_id,
+        requester=access.principal.id,
+        input=body.input,
+        dev=stored.dev,
+    )
+    try:
+        outcome = await access.start(
+            plan,
+            start,
+            command_id=key or f"start:{run_id}",
+            body_sha=sha256(values.dumps([body.workflow, body.input, body.thread_id])).digest(),
+            is_new=body.thread_id is not None and last is None,
+        )
+    except Rejected as rejected:
+        raise await _with_winner(access, thread_id, rejected) from None
+    if outcome.already:
+        response.status_code = 200
+    response.headers["Location"] = f"/v1/runs/{run_id}"
+    return await _shown(access, await access.run(run_id))
+
+
+async def _startable(access: Access, reference: str, parts: tuple[str, ...] | None) -> tuple[WorkflowSummary, Plan]:
+    """The workflow of the start. A start that has begun before keeps its version, whether or not it could begin now."""
+    try:
+        return await access.startable(reference)
+    except Rejected as rejected:
+        if parts is None or rejected.code not in ("workflow_retired", "version_forbidden"):
+            raise
+        id = access.runtime.starts.id_of(*parts)
+        if await run_lists.get_run(access.reads, access.tenant, id) is None:
+            raise
+        return await access.catalog.resolve(access.tenant, reference)
+
+
+async def _where_it_begins(access: Access, plan: Plan, body: StartBody, parts: tuple[str, ...] | None) -> Access:
+    """The access to the cell in which the run begins. Raises Rejected 409 where the key of its start was used for a run
+    in another one."""
+    id = None if parts is None else derived_id(*parts)
+    name = id or access.runtime.starts.new_id()
+    tried = c.Start(run_id=name, thread_id=body.thread_id or str(name), requester=access.principal.id, input=body.input)
+    if body.thread_id is None:
+        return await access.beginning_anew(plan, tried, id)
+    there = await access.beginning(plan, tried)
+    if id is None:
+        return there
+    away = access.cells.away_numbers
+    for other in [each for each in access.everywhere if each.cell != there.cell and each.cell not in away]:
+        if await run_lists.get_run(other.reads, access.tenant, placed(id, other.cell)) is not None:
+            detail = "this Idempotency-Key was used before with another body."
+            raise Rejected(409, "command_id_reused", detail)
+    return there
+
+
+async def _shown(access: Access, run: RunRow) -> dict[str, Any]:
+    return run_view(*await access.shown_rows([run]))
+
+
+async def _with_winner(access: Access, thread_id: str, rejected: Rejected) -> Rejected:
+    """The refusal, with the thread's active run named in it if that is the reason."""
+    if rejected.code != "thread_busy":
+        return rejected
+    last = await threads.last_run(access.reads, access.tenant, thread_id)
+    winner = None if last is None else {"run_id": str(last.id), "status": last.status}
+    return Rejected(rejected.status, rejected.code, rejected.detail, winner=winner)
+
+
+@router.get(
+    "",
+    dependencies=[requires(Right.SEE_OWN)],
+    response_model=None,
+    responses={**documented(), 200: {"model": schemas.RunPage}},
+)
+async def list_runs(
+    access: CurrentAccess,
+    limit: PageLimit = 50,
+    cursor: PageCursor = None,
+    status: Annotated[list[schemas.RunStatus] | None, Query()] = None,
+    workflow: Annotated[str | None, Query(pattern=NO_CONTROL_CHARACTERS)] = None,
+    version: Annotated[int | None, Query(ge=1, le=999_999_999)] = None,
+    thread_id: Annotated[str | None, Query(pattern=NO_CONTROL_CHARACTERS)] = None,
+    queue: Annotated[str | None, Query(pattern=QUEUE, description="in which they wait for a worker")] = None,
+    started_by: Annotated[str | None, Query(max_length=300, pattern=NO_CONTROL_CHARACTERS)] = None,
+    created_after: Annotated[Instant | None, Query(description="at that time or later")] = None,
+    created_before: Annotated[Instant | None, Query()] = None,
+    error: Annotated[str | None, Query(pattern=ERROR_CODE, description="the code with which it failed")] = None,
+) -> dict[str, Any]:
+    """The runs, newest first."""
+    place = decode_cursor(cursor)
+    if place is not None and not is_run_id(place[1]):
+        raise bad_cursor()
+    wanted = run_lists.Filter(
+        statuses=status,
+        workflow=workflow,
+        version=version,
+        thread_id=thread_id,
+        queue=queue,
+        started_by=started_by,
+        since=created_after,
+        until=created_before,
+        error=error,
+    )
+
+    async def ask(cell: Access) -> tuple[Sequence[RunRow], Any]:
+        async def find(pool: Pool) -> list[RunRow]:
+            before = None if place is None else (place[0], UUID(place[1]))
+            return await run_lists.find_runs(
+                pool, cell.tenant, wanted, limit=limit + 1, before=before, viewer=cell.viewer
+            )
+
+        over = status and run_lists.ENDED.issuperset(status)
+        return whole(await (cell.past(find) if over else find(cell.reads)), limit, _place)
+
+    found = await page(access, ask, _place, limit)
+    return {
+        "items": [run_view(run) for run in await shown_rows(found.rows)],
+        "next_cursor": found.following and encode_cursor(found.following[0], str(found.following[1])),
+        "missing": found.missing,
+    }
+
+
+def _place(run: RunRow) -> tuple[datetime, UUID]:
+    return run.created_at, run.id
+
+
+COUNTED_MAX: Final = 1000
+_STATUSES: Final[tuple[str, ...]] = get_args(schemas.RunStatus)
+
+
+@router.get(
+    "/counts",
+    dependencies=[requires(Right.SEE_OWN)],
+    response_model=None,
+    responses={**documented(), 200: {"model": schemas.RunCounts}},
+)
+async def count_runs(
+    access: CurrentAccess,
+    workflow: Annotated[str | None, Query(pattern=NO_CONTROL_CHARACTERS)] = None,
+    version: Annotated[int | None, Query(ge=1, le=999_999_999)] = None,
+    thread_id: Annotated[str | None, Query(pattern=NO_CONTROL_CHARACTERS)] = None,
+    started_by: Annotated[str | None, Query(max_length=300, pattern=NO_CONTROL_CHARACTERS)] = None,
+    created_after: Annotated[Instant | None, Query(description="at that time or later")] = None,
+    created_before: Annotated[Instant | None, Query()] = None,
+) -> dict[str, Any]:
+    """How many of the runs that you see have each status, counted up to 1,000 of each."""
+    wanted = run_lists.Filter(
+        statuses=_STATUSES,
+        workflow=workflow,
+        version=version,
+        thread_id=thread_id,
+        started_by=started_by,
+        since=created_after,
+        until=created_before,
+    )
+
+    async def ask(cell: Access) -> dict[str, int]:
+        return await run_lists.count_runs(cell.reads, cell.tenant, wanted, limit=COUNTED_MAX, viewer=cell.viewer)
+
+    answer = await gathered(access, ask)
+    counts = summed([counts for _, counts in answer.found], COUNTED_MAX)
+    return {"counts": counts, "max": COUNTED_MAX, "missing": answer.missing}
+
+
+@router.get(
+    "/{run_id}",
+    dependencies=[requires(Right.SEE_OWN)],
+    response_model=None,
+    responses={**documented(404), 200: {"model": schemas.Run}},
+)
+async def get_run(run_id: str, access: CurrentAccess) -> dict[str, Any]:
+    """One run, with its input and, when it has ended, its output or error; of a queued one the slot that it waits for,
+    of a paused one who paused it. Without all of these, if you may see only questions of it."""
+    row = await access.run(run_id, Sight.QUESTIONS)
+    if not access.sees_conversation(row.id):
+        return await _shown(access, replace(row, input=None, result=None))
+    shown = await _shown(access, row)
+    with suppress(Unreadable):  # another release's events: the run is shown as far as its row has it
+        if row.status == "queued":
+            shown["queued_for"] = await _queued_for(access, row)
+        elif row.status == "paused":
+            shown["paused"] = await _pause_of(access, row)
+    return shown
+
+
+async def _queued_for(access: Access, row: RunRow) -> dict[str, Any] | None:
+    """The slot that the run waits for; None: it has begun meanwhile."""
+    state = await access.state_of(row)
+    concurrency = (await access.catalog.plan(access.tenant, row.workflow)).concurrency
+    key = access.seen(state).slot
+    if state.slot is None or key is None or concurrency is None:
+        return None
+    holders = await access.runtime.slots.holders(access.tenant, state.slot, concurrency.limit)
+    return queued_view(key.removeprefix(f"{row.workflow_name}:"), concurrency.limit, holders)
+
+
+async def _pause_of(access: Access, row: RunRow) -> dict[str, Any] | None:
+    """Who paused the run last. Nothing but answers and results comes behind a pause, so the log is read backwards."""
+    before = row.seq + 1
+    while (found := await logs.last_with(access.reads, row.id, _PAUSED, before)) is not None:
+        for event in reversed(e.decode_events(found.events)):
+            if isinstance(event, e.RunPaused):
+                return pause_view(event)
+        before = found.first_seq
+    return None
+
+
+@router.get(
+    "/{run_id}/snapshot",
+    dependencies=[requires(Right.SEE_OWN)],
+    response_model=None,
+    responses={**documented(404), 200: {"model": schemas.Snapshot}},
+)
+async def get_snapshot(
+    run_id: str,
+    access: CurrentAccess,
+    at: Annotated[str | None, Query(max_length=MOMENT_CHARS_MAX, description=MOMENTS)] = None,
+) -> JSONResponse:
+    """The run as it was at a moment (default: now), as far as you may see it."""
+    row = await access.run(run_id, Sight.QUESTIONS)
+    state = await access.state_of(row, row.seq if at is None else await moment_of(access, row, at))
+    return JSONResponse(snapshot_view(access.seen(state), lambda pending: access.sees_evidence(state, pending)))

@@ -1,0 +1,105 @@
+"""`/v1/runs/{id}/steps`: the steps of a run with their times, as of any moment of it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+import msgspec
+from fastapi import Query
+
+from hai_flow import instants, values
+from hai_flow.api.http.problems import documented
+from hai_flow.api.permissions.principals import requires
+from hai_flow.api.permissions.rights import Right
+from hai_flow.api.requests import schemas
+from hai_flow.api.requests.dependencies import CurrentAccess
+from hai_flow.api.requests.profiles import seen_by
+from hai_flow.api.requests.views import error_view
+from hai_flow.api.routes import Routes
+from hai_flow.engine import events as e
+from hai_flow.errors import Rejected
+from hai_flow.values import Json
+from hai_flow.wire.spans import Span, Spans
+
+router = Routes(prefix="/v1/runs", tags=["runs"])
+
+COMMITS_AT_ONCE: Final = 500
+
+
+@router.get(
+    "/{run_id}/steps",
+    dependencies=[requires(Right.SEE_OWN)],
+    response_model=None,
+    responses={**documented(404), 200: {"model": schemas.StepPage}},
+)
+async def list_steps(
+    run_id: str,
+    access: CurrentAccess,
+    at: Annotated[int | None, Query(ge=0, le=2**53, description="as of the event of this seq; default: now")] = None,
+    after: Annotated[int, Query(ge=0, le=2**53, description="`next_cursor` of the page before")] = 0,
+    limit: Annotated[int, Query(ge=1, le=5000)] = 1000,
+) -> dict[str, Any]:
+    """The steps in the order in which they began, each with its attempts and the times that it waited. A step that a
+    Retry began anew is there twice."""
+    row = await access.run(run_id)
+    if at is not None and at > row.seq:
+        raise Rejected(422, "request.invalid", f"at: the run has {row.seq} events so far, found {at}.")
+    seen, spans, last = await seen_by(access, row, 0), Spans(), 0
+    end = row.seq if at is None else at
+    log = access.history(row, end)
+    while last < end:
+        for stored in await log.read_log(last, COMMITS_AT_ONCE):
+            for seq, event in enumerate(e.decode_events(stored.events), stored.first_seq):
+                shown = seen(event) if seq <= end else None
+                if shown is not None:
+                    spans.take(seq, shown)
+            last = stored.last_seq
+    found = [span for span in spans.all if span.first_seq > after][: limit + 1]
+    following = str(found[limit - 1].first_seq) if len(found) > limit else None
+    return {"items": [_view(span) for span in found[:limit]], "next_cursor": following}
+
+
+def _view(span: Span) -> dict[str, Any]:
+    return {
+        "path": span.path,
+        "plan_path": span.plan_path,
+        "verb": span.verb,
+        "title": span.title,
+        "status": span.status,
+        "started_at": instants.rfc3339(span.started_at),
+        "ended_at": _time(span.ended_at),
+        "first_seq": span.first_seq,
+        "last_seq": span.last_seq,
+        "args": None if span.args is None else values.loads(span.args),
+        "error": _error(span.error),
+        "attempts": [
+            {
+                "n": each.n,
+                "started_at": instants.rfc3339(each.started_at),
+                "ended_at": _time(each.ended_at),
+                "lost": each.lost,
+                "error": _error(each.error),
+            }
+            for each in span.attempts
+        ],
+        "waits": [
+            {
+                "for": each.for_,
+                "since": instants.rfc3339(each.since),
+                "until": _time(each.until),
+                "due": _time(each.due),
+                "pending_id": each.id,
+            }
+            for each in span.waits
+        ],
+        "children": span.children,
+        "usage": {"input": span.input_tokens, "output": span.output_tokens, "cost": span.cost},
+    }
+
+
+def _error(error: e.Error | None) -> Json:
+    return None if error is None else error_view(msgspec.to_builtins(error))
+
+
+def _time(at: int | None) -> str | None:
+    return None if at is None else instants.rfc3339(at)

@@ -1,0 +1,186 @@
+"""`/v1/threads`: conversations and their messages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID, uuid4
+
+from hai_flow.api.base.id_patterns import ThreadId, is_run_id
+from hai_flow.api.http.bodies import CheckedRoute
+from hai_flow.api.http.problems import documented
+from hai_flow.api.permissions.principals import requires
+from hai_flow.api.permissions.rights import Right
+from hai_flow.api.requests import schemas
+from hai_flow.api.requests.access import Access, thread_unknown
+from hai_flow.api.requests.cross_cell import page, whole
+from hai_flow.api.requests.dependencies import CurrentAccess
+from hai_flow.api.requests.pagination import (
+    PageCursor,
+    PageLimit,
+    bad_cursor,
+    decode_cursor,
+    decode_place,
+    encode_cursor,
+    encode_place,
+)
+from hai_flow.api.requests.views import queued_message_view, run_view, thread_message_view, thread_view
+from hai_flow.api.routes import Routes
+from hai_flow.errors import Rejected
+from hai_flow.runtime.runs.message_queue import WITHDRAWN
+from hai_flow.store.messaging import message_queue
+from hai_flow.store.runs import run_lists, thread_lists, threads
+from hai_flow.store.runs.thread_lists import ThreadSummary
+
+router = Routes(prefix="/v1/threads", tags=["threads"], route_class=CheckedRoute)
+
+RUNS_SHOWN: Final = 50
+
+
+async def find_thread(access: Access, thread_id: str) -> ThreadSummary:
+    """The thread, if the caller may read its newest run. Raises Rejected 404."""
+    thread = await thread_lists.get_thread(access.reads, access.tenant, thread_id)
+    if not await _may_read(access, thread):
+        raise thread_unknown(thread_id)
+    assert thread is not None
+    return thread
+
+
+async def _may_read(access: Access, thread: ThreadSummary | None) -> bool:
+    if access.viewer is None:
+        return thread is not None
+    try:
+        await access.run(uuid4() if thread is None else thread.run_id)  # looked for either way: no clock tells
+    except Rejected:
+        return False
+    return True
+
+
+@router.get(
+    "",
+    dependencies=[requires(Right.SEE_OWN)],
+    response_model=None,
+    responses={**documented(), 200: {"model": schemas.ThreadPage}},
+)
+async def list_threads(access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None) -> dict[str, Any]:
+    """The threads, the one with the newest run first."""
+    place = decode_cursor(cursor)
+    if place is not None and not is_run_id(place[1]):
+        raise bad_cursor()
+    before = None if place is None else (place[0], UUID(place[1]))
+
+    async def ask(cell: Access) -> tuple[Sequence[ThreadSummary], Any]:
+        found = await thread_lists.list_threads(
+            cell.reads, cell.tenant, limit=limit + 1, before=before, viewer=cell.viewer
+        )
+        return whole(found, limit, _place)
+
+    found = await page(access, ask, _place, limit)
+    return {
+        "items": [thread_view(thread) for _, thread in found.rows],
+        "next_cursor": found.following and encode_cursor(found.following[0], str(found.following[1])),
+        "missing": found.missing,
+    }
+
+
+def _place(thread: ThreadSummary) -> tuple[datetime, UUID]:
+    return thread.run_created_at, thread.run_id
+
+
+@router.get(
+    "/{thread_id}",
+    dependencies=[requires(Right.SEE_OWN)],
+    response_model=None,
+    responses={**documented(404), 200: {"model": schemas.ThreadWithRuns}},
+)
+async def get_thread(thread_id: ThreadId, access: CurrentAccess) -> dict[str, Any]:
+    """One thread, with its newest runs."""
+    thread = await find_thread(access, thread_id)
+    newest = await run_lists.list_runs(
+        access.reads, access.tenant, limit=RUNS_SHOWN, thread_id=thread_id, viewer=access.viewer
+    )
+    return {**thread_view(thread), "runs": [run_view(run) for run in await access.shown_rows(newest)]}
+
+
+@router.get(
+    "/{thread_id}/messages",
+    dependencies=[requires(Right.SEE_OWN)],
+    response_model=None,
+    responses={**documented(404), 200: {"model": schemas.ThreadMessagePage}},
+)
+async def list_messages(
+    thread_id: ThreadId, access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None
+) -> dict[str, Any]:
+    """The thread's complete messages and its calls, oldest first. If the thread was taken back to an earlier turn, the
+    messages after that turn are left out."""
+    place = decode_place(cursor)
+    viewer = access.viewer
+    if viewer is not None:
+        await find_thread(access, thread_id)
+    transcript = await threads.transcript(access.reads, access.tenant, thread_id, viewer=viewer)
+    if not transcript and viewer is None:
+        await find_thread(access, thread_id)
+    start = 0 if place is None else _behind(place, transcript)
+    found = transcript[start : start + limit]
+    more = len(transcript) > start + limit
+    return {
+        "items": [thread_message_view(*each) for each in await access.shown_entries(found)],
+        "next_cursor": encode_place(found[-1].n, str(found[-1].run_id)) if more else None,
+    }
+
+
+@router.get(
+    "/{thread_id}/queue",
+    dependencies=[requires(Right.SEE_OWN)],
+    response_model=None,
+    responses={**documented(404), 200: {"model": schemas.QueuedMessages}},
+)
+async def list_queued_messages(thread_id: ThreadId, access: CurrentAccess) -> dict[str, Any]:
+    """The messages that wait until the thread's run has ended (`on_message: enqueue`), the next one first, and those of
+    the last day that could start no run. Callers that do not see the conversation get no texts."""
+    run = await access.run((await find_thread(access, thread_id)).run_id)
+    found = await message_queue.of_thread(access.reads, access.tenant, thread_id)
+    return {"items": [queued_message_view(each, says=access.sees_conversation(run.id)) for each in found]}
+
+
+@router.delete(
+    "/{thread_id}/queue/{run_id}",
+    dependencies=[requires(Right.SPEAK, Right.CONTROL_RUNS)],
+    status_code=204,
+    response_model=None,
+    responses=documented(403, 404, 409),
+)
+async def withdraw_queued_message(thread_id: ThreadId, run_id: UUID, access: CurrentAccess) -> None:
+    """Take back a message that waits: it starts no run. 409 if its run is there already."""
+    last = await access.last_run(thread_id)
+    if last is None:
+        raise thread_unknown(thread_id)
+    if not access.principal.may(Right.CONTROL_RUNS):
+        await access.demand_speaks(thread_id, last)
+    message = await message_queue.find(access.reads, access.tenant, run_id)
+    if message is not None and message.thread_id == thread_id:
+        async with access.act() as connection:
+            withdrawn = await message_queue.refuse(connection, access.tenant, run_id, WITHDRAWN)
+            if withdrawn:
+                await access.record(connection, "message.withdrawn", subject=f"run:{run_id}")
+        if withdrawn or message.refused is not None:
+            return
+    elif (
+        begun := await run_lists.get_run(access.reads, access.tenant, run_id)
+    ) is None or begun.thread_id != thread_id:
+        raise Rejected(404, "message_unknown", f"no message of thread {thread_id[:100]!r} waits to start run {run_id}.")
+    raise Rejected(409, "message_begun", f"the message has started run {run_id}; stop that if you want it undone.")
+
+
+def _behind(place: tuple[int, str], transcript: list[threads.Message]) -> int:
+    """Where the transcript goes on behind the message that a cursor names. Raises Rejected 400."""
+    for index, message in enumerate(transcript):
+        if (message.n, str(message.run_id)) == place:
+            return index + 1
+    raise Rejected(
+        400,
+        "cursor.invalid",
+        "cursor: expected one that a page of this list returned; if it did, the thread has been taken back to an "
+        "earlier turn since: begin with its first page.",
+    )

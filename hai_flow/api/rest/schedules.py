@@ -1,0 +1,123 @@
+"""`/v1/schedules`: schedules start runs by the clock. List them, pause and resume them, or start a run now."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any, Final
+from uuid import UUID
+
+from fastapi import Query, Response
+
+from hai_flow.api.base.id_patterns import is_run_id
+from hai_flow.api.http.problems import documented
+from hai_flow.api.permissions.principals import requires
+from hai_flow.api.permissions.rights import Right
+from hai_flow.api.requests import schemas
+from hai_flow.api.requests.access import Access
+from hai_flow.api.requests.dependencies import CommandKey, CurrentAccess
+from hai_flow.api.requests.pagination import PageCursor, PageLimit, bad_cursor, cut, decode_place, encode_place
+from hai_flow.api.requests.views import fire_view, run_view, schedule_view, time_of
+from hai_flow.api.routes import Routes
+from hai_flow.errors import Rejected
+from hai_flow.schedule import next_times
+from hai_flow.store.messaging import triggers
+from hai_flow.store.messaging.triggers import ScheduleRow
+
+router = Routes(prefix="/v1/schedules", tags=["schedules"])
+
+FIRES_SHOWN_MAX: Final = 50
+POSITION_MAX: Final = 2**31 - 1  # of a trigger in its workflow, as the database counts
+
+_ONE: Final[dict[int | str, dict[str, Any]]] = {**documented(404), 200: {"model": schemas.Schedule}}
+
+
+@router.get(
+    "",
+    dependencies=[requires(Right.SEE_RUNS)],
+    response_model=None,
+    responses={**documented(), 200: {"model": schemas.SchedulePage}},
+)
+async def list_schedules(access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None) -> dict[str, Any]:
+    """The schedules of the latest version of each workflow, by workflow."""
+    place = decode_place(cursor)
+    if place is not None and place[0] > POSITION_MAX:
+        raise bad_cursor()
+    after = ("", 0) if place is None else (place[1], place[0])
+    found = await triggers.list_schedules(access.reads, access.tenant, limit=limit + 1, after=after)
+    rows, following = cut(found, limit, lambda row: encode_place(row.position, row.workflow_name))
+    return {
+        "items": [await _view(access, row) for row in rows],
+        "next_cursor": following,
+    }
+
+
+@router.get("/{schedule_id}", dependencies=[requires(Right.SEE_RUNS)], response_model=None, responses=_ONE)
+async def get_schedule(schedule_id: str, access: CurrentAccess) -> dict[str, Any]:
+    """One schedule."""
+    return await _view(access, await access.runtime.triggers.schedule(access.tenant, _id(schedule_id), access.reads))
+
+
+@router.get(
+    "/{schedule_id}/fires",
+    dependencies=[requires(Right.SEE_RUNS)],
+    response_model=None,
+    responses={**documented(404), 200: {"model": schemas.Fires}},
+)
+async def get_fires(
+    schedule_id: str, access: CurrentAccess, limit: Annotated[int, Query(ge=1, le=FIRES_SHOWN_MAX)] = 10
+) -> dict[str, Any]:
+    """The next times at which it fires, and the last times at which it fired with their outcomes: `limit` of each."""
+    row = await access.runtime.triggers.schedule(access.tenant, _id(schedule_id), access.reads)
+    past = await triggers.last_fires(access.reads, row, limit)
+    coming = await asyncio.to_thread(next_times, row.timing, row.next_fire_at, limit)
+    return {"next": [time_of(each) for each in coming], "past": [fire_view(each) for each in past]}
+
+
+@router.post("/{schedule_id}/pause", dependencies=[requires(Right.CONTROL_RUNS)], response_model=None, responses=_ONE)
+async def pause_schedule(schedule_id: str, access: CurrentAccess) -> dict[str, Any]:
+    """Let it fire no more until it is resumed."""
+    row = await access.runtime.triggers.pause_schedule(access.tenant, _id(schedule_id), asked=access.asked)
+    access.hint_lists()
+    return await _view(access, row)
+
+
+@router.post("/{schedule_id}/resume", dependencies=[requires(Right.CONTROL_RUNS)], response_model=None, responses=_ONE)
+async def resume_schedule(schedule_id: str, access: CurrentAccess) -> dict[str, Any]:
+    """Let it fire again, from its next time on. Times that passed while it was paused do not count as missed."""
+    row = await access.runtime.triggers.resume_schedule(access.tenant, _id(schedule_id), asked=access.asked)
+    access.hint_lists()
+    return await _view(access, row)
+
+
+@router.post(
+    "/{schedule_id}/run",
+    dependencies=[requires(Right.CONTROL_RUNS)],
+    status_code=201,
+    response_model=None,
+    responses={
+        **documented(404, 409),
+        200: {"model": schemas.Run, "description": "this key has started it before"},
+        201: {"model": schemas.Run, "description": "it is started"},
+    },
+)
+async def run_schedule(schedule_id: str, access: CurrentAccess, key: CommandKey, response: Response) -> dict[str, Any]:
+    """Start its run once, now, also while it is paused. 409 while its last run is active; with `overlap:
+    cancel_running` that run is stopped."""
+    id, key = _id(schedule_id), key or str(access.runtime.starts.new_id())
+    with access.admission.command():
+        outcome = await access.runtime.triggers.run_schedule(access.tenant, id, key, asked=access.asked)
+    if outcome.already:
+        response.status_code = 200
+    response.headers["Location"] = f"/v1/runs/{outcome.run_id}"
+    return run_view(*await access.shown_rows([await access.run(outcome.run_id)]))
+
+
+async def _view(access: Access, row: ScheduleRow) -> dict[str, Any]:
+    plan = await access.catalog.plan(row.tenant, row.workflow)
+    return schedule_view(row, plan.version)
+
+
+def _id(text: str) -> UUID:
+    if not is_run_id(text):
+        raise Rejected(404, "schedule_unknown", f"there is no schedule {text[:60]!r}.")
+    return UUID(text)

@@ -1,0 +1,233 @@
+"""Sign-in of browsers: by an identity provider (`/sign-in`), or by a link that is good once. Both begin a session
+(`/v1/session`)."""
+
+from __future__ import annotations
+
+import contextlib
+import html
+import re
+from collections.abc import Callable, Coroutine
+from typing import Annotated, Any, Final
+from urllib.parse import quote
+
+from fastapi import Query, Request, Response
+from fastapi.responses import HTMLResponse, RedirectResponse
+from fastapi.routing import APIRoute
+
+from hai_flow import instants
+from hai_flow.api.auth.credentials import KnownIdentity
+from hai_flow.api.auth.directory.principal_json import loaded
+from hai_flow.api.auth.issuers import oidc
+from hai_flow.api.auth.issuers.jwt import Issuer
+from hai_flow.api.auth.sessions import csrf_of, forget_cookie, session_of, set_cookie
+from hai_flow.api.http.problems import documented
+from hai_flow.api.permissions.principals import Principal, Unproven, open_to_everybody, requires
+from hai_flow.api.permissions.rights import Right
+from hai_flow.api.requests import schemas
+from hai_flow.api.requests.dependencies import CurrentAccess, asked_of
+from hai_flow.api.rest import console
+from hai_flow.api.routes import Routes
+from hai_flow.errors import Rejected
+from hai_flow.store.identity import tickets
+
+
+class _PageRoute(APIRoute):
+    """A route that a person visits: a refusal is a page for their browser, which explains the next step."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+
+        async def handle_visit(request: Request) -> Response:
+            try:
+                return await handle(request)
+            except Rejected as rejected:
+                visits = self.path.startswith("/sign-in") and "text/html" in request.headers.get("accept", "")
+                if not visits or rejected.status == 429:  # whose Retry-After is for programs, too
+                    raise
+                return _refused(rejected)
+
+        return handle_visit
+
+
+router = Routes(tags=["identity"], route_class=_PageRoute)
+
+LINK_PATH: Final = "/sign-in/link/"
+_LOCAL: Final = re.compile(r"/(?![/\\])[!-\[\]-~]{0,500}", re.ASCII)
+_HEADERS: Final = {
+    "Content-Security-Policy": "default-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
+    "Referrer-Policy": "same-origin",  # without one the browser would post the form with the Origin `null`
+}
+_NEXT: Final = {
+    "identity_none": "Go on without it.",
+    "sign_in_none": "Ask who runs this server for a link; if that is you: <code>hai-flow dev</code> prints one when it "
+    "starts. Programs use an API key (<code>hai-flow keys create</code>).",
+}
+_LINK_NEXT: Final = "<code>hai-flow dev</code> prints a link whenever it starts; it is good once, for ten minutes."
+_AGAIN: Final = '<a href="/sign-in">Sign in again</a>.'
+
+
+def _page(title: str, body: str, status: int = 200) -> Response:
+    page = (
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>HAI Flow: {html.escape(title)}</title>'
+        f'<meta name="viewport" content="width=device-width"></head><body><h1>{html.escape(title)}</h1>{body}'
+        '<p><a href="/">Back to the start</a></p></body></html>\n'
+    )
+    return HTMLResponse(page, status, _HEADERS)
+
+
+def _refused(rejected: Rejected) -> Response:
+    """The page that shows a refusal to a visitor; programs get a problem instead."""
+    detail = rejected.detail[:1].upper() + rejected.detail[1:]
+    following = _NEXT.get(rejected.code, _LINK_NEXT if "link" in detail else _AGAIN)
+    return _page("Not signed in", f"<p>{html.escape(detail)}</p><p>{following}</p>", rejected.status)
+
+
+def _known(request: Request) -> KnownIdentity:
+    identity = request.app.state.identity
+    if not isinstance(identity, KnownIdentity):
+        raise Rejected(404, "identity_none", "nobody is asked here who they are, so there is no sign-in.")
+    return identity
+
+
+def _issuers(request: Request) -> list[Issuer]:
+    """The issuers that browsers can sign in with. Raises Rejected 404 where there is none."""
+    found = [each for each in _known(request).issuers if each.client is not None]
+    if not found or request.app.state.settings.public_url is None:
+        detail = "no issuer of the identity file has a `client`, or HAI_FLOW_PUBLIC_URL is not set."
+        raise Rejected(404, "sign_in_none", f"browsers can't sign in here: {detail}")
+    return found
+
+
+def _issuer(request: Request, name: str | None) -> tuple[KnownIdentity, Issuer, str]:
+    """The issuer of this name (None: the first one), and the address to which it sends browsers back. Each issuer has
+    an address of its own, so that none can send a code that another one gave. Raises Rejected 404."""
+    found = _issuers(request)
+    issuer = next((each for each in found if name in (None, each.name)), None)
+    if issuer is None:
+        raise Rejected(404, "sign_in_none", f"browsers can't sign in with an issuer {str(name)[:60]!r} here.")
+    back = f"{request.app.state.settings.public_url.rstrip('/')}/sign-in/callback"
+    return _known(request), issuer, back if issuer is found[0] else f"{back}/{quote(issuer.name, safe='')}"
+
+
+@router.get("/sign-in", dependencies=[open_to_everybody()], include_in_schema=False)
+async def begin_sign_in(
+    request: Request, return_to: Annotated[str, Query()] = "/", issuer: Annotated[str | None, Query()] = None
+) -> Response:
+    """Send the browser to the identity provider; where there are several, to the one that is chosen."""
+    if issuer is None and len(_issuers(request)) > 1:
+        return _choice(_issuers(request), return_to)
+    _, chosen, redirect_uri = _issuer(request, issuer)
+    begun = oidc.begin(chosen, redirect_uri, return_to if _LOCAL.fullmatch(return_to) else "/")
+    response = RedirectResponse(begun.location, 302)
+    response.set_cookie(
+        oidc.COOKIE, begun.remembered, max_age=oidc.SECONDS, path="/", secure=True, httponly=True, samesite="lax"
+    )
+    return response
+
+
+def _choice(issuers: list[Issuer], return_to: str) -> Response:
+    """A page with a button for each issuer."""
+    buttons = "".join(
+        f'<p><button name="issuer" value="{html.escape(each.name)}">{html.escape(each.name)}</button></p>'
+        for each in issuers
+    )
+    hidden = f'<input type="hidden" name="return_to" value="{html.escape(return_to)}">'
+    page = _page("Sign in with", f'<form action="/sign-in">{hidden}{buttons}</form>')
+    # A form leads to the issuer by a redirect, which `form-action` would be asked about, too.
+    page.headers["Content-Security-Policy"] = _HEADERS["Content-Security-Policy"].replace("form-action 'self'; ", "")
+    return page
+
+
+@router.get("/sign-in/callback", dependencies=[open_to_everybody()], include_in_schema=False)
+@router.get("/sign-in/callback/{issuer_name}", dependencies=[open_to_everybody()], include_in_schema=False)
+async def finish_sign_in(
+    request: Request,
+    issuer_name: str | None = None,
+    code: Annotated[str, Query()] = "",
+    state: Annotated[str, Query()] = "",
+    iss: Annotated[str | None, Query()] = None,
+) -> Response:
+    """Take the browser back from the identity provider, and begin its session."""
+    identity, issuer, redirect_uri = _issuer(request, issuer_name)
+    remembered = request.cookies.get(oidc.COOKIE, "")
+    try:
+        done = await oidc.finish(
+            identity.tokens, issuer, redirect_uri, code=code, state=state, remembered=remembered, iss=iss
+        )
+    except Rejected as refusal:
+        if isinstance(refusal, Unproven):
+            refusal.of(await identity.tokens.tenant_of(issuer), issuer.name)
+        raise await request.app.state.sign_ins.refused(request, refusal) from None
+    return await _begun(request, identity, done.principal, done.return_to, done.grant)
+
+
+@router.get(LINK_PATH + "{link}", dependencies=[open_to_everybody()], include_in_schema=False)
+async def show_link(link: str) -> Response:
+    """A page with a button. Opening a link alone signs in no browser: programs that check links open them, too."""
+    action = html.escape(LINK_PATH + quote(link, safe=""))
+    said = "<p>This link signs this browser in, once.</p>"
+    return _page("Sign in", f'{said}<form method="post" action="{action}"><button>Sign in</button></form>')
+
+
+@router.post(LINK_PATH + "{link}", dependencies=[open_to_everybody()], include_in_schema=False)
+async def use_link(link: str, request: Request) -> Response:
+    """Begin a session with a link, which is used up."""
+    identity = _known(request)
+    used = None
+    if link.startswith(tickets.LINK):
+        used = await tickets.use_ticket(request.app.state.runtime.database.api, link)
+    if used is None:
+        used_up = Rejected(401, "auth.invalid", "this link was used, or its time is over; ask for a new one.")
+        raise await request.app.state.sign_ins.refused(request, used_up)
+    return await _begun(request, identity, loaded(*used, way="link"), f"{console.PATH}/")
+
+
+async def _begun(
+    request: Request, identity: KnownIdentity, principal: Principal, return_to: str, grant: oidc.Grant | None = None
+) -> Response:
+    """Begin the browser's session. A session that it had ends: somebody may have seen its cookie."""
+    response = RedirectResponse(return_to if _LOCAL.fullmatch(return_to) else "/", 303)
+    with contextlib.suppress(Rejected):
+        if (before := session_of(request)) is not None:
+            await identity.sessions.replaced(before)
+    set_cookie(response, *await identity.sessions.begin(principal, asked_of(request, principal), grant))
+    response.delete_cookie(oidc.COOKIE, path="/", secure=True, httponly=True, samesite="lax")
+    return response
+
+
+@router.get(
+    "/v1/session",
+    dependencies=[requires(*Right)],
+    response_model=None,
+    responses={**documented(), 200: {"model": schemas.Session}},
+)
+async def get_session(access: CurrentAccess, request: Request) -> dict[str, Any]:
+    """Your identity here, and, in a browser's session, the word that its requests send in HAI-CSRF."""
+    principal = access.principal
+    text = session_of(request) if principal.way == "session" else None
+    return {
+        "principal": principal.id,
+        "roles": list(principal.who.roles),
+        "groups": list(principal.who.groups),
+        "rights": sorted(right for right in Right if principal.may(right)),
+        "way": principal.way,
+        "expires_at": None if principal.expires_at is None else instants.rfc3339(principal.expires_at),
+        "csrf": None if text is None else csrf_of(text),
+    }
+
+
+@router.delete(
+    "/v1/session",
+    dependencies=[requires(*Right)],
+    response_model=None,
+    responses={**documented(), 204: {"description": "the session has ended"}},
+)
+async def end_session(access: CurrentAccess, request: Request) -> Response:
+    """Sign out: the session of the cookie ends. Other credentials stay."""
+    response = Response(status_code=204)
+    text = session_of(request)
+    if access.principal.way == "session" and text is not None:
+        await _known(request).sessions.end(text, access.tenant, access.asked)
+        access.terms.look()
+        forget_cookie(response)
+    return response

@@ -1,0 +1,171 @@
+"""`/v1/workflows/{name}/diff` and `/migrate`: the differences between two versions, and moving runs to
+another version."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from hashlib import sha256
+from typing import Annotated, Any, Final
+from uuid import UUID
+
+from fastapi import Query
+from pydantic import Field
+
+from hai_flow import values
+from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS, is_run_id
+from hai_flow.api.http.bodies import Body, CheckedRoute
+from hai_flow.api.http.problems import WITH_BODY, documented
+from hai_flow.api.permissions.principals import requires
+from hai_flow.api.permissions.rights import Right
+from hai_flow.api.requests import schemas
+from hai_flow.api.requests.access import Access
+from hai_flow.api.requests.dependencies import CommandKey, CurrentAccess
+from hai_flow.api.requests.views import version_view
+from hai_flow.api.routes import Routes
+from hai_flow.definition.diff import diff
+from hai_flow.definition.plan import Plan
+from hai_flow.engine import commands as c
+from hai_flow.engine import migration
+from hai_flow.errors import Rejected
+from hai_flow.store.catalog.workflows import Workflow
+from hai_flow.store.runs import run_lists
+from hai_flow.store.runs.run_lists import RunSummary
+
+router = Routes(prefix="/v1/workflows", tags=["workflows"], route_class=CheckedRoute)
+
+RUNS_MAX: Final = 1000  # that one request looks at
+_PAGE: Final = 100
+_VERSION: Final = r"^[1-9][0-9]{0,8}(\+[0-9a-f]{8})?$"
+_ACTIVE: Final = ("queued", "running", "waiting", "paused", "stopping", "needs_attention")
+
+Version = Annotated[str, Query(pattern=_VERSION, description="`2`, or `2+3f2a9c11` for a dev copy")]
+
+
+class MigrateBody(Body):
+    """`runs`: the ids of runs; null: all that are active in the version. `map`: steps that have another name in the new
+    version, old -> new."""
+
+    from_: str = Field(alias="from", pattern=_VERSION, description="`1`, or `1+3f2a9c11` for a dev copy")
+    to: str = Field(pattern=_VERSION)
+    runs: list[str] | None = Field(default=None, max_length=RUNS_MAX)
+    map: dict[str, Annotated[str, Field(max_length=500, pattern=NO_CONTROL_CHARACTERS)]] = Field(default={})
+    dry_run: bool = False
+
+
+@router.get(
+    "/{name}/diff",
+    dependencies=[requires(Right.READ_WORKFLOWS)],
+    response_model=None,
+    responses={**documented(404), 200: {"model": schemas.Diff}},
+)
+async def diff_versions(
+    name: str,
+    access: CurrentAccess,
+    to: Version,
+    from_: Annotated[str, Query(alias="from", pattern=_VERSION)],
+) -> dict[str, Any]:
+    """The changes from the version `from` to the version `to`: steps that were added, removed, moved or changed."""
+    (old, before), (new, after) = await _versions(access, name, from_, to)
+    return {"from": _version(old), "to": _version(new), **diff(before, after).as_dict()}
+
+
+@router.post(
+    "/{name}/migrate",
+    dependencies=[requires(Right.CONTROL_RUNS)],
+    response_model=None,
+    responses={**documented(404, 409, *WITH_BODY), 200: {"model": schemas.Migration}},
+)
+async def migrate_runs(name: str, body: MigrateBody, access: CurrentAccess, key: CommandKey) -> dict[str, Any]:
+    """Let runs of one version go on with another one, from where they stand. Each moves, or stays with every reason.
+
+    With `dry_run` no run moves; the answer shows which would. At most 1,000 runs a request: `more` is true if there are
+    others; name them in `runs`.
+    """
+    (old, before), (new, after) = await _versions(access, name, body.from_, body.to)
+    if (retired := await access.catalog.retirement(access.tenant, after)) is not None:
+        raise retired
+    found: list[dict[str, Any]] = []
+    more = False
+    async for there, run in _chosen(access, name, body.runs):
+        if run.workflow != old.sha256:
+            if body.runs is not None and run.workflow != new.sha256:
+                raise Rejected(422, "run.version", f"run {run.id} is not of {name}@{body.from_}; name another version.")
+            if body.runs is None:
+                continue
+        if len(found) == RUNS_MAX:
+            more = True
+            break
+        if body.dry_run:
+            found.append(await _examined(there, run, before, after, body.map))
+        else:
+            found.append(await _migrated(there, run, new, after, body.map, key))
+    return {"from": _version(old), "to": _version(new), "dry_run": body.dry_run, "runs": found, "more": more}
+
+
+def _version(stored: Workflow) -> dict[str, Any]:
+    return version_view(stored.version, stored.sha256.hex(), dev=stored.dev)
+
+
+async def _versions(access: Access, name: str, old: str, new: str) -> list[tuple[Workflow, Plan]]:
+    """Both versions and their plans. Raises Rejected 404."""
+    return [await access.catalog.resolve(access.tenant, f"{name}@{version}") for version in (old, new)]
+
+
+async def _chosen(access: Access, name: str, ids: list[str] | None) -> AsyncIterator[tuple[Access, RunSummary]]:
+    """The runs that were named, or every active one of the workflow, cell by cell, newest first."""
+    if ids is not None:
+        for id in dict.fromkeys(ids):
+            there = await access.at_run(UUID(id)) if is_run_id(id) else access
+            yield there, await there.run(id)
+        return
+    for there in access.everywhere:
+        before = None
+        while True:
+            page = await run_lists.list_runs(
+                there.reads,
+                there.tenant,
+                limit=_PAGE,
+                statuses=_ACTIVE,
+                workflow=name,
+                before=before,
+                viewer=there.viewer,
+            )
+            for run in page:
+                yield there, run
+            if len(page) < _PAGE:
+                break
+            before = (page[-1].created_at, page[-1].id)
+
+
+async def _examined(access: Access, run: RunSummary, old: Plan, new: Plan, mapping: dict[str, str]) -> dict[str, Any]:
+    state = await access.state(run.id)
+    if state.sha256 == new.sha256.hex():
+        return _view(run.id, state.status, [], moved=True)
+    now_ms, who = access.runtime.committer.now_ms(), access.principal.who
+    move = migration.examine(old, new, state, mapping, now_ms, who)
+    return _view(run.id, state.status, [each.as_dict() for each in move.obstacles], moved=False)
+
+
+async def _migrated(
+    access: Access, run: RunSummary, stored: Workflow, plan: Plan, mapping: dict[str, str], key: str | None
+) -> dict[str, Any]:
+    pins = await access.catalog.pins(access.tenant, plan)
+    command = c.Migrate(
+        to=plan, by=access.principal.id, who=access.principal.who, paths=mapping, dev=stored.dev, pins=pins
+    )
+    body = sha256(values.dumps([stored.sha256.hex(), mapping])).digest()
+    try:
+        async with access.runtime.slots.moving(access.tenant, plan, await access.state(run.id)) as seat:
+            outcome = await access.submit(run.id, command, command_id=key, body_sha=body, seat=seat)
+    except Rejected as rejected:
+        if rejected.code == "concurrency_busy":
+            busy = {"code": rejected.code, "path": "", "message": rejected.detail}
+            return _view(run.id, run.status, [busy], moved=False)
+        if rejected.code != "migration_refused":
+            raise
+        return _view(run.id, run.status, list(rejected.findings), moved=False)
+    return _view(run.id, outcome.status, [], moved=True)
+
+
+def _view(run_id: UUID, status: str, obstacles: list[dict[str, Any]], *, moved: bool) -> dict[str, Any]:
+    return {"id": str(run_id), "status": status, "movable": not obstacles, "moved": moved, "obstacles": obstacles}

@@ -1,0 +1,240 @@
+"""`/v1/workflows`: publish, validate, format, draw, list and get. `/v1/language`: the language of their documents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Annotated, Any, Final, TypeAlias, TypeVar
+
+from fastapi import Query, Response
+
+from hai_flow import values
+from hai_flow.api.http.problems import WITH_BODY, documented
+from hai_flow.api.permissions.principals import requires
+from hai_flow.api.permissions.rights import Right
+from hai_flow.api.requests import schemas
+from hai_flow.api.requests.access import Access
+from hai_flow.api.requests.dependencies import CurrentAccess, WorkflowBody
+from hai_flow.api.requests.pagination import PageCursor, PageLimit, cut, decode_place, encode_place
+from hai_flow.api.requests.views import workflow_view
+from hai_flow.api.routes import Routes
+from hai_flow.authoring.formatting import format_source
+from hai_flow.authoring.json_schema import workflow_schema
+from hai_flow.definition.compiler import check_workflow
+from hai_flow.errors import DefinitionError
+from hai_flow.graph import Format, draw
+from hai_flow.store.catalog import workflows
+
+router = Routes(prefix="/v1/workflows", tags=["workflows"])
+language = Routes(prefix="/v1/language", tags=["workflows"])
+
+T = TypeVar("T")
+
+YAML_BODY: dict[str, Any] = {
+    "requestBody": {"required": True, "content": {"application/yaml": {"schema": {"type": "string"}}}}
+}
+
+
+@router.post(
+    "",
+    dependencies=[requires(Right.PUBLISH)],
+    status_code=201,
+    response_model=None,
+    openapi_extra=YAML_BODY,
+    responses={**documented(403, 409, *WITH_BODY), 201: {"model": schemas.PublishedWorkflow}},
+)
+async def publish_workflow(
+    source: WorkflowBody,
+    access: CurrentAccess,
+    dev: Annotated[bool, Query(description="a copy under `version+sha8` that may be replaced")] = False,
+) -> dict[str, Any]:
+    """Publish the YAML document in the body. Published is immutable: other bytes under its name and version are 409.
+
+    403 where this server takes no workflows over the network.
+    """
+    access.require_publishing()
+    stored, plan = await access.catalog.publish(access.tenant, source, dev=dev, asked=access.asked)
+    await access.repeat()
+    access.hint_lists()
+    return {**workflow_view(stored), "warnings": [finding.as_dict() for finding in plan.warnings]}
+
+
+@router.post(
+    "/validate",
+    dependencies=[requires(Right.CHECK_WORKFLOWS)],
+    response_model=None,
+    openapi_extra=YAML_BODY,
+    responses={**documented(*WITH_BODY), 200: {"model": schemas.Validation}},
+)
+async def validate_workflow(source: WorkflowBody, access: CurrentAccess) -> dict[str, Any]:
+    """Check the YAML document in the body without storing it: every finding at once. 429 where too many are being
+    checked."""
+    found = await _checked(access, check_workflow, source, "<workflow>")
+    findings = [finding.as_dict() for finding in found]
+    return {"valid": all(finding["severity"] != "error" for finding in findings), "findings": findings}
+
+
+@router.post(
+    "/format",
+    dependencies=[requires(Right.CHECK_WORKFLOWS)],
+    response_model=None,
+    openapi_extra=YAML_BODY,
+    responses={**documented(*WITH_BODY), 200: {"model": schemas.Formatted}},
+)
+async def format_workflow(source: WorkflowBody, access: CurrentAccess) -> dict[str, Any]:
+    """The YAML document in the body in its one form (`hai-flow fmt`), with its meaning and its comments. 422 where YAML
+    can't read it."""
+    text = await _checked(access, format_source, source)
+    return {"source": text, "changed": text.encode() != source}
+
+
+@router.get(
+    "",
+    dependencies=[requires(Right.READ_WORKFLOWS)],
+    response_model=None,
+    responses={**documented(), 200: {"model": schemas.WorkflowPage}},
+)
+async def list_workflows(access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None) -> dict[str, Any]:
+    """The latest version of each workflow, by name."""
+    place = decode_place(cursor)
+    after = "" if place is None else place[1]
+    found = await workflows.list_workflows(access.reads, access.tenant, limit=limit + 1, after=after)
+    rows, following = cut(found, limit, lambda row: encode_place(0, row.name))
+    return {
+        "items": [workflow_view(each) for each in rows],
+        "next_cursor": following,
+    }
+
+
+@router.post(
+    "/{reference}/retire",
+    dependencies=[requires(Right.PUBLISH)],
+    response_model=None,
+    responses={**documented(404, 409, 422), 200: {"model": schemas.WorkflowSummary}},
+)
+async def retire_workflow(reference: str, access: CurrentAccess) -> dict[str, Any]:
+    """Retire `name@version`: no run, child or fork begins with it any more, by whatever way; those that have begun go
+    on. `name` means the highest version that is in use. To retire it again changes nothing."""
+    return await _retire(access, reference, retired=True)
+
+
+@router.post(
+    "/{reference}/unretire",
+    dependencies=[requires(Right.PUBLISH)],
+    response_model=None,
+    responses={**documented(404, 409, 422), 200: {"model": schemas.WorkflowSummary}},
+)
+async def unretire_workflow(reference: str, access: CurrentAccess) -> dict[str, Any]:
+    """Take `name@version` back into use."""
+    return await _retire(access, reference, retired=False)
+
+
+async def _retire(access: Access, reference: str, *, retired: bool) -> dict[str, Any]:
+    stored = await access.catalog.retire(access.tenant, reference, retired=retired, asked=access.asked)
+    await access.repeat()
+    access.hint_lists()
+    return workflow_view(stored)
+
+
+@router.get(
+    "/{reference}",
+    dependencies=[requires(Right.READ_WORKFLOWS)],
+    response_model=None,
+    responses={**documented(404), 200: {"model": schemas.Workflow}},
+)
+async def get_workflow(reference: str, access: CurrentAccess) -> dict[str, Any]:
+    """One workflow (`name`, `name@version` or `name@version+sha8`): its source, its schemas, and its other versions."""
+    stored, plan = await access.catalog.resolve(access.tenant, reference)
+    others = await workflows.versions_of_workflow(access.reads, access.tenant, stored.name)
+    return {
+        **workflow_view(stored),
+        "description": plan.description,
+        "input": plan.input.raw,
+        "steps": [{"path": step.path, "verb": step.verb_name} for step in plan.steps.values()],
+        "source": stored.source.decode(),
+        "versions": [workflow_view(each) for each in others],
+    }
+
+
+@router.get(
+    "/{reference}/source",
+    dependencies=[requires(Right.READ_WORKFLOWS)],
+    response_class=Response,
+    responses={**documented(404), 200: {"content": {"application/yaml": {"schema": {"type": "string"}}}}},
+)
+async def get_source(reference: str, access: CurrentAccess) -> Response:
+    """The document's bytes, as they were published."""
+    stored, _ = await access.catalog.resolve(access.tenant, reference)
+    return Response(stored.source, media_type="application/yaml")
+
+
+_MEDIA_TYPES: Final[dict[Format, str]] = {
+    "mermaid": "text/vnd.mermaid",
+    "svg": "image/svg+xml",
+    "json": "application/json",
+}
+# A picture opened as a page of its own may style itself, and nothing else.
+_PICTURE_HEADERS: Final = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"}
+
+
+_DRAWN: Final[dict[str, Any]] = {
+    "model": schemas.Graph,
+    "content": {each: {"schema": {"type": "string"}} for each in _MEDIA_TYPES.values() if "json" not in each},
+}
+_Form: TypeAlias = Annotated[Format, Query(alias="format", description="text for Mermaid, a picture, or what is in it")]
+
+
+async def _checked(access: Access, function: Callable[..., T], *args: Any) -> T:
+    """What the function makes of a document, beside the loop. Raises Rejected 429."""
+    who = f"{access.tenant} {access.principal.id}"
+    return await access.catalog.checks.make(who, function, *args)
+
+
+async def _picture(access: Access, source: bytes, form: Format) -> Response:
+    picture = await _checked(access, draw, source, form)
+    return Response(picture, media_type=_MEDIA_TYPES[form], headers=_PICTURE_HEADERS)
+
+
+@router.post(
+    "/graph",
+    dependencies=[requires(Right.CHECK_WORKFLOWS)],
+    response_class=Response,
+    openapi_extra=YAML_BODY,
+    responses={**documented(*WITH_BODY), 200: _DRAWN},
+)
+async def draw_text(source: WorkflowBody, access: CurrentAccess, form: _Form = "mermaid") -> Response:
+    """The picture of the YAML document in the body, which is not stored. 422 with every finding where it is no valid
+    workflow."""
+    findings = await _checked(access, check_workflow, source, "<workflow>")
+    if any(finding.severity == "error" for finding in findings):
+        raise DefinitionError(findings)
+    return await _picture(access, source, form)
+
+
+@router.get(
+    "/{reference}/graph",
+    dependencies=[requires(Right.READ_WORKFLOWS)],
+    response_class=Response,
+    responses={**documented(404), 200: _DRAWN},
+)
+async def get_graph(reference: str, access: CurrentAccess, form: _Form = "mermaid") -> Response:
+    """The workflow as a picture: its steps, branches, loops, handlers, and the deciders of each question. As `json`:
+    each step with its verb and its place in the source, and each shape with the step that it belongs to."""
+    stored, _ = await access.catalog.resolve(access.tenant, reference)
+    return await _picture(access, stored.source, form)
+
+
+@cache
+def _schema() -> bytes:
+    return values.dumps(workflow_schema())
+
+
+@language.get(
+    "/schema",
+    dependencies=[requires(Right.READ_WORKFLOWS)],
+    response_class=Response,
+    responses={**documented(), 200: {"content": {"application/json": {"schema": {"type": "object"}}}}},
+)
+async def get_language_schema() -> Response:
+    """The JSON Schema (2020-12) of workflow documents, for editors: the keys of each place, and their meaning."""
+    return Response(_schema(), media_type="application/json")
