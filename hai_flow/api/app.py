@@ -10,7 +10,7 @@ from fastapi.routing import APIRoute, iter_route_contexts
 from starlette.routing import BaseRoute
 
 import hai_flow
-from hai_flow.api import receipts
+from hai_flow.api import mcp, receipts
 from hai_flow.api.auth.credentials import identity_of
 from hai_flow.api.http import problems
 from hai_flow.api.http.bodies import Bodies
@@ -156,7 +156,7 @@ def common_routes() -> tuple[BaseRoute, ...]:
     ):
         common += module.router.routes
     common += [*delegations.of_all.routes, *workflows.router.routes, *workflows.language.routes]
-    for module in (hai, agui, copilotkit, social, aui, agent_api):
+    for module in (hai, agui, copilotkit, social, aui, agent_api, mcp):
         common += module.router.routes
     return tuple(common)
 

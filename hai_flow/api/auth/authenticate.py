@@ -41,6 +41,11 @@ class KnownIdentity:
         self.tokens = Tokens(runtime, forgotten, issuers, self._people)
         self.sessions = Sessions(runtime, self.tokens, self.issuers, limits)
 
+    @property
+    def issuer_names(self) -> tuple[str, ...]:
+        """The issuers whose tokens are believed, exactly as they name themselves."""
+        return tuple(each.issuer for each in self.issuers)
+
     async def principal(self, connection: HTTPConnection) -> Principal:
         """Raises Rejected 400, 401, 403, and 503 where an issuer's keys can't be had."""
         return await self.known(await self._proven(connection))

@@ -26,6 +26,11 @@ class LocalIdentity:
         self._tenants = Tenants(runtime)
         self._development = development
 
+    @property
+    def issuer_names(self) -> tuple[str, ...]:
+        """None: no credential is asked for."""
+        return ()
+
     async def principal(self, connection: HTTPConnection) -> Principal:
         """Raises Rejected 400, 403 and 422."""
         given = acting_header(connection)

@@ -22,7 +22,7 @@ _DIALECTS: Final = (
     "POST /ag-ui", "POST /api/aui/input", "WS /api/aui/ws/{stream_type}",
     "GET /api/v1/agent/runs/{thread_id:path}/events", "GET /api/v1/agent/runs/{thread_id:path}/history", "POST /awp",
     "POST /cpk", "POST /cpk/agent/{agent}/connect", "POST /cpk/agent/{agent}/run",
-    "POST /cpk/agent/{agent}/stop/{thread_id:path}", "POST /process", "POST /send-message",
+    "POST /cpk/agent/{agent}/stop/{thread_id:path}", "POST /mcp", "POST /process", "POST /send-message",
     "POST /workflows/{name}/ag-ui", "POST /workflows/{name}/awp", "POST /workflows/{name}/process",
     "POST /workflows/{name}/send-message",
 )  # fmt: skip

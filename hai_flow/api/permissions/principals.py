@@ -183,6 +183,11 @@ def caller_of(connection: HTTPConnection) -> Principal | None:
 class Identity(Protocol):
     """Finds the caller of a request. There is one for all requests of an application (`app.state.identity`)."""
 
+    @property
+    def issuer_names(self) -> tuple[str, ...]:
+        """The issuers whose tokens are believed, exactly as they name themselves."""
+        ...
+
     async def principal(self, connection: HTTPConnection) -> Principal:
         """Raises Rejected 400, 401, 403 and 422."""
         ...

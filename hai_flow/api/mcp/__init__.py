@@ -1,0 +1,97 @@
+"""`/mcp`: workflows as tools of the Model Context Protocol, for agents (docs/protocols/mcp.md).
+
+The route identifies its caller and reads the body within our limits, as every route does; the SDK then reads the
+message and calls the handlers of `server`. Each request stands for itself: no session is kept, so any process answers
+any request, and nothing of a session can be taken over. SDK and handlers are loaded with the first request.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse, Response
+from starlette.types import Message, Receive, Scope, Send
+
+from hai_flow.api.http.problems import WITH_BODY, documented
+from hai_flow.api.permissions.principals import open_to_everybody, requires
+from hai_flow.api.permissions.rights import Right
+from hai_flow.api.requests.access import Access
+from hai_flow.api.requests.dependencies import CurrentAccess, JsonBody
+from hai_flow.errors import Rejected
+from hai_flow.wire import posted_json
+from hai_flow.wire.posted_json import Limits
+
+PATH: Final = "/mcp"
+METADATA_PATH: Final = f"/.well-known/oauth-protected-resource{PATH}"
+ACCESS: Final = "hai_flow.mcp.access"  # the scope's key of the caller's access
+
+router = APIRouter(tags=["mcp"])
+
+_ANY: Final = (
+    Right.SEE_OWN, Right.SEE_RUNS, Right.SPEAK, Right.START_RUNS, Right.ANSWER, Right.DECIDE, Right.SEE_INBOX,
+    Right.READ_WORKFLOWS, Right.CHECK_WORKFLOWS,
+)  # fmt: skip
+
+
+class _Exchange(Response):
+    """One message, answered by the SDK."""
+
+    def __init__(self, access: Access, body: bytes) -> None:
+        super().__init__()
+        self._access = access
+        self._body = body
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        from hai_flow.api.mcp.server import server_of
+
+        server = await server_of(scope["app"], self._access)
+        unread: list[Message] = [{"type": "http.request", "body": self._body, "more_body": False}]
+
+        async def receive_again() -> Message:
+            return unread.pop() if unread else await receive()
+
+        headers = [(name, value.strip(b" \t")) for name, value in scope["headers"]]  # as RFC 9110 reads them
+        await server.answer({**scope, "headers": headers, ACCESS: self._access}, receive_again, send)
+
+
+@router.post(
+    PATH,
+    dependencies=[requires(*_ANY)],
+    response_model=None,
+    responses={**documented(*WITH_BODY), 200: {"description": "an answer in JSON-RPC, as JSON or as a stream"}},
+)
+async def post_message(request: Request, access: CurrentAccess, body: JsonBody) -> Response:
+    """A message of an MCP client (streamable HTTP, revisions 2025-03-26 to 2026-07-28)."""
+    settings = access.settings
+    limits = Limits(body_bytes_max=settings.request_bytes_max, messages_max=settings.messages_max)
+    try:
+        posted_json.load(body, limits)  # whatever two readers could understand differently is refused
+    except Rejected as rejected:
+        error = {"code": -32700, "message": rejected.detail, "data": {"code": rejected.code}}
+        return JSONResponse({"jsonrpc": "2.0", "id": None, "error": error}, 400)
+    return _Exchange(access, body)
+
+
+@router.get(METADATA_PATH, dependencies=[open_to_everybody()], response_model=None)
+async def get_metadata(request: Request) -> dict[str, Any]:
+    """The issuers whose tokens open `/mcp` (RFC 9728). 404 where no issuer is configured."""
+    settings, issuers = request.app.state.settings, request.app.state.identity.issuer_names
+    if not issuers:
+        raise Rejected(404, "not_found", "this server takes API keys alone; no issuer gives tokens for it.")
+    return {
+        "resource": resource_of(settings.public_url, request),
+        "authorization_servers": list(issuers),
+        "bearer_methods_supported": ["header"],
+        "resource_name": "HAI Flow",
+    }
+
+
+def resource_of(public_url: str | None, request: Request) -> str:
+    """The address of `/mcp` by which tokens name it as their audience."""
+    return base_of(public_url, request) + PATH
+
+
+def base_of(public_url: str | None, request: Request) -> str:
+    """The server's own address, without a slash at its end."""
+    return (public_url or str(request.base_url)).rstrip("/")

@@ -1,0 +1,196 @@
+"""What a caller finds on the MCP server: workflows as tools, runs and threads as resources, templates as prompts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple, get_args
+
+import mcp_types as types
+from mcp.server.context import ServerRequestContext
+from mcp.shared.exceptions import MCPError
+
+from hai_flow import values
+from hai_flow.api.mcp import ACCESS, base_of, card
+from hai_flow.api.mcp import runs as mcp_runs
+from hai_flow.api.permissions.rights import Right
+from hai_flow.api.requests.access import Access
+from hai_flow.api.rest.runs.threads import get_thread
+from hai_flow.authoring.scaffold import TEMPLATES, TemplateName, template
+from hai_flow.definition.plan import ApiTrigger, Plan
+from hai_flow.errors import DefinitionError, Rejected, Unreadable
+from hai_flow.store.catalog import workflows
+from hai_flow.store.runs import run_lists
+from hai_flow.wire.mcp import TEXT_BYTES_MAX, tool_name, tool_of
+
+RUNS_LISTED: Final = 50
+NOT_FOUND: Final = -32602
+_URI: Final = re.compile(r"hai://(runs|threads)/([^/?#]{1,200})(/output)?")
+
+Context = ServerRequestContext[Any, Any]
+
+
+class WorkflowTool(NamedTuple):
+    """A workflow that the caller may start."""
+
+    workflow: str
+    described: dict[str, Any]
+
+
+class Catalogue:
+    """The lists of the server. Descriptions are kept by the bytes of the workflows."""
+
+    def __init__(self) -> None:
+        self._described: dict[tuple[bytes, str], dict[str, Any]] = {}
+
+    async def tools(self, access: Access) -> list[WorkflowTool]:
+        """The workflows that the caller may start, by name, each by its latest version."""
+        if not (access.principal.may(Right.SPEAK) or access.principal.may(Right.START_RUNS)):
+            return []
+        found: list[WorkflowTool] = []
+        names = set(_own_names())
+        only = access.principal.workflows
+        seat = access.at_seat
+        for stored in await workflows.list_workflows(seat.reads, access.tenant):
+            if only is not None and stored.name not in only:
+                continue
+            plan = await self._startable(seat, stored.name)
+            if plan is not None:
+                name = tool_name(plan.name, names)
+                names.add(name)
+                found.append(WorkflowTool(plan.name, self._describe(plan, name)))
+        return found
+
+    async def tool(self, access: Access, name: str) -> WorkflowTool | None:
+        """The tool of this name; None: there is none for the caller."""
+        only = access.principal.workflows
+        may = access.principal.may(Right.SPEAK) or access.principal.may(Right.START_RUNS)
+        if may and name not in _own_names() and (only is None or name in only):
+            plan = await self._startable(access.at_seat, name)
+            if plan is not None and tool_name(plan.name, ()) == name:
+                return WorkflowTool(plan.name, self._describe(plan, name))
+        return next((each for each in await self.tools(access) if each.described["name"] == name), None)
+
+    async def _startable(self, access: Access, name: str) -> Plan | None:
+        try:
+            _, plan = await access.startable(name)
+        except (Rejected, DefinitionError, Unreadable):  # retired, or of another release
+            return None
+        return plan if any(isinstance(each, ApiTrigger) for each in plan.triggers) else None
+
+    def _describe(self, plan: Plan, name: str) -> dict[str, Any]:
+        at = (plan.sha256, name)
+        if at not in self._described:
+            if len(self._described) >= 10_000:
+                self._described.clear()
+            self._described[at] = tool_of(plan, name)
+        return self._described[at]
+
+    # --- resources
+
+    async def list_resources(
+        self, ctx: Context, params: types.PaginatedRequestParams | None
+    ) -> types.ListResourcesResult:
+        """The newest runs that the caller sees, and the card."""
+        access = _access(ctx)
+        rows = await run_lists.find_runs(
+            access.reads, access.tenant, run_lists.Filter(), limit=RUNS_LISTED, before=None, viewer=access.viewer
+        )
+        runs = [
+            {"uri": f"hai://runs/{row.id}", "name": f"run-{row.id}", "title": f"{row.workflow_name}: {row.status}",
+             "mimeType": "application/json"}
+            for row in rows
+        ]  # fmt: skip
+        return types.ListResourcesResult.model_validate({"resources": [card.RESOURCE, *runs]})
+
+    async def list_templates(
+        self, ctx: Context, params: types.PaginatedRequestParams | None
+    ) -> types.ListResourceTemplatesResult:
+        """The forms of addresses of resources."""
+        found = [
+            {"uriTemplate": f"hai://{path}", "name": name, "mimeType": "application/json"}
+            for path, name in (
+                ("runs/{run_id}", "a run"),
+                ("runs/{run_id}/output", "the output of a run"),
+                ("threads/{thread_id}", "a thread"),
+            )
+        ]
+        return types.ListResourceTemplatesResult.model_validate({"resourceTemplates": found})
+
+    async def read_resource(self, ctx: Context, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
+        """A run, its output, a thread or the card. What the caller does not see is not found."""
+        uri, access = str(params.uri), _access(ctx)
+        if uri == card.URI:
+            return types.ReadResourceResult.model_validate({"contents": [card.content()]})
+        found = _URI.fullmatch(uri)
+        if found is None or (found[3] and found[1] == "threads"):
+            raise _not_found(uri)
+        try:
+            shown = await _read(access, base_of(access.settings.public_url, ctx.request), *found.groups())
+        except (Rejected, Unreadable):
+            raise _not_found(uri) from None
+        text = values.dumps(shown).decode()
+        content = {"uri": uri, "mimeType": "application/json", "text": text}
+        return types.ReadResourceResult.model_validate({"contents": [content]})
+
+    # --- prompts
+
+    async def list_prompts(self, ctx: Context, params: types.PaginatedRequestParams | None) -> types.ListPromptsResult:
+        """The templates of `hai-flow new`, as beginnings of a workflow."""
+        arguments = [{"name": "name", "description": "the name of the new workflow", "required": False}]
+        found = [
+            {"name": f"new-{name}", "title": f"New workflow: {name}", "description": text, "arguments": arguments}
+            for name, text in TEMPLATES.items()
+        ]
+        return types.ListPromptsResult.model_validate({"prompts": found})
+
+    async def get_prompt(self, ctx: Context, params: types.GetPromptRequestParams) -> types.GetPromptResult:
+        """A template with its tests, and the loop in which it becomes a workflow of one's own."""
+        name = params.name.removeprefix("new-")
+        if name not in get_args(TemplateName) or name == params.name:
+            raise MCPError(NOT_FOUND, f"Unknown prompt: {params.name[:100]}")
+        wanted = (params.arguments or {}).get("name")
+        if wanted is not None and not re.fullmatch(r"[a-z][a-z0-9_-]{0,62}", wanted):
+            raise MCPError(NOT_FOUND, "name: expected a workflow's name like `refund_order`.")
+        made = template(name, wanted)  # type: ignore[arg-type]
+        text = (
+            f"Write a HAI Flow workflow that begins like this one ({TEMPLATES[name]}). Change it to what is needed, "  # type: ignore[index]
+            "check it with validate_workflow and test_workflow until neither finds anything, then hand it over with "
+            f"draft_publish.\n\n```yaml\n{made.workflow}```\n\nIts tests:\n\n```yaml\n{made.tests}```\n"
+        )
+        message = {"role": "user", "content": {"type": "text", "text": text}}
+        return types.GetPromptResult.model_validate({"description": TEMPLATES[name], "messages": [message]})  # type: ignore[index]
+
+
+async def _read(access: Access, base: str, kind: str, id: str, output: str | None) -> Any:
+    if kind == "threads":
+        return await get_thread(id, await access.at_thread(id))
+    _, shown = await mcp_runs.look(access, base, id)
+    if output:
+        return shown.state.output
+    state = shown.state
+    return {
+        "run_id": state.run_id,
+        "workflow": f"{state.workflow}@{state.version}",
+        "status": state.status,
+        "started_by": state.requester,
+        "thread_id": state.thread_id,
+        "output": state.output if len(values.dumps(state.output)) <= TEXT_BYTES_MAX else None,
+        "questions": [each.pending.opened.id for each in shown.questions],
+        "url": shown.url,
+    }
+
+
+def _not_found(uri: str) -> MCPError:
+    return MCPError(NOT_FOUND, "Resource not found", {"uri": uri[:500]})
+
+
+def _access(ctx: Context) -> Access:
+    access: Access = ctx.request.scope[ACCESS]
+    return access
+
+
+def _own_names() -> Sequence[str]:
+    from hai_flow.api.mcp.tools import TOOLS
+
+    return [each.name for each in TOOLS]

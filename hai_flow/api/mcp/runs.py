@@ -1,0 +1,176 @@
+"""Starting, following and answering runs for MCP clients: a thin layer over the commands that every client uses."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Mapping
+from hashlib import sha256
+from typing import Any, Final
+from uuid import UUID
+
+import msgspec
+from fastapi import Response
+from pydantic import ValidationError
+
+from hai_flow import addresses, values
+from hai_flow.api.permissions.rights import Right
+from hai_flow.api.permissions.visibility import Sight
+from hai_flow.api.requests.access import Access
+from hai_flow.api.rest.people.decide_pendings import DecideBody, decide, find_pending
+from hai_flow.api.rest.runs.runs import StartBody, start_run
+from hai_flow.engine import commands as c
+from hai_flow.engine.ids import run_of_pending
+from hai_flow.engine.pendings.deciders import obstacle, world_of
+from hai_flow.engine.state import PendingState
+from hai_flow.errors import Rejected
+from hai_flow.wire.dialect import Profile
+from hai_flow.wire.log import LOG
+from hai_flow.wire.mcp import Question, Shown, sentence_of
+
+Progress = Callable[[int, str], Awaitable[None]]
+
+_FOLLOWER: Final = Profile(dialect=LOG.name)  # of the waiting calls: they look at the run anew, and at no frame
+
+
+async def start(access: Access, workflow: str, input: Mapping[str, Any], key: str | None) -> UUID:
+    """Start a run of the workflow, once for each `key`. It is stored whole, whether or not the call is cut. Raises
+    Rejected."""
+    response = Response()
+    body = StartBody(workflow=workflow, input=dict(input))
+    run = await start_run(body, access, None if key is None else f"mcp:{access.principal.id}:{key}", response)
+    return UUID(run["id"])
+
+
+async def look(access: Access, base: str, run_id: str | UUID) -> tuple[Access, Shown]:
+    """The run as the caller sees it now, and the access to its cell. Raises Rejected 404."""
+    try:
+        access = await access.at_run(UUID(str(run_id)))
+    except ValueError:
+        raise Rejected(404, "run_unknown", f"there is no run {str(run_id)[:60]!r}.") from None
+    row = await access.run(run_id, Sight.QUESTIONS)
+    state = await access.current(await access.state_of(row))
+    seen = access.seen(state)
+    asked = [await _question(access, base, each) for each in seen.open_questions]
+    created = int(row.created_at.timestamp() * 1000)
+    url = base + addresses.run(str(row.id))
+    shown = Shown(seen, [each for each in asked if each], url, created, access.runtime.committer.now_ms())
+    return access, shown
+
+
+async def _question(access: Access, base: str, pending: PendingState) -> Question | None:
+    """The open question, and whether the caller may answer it; None: it is not open any more."""
+    id = pending.opened.id
+    try:
+        at = access if (of := run_of_pending(id)) is None else await access.at_run(of)
+        run, found = await find_pending(at, id)
+    except Rejected:  # of a run below that the caller does not see: the question is others'
+        return Question(pending, False, base + addresses.pending(id))
+    if found.status != "open":
+        return None
+    plan = await at.catalog.plan(at.tenant, bytes.fromhex(run.sha256))
+    may = at.principal.may(Right.ANSWER) or at.principal.may(Right.DECIDE)
+    mine = may and obstacle(found, at.principal.who, world_of(plan, run)) is None
+    return Question(pending, mine, base + addresses.pending(id))
+
+
+async def settle(
+    access: Access, base: str, run_id: str | UUID, seconds: float, progress: Progress | None = None
+) -> tuple[Access, Shown]:
+    """The run as soon as nothing more happens of its own accord, at most so many seconds later. Where the server has no
+    place for one more follower, the run as it is now."""
+    access, shown = await look(access, base, run_id)
+    if shown.is_at_rest or seconds <= 0:
+        return access, shown
+    try:
+        await access.take_place(follows=True)
+    except Rejected:
+        return access, shown
+    try:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                state = await access.state(UUID(shown.state.run_id), shown.state.seq)
+                async with contextlib.aclosing(access.follow(state, LOG, _FOLLOWER)) as pieces:
+                    async for _ in pieces:
+                        access, shown = await look(access, base, run_id)
+                        if progress is not None:
+                            await progress(shown.state.seq, sentence_of(shown))
+                        if shown.is_at_rest:
+                            return access, shown
+    finally:
+        access.place.leave()
+    return await look(access, base, run_id)
+
+
+async def answer(access: Access, pending_id: str, fields: Mapping[str, Any], key: str | None = None) -> dict[str, Any]:
+    """Answer a question as every client does. Raises Rejected."""
+    try:
+        body = DecideBody.model_validate(fields)
+    except ValidationError as error:
+        raise invalid_arguments(error) from None
+    of = run_of_pending(pending_id)
+    access = access if of is None else await access.at_run(of)
+    access.require(Right.ANSWER, Right.DECIDE)
+    return await decide(access, pending_id, body, key, way="mcp")
+
+
+async def stop(access: Access, run_id: str | UUID, reason: str = "") -> None:
+    """Ask the run to stop: one's own, or as somebody who controls runs. A run that is over stays as it is. Raises
+    Rejected 404 and 403."""
+    try:
+        access = await access.at_run(UUID(str(run_id)))
+    except ValueError:
+        raise Rejected(404, "run_unknown", f"there is no run {str(run_id)[:60]!r}.") from None
+    row = await access.run(run_id)
+    if not access.speaks_in(row):
+        access.require(Right.CONTROL_RUNS)
+    if row.ended_at is not None:
+        return
+    command = c.Stop(by=access.principal.id, reason=reason[:2000] or "cancelled by the client that started it")
+    with contextlib.suppress(_Ended):
+        await _submit_stop(access, row.id, command)
+
+
+class _Ended(Exception):
+    """The run has ended meanwhile."""
+
+
+async def _submit_stop(access: Access, run_id: UUID, command: c.Stop) -> None:
+    digest = sha256(values.dumps(["Stop", command.reason])).digest()
+    try:
+        await access.submit(run_id, command, command_id=None, body_sha=digest)
+    except Rejected as rejected:
+        if rejected.status == 409:
+            raise _Ended from None
+        raise
+
+
+def invalid_arguments(error: ValidationError) -> Rejected:
+    """The refusal of arguments that a tool does not take, with every fault."""
+    found = [
+        {"path": "/" + "/".join(str(part) for part in each["loc"]), "message": each["msg"], "code": "request.invalid"}
+        for each in error.errors()
+    ]
+    detail = "; ".join(f"{each['path']}: {each['message']}" for each in found)
+    return Rejected(422, "request.invalid", f"{detail}.", findings=found)
+
+
+def faults_in(rejected: Rejected) -> str:
+    """A refused answer in words: the findings at their fields."""
+    found = [
+        f"{each.get('path') or 'the answer'}: {each['message']}" for each in rejected.findings if "message" in each
+    ]
+    return "; ".join(found) or rejected.detail
+
+
+def given_of(pending: PendingState, response: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The answer that a response to an elicitation gives to a question; None: it gives none. Opening the page of a
+    decision (`accept` of a url) is no vote."""
+    action, content = response.get("action"), response.get("content")
+    if pending.opened.kind != "ask":
+        return None
+    if action == "decline" and pending.opened.inquiry is not None:
+        return {"decision": "decline"}
+    if action == "accept" and isinstance(content, Mapping):
+        return {"values": msgspec.to_builtins(dict(content))}
+    return None

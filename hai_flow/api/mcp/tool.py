@@ -1,0 +1,84 @@
+"""A tool of the server's own: its description, the right that it takes, and its function."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple, TypeAlias
+
+from hai_flow.api.mcp.runs import Progress
+from hai_flow.api.permissions.rights import Right
+from hai_flow.api.requests.access import Access
+from hai_flow.definition.schemas import JsonSchema
+from hai_flow.errors import Rejected
+
+
+class Call(NamedTuple):
+    """What comes with a call beside its arguments. `key`: the client's idempotency key."""
+
+    key: str | None
+    progress: Progress | None
+
+
+Function: TypeAlias = Callable[[Access, str, Mapping[str, Any], Call], Awaitable[dict[str, Any]]]
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A tool that needs one of `rights`. `reads`: it changes nothing. `destroys`: it may end what others rely on."""
+
+    name: str
+    title: str
+    description: str
+    input: dict[str, Any]
+    function: Function
+    rights: tuple[Right, ...]
+    output: dict[str, Any] | None = None
+    reads: bool = False
+    destroys: bool = False
+    meta: dict[str, Any] = field(default_factory=dict)
+
+    def is_for(self, access: Access) -> bool:
+        """Whether the caller has one of the rights."""
+        return any(access.principal.may(right) for right in self.rights)
+
+    @cached_property
+    def described(self) -> dict[str, Any]:
+        """The tool as `tools/list` shows it."""
+        shown: dict[str, Any] = {
+            "name": self.name,
+            "title": self.title,
+            "description": self.description,
+            "inputSchema": self.input,
+            "annotations": {
+                "readOnlyHint": self.reads,
+                "destructiveHint": self.destroys,
+                "idempotentHint": True,
+                "openWorldHint": False,
+            },
+        }
+        if self.output is not None:
+            shown["outputSchema"] = self.output
+        if self.meta:
+            shown["_meta"] = self.meta
+        return shown
+
+    @cached_property
+    def _schema(self) -> JsonSchema:
+        return JsonSchema(self.input)
+
+    async def call(
+        self, access: Access, base: str, given: Mapping[str, Any], key: str | None, progress: Progress | None
+    ) -> dict[str, Any]:
+        """Check the arguments and call the function. Raises Rejected 422 with every finding, and as it does."""
+        findings = self._schema.findings(dict(given))
+        if findings:
+            detail = "; ".join(f"{each['path'] or '/'}: {each['message']}" for each in findings)
+            raise Rejected(422, "request.invalid", f"{detail}.", findings=findings)
+        return await self.function(access, base, given, Call(key, progress))
+
+
+def text_result(text: str) -> dict[str, Any]:
+    """A result of one text."""
+    return {"content": [{"type": "text", "text": text}], "isError": False}

@@ -1,0 +1,135 @@
+"""The tools that every caller has beside the workflows: for clients that can't wait themselves, and for authors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from hai_flow import values
+from hai_flow.api.http.problems import problem_of
+from hai_flow.api.mcp import card
+from hai_flow.api.mcp import runs as mcp_runs
+from hai_flow.api.mcp.authoring import AUTHORING
+from hai_flow.api.mcp.tool import Call, Tool, text_result
+from hai_flow.api.permissions.rights import Right
+from hai_flow.api.requests.access import Access
+from hai_flow.api.rest.people.pendings import list_pendings
+from hai_flow.errors import Rejected
+from hai_flow.wire.mcp import RESULT_SCHEMA, result_of
+
+WAIT_SECONDS_MAX: Final = 50
+_RUN_ID: Final[dict[str, Any]] = {"type": "string", "description": "the run_id of a result"}
+
+
+def refusal_result(rejected: Rejected) -> dict[str, Any]:
+    """A refusal as the result of a call, which its model reads: what was wrong, where, and when to come back."""
+    problem = problem_of(rejected)
+    lines = [f"{rejected.code}: {rejected.detail}"]
+    lines += [f"- {each.get('path') or '/'}: {each['message']}" for each in rejected.findings if "message" in each]
+    if rejected.status in (429, 503):
+        lines.append(f"Try again in {rejected.retry_after} seconds.")
+        problem["retry_after"] = rejected.retry_after
+    return {**text_result("\n".join(lines)), "isError": True, "_meta": {"hai-flow/problem": problem}}
+
+
+async def _get_run(access: Access, base: str, given: Mapping[str, Any], call: Call) -> dict[str, Any]:
+    _, shown = await mcp_runs.look(access, base, given["run_id"])
+    return result_of(shown)
+
+
+async def _wait_run(access: Access, base: str, given: Mapping[str, Any], call: Call) -> dict[str, Any]:
+    seconds = given.get("seconds", 20)
+    _, shown = await mcp_runs.settle(access, base, given["run_id"], seconds, call.progress)
+    return result_of(shown)
+
+
+async def _answer(access: Access, base: str, given: Mapping[str, Any], call: Call) -> dict[str, Any]:
+    fields = {name: value for name, value in given.items() if name != "question_id"}
+    shown = await mcp_runs.answer(access, given["question_id"], fields, call.key)
+    text = f"{'Answered already' if shown['already'] else 'Answered'}: {shown['status']}."
+    return {
+        **text_result(text),
+        "structuredContent": {key: shown[key] for key in ("id", "run_id", "status", "already")},
+    }
+
+
+async def _cancel_run(access: Access, base: str, given: Mapping[str, Any], call: Call) -> dict[str, Any]:
+    await mcp_runs.stop(access, given["run_id"], given.get("reason", ""))
+    _, shown = await mcp_runs.settle(access, base, given["run_id"], 5)
+    return result_of(shown)
+
+
+async def _list_pending(access: Access, base: str, given: Mapping[str, Any], call: Call) -> dict[str, Any]:
+    access.require(Right.SEE_OWN, Right.SEE_INBOX)
+    page = await list_pendings(
+        access, given.get("limit", 20), given.get("cursor"), given.get("workflow"), given.get("run_id")
+    )
+    kept = ("id", "run_id", "workflow", "kind", "title", "message", "options", "schema", "deadline", "digest")
+    found = [
+        {**{name: each[name] for name in kept if each.get(name)}, "url": base + mcp_runs.addresses.pending(each["id"])}
+        for each in page["items"]
+    ]
+    content = {"questions": found, "next_cursor": page["next_cursor"]}
+    return {**text_result(values.dumps(content).decode()), "structuredContent": content}
+
+
+def _object(required: tuple[str, ...], **properties: Any) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(required),
+        "additionalProperties": False,
+    }
+
+
+_SEES: Final = (Right.SEE_OWN, Right.SEE_RUNS, Right.SEE_INBOX)
+
+TOOLS: Final[tuple[Tool, ...]] = (
+    Tool(
+        "get_run", "Look at a run",
+        "A run as it is now: its output, or whom it waits for and the page where that is decided.",
+        _object(("run_id",), run_id=_RUN_ID), _get_run, _SEES, output=RESULT_SCHEMA, reads=True, meta=card.TOOL_META,
+    ),
+    Tool(
+        "wait_run", "Wait for a run",
+        "A run as soon as it has ended or asks somebody, at the latest after `seconds`.",
+        _object(
+            ("run_id",), run_id=_RUN_ID,
+            seconds={"type": "integer", "minimum": 0, "maximum": WAIT_SECONDS_MAX, "default": 20},
+        ),
+        _wait_run, _SEES, output=RESULT_SCHEMA, reads=True, meta=card.TOOL_META,
+    ),
+    Tool(
+        "answer", "Answer a question",
+        "Answers a question that asks the caller. Questions that ask other people are refused: they answer on the "
+        "question's page. The first answer stands.",
+        _object(
+            ("question_id",),
+            question_id={"type": "string"},
+            values={"type": "object", "description": "of the form, where the question has one"},
+            decision={"type": "string", "maxLength": 100, "description": "one of its options"},
+            reason={"type": "string", "maxLength": 10_000},
+            digest={"type": "string", "maxLength": 64, "description": "of the question as it was read"},
+            result={"description": "of a call that asks its caller for its result"},
+            error={"type": "string", "maxLength": 10_000},
+        ),
+        _answer, (Right.ANSWER, Right.DECIDE),
+    ),
+    Tool(
+        "cancel_run", "Stop a run", "Asks a run to stop. Calls that have begun finish or are cut, none begins.",
+        _object(("run_id",), run_id=_RUN_ID, reason={"type": "string", "maxLength": 2000}),
+        _cancel_run, (Right.SPEAK, Right.CONTROL_RUNS), output=RESULT_SCHEMA, destroys=True,
+    ),
+    Tool(
+        "list_pending", "List open questions", "The open questions that the caller may see, newest first.",
+        _object(
+            (),
+            limit={"type": "integer", "minimum": 1, "maximum": 50, "default": 20},
+            cursor={"type": "string", "maxLength": 500},
+            workflow={"type": "string", "maxLength": 200},
+            run_id=_RUN_ID,
+        ),
+        _list_pending, (Right.SEE_OWN, Right.SEE_INBOX), reads=True, meta=card.TOOL_META,
+    ),
+    *AUTHORING,
+)  # fmt: skip

@@ -1,0 +1,348 @@
+"""Runs as MCP shows them: the result of a call, a task, and the forms of questions. Pure (docs/protocols/mcp.md)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from hai_flow import instants, values
+from hai_flow.definition.plan import Emit, Http, Plan, Run
+from hai_flow.engine.events import PendingOpened
+from hai_flow.engine.state import PendingState, RunState
+from hai_flow.signs import reveal
+from hai_flow.values import Json
+
+TASKS: Final = "io.modelcontextprotocol/tasks"
+UI: Final = "io.modelcontextprotocol/ui"
+IDEMPOTENCY_KEY: Final = "hai-flow/idempotencyKey"
+WORKFLOW: Final = "hai-flow/workflow"
+ON_BEHALF_OF: Final = "hai-flow/onBehalfOf"
+
+TEXT_BYTES_MAX: Final = 32 * 1024
+"""Of a result; the whole of a longer one is the resource that the result links to."""
+DESCRIPTION_CHARS_MAX: Final = 2000
+_ENDED: Final = frozenset({"finished", "failed", "stopped"})
+_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_POLLS: Final = ((10_000, 1_000), (60_000, 5_000), (600_000, 30_000))  # until that age (ms): so often (ms)
+_POLL_MAX: Final = 60_000
+
+RESULT_SCHEMA: Final[dict[str, Any]] = {
+    "type": "object",
+    "required": ["run_id", "status"],
+    "properties": {
+        "run_id": {"type": "string"},
+        "status": {"type": "string", "description": "finished, failed and stopped are ends"},
+        "output": {"description": "of a finished run"},
+        "error": {"type": "object", "description": "of a failed run"},
+        "waits_for": {"type": "string", "description": "whom or what the run waits for, for people to read"},
+        "questions": {"type": "array", "items": {"type": "object"}, "description": "the open ones"},
+        "url": {"type": "string", "description": "the page on which people see and decide it"},
+        "truncated": {"type": "boolean", "description": "the output is too large: read the linked resource"},
+    },
+}
+"""The schema of every result that shows a run."""
+
+
+class Question(NamedTuple):
+    """An open question. `mine`: the caller may answer it. `url`: its page, which asks its reader to sign in."""
+
+    pending: PendingState
+    mine: bool
+    url: str
+
+
+class Shown(NamedTuple):
+    """A run as a caller sees it. `url`: its page. `questions`: the open ones, of the runs below it, too."""
+
+    state: RunState
+    questions: Sequence[Question]
+    url: str
+    created_at: int
+    now: int
+
+    @property
+    def is_over(self) -> bool:
+        return self.state.status in _ENDED
+
+    @property
+    def asks_caller(self) -> bool:
+        return any(each.mine for each in self.questions)
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether nothing happens before somebody does something."""
+        return self.is_over or bool(self.questions) or self.state.status in ("paused", "needs_attention")
+
+
+# --- tools ------------------------------------------------------------------------------------------------------------
+
+
+def tool_name(workflow: str, taken: Iterable[str]) -> str:
+    """The name of a workflow's tool: its own, or one like it where MCP allows no such name or another tool has it."""
+    name = workflow if _NAME.fullmatch(workflow) else re.sub(r"[^a-zA-Z0-9_-]", "_", workflow)[:64]
+    return name if name not in taken else f"workflow_{name}"[:64]
+
+
+def tool_of(plan: Plan, name: str) -> dict[str, Any]:
+    """A workflow as a tool. Its texts are those of the published version, with hidden signs shown as codes."""
+    writes = _writes(plan)
+    description = plan.description or plan.title or f"Runs the workflow {plan.name}."
+    return {
+        "name": name,
+        "title": reveal(plan.title or plan.name)[:200],
+        "description": reveal(description)[:DESCRIPTION_CHARS_MAX],
+        "inputSchema": {"type": "object", **_without_own_keywords(plan.input.raw)},
+        "outputSchema": RESULT_SCHEMA,
+        "annotations": {
+            "readOnlyHint": not writes,
+            "destructiveHint": writes,
+            "idempotentHint": False,
+            "openWorldHint": writes,
+        },
+        "_meta": {WORKFLOW: reference_of(plan)},
+    }
+
+
+def reference_of(plan: Plan) -> str:
+    """The very version, as a start may name it."""
+    return f"{plan.name}@{plan.version}+{plan.sha256.hex()[:8]}"
+
+
+def _writes(plan: Plan) -> bool:
+    """Whether the workflow may change anything outside: a tool of unknown effect, or a run below, counts."""
+    if any(getattr(tool, "effect", None) != "read" for tool in plan.tools.values()):
+        return True
+    return any(isinstance(step.verb, Emit | Http | Run) for step in plan.steps.values())
+
+
+def _without_own_keywords(schema: Json) -> dict[str, Any]:
+    if not isinstance(schema, Mapping):
+        return {}
+    shown: dict[str, Any] = values.loads(values.dumps(schema))
+    _drop_own(shown)
+    return shown
+
+
+def _drop_own(schema: Any) -> None:
+    if isinstance(schema, dict):
+        if isinstance(schema.get("pii"), bool):
+            del schema["pii"]
+        for each in schema.values():
+            _drop_own(each)
+    elif isinstance(schema, list):
+        for each in schema:
+            _drop_own(each)
+
+
+# --- results ----------------------------------------------------------------------------------------------------------
+
+
+def result_of(shown: Shown) -> dict[str, Any]:
+    """The result of a call that shows the run as it is."""
+    state = shown.state
+    content: dict[str, Any] = {"run_id": state.run_id, "status": state.status}
+    if state.status == "finished":
+        text, content["output"] = _text_of(state.output), state.output
+    elif state.status == "failed":
+        error = state.error
+        content["error"] = {"code": "failed"} if error is None else {"code": error.code, "message": error.message}
+        text = f"The run failed: {content['error'].get('message') or content['error']['code']}"
+    elif state.status == "stopped":
+        text = "The run was stopped."
+    else:
+        text = content["waits_for"] = sentence_of(shown)
+        content["questions"] = [question_view(each) for each in shown.questions]
+        content["url"] = shown.url
+        text = f"{text}\nRun {state.run_id}, {shown.url}"
+    blocks: list[dict[str, Any]] = [{"type": "text", "text": text}]
+    if len(text.encode(errors="replace")) > TEXT_BYTES_MAX or len(values.dumps(content)) > 2 * TEXT_BYTES_MAX:
+        cut = text.encode(errors="replace")[:TEXT_BYTES_MAX].decode(errors="ignore")
+        blocks = [{"type": "text", "text": cut}, _link(state.run_id)]
+        content = {"run_id": state.run_id, "status": state.status, "truncated": True}
+    return {"content": blocks, "structuredContent": content, "isError": state.status == "failed"}
+
+
+def _text_of(output: Json) -> str:
+    return output if isinstance(output, str) else values.dumps(output).decode()
+
+
+def _link(run_id: str) -> dict[str, Any]:
+    uri, name = f"hai://runs/{run_id}/output", f"the output of run {run_id}"
+    return {"type": "resource_link", "uri": uri, "name": name, "mimeType": "application/json"}
+
+
+def sentence_of(shown: Shown) -> str:
+    """What a run that is not over is doing, or waits for, in one sentence."""
+    state = shown.state
+    mine = [each for each in shown.questions if each.mine]
+    others = [each for each in shown.questions if not each.mine]
+    if mine:
+        return f"Waits for your answer: {_asked(mine[0])}"
+    if others:
+        opened = others[0].pending.opened
+        until = "" if opened.deadline is None else f" until {instants.rfc3339(opened.deadline)}"
+        return f"Waits for {_people(opened)}{until}: {_asked(others[0])}"
+    return {
+        "queued": "Waits for its turn.",
+        "paused": "Is paused; somebody has to resume it.",
+        "needs_attention": "Needs attention: somebody has to retry or skip a step.",
+        "waiting": "Waits for a time or an event.",
+    }.get(state.status, "Works.")
+
+
+def _asked(question: Question) -> str:
+    opened = question.pending.opened
+    return reveal(opened.title or opened.message or f"the question {opened.id}")[:500]
+
+
+def _people(opened: PendingOpened) -> str:
+    policy = opened.policy if isinstance(opened.policy, Mapping) else {}
+    asked = [each for each in policy.get("from") or () if isinstance(each, str)]
+    return ", ".join(asked) if asked else "others"
+
+
+def question_view(question: Question) -> dict[str, Any]:
+    """An open question for a client: what is asked, and whether the caller may answer."""
+    opened = question.pending.opened
+    shown: dict[str, Any] = {
+        "id": opened.id,
+        "kind": opened.kind,
+        "title": opened.title,
+        "message": opened.message,
+        "may_answer": question.mine,
+        "url": question.url,
+        "options": list(opened.options),
+        "deadline": None if opened.deadline is None else instants.rfc3339(opened.deadline),
+    }
+    if question.mine:
+        shown |= {
+            "form": opened.schema,
+            "tool": opened.tool,
+            "arguments": None if opened.args is None else values.loads(opened.args),
+            "evidence": None if opened.evidence is None else values.loads(opened.evidence),
+            "digest": opened.digest,
+        }
+    return {name: value for name, value in shown.items() if value not in (None, [])}
+
+
+# --- tasks ------------------------------------------------------------------------------------------------------------
+
+
+def task_of(shown: Shown, *, forms: bool = True, urls: bool = True) -> dict[str, Any]:
+    """The run as a task, without its result and requests."""
+    state = shown.state
+    status = {"finished": "completed", "failed": "completed", "stopped": "cancelled"}.get(state.status, "working")
+    task: dict[str, Any] = {
+        "taskId": state.run_id,
+        "status": status,
+        "createdAt": instants.rfc3339(shown.created_at),
+        "lastUpdatedAt": instants.rfc3339(state.at),
+        "ttlMs": None,
+        "pollIntervalMs": poll_interval(shown.now - state.at),
+    }
+    if status == "working":
+        task["statusMessage"] = sentence_of(shown)
+        if requests_of(shown, forms=forms, urls=urls):
+            task["status"] = "input_required"
+    return task
+
+
+def detailed_task(shown: Shown, *, forms: bool, urls: bool) -> dict[str, Any]:
+    """The run as `tasks/get` shows it: with what it asks the caller, or its result."""
+    task = task_of(shown, forms=forms, urls=urls)
+    if task["status"] == "input_required":
+        task["inputRequests"] = requests_of(shown, forms=forms, urls=urls)
+    elif task["status"] == "completed":
+        task["result"] = {"resultType": "complete", **result_of(shown)}
+    return task
+
+
+def poll_interval(age: int) -> int:
+    """How long to wait before the next look at a run in which nothing has happened for `age` (both ms)."""
+    return next((pause for until, pause in _POLLS if age < until), _POLL_MAX)
+
+
+# --- questions as elicitations ----------------------------------------------------------------------------------------
+
+
+def requests_of(
+    shown: Shown, *, forms: bool, urls: bool, faults: Mapping[str, str] | None = None
+) -> dict[str, dict[str, Any]]:
+    """The open questions that the caller may answer, as elicitations by their ids. `forms`, `urls`: the modes that the
+    client can show. `faults`: what was wrong with the answer before, by question."""
+    found: dict[str, dict[str, Any]] = {}
+    for question in shown.questions:
+        request = _request(question, forms=forms, urls=urls) if question.mine else None
+        if request is not None:
+            opened = question.pending.opened
+            if fault := (faults or {}).get(opened.id):
+                request["message"] = f"{fault}\n{request['message']}"
+            found[opened.id] = {"method": "elicitation/create", "params": request}
+    return found
+
+
+def short_names(questions: Iterable[PendingOpened]) -> dict[str, str]:
+    """A name for the id of each question, for one round of a call: the step that asks, where only one does."""
+    steps = {each.id: each.path.rpartition("/")[2].partition("[")[0] for each in questions}
+    names = list(steps.values())
+    return {id: name if names.count(name) == 1 else id for id, name in steps.items()}
+
+
+def _request(question: Question, *, forms: bool, urls: bool) -> dict[str, Any] | None:
+    opened = question.pending.opened
+    message = reveal("\n".join(filter(None, (opened.title, opened.message))) or "An answer is needed.")
+    form = flat_form(opened) if forms else None
+    if form is not None:
+        return {"mode": "form", "message": message, "requestedSchema": form}
+    if urls:
+        return {"mode": "url", "message": message, "url": question.url, "elicitationId": opened.id}
+    return None
+
+
+_KEPT: Final = {
+    "string": ("title", "description", "default", "minLength", "maxLength", "format", "enum", "enumNames", "oneOf"),
+    "number": ("title", "description", "default", "minimum", "maximum"),
+    "integer": ("title", "description", "default", "minimum", "maximum"),
+    "boolean": ("title", "description", "default"),
+}
+_FORMATS: Final = ("email", "uri", "date", "date-time")
+
+
+def flat_form(opened: PendingOpened) -> dict[str, Any] | None:
+    """The form of a question that asks the caller for values, as MCP allows one: flat. None: it is a decision, it asks
+    for something richer, or for personal values, which no form of a client may carry."""
+    schema = opened.schema
+    if opened.kind != "ask" or not isinstance(schema, Mapping) or not isinstance(schema.get("properties"), Mapping):
+        return None
+    properties: dict[str, Any] = {}
+    for name, each in schema["properties"].items():
+        field = _field(each)
+        if field is None:
+            return None
+        properties[name] = field
+    required = [each for each in schema.get("required") or () if each in properties]
+    return {"type": "object", "properties": properties, **({"required": required} if required else {})}
+
+
+def _field(schema: Json) -> dict[str, Any] | None:
+    if not isinstance(schema, Mapping) or schema.get("pii"):
+        return None
+    kind = schema.get("type", "string" if "enum" in schema or "oneOf" in schema else None)
+    if kind == "array":
+        items = schema.get("items")
+        texts = items.get("enum") if isinstance(items, Mapping) else None
+        if not isinstance(texts, Sequence) or not all(isinstance(each, str) for each in texts):
+            return None
+        kept = {
+            key: schema[key] for key in ("title", "description", "minItems", "maxItems", "default") if key in schema
+        }
+        return {"type": "array", **kept, "items": {"type": "string", "enum": list(texts)}}
+    if not isinstance(kind, str) or kind not in _KEPT:
+        return None
+    if not all(isinstance(each, str) for each in schema.get("enum") or ()):
+        return None
+    field = {"type": kind, **{key: schema[key] for key in _KEPT[kind] if key in schema}}
+    if field.get("format") not in (None, *_FORMATS):
+        del field["format"]
+    return field

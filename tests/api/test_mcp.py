@@ -1,0 +1,329 @@
+"""Workflows as tools of an MCP server: what a call returns to which client, and what a question becomes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import httpx2
+import mcp_types as types
+import pytest
+from mcp.client import Client
+
+from tests.support.hai_client import unique
+from tests.support.mcp_caller import FORMS, NOTHING, WITH_TASKS, Caller, accept
+from tests.support.server import ROOT, YAML, ServerProcess
+from tests.support.waiting import until
+
+FLOWS = ROOT / "tests" / "clients" / "mcp_flows"
+Fact = TypeVar("Fact")
+SUPPORT = {"HAI-Act-As": "user:sue,role:support"}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def published(server: ServerProcess) -> None:
+    with httpx2.Client(base_url=server.url) as http:
+        for flow in sorted(FLOWS.glob("*.flow.yaml")):
+            answer = http.post("/v1/workflows", content=flow.read_bytes(), headers=YAML)
+            assert answer.status_code in (200, 201), answer.text
+
+
+@pytest.fixture
+def http(server: ServerProcess) -> Iterator[httpx2.Client]:
+    with httpx2.Client(base_url=server.url, timeout=60) as client:
+        yield client
+
+
+def settled(caller: Caller, run_id: str) -> dict[str, Any]:
+    found: dict[str, Any] = caller.call("wait_run", {"run_id": run_id, "seconds": 20})["structuredContent"]
+    return found
+
+
+def sure(fact: Callable[[], Fact]) -> Fact:
+    """The value of `fact()` as soon as it is true."""
+    return asyncio.run(until(fact))
+
+
+def approve_all(http: httpx2.Client, run_id: str) -> None:
+    pending = http.get("/v1/pendings", params={"run_id": run_id}).json()["items"][0]
+    body = {"decision": "approve", "digest": pending["digest"]}
+    assert http.post(f"/v1/pendings/{pending['id']}/decide", json=body, headers=SUPPORT).status_code == 200
+
+
+# --- what a call returns ----------------------------------------------------------------------------------------------
+
+
+def test_a_call_of_a_workflow_that_ends_at_once_returns_its_output(http: httpx2.Client) -> None:
+    for capabilities in (NOTHING, FORMS, WITH_TASKS):
+        result = Caller(http, capabilities).call("greet", {"name": "Ann"})
+        assert (result["resultType"], result["isError"]) == ("complete", False)
+        assert result["content"][0]["text"] == "Hello, Ann!"
+        assert result["structuredContent"]["output"] == "Hello, Ann!"
+
+
+def test_a_client_without_elicitation_gets_the_run_with_whom_it_waits_for(http: httpx2.Client) -> None:
+    caller = Caller(http)
+    result = caller.call("refund_order", {"order": "A-1", "amount": 80})
+    content = result["structuredContent"]
+    assert content["status"] == "waiting"
+    assert content["waits_for"].startswith("Waits for role:support until ")
+    assert content["url"].endswith(f"/console/runs/{content['run_id']}")
+    approve_all(http, content["run_id"])
+    content = settled(caller, content["run_id"])
+    question = content["questions"][0]
+    assert question["may_answer"]
+    assert question["form"]["properties"] == {"note": {"type": "string"}}
+    caller.call("answer", {"question_id": question["id"], "values": {"note": "sorry"}})
+    content = settled(caller, content["run_id"])
+    assert content["output"] == {"refunded": 80, "note": "sorry"}
+
+
+def test_a_question_to_the_caller_is_a_form_and_its_answer_goes_on_with_the_run(http: httpx2.Client) -> None:
+    caller = Caller(http, FORMS)
+    asked = caller.call("confirm_delete", {"filename": "a.txt"})
+    assert asked["resultType"] == "input_required"
+    request = asked["inputRequests"]["sure"]["params"]
+    assert (request["mode"], request["message"]) == ("form", "Delete a.txt?")
+    done = caller.call(
+        "confirm_delete", {"filename": "a.txt"}, state=asked["requestState"], answers={"sure": accept(confirm=True)}
+    )
+    assert done["structuredContent"]["output"] == "confirmed: true"
+
+
+def test_a_wrong_form_is_asked_again_with_the_findings_and_the_question_stays_open(http: httpx2.Client) -> None:
+    caller, given = Caller(http, FORMS), {"filename": "a.txt"}
+    asked = caller.call("confirm_delete", given)
+    again = caller.call(
+        "confirm_delete", given, state=asked["requestState"], answers={"sure": accept(confirm="perhaps")}
+    )
+    assert again["resultType"] == "input_required"
+    assert "/confirm" in again["inputRequests"]["sure"]["params"]["message"]
+    done = caller.call("confirm_delete", given, state=again["requestState"], answers={"sure": accept(confirm=False)})
+    assert done["structuredContent"]["output"] == "confirmed: false"
+
+
+def test_the_same_state_twice_gives_the_first_outcome_whatever_the_second_answer_says(http: httpx2.Client) -> None:
+    caller, given = Caller(http, FORMS), {"filename": "a.txt"}
+    asked = caller.call("confirm_delete", given)
+    first = caller.call("confirm_delete", given, state=asked["requestState"], answers={"sure": accept(confirm=True)})
+    second = caller.call("confirm_delete", given, state=asked["requestState"], answers={"sure": accept(confirm=False)})
+    assert second["structuredContent"] == first["structuredContent"]
+
+
+def test_two_questions_at_once_are_answered_one_by_one(http: httpx2.Client) -> None:
+    caller = Caller(http, FORMS)
+    asked = caller.call("multi_input")
+    assert sorted(asked["inputRequests"]) == ["again", "name"]
+    asked = caller.call("multi_input", state=asked["requestState"], answers={"name": accept(name="Ann")})
+    assert list(asked["inputRequests"]) == ["again"]
+    done = caller.call("multi_input", state=asked["requestState"], answers={"again": accept(name="Ann")})
+    assert done["structuredContent"]["output"] == "done"
+
+
+def test_a_decision_by_others_is_no_elicitation(http: httpx2.Client) -> None:
+    result = Caller(http, FORMS).call("refund_order", {"order": "A-1", "amount": 80})
+    assert result["resultType"] == "complete"
+    assert not result["structuredContent"]["questions"][0]["may_answer"]
+
+
+def test_a_decision_of_the_caller_is_a_page_and_to_open_it_is_no_vote(http: httpx2.Client) -> None:
+    caller, given = Caller(http, FORMS), {"order": "A-2", "amount": 80}
+    asked = caller.call("refund", given)
+    ((name, request),) = asked["inputRequests"].items()
+    assert request["params"]["mode"] == "url"
+    assert "/console/inbox/call_" in request["params"]["url"]
+    assert "?" not in request["params"]["url"]
+    opened = {name: {"action": "accept", "content": {"decision": "approve"}}}
+    result = caller.call("refund", given, state=asked["requestState"], answers=opened)
+    assert result["structuredContent"]["status"] == "waiting"
+
+
+# --- tasks ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_task_shows_its_question_takes_the_answer_and_ends_with_the_result(http: httpx2.Client) -> None:
+    caller = Caller(http, WITH_TASKS)
+    task = caller.call("confirm_delete", {"filename": "a.txt"})
+    assert (task["resultType"], task["pollIntervalMs"]) == ("task", 1000)
+
+    def asked() -> dict[str, Any] | None:
+        found = caller.result("tasks/get", {"taskId": task["taskId"]})
+        return found if found["status"] == "input_required" else None
+
+    (key, request), *_ = sure(asked)["inputRequests"].items()
+    assert request["params"]["mode"] == "form"
+    wrong = {"taskId": task["taskId"], "inputResponses": {key: accept(confirm="perhaps")}}
+    assert "/confirm" in caller.error("tasks/update", wrong)["message"]
+    right = {"taskId": task["taskId"], "inputResponses": {key: accept(confirm=True)}}
+    assert caller.result("tasks/update", right)["resultType"] == "complete"
+    assert caller.result("tasks/update", right)["resultType"] == "complete"  # a second use changes nothing
+
+    def over() -> dict[str, Any] | None:
+        found = caller.result("tasks/get", {"taskId": task["taskId"]})
+        return found if found["status"] == "completed" else None
+
+    assert sure(over)["result"]["structuredContent"]["output"] == "confirmed: true"
+
+
+def test_a_task_that_waits_for_others_is_working_and_says_for_whom(http: httpx2.Client) -> None:
+    caller = Caller(http, WITH_TASKS)
+    task = caller.call("refund_order", {"order": "A-1", "amount": 80})
+    found = caller.result("tasks/get", {"taskId": task["taskId"]})
+    assert found["status"] == "working"
+    assert "inputRequests" not in found
+    sure(lambda: "role:support" in caller.result("tasks/get", {"taskId": task["taskId"]})["statusMessage"])
+
+
+def test_a_cancelled_task_is_cancelled_and_to_cancel_it_again_is_acknowledged(http: httpx2.Client) -> None:
+    caller = Caller(http, WITH_TASKS)
+    task = {"taskId": caller.call("slow_compute", {"seconds": 60})["taskId"]}
+    caller.result("tasks/cancel", task)
+    sure(lambda: caller.result("tasks/get", task)["status"] == "cancelled")
+    assert caller.result("tasks/cancel", task)["resultType"] == "complete"
+
+
+def test_a_failed_run_is_a_completed_task_with_an_error_as_its_result(http: httpx2.Client) -> None:
+    caller = Caller(http, WITH_TASKS)
+    task = {"taskId": caller.call("failing_job")["taskId"]}
+    sure(lambda: caller.result("tasks/get", task)["status"] == "completed")
+    assert caller.result("tasks/get", task)["result"]["isError"]
+
+
+@pytest.mark.parametrize("task", ["run_1", "01900000-0000-7000-8000-000000000000", "../x", ""])
+def test_a_task_that_there_is_not_is_one_answer(http: httpx2.Client, task: str) -> None:
+    error = Caller(http, WITH_TASKS).error("tasks/get", {"taskId": task})
+    assert (error["code"], error["message"]) == (-32602, "Unknown task.")
+
+
+def test_a_header_that_names_another_task_is_refused(http: httpx2.Client) -> None:
+    caller = Caller(http, WITH_TASKS)
+    task = caller.call("slow_compute", {"seconds": 60})["taskId"]
+    for method in ("tasks/get", "tasks/update", "tasks/cancel"):
+        assert caller.error(method, {"taskId": task}, headers={"Mcp-Name": "another"})["code"] == -32020
+    assert caller.answered.status_code == 400
+    assert caller.result("tasks/get", {"taskId": task})["status"] == "working"
+    caller.result("tasks/cancel", {"taskId": task})
+
+
+def test_tasks_without_the_capability_are_refused_with_what_is_missing(http: httpx2.Client) -> None:
+    error = Caller(http, FORMS).error("tasks/get", {"taskId": "x"})
+    assert error["code"] == -32021
+    assert "io.modelcontextprotocol/tasks" in error["data"]["requiredCapabilities"]["extensions"]
+
+
+# --- once -------------------------------------------------------------------------------------------------------------
+
+
+def test_one_key_is_one_run_and_other_arguments_with_it_are_refused(http: httpx2.Client) -> None:
+    caller, meta = Caller(http), {"hai-flow/idempotencyKey": unique("key")}
+    first = caller.call("greet", {"name": "Ann"}, meta=meta)["structuredContent"]
+    assert caller.call("greet", {"name": "Ann"}, meta=meta)["structuredContent"] == first
+    assert caller.refusal("greet", {"name": "Bob"}, meta=meta) == "command_id_reused"
+    assert caller.refusal("greet", {"name": "Bob"}, meta={"hai-flow/idempotencyKey": 7}) == "idempotency_key.invalid"
+
+
+def test_a_call_that_is_cut_neither_stops_nor_doubles_its_run(http: httpx2.Client, server: ServerProcess) -> None:
+    meta = {"hai-flow/idempotencyKey": unique("key")}
+    with httpx2.Client(base_url=server.url, timeout=0.4) as hasty, pytest.raises(httpx2.TimeoutException):
+        Caller(hasty).call("slow_compute", {"seconds": 3}, meta=meta)
+    found = Caller(http).call("slow_compute", {"seconds": 3}, meta=meta)["structuredContent"]
+    assert found["status"] == "finished"
+
+
+def test_the_run_joins_the_trace_that_the_call_names(http: httpx2.Client) -> None:
+    trace = "0af7651916cd43dd8448eb211c80319c"
+    meta = {"traceparent": f"00-{trace}-b7ad6b7169203331-01"}
+    run_id = Caller(http).call("greet", {"name": "Ann"}, meta=meta)["structuredContent"]["run_id"]
+    started = http.get(f"/v1/runs/{run_id}/events").json()["items"][0]
+    assert trace in started["trace"]
+
+
+# --- lists, resources, prompts ----------------------------------------------------------------------------------------
+
+
+def test_tools_are_listed_in_one_order_with_schemas_hints_and_the_version(http: httpx2.Client) -> None:
+    caller = Caller(http)
+    listed = caller.result("tools/list", {})
+    assert (listed["cacheScope"], listed["ttlMs"]) == ("private", 10_000)
+    assert caller.result("tools/list", {})["tools"] == listed["tools"]
+    tools = {each["name"]: each for each in listed["tools"]}
+    refund = tools["refund_order"]
+    assert refund["title"] == "Refund an order"
+    assert refund["inputSchema"]["required"] == ["order", "amount"]
+    assert refund["_meta"]["hai-flow/workflow"].startswith("refund_order@1+")
+    assert not refund["annotations"]["destructiveHint"]
+    assert tools["refund"]["annotations"]["destructiveHint"]
+    assert {"get_run", "wait_run", "answer", "cancel_run", "list_pending"} <= tools.keys()
+
+
+def test_wrong_arguments_are_findings_at_their_places(http: httpx2.Client) -> None:
+    result = Caller(http).call("refund_order", {"order": 7})
+    assert result["isError"]
+    assert {each["path"] for each in result["_meta"]["hai-flow/problem"]["findings"]} >= {"/order"}
+
+
+def test_an_unknown_tool_is_an_error_of_the_protocol(http: httpx2.Client) -> None:
+    assert Caller(http).error("tools/call", {"name": "no_such_tool", "arguments": {}})["code"] == -32602
+
+
+def test_a_run_is_a_resource_and_another_address_is_not_found(http: httpx2.Client) -> None:
+    caller = Caller(http)
+    run_id = caller.call("greet", {"name": "Ann"})["structuredContent"]["run_id"]
+    read = caller.result("resources/read", {"uri": f"hai://runs/{run_id}/output"})
+    assert read["contents"][0]["text"] == '"Hello, Ann!"'
+    for uri in ("hai://runs/x", "hai://threads/x/output", "file:///etc/passwd", "hai://runs/../x"):
+        assert caller.error("resources/read", {"uri": uri})["code"] == -32602
+
+
+def test_a_long_output_is_cut_and_linked(http: httpx2.Client) -> None:
+    caller = Caller(http)
+    result = caller.call("greet", {"name": "x" * 100_000})
+    assert result["structuredContent"]["truncated"]
+    link = result["content"][1]
+    assert len(result["content"][0]["text"]) <= 32 * 1024
+    assert "x" * 100_000 in caller.result("resources/read", {"uri": link["uri"]})["contents"][0]["text"]
+
+
+def test_templates_are_prompts(http: httpx2.Client) -> None:
+    caller = Caller(http)
+    names = [each["name"] for each in caller.result("prompts/list", {})["prompts"]]
+    assert "new-approval" in names
+    got = caller.result("prompts/get", {"name": "new-approval", "arguments": {"name": "pay_out"}})
+    assert "name: pay_out" in got["messages"][0]["content"]["text"]
+    assert caller.error("prompts/get", {"name": "new-nothing"})["code"] == -32602
+    assert caller.error("prompts/get", {"name": "new-form", "arguments": {"name": "a b"}})["code"] == -32602
+
+
+def test_the_card_loads_nothing_and_holds_no_vote(http: httpx2.Client) -> None:
+    caller = Caller(http)
+    card = caller.result("resources/read", {"uri": "ui://hai-flow/decide"})["contents"][0]
+    assert card["mimeType"] == "text/html;profile=mcp-app"
+    assert "default-src 'none'" in card["text"]
+    for forbidden in ("tools/call", "fetch(", "innerHTML", " src=", "<link"):
+        assert forbidden not in card["text"]
+    tools = {each["name"]: each for each in caller.result("tools/list", {})["tools"]}
+    assert tools["get_run"]["_meta"]["ui"]["resourceUri"] == card["uri"]
+
+
+# --- the official client ----------------------------------------------------------------------------------------------
+
+
+async def _official(url: str, **more: Any) -> str:
+    async def answer(context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
+        return types.ElicitResult(action="accept", content={"confirm": True})
+
+    callback = {"elicitation_callback": answer} if more.pop("elicits") else {}
+    async with Client(f"{url}/mcp", **callback, **more) as client:
+        result = await client.call_tool("confirm_delete", {"filename": "a.txt"})
+        content = result.structured_content
+        if content["status"] == "waiting":
+            question = content["questions"][0]["id"]
+            await client.call_tool("answer", {"question_id": question, "values": {"confirm": True}})
+            content = (await client.call_tool("wait_run", {"run_id": content["run_id"]})).structured_content
+        return str(content["output"])
+
+
+@pytest.mark.parametrize("more", [{"elicits": False}, {"elicits": True}, {"elicits": True, "mode": "legacy"}])
+def test_the_official_client_gets_the_same_output_in_each_shape(server: ServerProcess, more: dict[str, Any]) -> None:
+    assert asyncio.run(_official(server.url, **more)) == "confirmed: true"
