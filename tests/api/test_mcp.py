@@ -147,9 +147,9 @@ def test_a_task_shows_its_question_takes_the_answer_and_ends_with_the_result(htt
     task = caller.call("confirm_delete", {"filename": "a.txt"})
     assert (task["resultType"], task["pollIntervalMs"]) == ("task", 1000)
 
-    def asked() -> dict[str, Any] | None:
+    def asked() -> dict[str, Any]:
         found = caller.result("tasks/get", {"taskId": task["taskId"]})
-        return found if found["status"] == "input_required" else None
+        return found if found["status"] == "input_required" else {}
 
     (key, request), *_ = sure(asked)["inputRequests"].items()
     assert request["params"]["mode"] == "form"
@@ -159,9 +159,9 @@ def test_a_task_shows_its_question_takes_the_answer_and_ends_with_the_result(htt
     assert caller.result("tasks/update", right)["resultType"] == "complete"
     assert caller.result("tasks/update", right)["resultType"] == "complete"  # a second use changes nothing
 
-    def over() -> dict[str, Any] | None:
+    def over() -> dict[str, Any]:
         found = caller.result("tasks/get", {"taskId": task["taskId"]})
-        return found if found["status"] == "completed" else None
+        return found if found["status"] == "completed" else {}
 
     assert sure(over)["result"]["structuredContent"]["output"] == "confirmed: true"
 
@@ -309,12 +309,12 @@ def test_the_card_loads_nothing_and_holds_no_vote(http: httpx2.Client) -> None:
 # --- the official client ----------------------------------------------------------------------------------------------
 
 
-async def _official(url: str, **more: Any) -> str:
+async def _official(url: str, *, elicits: bool, mode: str = "auto") -> str:
     async def answer(context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
         return types.ElicitResult(action="accept", content={"confirm": True})
 
-    callback = {"elicitation_callback": answer} if more.pop("elicits") else {}
-    async with Client(f"{url}/mcp", **callback, **more) as client:
+    callback = answer if elicits else None
+    async with Client(f"{url}/mcp", elicitation_callback=callback, mode=mode) as client:
         result = await client.call_tool("confirm_delete", {"filename": "a.txt"})
         content = result.structured_content
         if content["status"] == "waiting":

@@ -12,6 +12,7 @@ from typing import Final
 
 from starlette.requests import HTTPConnection
 
+from hai_flow.api import mcp_resource
 from hai_flow.api.auth import frontend_tokens, tickets
 from hai_flow.api.auth.directory.erased_people import Forgotten
 from hai_flow.api.auth.directory.people import NOBODY, Ids, People
@@ -53,18 +54,26 @@ class KnownIdentity:
     async def _proven(self, connection: HTTPConnection) -> Principal:
         if acting_header(connection) is not None:
             raise acting_forbidden()
+        audience = mcp_resource.audience_of(connection)
+        if audience is not None:  # no page of a browser calls here
+            return await self._bearing(connection, audience)
         ticket = tickets.ticket_of(connection)
         if ticket is not None:
             return await tickets.principal_of(self._runtime.database.api, ticket)
         session = None if connection.headers.getlist("authorization") else session_of(connection)
         if session is not None:
             return await self.sessions.principal(connection, session)
+        return await self._bearing(connection)
+
+    async def _bearing(self, connection: HTTPConnection, audience: Sequence[str] | None = None) -> Principal:
+        """The caller by their key or token. `audience`: the only one that tokens of issuers may be for, in place of
+        their issuer's."""
         credential = bearer(connection)
         if credential.startswith(frontend_tokens.PREFIX):
             return await self._frontend.principal(credential, now_ms())
         if credential.startswith(PREFIX):
             return await self.keys.principal(credential, now_ms())
-        return await self.tokens.principal(credential)
+        return await self.tokens.principal(credential, audience)
 
     async def known(self, principal: Principal) -> Principal:
         """The principal by the one id of their person, with all further ones."""

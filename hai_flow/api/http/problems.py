@@ -17,8 +17,9 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hai_flow import addresses, values
+from hai_flow.api import mcp_resource
 from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS
-from hai_flow.api.permissions.principals import caller_of
+from hai_flow.api.permissions.principals import MissingRight, caller_of
 from hai_flow.errors import DefinitionError, Rejected, StoreError, Unreadable, particulars
 from hai_flow.json_pointers import pointer_of
 from hai_flow.runtime.ops.open_files import MORE_FILES, TOO_MANY_FILES, out_of_files
@@ -153,8 +154,23 @@ async def _rejected(request: Request, error: Exception) -> Response:
         findings=error.findings,
         winner=error.winner,
         see=_page(request, error),
-        headers=headers_of(error),
+        headers=_challenged(request, error),
     )
+
+
+def _challenged(request: Request, error: Rejected) -> dict[str, str] | None:
+    """The headers of the refusal. At `/mcp`, clients learn from them which issuers give tokens, and for which rights
+    (RFC 9728, RFC 6750)."""
+    headers = headers_of(error)
+    if request.url.path != mcp_resource.PATH or not request.app.state.identity.issuer_names:
+        return headers
+    metadata = f'resource_metadata="{mcp_resource.metadata_of(request)}"'
+    if error.code.startswith("auth.") and headers is not None and "WWW-Authenticate" in headers:
+        return {**headers, "WWW-Authenticate": f"{headers['WWW-Authenticate']}, {metadata}"}
+    if isinstance(error, MissingRight):
+        wanted = " ".join(error.rights)
+        return {"WWW-Authenticate": f'Bearer error="insufficient_scope", scope="{wanted}", {metadata}'}
+    return headers
 
 
 def _page(request: Request, error: Rejected) -> str:

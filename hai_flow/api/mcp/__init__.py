@@ -14,6 +14,7 @@ from fastapi.responses import JSONResponse, Response
 from starlette.types import Message, Receive, Scope, Send
 
 from hai_flow.api.http.problems import WITH_BODY, documented
+from hai_flow.api.mcp_resource import METADATA_PATH, PATH, base_of
 from hai_flow.api.permissions.principals import open_to_everybody, requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests.access import Access
@@ -22,8 +23,6 @@ from hai_flow.errors import Rejected
 from hai_flow.wire import posted_json
 from hai_flow.wire.posted_json import Limits
 
-PATH: Final = "/mcp"
-METADATA_PATH: Final = f"/.well-known/oauth-protected-resource{PATH}"
 ACCESS: Final = "hai_flow.mcp.access"  # the scope's key of the caller's access
 
 router = APIRouter(tags=["mcp"])
@@ -80,18 +79,8 @@ async def get_metadata(request: Request) -> dict[str, Any]:
     if not issuers:
         raise Rejected(404, "not_found", "this server takes API keys alone; no issuer gives tokens for it.")
     return {
-        "resource": resource_of(settings.public_url, request),
+        "resource": base_of(settings.public_url, request) + PATH,
         "authorization_servers": list(issuers),
         "bearer_methods_supported": ["header"],
         "resource_name": "HAI Flow",
     }
-
-
-def resource_of(public_url: str | None, request: Request) -> str:
-    """The address of `/mcp` by which tokens name it as their audience."""
-    return base_of(public_url, request) + PATH
-
-
-def base_of(public_url: str | None, request: Request) -> str:
-    """The server's own address, without a slash at its end."""
-    return (public_url or str(request.base_url)).rstrip("/")

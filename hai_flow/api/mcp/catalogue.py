@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, get_args
 
 import mcp_types as types
-from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 
 from hai_flow import values
-from hai_flow.api.mcp import ACCESS, base_of, card
+from hai_flow.api.mcp import card
 from hai_flow.api.mcp import runs as mcp_runs
+from hai_flow.api.mcp.context import Context, access_of, address_of
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests.access import Access
 from hai_flow.api.rest.runs.threads import get_thread
@@ -26,8 +26,6 @@ from hai_flow.wire.mcp import TEXT_BYTES_MAX, tool_name, tool_of
 RUNS_LISTED: Final = 50
 NOT_FOUND: Final = -32602
 _URI: Final = re.compile(r"hai://(runs|threads)/([^/?#]{1,200})(/output)?")
-
-Context = ServerRequestContext[Any, Any]
 
 
 class WorkflowTool(NamedTuple):
@@ -92,7 +90,7 @@ class Catalogue:
         self, ctx: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListResourcesResult:
         """The newest runs that the caller sees, and the card."""
-        access = _access(ctx)
+        access = access_of(ctx)
         rows = await run_lists.find_runs(
             access.reads, access.tenant, run_lists.Filter(), limit=RUNS_LISTED, before=None, viewer=access.viewer
         )
@@ -119,14 +117,14 @@ class Catalogue:
 
     async def read_resource(self, ctx: Context, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
         """A run, its output, a thread or the card. What the caller does not see is not found."""
-        uri, access = str(params.uri), _access(ctx)
+        uri, access = str(params.uri), access_of(ctx)
         if uri == card.URI:
             return types.ReadResourceResult.model_validate({"contents": [card.content()]})
         found = _URI.fullmatch(uri)
         if found is None or (found[3] and found[1] == "threads"):
             raise _not_found(uri)
         try:
-            shown = await _read(access, base_of(access.settings.public_url, ctx.request), *found.groups())
+            shown = await _read(access, address_of(ctx), *found.groups())
         except (Rejected, Unreadable):
             raise _not_found(uri) from None
         text = values.dumps(shown).decode()
@@ -183,11 +181,6 @@ async def _read(access: Access, base: str, kind: str, id: str, output: str | Non
 
 def _not_found(uri: str) -> MCPError:
     return MCPError(NOT_FOUND, "Resource not found", {"uri": uri[:500]})
-
-
-def _access(ctx: Context) -> Access:
-    access: Access = ctx.request.scope[ACCESS]
-    return access
 
 
 def _own_names() -> Sequence[str]:

@@ -10,12 +10,11 @@ from typing import Any, Final
 
 import anyio
 import mcp_types as types
-from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 from mcp.shared.subscriptions import SUBSCRIPTION_ID_META_KEY
 
-from hai_flow.api.mcp import ACCESS, base_of
 from hai_flow.api.mcp import runs as mcp_runs
+from hai_flow.api.mcp.context import Context, access_of, address_of, request_of
 from hai_flow.api.requests.access import Access
 from hai_flow.errors import Rejected, Unreadable
 from hai_flow.runtime.base.service import wait_at_most
@@ -25,12 +24,10 @@ FOLLOWED_MAX: Final = 20
 """Runs of one stream."""
 _LOOK_SECONDS: Final = 1.0
 
-Context = ServerRequestContext[Any, Any]
-
 
 async def listen(ctx: Context, params: types.SubscriptionsListenRequestParams) -> types.SubscriptionsListenResult:
     """Serve one stream. Raises MCPError where the server has no place for it."""
-    access: Access = ctx.request.scope[ACCESS]
+    access = access_of(ctx)
     wanted = params.notifications
     extra = wanted.model_extra or {}
     given = extra.get("taskIds")
@@ -43,7 +40,7 @@ async def listen(ctx: Context, params: types.SubscriptionsListenRequestParams) -
         await access.take_place(follows=True)
     except Rejected as rejected:
         raise MCPError(types.INTERNAL_ERROR, rejected.detail, {"retryAfter": rejected.retry_after}) from None
-    term = ctx.request.app.state.terms.begin(access.principal)
+    term = request_of(ctx).app.state.terms.begin(access.principal)
     try:
         honored = types.SubscriptionFilter.model_validate(
             {"resourceSubscriptions": uris or None, **({"taskIds": tasks} if tasks else {})}
@@ -62,7 +59,7 @@ async def listen(ctx: Context, params: types.SubscriptionsListenRequestParams) -
 async def _follow(
     ctx: Context, access: Access, tasks: list[str], runs: dict[str, str], meta: dict[str, Any], term: Any
 ) -> None:
-    base = base_of(access.settings.public_url, ctx.request)
+    base = address_of(ctx)
     known: dict[str, int] = {}
     closing = access.cells.home.fanout.closing
     while not closing.is_set() and not term.is_over:

@@ -261,15 +261,23 @@ def open_to_everybody() -> Any:
     return Depends(_marked(check, ()))
 
 
-def forbidden(rights: tuple[Right, ...]) -> Rejected:
+class MissingRight(Rejected):
+    """The refusal of a caller that has none of `rights`."""
+
+    rights: tuple[Right, ...] = ()
+
+
+def forbidden(rights: tuple[Right, ...]) -> MissingRight:
     """The refusal of a caller that has none of `rights`."""
     roles = [role for role, held in ROLES.items() if held.intersection(rights)]
     who = f"the role {roles[0]} does" if len(roles) == 1 else f"the roles {', '.join(roles)} do"
-    return Rejected(
+    refusal = MissingRight(
         403,
         "right_missing",
         f"this takes the right {' or '.join(rights)}, which your roles do not have; {who}.",
     )
+    refusal.rights = rights
+    return refusal
 
 
 def rights_for(dependant: Dependant) -> tuple[Right, ...] | None:

@@ -84,12 +84,13 @@ class Tokens:
         self._issuers = {issuer.issuer: (issuer, KeySet(issuer.jwks, issuer.jwks_file)) for issuer in issuers}
         self._people = people
 
-    async def principal(self, token: str) -> Principal:
-        """The caller with this token. Raises Rejected 401, and 503 where the issuer's keys can't be had."""
-        issuer, claims = await self.claims(token)
+    async def principal(self, token: str, audience: Sequence[str] | None = None) -> Principal:
+        """The caller with this token. `audience`: the only one that it may be for, in place of its issuer's. Raises
+        Rejected 401, and 503 where the issuer's keys can't be had."""
+        issuer, claims = await self.claims(token, audience)
         return await self.person(issuer, claims)
 
-    async def claims(self, token: str) -> tuple[Issuer, Mapping[str, Json]]:
+    async def claims(self, token: str, audience: Sequence[str] | None = None) -> tuple[Issuer, Mapping[str, Json]]:
         """The issuer of a token that it has signed for us, and its claims. Raises Rejected 401 and 503."""
         header, unproven = _parts(token)
         found = self._issuers.get(_text(unproven.get("iss")) or "")
@@ -103,7 +104,7 @@ class Tokens:
         if key is None:
             raise invalid_credential()
         try:
-            return issuer, _proven(token, key, issuer, algorithm)
+            return issuer, _proven(token, key, issuer, algorithm, issuer.audience if audience is None else audience)
         except Unproven as refusal:
             raise refusal.of(await self.tenant_of(issuer), issuer.name) from None
 
@@ -140,7 +141,7 @@ class Tokens:
         )
 
 
-def _proven(token: str, key: jwt.PyJWK, issuer: Issuer, algorithm: str) -> Mapping[str, Json]:
+def _proven(token: str, key: jwt.PyJWK, issuer: Issuer, algorithm: str, audience: Sequence[str]) -> Mapping[str, Json]:
     import jwt  # loads all of `cryptography`, which most servers never need
 
     try:
@@ -148,7 +149,7 @@ def _proven(token: str, key: jwt.PyJWK, issuer: Issuer, algorithm: str) -> Mappi
             token,
             key,
             algorithms=[algorithm],
-            audience=list(issuer.audience),
+            audience=list(audience),
             issuer=issuer.issuer,
             leeway=issuer.leeway,
             options={"require": ["exp", "aud", "iss", "sub"]},

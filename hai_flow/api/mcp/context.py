@@ -1,0 +1,32 @@
+"""What a handler of the SDK needs of its request: the caller's access, and the server's address."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+from mcp.server.context import ServerRequestContext
+from starlette.requests import Request
+
+from hai_flow.api.mcp import ACCESS
+from hai_flow.api.mcp_resource import base_of
+from hai_flow.api.requests.access import Access
+
+Context: TypeAlias = ServerRequestContext[Any, Any]
+
+
+def request_of(ctx: Context) -> Request:
+    """The HTTP request that the message came with."""
+    assert isinstance(ctx.request, Request), "every message comes by HTTP"
+    return ctx.request
+
+
+def access_of(ctx: Context) -> Access:
+    """The access of the request's caller."""
+    access: Access = request_of(ctx).scope[ACCESS]
+    return access
+
+
+def address_of(ctx: Context) -> str:
+    """The server's own address, without a slash at its end."""
+    request = request_of(ctx)
+    return base_of(access_of(ctx).settings.public_url, request)
