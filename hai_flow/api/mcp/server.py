@@ -1,7 +1,7 @@
 """The MCP server behind `/mcp`: the SDK's low-level server, with our handlers.
 
 A call returns what its client can take, in this order: a task; `input_required` with a sealed state; a plain result
-(docs/decisions/0095). Sealed states are bound to the caller, the tool and its arguments, and name the run alone. That
+(docs/decisions/0096). Sealed states are bound to the caller, the tool and its arguments, and name the run alone. That
 an answer counts once is the business of its question.
 """
 
