@@ -23,6 +23,7 @@ from hai_flow.runtime.streams.fanout import FanoutConfig, Following, Lagging
 from hai_flow.runtime.streams.stream_items import Piece
 from hai_flow.store.commit import commits
 from hai_flow.store.commit.entries import Entry
+from hai_flow.store.messaging.hints import OWN
 from hai_flow.wire import DIALECTS
 from hai_flow.wire.dialect import Profile
 from hai_flow.wire.log import LOG, LogEncoder
@@ -431,3 +432,28 @@ async def test_a_feed_that_is_told_of_what_does_not_follow_its_head_reads_what_l
     await collect(follow(a, here), whole)
     assert [(piece.seq, piece.data) for piece in seen] == [(piece.seq, piece.data) for piece in whole]
     assert [piece.seq for piece in seen] == list(range(here.seq + 1, len(await log_of(eye, run_id)) + 1))
+
+
+async def test_a_process_reads_nothing_because_it_heard_its_own_hint_but_others_do(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hai_flow.runtime.runtime.FanoutConfig", lambda: FanoutConfig(poll_seconds=3600.0))
+    writer, other = await make(), await make()
+    heard: list[str] = []
+    hint = writer.fanout.hint
+    monkeypatch.setattr(writer.fanout, "hint", lambda payload: (heard.append(payload), hint(payload)))
+    started = await start(writer, GATED)
+    run_id = started.run_id
+    here, there = [follow(runtime, await state_of(runtime, run_id, started.seq)) for runtime in (writer, other)]
+    for following in (here, there):
+        assert not await following.catch_up()
+    looks = writer.fanout.looks
+    for number in range(5):
+        heard.clear()
+        await nudge(writer, run_id, number)
+        assert await anext(here) and await anext(there)
+        await until(lambda: OWN in heard)
+    assert not any(str(run_id) in payload for payload in heard)
+    assert writer.fanout.looks == looks < other.fanout.looks
+    await here.aclose()
+    await there.aclose()

@@ -57,7 +57,7 @@ def deaf(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def unpolled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is found by looking at what is followed every now and then."""
-    monkeypatch.setattr("hai_flow.runtime.FanoutConfig", lambda: FanoutConfig(poll_seconds=NEVER))
+    monkeypatch.setattr("hai_flow.runtime.runtime.FanoutConfig", lambda: FanoutConfig(poll_seconds=NEVER))
 
 
 async def test_a_feed_takes_only_what_begins_right_behind_its_head(make: Make, eye: Connection) -> None:

@@ -101,7 +101,7 @@ async def carriers_are_up(*runtimes: Runtime) -> None:
 async def test_followers_of_other_processes_are_shown_what_comes_with_hints_and_read_nothing(
     make: Make, eye: Connection, redis: RedisServer, watchers: list[Watcher], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hai_flow.runtime.FanoutConfig", lambda: FanoutConfig(poll_seconds=3600.0))
+    monkeypatch.setattr("hai_flow.runtime.runtime.FanoutConfig", lambda: FanoutConfig(poll_seconds=3600.0))
     writer, *servers = [await make(hints=redis.url) for _ in range(4)]
     await carriers_are_up(writer, *servers)
     started = await start(writer, LISTENING)

@@ -8,6 +8,7 @@ for a carrier; news that it does not take in time is dropped and counted.
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
@@ -78,7 +79,8 @@ class Carrier(Protocol):
 
 
 class Notify:
-    """NOTIFY and LISTEN of the database itself."""
+    """NOTIFY and LISTEN of the database itself. It hears its own hints, too, but not the runs that they name: what this
+    process has committed was told to its followers at once, and would be read once more for nothing."""
 
     carries_events = False
     refused = 0
@@ -86,16 +88,20 @@ class Notify:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._listener: Listener | None = None
+        self._name = secrets.token_hex(6)
 
     async def send(self, letter: Letter) -> None:
         async with self._database.api.acquire() as connection:
             if letter.news:
-                await hints.notify(connection, [news.run_id for news in letter.news])
+                await hints.notify(connection, [news.run_id for news in letter.news], by=self._name)
             for word in letter.words:
                 await hints.notify_word(connection, word)
 
     async def listen(self, hear: Callable[[Letter], None]) -> None:
-        self._listener = await self._database.listen(HINT_CHANNEL, lambda payload: hear(Letter([], [payload])))
+        def heard(payload: str) -> None:
+            hear(Letter([], [hints.OWN if hints.is_by(payload, self._name) else payload]))
+
+        self._listener = await self._database.listen(HINT_CHANNEL, heard)
 
     @property
     def fault(self) -> str | None:

@@ -15,20 +15,31 @@ if TYPE_CHECKING:
 
 HINT_CHANNEL: Final = "hai_runs"
 DUE: Final = "due"
+OWN: Final = "own"
+"""What a process makes of its own hint of runs: something was committed, of which it need read nothing."""
 _UNHURRIED: Final = "set_config('synchronous_commit', 'off', true)"
 """A transaction with NOTIFY waits for the disk as any commit does, and the commits behind it wait with it. What a lost
 hint would have told is found by the poll."""
 HINT_IDS_MAX: Final = 200  # 256 ids exceed NOTIFY's 8,000 bytes: an error (docs/design/store.md#hints)
 
 
-async def notify(connection: Connection | Pool, run_ids: Collection[UUID | str]) -> None:
+_BY: Final = "by:"
+
+
+async def notify(connection: Connection | Pool, run_ids: Collection[UUID | str], *, by: str = "") -> None:
     """Hint that these runs have something new. A statement of its own: inside the commit it serialises all commits,
-    3 to 8 times slower. A hint names at most 200 runs; more of them are several hints."""
-    ids = list(map(str, run_ids))
-    payloads = [",".join(ids[start : start + HINT_IDS_MAX]) for start in range(0, len(ids), HINT_IDS_MAX)]
+    3 to 8 times slower. A hint names at most 200 runs; more of them are several hints. `by`: a name of the sender, for
+    `is_by`; releases before pass it over, because it is no id of a run."""
+    ids, name = list(map(str, run_ids)), [_BY + by] if by else []
+    payloads = [",".join([*ids[start : start + HINT_IDS_MAX], *name]) for start in range(0, len(ids), HINT_IDS_MAX)]
     await connection.execute(
         f"SELECT {_UNHURRIED}, pg_notify($1, p) FROM unnest($2::text[]) AS p", HINT_CHANNEL, payloads
     )
+
+
+def is_by(payload: str, sender: str) -> bool:
+    """Whether the hint names runs, and the sender of this name gave it."""
+    return payload.endswith(f",{_BY}{sender}")
 
 
 def due(queue: str) -> str:
