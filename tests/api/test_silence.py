@@ -30,7 +30,7 @@ async def test_every_request_ends_with_a_sentence_and_the_server_is_not_ready(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hai_flow.runtime.commit.committer.ANSWER_SECONDS", 0.5)
-    monkeypatch.setattr("hai_flow.runtime.STUCK_SECONDS", 0.5)
+    monkeypatch.setattr("hai_flow.runtime.runtime.STUCK_SECONDS", 0.5)
     quick = Deadlines(connect_seconds=1.5, acquire_seconds=1.5, statement_seconds=1.5, close_seconds=1.0)
     settings = Settings(lease_seconds=3.0, heartbeat_seconds=0.3, poll_seconds=0.1, shutdown_seconds=1.0)
     async with Proxy(database_url) as proxy:

@@ -451,7 +451,8 @@ async def test_a_process_reads_nothing_because_it_heard_its_own_hint_but_others_
     for number in range(5):
         heard.clear()
         await nudge(writer, run_id, number)
-        assert await anext(here) and await anext(there)
+        assert await anext(here)
+        assert await anext(there)
         await until(lambda: OWN in heard)
     assert not any(str(run_id) in payload for payload in heard)
     assert writer.fanout.looks == looks < other.fanout.looks
