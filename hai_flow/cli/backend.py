@@ -17,6 +17,7 @@ from hai_flow.values import Json
 from hai_flow.versions import reference
 
 if TYPE_CHECKING:
+    from hai_flow.definition.plan import Plan
     from hai_flow.engine.commands import Principal
     from hai_flow.runtime.runtime import Runtime
 
@@ -193,11 +194,14 @@ class Local:
     async def caller(self) -> Caller:
         return Caller(self._who)
 
-    async def publish(self, source: bytes, file: str) -> tuple[str, Sequence[Finding]]:
-        """Store a dev copy. Returns the reference that starts it, and its warnings. Raises DefinitionError."""
+    async def publish(self, source: bytes, file: str, compiled: Plan | None = None) -> tuple[str, Sequence[Finding]]:
+        """Store a dev copy. Returns the reference that starts it, and its warnings. `compiled`: its plan, where the
+        caller has made it already. Raises DefinitionError."""
         from hai_flow.runtime.runtime import LOCAL_TENANT
 
-        stored, plan = await self._runtime.catalog.publish(LOCAL_TENANT, source, file, dev=True, from_disk=True)
+        stored, plan = await self._runtime.catalog.publish(
+            LOCAL_TENANT, source, file, dev=True, from_disk=True, compiled=compiled
+        )
         return reference(stored.name, stored.version, stored.sha256.hex(), dev=stored.dev), plan.warnings
 
     async def begin(self, wanted: Wanted, input: Json, thread_id: str | None) -> tuple[str, str]:

@@ -176,7 +176,9 @@ class Shelf:
             source = whole(str(path), read_now)
             known = self._files.get(path)
             if known is None or known.source != source:
-                self._files[path] = _File(path, source, _plan_of(source), frozenset(used_files(path, read_now)))
+                self._files[path] = _File(
+                    path, source, _plan_of(source, str(path)), frozenset(used_files(path, read_now))
+                )
         stamps = self._look()
         self._stamps = {path: stamps[path] for path in self._modules} | self._stamps
 
@@ -213,7 +215,7 @@ class Shelf:
         """The reference of the published workflow. If it can't be published: None, and the reason is printed."""
         heading = f"{_shown(file.path)} is not loaded"
         try:
-            reference, warnings = await self._backend.publish(file.source, str(file.path))
+            reference, warnings = await self._backend.publish(file.source, str(file.path), file.plan)
         except (*FAILURES, HaiFlowError) as error:
             self._complain(file, heading, error)
             return None
@@ -272,9 +274,9 @@ def _as_validate_says(file: _File, error: DefinitionError) -> Sequence[Finding]:
     return found if any(each.severity == "error" for each in found) else error.findings
 
 
-def _plan_of(source: bytes) -> Plan | None:
+def _plan_of(source: bytes, file: str) -> Plan | None:
     with contextlib.suppress(DefinitionError):
-        return compile_workflow(source)
+        return compile_workflow(source, file)
     return None
 
 

@@ -216,15 +216,17 @@ class Catalog:
         dev: bool = False,
         from_disk: bool = False,
         asked: Asked | None = None,
+        compiled: Plan | None = None,
     ) -> tuple[Workflow, Plan]:
         """Check, compile and store a workflow. `from_disk`: it was read from a file of this machine. `asked`: the
-        person who publishes it, for the audit.
+        person who publishes it, for the audit. `compiled`: the plan of these bytes by this name, where the caller has
+        made it already.
 
         Raises as `check` does; and Rejected 409 if other bytes have its name and version.
         """
         if not from_disk and self.is_on_disk is not None:
             from_disk = await compiling.make(self.is_on_disk, source)
-        plan, looked = await self._checked(tenant, source, file, from_disk=from_disk)
+        plan, looked = await self._checked(tenant, source, file, from_disk=from_disk, compiled=compiled)
         stored, plan = await self._published(tenant, plan, source, file, asked, dev=dev, from_disk=from_disk)
         if looked.pins and dev:
             await self._tool_pins.replace(tenant, plan.sha256, looked.pins)
@@ -273,9 +275,12 @@ class Catalog:
         """
         return (await self._checked(tenant, source, file, from_disk=from_disk))[0]
 
-    async def _checked(self, tenant: UUID, source: bytes, file: str, *, from_disk: bool) -> tuple[Plan, Looked]:
+    async def _checked(
+        self, tenant: UUID, source: bytes, file: str, *, from_disk: bool, compiled: Plan | None = None
+    ) -> tuple[Plan, Looked]:
         """The plan, and the tools of the servers that it uses, as they are now."""
-        plan = replace(await compiling.make(compile_workflow, source, file), from_disk=from_disk)
+        assert compiled is None or compiled.source == source, "it is the plan of these bytes"
+        plan = replace(compiled or await compiling.make(compile_workflow, source, file), from_disk=from_disk)
         await self._check_children(tenant, plan, file)
         missing, faults = await compiling.make(self._obstacles, plan, file)
         faults += await self._unknown_children(tenant, plan, file)
