@@ -26,7 +26,8 @@ import sys
 from typing import Any, Final
 
 PRELOADED: Final = (
-    "alembic.command", "hai_flow.api.app", "hai_flow.api.http.server", "hai_flow.chaos.tools", "hai_flow.cli.processes",
+    "alembic.command", "hai_flow.api.app", "hai_flow.api.http.server", "hai_flow.chaos.tools",
+    "hai_flow.cli.serve.processes",
     "hai_flow.models.chat",
     "hai_flow.runtime.runtime", "hai_flow.steps.http", "hai_flow.telemetry.watching", "mcp",
     "structlog", "uvloop",

@@ -95,7 +95,7 @@ def _listed(ctx: typer.Context, path: str) -> list[Json]:
     import asyncio
 
     async def asked() -> list[Json]:
-        from hai_flow.cli.client import Server
+        from hai_flow.cli.client.rest import Server
 
         async with asyncio.timeout(SECONDS_MAX), Server(ctx.params.get("server")) as server:
             return (await server.get(path, limit=ITEMS_MAX))["items"]

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
 from hai_flow.cli.errors import OK
-from hai_flow.cli.living import exit_code_for, handling
 from hai_flow.cli.options import load_settings
+from hai_flow.cli.run_until_signal import exit_code_for, handling
 from hai_flow.cli.terminal import note, program
 from hai_flow.errors import StoreError
 from hai_flow.settings import Settings, variable

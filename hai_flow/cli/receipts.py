@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from hai_flow.cli.client import Server, ask
+from hai_flow.cli.client.rest import Server, ask
 from hai_flow.cli.commands import Command, app_of
 from hai_flow.cli.errors import EPILOG, FAILED, UsageError
 from hai_flow.cli.options import JsonOption, ServerOption

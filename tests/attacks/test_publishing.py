@@ -41,7 +41,7 @@ steps:
         ("builtins", "sh.eval"),
         ("pty", "sh.spawn"),
         ("'hai_flow.examples:asyncio'", "sh"),
-        ("hai_flow.cli.living", "sh.live"),
+        ("hai_flow.cli.run_until_signal", "sh.live"),
         ("tests.support.server", "sh.serving"),  # a module below the current directory of the server
         ("registered", "sh.getoutput"),
     ],

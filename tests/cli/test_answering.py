@@ -11,9 +11,9 @@ import pytest
 from typer.testing import CliRunner
 
 from hai_flow.cli import app
+from hai_flow.cli.client.eligible import as_whom, may_answer, principal
+from hai_flow.cli.client.questions import about_the_sample, how_to_answer, or_else
 from hai_flow.cli.decisions import approval
-from hai_flow.cli.people import as_whom, may_answer, principal
-from hai_flow.cli.questions import about_the_sample, how_to_answer, or_else
 from hai_flow.cli.terminal import program
 from tests.support.server import YAML, serving
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from hai_flow.cli import answers
-from hai_flow.cli.answers import fields_of
+from hai_flow.cli.client import answers
+from hai_flow.cli.client.answers import fields_of
+from hai_flow.cli.client.samples import as_options, sample_input
 from hai_flow.cli.console import Console
 from hai_flow.cli.errors import UsageError
-from hai_flow.cli.follow import Narrator
-from hai_flow.cli.run import check_input, inputs
-from hai_flow.cli.samples import as_options, sample_input
+from hai_flow.cli.run.run import check_input, inputs
+from hai_flow.cli.runs.follow import Narrator
 from hai_flow.definition.plan import Schema
 from hai_flow.definition.schemas import JsonSchema
 

@@ -9,9 +9,9 @@ import re
 import pytest
 import structlog
 
+from hai_flow.cli.client.questions import question_of
 from hai_flow.cli.console import Cell, Console, Styled, clean, json_text
-from hai_flow.cli.logs import configure_logs
-from hai_flow.cli.questions import question_of
+from hai_flow.cli.serve.logs import configure_logs
 
 
 class Terminal(io.StringIO):

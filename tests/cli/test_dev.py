@@ -14,7 +14,7 @@ import asyncpg
 import httpx2
 import pytest
 
-from hai_flow.cli.dev import beginnings
+from hai_flow.cli.serve.dev import beginnings
 from tests.support.commands import SECONDS_MAX, Process, run, started
 from tests.support.postgres import run_apart
 

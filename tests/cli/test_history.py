@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from hai_flow.cli.history import Line, asked_below, duration, lines_of, words_of
-from hai_flow.cli.looking import next_commands
+from hai_flow.cli.runs.history import Line, asked_below, duration, lines_of, words_of
+from hai_flow.cli.runs.show import next_commands
 
 SOURCE = """\
 hai: flow/v1

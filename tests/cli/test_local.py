@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from hai_flow.cli.local import LocalClient, is_local
+from hai_flow.cli.client.loopback_http import LocalClient, is_local
 from hai_flow.client import HaiFlowError, Patience
 from hai_flow.client.link import Link
 

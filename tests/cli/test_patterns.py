@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from hai_flow.cli.patterns import LONGEST, matching
+from hai_flow.cli.client.patterns import LONGEST, matching
 from hai_flow.definition.schemas import JsonSchema
 
 SIMPLE = [

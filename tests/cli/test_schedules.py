@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hai_flow.cli.errors import UsageError
-from hai_flow.cli.schedules import id_of
+from hai_flow.cli.runs.schedules import id_of
 
 SCHEDULES = [
     {"id": "aa11", "workflow": "nightly"},

@@ -11,9 +11,9 @@ import pytest
 from typer.testing import CliRunner
 
 from hai_flow.cli import app
-from hai_flow.cli.history import lines_of
-from hai_flow.cli.looking import next_commands
-from hai_flow.cli.standing import ends_of_waits, holding, limit_of, queued_for, stopped_by
+from hai_flow.cli.runs.history import lines_of
+from hai_flow.cli.runs.show import next_commands
+from hai_flow.cli.runs.why_waiting import ends_of_waits, holding, limit_of, queued_for, stopped_by
 from hai_flow.cli.terminal import moment, program
 from tests.support.postgres import Server
 from tests.support.server import YAML, ServerProcess, serving

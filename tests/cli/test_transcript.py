@@ -6,8 +6,8 @@ import io
 from typing import Any
 
 from hai_flow.cli.console import Console
-from hai_flow.cli.follow import Narrator
-from hai_flow.cli.transcript import Transcript
+from hai_flow.cli.run.transcript import Transcript
+from hai_flow.cli.runs.follow import Narrator
 
 LATER = "2026-01-01T01:00:00.000Z"
 ERROR = {"code": "tool.failed", "message": "ValueError: no seat", "path": "each[1]/book"}

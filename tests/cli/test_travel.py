@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hai_flow.cli.travel import obstacle_of
+from hai_flow.cli.runs.time_travel import obstacle_of
 from tests.support.commands import run
 from tests.support.server import serving
 

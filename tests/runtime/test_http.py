@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 import structlog
 
-from hai_flow.cli.logs import configure_logs
+from hai_flow.cli.serve.logs import configure_logs
 from hai_flow.runtime.runtime import Runtime
 from tests.runtime.conftest import Connection, Make, is_now, start, state_of
 from tests.support.service import Received, Reply, Service

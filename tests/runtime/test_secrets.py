@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import structlog
 
-from hai_flow.cli.logs import configure_logs
+from hai_flow.cli.serve.logs import configure_logs
 from hai_flow.runtime.runtime import LOCAL_TENANT
 from tests.runtime.conftest import Connection, Make, is_now, start, state_of
 from tests.runtime.test_models import catalogue

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from hai_flow.cli import shelf as shelves
-from hai_flow.cli.backend import Local
-from hai_flow.cli.shelf import Shelf
+from hai_flow.cli.serve import watch as shelves
+from hai_flow.cli.serve.backend import Local
+from hai_flow.cli.serve.watch import Shelf
 from hai_flow.definition import compiler
 from hai_flow.definition.plan import Plan
 from hai_flow.runtime.catalog import catalog

@@ -32,8 +32,8 @@ from typing import IO, Any, Final
 ROOT = Path(__file__).resolve().parents[2]
 RUNTIME: Final = ("alembic.command", "hai_flow.runtime.runtime", "tests.support.effects", "uvloop")
 SERVER: Final = (
-    *RUNTIME, "hai_flow.api.app", "hai_flow.api.http.server", "hai_flow.cli.control", "hai_flow.cli.deciding",
-    "hai_flow.cli.dev", "hai_flow.cli.looking", "hai_flow.embedded", "tests.support.rehearsed",
+    *RUNTIME, "hai_flow.api.app", "hai_flow.api.http.server", "hai_flow.cli.runs.control", "hai_flow.cli.people.decide",
+    "hai_flow.cli.serve.dev", "hai_flow.cli.runs.show", "hai_flow.embedded", "tests.support.rehearsed",
 )  # fmt: skip
 _LENGTH_BYTES: Final = 4
 _POLL_SECONDS: Final = 0.01

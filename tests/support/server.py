@@ -95,7 +95,7 @@ async def _main(dsn: str, admission: dict[str, Any]) -> None:
     from hai_flow.api.app import create_app
     from hai_flow.api.http.load_shedding import Admission
     from hai_flow.api.http.server import serve
-    from hai_flow.cli.logs import configure_logs
+    from hai_flow.cli.serve.logs import configure_logs
     from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
     from hai_flow.settings import Settings
 

@@ -149,7 +149,7 @@ def test_tests_are_no_workflows_for_validate(folder: Path) -> None:
 
 
 def test_a_published_workflow_comes_from_the_server(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from hai_flow.cli import test as command
+    from hai_flow.cli.author import test as command
 
     async def ask(self: object, reference: str) -> bytes:
         if reference != "expense@1":

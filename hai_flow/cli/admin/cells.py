@@ -1,0 +1,155 @@
+"""`hai-flow cells`: the schemas that each hold everything of their tenants. By the databases themselves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hai_flow.cli.admin.known_cells import all_cells, connected_to
+from hai_flow.cli.commands import Command, app_of
+from hai_flow.cli.database import Database, migrated, over_database
+from hai_flow.cli.errors import EPILOG, FAILED, UsageError
+from hai_flow.cli.options import DataDirOption, JsonOption, load_settings
+from hai_flow.cli.terminal import out, print_json, say
+from hai_flow.errors import HaiFlowError, StoreError
+from hai_flow.values import Json
+
+if TYPE_CHECKING:
+    from asyncpg import Connection
+
+    from hai_flow.store.cells.cells import Cell
+
+app = app_of(name="cells", epilog=EPILOG)
+
+
+@app.callback(invoke_without_command=True)
+def cells(context: typer.Context) -> None:
+    """Cells: schemas and databases that each hold everything of their tenants; without a command, their list."""
+    if context.invoked_subcommand is None:
+        list_cells()
+
+
+@app.command("list", cls=Command, epilog=EPILOG)
+def list_cells(data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
+    """All cells: where each is, how many tenants live there, and how much it holds. Exits with 1 if one is away."""
+    cells = all_cells(load_settings(data_dir=data_dir))
+    found = over_database(data_dir, lambda connection: _looked_at(cells, connection))
+    if as_json:
+        print_json({"items": found})
+    else:
+        rows = [
+            (each["name"], str(each["number"]), each["place"], str(each["tenants"]), *_shown(each)) for each in found
+        ]
+        out().table(rows, heads=("name", "number", "place", "tenants", "runs", "bytes", "state"))
+    if any(each["fault"] is not None for each in found):
+        raise typer.Exit(FAILED)
+
+
+async def _looked_at(cells: Sequence[Cell], home: Connection) -> list[dict[str, Json]]:
+    from hai_flow.store.identity import tenants
+    from hai_flow.store.ops import health
+
+    lodgers = await tenants.lodgers(home)
+    found: list[dict[str, Json]] = []
+    for cell in cells:
+        seen: dict[str, Json] = {"runs": None, "bytes": None, "fault": None}
+        try:
+            async with connected_to(cell, home) as connection:
+                seen["runs"], seen["bytes"] = await health.extent(connection)
+        except StoreError as error:
+            seen["fault"] = str(error)
+        place = "HAI_FLOW_DATABASE_URL" if cell.number == 0 else cell.shown
+        found.append(
+            {"name": cell.name, "number": cell.number, "place": place, "tenants": lodgers.get(cell.number, 0), **seen}
+        )
+    return found
+
+
+def _shown(cell: dict[str, Any]) -> tuple[str, str, str]:
+    if cell["fault"] is not None:
+        return "?", "?", cell["fault"]
+    return str(cell["runs"]), str(cell["bytes"]), "there"
+
+
+@app.command(cls=Command, epilog=EPILOG)
+def add(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="a-z, 0-9, - and _.")],
+    schema: Annotated[
+        str | None, typer.Option("--schema", metavar="NAME", help="Its schema. Default: cell_NUMBER; none with --url.")
+    ] = None,
+    url: Annotated[
+        str | None, typer.Option("--url", metavar="VARIABLE", help="The variable with the URL of its own database.")
+    ] = None,
+    data_dir: DataDirOption = None,
+) -> None:
+    """Make a cell: its schema with all tables, and its line in the file of HAI_FLOW_CELLS. Processes know it when they
+    are started again; the file is the same for all of them."""
+    from hai_flow.cells import CELLS_MAX
+    from hai_flow.settings import variables
+    from hai_flow.store.cells.cells import Entry, File, places_of
+
+    settings = load_settings(data_dir=data_dir)
+    if settings.cells is None:
+        raise UsageError("expected HAI_FLOW_CELLS: the file in which the cells are, or will be.")
+    file = _file(settings.cells)
+    if name in file.cells:
+        raise HaiFlowError(f"there is a cell {name!r} already.")
+    number = max((each.number for each in file.cells.values()), default=0) + 1
+    if number > CELLS_MAX:
+        raise HaiFlowError(f"there are as many cells as there can be: {CELLS_MAX}.")
+    entry = Entry(number=number, schema=schema or (None if url else f"cell_{number}"), url_from=url)
+    written = _written(File(hai="cells/v1", cells={**file.cells, name: entry}), str(settings.cells))
+    known = variables(each.url_from for each in written.cells.values() if each.url_from)
+    places, faults = places_of(written, settings, known)
+    if faults:
+        raise UsageError(f"{faults[0]}.")
+    cell = next(each for each in places if each.number == number)
+    asyncio.run(_make(cell))
+    _write(settings.cells, written)
+    say(f"The cell {name} is there: {cell.shown}. Start the processes again, so that they know it.", "green")
+
+
+def _file(path: Path) -> Any:
+    from hai_flow.store.cells.cells import File
+
+    return _written(path.read_bytes(), str(path)) if path.exists() else File(hai="cells/v1")
+
+
+def _written(given: Any, path: str) -> Any:
+    """The file, if it is one without mistakes. Raises UsageError."""
+    import msgspec
+
+    from hai_flow.store.cells.cells import read_cells
+
+    source = given if isinstance(given, bytes) else msgspec.yaml.encode(given)
+    file, findings = read_cells(source, path)
+    if findings:
+        raise UsageError(str(findings[0]) + ".")
+    return file
+
+
+def _write(path: Path, file: Any) -> None:
+    import msgspec
+
+    beside = path.with_name(f".{path.name}.new")
+    beside.write_bytes(msgspec.yaml.encode(file))
+    beside.replace(path)
+
+
+async def _make(cell: Cell) -> None:
+    import asyncpg
+
+    if cell.schema is not None:
+        try:
+            connection = await asyncpg.connect(cell.direct or cell.dsn)
+        except (OSError, asyncpg.PostgresError) as error:
+            raise StoreError(f"{cell.shown} does not answer: {error}.") from error
+        try:
+            await connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{cell.schema}"')
+        finally:
+            await connection.close()
+    await migrated(Database(cell.dsn, f"the cell {cell.name} ({cell.shown})", direct=cell.direct))

@@ -1,0 +1,236 @@
+"""`hai-flow keys`: API keys. In the database itself, for people with access to it: the first key of an admin has to
+come from somewhere. With --server through a server, for admins."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+
+import typer
+
+from hai_flow.cli.admin.audit_record import BY, record
+from hai_flow.cli.client.rest import Server, ask
+from hai_flow.cli.commands import Command, app_of
+from hai_flow.cli.console import Styled
+from hai_flow.cli.database import over_database
+from hai_flow.cli.errors import EPILOG, UsageError
+from hai_flow.cli.options import DataDirOption, JsonOption, ServerOption
+from hai_flow.cli.terminal import moment, note, out, print_json, say
+from hai_flow.errors import HaiFlowError
+from hai_flow.values import Json
+
+if TYPE_CHECKING:
+    from asyncpg import Connection
+
+Result = TypeVar("Result")
+
+DEFAULT_TENANT: Final = "default"
+
+app = app_of(name="keys", epilog=EPILOG)
+
+TenantOption = Annotated[str, typer.Option("--tenant", metavar="NAME", help="Whose keys.")]
+
+
+@app.callback(invoke_without_command=True)
+def keys(context: typer.Context) -> None:
+    """API keys, with which programs and people call a server; without a command, their list."""
+    if context.invoked_subcommand is None:
+        list_keys()
+
+
+@app.command(cls=Command, epilog=EPILOG)
+def create(
+    principal: Annotated[str, typer.Argument(metavar="WHO", help="Who calls with it: user:ann, service:ci.")],
+    role: Annotated[list[str] | None, typer.Option("--role", help="A role of theirs; may be repeated.")] = None,
+    group: Annotated[list[str] | None, typer.Option("--group", help="A group of theirs; may be repeated.")] = None,
+    speaks_for: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--speaks-for",
+            metavar="WHO",
+            help="As whom its tokens may decide: user:ann, or user:shop-* for all that begin so; may be repeated.",
+        ),
+    ] = None,
+    name: Annotated[str, typer.Option("--name", help="What it is for.")] = "",
+    expires_in: Annotated[
+        str | None,
+        typer.Option("--expires-in", metavar="TIME", help="For how long it is good, like 90d."),
+    ] = None,
+    tenant: TenantOption = DEFAULT_TENANT,
+    server: ServerOption = None,
+    data_dir: DataDirOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a key. It is printed this once, and can't be read again."""
+    import re
+
+    from hai_flow.signs import has_invisible
+    from hai_flow.store.identity import keys as store
+
+    if not store.is_principal(principal):
+        raise UsageError(f"expected who calls with the key, like user:ann or service:ci, found {principal!r}.")
+    roles, groups, lasts = tuple(role or ()), tuple(group or ()), _lasts(expires_in)
+    for each in (*roles, *groups):
+        if not re.fullmatch(store.NAMED, each) or has_invisible(each):
+            raise UsageError(f"expected a role or a group without spaces and invisible characters, found {each!r}.")
+
+    for each in speaks_for or ():
+        if not store.PATTERN.fullmatch(each) or has_invisible(each):
+            raise UsageError(f"--speaks-for: expected user:ann or user:shop-*, found {each!r}.")
+    _doubt(roles)
+
+    async def here(connection: Connection, of: Any) -> Json:
+        expires_at = None if lasts is None else datetime.now(UTC) + lasts
+        async with connection.transaction():
+            made, text = await store.create_key(
+                connection,
+                of,
+                principal,
+                name=name,
+                roles=roles,
+                groups=groups,
+                created_by=BY,
+                expires_at=expires_at,
+                speaks_for=speaks_for,
+            )
+            given = {"principal": principal, "given_roles": list(roles), "speaks_for": made.speaks_for}
+            await record(connection, of, "key.created", f"key:{made.id}", **given)
+        return {**_view(made), "key": text}
+
+    async def there(api: Server) -> Json:
+        body: dict[str, Json] = {"principal": principal, "name": name, "roles": list(roles), "groups": list(groups)}
+        body |= {"speaks_for": list(speaks_for)} if speaks_for else {}
+        return await api.post("/v1/keys", body if lasts is None else {**body, "expires_in": int(lasts.total_seconds())})
+
+    made = _done(server, tenant, data_dir, as_json, here, there)
+    if as_json:
+        print_json(made)
+        return
+    note(f"The key {made['id']} of {principal}; it is shown this once:")
+    say(made["key"])
+
+
+def _doubt(roles: Sequence[str]) -> None:
+    """Say which of `roles` may be meant to be built in, and are not. A workflow may ask for roles of any name."""
+    import difflib
+
+    from hai_flow.api.permissions.rights import ROLES
+
+    for role in roles:
+        near = difflib.get_close_matches(role.lower(), list(ROLES), n=1, cutoff=0.8)
+        if role not in ROLES and near:
+            note(f"{role} is no built-in role, and opens nothing by itself; did you mean {near[0]}?")
+
+
+@app.command("list", cls=Command, epilog=EPILOG)
+def list_keys(
+    tenant: TenantOption = DEFAULT_TENANT,
+    server: ServerOption = None,
+    data_dir: DataDirOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """All keys: the principal of each, when it expires, and when it was used last."""
+    from hai_flow.store.identity import keys as store
+
+    async def here(connection: Connection, of: Any) -> list[Json]:
+        return [_view(each) for each in await store.list_keys(connection, of)]
+
+    async def there(api: Server) -> list[Json]:
+        return await api.items("/v1/keys", None)
+
+    found = _done(server, tenant, data_dir, as_json, here, there)
+    if as_json:
+        print_json({"items": found})
+        return
+    if not found:
+        say("No keys.")
+        return
+    rows = [
+        (
+            each["id"],
+            each["principal"],
+            " ".join(each["roles"]),
+            each["name"],
+            Styled("revoked", "red") if each["revoked_at"] else moment(each["expires_at"]) or "never",
+            moment(each["used_at"]),
+        )
+        for each in found
+    ]
+    out().table(rows, heads=("key", "who", "roles", "name", "expires", "last used"))
+
+
+@app.command(cls=Command, epilog=EPILOG)
+def revoke(
+    key: Annotated[str, typer.Argument(metavar="KEY", help="Its id.")],
+    tenant: TenantOption = DEFAULT_TENANT,
+    server: ServerOption = None,
+    data_dir: DataDirOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Revoke a key: it is refused from now on, at the latest after a second."""
+    from urllib.parse import quote
+
+    from hai_flow.store.identity import keys as store
+
+    async def here(connection: Connection, of: Any) -> Json:
+        async with connection.transaction():
+            revoked = await store.revoke_key(connection, of, key)
+            if revoked is None:
+                raise HaiFlowError(f"there is no key {key!r} of the tenant {tenant}.")
+            await record(connection, of, "key.revoked", f"key:{key}", principal=revoked.principal)
+        return _view(revoked)
+
+    async def there(api: Server) -> Json:
+        return await api.post(f"/v1/keys/{quote(key, safe='')}/revoke")
+
+    done = _done(server, tenant, data_dir, as_json, here, there)
+    if as_json:
+        print_json(done)
+    else:
+        say(f"The key {done['id']} of {done['principal']} is revoked.", "green")
+
+
+def _lasts(text: str | None) -> timedelta | None:
+    from hai_flow.definition.durations import NotADuration, milliseconds
+
+    if text is None:
+        return None
+    try:
+        lasts = timedelta(milliseconds=milliseconds(text))
+    except NotADuration as error:
+        raise UsageError(f"--expires-in: {error}.") from None
+    if lasts < timedelta(seconds=1):
+        raise UsageError(f"--expires-in: expected a second or more, found {text!r}.")
+    return lasts
+
+
+def _view(key: Any) -> dict[str, Json]:
+    from hai_flow.api.requests.views import key_view
+
+    return key_view(key)
+
+
+def _done(
+    server: str | None,
+    tenant: str,
+    data_dir: Path | None,
+    as_json: bool,
+    here: Callable[[Connection, Any], Awaitable[Result]],
+    there: Callable[[Server], Awaitable[Result]],
+) -> Result:
+    if server is None:
+        return over_database(data_dir, lambda connection: _of_tenant(connection, tenant, here))
+    if tenant != DEFAULT_TENANT:
+        raise UsageError("--tenant: a server serves the tenant of your key; leave it out with --server.")
+    return ask(server, as_json, there)
+
+
+async def _of_tenant(connection: Connection, name: str, work: Callable[[Connection, Any], Awaitable[Result]]) -> Result:
+    from hai_flow.store.identity import tenants
+
+    found = await tenants.find_tenant(connection, name)
+    if found is None:
+        raise HaiFlowError(f"there is no tenant {name!r}.")
+    return await work(connection, found.id)

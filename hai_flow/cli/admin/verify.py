@@ -1,0 +1,170 @@
+"""`hai-flow verify`: checks that the rules of runs hold for those in the databases. It changes nothing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Annotated, Any, Final
+from uuid import UUID
+
+import typer
+
+from hai_flow.cells import cell_of
+from hai_flow.cli.admin.each_cell import CellOption, Place, shown_cells, tell_faults, visit
+from hai_flow.cli.errors import FAILED, UsageError
+from hai_flow.cli.options import DataDirOption, JsonOption
+from hai_flow.cli.terminal import note, plural, print_json, say
+
+if TYPE_CHECKING:
+    from asyncpg import Connection
+
+    from hai_flow.runtime.ops.verify import Verified, Verifying
+
+NOTE_SECONDS: Final = 5.0  # between two words on how far it has got
+
+
+def verify(
+    run: Annotated[str | None, typer.Argument(metavar="[RUN]", help="Only this run, by its id. Default: all.")] = None,
+    tenant: Annotated[str | None, typer.Option("--tenant", metavar="NAME", help="Only runs of this tenant.")] = None,
+    late: Annotated[
+        str | None,
+        typer.Option("--late", metavar="SECONDS", help="Also runs that wait longer than this for a worker."),
+    ] = None,
+    pace: Annotated[
+        str | None, typer.Option("--pace", metavar="RUNS", help="Look at no more runs than this in a second.")
+    ] = None,
+    no_decide: Annotated[bool, typer.Option("--no-decide", help="Do not make decisions again: quicker.")] = False,
+    cell: CellOption = None,
+    data_dir: DataDirOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Hold every run against its own log: the chain, the order, the fold and every row made from it, votes and gates,
+    timers, slots, the runs above and below. Names the run, the event and the rule of each violation. Exits with 1 if
+    any is broken, or a cell could not be looked at.
+
+    It reads the databases themselves, a page of runs at a time, and changes nothing; runs go on meanwhile.
+    """
+    seconds, runs_a_second, run_id = _number(late, "--late"), _number(pace, "--pace"), _id(run)
+
+    async def work(place: Place, connection: Connection) -> Verified | None:
+        from hai_flow.runtime.ops.verify import Verifying
+        from hai_flow.runtime.settings import bounds_of
+
+        named = None if tenant is None else await _tenant(connection, tenant)
+        if tenant is not None and named is None:
+            return None
+        asked = Verifying(
+            tenant=named,
+            run_id=run_id,
+            late=None if seconds is None else timedelta(seconds=seconds),
+            pace=runs_a_second,
+            limits=None if no_decide else bounds_of(place.settings),
+        )
+        return await _verified(connection, asked, as_json)
+
+    visits = visit(data_dir, cell, work, chosen=lambda cells: _with_run(cells, run_id))
+    away = any(each.fault is not None for each in visits)
+    there = [each.found for each in visits if each.found is not None]
+    found = _all(there)
+    if not there and not away:
+        raise UsageError(f"there is no tenant {tenant!r}.")
+    if run_id is not None and not found.runs and not found.unread and not away:
+        raise UsageError(f"there is no run {run_id}.")
+    if as_json:
+        print_json({**_shown(found), **shown_cells(visits, _shown)})
+    else:
+        for each in visits if len(visits) > 1 else ():
+            if each.found is not None:
+                _tell_end(each.found, f"cell {each.cell}: ")
+        tell_faults(visits)
+        if len(there) == len(visits) == 1:
+            _tell_end(found)
+    if found.broken or away:
+        raise typer.Exit(FAILED)
+
+
+def _with_run(cells: Sequence[Place], run_id: UUID | None) -> Sequence[Place]:
+    """The cell that the run's id names, if it is one of these."""
+    said = [] if run_id is None else [place for place in cells if place.number == cell_of(run_id)]
+    return said or cells
+
+
+def _all(there: Sequence[Verified]) -> Verified:
+    """The findings of several cells as one."""
+    from hai_flow.runtime.ops.verify import Verified
+
+    whole = Verified()
+    for each in there:
+        whole.join(each)
+    return whole
+
+
+async def _verified(connection: Connection, asked: Verifying, as_json: bool) -> Verified:
+    """Verify one cell. Each violation is printed as soon as it is found."""
+    from hai_flow.runtime.ops.verify import Verified
+    from hai_flow.runtime.ops.verify import verify as verify_runs
+
+    told, found, next_note = 0, Verified(), time.monotonic() + NOTE_SECONDS
+    async for found in verify_runs(connection, asked):
+        for violation in found.violations[told:] if not as_json else ():
+            at = "" if violation.seq is None else f", event {violation.seq}"
+            say(f"run {violation.run_id}{at}: {violation.rule}: {violation.message}.", "red")
+        told = len(found.violations)
+        if time.monotonic() > next_note:
+            next_note = time.monotonic() + NOTE_SECONDS
+            note(f"{plural(found.runs, 'run')} so far.")
+    return found
+
+
+def _shown(found: Verified) -> dict[str, Any]:
+    return {
+        "runs": found.runs,
+        "events": found.events,
+        "unread": found.unread,
+        "undecided": found.undecided,
+        "older": found.older,
+        "broken": found.broken,
+        "violations": [{**each._asdict(), "run_id": str(each.run_id)} for each in found.violations],
+        "reached": dict(sorted(found.reached.items())),
+    }
+
+
+def _tell_end(found: Verified, of: str = "") -> None:
+    seen = f"{of}{plural(found.runs, 'run')} with {plural(found.events, 'event')}"
+    if found.broken:
+        runs = len({each.run_id for each in found.violations})
+        say(f"{seen}: {plural(found.broken, 'violation')} in {plural(runs, 'run')}.", "red")
+    else:
+        say(f"{seen}: everything holds.")
+    if found.older:
+        rows = plural(found.older, "row")
+        say(f"{of}{rows} less than this release writes, as an older one left it: see docs/upgrades.md.", "yellow")
+    if found.unread:
+        say(f"{of}{plural(found.unread, 'run')} of a newer release: not looked at.", "yellow")
+
+
+async def _tenant(connection: Connection, name: str) -> UUID | None:
+    from hai_flow.store.identity import tenants
+
+    found = await tenants.find_tenant(connection, name)
+    return None if found is None else found.id
+
+
+def _number(text: str | None, option: str) -> float | None:
+    if text is None:
+        return None
+    try:
+        number = float(text)
+        if 0 < number < 1e9:
+            return number
+    except ValueError:
+        pass
+    raise UsageError(f"expected a number above 0 for {option}, found {text!r}.")
+
+
+def _id(text: str | None) -> UUID | None:
+    try:
+        return None if text is None else UUID(text)
+    except ValueError:
+        raise UsageError(f"expected the whole id of a run, found {text!r}.") from None

@@ -1,0 +1,287 @@
+"""Versions of workflows: publish files, list versions, compare them, let runs go on with another one."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from hai_flow.cli import completion
+from hai_flow.cli.author.sources import read_whole, workflow_files
+from hai_flow.cli.client.rest import Server, ask
+from hai_flow.cli.console import clean
+from hai_flow.cli.errors import FAILED, Problem, UsageError, explain, print_definition_error
+from hai_flow.cli.options import ActAsOption, DataDirOption, JsonOption, ServerOption
+from hai_flow.cli.serve import processes
+from hai_flow.cli.terminal import compact, moment, out, plural, print_json, say
+from hai_flow.errors import DefinitionError, Finding
+from hai_flow.values import Json
+from hai_flow.versions import reference
+
+_STYLES = {"added": "green", "removed": "red", "changed": "yellow", "moved": "cyan"}
+
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The workflow.", autocompletion=completion.workflows)]
+
+
+# --- publishing -------------------------------------------------------------------------------------------------------
+
+
+def publish(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Workflow files, or folders of them.")],
+    server: ServerOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Publish workflows under the name and version that they declare. A published version never changes: raise its
+    number."""
+    sources = {str(path): read_whole(path) for place in files for path in workflow_files(place)}
+    done: list[Json] = []
+    refused: list[Json] = []
+
+    async def work(api: Server) -> None:
+        for name, source in sources.items():
+            try:
+                done.append({"file": name, **await api.post("/v1/workflows", content=source)})
+            except Problem as problem:
+                refused.append({"file": name, **problem.body})
+                if not as_json:
+                    _explain_refusal(name, source, problem)
+            else:
+                if not as_json:
+                    say(f"{name}: {_reference(done[-1])} is published.", "green")
+                    print_definition_error(_findings(name, done[-1].get("warnings", [])), name, source)
+
+    ask(server, as_json, work)
+    if as_json:
+        print_json({"published": done, "refused": refused})
+    if refused:
+        raise typer.Exit(FAILED)
+
+
+def _explain_refusal(name: str, source: bytes, problem: Problem) -> None:
+    if problem.code != "definition.invalid":
+        explain(Problem({**problem.body, "detail": f"{name}: {problem}"}))
+        return
+    print_definition_error(_findings(name, problem.body.get("findings", [])), name, source)
+
+
+def _findings(name: str, found: list[dict[str, Any]]) -> list[Finding]:
+    """The findings of a server about the file of this name, which it does not know."""
+    from hai_flow.definition.uses import label
+    from hai_flow.errors import Edit
+
+    known = {each.name for each in fields(Finding)}  # a newer server says more of a finding
+    return [
+        Finding(
+            **{key: value for key, value in each.items() if key in known}
+            | {"file": name if each["file"] == "<workflow>" else label(name, each["file"])}
+            | {"fix": tuple(Edit(**edit) for edit in each.get("fix") or ())}
+        )
+        for each in found
+    ]
+
+
+# --- retiring ---------------------------------------------------------------------------------------------------------
+
+RetiredArgument = Annotated[
+    str, typer.Argument(metavar="NAME@VERSION", help="The version of a workflow.", autocompletion=completion.workflows)
+]
+
+
+def retire(
+    version: RetiredArgument, act_as: ActAsOption = None, server: ServerOption = None, as_json: JsonOption = False
+) -> None:
+    """Let no run, child or fork begin with a version any more. Those that have begun go on."""
+    _retire(version, "retire", "is retired: nothing begins with it any more", act_as, server, as_json)
+
+
+def unretire(
+    version: RetiredArgument, act_as: ActAsOption = None, server: ServerOption = None, as_json: JsonOption = False
+) -> None:
+    """Take a retired version back into use."""
+    _retire(version, "unretire", "is in use again", act_as, server, as_json)
+
+
+def _retire(version: str, act: str, done: str, act_as: str | None, server: str | None, as_json: bool) -> None:
+    if "@" not in version:
+        raise UsageError(f"expected NAME@VERSION, found {version!r}: `hai-flow versions {version}` lists them.")
+
+    async def work(api: Server) -> Json:
+        return await api.post(f"/v1/workflows/{version}/{act}", None)
+
+    answer = ask(server, as_json, work, act_as=act_as)
+    if as_json:
+        print_json(answer)
+    else:
+        say(f"{_reference(answer)} {done}.", "green")
+
+
+# --- looking ----------------------------------------------------------------------------------------------------------
+
+
+def versions(name: NameArgument, server: ServerOption = None, as_json: JsonOption = False) -> None:
+    """The versions of a workflow, the latest first."""
+
+    async def work(api: Server) -> Json:
+        return await api.get(f"/v1/workflows/{name}")
+
+    found = ask(server, as_json, work)
+    if as_json:
+        print_json({"items": found["versions"]})
+        return
+    rows = [
+        (
+            _reference(each),
+            moment(each["created_at"]),
+            moment(each["retired_at"]) if each.get("retired_at") else "",
+            each["title"] or "",
+            each["sha256"][:16],
+        )
+        for each in found["versions"]
+    ]
+    out().table(rows, heads=("version", "published", "retired", "title", "sha256"))
+
+
+def _reference(version: Json) -> str:
+    return reference(version["name"], version["version"], version["sha256"], dev=version["dev"])
+
+
+def diff(
+    old: Annotated[str, typer.Argument(metavar="OLD", help="NAME@VERSION at a server, or a file.")],
+    new: Annotated[str, typer.Argument(metavar="NEW", help="The same of the newer one.")],
+    server: ServerOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """The changes of a version: steps that were added, removed, moved or edited. Files are compared here."""
+    found = _of_files(Path(old), Path(new)) if _are_files(old, new) else _of_server(old, new, server, as_json)
+    if as_json:
+        print_json(found)
+        return
+    if not found["document"] and not found["steps"]:
+        say("No difference but in how they are written.")
+    for part in found["document"]:
+        _print_part("", part)
+    for change in found["steps"]:
+        was = f" (was {change['was']})" if change.get("was", change["path"]) != change["path"] else ""
+        line = f"{change['kind']:8} {change['path']}{was}  {change['verb']}"
+        out().print(clean(line), style=_STYLES[change["kind"]])
+        for part in change["parts"]:
+            _print_part("         ", part)
+
+
+def _are_files(old: str, new: str) -> bool:
+    """Whether both are files. Raises UsageError where only one is."""
+    files = [Path(each).is_file() for each in (old, new)]
+    if files[0] != files[1] or (not files[0] and not all("@" in each for each in (old, new))):
+        raise UsageError(f"expected two files, or NAME@VERSION twice, found {old!r} and {new!r}.")
+    return files[0]
+
+
+def _of_files(old: Path, new: Path) -> Json:
+    from hai_flow.definition.compiler import compile_workflow
+    from hai_flow.definition.diff import diff
+
+    plans = []
+    for path in (old, new):
+        source = read_whole(path)
+        try:
+            plans.append(compile_workflow(source, str(path)))
+        except DefinitionError as error:
+            print_definition_error(error.findings, str(path), source)
+            raise typer.Exit(FAILED) from None
+    return diff(*plans).as_dict()
+
+
+def _of_server(old: str, new: str, server: str | None, as_json: bool) -> Json:
+    (name, _, before), (other, _, after) = old.partition("@"), new.partition("@")
+    if name != other:
+        raise UsageError(f"expected two versions of one workflow, found {name!r} and {other!r}.")
+
+    async def work(api: Server) -> Json:
+        return await api.get(f"/v1/workflows/{name}/diff", **{"from": before, "to": after})
+
+    return ask(server, as_json, work)
+
+
+def _print_part(indent: str, part: Json) -> None:
+    shown = ["not there" if part[side] is None else compact(part[side], 200) for side in ("from", "to")]
+    say(f"{indent}{part['key']}: {shown[0]} -> {shown[1]}")
+
+
+# --- migrating --------------------------------------------------------------------------------------------------------
+
+
+def migrate(
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="NAME",
+            help="The workflow whose runs move. Without: the database.",
+            autocompletion=completion.workflows,
+        ),
+    ] = None,
+    old: Annotated[str | None, typer.Option("--from", metavar="VERSION", help="The version that they have.")] = None,
+    new: Annotated[str | None, typer.Option("--to", metavar="VERSION", help="The version that they move to.")] = None,
+    chosen: Annotated[
+        list[str] | None,
+        typer.Option("--run", metavar="RUN", help="Only this one; may be repeated.", autocompletion=completion.runs),
+    ] = None,
+    mapping: Annotated[
+        list[str] | None, typer.Option("--map", metavar="OLD=NEW", help="A step that is called otherwise; repeatable.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would move, and why not.")] = False,
+    act_as: ActAsOption = None,
+    data_dir: DataDirOption = None,
+    server: ServerOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Bring the database to the schema of this release; or, with NAME, let its runs go on with another version.
+
+    The former is safe to repeat, and while older processes run. Exits with 1 if a run could not move.
+    """
+    if name is None:
+        if old or new or chosen or mapping or dry_run:
+            raise UsageError("expected the NAME of the workflow whose runs move: migrate NAME --from 1 --to 2.")
+        processes.migrate_schema(data_dir)
+        return
+    if old is None or new is None:
+        raise UsageError(f"expected both versions: migrate {name} --from 1 --to 2.")
+    body: dict[str, Json] = {"from": old, "to": new, "map": _mapping(mapping or []), "dry_run": dry_run}
+
+    async def work(api: Server) -> Json:
+        runs = {"runs": [await api.run_id(run) for run in chosen]} if chosen else {}
+        return await api.post(f"/v1/workflows/{name}/migrate", {**body, **runs})
+
+    answer = ask(server, as_json, work, act_as=act_as)
+    if as_json:
+        print_json(answer)
+    else:
+        _print_migration(f"{name}@{new}", answer)
+    if any(not run["movable"] for run in answer["runs"]):
+        raise typer.Exit(FAILED)
+
+
+def _mapping(pairs: list[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for pair in pairs:
+        old, separator, new = pair.partition("=")
+        if not separator or not old or not new:
+            raise UsageError(f"--map: expected OLD=NEW, ids or paths of steps, found {pair!r}.")
+        found[old] = new
+    return found
+
+
+def _print_migration(reference: str, answer: Json) -> None:
+    moves = "can move" if answer["dry_run"] else "moved"
+    for run in answer["runs"]:
+        if run["movable"]:
+            say(f"{run['id']} ({run['status']}) {moves}.", "green")
+            continue
+        say(f"{run['id']} ({run['status']}) stays:", "yellow")
+        for obstacle in run["obstacles"]:
+            say(f"  {obstacle['message']}")
+    able = sum(run["movable"] for run in answer["runs"])
+    say(f"{able} of {plural(len(answer['runs']), 'run')} {moves} to {reference}.")
+    if answer["more"]:
+        say("There are more runs; send it again, or name them with --run.", "yellow")

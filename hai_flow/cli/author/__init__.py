@@ -1,0 +1,1 @@
+"""Commands for authors of workflows: check, test, scaffold, publish. Begin with `check`."""

@@ -1,0 +1,205 @@
+"""Commands for authors while they write: `new fmt graph schema grammar`. Only `graph NAME` asks a server."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Final, Literal, TypeAlias
+from urllib.parse import quote
+
+import typer
+
+from hai_flow.authoring.scaffold import DEFAULT, TemplateName
+from hai_flow.cli import completion
+from hai_flow.cli.author.sources import STDIN, FilesArgument, read, sources_of, whole
+from hai_flow.cli.client.rest import ask
+from hai_flow.cli.errors import FAILED, UsageError, print_definition_error, print_findings
+from hai_flow.cli.options import ServerOption
+from hai_flow.cli.terminal import err, plural, print_json, program, say
+from hai_flow.errors import DefinitionError, Finding
+
+Format: TypeAlias = Literal["mermaid", "svg", "json"]  # hai_flow.graph's, which is imported only to draw
+_SUFFIXES: Final[dict[str, Format]] = {".svg": "svg", ".mmd": "mermaid", ".mermaid": "mermaid", ".md": "mermaid"}
+
+OutOption = Annotated[Path | None, typer.Option("-o", "--out", metavar="FILE", help="Write here, not to the terminal.")]
+TemplateOption = Annotated[TemplateName, typer.Option("--template", help="What to begin with.")]
+FormatOption = Annotated[Format | None, typer.Option("--format", help="Default: as --out ends, else mermaid.")]
+
+
+OWN_TOOLS: Final = (
+    "Its `tools` name a module of examples. Yours are found below the folder in which `dev` and `run` are started: "
+    "`python: shop` is shop.py, `python: shop.refunds` is shop/refunds.py."
+)
+
+
+# --- new ----------------------------------------------------------------------------------------------------------
+
+
+def new(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The workflow's name: a-z, 0-9, _ and -.")],
+    template: TemplateOption = DEFAULT,
+    folder: Annotated[Path, typer.Option("-o", "--out", metavar="DIR", help="Where to write it.")] = Path("workflows"),
+) -> None:
+    """Begin a workflow: NAME.flow.yaml, and its tests beside it in NAME.test.yaml. It is valid as it is.
+
+    Templates: minimal, a message and an output; approval, a call that people approve; form, a question; revise,
+    rounds until somebody approves; loop, a list, several at once; schedule, by the clock, with retries; agent, a model
+    with tools.
+    """
+    from hai_flow.authoring import scaffold
+    from hai_flow.definition.names import name_fault
+
+    fault = name_fault(name, "workflow")
+    if fault:
+        raise UsageError(f"{fault}.")
+    texts = scaffold.template(template, name)
+    files = {folder / f"{name}.flow.yaml": texts.workflow, folder / f"{name}.test.yaml": texts.tests}
+    for path in files:
+        if path.exists():
+            raise UsageError(f"{path} is there already; choose another name, or another folder with -o.")
+    for (path, text), what in zip(files.items(), ("the workflow", "its tests"), strict=True):
+        _write(path, text)
+        say(f"{path}: {what}")
+    flow = next(iter(files))
+    say("It is valid as it is. Try:")
+    for line in _to_try(texts.workflow, flow):
+        say(f"  {program()} {line}")
+    if "{python:" in texts.workflow:
+        say(OWN_TOOLS)
+
+
+def _to_try(source: str, flow: Path) -> Iterator[str]:
+    """Commands that work as they stand, to try the new workflow."""
+    from hai_flow.cli.client.samples import as_options, sample_input
+    from hai_flow.definition.compiler import compile_workflow
+
+    place = shlex.quote(str(flow))
+    yield f"test {shlex.quote(str(flow.parent))}"
+    sample = sample_input(compile_workflow(source.encode(), str(flow)).input)
+    if sample is not None:
+        yield f"run {place}{as_options(sample)}"
+    yield f"graph {place} -o {shlex.quote(flow.name.removesuffix('.flow.yaml'))}.svg"
+
+
+def _write(path: Path, text: str) -> None:
+    """Raises UsageError where the file can't be written."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{path}: expected a file that can be written: {error.strerror}.") from None
+
+
+# --- fmt ----------------------------------------------------------------------------------------------------------
+
+
+def fmt(
+    files: FilesArgument,
+    check: Annotated[bool, typer.Option("--check", help="Change nothing; exit with 1 if anything would be.")] = False,
+) -> None:
+    """Write workflows in their one form: keys in order, bare expressions, quoted holes. Comments stay."""
+    from hai_flow.authoring.formatting import format_source
+
+    changed = 0
+    unreadable: list[Finding] = []
+    sources = dict(sources_of(files))
+    for name, source in sources.items():
+        try:
+            text = format_source(source, name)
+        except DefinitionError as error:
+            unreadable += error.findings
+            continue
+        if name == "<stdin>" and not check:
+            sys.stdout.write(text)
+        elif text.encode() != source:
+            changed += 1
+            if not check:
+                _write(Path(name), text)
+            say(f"{name}: {'would be changed' if check else 'changed'}")
+    print_findings(unreadable, {name: source.decode(errors="replace") for name, source in sources.items()}, err())
+    if list(files) != [STDIN]:
+        say(_formatted(len(sources), changed, check))
+    if unreadable or (check and changed):
+        raise typer.Exit(FAILED)
+
+
+def _formatted(total: int, changed: int, check: bool) -> str:
+    if not changed:
+        return f"{plural(total, 'file')}: nothing to change."
+    return f"{changed} of {plural(total, 'file')} {'would be changed' if check else 'changed'}."
+
+
+# --- graph --------------------------------------------------------------------------------------------------------
+
+
+def graph(
+    workflow: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE|NAME[@N]", help="A file, -, or what a server has.", autocompletion=completion.workflows
+        ),
+    ],
+    form: FormatOption = None,
+    out: OutOption = None,
+    server: ServerOption = None,
+) -> None:
+    """Draw a workflow: text for Mermaid, or an SVG picture."""
+    chosen = form or _SUFFIXES.get(out.suffix if out else "", "mermaid")
+    if workflow == STDIN or workflow.endswith((".yaml", ".yml")) or Path(workflow).exists():
+        picture = _drawn(workflow, chosen)
+    else:
+        path = f"/v1/workflows/{quote(workflow, safe='@+')}/graph"
+        picture = ask(server, False, lambda api: api.text(path, format=chosen))
+    if out and out.suffix == ".md":
+        picture = f"```mermaid\n{picture}```\n"
+    _emit(picture, out)
+
+
+def _drawn(name: str, form: Format) -> str:
+    """The picture of a file. A file with errors shows them instead."""
+    from hai_flow.definition.compiler import check_workflow
+    from hai_flow.graph import draw
+
+    path = "<stdin>" if name == STDIN else name
+    source = whole(path, sys.stdin.buffer.read() if name == STDIN else read(Path(name)))
+    errors = [finding for finding in check_workflow(source, path) if finding.severity == "error"]
+    if errors:
+        print_definition_error(errors, path, source)
+        raise typer.Exit(FAILED)
+    return draw(source, form)
+
+
+def _emit(text: str, out: Path | None) -> None:
+    if out is None:
+        sys.stdout.write(text)
+    else:
+        _write(out, text)
+        say(str(out))
+
+
+# --- the language -------------------------------------------------------------------------------------------------
+
+
+def schema(
+    tests: Annotated[bool, typer.Option("--tests", help="Of *.test.yaml instead.")] = False,
+    out: OutOption = None,
+) -> None:
+    """The JSON Schema of workflows, for editors (`# yaml-language-server: $schema=FILE`)."""
+    import json
+
+    from hai_flow.authoring.json_schema import tests_schema, workflow_schema
+
+    document = tests_schema() if tests else workflow_schema()
+    if out is None:
+        print_json(document)
+    else:
+        _emit(json.dumps(document, ensure_ascii=False, indent=2) + "\n", out)
+
+
+def grammar(out: OutOption = None) -> None:
+    """The whole language on one page, for language models."""
+    from hai_flow.authoring.grammar import grammar as page
+
+    _emit(page(), out)

@@ -1,0 +1,1 @@
+"""Speaking REST to a server, and asking the person at the terminal. Begin with `rest`."""

@@ -1,0 +1,94 @@
+"""Commands over REST for what waits for people: `pendings` shows all questions, `decide` answers one."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from hai_flow import addresses
+from hai_flow.cli import completion
+from hai_flow.cli.client.questions import show_question
+from hai_flow.cli.client.rest import Server, ask, server_url
+from hai_flow.cli.errors import Problem, UsageError
+from hai_flow.cli.options import ActAsOption, JsonOption, LimitOption, ServerOption, parse_json
+from hai_flow.cli.terminal import moment, print_json, program, say
+from hai_flow.values import Json
+
+
+def pendings(limit: LimitOption = 50, server: ServerOption = None, as_json: JsonOption = False) -> None:
+    """The questions that wait for people, newest first, and how to answer them."""
+
+    async def work(api: Server) -> list[Json]:
+        listed = await api.items("/v1/pendings", limit)
+        return [await _with_votes(api, each) for each in listed]
+
+    found = ask(server, as_json, work)
+    if as_json:
+        print_json({"items": found})
+        return
+    if not found:
+        say("Nothing waits for people.")
+    if found:
+        say(f"In a browser: {server_url(server)}{addresses.page('inbox')}", "dim")
+    for pending in found:
+        show_question(pending, pending.get("started_by"))
+        deadline = f", until {moment(pending['deadline'])}" if pending["deadline"] else ""
+        workflow = f"{pending['workflow']}, " if pending.get("workflow") else ""
+        place = f"{workflow}run {pending['run_id']}, {pending['path']}"
+        say(f"  {place}, since {moment(pending['opened_at'])}{deadline}", "dim")
+
+
+async def _with_votes(api: Server, pending: Json) -> Json:
+    """The pending, with its votes if it needs several: so that the next voter sees the right command to type."""
+    if (pending["policy"] or {}).get("quorum", 1) == 1:
+        return pending
+    try:
+        return {**pending, "needed": (await api.get(f"/v1/pendings/{pending['id']}"))["needed"]}
+    except Problem:  # it is gone since
+        return pending
+
+
+def decide(
+    pending: Annotated[
+        str, typer.Argument(metavar="PENDING", help="The pending's id.", autocompletion=completion.pendings)
+    ],
+    decision: Annotated[
+        str | None, typer.Argument(metavar="DECISION", help="approve, reject, or another of its options.")
+    ] = None,
+    reason: Annotated[str | None, typer.Option("--reason", help="Why; it is recorded.")] = None,
+    values: Annotated[str | None, typer.Option("--values", metavar="JSON", help="The form's values.")] = None,
+    edits: Annotated[str | None, typer.Option("--edits", metavar="JSON", help="Arguments of a call, changed.")] = None,
+    result: Annotated[str | None, typer.Option("--result", metavar="JSON", help="A frontend tool's result.")] = None,
+    error: Annotated[str | None, typer.Option("--error", metavar="TEXT", help="Why the tool gives no result.")] = None,
+    on_behalf_of: Annotated[
+        str | None, typer.Option("--for", metavar="USER", help="Somebody who has delegated to you.")
+    ] = None,
+    act_as: ActAsOption = None,
+    server: ServerOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Answer a question to people: approve or reject, fill in a form, or give a frontend tool's result."""
+    body: dict[str, Json] = {
+        "decision": decision, "reason": reason, "error": error, "on_behalf_of": on_behalf_of
+    }  # fmt: skip
+    body = {name: value for name, value in body.items() if value is not None}
+    for name, text in (("values", values), ("edits", edits), ("result", result)):
+        if text is not None:
+            body[name] = parse_json(text, f"--{name}")
+    if not body.keys() - {"reason", "edits", "on_behalf_of"}:
+        raise UsageError("expected an answer: a decision (approve, reject), --values, --result or --error.")
+
+    async def work(api: Server) -> Json:
+        return await api.post(f"/v1/pendings/{pending}/decide", body)
+
+    answered = ask(server, as_json, work, act_as=act_as)
+    if as_json:
+        print_json(answered)
+        return
+    already = " already" if answered.get("already") else ""
+    if answered["status"] == "open":
+        say(f"Recorded{already}; more people must decide before it counts.")
+    else:
+        say(f"{answered['path']}: {answered['status']}{already}.", "green")
+    say(f"How its run goes on: {program()} show {answered['run_id']}")

@@ -1,0 +1,96 @@
+"""`inbox` and `delegate`: the questions that ask you, your decisions, and people that decide while you are away."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Annotated
+
+import typer
+
+from hai_flow import addresses
+from hai_flow.cli.client.questions import show_question
+from hai_flow.cli.client.rest import Server, ask, server_url
+from hai_flow.cli.errors import UsageError
+from hai_flow.cli.options import ActAsOption, JsonOption, LimitOption, ServerOption
+from hai_flow.cli.terminal import moment, print_json, say
+from hai_flow.values import Json
+
+
+def inbox(
+    workflow: Annotated[str | None, typer.Option("--workflow", metavar="NAME", help="Only of this workflow.")] = None,
+    text: Annotated[str | None, typer.Option("--text", help="Only those in whose words this stands.")] = None,
+    decided: Annotated[bool, typer.Option("--decided", help="What you have decided instead.")] = False,
+    limit: LimitOption = 50,
+    act_as: ActAsOption = None,
+    server: ServerOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """The questions that ask you, the next deadline first, and why you may not decide some of them."""
+    wanted: dict[str, Json] = {"workflow": workflow, "text": text}
+    given = {name: value for name, value in wanted.items() if value is not None}
+    if decided and given:
+        raise UsageError("--decided lists everything that you have decided; leave out --workflow and --text.")
+
+    async def work(api: Server) -> list[Json]:
+        return await api.items("/v1/inbox/decided" if decided else "/v1/inbox", limit, **given)
+
+    found = ask(server, as_json, work, act_as=act_as)
+    if as_json:
+        print_json({"items": found})
+        return
+    if not found:
+        say("You have decided nothing yet." if decided else "Nothing waits for you.")
+    if found and not decided:
+        say(f"In a browser: {server_url(server)}{addresses.page('inbox')}", "dim")
+    for item in found:
+        _show_decided(item) if decided else _show_asked(item)
+
+
+def _show_asked(item: Json) -> None:
+    show_question(item, None)
+    if item["why_not"] is not None and not item["on_behalf_of"]:
+        say(f"  not yours to decide: {item['why_not']['reason']}", "yellow")
+    for other in item["on_behalf_of"]:
+        say(f"  for {other}: add --for {other}", "dim")
+    if item["claimed_by"] is not None:
+        say(f"  {item['claimed_by']} is at it", "dim")
+    deadline = f", until {moment(item['deadline'])}" if item["deadline"] else ""
+    place = f"{item['workflow']}, run {item['run_id']}, {item['path']}"
+    say(f"  {place}, started by {item['started_by']}, since {moment(item['opened_at'])}{deadline}", "dim")
+
+
+def _show_decided(item: Json) -> None:
+    whose = f" (by {item['by']} for {item['on_behalf_of']})" if item["on_behalf_of"] else ""
+    say(f"{moment(item['at'])}  {item['decision']}  {item['title'] or item['kind']}{whose}", "bold")
+    outcome = "" if item["status"] == item["decision"] else f"; the question is {item['status']}"
+    say(f"  {item['workflow']}, run {item['run_id']}{outcome}", "dim")
+
+
+def delegate(
+    to: Annotated[str, typer.Argument(metavar="USER", help="Who decides instead of you: user:bob.")],
+    lasts: Annotated[str, typer.Option("--for", metavar="DURATION", help="How long: 2w, 3d, 12h.")],
+    note: Annotated[str | None, typer.Option("--note", help="Why; both of you see it.")] = None,
+    act_as: ActAsOption = None,
+    server: ServerOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Let somebody else decide the questions that ask you, while you are away, with the roles and groups that you have
+    now."""
+    from hai_flow.definition.durations import NotADuration, milliseconds
+
+    try:
+        until = datetime.now(UTC) + timedelta(milliseconds=milliseconds(lasts))
+    except NotADuration as error:
+        raise UsageError(f"--for: {error}.") from None
+    body: dict[str, Json] = {"to": to, "until": until.isoformat()}
+    if note is not None:
+        body["note"] = note
+
+    async def work(api: Server) -> Json:
+        return await api.post("/v1/inbox/delegations", body)
+
+    made = ask(server, as_json, work, act_as=act_as)
+    if as_json:
+        print_json(made)
+        return
+    say(f"{made['to']} may decide for {made['from']} until {moment(made['until'])}.", "green")

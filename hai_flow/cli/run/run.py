@@ -1,0 +1,230 @@
+"""`run`: one workflow with its input: a file, in this process or at a server, or what a server has by its name."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hai_flow.cli.author.sources import STDIN, SUFFIXES, read, whole
+from hai_flow.cli.client import answers
+from hai_flow.cli.client.rest import Server, ask, server_url
+from hai_flow.cli.database import migrated, open_database
+from hai_flow.cli.errors import FAILED, INTERRUPTED, UsageError, print_definition_error
+from hai_flow.cli.options import ActAsOption, DataDirOption, load_settings
+from hai_flow.cli.run.conversation import Conversation
+from hai_flow.cli.run_until_signal import live
+from hai_flow.cli.serve.backend import NAMES, Local, Remote, Wanted, no_file
+from hai_flow.cli.serve.logs import configure_logs
+from hai_flow.cli.serve.runtimes import running_runtime
+from hai_flow.cli.terminal import note, out, print_json, program, version_of
+from hai_flow.values import Json
+
+if TYPE_CHECKING:
+    from hai_flow.definition.plan import Schema
+
+
+def run(
+    file: Annotated[
+        str, typer.Argument(metavar="FILE|NAME[@N]", help="A file, - for standard input, or what a server has.")
+    ],
+    given: Annotated[
+        list[str] | None, typer.Option("--input", "-i", metavar="KEY=VALUE", help="One input; may be repeated.")
+    ] = None,
+    given_json: Annotated[
+        str | None, typer.Option("--input-json", metavar="JSON", help="The inputs as one JSON object.")
+    ] = None,
+    thread: Annotated[
+        str | None, typer.Option("--thread", metavar="ID", help="The conversation it belongs to.")
+    ] = None,
+    server: Annotated[
+        str | None, typer.Option("--server", metavar="URL", help="Let this server perform it, instead of this process.")
+    ] = None,
+    data_dir: DataDirOption = None,
+    detach: Annotated[
+        bool, typer.Option("--detach", help="Let a server perform it, and return as soon as it is started.")
+    ] = False,
+    act_as: ActAsOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print only how it stands at the end, as JSON.")] = False,
+) -> None:
+    """Start a workflow and follow it here; answer its questions here. By its name, a server performs it.
+
+    Without a terminal, or with --json, it prints how to answer each open question, and exits with 3.
+    """
+    if _names_a_file(file):
+        wanted, input = _of_file(file, given or [], given_json)
+    else:
+        if data_dir is not None:
+            raise UsageError(f"{no_file(file)} {NAMES}. That server performs the run: expected no --data-dir.")
+        wanted, input = _of_name(file, given or [], given_json, server, act_as)
+    if detach:
+        _detached(wanted, input, thread, server, data_dir, act_as, as_json=as_json)
+        return
+    at = server_url(server) if wanted.source is None else server
+    interactive = not as_json and file != STDIN and sys.stdin.isatty() and sys.stdout.isatty()
+    conversation = Conversation(
+        wanted,
+        input,
+        thread,
+        where=_where(at, data_dir),
+        interactive=interactive,
+        quiet=as_json,
+    )
+    raise typer.Exit(_converse(conversation, at, data_dir, act_as))
+
+
+def _names_a_file(word: str) -> bool:
+    """Whether a workflow is named by its file. Any other word is the name of one that a server has."""
+    if not word:
+        raise UsageError(f"FILE: {NAMES[0].lower()}{NAMES[1:]}.")
+    if word == STDIN or "/" in word or word.endswith(SUFFIXES):
+        return True
+    return os.path.exists(word) and not os.path.isdir(word)
+
+
+def _of_file(file: str, given: list[str], given_json: str | None) -> tuple[Wanted, dict[str, Json]]:
+    name = "<stdin>" if file == STDIN else file
+    source = whole(name, sys.stdin.buffer.read() if file == STDIN else read(Path(file)))
+    schema = _input_schema(source, name)
+    input = inputs(schema.raw if isinstance(schema.raw, dict) else {}, given, given_json)
+    check_input(schema, input)
+    return Wanted(name, source), input
+
+
+def _of_name(
+    name: str, given: list[str], given_json: str | None, server: str | None, act_as: str | None
+) -> tuple[Wanted, dict[str, Json]]:
+    """Who may not read workflows gives an input whose schema nobody knows here; the server judges it."""
+    from hai_flow.definition.schemas import JsonSchema
+
+    raw = ask(server, False, lambda api: Remote(api).input_schema(name), act_as=act_as)
+    input = inputs(raw if isinstance(raw, dict) else {}, given, given_json)
+    if raw is not None:
+        check_input(JsonSchema(raw), input)
+    return Wanted(name), input
+
+
+def _converse(conversation: Conversation, server: str | None, data_dir: Path | None, act_as: str | None) -> int:
+    if server is not None:
+        return live(lambda: _on_server(conversation, server, act_as), interrupted=INTERRUPTED)
+    settings = load_settings(data_dir=data_dir)
+    configure_logs(
+        "error", settings.logs, heard={"model_stands_in": lambda entry: conversation.warn(_who_stands_in(entry))}
+    )
+    with open_database(settings, interrupted=INTERRUPTED) as database:
+
+        async def here() -> int:
+            if database.postgres is not None:
+                await migrated(database)
+            async with running_runtime(database, settings, performs=True, project=True) as runtime:
+                return await conversation.hold(Local(runtime, act_as=act_as))
+
+        return live(here, interrupted=INTERRUPTED)
+
+
+def _who_stands_in(entry: Mapping[str, Any]) -> str:
+    """A model's stand-in, as the log has it, in a line for the person who started the run."""
+    from hai_flow.models.scripted import SCRIPTED
+
+    by_script = entry["asked"].startswith(f"{SCRIPTED}/")
+    who = "a script" if by_script else f"{entry['asked']}, with the key in OPENAI_API_KEY,"
+    return f"The model `{entry['model']}` is not asked, {who} answers in its place: {entry['why']}"
+
+
+def _detached(
+    wanted: Wanted,
+    input: dict[str, Json],
+    thread: str | None,
+    server: str | None,
+    data_dir: Path | None,
+    act_as: str | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Start the run at a server; print its id, and how to follow and answer it."""
+    if data_dir is not None:
+        raise UsageError("--detach: expected a server that performs the run (--server or HAI_FLOW_URL), no --data-dir.")
+
+    async def work(api: Server) -> Json:
+        return await Remote(api).begun(wanted, input, thread)
+
+    begun = ask(server, as_json, work, act_as=act_as)
+    if as_json:
+        print_json({"run_id": begun["id"], "status": begun["status"], "output": None, "error": None, "pendings": []})
+        return
+    at = "" if server is None else f" --server {shlex.quote(server)}"
+    note(f"{version_of(begun)} is started. To follow it, and to see and answer what it asks:")
+    note(f"  {program()} events {begun['id']} --follow{at}")
+    note(f"  {program()} pendings{at}")
+    out().print(begun["id"])
+
+
+async def _on_server(conversation: Conversation, url: str, act_as: str | None) -> int:
+    async with Server(url, act_as=act_as) as server:
+        return await conversation.hold(Remote(server))
+
+
+def _where(server: str | None, data_dir: Path | None) -> str:
+    """Where the run can be answered when this process has ended."""
+    if server is not None:
+        return f"Answer it with HAI_FLOW_URL={server}"
+    place = "" if data_dir is None else f" --data-dir {shlex.quote(str(data_dir))}"
+    return f"Answer it at a server over the same database ({program()} dev{place})"
+
+
+# --- the input ----------------------------------------------------------------------------------------------------
+
+
+def _input_schema(source: bytes, name: str) -> Schema:
+    """The schema of the workflow's input. A workflow with mistakes is shown with them, and not run."""
+    from hai_flow.checking.modules import ModuleFiles
+    from hai_flow.checking.workflows import Workflows
+
+    workflows = Workflows({name: source}, ModuleFiles([name]))
+    findings = workflows.findings(name)
+    plan = workflows.plan(name)
+    if plan is None:
+        print_definition_error(findings, name, source)
+        raise typer.Exit(FAILED)
+    return plan.input
+
+
+def check_input(schema: Schema, input: dict[str, Json]) -> None:
+    """Raises UsageError for an input that the run would be refused with: before a database is opened for it."""
+    from hai_flow.cli.client.samples import as_options, sample_input
+
+    faults = schema.findings(schema.with_defaults(input))
+    if not faults:
+        return
+    told = "; ".join(f"{fault['path']}: {fault['message']}" if fault["path"] else fault["message"] for fault in faults)
+    sample = sample_input(schema)
+    example = f", for example{as_options(sample)}" if sample else ""
+    raise UsageError(f"the input does not fit: {told}. Give it as -i KEY=VALUE or --input-json JSON{example}.")
+
+
+def inputs(schema: dict[str, Json], given: list[str], given_json: str | None) -> dict[str, Json]:
+    """The run's input: the JSON object with each KEY=VALUE on top. A value is JSON unless its field is text.
+
+    Raises UsageError.
+    """
+    found: Json = {}
+    if given_json is not None:
+        try:
+            found = json.loads(given_json)
+        except ValueError as error:
+            raise UsageError(f"--input-json: expected JSON: {error}.") from None
+        if not isinstance(found, dict):
+            raise UsageError("--input-json: expected a JSON object.")
+    for item in given:
+        key, separator, text = item.partition("=")
+        if not separator or not key:
+            raise UsageError(f"--input: expected KEY=VALUE, found {item!r}.")
+        field = (schema.get("properties") or {}).get(key)
+        found[key] = answers.tool_result(text, field if isinstance(field, dict) else {})
+    return found

@@ -1,0 +1,87 @@
+"""`bulk`: one control for all runs that a filter finds, a few at a time, with the outcome of each."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Annotated, Final
+
+import typer
+
+from hai_flow.cli import completion
+from hai_flow.cli.client.rest import Server, ask
+from hai_flow.cli.errors import UsageError
+from hai_flow.cli.options import ActAsOption, JsonOption, ReasonOption, ServerOption
+from hai_flow.cli.terminal import note, print_json, say
+from hai_flow.values import Json
+
+ACTIONS: Final = ("pause", "resume", "stop", "retry")
+AT_ONCE: Final = 50  # runs of one request; progress is shown after each
+
+
+def bulk(
+    action: Annotated[str, typer.Argument(metavar="ACTION", help=f"One of {', '.join(ACTIONS)}.")],
+    status: Annotated[
+        list[str] | None,
+        typer.Option("--status", help="Only these; may be repeated.", autocompletion=completion.statuses),
+    ] = None,
+    workflow: Annotated[
+        str | None, typer.Option("--workflow", help="Only this one's.", autocompletion=completion.workflows)
+    ] = None,
+    version: Annotated[int | None, typer.Option("--version", min=1, help="Only of this version.")] = None,
+    queue: Annotated[str | None, typer.Option("--queue", metavar="NAME", help="Only of this queue.")] = None,
+    started_by: Annotated[str | None, typer.Option("--started-by", metavar="WHO", help="Only theirs.")] = None,
+    created_after: Annotated[str | None, typer.Option("--created-after", metavar="TIME", help="Since then.")] = None,
+    created_before: Annotated[str | None, typer.Option("--created-before", metavar="TIME", help="Before.")] = None,
+    error: Annotated[str | None, typer.Option("--error", metavar="CODE", help="Those that failed with it.")] = None,
+    expect: Annotated[
+        int | None, typer.Option("--expect", min=0, metavar="N", help="How many these are; without it they are listed.")
+    ] = None,
+    reason: ReasonOption = "",
+    act_as: ActAsOption = None,
+    server: ServerOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Pause, resume, stop or retry the runs that match all options; without --expect only list them.
+
+    Nothing is done where there are more or fewer than expected. Exits with 1 if one was refused.
+    """
+    if action not in ACTIONS:
+        raise UsageError(f"expected one of {', '.join(ACTIONS)}, found {action!r}.")
+    given: dict[str, Json] = {
+        "status": status, "workflow": workflow, "version": version, "queue": queue, "started_by": started_by,
+        "created_after": created_after, "created_before": created_before, "error": error,
+    }  # fmt: skip
+    where = {name: value for name, value in given.items() if value is not None}
+    if not where:
+        raise UsageError("expected a filter: --status, --workflow, --started-by, --created-before, --error, ...")
+    body: dict[str, Json] = {"action": action, "reason": reason}
+
+    async def work(api: Server) -> list[Json]:
+        first = {**body, "where": where, "dry_run": True} | ({} if expect is None else {"expect": expect})
+        found = (await api.post("/v1/runs/bulk", first))["items"]
+        if expect is None:
+            return found
+        ids, told, key = [each["id"] for each in found], list[Json](), str(uuid.uuid4())
+        for start in range(0, len(ids), AT_ONCE):
+            some = {**body, "runs": ids[start : start + AT_ONCE]}
+            told += (await api.post("/v1/runs/bulk", some, key=key))["items"]
+            if not as_json and len(ids) > AT_ONCE:
+                note(f"{len(told)} of {len(ids)}")
+        return told
+
+    items = ask(server, as_json, work, act_as=act_as)
+    refused = [each for each in items if each["outcome"] == "refused"]
+    if as_json:
+        print_json({"action": action, "items": items})
+    else:
+        for each in items:
+            if expect is None or each["problem"] is not None:
+                why = "" if each["problem"] is None else f"  {each['problem']['code']}: {each['problem']['detail']}"
+                say(f"{each['id']}  {each['status']}{why}")
+        if expect is None:
+            say(f"{len(items)} runs; to {action} them, say --expect {len(items)}.")
+        else:
+            said = f"{action}: {len(items) - len(refused)} of {len(items)} runs, {len(refused)} refused."
+            say(said, "red" if refused else "green")
+    if refused:
+        raise typer.Exit(1)

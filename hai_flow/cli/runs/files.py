@@ -1,0 +1,79 @@
+"""`hai-flow files`: upload a file, and get one back, over REST."""
+
+from __future__ import annotations
+
+import mimetypes
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hai_flow.cli.client.rest import Server, ask
+from hai_flow.cli.commands import Command, app_of
+from hai_flow.cli.console import clean
+from hai_flow.cli.errors import EPILOG, UsageError
+from hai_flow.cli.options import ActAsOption, JsonOption, ServerOption
+from hai_flow.cli.terminal import note, print_json, say
+
+app = app_of(name="files", epilog=EPILOG, no_args_is_help=True)
+
+BYTES = "application/octet-stream"
+
+
+@app.callback()
+def files() -> None:
+    """Files that input and answers refer to: put one, get one."""
+
+
+@app.command(cls=Command, epilog=EPILOG)
+def put(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="What to upload.")],
+    media_type: Annotated[
+        str | None, typer.Option("--type", metavar="TYPE", help="Its media type. Default: by its name.")
+    ] = None,
+    act_as: ActAsOption = None,
+    server: ServerOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Upload a file; print the id by which input, answers and messages refer to it."""
+    kind = media_type or mimetypes.guess_type(file.name)[0] or BYTES
+    try:
+        body = file.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{file}: expected a file that can be read: {error.strerror}.") from None
+
+    async def work(api: Server) -> dict[str, object]:
+        return await api.post("/v1/files", content=body, media_type=kind, name=file.name)
+
+    found = ask(server, as_json, work, act_as=act_as)
+    if as_json:
+        print_json(found)
+    else:
+        note(clean(f"{found['name']}: {found['size']} bytes, {found['media_type']}"))
+        say(str(found["id"]))
+
+
+@app.command(cls=Command, epilog=EPILOG)
+def get(
+    id: Annotated[str, typer.Argument(metavar="ID", help="The file's id, or its sha256.")],
+    to: Annotated[Path | None, typer.Option("-o", "--out", metavar="FILE", help="Write here; default: stdout.")] = None,
+    act_as: ActAsOption = None,
+    server: ServerOption = None,
+) -> None:
+    """Download the content of a file."""
+    if to is None and sys.stdout.isatty():
+        raise UsageError("a terminal is no place for a file: name one with --out.")
+
+    async def work(api: Server) -> bytes:
+        return await api.content(f"/v1/files/{id}")
+
+    body = ask(server, False, work, act_as=act_as)
+    if to is None:
+        sys.stdout.buffer.write(body)
+        return
+    try:
+        to.write_bytes(body)
+    except OSError as error:
+        raise UsageError(f"{to}: can't be written: {error.strerror}.") from None
+    note(f"{len(body)} bytes in {to}")

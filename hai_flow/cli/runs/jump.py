@@ -1,0 +1,58 @@
+"""`jump`: time passes at once for a run of a development server, so that its deadlines can be tried out."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Final
+
+import typer
+
+from hai_flow.cli.client.rest import Server, ask
+from hai_flow.cli.errors import UsageError
+from hai_flow.cli.options import ActAsOption, JsonOption, RunArgument, ServerOption
+from hai_flow.cli.terminal import note, print_json, program, roughly, say
+from hai_flow.definition.durations import NotADuration, milliseconds
+from hai_flow.values import Json
+
+POLL_SECONDS: Final = 0.25
+
+
+def jump(
+    run: RunArgument,
+    duration: Annotated[str, typer.Argument(metavar="DURATION", help="How much time passes: 2d, 1h30m, PT5M.")],
+    act_as: ActAsOption = None,
+    server: ServerOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Let time pass at once for the waits of a run: deadlines, escalations, timers. For runs of a `dev` server."""
+    try:
+        ms = milliseconds(duration, shortest=1)
+    except NotADuration as error:
+        raise UsageError(f"DURATION: {error}.") from None
+    found = ask(server, as_json, lambda api: _let_pass(api, run, ms), act_as=act_as)
+    if as_json:
+        print_json(found)
+        return
+    say(f"{roughly(found['passed_ms'])} have passed for run {found['id']}: {found['status']}")
+    for child in found["children"]:
+        note(f"Its child run {child} has a clock of its own: {program()} jump {child} {duration}")
+
+
+async def _let_pass(api: Server, run: str, ms: int) -> Json:
+    """Let `ms` pass for the run, and real time whenever it works. Returns the run as it is then; `passed_ms` is the
+    sum."""
+    id, left = await api.run_id(run), ms
+    while True:
+        found = await api.post(f"/v1/runs/{id}/jump", {"for": f"{left}ms"})
+        left = found["left_ms"]
+        if not left or found["ended_at"] is not None:
+            return {**found, "passed_ms": ms - left}
+        note(f"{roughly(ms - left)} have passed; the run goes on. When it waits again, the other {roughly(left)} pass.")
+        await _until_it_waits(api, id)
+
+
+async def _until_it_waits(api: Server, id: str) -> None:
+    running = True
+    while running:
+        await asyncio.sleep(POLL_SECONDS)  # also where it waits already: it may take a stored event now
+        running = (await api.get(f"/v1/runs/{id}"))["status"] == "running"

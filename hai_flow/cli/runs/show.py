@@ -1,0 +1,282 @@
+"""Commands over REST that look at runs: `runs`, `show`, `events`."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from typing import Annotated, Final
+from urllib.parse import quote
+
+import typer
+
+from hai_flow import addresses
+from hai_flow.cli import completion
+from hai_flow.cli.client.questions import show_question
+from hai_flow.cli.client.rest import Server, ask, server_url
+from hai_flow.cli.console import Cell, Styled
+from hai_flow.cli.errors import Problem
+from hai_flow.cli.options import JsonOption, LimitOption, RunArgument, ServerOption
+from hai_flow.cli.runs.follow import TRACE, Narrator
+from hai_flow.cli.runs.history import asked_below
+from hai_flow.cli.runs.why_waiting import (
+    HOLDERS_MAX,
+    ends_of_waits,
+    holding,
+    limit_of,
+    paused_by,
+    queued_for,
+    stopped_by,
+)
+from hai_flow.cli.terminal import compact, indented, moment, note, out, print_json, program, say, version_of, write_line
+from hai_flow.values import Json
+
+_STYLES: Final = {
+    "running": "green", "waiting": "bold", "paused": "yellow", "stopping": "yellow", "finished": "dim", "failed": "red",
+    "needs_attention": "bold red", "skipped": "dim", "stopped": "dim", "undone": "dim",
+}  # fmt: skip
+
+SHOWN_EVENTS_MAX: Final = 10_000
+
+
+def runs(
+    status: Annotated[
+        list[str] | None,
+        typer.Option("--status", help="Only these; may be repeated.", autocompletion=completion.statuses),
+    ] = None,
+    workflow: Annotated[
+        str | None, typer.Option("--workflow", help="Only this one's.", autocompletion=completion.workflows)
+    ] = None,
+    limit: LimitOption = 20,
+    server: ServerOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """The runs, newest first."""
+
+    async def work(api: Server) -> tuple[list[Json], str]:
+        listed = await api.items("/v1/runs", limit, status=status or None, workflow=workflow)
+        return listed, "" if as_json else await _unattended(api, listed)
+
+    found, unattended = ask(server, as_json, work)
+    if as_json:
+        print_json({"items": found})
+        return
+    if not found:
+        say("No runs.")
+        return
+    rows = [
+        (run["id"], version_of(run), _status(_standing(run)), moment(run["created_at"]), moment(run["ended_at"]))
+        for run in found
+    ]
+    out().table(rows, heads=("run", "workflow", "status", "created", "ended"))
+    say(f"In a browser: {server_url(server)}{addresses.page('runs')}", "dim")
+    if unattended:
+        note(unattended)
+
+
+async def _unattended(api: Server, runs: list[Json]) -> str:
+    """A sentence if runs wait for a worker and none is alive. No request is sent if all of `runs` have ended."""
+    if all(run["ended_at"] is not None for run in runs):
+        return ""
+    try:
+        ready = await api.get("/readyz")
+    except Problem:  # it says that in its own time
+        return ""
+    waiting = ready.get("waiting")
+    if ready.get("workers") != 0 or not waiting:
+        return ""
+    waits = "run waits" if waiting == 1 else "runs wait"
+    return f"{waiting} {waits} for a worker, and none is alive. Start one: {program()} worker"
+
+
+def show(run: RunArgument, server: ServerOption = None, as_json: JsonOption = False) -> None:
+    """One run: its status, its steps and their times, the questions that it waits for, and commands to type next."""
+
+    async def work(api: Server) -> Json:
+        run_id = await api.run_id(run)
+        found = await api.get(f"/v1/runs/{run_id}")
+        try:
+            snapshot = await api.get(f"/v1/runs/{run_id}/snapshot")
+        except Problem as problem:
+            if problem.body.get("code") != "run_unreadable":
+                raise
+            unreadable = found["unreadable"] or problem.body["detail"]
+            return {**found, "unreadable": unreadable, "snapshot": None, "traces": {}}, [], "", "", []
+        events = await _newest_events(api, run_id, found["seq"])
+        source = "" if as_json else await _source(api, found)
+        unattended = "" if as_json else await _unattended(api, [found])
+        shown = {**found, "snapshot": snapshot, "traces": _traces(events, snapshot["steps"])}
+        return shown, events, source, unattended, [] if as_json else await _untold(api, run_id)
+
+    found, events, source, unattended, untold = ask(server, as_json, work)
+    if as_json:
+        print_json(found)
+        return
+    _show_facts(found, found["snapshot"], events)
+    if found["snapshot"] is not None:
+        _show_steps(found, events, source)
+    for path, trace in found["traces"].items():
+        say(f"{path} raised:", "red")
+        say(indented(trace), "dim")
+    waiting = [each for each in (found["snapshot"] or {}).get("pendings", ()) if each["status"] == "open"]
+    if found["ended_at"] is None:
+        waiting += asked_below(events)
+    for pending in waiting:
+        show_question(pending, found["started_by"])
+    for each in untold:
+        whom = f"{each['channel']} to {each['person']}" if each["person"] else each["channel"]
+        say(f"not told over {whom}, after {each['tries']} tries: {each['error']}", "yellow")
+    for line in next_commands(found, waiting, _awaited(events, found["snapshot"])):
+        say(line)
+    say(f"In a browser: {server_url(server)}{addresses.run(found['id'])}", "dim")
+    if unattended:
+        note(unattended)
+
+
+async def _untold(api: Server, run_id: str) -> list[Json]:
+    """The notifications of the run that were given up."""
+    try:
+        return await api.items("/v1/notifications", 10, run_id=run_id, status="dead")
+    except Problem:  # a caller that may see the run, but not all runs
+        return []
+
+
+async def _newest_events(api: Server, run_id: str, seq: int) -> list[Json]:
+    """The run's events, without the first of them where there are too many."""
+    return [event async for event in api.log(run_id, max(0, seq - SHOWN_EVENTS_MAX))]
+
+
+async def _source(api: Server, run: Json) -> str:
+    """The workflow as written; nothing where the server has it no more."""
+    try:
+        return (await api.get(f"/v1/workflows/{quote(version_of(run), safe='@')}"))["source"]
+    except Problem:
+        return ""
+
+
+def _traces(events: list[Json], steps: dict[str, Json]) -> dict[str, str]:
+    """The place in its code where each failed step's tool failed last, by the step's path."""
+    return {
+        event["path"]: event["message"]
+        for event in events
+        if event["type"] == "warning_raised"
+        and event["code"] == TRACE
+        and (steps.get(event.get("path") or "") or {}).get("error")
+    }
+
+
+def _awaited(events: list[Json], snapshot: Json) -> list[str]:
+    """The types of the signals that the run waits for."""
+    steps = (snapshot or {}).get("steps") or {}
+    types = {
+        event["path"]: event["types"]
+        for event in events
+        if event["type"] == "signals_awaited" and (steps.get(event["path"]) or {}).get("status") == "waiting"
+    }
+    return sorted({each for some in types.values() for each in some})
+
+
+def next_commands(run: Json, waiting: list[Json], awaited: list[str]) -> Iterator[str]:
+    """The next commands to type. Questions in `waiting` show their own commands; `awaited` are types of signals."""
+    id, status = run["id"], run["status"]
+    if run["unreadable"]:
+        return
+    if status == "paused":
+        yield f"Next: {program()} resume {id}"
+    elif status in ("failed", "needs_attention"):
+        yield f"When its cause is mended: {program()} retry {id}"
+    elif status == "queued" and run.get("queued_for"):
+        for each in run["queued_for"]["holders"][:HOLDERS_MAX]:
+            yield f"The run before it: {program()} show {each['run_id']}"
+        yield f"It begins by itself: {program()} events {id} --follow"
+    elif status in ("running", "stopping", "queued"):
+        yield f"Next: {program()} events {id} --follow"
+    elif status == "waiting":
+        yield from (f"Next: {program()} signal {id} {shlex.quote(each)}" for each in awaited)
+        if not awaited and not waiting:
+            yield f"It goes on by itself: {program()} events {id} --follow"
+
+
+def _standing(run: Json) -> str:
+    """The run's status in a list: a run that can't be read needs attention, whatever its stored status is."""
+    return "needs_attention" if run["unreadable"] else run["status"]
+
+
+def _show_facts(run: Json, snapshot: Json, events: list[Json]) -> None:
+    limit = limit_of(snapshot) if snapshot and run["ended_at"] is None else ""
+    facts: dict[str, Cell] = {
+        "run": run["id"],
+        "workflow": version_of(run),
+        "thread": run["thread_id"],
+        "branch of": run["branch_of"] or "",
+        "status": _status(run["status"]),
+        "waits for": queued_for(run),
+        "held by": holding(run),
+        "paused": paused_by(run),
+        "stopped": stopped_by(run, events),
+        "ends by": limit,
+        "unreadable": run["unreadable"] or "",
+        "started": f"{moment(run['created_at'])} by {run['started_by']}",
+        "origin": _origin(snapshot),
+        "ended": moment(run["ended_at"]),
+        "events": str(run["seq"]),
+        "input": compact(run["input"], 1000),
+        "state": compact(snapshot["state"], 1000) if snapshot and snapshot["state"] else "",
+        "output": "" if run["output"] is None else compact(run["output"], 1000),
+        "error": _failure(run["error"]) if run["error"] else "",
+    }
+    out().table([(Styled(name, "dim"), value) for name, value in facts.items() if value])
+
+
+def _origin(snapshot: Json) -> str:
+    """The run that made this one start, in words."""
+    origin = snapshot.get("origin") if snapshot else None
+    if not origin:
+        return ""
+    return (
+        f"step {origin['path']} of run {origin['run_id']}" if origin["path"] else f"the end of run {origin['run_id']}"
+    )
+
+
+def _show_steps(run: Json, events: list[Json], source: str) -> None:
+    from hai_flow.cli.runs import history
+
+    if run["seq"] > SHOWN_EVENTS_MAX:
+        say(f"Of its {run['seq']} events these are the newest; all of them: {program()} events {run['id']}", "dim")
+    statuses = {path: step["status"] for path, step in run["snapshot"]["steps"].items()}
+    lines = history.lines_of(events, statuses, history.words_of(source), ends_of_waits(run["snapshot"]))
+    rows = [
+        (moment(each.begun), each.took, "  " * each.depth + each.words, _status(each.status), each.note)
+        for each in lines
+    ]
+    if rows:
+        out().table(rows, heads=("began", "took", "step", "status", "why, or what came of it"))
+
+
+def events(
+    run: RunArgument,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the run ends.")] = False,
+    after: Annotated[int, typer.Option("--after", min=0, help="Only the events after this number.")] = 0,
+    server: ServerOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """The events of a run; with --json one event a line."""
+    write = write_line if as_json else Narrator(out(), stamps=True).show
+
+    async def work(api: Server) -> None:
+        run_id = await api.run_id(run)
+        found = api.events(run_id, after) if follow else api.log(run_id, after)
+        async for event in found:
+            write(event)
+
+    ask(server, as_json, work)
+
+
+# --- how things look ----------------------------------------------------------------------------------------------
+
+
+def _status(status: str) -> Styled:
+    return Styled(status, _STYLES.get(status, ""))
+
+
+def _failure(error: Json) -> str:
+    return f"{error['code']}: {error['message']}"

@@ -1,0 +1,1 @@
+"""Commands that are processes: `dev`, `serve`, `worker`, `migrate`. Begin with `processes`."""

@@ -1,0 +1,162 @@
+"""The processes over a database: `serve`, `worker`, `migrate`.
+
+A life, top to bottom: settings (`options`) -> a database that answers (`database`) -> runtimes (`running`) -> work
+until a signal (`living`) -> hand everything back. `dev` and `run` go the same way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hai_flow import addresses
+from hai_flow.cli.database import Database, migrated, open_database
+from hai_flow.cli.errors import FAILED, OK, UsageError
+from hai_flow.cli.options import DataDirOption, HostOption, PortOption, QueuesOption, load_settings
+from hai_flow.cli.run_until_signal import exit_code_for, live
+from hai_flow.cli.serve.logs import configure_logs
+from hai_flow.cli.serve.runtimes import running_cells
+from hai_flow.cli.terminal import note, program, say
+from hai_flow.errors import StoreError
+from hai_flow.settings import Settings
+
+if TYPE_CHECKING:
+    from hai_flow.runtime.base.queue_selection import Served
+
+ConcurrencyOption = Annotated[
+    int | None, typer.Option("--concurrency", min=1, max=10_000, help="The most attempts performed at a time.")
+]
+
+
+def serve(host: HostOption = None, port: PortOption = None, data_dir: DataDirOption = None) -> None:
+    """Serve the API and the console; `worker` processes over the same database perform the runs."""
+    settings = load_settings(host=host, port=port, data_dir=data_dir)
+    configure_logs("info", settings.logs)
+    with open_database(settings) as database:
+        code = live(lambda: _serve(database, settings))
+    raise typer.Exit(code)
+
+
+def _tell_address(url: str, *, pages: bool) -> None:
+    say(f"Serving {url} (no worker: see {program()} worker).")
+    if pages:
+        say(f"Decide and watch in a browser: {url}{addresses.CONSOLE}/")
+
+
+async def _serve(database: Database, settings: Settings) -> int:
+    from hai_flow.api.app import create_app
+    from hai_flow.api.http import server
+
+    async with running_cells(database, settings, performs=False) as cells:
+        runtime = cells.home
+        app = create_app(settings, runtime, cells=cells)
+        tell_identity(settings)
+        pages = app.state.console.is_served
+        ended_by = await server.serve(app, runtime, settings, started=lambda url: _tell_address(url, pages=pages))
+        say("Stopping.")
+    return exit_code_for(ended_by)
+
+
+def tell_identity(settings: Settings) -> None:
+    """Warn in the log if the server asks for no credentials."""
+    import structlog
+
+    from hai_flow.api.rest.landing import NO_IDENTITY
+
+    if settings.identity is None:
+        structlog.get_logger(__name__).warning("no_identity", meaning=NO_IDENTITY, remedy="HAI_FLOW_IDENTITY=keys")
+
+
+def worker(
+    queue: QueuesOption = None,
+    concurrency: ConcurrencyOption = None,
+    cells: Annotated[
+        str | None,
+        typer.Option("--cells", metavar="NAMES", help="Only the runs of these cells, by commas. Default: of all."),
+    ] = None,
+    status: Annotated[
+        bool, typer.Option("--status", help="Perform nothing: show the workers that there are, as a server tells.")
+    ] = False,
+    server: Annotated[str | None, typer.Option("--server", help="Of --status: the server's URL.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Of --status: write JSON.")] = False,
+    data_dir: DataDirOption = None,
+) -> None:
+    """Perform runs: claim the runs that are due, and call tools. Start as many workers as you want.
+
+    Without --queue (and HAI_FLOW_QUEUES) those of the queue `default`: a run of a workflow with another `queue` waits
+    for a worker that serves it.
+    """
+    if status:
+        from hai_flow.cli.serve.workers import show_workers
+
+        show_workers(server, as_json=as_json)
+        return
+    settings = load_settings(data_dir=data_dir, queues=tuple(queue) if queue else None, concurrency=concurrency)
+    configure_logs("info", settings.logs)
+    wanted = None if cells is None else _named(cells, settings)
+    with open_database(settings) as database:
+        code = live(lambda: _work(database, settings, wanted))
+    raise typer.Exit(code)
+
+
+def _named(names: str, settings: Settings) -> frozenset[str]:
+    """The names of cells in a list. Raises UsageError for a cell that does not exist."""
+    from hai_flow.runtime.settings import cells_of
+    from hai_flow.store.cells.cells import HOME_NAME
+
+    known = [HOME_NAME, *(cell.name for cell in cells_of(settings))]
+    given = frozenset(name.strip() for name in names.split(","))
+    for name in sorted(given):
+        if name not in known:
+            raise UsageError(f"--cells: there is no cell {name!r:.60}; there are {', '.join(known)}.")
+    return given
+
+
+async def _work(database: Database, settings: Settings, wanted: Collection[str] | None) -> int:
+    async with running_cells(database, settings, performs=True, wanted=wanted) as cells:
+        beside = "".join(f", {name}" for name in cells.names[1:])
+        queues = _queues_in_words(cells.home.served)
+        if cells.home.worker is None:
+            say(f"A worker performs the runs of the cells {beside[2:]}, {queues}.")
+        else:
+            say(f"Worker {cells.home.worker.id} performs the runs of {database.shown}{beside}, {queues}.")
+        await asyncio.Event().wait()
+    return OK
+
+
+def _queues_in_words(served: Served) -> str:
+    if served.every:
+        return "every queue"
+    return f"queue{'s' if len(served.names) > 1 else ''} {', '.join(served.names)}"
+
+
+def migrate_schema(data_dir: Path | None = None) -> None:
+    """Bring the database to the schema of this release. Safe to repeat, and while older processes run."""
+    settings = load_settings(data_dir=data_dir)
+    with open_database(settings) as database:
+        code = live(lambda: _migrate_all(database, settings))
+    raise typer.Exit(code)
+
+
+async def _migrate_all(database: Database, settings: Settings) -> int:
+    """Migrate home first, because it has the cells of each tenant, then the others. A cell that is away does not stop
+    them."""
+    from hai_flow.runtime.settings import cells_of
+
+    places = [database, *(Database(cell.dsn, f"the cell {cell.name} ({cell.shown})") for cell in cells_of(settings))]
+    code = OK
+    for place in places:
+        try:
+            await migrated(place)
+        except StoreError as error:
+            if place is database:
+                raise
+            note(str(error))
+            code = FAILED
+        else:
+            say(f"{place.heading} has the schema of this release.")
+    return code
