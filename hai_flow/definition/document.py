@@ -47,7 +47,8 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff
 
 
 # Signs that look like a space, or like nothing, and are none to YAML: it reads `-\u00a0say` as one word.
-_UNSEEN = "\u00a0\u00ad\u1680\u180e\u2000-\u200f\u202a-\u202f\u205f-\u2064\u2066-\u206f\u3000\ufeff"
+_BREAKS: Final = "\x85\u2028\u2029"  # line breaks of YAML 1.1, which no editor takes for one
+_UNSEEN = f"{_BREAKS}\u00a0\u00ad\u1680\u180e\u2000-\u200f\u202a-\u202f\u205f-\u2064\u2066-\u206f\u3000\ufeff"
 _SPOILT = re.compile(rf"[{_UNSEEN}]")
 # In an unquoted text: where it begins with one, or has one behind the `-` of an item or the colon of a key.
 _SPOILT_TEXT = re.compile(rf"^(?:-|[\w-]+:)?([{_UNSEEN}])")
@@ -219,6 +220,7 @@ _UNREADABLE: Final = ("yaml.syntax", "yaml.key")
 
 
 def _read(builder: _Builder, text: str, hidden: Masked) -> _Builder:
+    hidden = _with_breaks_kept(hidden)
     builder.text = text
     builder.lines = Lines(text)
     builder.hidden = hidden
@@ -233,6 +235,19 @@ def _read(builder: _Builder, text: str, hidden: Masked) -> _Builder:
         with suppress(_Stop):
             builder.build()
     return builder
+
+
+def _with_breaks_kept(hidden: Masked) -> Masked:
+    """The text, in which YAML takes U+0085, U+2028 and U+2029 for characters like all others: it would count lines by
+    them, and make spaces of them."""
+    breaks = [sign for sign in _BREAKS if sign in hidden.text]
+    if not breaks:
+        return hidden
+    used = {*hidden.text, *map(chr, hidden.back or ())}
+    free = (chr(code) for code in PRIVATE if chr(code) not in used)
+    masks = dict(zip(breaks, free, strict=False))
+    text = hidden.text.translate({ord(sign): mask for sign, mask in masks.items()})
+    return Masked(text, {**(hidden.back or {}), **{ord(mask): sign for sign, mask in masks.items()}})
 
 
 def _with_pairs_joined(hidden: Masked, at: int) -> Masked | None:
@@ -330,8 +345,7 @@ class _Builder:
             name = "a NUL" if control.group() == "\x00" else f"the control character U+{ord(control.group()):04X}"
             self.find(line, column, "yaml.control", f"expected text, found {name}; remove it")
             return None
-        # The other line breaks of YAML 1.1 would move every later line: libyaml counts them, editors do not.
-        return text.replace("\x85", " ").replace("\u2028", " ").replace("\u2029", " ")
+        return text
 
     # -- events to nodes -----------------------------------------------------------------------------------------
 

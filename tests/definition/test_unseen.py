@@ -31,7 +31,7 @@ def test_what_is_no_escape_is_no_nul() -> None:
     assert findings(HEAD + 'title: "\\\\0"\n') == []
 
 
-@given(st.recursive(st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=6))
+@given(st.recursive(st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(max_size=80), inner), max_leaves=6))
 def test_a_document_written_as_json_is_read_as_json_with_every_character(value: object) -> None:
     text = json.dumps({"value": value})
     stored = "\\u0000" not in text and "\\ud" not in json.dumps(value, ensure_ascii=False)
@@ -102,3 +102,20 @@ def test_a_sign_that_spoils_a_key_is_named_with_its_code_and_column(
 )
 def test_a_sign_that_spoils_nothing_is_left_alone(text: str) -> None:
     assert findings(HEAD + text) == []
+
+
+@pytest.mark.parametrize("sign", ["\x85", "\u2028", "\u2029"])
+@pytest.mark.parametrize("written", ['"a{}b"', "'a{}b'", "a{}b", "|-\n  a{}b", '"{{{{ x }}}}a{}b"'])
+def test_a_line_break_of_other_ages_is_kept_in_a_text(sign: str, written: str) -> None:
+    document = parse((HEAD + f"title: {written.format(sign)}\nsteps: [{{say: hello}}]\n").encode())
+    assert document.findings == ()
+    assert document.value["title"].endswith(f"a{sign}b")
+    assert document.value["steps"] == [{"say": "hello"}]
+    (found,) = findings(HEAD + f"title: {written.format(sign)}\nsteps: [}}\n")
+    assert found.line == 5 + written.count("\n")
+
+
+@pytest.mark.parametrize("sign", ["\x85", "\u2028", "\u2029"])
+def test_a_line_break_of_other_ages_that_spoils_a_key_is_named(sign: str) -> None:
+    named = [each for each in findings(HEAD + f"steps:\n  -{sign}say: a\n") if f"U+{ord(sign):04X}" in each.message]
+    assert [(each.code, each.line) for each in named] == [("yaml.unseen", 5)]
