@@ -14,7 +14,7 @@ from hai_flow.definition import paths
 from hai_flow.definition.paths import in_cleanup, is_inside
 from hai_flow.definition.plan import BLOCKS, Iteration, Plan, Step
 from hai_flow.engine.blocks import block_of
-from hai_flow.engine.blocks.parallel import winners
+from hai_flow.engine.blocks.parallel import is_decided, winners
 from hai_flow.engine.draft import RUN_END, Draft
 from hai_flow.engine.instances import standing_at
 from hai_flow.engine.state import RunState, StepState
@@ -164,7 +164,12 @@ class _Walk:
     def _lists(self, step: Step, known: StepState, frontier: Frontier) -> None:
         """Note where the lists, or the iterations, of a block go on."""
         left = block_of(step).resume(step, known)
-        going_on = [first for first in left.lists if not self.list_done(first, frontier)]
+        found = Frontier()
+        going_on = [first for first in left.lists if not self.list_done(first, found)]
+        if is_decided(step, len(left.lists) - len(going_on)):
+            going_on = []  # a branch came to its end while the race was cut off: it has won
+        else:
+            frontier.take(found)
         if left.counted:
             frontier.branches[step.path] = len(going_on)
         for path, done in left.iterations:

@@ -163,3 +163,47 @@ def test_an_item_that_was_cut_off_before_it_began_knows_its_index_when_it_begins
     (second,) = set(play.open) - {"both/two/other"}
     assert play.state.steps[second].args == '{"n":1}'
     play.replayed()
+
+
+# --- races ------------------------------------------------------------------------------------------------------------
+
+RACE = """\
+tools: {mail: {python: acme.mail, effect: write}}
+steps:
+  - id: race
+    timeout: 1m
+    join: JOIN
+    parallel:
+      a: [{id: t, try: [{id: a, call: mail.send}], finally: [{id: clean, call: mail.clean}]}]
+      b: [{id: b, call: mail.send}]
+      c: [{id: c, call: mail.send}]
+output: ${{ steps.race.output }}
+"""
+
+
+def cut_off_while_it_cleans_up(join: str) -> Play:
+    """A race whose time is over while the branch `a` has nothing left to do but its cleanup."""
+    play = Play(RACE.replace("JOIN", join))
+    play.succeed("race/a/t/a")
+    play.advance(2 * MINUTE)
+    assert play.open.keys() == {"race/a/t/~finally/clean"}
+    play.succeed("race/a/t/~finally/clean")
+    assert play.error.code == "step.timeout"
+    return play
+
+
+def test_a_race_that_timed_out_while_its_winner_cleaned_up_is_won_by_it_at_a_retry() -> None:
+    play = cut_off_while_it_cleans_up("any")
+    play.retry()
+    assert (play.status, play.output) == ("finished", {"winner": "a"})
+    assert play.open == {}
+    play.replayed()
+
+
+def test_a_race_for_two_counts_the_branch_that_ended_while_it_was_cut_off() -> None:
+    play = cut_off_while_it_cleans_up("2")
+    play.retry()
+    assert play.open.keys() == {"race/b/b", "race/c/c"}
+    play.succeed("race/c/c")
+    assert (play.status, set(play.output["winners"])) == ("finished", {"a", "c"})
+    play.replayed()

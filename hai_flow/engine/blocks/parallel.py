@@ -25,6 +25,7 @@ def begin(draft: Draft, step: Step) -> None:
 
 def list_done(draft: Draft, step: Step, body: str) -> Consequence | None:
     draft.emit(e.BranchEnded, path=step.path, branch=body)
+    _end_those_over(draft, step)
     joined, won = draft.state.steps[step.path], _won(draft, step)
     if won:
         try:
@@ -39,8 +40,32 @@ def list_done(draft: Draft, step: Step, body: str) -> Consequence | None:
 def behind(draft: Draft, step: Step) -> Consequence | None:
     if not draft.state.steps[step.path].verb:
         return None
+    _end_those_over(draft, step)
     won = _won(draft, step)
     return _finish(draft, step, won)
+
+
+def _end_those_over(draft: Draft, step: Step) -> None:
+    """End the branches of a race that came to their end while it was cut off: a Retry counts them."""
+    if _verb(step).wanted is not None:
+        winners = draft.state.steps[step.path].winners
+        for name, first in _verb(step).branches:
+            if name not in winners and _is_over(draft, first):
+                draft.emit(e.BranchEnded, path=step.path, branch=name)
+
+
+def _is_over(draft: Draft, first: str) -> bool:
+    """Whether all steps of a branch are over, and well."""
+    path: str | None = first
+    while path is not None:
+        step, known = draft.step(path), draft.state.steps.get(path)
+        if known is None or known.status not in ("finished", "skipped"):
+            return False
+        cleans_up = known.phase != "over"  # its cleanup may have ended behind the race, which then heard nothing of it
+        if cleans_up and (step.finally_ is None or not _is_over(draft, step.finally_)):
+            return False
+        path = step.next
+    return True
 
 
 def _finish(draft: Draft, step: Step, won: list[str]) -> Consequence:
@@ -94,6 +119,12 @@ def winners(step: Step, known: StepState) -> tuple[str, ...]:
     """The branches that have won the race; none where it goes on, or is none."""
     wanted = step.verb.wanted if isinstance(step.verb, Parallel) else None
     return () if wanted is None or len(known.winners) < wanted else known.winners[:wanted]
+
+
+def is_decided(step: Step, done: int) -> bool:
+    """Whether the block is a race, and so many branches at their end decide it."""
+    wanted = step.verb.wanted if isinstance(step.verb, Parallel) else None
+    return wanted is not None and done >= wanted
 
 
 def resume(step: Step, known: StepState) -> Lists:
