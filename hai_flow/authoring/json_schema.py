@@ -100,9 +100,14 @@ def _property(key: Key) -> Json:
 
 
 def _described(schema: Json, does: str, example: str) -> dict[str, Json]:
-    described = {"description": does[:1].upper() + does[1:] + ".", **schema}
-    if example:
-        described["examples"] = [_read(example)]
+    """The schema with its description: plain, and as Markdown for editors that show it. An example that is no scalar is
+    a snippet: editors would write it as `[object Object]`."""
+    text = does[:1].upper() + does[1:] + "."
+    described = {"description": text.replace("`", ""), "markdownDescription": text, **schema}
+    if example and isinstance(value := _read(example), dict | list):
+        described["defaultSnippets"] = [{"label": example if len(example) <= 60 else "example", "body": value}]
+    elif example:
+        described["examples"] = [value]
     return described
 
 
@@ -112,11 +117,11 @@ def _read(text: str) -> Json:
 
 def _step() -> Json:
     """A step: all keys are offered, exactly one verb is needed, and each verb says which keys go with it."""
-    properties = {key.name: _property(key) for key in SHAPES["step"].keys}
-    properties |= {
+    properties = {
         verb.name: _described(_value(verb.type), f"{verb.does}. Output: {verb.output or 'none'}", verb.example)
         for verb in VERBS.values()
     }
+    properties |= {key.name: _property(key) for key in SHAPES["step"].keys}
     return {
         "type": "object",
         "properties": properties,

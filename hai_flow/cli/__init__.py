@@ -41,6 +41,7 @@ _PANELS: Final = (
             ("graph", "author.scaffold:graph"),
             ("schema", "author.scaffold:schema"),
             ("grammar", "author.scaffold:grammar"),
+            ("lsp", "lsp:lsp"),
         ),
     ),
     (

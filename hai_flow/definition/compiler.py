@@ -24,6 +24,7 @@ from hai_flow.definition.disclosures import refuse_disclosures
 from hai_flow.definition.document import Document, parse
 from hai_flow.definition.drafts import Outline, always_ends
 from hai_flow.definition.fixes import completed
+from hai_flow.definition.known_types import Types
 from hai_flow.definition.language import SHAPES
 from hai_flow.definition.lint import lint
 from hai_flow.definition.outline import outline
@@ -123,6 +124,23 @@ def _is_another_kind(reader: Reader) -> bool:
         return False
     reader.error(("hai",), "document.kind", message)
     return True
+
+
+def read_names(
+    source: bytes, file: str = "<workflow>", *, children: Children = nobody
+) -> tuple[Document, Context, Types] | None:
+    """The document, its steps and declarations, and the types of what expressions may name, also where it has errors;
+    None where it can't be read as a mapping. No expression is compiled."""
+    document, parts = _documents(source, file)
+    reader = Reader(document)
+    with suppress(TooMany):
+        fields = reader.fields(SHAPES["document"], document.value, (), "the workflow", inside=_SECTIONS)
+        if fields:
+            drafts = outline(reader, fields)
+            found = declared(reader, fields, read_used(reader, fields, parts, [reader]), drafts)
+            context = Context(reader, found, drafts, children, unread, compile_list)
+            return document, context, types_of(context)
+    return None
 
 
 def _plan(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -11,7 +11,7 @@ import typer
 
 from hai_flow.cli.author.sources import FilesArgument, sources_of, whole
 from hai_flow.cli.errors import FAILED, UsageError, print_findings
-from hai_flow.cli.terminal import note, out, plural, print_json, say
+from hai_flow.cli.terminal import note, out, plural, print_json, program, say
 from hai_flow.errors import Finding
 
 UNREAD_SHOWN: Final = 5
@@ -50,10 +50,23 @@ def validate(
         say(_summary(found, findings), "green" if not findings else None)
         if not any(finding.severity == "error" for finding in findings):
             _tell_unread(modules.unread)
+        for name, line in _unlike_yaml(sources):
+            say(f"{name}: editors that know only YAML can't read line {line}; `{program()} fmt` quotes it.")
         if left_out := workflows.left_out():
             say(f"{plural(left_out, 'file')} beside these, in folders of thousands, were not looked at.")
     if any(finding.severity == "error" for finding in findings):
         raise typer.Exit(FAILED)
+
+
+def _unlike_yaml(sources: Mapping[str, bytes]) -> Iterator[tuple[str, int]]:
+    """The files that YAML alone can't read, for their holes without quotes: each with its first such line."""
+    from hai_flow.definition.document import parse
+    from hai_flow.definition.uses import first_of
+
+    for name, source in sources.items():
+        own = first_of(source)
+        if b"${{" in own and (faults := parse(own, name, strict=True).findings) and not parse(own, name).findings:
+            yield name, faults[0].line
 
 
 def _tell_unread(unread: Mapping[str, str]) -> None:

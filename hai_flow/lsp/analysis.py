@@ -1,0 +1,81 @@
+"""The analysis of a text that is being edited: its findings, which are those of `validate`, and its steps and names.
+
+While it is typed a text is often no document at all. So the last one that could be read is kept beside it, for
+completion, outlines and pictures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from hai_flow.checking.modules import ModuleFiles
+from hai_flow.checking.workflows import Workflows
+from hai_flow.definition.compiler import read_names
+from hai_flow.definition.context import Context
+from hai_flow.definition.document import BYTES_MAX, Document
+from hai_flow.definition.known_types import Types
+from hai_flow.definition.plan import Plan
+from hai_flow.errors import Finding
+from hai_flow.shared import with_uses
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """A text that could be read: its document, its steps and declarations, and the types of its names."""
+
+    text: str
+    document: Document
+    context: Context
+    types: Types
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """`file` is how findings call the text. `names`: of the text, or of the last one before it that could be read;
+    `valid`: the last text without an error."""
+
+    file: str
+    text: str
+    findings: tuple[Finding, ...]
+    names: Names | None
+    valid: str | None
+    modules: ModuleFiles
+
+
+class Analyst:
+    """Analyses texts, one after the other. `imports`: whether Python modules may be imported, which runs their code."""
+
+    def __init__(self, *, imports: bool = False) -> None:
+        self._imports = imports
+        self._cache: dict[tuple[str, bytes], Plan | None] = {}
+
+    def analyse(
+        self, file: str, text: str, beside: Mapping[str, str] | None = None, before: Analysis | None = None
+    ) -> Analysis:
+        """The analysis of a text. `beside`: other texts that are being edited, by their files; `before`: the last
+        analysis of this one."""
+        texts = {**(beside or {}), file: text}
+        sources = {
+            name: with_uses(Path(name), each.encode("utf-8", "surrogatepass"))
+            if len(each) <= BYTES_MAX
+            else each.encode("utf-8", "surrogatepass")
+            for name, each in texts.items()
+        }
+        modules = ModuleFiles(texts, imports=self._imports)
+        if len(self._cache) > 1000:
+            self._cache.clear()
+        workflows = Workflows(sources, modules, cache=self._cache)
+        findings = tuple(workflows.findings(file))
+        names = _names(sources[file], file, text) or (before.names if before is not None else None)
+        is_valid = not any(each.severity == "error" for each in findings)
+        valid = text if is_valid else before.valid if before is not None else None
+        return Analysis(file, text, findings, names, valid, modules)
+
+
+def _names(source: bytes, file: str, text: str) -> Names | None:
+    found = read_names(source, file)
+    if found is None or not found[1].outline.steps:
+        return None
+    return Names(text, *found)
