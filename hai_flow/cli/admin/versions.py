@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any
@@ -148,12 +149,28 @@ def _reference(version: Json) -> str:
 
 
 def diff(
-    old: Annotated[str, typer.Argument(metavar="OLD", help="NAME@VERSION at a server, or a file.")],
-    new: Annotated[str, typer.Argument(metavar="NEW", help="The same of the newer one.")],
+    old: Annotated[
+        str | None,
+        typer.Argument(metavar="OLD", help="NAME@VERSION at a server, or a file; of --against a folder, too."),
+    ] = None,
+    new: Annotated[str | None, typer.Argument(metavar="NEW", help="The same of the newer one.")] = None,
+    against: Annotated[
+        str | None,
+        typer.Option("--against", metavar="GIT_REF", help="Compare files with a commit of Git, in Markdown."),
+    ] = None,
     server: ServerOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """The changes of a version: steps that were added, removed, moved or edited. Files are compared here."""
+    """The changes of a version: steps that were added, removed, moved or edited. Files are compared here.
+
+    With --against, those of all workflows in a folder, for a pull request; --server: and the runs there that wait at a
+    step that is gone.
+    """
+    if against is not None:
+        _review([Path(each) for each in (old, new) if each is not None], against, server)
+        return
+    if old is None or new is None:
+        raise UsageError("expected OLD and NEW, two files or NAME@VERSION twice; or --against with a commit of Git.")
     found = _of_files(Path(old), Path(new)) if _are_files(old, new) else _of_server(old, new, server, as_json)
     if as_json:
         print_json(found)
@@ -168,6 +185,26 @@ def diff(
         out().print(clean(line), style=_STYLES[change["kind"]])
         for part in change["parts"]:
             _print_part("         ", part)
+
+
+def _review(places: list[Path], ref: str, server: str | None) -> None:
+    from hai_flow.cli import reviewing
+
+    if not places:
+        places = [Path("workflows") if Path("workflows").is_dir() else Path()]
+    found = reviewing.reviews(places, ref)
+    stranded: dict[str, list[Json]] | None = None
+    if server is not None:
+
+        async def work(api: Server) -> dict[str, list[Json]]:
+            names = {each.old.name: each for each in found if each.old is not None}
+            return {
+                name: reviewing.stranded_of(review, await api.items("/v1/pendings", None, workflow=name))
+                for name, review in names.items()
+            }
+
+        stranded = ask(server, False, work)
+    sys.stdout.write(reviewing.as_markdown(found, ref, stranded))
 
 
 def _are_files(old: str, new: str) -> bool:
