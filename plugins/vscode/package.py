@@ -9,6 +9,7 @@ import json
 import sys
 import zipfile
 from pathlib import Path
+from typing import Any
 from xml.sax.saxutils import quoteattr
 
 HERE = Path(__file__).resolve().parent
@@ -22,7 +23,7 @@ TYPES = """<?xml version="1.0" encoding="utf-8"?>
 """
 
 
-def manifest(package: dict[str, str]) -> str:
+def manifest(package: dict[str, Any]) -> str:
     """The manifest of the extension that package.json describes."""
     identity = " ".join(
         f"{word}={quoteattr(package[key])}"
