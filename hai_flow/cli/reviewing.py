@@ -67,14 +67,14 @@ def _review(name: str, ref: str, *, was: bool, there: bool) -> Review | None:
     new = read_whole(Path(name)) if there else b""
     if old == new:
         return None
-    plans = [read_workflow(source, name)[0] if source else None for source in (old, new)]
+    before, after = (read_workflow(source, name)[0] if source else None for source in (old, new))
     if not was:
-        return Review(name, None, plans[1], None, "is new" if plans[1] else "is new, and has errors")
+        return Review(name, None, after, None, "is new" if after else "is new, and has errors")
     if not there:
-        return Review(name, plans[0], None, None, "is removed")
-    if plans[0] is None or plans[1] is None:
-        return Review(name, *plans, None, "has errors" + (" now" if plans[1] is None else f" in {ref}"))
-    return Review(name, *plans, diff(plans[0], plans[1]))
+        return Review(name, before, None, None, "is removed")
+    if before is None or after is None:
+        return Review(name, before, after, None, "has errors now" if after is None else f"has errors in {ref}")
+    return Review(name, before, after, diff(before, after))
 
 
 def _ref(ref: str) -> str:

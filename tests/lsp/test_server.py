@@ -137,7 +137,7 @@ async def test_a_step_is_renamed_in_its_id_and_in_all_holes_and_expressions(proj
     edit = await editor.client.text_document_rename_async(t.RenameParams(**place, new_name="book"))
     assert edit is not None
     assert edit.changes is not None
-    lines: list[str] = TEXT.split("\n")
+    lines = [str(line) for line in TEXT.split("\n")]
     for each in sorted(edit.changes[editor.uri(name)], key=lambda each: -each.range.start.character):
         raw = lines[each.range.start.line].encode("utf-16-le")
         start, end = each.range.start.character * 2, each.range.end.character * 2
