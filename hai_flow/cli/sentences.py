@@ -17,6 +17,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     "graph": "Draw a workflow: text for Mermaid, or an SVG picture.",
     "schema": "The JSON Schema of workflows, for editors (`# yaml-language-server: $schema=FILE`).",
     "grammar": "The whole language on one page, for language models.",
+    "lsp": "The language server for editors, over standard input and output (docs/editors.md).",
     "serve": "Serve the API and the console; `worker` processes over the same database perform the runs.",
     "worker": "Perform runs: claim the runs that are due, and call tools.",
     "migrate": "Bring the database to the schema of this release; or, with NAME, let its runs go on with "
