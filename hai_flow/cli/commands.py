@@ -109,7 +109,11 @@ class LazyGroup(Group):
         for panel in dict.fromkeys(entry.panel for entry in self.entries):
             names = [entry.name for entry in self.entries if entry.panel == panel]
             with formatter.section(panel):
-                formatter.write_dl([(f"{name:{_HELP_COLUMNS}}", SENTENCES[name]) for name in names])
+                formatter.write_dl([(f"{name:{_HELP_COLUMNS}}", self._sentence(ctx, name)) for name in names])
+
+    def _sentence(self, ctx: Any, name: str) -> str:
+        """The sentence of a command; one that the table lacks is imported for it."""
+        return SENTENCES.get(name) or self.get_command(ctx, name).get_short_help_str(SENTENCE_CHARS)
 
 
 class Command(TyperCommand):

@@ -38,6 +38,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     "inbox": "The questions that ask you, the next deadline first, and why you may not decide some of them.",
     "pendings": "The questions that wait for people, newest first, and how to answer them.",
     "decide": "Answer a question to people: approve or reject, fill in a form, or give a frontend tool's result.",
+    "receipt": "Signed receipts of decisions.",
     "delegate": "Let somebody else decide the questions that ask you, while you are away, with the roles and "
     "groups that you have now.",
     "pause": "Pause a run: no new step starts; answers and timers are kept until `resume`.",
