@@ -22,7 +22,7 @@ from uuid import UUID, uuid4
 
 from bench.server import durable_server
 from hai_flow.engine import commands as c
-from hai_flow.engine.state import RunState
+from hai_flow.engine.state.state import RunState
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.settings import Settings
 from hai_flow.wire.dialect import Profile

@@ -36,7 +36,7 @@ from bench.engine import running
 from bench.memory import STARTED, copy_runs
 from bench.server import durable_server
 from bench.workflows import QUESTION
-from hai_flow.engine.selectors import held
+from hai_flow.engine.pendings.selectors import held
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.settings import Settings
 from hai_flow.store.messaging import concurrency_slots, signals

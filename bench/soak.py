@@ -27,7 +27,7 @@ from bench.census import census, grown
 from bench.engine import Engine, running
 from bench.server import durable_server
 from hai_flow.engine import commands as c
-from hai_flow.engine.state import RunState
+from hai_flow.engine.state.state import RunState
 from hai_flow.errors import Rejected
 from hai_flow.runtime.runtime import LOCAL_TENANT
 from hai_flow.runtime.streams.fanout import Following

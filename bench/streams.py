@@ -17,7 +17,7 @@ from bench.engine import Engine, running
 from bench.reference import Reference, shape_of
 from bench.resume import commit_seconds
 from bench.workflows import SPEECH
-from hai_flow.engine.state import RunState
+from hai_flow.engine.state.state import RunState
 from hai_flow.wire.dialect import Profile
 from hai_flow.wire.log import LOG
 

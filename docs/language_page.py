@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from hai_flow.authoring.scaffold import TEMPLATES
-from hai_flow.definition.keys import Key
-from hai_flow.definition.language import SHAPES, VERBS
+from hai_flow.definition.yaml.keys import Key
+from hai_flow.definition.yaml.language import SHAPES, VERBS
 from hai_flow.graph import draw
 
 PICTURE: Final = Path(__file__).with_name("refund.svg")

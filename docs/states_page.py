@@ -6,8 +6,8 @@ import sys
 from collections.abc import Iterator
 from typing import Final, get_args
 
-from hai_flow.engine.state import TERMINAL_STATUSES, Outcome, Phase, Status
-from hai_flow.engine.transitions import STEP_OUTCOMES, STEP_TRANSITIONS, TRANSITIONS
+from hai_flow.engine.state.state import TERMINAL_STATUSES, Outcome, Phase, Status
+from hai_flow.engine.state.transitions import STEP_OUTCOMES, STEP_TRANSITIONS, TRANSITIONS
 
 MEANINGS: Final[dict[str, str]] = {
     "new": "the run does not exist yet",
@@ -52,7 +52,7 @@ of a handler has ended is no event of the step: what comes next is ready with th
 _INTRODUCTION: Final = """\
 # The states of a run
 
-Generated from `hai_flow/engine/transitions.py` by `make docs`; do not edit. A status changes by these rows and by no
+Generated from `engine/state/transitions.py` by `make docs`; do not edit. A status changes by these rows and by no
 other, and so does the phase of a step: `evolve` asserts it, and `tests/engine/test_transitions.py` and
 `test_step_transitions.py` walk each of them.
 """

@@ -42,7 +42,7 @@ class Foreign(NamedTuple):
 
 
 class Judge(Protocol):
-    """What holds a value against a schema (`definition/schemas.JsonSchema`)."""
+    """What holds a value against a schema (`definition/schemas/schemas.JsonSchema`)."""
 
     def findings(self, value: Json) -> list[dict[str, Any]]: ...
 

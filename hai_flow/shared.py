@@ -11,8 +11,8 @@ import stat
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from hai_flow.definition.document import BYTES_MAX
-from hai_flow.definition.uses import Unusable, behind, whole
+from hai_flow.definition.yaml.document import BYTES_MAX
+from hai_flow.definition.yaml.include_keys import Unusable, behind, whole
 
 SUFFIXES: Final = (".yaml", ".yml")
 SERVICE_SUFFIXES: Final = (*SUFFIXES, ".json")

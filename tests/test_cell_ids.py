@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hai_flow import uuids
 from hai_flow.cells import CELLS_MAX, HOME, Living, cell_of, cell_of_address, drawn, placed, said_by, signed
-from hai_flow.engine import ids
+from hai_flow.engine.state import ids
 
 NUMBERS = st.integers(min_value=1, max_value=CELLS_MAX)
 BITS = st.integers(min_value=0, max_value=2**128 - 1)

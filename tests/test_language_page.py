@@ -11,9 +11,9 @@ import yaml
 from docs.language_page import PATH, PICTURE, page, picture
 from hai_flow.authoring.formatting import format_source
 from hai_flow.definition.compiler import check_workflow
-from hai_flow.definition.document import parse
-from hai_flow.definition.language import SHAPES, VERBS
-from hai_flow.definition.parts import KNOWN_CODES
+from hai_flow.definition.fields import KNOWN_CODES
+from hai_flow.definition.yaml.document import parse
+from hai_flow.definition.yaml.language import SHAPES, VERBS
 
 TEXT = PATH.read_text()
 EXAMPLES = [

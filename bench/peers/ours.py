@@ -19,7 +19,7 @@ from bench.workflows import chain
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.engine.state import RunState
+from hai_flow.engine.state.state import RunState
 from hai_flow.runtime.commit.run_cache import CachedRun
 from hai_flow.runtime.ops.gc import relax_collector
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime

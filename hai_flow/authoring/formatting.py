@@ -20,10 +20,10 @@ from itertools import pairwise
 from typing import Final
 
 from hai_flow.authoring.walking import expressions, ordered_mappings
-from hai_flow.definition.document import Document, Node, Path, parse
-from hai_flow.definition.expression_faults import Faults
-from hai_flow.definition.holes import split_holes
-from hai_flow.definition.language import DOCUMENT_ORDER, STEP_ORDER
+from hai_flow.definition.expressions.expression_faults import Faults
+from hai_flow.definition.names.holes import split_holes
+from hai_flow.definition.yaml.document import Document, Node, Path, parse
+from hai_flow.definition.yaml.language import DOCUMENT_ORDER, STEP_ORDER
 from hai_flow.errors import DefinitionError
 from hai_flow.values import Json
 

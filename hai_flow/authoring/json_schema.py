@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from hai_flow.definition import names
-from hai_flow.definition.document import parse
-from hai_flow.definition.keys import Key, Shape, Type
-from hai_flow.definition.language import SHAPES, VERBS
-from hai_flow.definition.reference import COMMON_KEYS
+from hai_flow.definition.names import names
+from hai_flow.definition.yaml.document import parse
+from hai_flow.definition.yaml.keys import Key, Shape, Type
+from hai_flow.definition.yaml.language import SHAPES, VERBS
+from hai_flow.definition.yaml.reference import COMMON_KEYS
 from hai_flow.values import Json
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"

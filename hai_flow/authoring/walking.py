@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from hai_flow.definition.document import Path
-from hai_flow.definition.keys import Type
-from hai_flow.definition.language import SHAPES, VERBS
+from hai_flow.definition.yaml.document import Path
+from hai_flow.definition.yaml.keys import Type
+from hai_flow.definition.yaml.language import SHAPES, VERBS
 from hai_flow.values import Json
 
 _STEP_TYPES = {

@@ -20,7 +20,7 @@ from hai_flow.chaos.plan import Campaign, Fault, planned
 from hai_flow.chaos.stage import Stage, staged
 from hai_flow.chaos.tools import PAID
 from hai_flow.engine import events as e
-from hai_flow.engine.state import TERMINAL_STATUSES
+from hai_flow.engine.state.state import TERMINAL_STATUSES
 from hai_flow.runtime.ops.verify import Plans, Verified, Verifying, checked, verify
 from hai_flow.runtime.settings import bounds_of
 from hai_flow.settings import Settings

@@ -21,7 +21,7 @@ from hai_flow.chaos.history import Answered, Controlled, History, Started, Strea
 from hai_flow.chaos.plan import Campaign
 from hai_flow.chaos.stage import Stage
 from hai_flow.client.sse import Parser
-from hai_flow.engine.state import TERMINAL_STATUSES
+from hai_flow.engine.state.state import TERMINAL_STATUSES
 from hai_flow.values import Json
 from hai_flow.wire import sse
 from hai_flow.wire.agui import AGUI

@@ -16,7 +16,7 @@ from hai_flow.chaos.clients import TICKS
 from hai_flow.chaos.history import Answered, Broken, Effect, History, Started
 from hai_flow.client.sse import Parser
 from hai_flow.engine import events as e
-from hai_flow.engine.state import TERMINAL_STATUSES, RunState
+from hai_flow.engine.state.state import TERMINAL_STATUSES, RunState
 from hai_flow.runtime.streams.stream_items import numbered
 from hai_flow.values import Json
 from hai_flow.wire import DIALECTS

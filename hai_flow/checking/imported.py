@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from hai_flow.definition.python_modules import PythonFunction, PythonModule
+from hai_flow.definition.schemas.python_modules import PythonFunction, PythonModule
 
 SECONDS_MAX: Final = 10.0
 MEMORY_BYTES_MAX: Final = 4 << 30  # of addresses, of which libraries for numbers reserve many

@@ -10,7 +10,7 @@ from typing import Final
 
 from hai_flow import plugins
 from hai_flow.checking.imported import NotImported, import_module
-from hai_flow.definition.python_modules import PythonFunction, PythonModule, python_module
+from hai_flow.definition.schemas.python_modules import PythonFunction, PythonModule, python_module
 
 _BYTES_MAX: Final = 4 << 20
 _TOOLS: Final = "hai_flow.tools"  # the group of entry points, of installed packages that offer tools

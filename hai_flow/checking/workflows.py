@@ -16,12 +16,12 @@ from typing import Final, TypeAlias
 from hai_flow.checking.modules import ModuleFiles
 from hai_flow.definition.children import Child, child_of
 from hai_flow.definition.compiler import read_workflow
-from hai_flow.definition.document import BYTES_MAX, Document, parse
-from hai_flow.definition.document import Path as Place
-from hai_flow.definition.fixes import completed
+from hai_flow.definition.names.wording import suggestion
 from hai_flow.definition.plan import Plan, WebhookTrigger
-from hai_flow.definition.uses import first_of
-from hai_flow.definition.wording import suggestion
+from hai_flow.definition.yaml.document import BYTES_MAX, Document, parse
+from hai_flow.definition.yaml.document import Path as Place
+from hai_flow.definition.yaml.fixes import completed
+from hai_flow.definition.yaml.include_keys import first_of
 from hai_flow.errors import Finding
 from hai_flow.shared import with_uses
 from hai_flow.values import Json

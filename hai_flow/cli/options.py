@@ -25,7 +25,7 @@ StepArgument = Annotated[str, typer.Argument(metavar="STEP", help="The step's id
 
 
 def _checked_who(text: str | None) -> str | None:
-    from hai_flow.engine.selectors import NotASelector, acting_as
+    from hai_flow.engine.pendings.selectors import NotASelector, acting_as
 
     if text is not None:
         try:

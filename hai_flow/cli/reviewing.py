@@ -17,10 +17,10 @@ from hai_flow.cli.author.sources import WORKFLOWS, read_whole
 from hai_flow.cli.errors import UsageError
 from hai_flow.definition.compiler import read_workflow
 from hai_flow.definition.diff import Change, Diff, Part, diff
-from hai_flow.definition.durations import spell
+from hai_flow.definition.names.durations import spell
 from hai_flow.definition.paths import plan_path
 from hai_flow.definition.plan import Plan
-from hai_flow.definition.uses import Unusable, whole
+from hai_flow.definition.yaml.include_keys import Unusable, whole
 from hai_flow.values import Json, dumps
 
 _PEOPLE: Final = frozenset(

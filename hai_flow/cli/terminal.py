@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from hai_flow.cli.console import Console, clean, json_text
-from hai_flow.definition.durations import spell
+from hai_flow.definition.names.durations import spell
 from hai_flow.values import Json
 from hai_flow.versions import reference
 

@@ -120,8 +120,8 @@ class RunStarted(Event, frozen=True):
     child: its `parent`, and `timeout`, the working time that the parent's step allows (ms). `origin`: which run made it
     start; of a child that of the run above it. `scheduled_at`: the instant that a schedule started it for (ms); None
     where none did, and before ABI 12. `instigators`: the people behind it beside its `requester`
-    (`engine/instigators`). `allowance`: reserved by the run above for this one. `trace`: the trace context of the
-    caller that started it (`engine/tracing`).
+    (`engine/state/instigators`). `allowance`: reserved by the run above for this one. `trace`: the trace context of the
+    caller that started it (`engine/state/tracing`).
     """
 
     workflow: str

@@ -17,26 +17,26 @@ from contextlib import suppress
 from dataclasses import replace
 
 from hai_flow.definition import plan
+from hai_flow.definition.checks.lint import lint
+from hai_flow.definition.checks.yaml_pitfalls import doubt_plain_values
 from hai_flow.definition.children import Children, nobody
 from hai_flow.definition.context import Context
 from hai_flow.definition.declarations import declared, state_raw
-from hai_flow.definition.disclosures import refuse_disclosures
-from hai_flow.definition.document import Document, parse
-from hai_flow.definition.drafts import Outline, always_ends
-from hai_flow.definition.fixes import completed
-from hai_flow.definition.known_types import Types
-from hai_flow.definition.language import SHAPES
-from hai_flow.definition.lint import lint
+from hai_flow.definition.names.known_types import Types
+from hai_flow.definition.names.scope import END, Visibility, names_at
 from hai_flow.definition.outline import outline
-from hai_flow.definition.plain import doubt_plain_values
-from hai_flow.definition.python_modules import Modules, unread
-from hai_flow.definition.reader import Reader, TooMany
-from hai_flow.definition.schemas import JsonSchema
-from hai_flow.definition.scope import END, Visibility, names_at
-from hai_flow.definition.sharing import read_used
+from hai_flow.definition.people.notify import notify
+from hai_flow.definition.personal.pii_checks import refuse_disclosures
+from hai_flow.definition.raw_steps import Outline, always_ends
+from hai_flow.definition.schemas.python_modules import Modules, unread
+from hai_flow.definition.schemas.schemas import JsonSchema
 from hai_flow.definition.steps import compile_catch, compile_list, types_of
-from hai_flow.definition.telling import notify
-from hai_flow.definition.uses import KIND, Part, described_by, opened
+from hai_flow.definition.yaml.document import Document, parse
+from hai_flow.definition.yaml.fixes import completed
+from hai_flow.definition.yaml.include_keys import KIND, Part, described_by, opened
+from hai_flow.definition.yaml.includes import read_used
+from hai_flow.definition.yaml.language import SHAPES
+from hai_flow.definition.yaml.reader import Reader, TooMany
 from hai_flow.errors import DefinitionError, Finding
 from hai_flow.values import Json
 

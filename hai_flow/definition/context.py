@@ -8,12 +8,12 @@ from typing import Any, TypeAlias
 from hai_flow.definition import plan
 from hai_flow.definition.children import Children
 from hai_flow.definition.declarations import Declared
-from hai_flow.definition.drafts import Chain, Outline, StepDraft
-from hai_flow.definition.known_names import Names
-from hai_flow.definition.parts import Parts
-from hai_flow.definition.python_modules import Modules
-from hai_flow.definition.reader import Reader
-from hai_flow.definition.scope import Visibility, moved
+from hai_flow.definition.fields import Parts
+from hai_flow.definition.names.known_names import Names
+from hai_flow.definition.names.scope import Visibility, moved
+from hai_flow.definition.raw_steps import Chain, Outline, StepDraft
+from hai_flow.definition.schemas.python_modules import Modules
+from hai_flow.definition.yaml.reader import Reader
 
 CompileList: TypeAlias = "Callable[[Context, Sequence[StepDraft], Names], Names]"
 

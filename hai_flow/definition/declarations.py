@@ -11,24 +11,24 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from hai_flow.definition import plan
-from hai_flow.definition.auth import check_auth
-from hai_flow.definition.document import Path
-from hai_flow.definition.drafts import Outline
-from hai_flow.definition.known_names import Names
-from hai_flow.definition.known_types import Types
-from hai_flow.definition.mcp_servers import declared_server
-from hai_flow.definition.names import NameKind, name_fault
-from hai_flow.definition.openapi import ApiDocument, Unusable
-from hai_flow.definition.openapi import read as read_openapi
-from hai_flow.definition.parts import DEADLINE_DEFAULT, Parts, texts
-from hai_flow.definition.reader import Reader
-from hai_flow.definition.reference import DOCUMENT_SHAPES
-from hai_flow.definition.schemas import JsonSchema, closed
-from hai_flow.definition.scope import Visibility, names_at
-from hai_flow.definition.secret_names import SecretBearing
-from hai_flow.definition.sharing import Used
+from hai_flow.definition.fields import DEADLINE_DEFAULT, Parts, texts
+from hai_flow.definition.names.known_names import Names
+from hai_flow.definition.names.known_types import Types
+from hai_flow.definition.names.names import NameKind, name_fault
+from hai_flow.definition.names.scope import Visibility, names_at
+from hai_flow.definition.names.secret_names import SecretBearing
+from hai_flow.definition.names.wording import kind_of, shorten, suggestion
+from hai_flow.definition.raw_steps import Outline
+from hai_flow.definition.schemas.schemas import JsonSchema, closed
+from hai_flow.definition.tools.auth import check_auth
+from hai_flow.definition.tools.mcp_servers import declared_server
+from hai_flow.definition.tools.openapi import ApiDocument, Unusable
+from hai_flow.definition.tools.openapi import read as read_openapi
 from hai_flow.definition.triggers import read_concurrency, read_limits, read_triggers
-from hai_flow.definition.wording import kind_of, shorten, suggestion
+from hai_flow.definition.yaml.document import Path
+from hai_flow.definition.yaml.includes import Used
+from hai_flow.definition.yaml.reader import Reader
+from hai_flow.definition.yaml.reference import DOCUMENT_SHAPES
 from hai_flow.values import Json
 
 (_TOOL_KINDS,) = DOCUMENT_SHAPES["tool"].exactly_one

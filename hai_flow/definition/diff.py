@@ -15,8 +15,9 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from hai_flow.definition.expressions import CompiledExpression
-from hai_flow.definition.parts import Constant, Record
+from hai_flow.definition.expressions.expressions import CompiledExpression
+from hai_flow.definition.expressions.templates import CompiledTemplate
+from hai_flow.definition.fields import Constant, Record
 from hai_flow.definition.plan import (
     Agent,
     AnyCall,
@@ -30,8 +31,7 @@ from hai_flow.definition.plan import (
     Step,
     Switch,
 )
-from hai_flow.definition.schemas import JsonSchema
-from hai_flow.definition.templates import CompiledTemplate
+from hai_flow.definition.schemas.schemas import JsonSchema
 from hai_flow.values import Json
 
 Facts: TypeAlias = dict[str, Json]

@@ -10,12 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Final
 
-from hai_flow.definition.document import Path
-from hai_flow.definition.drafts import LEAVING, Chain, Clause, Enclosure, Outline, StepDraft
-from hai_flow.definition.language import SHAPES, STEP_KEYS, STEP_SHAPES, VERB_KEYS, VERBS
-from hai_flow.definition.names import corrected, name_fault
-from hai_flow.definition.reader import NO_ELSE, Reader
-from hai_flow.definition.wording import article, as_yaml, kind_of, shorten, suggestion
+from hai_flow.definition.names.names import corrected, name_fault
+from hai_flow.definition.names.wording import article, as_yaml, kind_of, shorten, suggestion
+from hai_flow.definition.raw_steps import LEAVING, Chain, Clause, Enclosure, Outline, StepDraft
+from hai_flow.definition.yaml.document import Path
+from hai_flow.definition.yaml.language import SHAPES, STEP_KEYS, STEP_SHAPES, VERB_KEYS, VERBS
+from hai_flow.definition.yaml.reader import NO_ELSE, Reader
 from hai_flow.values import Json
 
 

@@ -30,7 +30,7 @@ class Hole(NamedTuple):
 
 
 class Expression(Protocol):
-    """A bare CEL expression (`if when match`). Built by definition/expressions."""
+    """A bare CEL expression (`if when match`). Built by definition/expressions/expressions."""
 
     @property
     def source(self) -> str: ...
@@ -190,7 +190,7 @@ class Operation:
 
 
 class Service(Protocol):
-    """The operations that a service's document describes (definition/openapi)."""
+    """The operations that a service's document describes (definition/tools/openapi)."""
 
     @property
     def ids(self) -> Sequence[str]: ...

@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
-from hai_flow.definition.document import Path, parse
+from hai_flow.definition.names.wording import shorten, suggestion
 from hai_flow.definition.plan import AgentTurn, Call, Http, HttpTool, Llm, McpTool, Plan, PythonTool, Step, Tool
-from hai_flow.definition.uses import first_of
-from hai_flow.definition.wording import shorten, suggestion
+from hai_flow.definition.yaml.document import Path, parse
+from hai_flow.definition.yaml.include_keys import first_of
 from hai_flow.errors import DefinitionError, Finding
 from hai_flow.values import Json
 

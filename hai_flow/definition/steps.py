@@ -7,19 +7,19 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from hai_flow.definition import plan
+from hai_flow.definition.checks.facts import with_facts
 from hai_flow.definition.context import Context
 from hai_flow.definition.declarations import state_raw
-from hai_flow.definition.drafts import Clause, StepDraft, always_ends, ends
-from hai_flow.definition.facts import with_facts
-from hai_flow.definition.forms import literal_form
-from hai_flow.definition.known_names import Guards, Names
-from hai_flow.definition.known_types import ENVELOPE, Types
-from hai_flow.definition.language import VERBS
+from hai_flow.definition.names.known_names import Guards, Names
+from hai_flow.definition.names.known_types import ENVELOPE, Types
+from hai_flow.definition.names.scope import Visibility, moved
 from hai_flow.definition.paths import catch
-from hai_flow.definition.policies import OPTIONS, approval
-from hai_flow.definition.scope import Visibility, moved
+from hai_flow.definition.people.forms import literal_form
+from hai_flow.definition.people.policies import OPTIONS, approval
+from hai_flow.definition.raw_steps import Clause, StepDraft, always_ends, ends
 from hai_flow.definition.verbs.calls import delivery_of
 from hai_flow.definition.verbs.state import let_schemas
+from hai_flow.definition.yaml.language import VERBS
 from hai_flow.values import Json
 
 

@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from typing import Final
 
 from hai_flow.definition import plan
-from hai_flow.definition.document import Path
-from hai_flow.definition.durations import NotADuration, milliseconds
-from hai_flow.definition.known_names import Names
-from hai_flow.definition.known_types import INSTANT, REQUEST
-from hai_flow.definition.names import WEBHOOK_PATH
-from hai_flow.definition.parts import Parts, texts
-from hai_flow.definition.reference import DOCUMENT_SHAPES, NOTHING
-from hai_flow.definition.schemas import JsonSchema
-from hai_flow.definition.wording import kind_of, shorten, suggestion
-from hai_flow.definition.zones import NO_PLACES, turned_sign, zone_fault
+from hai_flow.definition.fields import Parts, texts
+from hai_flow.definition.names.durations import NotADuration, milliseconds
+from hai_flow.definition.names.known_names import Names
+from hai_flow.definition.names.known_types import INSTANT, REQUEST
+from hai_flow.definition.names.names import WEBHOOK_PATH
+from hai_flow.definition.names.wording import kind_of, shorten, suggestion
+from hai_flow.definition.names.zones import NO_PLACES, turned_sign, zone_fault
+from hai_flow.definition.schemas.schemas import JsonSchema
+from hai_flow.definition.yaml.document import Path
+from hai_flow.definition.yaml.reference import DOCUMENT_SHAPES, NOTHING
 from hai_flow.schedule import UnevenStep, crons_of_every, fault_of_cron, remedy_of_cron, uneven_steps
 from hai_flow.values import Json
 

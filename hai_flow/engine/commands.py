@@ -29,7 +29,7 @@ from hai_flow.engine.events import (
     Pin,
     UserMessage,
 )
-from hai_flow.engine.state import PendingState
+from hai_flow.engine.state.state import PendingState
 from hai_flow.values import Json
 
 

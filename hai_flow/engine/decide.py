@@ -27,14 +27,15 @@ from typing import Any, Final
 import msgspec
 
 from hai_flow.definition.plan import Plan
-from hai_flow.engine import children, slots
 from hai_flow.engine import commands as c
-from hai_flow.engine.bounds import DEFAULT_BOUNDS, Bounds
 from hai_flow.engine.decision import Decision
 from hai_flow.engine.draft import Draft
-from hai_flow.engine.passing_time import pass_time, pass_time_before
-from hai_flow.engine.rules import answering, arrivals, beginning, clock, control, ending, outcomes
-from hai_flow.engine.state import RunState
+from hai_flow.engine.due import pass_time, pass_time_before
+from hai_flow.engine.handlers import answering, clock, control, inbound, outcomes, start, terminate
+from hai_flow.engine.runs import children
+from hai_flow.engine.state.bounds import DEFAULT_BOUNDS, Bounds
+from hai_flow.engine.state.state import RunState
+from hai_flow.engine.steps import slots
 from hai_flow.errors import Rejected
 from hai_flow.values import Json
 
@@ -75,11 +76,11 @@ _FOR_TIME: Final = frozenset({c.TimerFired, c.Continue})
 """Commands that ask for nothing but the passing of time."""
 
 _RULES: Final[dict[type[c.Command], Callable[[Draft, Any], Json]]] = {
-    **beginning.RULES,
+    **start.RULES,
     **outcomes.RULES,
     **answering.RULES,
-    **arrivals.RULES,
+    **inbound.RULES,
     **clock.RULES,
     **control.RULES,
-    **ending.RULES,
+    **terminate.RULES,
 }

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from hai_flow.engine import events as e
-from hai_flow.engine.jobs import Job, open_jobs
-from hai_flow.engine.state import RunState
+from hai_flow.engine.state.jobs import Job, open_jobs
+from hai_flow.engine.state.state import RunState
 from hai_flow.values import Json
 
 

@@ -13,18 +13,18 @@ import msgspec
 
 from hai_flow import instants, values
 from hai_flow.definition import paths
-from hai_flow.definition.durations import NotADuration
-from hai_flow.definition.durations import milliseconds as duration_ms
-from hai_flow.definition.expression_error import ExpressionError
+from hai_flow.definition.expressions.expression_error import ExpressionError
+from hai_flow.definition.names.durations import NotADuration
+from hai_flow.definition.names.durations import milliseconds as duration_ms
 from hai_flow.definition.plan import THE_CALL, Agent, AgentCalls, Duration, Expression, ForEach, Plan, Step, Template
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.engine.agents import call_at
-from hai_flow.engine.bounds import EVENT_BYTES_MAX, Bounds
 from hai_flow.engine.decision import Decision, Message
-from hai_flow.engine.evolve import evolve, fold
-from hai_flow.engine.instances import root_of, standing_at
-from hai_flow.engine.state import RunState, StepState
+from hai_flow.engine.evolve.evolve import evolve, fold
+from hai_flow.engine.state.bounds import EVENT_BYTES_MAX, Bounds
+from hai_flow.engine.state.instances import root_of, standing_at
+from hai_flow.engine.state.state import RunState, StepState
+from hai_flow.engine.steps.agents import call_at
 from hai_flow.values import Json
 
 STEP_EVENTS: Final = 72  # the most events of one pure step: the chunks of the longest `say`, and its frame

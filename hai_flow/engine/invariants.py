@@ -16,10 +16,10 @@ import msgspec
 
 from hai_flow.definition.paths import in_cleanup
 from hai_flow.engine import events as e
-from hai_flow.engine import votes
-from hai_flow.engine.answers import digest
-from hai_flow.engine.ids import pending_of, run_of_pending
-from hai_flow.engine.state import PendingState, RunState
+from hai_flow.engine.pendings import votes
+from hai_flow.engine.pendings.answers import digest
+from hai_flow.engine.state.ids import pending_of, run_of_pending
+from hai_flow.engine.state.state import PendingState, RunState
 
 
 class Fault(NamedTuple):

@@ -8,7 +8,7 @@ import msgspec
 
 from hai_flow.definition import paths
 from hai_flow.definition.plan import Step, Template
-from hai_flow.engine.consequences import Consequence, Fail, Finish
+from hai_flow.engine.completion.consequences import Consequence, Fail, Finish
 from hai_flow.engine.draft import Draft, Raised
 from hai_flow.values import Json
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from hai_flow.definition.wording import shorten
+from hai_flow.definition.names.wording import shorten
 from hai_flow.graph.outline import LINE_CHARS, Chart, Lane, Node
 
 _ENTITIES: Final = {ord("&"): "#amp;", ord('"'): "#quot;", ord("<"): "#lt;", ord(">"): "#gt;", ord("#"): "#35;",

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from hai_flow.definition.document import Document, parse
-from hai_flow.definition.language import SHAPES, VERBS
-from hai_flow.definition.uses import first_of
-from hai_flow.definition.value_text import json_text
+from hai_flow.definition.expressions.value_text import json_text
+from hai_flow.definition.names.wording import shorten
 from hai_flow.definition.verbs.verb import Kind
-from hai_flow.definition.wording import shorten
+from hai_flow.definition.yaml.document import Document, parse
+from hai_flow.definition.yaml.include_keys import first_of
+from hai_flow.definition.yaml.language import SHAPES, VERBS
 from hai_flow.values import Json
 
 KINDS: Final[dict[str, Kind]] = {verb.name: verb.kind for verb in VERBS.values()}

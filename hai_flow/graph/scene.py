@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from hai_flow.definition.document import Document, parse
-from hai_flow.definition.document import Node as Written
-from hai_flow.definition.uses import first_of
+from hai_flow.definition.yaml.document import Document, parse
+from hai_flow.definition.yaml.document import Node as Written
+from hai_flow.definition.yaml.include_keys import first_of
 from hai_flow.graph.layout import Line, Opened, Rectangle, Shape, Words, laid_out, visible
 from hai_flow.graph.outline import Chart, Lane, Node, chart_in
 from hai_flow.values import Json

@@ -14,9 +14,9 @@ from hai_flow.checking.modules import ModuleFiles
 from hai_flow.checking.workflows import Workflows
 from hai_flow.definition.compiler import read_names
 from hai_flow.definition.context import Context
-from hai_flow.definition.document import BYTES_MAX, Document
-from hai_flow.definition.known_types import Types
+from hai_flow.definition.names.known_types import Types
 from hai_flow.definition.plan import Plan
+from hai_flow.definition.yaml.document import BYTES_MAX, Document
 from hai_flow.errors import Finding
 from hai_flow.shared import with_uses
 

@@ -10,12 +10,12 @@ from typing import Final, Literal
 
 from hai_flow.authoring.walking import expressions
 from hai_flow.definition import plan
-from hai_flow.definition.drafts import StepDraft
-from hai_flow.definition.keys import Key, Type
-from hai_flow.definition.language import SHAPES, VERBS
-from hai_flow.definition.names import name_fault
-from hai_flow.definition.python_modules import PythonModule
-from hai_flow.definition.reference import COMMON_KEYS
+from hai_flow.definition.names.names import name_fault
+from hai_flow.definition.raw_steps import StepDraft
+from hai_flow.definition.schemas.python_modules import PythonModule
+from hai_flow.definition.yaml.keys import Key, Type
+from hai_flow.definition.yaml.language import SHAPES, VERBS
+from hai_flow.definition.yaml.reference import COMMON_KEYS
 from hai_flow.errors import Edit
 from hai_flow.lsp.analysis import Analysis, Names
 from hai_flow.lsp.places import Cursor, cursor_at, path_at, shape_at, type_at

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from hai_flow.definition.document import Document, Path
-from hai_flow.definition.keys import Shape, Type
-from hai_flow.definition.language import SHAPES, STEP_SHAPES, VERBS
+from hai_flow.definition.yaml.document import Document, Path
+from hai_flow.definition.yaml.keys import Shape, Type
+from hai_flow.definition.yaml.language import SHAPES, STEP_SHAPES, VERBS
 
 _KEY: Final = re.compile(r"""(?P<dashes>\s*(?:-\s+)*)(?P<key>["']?[\w./-]+["']?)\s*:(?=\s|$)""")
 _LINES_MAX: Final = 5000

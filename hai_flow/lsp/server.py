@@ -22,7 +22,7 @@ from pygls.lsp.server import LanguageServer
 
 import hai_flow
 from hai_flow.authoring.formatting import format_source
-from hai_flow.definition.fixes import fixed
+from hai_flow.definition.yaml.fixes import fixed
 from hai_flow.errors import DefinitionError, Edit, Finding
 from hai_flow.graph import draw
 from hai_flow.lsp import features

@@ -21,13 +21,13 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from hai_flow.definition.declarations import Declarations
-from hai_flow.definition.document import parse
-from hai_flow.definition.known_names import Names
-from hai_flow.definition.known_types import Types
+from hai_flow.definition.names.known_names import Names
+from hai_flow.definition.names.known_types import Types
+from hai_flow.definition.names.wording import suggestion
 from hai_flow.definition.plan import Model
-from hai_flow.definition.reader import Reader
-from hai_flow.definition.reference import CATALOGUE
-from hai_flow.definition.wording import suggestion
+from hai_flow.definition.yaml.document import parse
+from hai_flow.definition.yaml.reader import Reader
+from hai_flow.definition.yaml.reference import CATALOGUE
 from hai_flow.errors import Finding
 from hai_flow.hosts import is_loopback
 from hai_flow.models.faults import not_configured

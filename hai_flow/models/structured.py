@@ -7,7 +7,7 @@ from typing import Final
 
 from hai_flow import foreign, values
 from hai_flow.definition.plan import Schema
-from hai_flow.definition.schemas import resolve
+from hai_flow.definition.schemas.schemas import resolve
 from hai_flow.values import Json
 
 RECEIVED_CHARS_MAX: Final = 2_000  # of an answer that does not fit, as errors repeat it

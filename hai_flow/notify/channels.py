@@ -25,7 +25,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from hai_flow.definition.document import parse
+from hai_flow.definition.yaml.document import parse
 from hai_flow.errors import Finding
 
 DEFAULT_TENANT: Final = "default"

@@ -15,8 +15,8 @@ from msgspec.structs import replace
 
 from hai_flow import signing
 from hai_flow.engine import events as e
-from hai_flow.engine.evolve import evolve
-from hai_flow.engine.state import RunState
+from hai_flow.engine.evolve.evolve import evolve
+from hai_flow.engine.state.state import RunState
 from hai_flow.errors import Rejected
 from hai_flow.settings import Settings, variable
 from hai_flow.store.audit import audit

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from hai_flow.definition.mcp_servers import read_mcp_catalogue
 from hai_flow.definition.plan import DEFAULT_QUEUE
-from hai_flow.engine.bounds import Bounds
+from hai_flow.definition.tools.mcp_servers import read_mcp_catalogue
+from hai_flow.engine.state.bounds import Bounds
 from hai_flow.errors import Finding
 from hai_flow.models.catalogue import Catalogue, read_catalogue
 from hai_flow.models.endpoints import Providers

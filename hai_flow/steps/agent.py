@@ -16,9 +16,9 @@ import structlog
 from hai_flow import foreign, values
 from hai_flow.definition.plan import ANY_FUNCTION, AgentTool, AgentTurn, FrontendTool
 from hai_flow.definition.plan import Tool as DeclaredTool
-from hai_flow.definition.schemas import JsonSchema, compiled, without_marks
+from hai_flow.definition.schemas.schemas import JsonSchema, compiled, without_marks
 from hai_flow.definition.verbs.models import TASK
-from hai_flow.engine.agents import Exchange, Said, Talk
+from hai_flow.engine.steps.agents import Exchange, Said, Talk
 from hai_flow.errors import StepError
 from hai_flow.models.call_ids import CallIds
 from hai_flow.models.conversation import conversation
@@ -260,7 +260,7 @@ def _shortened(message: Message, tokens: int) -> Message:
 
 
 def summarised(text: str, talk: Talk, cut: int) -> dict[str, Any]:
-    """A summary as the log has it (`engine/agents`)."""
+    """A summary as the log has it (`engine/steps/agents`)."""
     left = talk.exchanges[cut:]
     return {"summary": storable(text), "through": left[0].number if left else talk.exchanges[-1].number + 1}
 
@@ -306,7 +306,7 @@ class _Judged:
 
 
 def recorded(turn: Turn, shelf: Shelf, endpoint: Endpoint) -> dict[str, Any]:
-    """A complete answer as the log has it (`engine/agents`). Raises StepError."""
+    """A complete answer as the log has it (`engine/steps/agents`). Raises StepError."""
     calls = turn.calls
     faults = dict(turn.call_faults(shelf.schemas()))
     faults.update({each.id: f"at most {CALLS_MAX} calls in one answer" for each in calls[CALLS_MAX:]})

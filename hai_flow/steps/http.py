@@ -17,8 +17,8 @@ from urllib.parse import urljoin, urlsplit
 import structlog
 
 from hai_flow import foreign, values
+from hai_flow.definition.names.secret_names import filled, with_callback
 from hai_flow.definition.plan import Call, Callback, Expression, Http, HttpTool, Step, Template
-from hai_flow.definition.secret_names import filled, with_callback
 from hai_flow.errors import StepError
 from hai_flow.retry_after import retry_after
 from hai_flow.steps.guard import Guard

@@ -11,9 +11,9 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from hai_flow import foreign, values
+from hai_flow.definition.names.secret_names import REFERENCE
 from hai_flow.definition.plan import ANY_FUNCTION, Call, HttpTool, Operation, Placed, Step, Template, Tool
-from hai_flow.definition.schemas import without_marks
-from hai_flow.definition.secret_names import REFERENCE
+from hai_flow.definition.schemas.schemas import without_marks
 from hai_flow.errors import StepError
 from hai_flow.steps.http import Exchange, HttpRunner, unfit, with_address
 from hai_flow.steps.offers import Offered

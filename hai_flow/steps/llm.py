@@ -18,9 +18,9 @@ import structlog
 
 from hai_flow import values
 from hai_flow.definition.plan import AgentTurn, Llm, Schema, Step
-from hai_flow.definition.schemas import without_marks
-from hai_flow.engine.agents import Talk
+from hai_flow.definition.schemas.schemas import without_marks
 from hai_flow.engine.events import ModelUse
+from hai_flow.engine.steps.agents import Talk
 from hai_flow.errors import StepError
 from hai_flow.models.asking import ask
 from hai_flow.models.catalogue import Catalogue

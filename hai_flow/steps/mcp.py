@@ -27,10 +27,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import urlsplit
 
 from hai_flow import foreign, values
-from hai_flow.definition.mcp_servers import CatalogueServer
+from hai_flow.definition.names.secret_names import filled, named
+from hai_flow.definition.names.wording import suggestion
 from hai_flow.definition.plan import ANY_FUNCTION, Call, McpServer, McpTool, Plan, Step, Tool
-from hai_flow.definition.secret_names import filled, named
-from hai_flow.definition.wording import suggestion
+from hai_flow.definition.tools.mcp_servers import CatalogueServer
 from hai_flow.errors import AsksPerson, StepError
 from hai_flow.steps.files import has_no_files, put_in, taken_out
 from hai_flow.steps.guard import Guard

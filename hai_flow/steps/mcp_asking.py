@@ -18,7 +18,7 @@ import mcp_types as types
 import msgspec
 
 from hai_flow import values
-from hai_flow.definition.schemas import compile_schema
+from hai_flow.definition.schemas.schemas import compile_schema
 from hai_flow.errors import AsksPerson, StepError
 from hai_flow.steps.runner import Answer
 from hai_flow.values import Json, storable

@@ -12,7 +12,7 @@ import structlog
 from pydantic import TypeAdapter
 
 from hai_flow import foreign, values
-from hai_flow.definition.schemas import JsonSchema
+from hai_flow.definition.schemas.schemas import JsonSchema
 from hai_flow.errors import StepError
 from hai_flow.steps.files import kind_of
 from hai_flow.steps.mcp_schemas import compiled

@@ -16,8 +16,8 @@ from typing import Any, Final
 import mcp_types as types
 
 from hai_flow import values
-from hai_flow.definition import schemas
-from hai_flow.definition.schemas import JsonSchema
+from hai_flow.definition.schemas import schemas
+from hai_flow.definition.schemas.schemas import JsonSchema
 from hai_flow.json_pointers import unescaped
 from hai_flow.values import Json
 

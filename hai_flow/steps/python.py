@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from hai_flow import values
-from hai_flow.definition.parts import is_literal
+from hai_flow.definition.fields import is_literal
 from hai_flow.definition.plan import ANY_FUNCTION, Call, PythonTool, Step, Tool
 from hai_flow.errors import StepError
 from hai_flow.steps.context import Context, Host

@@ -10,8 +10,8 @@ import msgspec
 
 from hai_flow.definition.plan import Expression, Plan, Step, Template, Tool
 from hai_flow.definition.readiness import runner_kind, tool_kind
-from hai_flow.engine.agents import Said, Talk
 from hai_flow.engine.events import ModelUse
+from hai_flow.engine.steps.agents import Said, Talk
 from hai_flow.errors import StepError
 from hai_flow.steps.files import NO_FILES, RunFiles
 from hai_flow.steps.offers import Offered, Offers

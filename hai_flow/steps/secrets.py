@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Final
 
 from hai_flow import values
-from hai_flow.definition.secret_names import REFERENCE, written_names
+from hai_flow.definition.names.secret_names import REFERENCE, written_names
 from hai_flow.errors import StepError
 from hai_flow.steps.hiding import SHOWN_MIN, Hider, forms_of, without
 from hai_flow.values import Json

@@ -30,7 +30,7 @@ from pydantic_core import PydanticSerializationError
 from typing_extensions import TypeAliasType, get_type_hints, is_typeddict
 
 from hai_flow import foreign, values
-from hai_flow.definition.schemas import JsonSchema
+from hai_flow.definition.schemas.schemas import JsonSchema
 from hai_flow.errors import StepError
 from hai_flow.json_pointers import escaped
 from hai_flow.steps.tools import whole_function

@@ -30,7 +30,7 @@ from hai_flow.telemetry.metrics import Metrics
 from hai_flow.telemetry.traces import Span
 
 if TYPE_CHECKING:
-    from hai_flow.engine.tracing import Place
+    from hai_flow.engine.state.tracing import Place
     from hai_flow.runtime.runtime import Runtime
 
 log = structlog.get_logger(__name__)

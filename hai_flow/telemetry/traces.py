@@ -6,8 +6,8 @@ runs so many in a second are traced. Both together are bounded by that number, f
 request.
 
 A span is recorded when it has ended, by the process whose commit ended it; nothing is kept open meanwhile. Its id is
-computed from its turn, step or attempt (`engine/tracing`). No span has words of people, models or tools, nor any input
-or output.
+computed from its turn, step or attempt (`engine/state/tracing`). No span has words of people, models or tools, nor any
+input or output.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 from hai_flow.definition.plan import AgentTurn, Call, Http, Llm
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.engine.instances import standing_at
-from hai_flow.engine.state import RunState, StepState
-from hai_flow.engine.tracing import Place, place_of, step_place, traced, turn_place
+from hai_flow.engine.state.instances import standing_at
+from hai_flow.engine.state.state import RunState, StepState
+from hai_flow.engine.state.tracing import Place, place_of, step_place, traced, turn_place
 from hai_flow.runtime.base.tracing import Asker
 from hai_flow.runtime.commit.batches import BatchEntry
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
-from hai_flow.definition.document import Path
+from hai_flow.definition.names.wording import shorten, suggestion
 from hai_flow.definition.paths import plan_path
 from hai_flow.definition.plan import (
     TRIGGER_KINDS,
@@ -20,7 +20,7 @@ from hai_flow.definition.plan import (
     Schema,
     Step,
 )
-from hai_flow.definition.wording import shorten, suggestion
+from hai_flow.definition.yaml.document import Path
 from hai_flow.errors import Finding
 from hai_flow.json_pointers import unescaped
 from hai_flow.testing.instances import stands_at

@@ -16,9 +16,9 @@ import msgspec
 from hai_flow import values
 from hai_flow.definition.plan import AgentTurn, Http, Llm, Plan, Schema, Step
 from hai_flow.engine import commands as c
-from hai_flow.engine.agents import talk
 from hai_flow.engine.events import ModelUse
-from hai_flow.engine.state import RunState
+from hai_flow.engine.state.state import RunState
+from hai_flow.engine.steps.agents import talk
 from hai_flow.errors import HaiFlowError
 from hai_flow.values import Json
 

@@ -14,11 +14,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from hai_flow.definition import names
 from hai_flow.definition.compiler import compile_workflow
+from hai_flow.definition.names import names
 from hai_flow.definition.plan import Plan
-from hai_flow.definition.python_modules import Modules, unread
-from hai_flow.definition.uses import texts_of
+from hai_flow.definition.schemas.python_modules import Modules, unread
+from hai_flow.definition.yaml.include_keys import texts_of
 from hai_flow.errors import DefinitionError, Finding, HaiFlowError
 from hai_flow.shared import with_uses
 from hai_flow.testing.binding import check_suite

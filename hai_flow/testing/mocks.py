@@ -12,15 +12,15 @@ from dataclasses import replace
 from typing import Final
 
 from hai_flow import values
-from hai_flow.definition.document import Path
 from hai_flow.definition.paths import plan_path
 from hai_flow.definition.plan import EFFECTS, Agent, AgentTurn, Call, FrontendTool, Http, Llm, Plan, Run, Schema, Step
+from hai_flow.definition.yaml.document import Path
 from hai_flow.engine import commands as c
-from hai_flow.engine.bounds import DEFAULT_BOUNDS
-from hai_flow.engine.children import TIMED_OUT
 from hai_flow.engine.draft import Draft, Raised
 from hai_flow.engine.events import Error, ModelUse
-from hai_flow.engine.state import RunState
+from hai_flow.engine.runs.children import TIMED_OUT
+from hai_flow.engine.state.bounds import DEFAULT_BOUNDS
+from hai_flow.engine.state.state import RunState
 from hai_flow.testing.cassettes import CassetteError, Tape, is_recorded
 from hai_flow.testing.failures import CaseFailed
 from hai_flow.testing.names import agent_of, call_name, is_request, may_call, means_request, names_of

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from hai_flow.definition.paths import list_of, loop_of, plan_path
 from hai_flow.definition.plan import EFFECTS, Agent, AgentTurn, Approve, Ask, Call, FrontendTool, Plan, Policy, Step
-from hai_flow.engine.instances import standing_at
+from hai_flow.engine.state.instances import standing_at
 from hai_flow.testing.instances import names_with_keys
 
 Verbs = tuple[type[Any], ...]

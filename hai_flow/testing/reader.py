@@ -12,13 +12,13 @@ from datetime import datetime
 from typing import Final, get_args
 
 from hai_flow import instants
-from hai_flow.definition.document import Document, Path, parse
-from hai_flow.definition.durations import NotADuration
-from hai_flow.definition.durations import milliseconds as duration_ms
-from hai_flow.definition.wording import kind_of, shorten, suggestion
+from hai_flow.definition.names.durations import NotADuration
+from hai_flow.definition.names.durations import milliseconds as duration_ms
+from hai_flow.definition.names.wording import kind_of, shorten, suggestion
+from hai_flow.definition.yaml.document import Document, Path, parse
 from hai_flow.engine.commands import Principal
 from hai_flow.engine.events import EVENT_TYPES
-from hai_flow.engine.state import Status, StepStatus
+from hai_flow.engine.state.state import Status, StepStatus
 from hai_flow.errors import Finding
 from hai_flow.testing.sequences import ANY_NUMBER, ANYTHING
 from hai_flow.testing.suite import (

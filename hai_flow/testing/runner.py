@@ -10,8 +10,8 @@ from typing import Any, Final
 import msgspec
 
 from hai_flow import instants
-from hai_flow.definition.document import Path
 from hai_flow.definition.plan import Plan
+from hai_flow.definition.yaml.document import Path
 from hai_flow.engine import commands as c
 from hai_flow.errors import Rejected
 from hai_flow.testing.cassettes import Cassette, Tape

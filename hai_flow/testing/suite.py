@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from hai_flow.definition.document import Document, Path
+from hai_flow.definition.yaml.document import Document, Path
 from hai_flow.engine.commands import LOCAL_PRINCIPAL, Principal
 from hai_flow.values import Json
 

@@ -11,10 +11,10 @@ from hashlib import sha256
 from typing import Final
 
 from hai_flow import instants, values
-from hai_flow.definition.expression_error import ExpressionError
+from hai_flow.definition.expressions.expression_error import ExpressionError
 from hai_flow.definition.plan import EventTrigger, Plan, RunTrigger, ScheduleTrigger, Trigger, WebhookTrigger
-from hai_flow.engine.event_value import event_value
-from hai_flow.engine.instigators import SYSTEM
+from hai_flow.engine.state.event_value import event_value
+from hai_flow.engine.state.instigators import SYSTEM
 from hai_flow.errors import Rejected
 from hai_flow.testing.suite import Start
 from hai_flow.values import Json

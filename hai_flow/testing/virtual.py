@@ -17,11 +17,11 @@ from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.decide import decide
-from hai_flow.engine.evolve import fold
-from hai_flow.engine.jobs import Continue, open_jobs, wake_at
-from hai_flow.engine.signals import SUBSCRIBE
-from hai_flow.engine.snapshot import decode_state, encode_state
-from hai_flow.engine.state import RunState
+from hai_flow.engine.evolve.evolve import fold
+from hai_flow.engine.state.jobs import Continue, open_jobs, wake_at
+from hai_flow.engine.state.snapshot import decode_state, encode_state
+from hai_flow.engine.state.state import RunState
+from hai_flow.engine.steps.wait_for_event import SUBSCRIBE
 from hai_flow.testing.failures import CaseFailed
 from hai_flow.testing.instances import means, stands_at
 from hai_flow.testing.mocks import Mocks

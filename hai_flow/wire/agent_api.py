@@ -18,7 +18,7 @@ from typing import ClassVar, Final, TypeAlias
 from hai_flow import values
 from hai_flow.agent_api import ContentBuilder, ContentType, MessageBuilder, MessageType, ResponseBuilder, RunStatus
 from hai_flow.engine import events as e
-from hai_flow.engine.state import MessageState, PendingState, ToolCallState
+from hai_flow.engine.state.state import MessageState, PendingState, ToolCallState
 from hai_flow.values import Json
 from hai_flow.wire.dialect import Dialect, Entry, Frame
 from hai_flow.wire.errors import error_message

@@ -20,9 +20,9 @@ from typing import Any, ClassVar, Final
 
 from hai_flow import values
 from hai_flow.engine import events as e
-from hai_flow.engine.calls import ABORTED, written
-from hai_flow.engine.ids import pending_of, tool_call_id
-from hai_flow.engine.state import MessageState, PendingState, RunState, Spent, ToolCallState
+from hai_flow.engine.state.ids import pending_of, tool_call_id
+from hai_flow.engine.state.state import MessageState, PendingState, RunState, Spent, ToolCallState
+from hai_flow.engine.steps.tool_calls import ABORTED, written
 from hai_flow.values import Json
 from hai_flow.wire import agent_input
 from hai_flow.wire.agui_interrupts import interrupt, told

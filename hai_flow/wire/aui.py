@@ -19,9 +19,9 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 
 from hai_flow import instants, values
 from hai_flow.engine import events as e
-from hai_flow.engine.answers import refused
-from hai_flow.engine.children import SILENT_VERBS
-from hai_flow.engine.state import MessageState, PendingState, ToolCallState
+from hai_flow.engine.pendings.answers import refused
+from hai_flow.engine.runs.children import SILENT_VERBS
+from hai_flow.engine.state.state import MessageState, PendingState, ToolCallState
 from hai_flow.values import Json
 from hai_flow.wire.dialect import CLOSING, Dialect, Entry, Frame, Profile, ToolMessage
 from hai_flow.wire.errors import error_message

@@ -17,10 +17,10 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 import msgspec
 
 from hai_flow import values
-from hai_flow.definition.personal import Personal
+from hai_flow.definition.personal.personal import Personal
 from hai_flow.engine.commands import Principal, Turn
 from hai_flow.engine.events import Event, UserMessage
-from hai_flow.engine.state import MessageState, RunState, ToolCallState
+from hai_flow.engine.state.state import MessageState, RunState, ToolCallState
 from hai_flow.values import Json
 from hai_flow.wire.cursors import Cursor
 from hai_flow.wire.framing import SSE, Framing

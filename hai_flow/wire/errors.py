@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hai_flow.definition.parts import RESERVED_PREFIXES
+from hai_flow.definition.fields import RESERVED_PREFIXES
 from hai_flow.engine import events as e
 
 

@@ -15,9 +15,9 @@ from typing import Final
 
 from hai_flow import values
 from hai_flow.engine import events as e
-from hai_flow.engine.calls import ABORTED
-from hai_flow.engine.ids import turn_id
-from hai_flow.engine.state import MessageState, PendingState, RunState, ToolCallState
+from hai_flow.engine.state.ids import turn_id
+from hai_flow.engine.state.state import MessageState, PendingState, RunState, ToolCallState
+from hai_flow.engine.steps.tool_calls import ABORTED
 from hai_flow.errors import Rejected
 from hai_flow.values import Json
 from hai_flow.wire import agent_input

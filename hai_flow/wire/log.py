@@ -13,8 +13,8 @@ import msgspec
 
 from hai_flow import instants, values
 from hai_flow.engine.events import TERMINAL, Event
-from hai_flow.engine.evolve import evolve
-from hai_flow.engine.state import RunState
+from hai_flow.engine.evolve.evolve import evolve
+from hai_flow.engine.state.state import RunState
 from hai_flow.values import Json
 from hai_flow.wire.dialect import CLOSING, EXPIRED, Dialect, Entry, Frame, Profile
 from hai_flow.wire.framing import NAMED_SSE

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 from hai_flow import instants, values
 from hai_flow.definition.plan import Emit, Http, Plan, Run
 from hai_flow.engine.events import PendingOpened
-from hai_flow.engine.state import PendingState, RunState
+from hai_flow.engine.state.state import PendingState, RunState
 from hai_flow.signs import reveal
 from hai_flow.values import Json
 

@@ -1,4 +1,4 @@
-"""Masks personal values in a run's state and events (definition/personal finds out which values are personal).
+"""Masks personal values in a run's state and events (definition/personal/personal finds out which values are personal).
 
 They are hidden from everybody except the run's requester and the people that its questions ask; these see the personal
 values of their own questions, and no others. Texts, arguments and values are masked; the fact that something happened,
@@ -14,12 +14,12 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from hai_flow import values
-from hai_flow.definition.marks import MASK, Mark, at, join, masked, masked_object, of_schema
-from hai_flow.definition.personal import WHOLE, OfStep, Personal
+from hai_flow.definition.personal.personal import WHOLE, OfStep, Personal
+from hai_flow.definition.personal.pii_marks import MASK, Mark, at, join, masked, masked_object, of_schema
 from hai_flow.engine import events as e
 from hai_flow.engine.commands import Principal
-from hai_flow.engine.selectors import ids_of
-from hai_flow.engine.state import (
+from hai_flow.engine.pendings.selectors import ids_of
+from hai_flow.engine.state.state import (
     Ending,
     Item,
     LoopState,

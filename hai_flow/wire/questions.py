@@ -6,8 +6,8 @@ from typing import Final, NamedTuple
 
 from hai_flow import values
 from hai_flow.engine import events as e
-from hai_flow.engine.state import PendingState
-from hai_flow.engine.votes import asks
+from hai_flow.engine.pendings.votes import asks
+from hai_flow.engine.state.state import PendingState
 from hai_flow.wire.dialect import Profile
 from hai_flow.wire.sent_json import without_none
 from hai_flow.wire.withheld import opened_without_evidence

@@ -21,7 +21,7 @@ import rfc8785
 
 from hai_flow import instants, values
 from hai_flow.engine import events as e
-from hai_flow.engine.state import RunState
+from hai_flow.engine.state.state import RunState
 from hai_flow.values import Json
 
 FORM: Final = 1

@@ -21,7 +21,7 @@ from typing import ClassVar, Final
 
 from hai_flow import values
 from hai_flow.engine import events as e
-from hai_flow.engine.state import MessageState, ToolCallState
+from hai_flow.engine.state.state import MessageState, ToolCallState
 from hai_flow.values import Json
 from hai_flow.wire.dialect import CLOSING, EXPIRED, Dialect, Entry, Frame, Profile
 from hai_flow.wire.errors import error_message

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from hai_flow import values
-from hai_flow.engine.calls import ABORTED
-from hai_flow.engine.state import MessageState, PendingState, RunState, ToolCallState
+from hai_flow.engine.state.state import MessageState, PendingState, RunState, ToolCallState
+from hai_flow.engine.steps.tool_calls import ABORTED
 from hai_flow.values import Json
 from hai_flow.wire.dialect import Entry, Profile
 from hai_flow.wire.questions import Call, answer_of, confirmation

@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 from hai_flow.engine import events as e
-from hai_flow.engine.children import SILENT_VERBS
-from hai_flow.engine.evolve import evolve
-from hai_flow.engine.ids import turn_id
-from hai_flow.engine.state import MessageState, PendingState, RunState, ToolCallState
+from hai_flow.engine.evolve.evolve import evolve
+from hai_flow.engine.runs.children import SILENT_VERBS
+from hai_flow.engine.state.ids import turn_id
+from hai_flow.engine.state.state import MessageState, PendingState, RunState, ToolCallState
 from hai_flow.json_pointers import pointer_of
 from hai_flow.values import Json
 from hai_flow.wire.dialect import CLOSING, Entry, Frame, Profile

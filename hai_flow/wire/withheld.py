@@ -14,9 +14,9 @@ import msgspec
 
 from hai_flow.engine import events as e
 from hai_flow.engine.commands import Principal
-from hai_flow.engine.selectors import ids_of
-from hai_flow.engine.state import Map, PendingState, RelayedState, RunState
-from hai_flow.engine.votes import asks, who_voted
+from hai_flow.engine.pendings.selectors import ids_of
+from hai_flow.engine.pendings.votes import asks, who_voted
+from hai_flow.engine.state.state import Map, PendingState, RelayedState, RunState
 
 EVIDENCE: Final = "evidence"
 CONVERSATION: Final = "conversation"

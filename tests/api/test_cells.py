@@ -15,7 +15,7 @@ import pytest
 
 from hai_flow.api.app import create_app
 from hai_flow.cells import HOME, cell_of
-from hai_flow.engine.ids import run_of_pending
+from hai_flow.engine.state.ids import run_of_pending
 from hai_flow.runtime.cells import Cells
 from hai_flow.runtime.runtime import Runtime
 from hai_flow.settings import Settings

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hai_flow.engine.ids import pending_id
+from hai_flow.engine.state.ids import pending_id
 from tests.api.test_bad_input import ANYTHING, BODIES, BOUNDED, JSON, TEXTS, some
 from tests.api.test_rest import FAILING, Checked, code, http, start, wait_for_end, wait_for_pendings
 from tests.support.agui_client import AguiClient, resolved

@@ -7,7 +7,7 @@ from typing import Any, Final
 import httpx2
 import pytest
 
-from hai_flow.engine.ids import run_of_pending
+from hai_flow.engine.state.ids import run_of_pending
 from tests.api.test_cross_dialect import DECISION, PARTIES, Agent, Party, Place
 from tests.api.test_rest import Checked, code, http, wait_for_end
 from tests.support.agui_client import AguiClient, resolved

@@ -133,7 +133,7 @@ _VALUES: Final = st.recursive(
 )
 @settings(max_examples=examples(60))
 def test_no_value_is_held_for_long_against_what_was_taken(schema: dict[str, Any], keyword: str, value: Any) -> None:
-    from hai_flow.definition.schemas import JsonSchema
+    from hai_flow.definition.schemas.schemas import JsonSchema
 
     inner: Any = {"a": schema} if keyword == "properties" else [schema] if keyword in ("allOf", "anyOf") else schema
     raw = {keyword: inner, **({"$defs": schema["$defs"]} if "$defs" in schema else {})}
@@ -145,9 +145,9 @@ def test_no_value_is_held_for_long_against_what_was_taken(schema: dict[str, Any]
 
 @pytest.mark.parametrize("name", EXPRESSIONS)
 def test_an_expression_that_is_taken_is_evaluated_in_time(name: str) -> None:
-    from hai_flow.definition.expression_error import ExpressionError
-    from hai_flow.definition.expression_faults import Faults
-    from hai_flow.definition.expressions import compile_expression
+    from hai_flow.definition.expressions.expression_error import ExpressionError
+    from hai_flow.definition.expressions.expression_faults import Faults
+    from hai_flow.definition.expressions.expressions import compile_expression
     from tests.definition.support import names
 
     source, _ = EXPRESSIONS[name]

@@ -7,7 +7,7 @@ from typing import Any
 import mcp_types as types
 import pytest
 
-from hai_flow.definition.openapi import ApiDocument, Unusable
+from hai_flow.definition.tools.openapi import ApiDocument, Unusable
 from hai_flow.errors import StepError
 from hai_flow.steps.mcp_asking import _question
 from hai_flow.steps.mcp_results import schema_of

@@ -16,8 +16,8 @@ from hai_flow.authoring.formatting import format_source
 from hai_flow.authoring.walking import expressions
 from hai_flow.definition import plan
 from hai_flow.definition.compiler import compile_workflow
-from hai_flow.definition.document import parse
-from hai_flow.definition.language import DOCUMENT_ORDER, STEP_ORDER
+from hai_flow.definition.yaml.document import parse
+from hai_flow.definition.yaml.language import DOCUMENT_ORDER, STEP_ORDER
 from hai_flow.errors import DefinitionError
 from tests.graph.stories import EVERYTHING
 from tests.support.examples import examples

@@ -10,9 +10,9 @@ import pytest
 
 from hai_flow.authoring.json_schema import tests_schema as schema_of_tests
 from hai_flow.authoring.json_schema import workflow_schema
-from hai_flow.definition.document import parse
-from hai_flow.definition.keys import Key, Type
-from hai_flow.definition.language import SHAPES, VERBS
+from hai_flow.definition.yaml.document import parse
+from hai_flow.definition.yaml.keys import Key, Type
+from hai_flow.definition.yaml.language import SHAPES, VERBS
 from tests.graph.stories import EVERYTHING
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -9,7 +9,7 @@ import pytest
 
 from hai_flow.checking.modules import ModuleFiles
 from hai_flow.definition.compiler import check_workflow
-from hai_flow.definition.python_modules import python_module
+from hai_flow.definition.schemas.python_modules import python_module
 
 HERE: Final = Path(__file__).resolve().parent
 RIGHT: Final = sorted((HERE / "right").glob("*.flow.yaml"))

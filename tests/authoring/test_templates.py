@@ -11,9 +11,9 @@ import pytest
 from hai_flow.authoring.grammar import grammar
 from hai_flow.authoring.scaffold import TEMPLATES, TemplateName, template
 from hai_flow.definition.compiler import check_workflow, compile_workflow
-from hai_flow.definition.document import parse
-from hai_flow.definition.language import SHAPES, VERBS
-from hai_flow.definition.parts import KNOWN_CODES
+from hai_flow.definition.fields import KNOWN_CODES
+from hai_flow.definition.yaml.document import parse
+from hai_flow.definition.yaml.language import SHAPES, VERBS
 from hai_flow.testing.loading import Loader
 
 

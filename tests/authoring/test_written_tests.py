@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hai_flow.authoring.scaffold import TEMPLATES
-from hai_flow.definition.document import parse
+from hai_flow.definition.yaml.document import parse
 from hai_flow.testing.loading import Loader
 
 ROOT = Path(__file__).resolve().parents[2]

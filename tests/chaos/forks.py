@@ -21,8 +21,8 @@ import asyncpg
 import httpx2
 
 from hai_flow.engine import events as e
-from hai_flow.engine.evolve import fold
-from hai_flow.engine.state import RunState
+from hai_flow.engine.evolve.evolve import fold
+from hai_flow.engine.state.state import RunState
 from hai_flow.runtime.ops.verify import Verified, Verifying, verify
 from hai_flow.store.runs import logs
 from tests.support.hai_client import unique

@@ -17,7 +17,7 @@ from hai_flow.cli.errors import UsageError
 from hai_flow.cli.run.run import check_input, inputs
 from hai_flow.cli.runs.follow import Narrator
 from hai_flow.definition.plan import Schema
-from hai_flow.definition.schemas import JsonSchema
+from hai_flow.definition.schemas.schemas import JsonSchema
 
 FORM = {
     "type": "object",

@@ -11,7 +11,7 @@ import pytest
 import structlog
 
 from hai_flow.cli.serve.logs import configure_logs
-from hai_flow.engine.tracing import place_of
+from hai_flow.engine.state.tracing import place_of
 from hai_flow.runtime.base.tracing import ASKER, Asker
 from tests.runtime.conftest import TOOLS, Make, eye, is_now, make, start
 from tests.support.waiting import until

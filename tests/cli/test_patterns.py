@@ -8,7 +8,7 @@ import time
 import pytest
 
 from hai_flow.cli.client.patterns import LONGEST, matching
-from hai_flow.definition.schemas import JsonSchema
+from hai_flow.definition.schemas.schemas import JsonSchema
 
 SIMPLE = [
     ("^v[0-9]$", "v0"),

@@ -7,8 +7,8 @@ from typing import get_args
 
 from console import building
 from hai_flow.api.http.problems import codes_of_faults
-from hai_flow.definition.parts import KNOWN_CODES
-from hai_flow.definition.schemas import JsonSchema
+from hai_flow.definition.fields import KNOWN_CODES
+from hai_flow.definition.schemas.schemas import JsonSchema
 from hai_flow.schedule import Clause
 from tests.support.codes import codes_of_findings, codes_of_obstacles, codes_of_refusals, codes_of_values
 

@@ -10,10 +10,10 @@ import msgspec
 
 from hai_flow.definition.compiler import compile_workflow
 from hai_flow.engine import commands as c
-from hai_flow.engine.bounds import Bounds
 from hai_flow.engine.decide import decide
 from hai_flow.engine.events import Event, decode_events
-from hai_flow.engine.state import RunState
+from hai_flow.engine.state.bounds import Bounds
+from hai_flow.engine.state.state import RunState
 from hai_flow.errors import Rejected
 from tests.corpus import kept
 

@@ -15,8 +15,8 @@ from hai_flow import values
 from hai_flow.api.requests.views import snapshot_view
 from hai_flow.engine.commands import Principal
 from hai_flow.engine.events import Event
-from hai_flow.engine.evolve import evolve
-from hai_flow.engine.state import RunState
+from hai_flow.engine.evolve.evolve import evolve
+from hai_flow.engine.state.state import RunState
 from hai_flow.wire.agent_api import AGENT_API
 from hai_flow.wire.agui import AGUI
 from hai_flow.wire.agui import PROTOCOL as AGUI_NOW

@@ -20,8 +20,8 @@ from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine.decision import Decision
 from hai_flow.engine.events import ABI, decode_events, encode_events
-from hai_flow.engine.evolve import fold
-from hai_flow.engine.state import RunState
+from hai_flow.engine.evolve.evolve import fold
+from hai_flow.engine.state.state import RunState
 from tests.corpus import kept
 from tests.corpus.answers import answers_of, as_json, decided_again
 from tests.support import runs

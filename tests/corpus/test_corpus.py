@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from hai_flow.engine.events import ABI, decode_events
-from hai_flow.engine.evolve import fold
-from hai_flow.engine.snapshot import decode_state, encode_state
-from hai_flow.engine.state import RunState
+from hai_flow.engine.evolve.evolve import fold
+from hai_flow.engine.state.snapshot import decode_state, encode_state
+from hai_flow.engine.state.state import RunState
 from tests.corpus import kept
 from tests.corpus.answers import answers_of
 

@@ -6,10 +6,10 @@ import resource
 import sys
 from typing import Any, Final
 
-from hai_flow.definition.cel_values import RESULT_MAX
-from hai_flow.definition.expression_error import ExpressionError
-from hai_flow.definition.expression_faults import Faults
-from hai_flow.definition.expressions import compile_expression
+from hai_flow.definition.expressions.cel_values import RESULT_MAX
+from hai_flow.definition.expressions.expression_error import ExpressionError
+from hai_flow.definition.expressions.expression_faults import Faults
+from hai_flow.definition.expressions.expressions import compile_expression
 
 from .support import SCOPE, names
 

@@ -6,11 +6,11 @@ import textwrap
 from typing import Any
 
 from hai_flow.definition.compiler import check_workflow, compile_workflow
-from hai_flow.definition.expressions import compile_expression
-from hai_flow.definition.known_names import Names
-from hai_flow.definition.known_types import Types
+from hai_flow.definition.expressions.expressions import compile_expression
+from hai_flow.definition.expressions.templates import compile_template
+from hai_flow.definition.names.known_names import Names
+from hai_flow.definition.names.known_types import Types
 from hai_flow.definition.plan import Plan
-from hai_flow.definition.templates import compile_template
 
 HEAD = "hai: flow/v1\nname: sample\nversion: 1\n"
 

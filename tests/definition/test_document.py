@@ -9,7 +9,7 @@ import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from hai_flow.definition.document import BYTES_MAX, parse
+from hai_flow.definition.yaml.document import BYTES_MAX, parse
 from tests.support.examples import examples
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hai_flow.definition.durations import NotADuration, meant_duration, milliseconds, spell
+from hai_flow.definition.names.durations import NotADuration, meant_duration, milliseconds, spell
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hai_flow.definition.expression_error import ExpressionError
-from hai_flow.definition.expression_faults import Faults
-from hai_flow.definition.expressions import compile_expression
-from hai_flow.definition.templates import compile_template
-from hai_flow.definition.value_text import as_text, number_text
+from hai_flow.definition.expressions.expression_error import ExpressionError
+from hai_flow.definition.expressions.expression_faults import Faults
+from hai_flow.definition.expressions.expressions import compile_expression
+from hai_flow.definition.expressions.templates import compile_template
+from hai_flow.definition.expressions.value_text import as_text, number_text
 from tests.support.examples import examples
 
 from .support import SCOPE, names, rendered, value_of

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hai_flow.definition.expression_error import ExpressionError
-from hai_flow.definition.expression_faults import Fault, Faults
-from hai_flow.definition.expressions import compile_expression
-from hai_flow.definition.templates import compile_template
+from hai_flow.definition.expressions.expression_error import ExpressionError
+from hai_flow.definition.expressions.expression_faults import Fault, Faults
+from hai_flow.definition.expressions.expressions import compile_expression
+from hai_flow.definition.expressions.templates import compile_template
 from tests.support.examples import examples
 
 from . import hostile

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hai_flow.definition.expression_error import ExpressionError
-from hai_flow.definition.expression_faults import Faults
-from hai_flow.definition.expressions import compile_expression
+from hai_flow.definition.expressions.expression_error import ExpressionError
+from hai_flow.definition.expressions.expression_faults import Faults
+from hai_flow.definition.expressions.expressions import compile_expression
 from tests.support.examples import examples
 
 from .support import names

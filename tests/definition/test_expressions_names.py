@@ -6,11 +6,11 @@ from typing import Any, Final
 
 import pytest
 
-from hai_flow.definition.expression_faults import Faults
-from hai_flow.definition.expressions import compile_expression
-from hai_flow.definition.known_names import Names
-from hai_flow.definition.known_types import ENVELOPE, Types
-from hai_flow.definition.templates import compile_template
+from hai_flow.definition.expressions.expression_faults import Faults
+from hai_flow.definition.expressions.expressions import compile_expression
+from hai_flow.definition.expressions.templates import compile_template
+from hai_flow.definition.names.known_names import Names
+from hai_flow.definition.names.known_types import ENVELOPE, Types
 
 from .support import INPUT, SCOPE, STATE, names
 

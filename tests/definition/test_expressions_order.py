@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hai_flow.definition.expression_faults import Faults
-from hai_flow.definition.expressions import compile_expression
+from hai_flow.definition.expressions.expression_faults import Faults
+from hai_flow.definition.expressions.expressions import compile_expression
 from tests.definition.support import names, value_of
 
 KEYS = list("zyxwvutsrqponmlkjihgfedcba")

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from hai_flow.cli import app
 from hai_flow.definition.compiler import check_workflow, compile_workflow
-from hai_flow.definition.fixes import fixed
+from hai_flow.definition.yaml.fixes import fixed
 from tests.definition.test_wrong_files import BASE, CASES
 
 WHOLE = [

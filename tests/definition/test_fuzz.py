@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hai_flow.definition.compiler import check_workflow, compile_workflow
-from hai_flow.definition.keys import Shape
-from hai_flow.definition.language import SHAPES, STEP_KEYS, STEP_SHAPES, VERBS
+from hai_flow.definition.yaml.keys import Shape
+from hai_flow.definition.yaml.language import SHAPES, STEP_KEYS, STEP_SHAPES, VERBS
 from hai_flow.errors import DefinitionError
 from tests.support.examples import examples
 

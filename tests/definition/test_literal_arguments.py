@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hai_flow.definition.compiler import check_workflow, compile_workflow
-from hai_flow.definition.durations import milliseconds, spell
-from hai_flow.definition.expression_error import ExpressionError
-from hai_flow.definition.expressions import compile_expression
+from hai_flow.definition.expressions.expression_error import ExpressionError
+from hai_flow.definition.expressions.expressions import compile_expression
+from hai_flow.definition.names.durations import milliseconds, spell
 from tests.support.runs import HEAD, plan_of
 
 from .support import names, value_of

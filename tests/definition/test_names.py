@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hai_flow.definition.names import LENGTH_MAX, NameKind, corrected, name_fault
+from hai_flow.definition.names.names import LENGTH_MAX, NameKind, corrected, name_fault
 from tests.definition.support import compiled, findings, workflow
 
 KINDS: tuple[NameKind, ...] = get_args(NameKind)

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from hai_flow import values
-from hai_flow.definition.openapi import DEFINITIONS_MAX, Unusable, read
 from hai_flow.definition.plan import Operation
+from hai_flow.definition.tools.openapi import DEFINITIONS_MAX, Unusable, read
 
 OBJECT = {"type": "object"}
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from hai_flow.definition.children import Child
 from hai_flow.definition.compiler import check_workflow, compile_workflow
-from hai_flow.definition.marks import EVERY, MASK, at, covers, join, masked, of_schema, part, under
-from hai_flow.definition.personal import Personal, personal_of
+from hai_flow.definition.personal.personal import Personal, personal_of
+from hai_flow.definition.personal.pii_marks import EVERY, MASK, at, covers, join, masked, of_schema, part, under
 from hai_flow.definition.plan import Plan, Run
-from hai_flow.definition.schemas import JsonSchema, without_marks
+from hai_flow.definition.schemas.schemas import JsonSchema, without_marks
 from hai_flow.errors import DefinitionError
 
 HEAD = """

@@ -12,11 +12,11 @@ import yaml
 
 from hai_flow.authoring.json_schema import workflow_schema
 from hai_flow.definition.compiler import check_workflow
-from hai_flow.definition.document import parse
-from hai_flow.definition.keys import Key, Shape, Type
-from hai_flow.definition.language import SHAPES, VERBS
-from hai_flow.definition.reference import COMMON_KEYS
 from hai_flow.definition.verbs.verb import Verb
+from hai_flow.definition.yaml.document import parse
+from hai_flow.definition.yaml.keys import Key, Shape, Type
+from hai_flow.definition.yaml.language import SHAPES, VERBS
+from hai_flow.definition.yaml.reference import COMMON_KEYS
 
 
 def test_types_are_well_formed() -> None:

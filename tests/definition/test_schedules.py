@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hai_flow.definition.compiler import check_workflow
-from hai_flow.definition.zones import zone_fault
+from hai_flow.definition.names.zones import zone_fault
 from hai_flow.schedule import Timing, crons_of_every, next_after, uneven_steps
 from tests.support.runs import HEAD
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hai_flow.definition.schema_work import INSTANCES_MAX, TooLarge, measure, pattern_work
-from hai_flow.definition.schemas import JsonSchema, compile_schema
+from hai_flow.definition.schemas.schema_work import INSTANCES_MAX, TooLarge, measure, pattern_work
+from hai_flow.definition.schemas.schemas import JsonSchema, compile_schema
 
 Make = Callable[[dict[str, Any]], dict[str, Any]]
 

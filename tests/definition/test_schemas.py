@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hai_flow.definition.schemas import JsonSchema, closed, compile_schema
+from hai_flow.definition.schemas.schemas import JsonSchema, closed, compile_schema
 
 
 def faults(raw: Any) -> list[tuple[tuple[str | int, ...], str]]:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hai_flow.definition.document import parse
+from hai_flow.definition.yaml.document import parse
 from hai_flow.errors import Finding
 
 HEAD = "hai: flow/v1\nname: a\nversion: 1\n"

@@ -11,7 +11,7 @@ import pytest
 from hai_flow import shared
 from hai_flow.definition.compiler import check_workflow, compile_workflow
 from hai_flow.definition.plan import PythonTool
-from hai_flow.definition.uses import opened, texts_of, used_by, whole
+from hai_flow.definition.yaml.include_keys import opened, texts_of, used_by, whole
 from hai_flow.graph import draw
 
 FLOW = b"""hai: flow/v1

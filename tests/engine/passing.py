@@ -11,9 +11,9 @@ from typing import Any, Final, NamedTuple
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.decide import decide
-from hai_flow.engine.forking import undone_in
 from hai_flow.engine.pendings.passing import rejected_in
-from hai_flow.engine.state import PendingState
+from hai_flow.engine.runs.fork import undone_in
+from hai_flow.engine.state.state import PendingState
 from hai_flow.errors import Rejected
 from tests.engine.test_agents import answer as model_answer
 from tests.engine.test_agents import call

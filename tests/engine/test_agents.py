@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from hai_flow.engine import agents
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.engine.instances import standing_at
+from hai_flow.engine.state.instances import standing_at
+from hai_flow.engine.steps import agents
 from hai_flow.errors import DefinitionError, Rejected
 from tests.support.runs import MINUTE, Play, plan_of
 

@@ -8,7 +8,7 @@ import pytest
 
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.engine.ids import pending_id, run_of_pending
+from hai_flow.engine.state.ids import pending_id, run_of_pending
 from hai_flow.errors import Rejected
 from tests.support.runs import DAY, HOUR, RUN, Play
 

@@ -8,8 +8,8 @@ import pytest
 
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.engine.ids import pending_id
-from hai_flow.engine.pendings import admission
+from hai_flow.engine.pendings import validate_answers
+from hai_flow.engine.state.ids import pending_id
 from hai_flow.errors import Rejected
 from hai_flow.wire.dialect import Profile
 from hai_flow.wire.questions import shown_as_call
@@ -159,7 +159,7 @@ def test_a_pending_that_does_not_exist_is_unknown() -> None:
     ask = asked()
     strange = c.PendingAnswer(id=pending_id(str(RUN), "elsewhere", 0), decision="approve")
     with pytest.raises(Rejected) as refusal:
-        ask.do(lambda draft, step: admission.readings(draft, c.Answer(answers=(strange,), by=ANN)))
+        ask.do(lambda draft, step: validate_answers.readings(draft, c.Answer(answers=(strange,), by=ANN)))
     assert (refusal.value.status, refusal.value.code) == (404, "pending_unknown")
 
 

@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from hai_flow.definition.expression_error import ExpressionError
+from hai_flow.definition.expressions.expression_error import ExpressionError
 from hai_flow.definition.plan import Approval
 from hai_flow.engine import events as e
 from hai_flow.engine.draft import Raised
-from hai_flow.engine.evolve import fold
-from hai_flow.engine.pendings import doubts, gates, opening
+from hai_flow.engine.evolve.evolve import fold
+from hai_flow.engine.pendings import gates, open, unknown_outcome
 from tests.support.people import (
     DAY,
     HOUR,
@@ -97,7 +97,7 @@ def test_a_run_that_moves_to_another_version_keeps_its_votes_under_a_new_digest(
     ask.vote(ANN)
     ask.state = msgspec.structs.replace(ask.state, sha256="22" * 32)
     before = ask.pending.opened.digest
-    ask.do(lambda draft, step: opening.restamp(draft, ask.pending))
+    ask.do(lambda draft, step: open.restamp(draft, ask.pending))
     assert ask.pending.opened.digest != before
     ask.vote(BOB)
     assert ask.do(gates.check_gate) == ask.pending.opened.args
@@ -340,7 +340,7 @@ def doubted() -> Asked:
     step = msgspec.structs.replace(plan.steps["loop[]/gate"], approval=None, delivery="at_most_once")
     plan.steps["loop[]/gate"] = step  # type: ignore[index]
     ask = Asked(plan, args={"n": 1})
-    ask.do(doubts.open_doubt)
+    ask.do(unknown_outcome.open_doubt)
     return ask
 
 
@@ -387,10 +387,10 @@ def test_anything_else_leaves_the_doubt_open(given: dict[str, Any]) -> None:
 
 def test_a_late_result_of_the_very_attempt_settles_the_doubt() -> None:
     ask = doubted()
-    assert doubts.doubt_of(ask.state, ask.path, 2) is None
-    found = doubts.doubt_of(ask.state, ask.path, 1)
+    assert unknown_outcome.doubt_of(ask.state, ask.path, 2) is None
+    found = unknown_outcome.doubt_of(ask.state, ask.path, 1)
     assert found is not None
-    ask.do(lambda draft, step: doubts.settle_doubt(draft, found))
+    ask.do(lambda draft, step: unknown_outcome.settle_doubt(draft, found))
     assert ask.refusal(OPERATOR, "again").status == 409
 
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from hai_flow.definition.expression_error import ExpressionError
+from hai_flow.definition.expressions.expression_error import ExpressionError
 from hai_flow.definition.plan import Expiry
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.engine.bounds import DEFAULT_BOUNDS
 from hai_flow.engine.draft import Draft
-from hai_flow.engine.pendings import admission, deciding, gates, stages
+from hai_flow.engine.pendings import deadlines, decide, gates, validate_answers
+from hai_flow.engine.state.bounds import DEFAULT_BOUNDS
 from hai_flow.errors import Rejected
 from tests.support.people import (
     DAY,
@@ -334,7 +334,7 @@ def one_instant(ask: Asked, name: str, at: int, *, timer_first: bool) -> str:
 def let_deadline_pass(draft: Draft, path: str) -> None:
     if any(timer.path == path and timer.due <= draft.now for timer in draft.state.timers):
         draft.emit(e.TimerFired, path=path, kind="deadline")
-        stages.deadline_passed(draft, draft.step(path))
+        deadlines.deadline_passed(draft, draft.step(path))
 
 
 def vote_unless_refused(draft: Draft, ask: Asked, name: str) -> None:
@@ -342,8 +342,8 @@ def vote_unless_refused(draft: Draft, ask: Asked, name: str) -> None:
     given: dict[str, Any] = {"ask": {"values": {"n": 1}}, "tool": {"content": "x"}}.get(name, {"decision": "approve"})
     command = c.Answer(answers=(c.PendingAnswer(id=ask.id, **given),), by=voter)
     try:
-        ((pending, reading, known),) = admission.readings(draft, command)
+        ((pending, reading, known),) = validate_answers.readings(draft, command)
     except Rejected:
         return
     if not known:  # the same answer decided it already
-        deciding.decide_pending(draft, pending, reading, voter, "rest")
+        decide.decide_pending(draft, pending, reading, voter, "rest")

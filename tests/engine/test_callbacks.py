@@ -7,10 +7,10 @@ import pytest
 from hai_flow import values
 from hai_flow.definition.compiler import check_workflow, compile_workflow
 from hai_flow.definition.plan import callback_of
-from hai_flow.definition.uses import whole
+from hai_flow.definition.yaml.include_keys import whole
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.engine.signals import awaits_callback, callback_type
+from hai_flow.engine.steps.wait_for_event import awaits_callback, callback_type
 from tests.support.runs import HEAD, HOUR, NOON, Play
 
 FLOW = """\

@@ -12,15 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hai_flow.definition.plan import Plan
-from hai_flow.engine import children
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.engine.bounds import DEFAULT_BOUNDS
 from hai_flow.engine.decide import decide
 from hai_flow.engine.decision import Message
-from hai_flow.engine.evolve import fold
-from hai_flow.engine.ids import child_run_id
-from hai_flow.engine.jobs import Perform, is_busy, open_jobs
+from hai_flow.engine.evolve.evolve import fold
+from hai_flow.engine.runs import children
+from hai_flow.engine.state.bounds import DEFAULT_BOUNDS
+from hai_flow.engine.state.ids import child_run_id
+from hai_flow.engine.state.jobs import Perform, is_busy, open_jobs
 from hai_flow.errors import Rejected
 from hai_flow.store.commit.projection import rows_of
 from tests.support.runs import HOUR, MINUTE, RUN, Play, plan_of

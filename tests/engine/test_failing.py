@@ -6,9 +6,9 @@ import pytest
 
 from hai_flow.definition.plan import CatchClause, Retry
 from hai_flow.engine import events as e
-from hai_flow.engine.bounds import Bounds
-from hai_flow.engine.retry_policy import catching, delay, matches
-from hai_flow.engine.run_size import TRACE
+from hai_flow.engine.state.bounds import Bounds
+from hai_flow.engine.state.retry_policy import catching, delay, matches
+from hai_flow.engine.state.run_size import TRACE
 from hai_flow.errors import Rejected
 from tests.support.runs import MINUTE, SECOND, Play
 

@@ -9,8 +9,8 @@ import pytest
 
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.engine.forking import demand_left, inherited_from
-from hai_flow.engine.ids import run_of_pending
+from hai_flow.engine.runs.fork import demand_left, inherited_from
+from hai_flow.engine.state.ids import run_of_pending
 from hai_flow.errors import Rejected
 from tests.support.runs import DAY, FORK, HOUR, MINUTE, RUN, SECOND, Play, plan_of
 

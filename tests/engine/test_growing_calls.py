@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from hai_flow.definition.plan import FrontendTool, Growing
 from hai_flow.engine import events as e
-from hai_flow.engine.growing import GROWN_BEHIND, grown_before, grown_piece
-from hai_flow.engine.ids import shown_call_id
+from hai_flow.engine.state.ids import shown_call_id
+from hai_flow.engine.steps.streamed_argument import GROWN_BEHIND, grown_before, grown_piece
 from tests.support.runs import RUN, Play
 
 TOOLS = """

@@ -7,8 +7,8 @@ from uuid import UUID
 
 import pytest
 
-from hai_flow.engine import ids
-from hai_flow.engine.pendings import opening
+from hai_flow.engine.pendings import open
+from hai_flow.engine.state import ids
 from tests.support.runs import Play
 
 RUN = "01900000-0000-7000-8000-000000000001"
@@ -44,7 +44,7 @@ def test_keys_of_a_loop_can_not_be_chosen_so_that_two_questions_have_one_id() ->
 
 def test_a_gate_that_a_release_before_has_opened_lets_its_call_begin(monkeypatch: pytest.MonkeyPatch) -> None:
     play = Play("steps: [{id: a, call: t.f, expose: true, approval: {from: anyone, deadline: 1h}}]", start=False)
-    monkeypatch.setattr(opening, "pending_id", ids.short_pending_id)
+    monkeypatch.setattr(open, "pending_id", ids.short_pending_id)
     play.start()
     monkeypatch.undo()
     assert ids.is_short(play.pending("a"))
@@ -60,7 +60,7 @@ def test_a_gate_that_a_release_before_has_opened_lets_its_call_begin(monkeypatch
 def test_a_pending_is_found_by_its_step_and_number_whichever_release_has_opened_it(
     monkeypatch: pytest.MonkeyPatch, make: Callable[[str, str, int], str]
 ) -> None:
-    monkeypatch.setattr(opening, "pending_id", make)
+    monkeypatch.setattr(open, "pending_id", make)
     play = Play("steps: [{id: a, call: t.f, approval: {from: anyone, deadline: 1h}}]")
     found = ids.pending_of(play.state, "a", 0)
     assert found is not None

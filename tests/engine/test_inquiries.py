@@ -8,8 +8,8 @@ import pytest
 
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.engine.instances import standing_at
-from hai_flow.engine.pendings.inquiries import answered_inquiry
+from hai_flow.engine.pendings.tool_questions import answered_inquiry
+from hai_flow.engine.state.instances import standing_at
 from hai_flow.errors import Rejected
 from tests.support.runs import DAY, HOUR, MINUTE, Play
 

@@ -6,7 +6,7 @@ import pytest
 
 from hai_flow.definition.paths import filled, keys_of, plan_path
 from hai_flow.definition.plan import ForEach, Iteration, Parallel, Repeat, Switch, Try
-from hai_flow.engine.instances import root_of, standing_at
+from hai_flow.engine.state.instances import root_of, standing_at
 from tests.support.runs import plan_of
 
 PLAN = plan_of("""

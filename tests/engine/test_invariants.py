@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from hai_flow.engine import events as e
-from hai_flow.engine.evolve import evolve
+from hai_flow.engine.evolve.evolve import evolve
 from hai_flow.engine.invariants import RULES, Watch
-from hai_flow.engine.state import RunState
+from hai_flow.engine.state.state import RunState
 from tests.corpus import kept
 from tests.corpus.answers import events_of
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from immutables import Map
 
 from hai_flow.definition.paths import level
-from hai_flow.engine.jobs import (
+from hai_flow.engine.state.jobs import (
     Continue,
     Due,
     Perform,
@@ -22,8 +22,8 @@ from hai_flow.engine.jobs import (
     performed,
     wake_at,
 )
-from hai_flow.engine.retry_policy import SUSPECT_AFTER_LOST
-from hai_flow.engine.state import RunState, Status, StepState, Timer
+from hai_flow.engine.state.retry_policy import SUSPECT_AFTER_LOST
+from hai_flow.engine.state.state import RunState, Status, StepState, Timer
 
 CHILD = "01900000-0000-7000-8000-000000000009"
 IDLE: RunState = RunState("run", status="running")

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.engine.bounds import Bounds
 from hai_flow.engine.decision import Decision
+from hai_flow.engine.state.bounds import Bounds
 from hai_flow.errors import Rejected
 from hai_flow.store.commit.projection import rows_of
 from tests.engine.test_time import STAGES, World, documents, refusal, started

@@ -11,8 +11,8 @@ from hai_flow.definition.paths import renamed
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.engine.evolve import fold
-from hai_flow.engine.state import RunState
+from hai_flow.engine.evolve.evolve import fold
+from hai_flow.engine.state.state import RunState
 from hai_flow.errors import Rejected
 from tests.support.runs import DAY, HOUR, Play, plan_of
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from hai_flow.engine import budget
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
+from hai_flow.engine.state import budget
 from tests.support.runs import SECOND, Play
 
 MODELS = "models: {smart: {use: smart}}\n"

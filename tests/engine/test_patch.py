@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hai_flow.engine.patch import OPERATIONS_MAX, PatchError, apply_patch, difference, same_json
+from hai_flow.engine.state.patch import OPERATIONS_MAX, PatchError, apply_patch, difference, same_json
 
 DOCUMENT: dict[str, Any] = {"a": {"b": [1, 2, {"c": None}]}, "x/y": {"m~n": 1}, "n": 1}
 

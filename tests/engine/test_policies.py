@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from hai_flow.engine import events as e
-from hai_flow.engine.bounds import EVENT_BYTES_MAX
-from hai_flow.engine.state import PendingState
-from hai_flow.engine.votes import Differs, Rules, asks, combined, rules_of, written
+from hai_flow.engine.pendings.votes import Differs, Rules, asks, combined, rules_of, written
+from hai_flow.engine.state.bounds import EVENT_BYTES_MAX
+from hai_flow.engine.state.state import PendingState
 from tests.support.people import DAY, HOUR, REQUESTER, Asked, approving, asking, escalate, failure, lit, policy, who
 
 BOARD = {"board": ("user:ann", "user:bob", "user:joe"), "wide": ("user:ann", "group:staff")}

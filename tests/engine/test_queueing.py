@@ -10,7 +10,7 @@ from msgspec import structs
 
 from hai_flow.engine import commands as c
 from hai_flow.engine.events import Parent
-from hai_flow.engine.starting import key_of
+from hai_flow.engine.runs.start_run import key_of
 from hai_flow.errors import Rejected
 from tests.support.runs import NOON, RUN, Play, plan_of
 

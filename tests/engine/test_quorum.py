@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hai_flow.engine.quorum import Missing, People, Quorum, free_seats, is_met, missing
+from hai_flow.engine.pendings.quorum import Missing, People, Quorum, free_seats, is_met, missing
 
 SELECTORS = ("role:a", "role:b", "role:c", "anyone")
 PEOPLE = ("ann", "bob", "eve", "joe", "kim")

@@ -14,10 +14,10 @@ from hai_flow.definition.compiler import compile_workflow
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.engine.bounds import Bounds
-from hai_flow.engine.evolve import fold
-from hai_flow.engine.redeciding import decided_again
-from hai_flow.engine.state import RunState
+from hai_flow.engine.evolve.evolve import fold
+from hai_flow.engine.runs.replay import decided_again
+from hai_flow.engine.state.bounds import Bounds
+from hai_flow.engine.state.state import RunState
 from tests.corpus import kept
 from tests.support.runs import Play
 

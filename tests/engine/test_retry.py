@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hai_flow.engine import agents
+from hai_flow.engine.steps import agents
 from tests.engine.test_agents import answer, call, flow
 from tests.support.runs import MINUTE, Play
 

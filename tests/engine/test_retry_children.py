@@ -11,12 +11,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hai_flow.engine import children
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.decision import Decision, Message
-from hai_flow.engine.ids import child_run_id
-from hai_flow.engine.rules.control import FINISHED
+from hai_flow.engine.handlers.control import FINISHED
+from hai_flow.engine.runs import children
+from hai_flow.engine.state.ids import child_run_id
 from hai_flow.errors import Rejected
 from tests.support.runs import RUN, Play, plan_of
 

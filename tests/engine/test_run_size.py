@@ -8,9 +8,9 @@ import pytest
 
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.engine import run_size
-from hai_flow.engine.bounds import Bounds
 from hai_flow.engine.decide import decide
+from hai_flow.engine.state import run_size
+from hai_flow.engine.state.bounds import Bounds
 from hai_flow.errors import Rejected
 from tests.support.runs import HOUR, MINUTE, SECOND, Play
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hai_flow.engine.commands import Principal
-from hai_flow.engine.selectors import (
+from hai_flow.engine.pendings.selectors import (
     NotASelector,
     World,
     acting_as,

@@ -8,8 +8,8 @@ import pytest
 
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.engine.patch import OPERATIONS_MAX
-from hai_flow.engine.shared import STATE_BYTES_MAX
+from hai_flow.engine.state.patch import OPERATIONS_MAX
+from hai_flow.engine.state.shared_state import STATE_BYTES_MAX
 from hai_flow.errors import Rejected
 from tests.support.runs import Play
 

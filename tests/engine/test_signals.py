@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from hai_flow import instants
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.engine import signals
-from hai_flow.engine.snapshot import encode_state
+from hai_flow.engine.state.snapshot import encode_state
+from hai_flow.engine.steps import wait_for_event
 from hai_flow.errors import Rejected
 from tests.support.runs import DAY, HOUR, NOON, Play
 
@@ -283,7 +283,7 @@ class Store:
     def forgets_and_repeats_nothing(self) -> None:
         assert len(set(self.taken)) == len(self.taken)
         left = self.play.state.heard.get("ping", e.Heard()).left
-        heard = {signal.id for signal in self.stored if signals.is_taken(self.play.state, signal)}
+        heard = {signal.id for signal in self.stored if wait_for_event.is_taken(self.play.state, signal)}
         assert heard == set(self.taken)
         assert not set(left) & set(self.taken)
 
@@ -334,14 +334,14 @@ def test_whatever_is_offered_in_whatever_order_is_taken_once_and_what_is_left_is
 def test_no_signal_is_lost_where_more_are_left_than_a_run_remembers() -> None:
     play = Play(LISTENING)
     store = Store(play)
-    for _ in range(signals.LEFT_MAX + 5):
+    for _ in range(wait_for_event.LEFT_MAX + 5):
         store.keep(1)
     for number in range(4):
         store.keep(0 if number == 0 else 2)
     for _ in range(4):
         store.offer_stored()
     assert [store.stored[int(id[1:]) - 1].data for id in store.taken] == [0, 1, 2]
-    assert len(play.state.heard.get("ping", e.Heard()).left) <= signals.LEFT_MAX
+    assert len(play.state.heard.get("ping", e.Heard()).left) <= wait_for_event.LEFT_MAX
     store.forgets_and_repeats_nothing()
 
 

@@ -9,10 +9,10 @@ import pytest
 
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.engine.bounds import Bounds
-from hai_flow.engine.evolve import evolve
-from hai_flow.engine.state import Phase, RunState, StepState
-from hai_flow.engine.transitions import STEP_OUTCOMES, STEP_TRANSITIONS
+from hai_flow.engine.evolve.evolve import evolve
+from hai_flow.engine.state.bounds import Bounds
+from hai_flow.engine.state.state import Phase, RunState, StepState
+from hai_flow.engine.state.transitions import STEP_OUTCOMES, STEP_TRANSITIONS
 from tests.support.runs import HOUR, NOON, Play
 
 Row = tuple[str, Phase, Phase]

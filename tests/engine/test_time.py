@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.engine.bounds import Bounds
-from hai_flow.engine.jobs import wake_at
 from hai_flow.engine.pendings.deciders import may_decide
+from hai_flow.engine.state.bounds import Bounds
+from hai_flow.engine.state.jobs import wake_at
 from hai_flow.errors import Rejected
 from tests.support.examples import examples
 from tests.support.runs import DAY, HOUR, MINUTE, NOON, SECOND, Play

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hai_flow.engine.state import RunState, TurnState
-from hai_flow.engine.tracing import Place, attempt_place, place_of, step_place, traced, turn_place
+from hai_flow.engine.state.state import RunState, TurnState
+from hai_flow.engine.state.tracing import Place, attempt_place, place_of, step_place, traced, turn_place
 
 CALLER = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 HEX = st.text("0123456789abcdef")

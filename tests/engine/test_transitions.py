@@ -9,10 +9,10 @@ import pytest
 
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.engine.bounds import Bounds
-from hai_flow.engine.evolve import evolve
-from hai_flow.engine.state import TERMINAL_STATUSES, RunState, Status
-from hai_flow.engine.transitions import TRANSITIONS
+from hai_flow.engine.evolve.evolve import evolve
+from hai_flow.engine.state.bounds import Bounds
+from hai_flow.engine.state.state import TERMINAL_STATUSES, RunState, Status
+from hai_flow.engine.state.transitions import TRANSITIONS
 from hai_flow.errors import Rejected
 from tests.support.runs import FORK, NOON, SECOND, Play
 

@@ -8,10 +8,10 @@ import pytest
 
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.engine.bounds import DEFAULT_BOUNDS, Bounds
 from hai_flow.engine.decide import decide
-from hai_flow.engine.jobs import Continue, open_jobs
-from hai_flow.engine.state import RunState
+from hai_flow.engine.state.bounds import DEFAULT_BOUNDS, Bounds
+from hai_flow.engine.state.jobs import Continue, open_jobs
+from hai_flow.engine.state.state import RunState
 from hai_flow.engine.verbs.say import SAY_CHUNK_CHARS
 from hai_flow.errors import Rejected
 from tests.support.runs import DAY, MINUTE, NOON, RUN, Play, plan_of

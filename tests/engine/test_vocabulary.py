@@ -1,7 +1,7 @@
 """The vocabulary of the log and the shape of the state, held against the ABIs under which they are stored.
 
-After a change of either: raise its ABI (`engine/events.py`, `engine/snapshot.py`) if the release before can't read what
-is written now, then write both down anew: `python -m tests.engine.test_vocabulary`.
+After a change of either: raise its ABI (`engine/events.py`, `engine/state/snapshot.py`) if the release before can't
+read what is written now, then write both down anew: `python -m tests.engine.test_vocabulary`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ import msgspec
 import pytest
 
 from hai_flow.engine import events as e
-from hai_flow.engine import snapshot, votes
-from hai_flow.engine import state as s
+from hai_flow.engine.pendings import votes
+from hai_flow.engine.state import snapshot
+from hai_flow.engine.state import state as s
 from hai_flow.errors import Unreadable
 
 WRITTEN: Final = Path(__file__).with_name("vocabulary.json")

@@ -9,9 +9,9 @@ import pytest
 
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.engine.evolve import fold
-from hai_flow.engine.ids import written_call_id
-from hai_flow.engine.state import RunState, ToolCallState
+from hai_flow.engine.evolve.evolve import fold
+from hai_flow.engine.state.ids import written_call_id
+from hai_flow.engine.state.state import RunState, ToolCallState
 from tests.engine.test_agents import answer, call, flow
 from tests.support.runs import FORK, RUN, Play
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hai_flow.definition.schemas import JsonSchema
+from hai_flow.definition.schemas.schemas import JsonSchema
 from hai_flow.errors import StepError
 from hai_flow.models.asking import ask, in_time
 from hai_flow.models.endpoints import Providers

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hai_flow.definition.compiler import compile_workflow
 from hai_flow.definition.plan import Model
-from hai_flow.definition.schemas import JsonSchema
+from hai_flow.definition.schemas.schemas import JsonSchema
 from hai_flow.errors import StepError
 from hai_flow.models.catalogue import Catalogue
 from hai_flow.models.endpoints import Providers

@@ -32,7 +32,7 @@ draft.bug(
     ("            if inside not in (within, loop) and not paths.is_inside(inside, within):", "            if False:"),
     by="tests/definition/test_lets.py::test_a_name_is_read_in_its_list_and_inside_of_it",
 )
-personal = Room("hai_flow/definition/personal.py", "tests/definition/test_lets.py")
+personal = Room("hai_flow/definition/personal/personal.py", "tests/definition/test_lets.py")
 personal.bug(
     "a personal value is personal no more once it has another name",
     (
@@ -42,13 +42,13 @@ personal.bug(
     by="tests/definition/test_lets.py::test_a_value_made_of_a_personal_one_is_personal",
 )
 _WORDS: Final = "tests/definition/test_wanted_words.py"
-votes = Room("hai_flow/engine/votes.py", _WORDS)
+votes = Room("hai_flow/engine/pendings/votes.py", _WORDS)
 votes.bug(
     "a veto is one rejection like any other",
     ("    if any(not set(rules.veto).isdisjoint(vote.matched) for vote in rejections):", "    if False:"),
     by=f"{_WORDS}::test_one_rejection_with_a_veto_decides_and_others_count",
 )
-scope = Room("hai_flow/definition/scope.py", _WORDS)
+scope = Room("hai_flow/definition/names/scope.py", _WORDS)
 scope.bug(
     "the output of a step whose failure is data is believed to be there",
     ('    ignored = draft.fields.get("continue_on_error") is True\n', "    ignored = False\n"),

@@ -24,7 +24,7 @@ foreign.bug(
     ("    return value if place else _with_integers(value)", "    return value"),
     by=f"{_VALUES}::test_digits_become_an_integer_again_only_where_the_schema_wants_one",
 )
-answers = Room("hai_flow/engine/answers.py")
+answers = Room("hai_flow/engine/pendings/answers.py")
 answers.bug(
     "the result of a frontend tool is refused for its numbers",
     ("        value = foreign.take(result).value", "        value = values.check(result)"),
@@ -99,7 +99,7 @@ structured.bug(
     ('    if schema.get("format", "date") not in _STRICT_FORMATS:', "    if False:"),
     by=f"{_SCHEMAS}::test_a_schema_with_what_strict_lacks_is_sent_without_it",
 )
-document = Room("hai_flow/definition/document.py", _UNSEEN)
+document = Room("hai_flow/definition/yaml/document.py", _UNSEEN)
 document.bug(
     "NUL by an escape passes",
     ("        if control is None:\n            return event.value", "        if True:\n            return event.value"),
@@ -127,13 +127,13 @@ times.bug(
     by="tests/test_instants.py::test_an_instant_is_read_in_each_form_that_the_rfc_allows",
 )
 _FUNCTIONS: Final = "tests/definition/test_expressions_functions.py"
-functions = Room("hai_flow/definition/functions.py", _FUNCTIONS)
+functions = Room("hai_flow/definition/expressions/functions.py", _FUNCTIONS)
 functions.bug(
     "a pattern of single letters is no pattern of PHP",
     ("    elif len(tokens) > 1 and not", "    elif False and not"),
     by=f"{_FUNCTIONS}::test_a_pattern_of_another_language_is_told_with_the_directives_that_were_meant",
 )
-widening = Room("hai_flow/definition/cel_widening.py", _FUNCTIONS)
+widening = Room("hai_flow/definition/expressions/cel_widening.py", _FUNCTIONS)
 widening.bug(
     "numbers of a sorted list can't be joined",
     (" or _is_sorted(call.operands[0])):", "):"),

@@ -14,7 +14,7 @@ _COMMANDS: Final = (f"{_T}pause.py", f"{_T}stopping.py", f"{_T}answers.py", f"{_
 
 # --- schemas ----------------------------------------------------------------------------------------------------------
 
-schema_work = Room("hai_flow/definition/schema_work.py", "tests/definition/test_schema_work.py")
+schema_work = Room("hai_flow/definition/schemas/schema_work.py", "tests/definition/test_schema_work.py")
 schema_work.bug(
     "a schema that doubles with each reference is taken",
     ("        if count > INSTANCES_MAX and too_many is None:", "        if False:"),
@@ -42,7 +42,7 @@ schema_work.bug(
     "a value that is too much work is held against its schema",
     ("        if units + texts <= WORK_MAX:\n            return None\n", "        return None\n"),
 )
-schemas = Room("hai_flow/definition/schemas.py", "tests/definition/test_schema_work.py")
+schemas = Room("hai_flow/definition/schemas/schemas.py", "tests/definition/test_schema_work.py")
 schemas.bug(
     "all that is wrong with a large value is told at once",
     ("        if self.is_explainable(value):\n", "        if True:\n"),
@@ -52,7 +52,7 @@ schemas.bug(
     ("        if faulty >= _FAULTS_MAX:\n", "        if False:\n"),
 )
 
-widening = Room("hai_flow/definition/cel_widening.py", "tests/definition/test_expressions.py")
+widening = Room("hai_flow/definition/expressions/cel_widening.py", "tests/definition/test_expressions.py")
 widening.bug(
     "whole numbers of a literal list count as data",
     ('                return f"list:{self._shared(tree.elements, bound)}"\n', '                return "list:dyn"\n'),
@@ -61,16 +61,16 @@ schedules = Room("hai_flow/schedule.py", "tests/definition/test_schedules.py")
 schedules.bug(
     "a step that does not divide its range is not seen", ("if step >= size or size % step:", "if step >= size:")
 )
-zones = Room("hai_flow/definition/zones.py", "tests/definition/test_schedules.py")
+zones = Room("hai_flow/definition/names/zones.py", "tests/definition/test_schedules.py")
 zones.bug(
     "the sign of Etc/GMT is not turned", ('turned = "-" if offset["sign"] == "+" else "+"', 'turned = offset["sign"]')
 )
-secret = Room("hai_flow/definition/known_names.py", "tests/definition/test_literal_arguments.py")
+secret = Room("hai_flow/definition/names/known_names.py", "tests/definition/test_literal_arguments.py")
 secret.bug(
     "a secret may be computed, or have a default",
     ("            return _doubt_of_secret(chain)\n", "            return None\n"),
 )
-cel = Room("hai_flow/definition/cel.py", "tests/definition/test_expressions_in_parts.py")
+cel = Room("hai_flow/definition/expressions/cel.py", "tests/definition/test_expressions_in_parts.py")
 cel.bug(
     "a loop copies its list for each item that it adds",
     ("            value = self._in_parts(data, sizes)\n", "            value = None\n"),
@@ -82,7 +82,7 @@ cel.bug(
 
 # --- people -----------------------------------------------------------------------------------------------------------
 
-admission = Room("hai_flow/engine/pendings/admission.py", *_PEOPLE)
+admission = Room("hai_flow/engine/pendings/validate_answers.py", *_PEOPLE)
 admission.bug(
     "who must not vote is not refused",
     ("    _demand_eligible(draft, pending, by)\n    if isinstance(given", "    if isinstance(given"),
@@ -120,7 +120,7 @@ deciders.bug(
     "a delegate votes beside the one they vote for",
     ("intersection(votes.ids_of_voter(principal))", "intersection((principal.id,))"),
 )
-deciding = Room("hai_flow/engine/pendings/deciding.py", *_PEOPLE)
+deciding = Room("hai_flow/engine/pendings/decide.py", *_PEOPLE)
 deciding.bug(
     "an edit leaves the digest as it was",
     ("args=reading.args, digest=bound)", "args=reading.args, digest=opened.digest)"),
@@ -133,7 +133,7 @@ deciding.bug(
         "        endings.finish(draft, step, result, approval=result)\n",
     ),
 )
-doubts = Room("hai_flow/engine/pendings/doubts.py", *_PEOPLE)
+doubts = Room("hai_flow/engine/pendings/unknown_outcome.py", *_PEOPLE)
 doubts.bug(
     "a late result settles the doubt about another attempt",
     ('or found.opened.kind != "doubt" or state.steps[path].attempt != attempt:', 'or found.opened.kind != "doubt":'),
@@ -169,7 +169,7 @@ gates.bug(
     ),
     by=(f"{_T}approvals_in_runs.py", f"{_T}approvals_edit.py", f"{_T}approvals.py"),
 )
-stages = Room("hai_flow/engine/pendings/stages.py", *_PEOPLE)
+stages = Room("hai_flow/engine/pendings/deadlines.py", *_PEOPLE)
 stages.bug(
     "reminders are those of the first stage for ever",
     (
@@ -183,7 +183,7 @@ stages.bug(
 )
 
 answers = Room(
-    "hai_flow/engine/answers.py",
+    "hai_flow/engine/pendings/answers.py",
     f"{_T}approvals_edit.py",
     f"{_T}approvals.py",
     f"{_T}answers.py",
@@ -265,7 +265,7 @@ answers.bug(
 # --- steps ------------------------------------------------------------------------------------------------------------
 
 _ENDS: Final = (f"{_T}undo.py", f"{_T}failing.py", f"{_T}stopping.py", f"{_T}blocks.py")
-undo_scopes = Room("hai_flow/engine/undo_scopes.py", *_ENDS)
+undo_scopes = Room("hai_flow/engine/state/undo_scopes.py", *_ENDS)
 undo_scopes.bug(
     "what finished first is undone first",
     ("(ends[path], path) for path in undoables", "(-ends[path], path) for path in undoables"),
@@ -274,7 +274,7 @@ undo_scopes.bug(
     "an error undoes what a `finally` has done",
     ("(is_inside(path, scope) and not in_cleanup(path, scope))", "is_inside(path, scope)"),
 )
-failing = Room("hai_flow/engine/failing.py", *_ENDS)
+failing = Room("hai_flow/engine/completion/fail.py", *_ENDS)
 failing.bug(
     "a `finally` does not run behind a failure",
     ('return (None, "") if step.finally_ is None or cleaned else (FINALLY, step.finally_)', 'return None, ""'),
@@ -295,7 +295,7 @@ failing.bug(
     "an error inside a handler forgets what it handled",
     ("cause = draft.state.steps[path].error if error.cause is None else", "cause = None if error.cause is None else"),
 )
-attempts = Room("hai_flow/engine/attempts.py", *_ENDS)
+attempts = Room("hai_flow/engine/handlers/attempts.py", *_ENDS)
 attempts.bug(
     "an effect that may happen only once is tried again",
     ('        if step.delivery == "at_most_once":\n            return None\n', ""),
@@ -314,7 +314,7 @@ parallel.bug(
     "the other branches go on when one has failed",
     ('return End(step, Ending("failed", error=error, reason=f"branch {branch} failed"))', "return Fail(step, error)"),
 )
-calls = Room("hai_flow/engine/calls.py", f"{_T}growing_calls.py")
+calls = Room("hai_flow/engine/steps/tool_calls.py", f"{_T}growing_calls.py")
 calls.bug(
     "a call that was shown stays open behind a doubt",
     ("for n in reversed(range(asked)):", "for n in range(asked)[-1:]:"),
@@ -343,7 +343,7 @@ calls.bug(
     ("        if refusal is not None:\n", "        if False:\n"),
     by=f"{_T}written_calls.py",
 )
-ids = Room("hai_flow/engine/ids.py", f"{_T}written_calls.py")
+ids = Room("hai_flow/engine/state/ids.py", f"{_T}written_calls.py")
 ids.bug(
     "another attempt goes on with the half of a call that the one before has written",
     ('pending_id(run_id, call + "\\x00written", attempt)', 'pending_id(run_id, call + "\\x00written", 1)'),
@@ -351,7 +351,7 @@ ids.bug(
 
 # --- shared state -----------------------------------------------------------------------------------------------------
 
-shared = Room("hai_flow/engine/shared.py", f"{_T}shared_state.py")
+shared = Room("hai_flow/engine/state/shared_state.py", f"{_T}shared_state.py")
 shared.bug(
     "a client writes what the workflow keeps to itself", ("if variable.client and name in posted", "if name in posted")
 )
@@ -361,7 +361,7 @@ shared.bug("a state that does not fit is taken from a client", ("    if found:\n
 
 # --- going back, going past -------------------------------------------------------------------------------------------
 
-forked = Room("hai_flow/engine/forking.py", f"{_T}forking.py")
+forked = Room("hai_flow/engine/runs/fork.py", f"{_T}forking.py")
 forked.bug("a run is forked over what is in flight", ("    if flying:\n", "    if False:\n"))
 forked.bug(
     "a run is forked in the middle of a decision",
@@ -375,7 +375,7 @@ forked.bug("a fork waits for a callback that comes to another run", ("type.start
 forked.bug(
     "the stop of a run that is forked within a turn cleans up for it", ("if step.turn == there.turn.n}", "if not path}")
 )
-skipped = Room("hai_flow/engine/skipping.py", f"{_T}skipping.py")
+skipped = Room("hai_flow/engine/steps/skipping.py", f"{_T}skipping.py")
 skipped.bug("who skips an `approve` may say yes", ("command.output is not None:", "False:"))
 skipped.bug("a step is skipped that is being performed", ("if path in performed(draft.state):", "if False:"))
 skipped.bug("a step that is skipped leaves its `finally` out", ("if begun and step.finally_ is not None:", "if False:"))
@@ -409,7 +409,7 @@ passing.bug(
     "who is behind a run moves it to any version", ("    if not _is_of_the_request(who, world):\n", "    if True:\n")
 )
 
-guarding = Room("hai_flow/definition/guarding.py", f"{_T}guarding.py")
+guarding = Room("hai_flow/definition/checks/guarding.py", f"{_T}guarding.py")
 guarding.bug(
     "a condition in front of a question is none", ("return [written(step.condition), step", "return [None, step")
 )
@@ -425,9 +425,9 @@ guarding.bug(
     "another payment goes in front of a question", ("if was is None or _act(was)", "if was is not None and _act(was)")
 )
 
-excluding = Room("hai_flow/engine/selectors.py", f"{_T}passing.py")
+excluding = Room("hai_flow/engine/pendings/selectors.py", f"{_T}passing.py")
 excluding.bug("who caused a run decides", ("    if selector == REQUESTER and not set(", "    if False and not set("))
-staging = Room("hai_flow/engine/pendings/stages.py", f"{_T}approvals_time.py")
+staging = Room("hai_flow/engine/pendings/deadlines.py", f"{_T}approvals_time.py")
 staging.bug(
     "the no behind a stage that nobody can decide is not reached",
     ("policy.expiry.outcome == votes.REJECT:", "False:"),
@@ -435,7 +435,7 @@ staging.bug(
 
 # --- commands ---------------------------------------------------------------------------------------------------------
 
-evolving = Room("hai_flow/engine/evolve.py", f"{_T}transitions.py")
+evolving = Room("hai_flow/engine/evolve/evolve.py", f"{_T}transitions.py")
 evolving.bug(
     "an event of a clock that is behind takes the run back in time",
     ("        event = replace(event, at=state.at)\n", "        pass\n"),
@@ -452,7 +452,7 @@ decide.bug(
     ("undecided = not pass_time_before(draft, command) and not for_time", "undecided = False"),
     by=f"{_T}time.py",
 )
-going_on = Room("hai_flow/engine/going_on.py", *_COMMANDS)
+going_on = Room("hai_flow/engine/advance.py", *_COMMANDS)
 going_on.bug(
     "a turn ends while an effect is in flight",
     (
@@ -465,14 +465,14 @@ going_on.bug(
     "a turn stays open while only people can move the run",
     ('            draft.end_turn("waiting")\n', "            pass\n"),
 )
-redeciding = Room("hai_flow/engine/redeciding.py", f"{_T}redeciding.py")
+redeciding = Room("hai_flow/engine/runs/replay.py", f"{_T}redeciding.py")
 redeciding.bug(
     "a result that came late is a decision that does not follow",
     ("for ended_at in (None, state.at, 0):", "for ended_at in (None, state.at):"),
     by=f"{_T}redeciding.py::test_an_attempt_may_have_ended_before_what_was_due_when_its_result_came",
 )
 
-passing_time = Room("hai_flow/engine/passing_time.py", *_COMMANDS)
+passing_time = Room("hai_flow/engine/due.py", *_COMMANDS)
 passing_time.bug(
     "what timed out does not cut off its late chunks",
     ("        draft.cut = True\n        budget.charge", "        budget.charge"),
@@ -514,13 +514,13 @@ passing_time.bug(
     ("        if passed and not draft.within_bounds():\n", "        if False:\n"),
     by=f"{_T}time.py",
 )
-beginning = Room("hai_flow/engine/rules/beginning.py", *_COMMANDS)
+beginning = Room("hai_flow/engine/handlers/start.py", *_COMMANDS)
 beginning.bug(
     "a queued run begins without being admitted",
     ("    if command.queued:\n        slots.queue(draft, cancels=command.cancels)\n", ""),
     by=f"{_T}queueing.py",
 )
-clock = Room("hai_flow/engine/rules/clock.py", *_COMMANDS)
+clock = Room("hai_flow/engine/handlers/clock.py", *_COMMANDS)
 clock.bug(
     "a jump goes by what begins on the way",
     ("step = left if timer is None else min(left, timer.due - draft.clock)", "step = left"),
@@ -549,7 +549,7 @@ clock.bug(
     ("    if draft.state.status not in _ON_A_CLOCK:\n", "    if False:\n"),
     by=f"{_T}jump.py",
 )
-control = Room("hai_flow/engine/rules/control.py", *_COMMANDS)
+control = Room("hai_flow/engine/handlers/control.py", *_COMMANDS)
 control.bug(
     "a child that nobody waits for goes on alone",
     ('    if draft.state.status == "failed" and parent is not None:\n', "    if False:\n"),
@@ -580,7 +580,7 @@ control.bug(
     ('if was == "failed" and draft.state.key is not None:', "if False:"),
     by=f"{_T}queueing.py",
 )
-ending = Room("hai_flow/engine/rules/ending.py", *_COMMANDS)
+ending = Room("hai_flow/engine/handlers/terminate.py", *_COMMANDS)
 ending.bug(
     "a stop waits for ever for what does not react",
     (
@@ -593,7 +593,7 @@ ending.bug(
     ('    children.pass_down(draft, "stop", command.by, command.reason)\n', ""),
     by=f"{_T}children.py",
 )
-outcomes = Room("hai_flow/engine/rules/outcomes.py", *_COMMANDS)
+outcomes = Room("hai_flow/engine/handlers/outcomes.py", *_COMMANDS)
 outcomes.bug(
     "the result of an attempt that is closed is recorded",
     ("    elif draft.state.attempts.get(path) != attempt:\n        raise", "    elif False:\n        raise"),
@@ -606,7 +606,7 @@ outcomes.bug(
 
 # --- children, signals ------------------------------------------------------------------------------------------------
 
-children = Room("hai_flow/engine/children.py", f"{_T}children.py", f"{_T}retry_children.py")
+children = Room("hai_flow/engine/runs/children.py", f"{_T}children.py", f"{_T}retry_children.py")
 children.bug(
     "a Retry begins a failed child anew",
     (
@@ -643,7 +643,7 @@ children.bug(
     "a child that ran out of time was stopped", ("    elif command.reason == TIMED_OUT:\n", "    elif False:\n")
 )
 
-signals = Room("hai_flow/engine/signals.py", f"{_T}signals.py")
+signals = Room("hai_flow/engine/steps/wait_for_event.py", f"{_T}signals.py")
 signals.bug(
     "a signal is taken twice",
     ("before, taken = len(draft.events), is_taken(draft.state, command)", "before, taken = len(draft.events), False"),
@@ -703,7 +703,7 @@ agent.bug(
     "a call whose undo failed is told to the model",
     ('("approval.digest", UNDO_FAILED)', '("approval.digest",)'),
 )
-conversation = Room("hai_flow/engine/agents.py", f"{_T}retry.py", f"{_T}agents.py")
+conversation = Room("hai_flow/engine/steps/agents.py", f"{_T}retry.py", f"{_T}agents.py")
 conversation.bug(
     "summaries count for `max_turns`",
     (
@@ -715,7 +715,7 @@ conversation.bug(
     "a model is shown its answer that was not the object",
     (" and not was_in_vain(state, paths.iteration(agent, number))", ""),
 )
-again = Room("hai_flow/engine/starting_steps.py", f"{_T}retry.py", f"{_T}loops.py")
+again = Room("hai_flow/engine/steps/start_step.py", f"{_T}retry.py", f"{_T}loops.py")
 again.bug(
     "a block that was cut off behind all that is in it begins anew",
     ("    behind = block.behind(draft, step) if block is not None and cut_short else None\n", "    behind = None\n"),
@@ -724,7 +724,7 @@ again.bug(
     "an iteration that was cut off before it began is over at once",
     ("    if step.is_iteration and not draft.state.steps[step.path].verb:\n", "    if False:\n"),
 )
-budget = Room("hai_flow/engine/budget.py", f"{_T}models.py", f"{_T}agents.py")
+budget = Room("hai_flow/engine/state/budget.py", f"{_T}models.py", f"{_T}agents.py")
 budget.bug(
     "models that are being asked reserve nothing",
     ("used + others.tokens + own.tokens > limits.tokens", "used + own.tokens > limits.tokens"),
@@ -778,22 +778,26 @@ ROOMS: Final = (
 _APPROVALS: Final = ("tests/engine/test_approvals.py", "tests/engine/test_approvals_time.py")
 
 TARGETS: Final = (
-    Target("hai_flow/engine/ids.py", ("tests/engine/test_ids.py",)),
+    Target("hai_flow/engine/state/ids.py", ("tests/engine/test_ids.py",)),
     Target("hai_flow/definition/paths.py", ("tests/definition/test_paths.py", "tests/engine/test_instances.py")),
-    Target("hai_flow/engine/instances.py", ("tests/engine/test_instances.py", "tests/engine/test_agents.py")),
-    Target("hai_flow/engine/jobs.py", ("tests/engine/test_jobs.py", "tests/engine/test_time.py")),
-    Target("hai_flow/engine/loops.py", ("tests/engine/test_loops.py",)),
-    Target("hai_flow/engine/patch.py", ("tests/engine/test_patch.py",)),
+    Target("hai_flow/engine/state/instances.py", ("tests/engine/test_instances.py", "tests/engine/test_agents.py")),
+    Target("hai_flow/engine/state/jobs.py", ("tests/engine/test_jobs.py", "tests/engine/test_time.py")),
+    Target("hai_flow/engine/steps/loops.py", ("tests/engine/test_loops.py",)),
+    Target("hai_flow/engine/state/patch.py", ("tests/engine/test_patch.py",)),
     Target("hai_flow/json_pointers.py", ("tests/test_json_pointers.py",)),
-    Target("hai_flow/engine/policies.py", ("tests/engine/test_policies.py", "tests/engine/test_approvals_time.py")),
     Target(
-        "hai_flow/engine/votes.py",
+        "hai_flow/engine/pendings/policies.py", ("tests/engine/test_policies.py", "tests/engine/test_approvals_time.py")
+    ),
+    Target(
+        "hai_flow/engine/pendings/votes.py",
         ("tests/engine/test_policies.py", *_APPROVALS, "tests/engine/test_approvals_edit.py"),
     ),
-    Target("hai_flow/engine/quorum.py", ("tests/engine/test_quorum.py",)),
-    Target("hai_flow/engine/retry_policy.py", ("tests/engine/test_failing.py",)),
-    Target("hai_flow/engine/selectors.py", ("tests/engine/test_selectors.py", "tests/engine/test_approvals.py")),
-    Target("hai_flow/engine/slots.py", ("tests/engine/test_queueing.py",)),
-    Target("hai_flow/engine/starting.py", ("tests/engine/test_queueing.py", "tests/engine/test_values.py")),
-    Target("hai_flow/engine/snapshot.py", ("tests/engine/test_approvals.py", "tests/engine/test_vocabulary.py")),
+    Target("hai_flow/engine/pendings/quorum.py", ("tests/engine/test_quorum.py",)),
+    Target("hai_flow/engine/state/retry_policy.py", ("tests/engine/test_failing.py",)),
+    Target(
+        "hai_flow/engine/pendings/selectors.py", ("tests/engine/test_selectors.py", "tests/engine/test_approvals.py")
+    ),
+    Target("hai_flow/engine/steps/slots.py", ("tests/engine/test_queueing.py",)),
+    Target("hai_flow/engine/runs/start_run.py", ("tests/engine/test_queueing.py", "tests/engine/test_values.py")),
+    Target("hai_flow/engine/state/snapshot.py", ("tests/engine/test_approvals.py", "tests/engine/test_vocabulary.py")),
 )

@@ -12,7 +12,7 @@ _HEIRS: Final = "tests/runtime/test_heirs.py"
 _API: Final = "tests/api/test_heirs.py"
 _FILES: Final = "tests/runtime/test_files.py"
 
-ending = Room("hai_flow/engine/rules/ending.py", _FORKING)
+ending = Room("hai_flow/engine/handlers/terminate.py", _FORKING)
 ending.bug(
     "a second fork at once takes the stop of the first for its own",
     ("if command.inherited is not None and draft.state.heir != command.heir:", "if False:"),
@@ -25,7 +25,7 @@ ending.bug(
     "a run that has ended takes its work back without its slots",
     ("    if state.ended != command.seized:\n", "    if False:\n"),
 )
-stopping = Room("hai_flow/engine/stopping.py", _FORKING)
+stopping = Room("hai_flow/engine/completion/stopping.py", _FORKING)
 stopping.bug(
     "a run that takes its work back forgets the finally that it had left",
     ('    return known.outcome == "stopped" and not known.cleaned\n', "    return False\n"),
@@ -34,7 +34,7 @@ stopping.bug(
     "a finally that was cut off is done again from its first step",
     ("        path = draft.step(path).next\n    return path\n", "        return first\n    return path\n"),
 )
-folding = Room("hai_flow/engine/folds/run.py", _FORKING)
+folding = Room("hai_flow/engine/evolve/run.py", _FORKING)
 folding.bug(
     "a run that takes its work back undoes only what it had not left",
     ("        undoables=Map({**state.left, **state.undoables}),\n", ""),
@@ -43,12 +43,12 @@ folding.bug(
     "a run that was terminated takes its work back",
     ('**({"heir": None, "left": Map()} if event.terminated else {})', "**{}"),
 )
-forking = Room("hai_flow/engine/forking.py", _FORKING)
+forking = Room("hai_flow/engine/runs/fork.py", _FORKING)
 forking.bug(
     "a fork takes over more than was left to it",
     (" or now.left_at != seq:", ":"),
 )
-children = Room("hai_flow/engine/children.py", _ALLOWANCES)
+children = Room("hai_flow/engine/runs/children.py", _ALLOWANCES)
 children.bug(
     "a child does not tell what it has taken so far",
     ("    return {} if was == now else", "    return {} if True else"),
@@ -60,13 +60,13 @@ children.bug(
         "            pass\n",
     ),
 )
-moving = Room("hai_flow/engine/folds/moving.py", _ALLOWANCES)
+moving = Room("hai_flow/engine/evolve/migration.py", _ALLOWANCES)
 moving.bug(
     "a fork keeps what is reserved for a child that the other run had given up",
     ("        granted=Map(),  # no child of the other run tells the fork its end\n", ""),
 )
 starting = Room(
-    "hai_flow/engine/starting.py", f"{_API}::test_a_fork_counts_under_the_key_of_the_input_that_it_begins_with"
+    "hai_flow/engine/runs/start_run.py", f"{_API}::test_a_fork_counts_under_the_key_of_the_input_that_it_begins_with"
 )
 starting.bug(
     "a fork counts under the key of the other run's input",

@@ -10,7 +10,7 @@ _WHOLE: Final = "tests/wire/test_personal.py::test_of_a_run_that_is_personal_as_
 
 # --- which values they are --------------------------------------------------------------------------------------------
 
-marks = Room("hai_flow/definition/marks.py", "tests/definition/test_personal.py")
+marks = Room("hai_flow/definition/personal/pii_marks.py", "tests/definition/test_personal.py")
 marks.bug(
     "a mark inside of a list is not followed",
     ("return [masked(item, part(mark, 0)) for item in value]", "return list(value)"),

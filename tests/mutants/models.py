@@ -232,7 +232,7 @@ agent.bug(
     ("REMEMBERED_SHARE: Final = 0.5", "REMEMBERED_SHARE: Final = 2.0"),
     by="tests/runtime/test_agents.py::test_a_thread_that_is_too_long_for_its_model_goes_on_without_its_beginning",
 )
-agents = Room("hai_flow/engine/agents.py")
+agents = Room("hai_flow/engine/steps/agents.py")
 agents.bug(
     "words beside a decision are told in front of all that was done before",
     ("for posted, _ in words if posted <= turn)", "for posted, _ in words)"),

@@ -31,7 +31,7 @@ workflows.bug(
 
 _ALIASES: Final = "tests/attacks/test_aliases.py"
 
-selectors = Room("hai_flow/engine/selectors.py", _ALIASES)
+selectors = Room("hai_flow/engine/pendings/selectors.py", _ALIASES)
 selectors.bug(
     "a further id is not its person's",
     ("return selector == principal.id or selector in principal.aliases", "return selector == principal.id"),
@@ -68,7 +68,7 @@ _TOKENS: Final = "tests/attacks/test_tokens.py"
 selectors.bug(
     "a key that speaks for nobody decides by a name", ("if principal.issuer is not None:", "if False:"), by=_TOKENS
 )
-votes = Room("hai_flow/engine/votes.py", _TOKENS)
+votes = Room("hai_flow/engine/pendings/votes.py", _TOKENS)
 votes.bug("an issuer's key votes as often as it likes", ("return found | {vote.issuer", "return found or {vote.issuer"))
 frontend = Room("hai_flow/api/auth/frontend_tokens.py", _TOKENS)
 frontend.bug(

@@ -8,9 +8,9 @@ from uuid import UUID, uuid4
 import asyncpg
 import pytest
 
-from hai_flow.engine import chains
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
+from hai_flow.engine.runs import on_end_triggers
 from hai_flow.errors import DefinitionError
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.store.messaging import outbox, triggers
@@ -104,7 +104,7 @@ async def test_who_dies_after_a_run_was_started_by_an_end_starts_no_second_one(
     real, deaths = outbox.delete_message, []
 
     async def die(connection: Any, message: outbox.OutboxMessage) -> Any:
-        if message.kind == chains.ENDED and not deaths:
+        if message.kind == on_end_triggers.ENDED and not deaths:
             deaths.append(message.kind)
             await connection.execute("UPDATE outbox SET due_at = now()")
             raise ConnectionError("the process died")
@@ -140,13 +140,13 @@ async def test_a_run_whose_end_nobody_wants_says_nothing_of_it(make: Make, eye: 
     runtime = await make(performs=True)
     plan = await publish(runtime, "sale", SOURCE)
     sent: list[str] = []
-    handle = runtime.delivery.handlers[chains.ENDED]
+    handle = runtime.delivery.handlers[on_end_triggers.ENDED]
 
     async def listen(message: outbox.OutboxMessage) -> None:
         sent.append(message.target)
         await handle(message)
 
-    runtime.delivery.handlers[chains.ENDED] = listen
+    runtime.delivery.handlers[on_end_triggers.ENDED] = listen
     first = await begin(runtime, plan)
     await until(lambda: is_now(runtime, first, "finished"))
     await publish(runtime, "after", AFTER % "")
@@ -159,13 +159,13 @@ async def test_a_chain_of_ends_comes_to_rest(make: Make, eye: Connection) -> Non
     runtime = await make(performs=True)
     plan = await publish(runtime, "sale", SOURCE)
     await publish(runtime, "after", AFTER % "")
-    for depth in (chains.CHAIN_MAX, chains.CHAIN_MAX - 1):
+    for depth in (on_end_triggers.CHAIN_MAX, on_end_triggers.CHAIN_MAX - 1):
         run_id = await begin(runtime, plan, origin=e.Origin(str(uuid4()), depth=depth))
         await until(lambda run_id=run_id: is_now(runtime, run_id, "finished"))
     (started,) = await until(lambda: runs_of(eye, "after"))
     origin = (await state_of(runtime, started)).origin
     assert origin is not None
-    assert (origin.run_id, origin.depth) == (str(run_id), chains.CHAIN_MAX)
+    assert (origin.run_id, origin.depth) == (str(run_id), on_end_triggers.CHAIN_MAX)
     await until(lambda: nothing_on_its_way(eye))
     assert len(await runs_of(eye, "after")) == 1
 

@@ -12,7 +12,7 @@ import pytest
 
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.engine.ids import child_run_id
+from hai_flow.engine.state.ids import child_run_id
 from hai_flow.errors import DefinitionError
 from hai_flow.runtime.commit.committer import Committer
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime

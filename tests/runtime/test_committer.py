@@ -14,9 +14,9 @@ import pytest
 
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.engine import snapshot
-from hai_flow.engine.bounds import Bounds
-from hai_flow.engine.snapshot import encode_state
+from hai_flow.engine.state import snapshot
+from hai_flow.engine.state.bounds import Bounds
+from hai_flow.engine.state.snapshot import encode_state
 from hai_flow.errors import Rejected, StoreError
 from hai_flow.runtime.commit import decider, loader, run_cache, snapshots
 from hai_flow.runtime.commit.submission import Chunk, Outcome
@@ -671,8 +671,8 @@ async def test_snapshots_change_nothing_and_deleting_them_changes_nothing(
 
 async def check_prefixes(eye: Connection, run_id: UUID) -> list[Any]:
     """The fold of the first k events for every k."""
-    from hai_flow.engine.evolve import evolve
-    from hai_flow.engine.state import RunState
+    from hai_flow.engine.evolve.evolve import evolve
+    from hai_flow.engine.state.state import RunState
 
     states = [RunState(str(run_id))]
     for event in await log_of(eye, run_id):

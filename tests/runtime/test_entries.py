@@ -10,8 +10,8 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hai_flow.engine.bounds import DEFAULT_BOUNDS
-from hai_flow.engine.state import RunState
+from hai_flow.engine.state.bounds import DEFAULT_BOUNDS
+from hai_flow.engine.state.state import RunState
 from hai_flow.errors import Rejected
 from hai_flow.runtime.commit.batches import BatchEntry
 from hai_flow.runtime.commit.decider import Decider, completed

@@ -12,8 +12,8 @@ import pytest
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.decide import decide
-from hai_flow.engine.evolve import evolve
-from hai_flow.engine.state import RunState
+from hai_flow.engine.evolve.evolve import evolve
+from hai_flow.engine.state.state import RunState
 from hai_flow.errors import Rejected, Unreadable
 from hai_flow.runtime.commit import snapshots
 from hai_flow.runtime.commit.run_cache import CachedRun

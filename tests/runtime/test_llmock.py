@@ -12,7 +12,7 @@ from typing import Any, Final
 import httpx2
 import pytest
 
-from hai_flow.engine.state import RunState
+from hai_flow.engine.state.state import RunState
 from hai_flow.runtime.runtime import Runtime
 from tests.clients import rig
 from tests.runtime.conftest import Make, is_now, start, state_of

@@ -10,7 +10,7 @@ import pytest
 
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.engine.state import RunState
+from hai_flow.engine.state.state import RunState
 from hai_flow.errors import StepError
 from hai_flow.runtime.runtime import LOCAL_TENANT
 from hai_flow.runtime.tenancy.tenants import Tenants

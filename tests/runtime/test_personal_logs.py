@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
-from hai_flow.engine.state import RunState
+from hai_flow.engine.state.state import RunState
 from hai_flow.errors import Rejected, StoreError
 from hai_flow.runtime.commit.batches import BatchEntry
 from hai_flow.runtime.commit.recovery import Failures

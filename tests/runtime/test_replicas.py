@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hai_flow.api.app import create_app
-from hai_flow.engine.snapshot import ABI
+from hai_flow.engine.state.snapshot import ABI
 from hai_flow.runtime.ops.doctor import examine
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.store.ops.replicas import History, Standby, _whole, probe

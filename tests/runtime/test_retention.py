@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.engine.forking import obstacle
-from hai_flow.engine.snapshot import ABI, encode_state
+from hai_flow.engine.runs.fork import obstacle
+from hai_flow.engine.state.snapshot import ABI, encode_state
 from hai_flow.errors import Rejected
 from hai_flow.runtime.base.audit_records import Asked
 from hai_flow.runtime.commit.states import state_at

@@ -19,7 +19,7 @@ from structlog.testing import capture_logs
 
 from hai_flow.cells import Living
 from hai_flow.engine import commands as c
-from hai_flow.engine.slots import THREAD_FREED
+from hai_flow.engine.steps.slots import THREAD_FREED
 from hai_flow.errors import Unreadable
 from hai_flow.notify.channels import read_channels
 from hai_flow.runtime.base import row_isolation

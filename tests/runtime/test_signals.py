@@ -12,7 +12,7 @@ import pytest
 import structlog
 
 from hai_flow.engine import events as e
-from hai_flow.engine.snapshot import encode_state
+from hai_flow.engine.state.snapshot import encode_state
 from hai_flow.errors import Rejected, StoreError
 from hai_flow.runtime.messaging.outbox import FIRST_PAGE, Delivery
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime

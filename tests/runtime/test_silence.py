@@ -21,8 +21,8 @@ import pytest
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.engine.evolve import fold
-from hai_flow.engine.state import RunState
+from hai_flow.engine.evolve.evolve import fold
+from hai_flow.engine.state.state import RunState
 from hai_flow.errors import StoreError
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.runtime.worker.heartbeat import Heart

@@ -10,7 +10,7 @@ import pytest
 
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.engine.ids import shown_call_id
+from hai_flow.engine.state.ids import shown_call_id
 from hai_flow.errors import Rejected
 from hai_flow.runtime.commit.run_cache import CachedRun
 from hai_flow.runtime.commit.submission import Chunk, Outcome, Written

@@ -18,9 +18,9 @@ from immutables import Map
 
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
-from hai_flow.engine.bounds import DEFAULT_BOUNDS
-from hai_flow.engine.snapshot import ABI, encode_state
-from hai_flow.engine.state import RunState, Timer
+from hai_flow.engine.state.bounds import DEFAULT_BOUNDS
+from hai_flow.engine.state.snapshot import ABI, encode_state
+from hai_flow.engine.state.state import RunState, Timer
 from hai_flow.runtime.ops.run_checks import RULES, Check, Violation
 from hai_flow.runtime.ops.verify import Plans, Verified, Verifying, checked, verify
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime

@@ -9,30 +9,22 @@ from typing import Any, Final
 import pytest
 from msgspec.structs import replace
 
-from hai_flow.engine import (
-    attempts,
-    completing,
-    cutting,
-    endings,
-    failing,
-    forking,
-    going_on,
-    passing_time,
-    retry,
-    starting_steps,
-    stopping,
-    undoing,
-)
+from hai_flow.engine import advance
+from hai_flow.engine import due as passing_time
 from hai_flow.engine import events as e
-from hai_flow.engine import evolve as folds
 from hai_flow.engine.blocks import for_each
-from hai_flow.engine.consequences import Finish, ListDone
-from hai_flow.engine.folds import below, common, loops, steps
-from hai_flow.engine.folds import pendings as folds_of_pendings
-from hai_flow.engine.folds import retry as folds_of_retry
-from hai_flow.engine.pendings import admission
-from hai_flow.engine.rules import outcomes
-from hai_flow.engine.state import Map
+from hai_flow.engine.completion import cancellation, compensation, fail, finish, stopping
+from hai_flow.engine.completion import loop as endings
+from hai_flow.engine.completion.consequences import Finish, ListDone
+from hai_flow.engine.evolve import children, common, loops, steps
+from hai_flow.engine.evolve import evolve as folds
+from hai_flow.engine.evolve import pendings as folds_of_pendings
+from hai_flow.engine.evolve import retry as folds_of_retry
+from hai_flow.engine.handlers import attempts, outcomes
+from hai_flow.engine.pendings import validate_answers
+from hai_flow.engine.runs import fork
+from hai_flow.engine.state.state import Map
+from hai_flow.engine.steps import retry, start_step
 
 Mutant = Callable[[pytest.MonkeyPatch], None]
 
@@ -46,13 +38,13 @@ def late_results_are_taken(patch: pytest.MonkeyPatch) -> None:
 
 
 def the_second_answer_wins(patch: pytest.MonkeyPatch) -> None:
-    reading = admission._reading
+    reading = validate_answers._reading
 
     def reopened(draft: Any, answer: Any, by: Any) -> Any:
         pending, read, _ = reading(draft, answer, by)
         return pending, read, False
 
-    patch.setattr(admission, "_reading", reopened)
+    patch.setattr(validate_answers, "_reading", reopened)
 
 
 def voided_pendings_can_be_answered(patch: pytest.MonkeyPatch) -> None:
@@ -66,22 +58,22 @@ def voided_pendings_can_be_answered(patch: pytest.MonkeyPatch) -> None:
 
 
 def steps_begin_while_paused(patch: pytest.MonkeyPatch) -> None:
-    take_up = going_on.take_up
+    take_up = advance.take_up
 
     def also_paused(draft: Any) -> None:
         if draft.state.status == "paused" and draft.state.ready and draft.state.ready[0]:
-            starting_steps.begin(draft, draft.step(draft.state.ready[0]))
+            start_step.begin(draft, draft.step(draft.state.ready[0]))
         take_up(draft)
 
-    patch.setattr(going_on, "take_up", also_paused)
+    patch.setattr(advance, "take_up", also_paused)
 
 
 def losers_of_a_race_go_on(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(cutting, "cut", lambda draft, scope, reason, **more: None)
+    patch.setattr(cancellation, "cut", lambda draft, scope, reason, **more: None)
 
 
 def what_began_stays_ready(patch: pytest.MonkeyPatch) -> None:
-    for room in (steps, loops, folds_of_retry, folds_of_pendings, below):
+    for room in (steps, loops, folds_of_retry, folds_of_pendings, children):
         if hasattr(room, "without"):
             patch.setattr(room, "without", lambda items, item: items)
 
@@ -133,7 +125,7 @@ def deadlines_stand_while_paused(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_rejection_falls_through(patch: pytest.MonkeyPatch) -> None:
-    list_done = completing.list_done
+    list_done = finish.list_done
 
     def forgiving(draft: Any, due: ListDone) -> Any:
         return Finish(draft.step(due.last.parent)) if due.last.body == "~reject" else list_done(draft, due)
@@ -191,11 +183,11 @@ def the_oldest_is_undone_first(patch: pytest.MonkeyPatch) -> None:
 
 
 def an_undo_is_forgotten(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(undoing, "following_undo", lambda draft, owner: None)
+    patch.setattr(compensation, "following_undo", lambda draft, owner: None)
 
 
 def a_stop_runs_no_finally(patch: pytest.MonkeyPatch) -> None:
-    for room in (completing, stopping):
+    for room in (finish, stopping):
         patch.setattr(room, "note_finally", lambda draft, step: None)
 
 
@@ -205,7 +197,7 @@ def a_stop_undoes_nothing(patch: pytest.MonkeyPatch) -> None:
     def none_in_a_stop(draft: Any, scope: str) -> str | None:
         return None if draft.state.status == "stopping" else undo(draft, scope)
 
-    for room in (stopping, cutting, failing, undoing):
+    for room in (stopping, cancellation, fail, compensation):
         patch.setattr(room, "next_undo", none_in_a_stop)
 
 
@@ -214,7 +206,7 @@ def one_item_too_many_is_open(patch: pytest.MonkeyPatch) -> None:
 
 
 def an_iteration_is_left_out(patch: pytest.MonkeyPatch) -> None:
-    from hai_flow.engine import loops
+    from hai_flow.engine.steps import loops
 
     def hasty(path: Any, loop: Any) -> Any:
         following = loops.next_iteration(path, loop)
@@ -229,7 +221,7 @@ def a_run_that_is_left_undoes_everything(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_fork_asks_under_the_old_ids(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(forking, "_said", lambda id, old, new: id)
+    patch.setattr(fork, "_said", lambda id, old, new: id)
 
 
 MUTANTS: tuple[Mutant, ...] = (

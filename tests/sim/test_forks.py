@@ -13,11 +13,11 @@ import pytest
 
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.engine.evolve import fold
-from hai_flow.engine.forking import obstacle
-from hai_flow.engine.jobs import Continue, open_jobs
-from hai_flow.engine.snapshot import decode_state, encode_state
-from hai_flow.engine.state import RunState
+from hai_flow.engine.evolve.evolve import fold
+from hai_flow.engine.runs.fork import obstacle
+from hai_flow.engine.state.jobs import Continue, open_jobs
+from hai_flow.engine.state.snapshot import decode_state, encode_state
+from hai_flow.engine.state.state import RunState
 from hai_flow.errors import Rejected
 from hai_flow.runtime.streams.stream_items import numbered
 from hai_flow.wire import DIALECTS

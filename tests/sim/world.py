@@ -19,16 +19,16 @@ import msgspec
 from hai_flow.definition.plan import AgentTool, AgentTurn, FrontendTool, Plan, Tool
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.engine.agents import talk
-from hai_flow.engine.bounds import Bounds
 from hai_flow.engine.decide import decide
 from hai_flow.engine.decision import Decision
-from hai_flow.engine.evolve import evolve
-from hai_flow.engine.forking import inherited_from, obstacle
-from hai_flow.engine.instances import standing_at
-from hai_flow.engine.jobs import Continue, open_jobs, wake_at
-from hai_flow.engine.pendings.doubts import doubt_of
-from hai_flow.engine.state import RunState
+from hai_flow.engine.evolve.evolve import evolve
+from hai_flow.engine.pendings.unknown_outcome import doubt_of
+from hai_flow.engine.runs.fork import inherited_from, obstacle
+from hai_flow.engine.state.bounds import Bounds
+from hai_flow.engine.state.instances import standing_at
+from hai_flow.engine.state.jobs import Continue, open_jobs, wake_at
+from hai_flow.engine.state.state import RunState
+from hai_flow.engine.steps.agents import talk
 from hai_flow.errors import Rejected
 from tests.sim.plans import random_plan
 from tests.support.runs import DAY, SECOND, Play

@@ -10,9 +10,9 @@ import pytest
 
 from hai_flow import values
 from hai_flow.definition.compiler import check_workflow, compile_workflow
-from hai_flow.definition.expressions import CompiledExpression
+from hai_flow.definition.expressions.expressions import CompiledExpression
 from hai_flow.definition.plan import Expression, HttpTool, Plan, Template
-from hai_flow.definition.uses import texts_of, whole
+from hai_flow.definition.yaml.include_keys import texts_of, whole
 from hai_flow.errors import StepError
 from hai_flow.steps.guard import Guard
 from hai_flow.steps.http import HttpRunner

@@ -16,8 +16,8 @@ import pytest
 
 from hai_flow import values
 from hai_flow.definition.compiler import check_workflow, compile_workflow
-from hai_flow.definition.mcp_servers import read_mcp_catalogue
 from hai_flow.definition.plan import Call, Step
+from hai_flow.definition.tools.mcp_servers import read_mcp_catalogue
 from hai_flow.errors import OutcomeLost, StepError
 from hai_flow.steps import mcp_connections
 from hai_flow.steps.files import RunFiles, kind_of

@@ -9,8 +9,8 @@ import msgspec
 from hai_flow import instants, values
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.engine.ids import pending_id
-from hai_flow.engine.pendings import opening
+from hai_flow.engine.pendings import open
+from hai_flow.engine.state.ids import pending_id
 from hai_flow.store.commit.entries import PendingRow, TurnRow
 from hai_flow.store.commit.projection import rows_of, thread_entry
 from tests.support.people import DAY, HOUR, Asked, approving, escalate, gated, lit, policy, who
@@ -47,7 +47,7 @@ def test_an_escalation_is_in_the_row_with_its_deadline_and_whom_it_asks() -> Non
 def test_a_move_to_another_version_is_in_the_row() -> None:
     ask = Asked(approving(policy(notify=(lit("mail"),))))
     ask.state = msgspec.structs.replace(ask.state, sha256="22" * 32)
-    ask.do(lambda draft, step: opening.restamp(draft, ask.pending))
+    ask.do(lambda draft, step: open.restamp(draft, ask.pending))
     assert row_after(ask).digest.hex() == ask.pending.opened.digest
     assert rows_of(ask.log[-1:], ask.state)["outbox"] == [], "people have been told of it"
 

@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from hai_flow.engine.state import TERMINAL_STATUSES, Status
+from hai_flow.engine.state.state import TERMINAL_STATUSES, Status
 from hai_flow.errors import Rejected
 from hai_flow.store.messaging import signals
 from hai_flow.store.postgres.database import Database

@@ -11,7 +11,7 @@ from typing import Final
 
 from jsonschema_rs import ValidationErrorKind
 
-from hai_flow.definition.schemas import TOO_LONG_TO_MATCH, code_of_kind
+from hai_flow.definition.schemas.schemas import TOO_LONG_TO_MATCH, code_of_kind
 
 SOURCES: Final = Path(__file__).resolve().parents[2] / "hai_flow"
 _CODE: Final = re.compile(r"[a-z_]+\.[a-z_]+")

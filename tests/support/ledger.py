@@ -9,8 +9,8 @@ from uuid import UUID
 import asyncpg
 
 from hai_flow.engine import events as e
-from hai_flow.engine.evolve import fold
-from hai_flow.engine.state import RunState
+from hai_flow.engine.evolve.evolve import fold
+from hai_flow.engine.state.state import RunState
 
 if TYPE_CHECKING:
     from hai_flow.store.postgres.database import Connection, Pool

@@ -30,17 +30,16 @@ from hai_flow.definition.plan import (
     Verb,
 )
 from hai_flow.definition.plan import Hole as Read
-from hai_flow.definition.schemas import JsonSchema
+from hai_flow.definition.schemas.schemas import JsonSchema
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.engine import votes
-from hai_flow.engine.bounds import DEFAULT_BOUNDS
 from hai_flow.engine.draft import Draft, Raised
-from hai_flow.engine.evolve import fold
-from hai_flow.engine.pendings import admission, deciders, deciding, frontend_calls, gates, stages
-from hai_flow.engine.snapshot import decode_state, encode_state
-from hai_flow.engine.state import PendingState, RunState
-from hai_flow.engine.verbs import questions
+from hai_flow.engine.evolve.evolve import fold
+from hai_flow.engine.pendings import deadlines, decide, deciders, frontend_calls, gates, validate_answers, votes
+from hai_flow.engine.state.bounds import DEFAULT_BOUNDS
+from hai_flow.engine.state.snapshot import decode_state, encode_state
+from hai_flow.engine.state.state import PendingState, RunState
+from hai_flow.engine.verbs import people
 from hai_flow.errors import Rejected
 
 NOON = 1_772_452_800_000  # 2026-03-02T12:00:00Z
@@ -203,9 +202,9 @@ class Asked:
         text = values.dumps(args if args is not None else {}).decode()
         match step.verb:
             case Ask():
-                questions.begin_ask(draft, step)
+                people.begin_ask(draft, step)
             case Approve():
-                questions.begin_approve(draft, step)
+                people.begin_approve(draft, step)
             case Call(tool=FrontendTool()):
                 frontend_calls.begin_frontend_call(draft, step, step.verb.tool, text)
             case _ if step.approval is not None:
@@ -233,9 +232,9 @@ class Asked:
 
         def take(draft: Draft) -> list[str]:
             told = []
-            for pending, reading, known in admission.readings(draft, command):
+            for pending, reading, known in validate_answers.readings(draft, command):
                 if not known:
-                    deciding.decide_pending(draft, pending, reading, by, "rest")
+                    decide.decide_pending(draft, pending, reading, by, "rest")
                 told.append("already" if known else "accepted")
             return told
 
@@ -267,9 +266,9 @@ class Asked:
         draft.emit(e.TimerFired, path=self.path, kind=kind)
         step = draft.step(self.path)
         if kind == "remind":
-            stages.remind(draft, step)
+            deadlines.remind(draft, step)
         else:
-            stages.deadline_passed(draft, step)
+            deadlines.deadline_passed(draft, step)
 
     def do(self, what: Callable[[Draft, Step], Any]) -> Any:
         return self._play(lambda draft: what(draft, draft.step(self.path)))

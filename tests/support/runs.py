@@ -16,14 +16,15 @@ from hai_flow.definition.paths import filled, in_cleanup, is_inside, keys_of, pl
 from hai_flow.definition.plan import AgentCalls, ForEach, Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.engine.bounds import DEFAULT_BOUNDS, Bounds
 from hai_flow.engine.decide import decide
 from hai_flow.engine.decision import Decision
-from hai_flow.engine.evolve import evolve, fold
-from hai_flow.engine.forking import inherited_from, undone_in
-from hai_flow.engine.ids import run_of_pending
-from hai_flow.engine.instances import standing_at
-from hai_flow.engine.jobs import (
+from hai_flow.engine.evolve.evolve import evolve, fold
+from hai_flow.engine.pendings.deciders import may_decide
+from hai_flow.engine.runs.fork import inherited_from, undone_in
+from hai_flow.engine.state.bounds import DEFAULT_BOUNDS, Bounds
+from hai_flow.engine.state.ids import run_of_pending
+from hai_flow.engine.state.instances import standing_at
+from hai_flow.engine.state.jobs import (
     TIMERS_WHILE_HALTED,
     Continue,
     Perform,
@@ -33,10 +34,9 @@ from hai_flow.engine.jobs import (
     open_jobs,
     wake_at,
 )
-from hai_flow.engine.pendings.deciders import may_decide
-from hai_flow.engine.retry_policy import LOG_FULL, UNDO_RETRY
-from hai_flow.engine.snapshot import decode_state, encode_state
-from hai_flow.engine.state import RunState
+from hai_flow.engine.state.retry_policy import LOG_FULL, UNDO_RETRY
+from hai_flow.engine.state.snapshot import decode_state, encode_state
+from hai_flow.engine.state.state import RunState
 
 SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
 NOON = 1_772_452_800_000  # 2026-03-02T12:00:00Z, a Monday

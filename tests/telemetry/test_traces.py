@@ -12,7 +12,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from hai_flow.api.app import create_app
-from hai_flow.engine.tracing import place_of
+from hai_flow.engine.state.tracing import place_of
 from hai_flow.runtime.base.tracing import Asker
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 from hai_flow.settings import Settings, SettingsError

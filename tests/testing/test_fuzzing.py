@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hai_flow.definition.compiler import compile_workflow
-from hai_flow.definition.document import parse
+from hai_flow.definition.yaml.document import parse
 from hai_flow.testing.binding import check_suite
 from hai_flow.testing.reader import read_suite
 from hai_flow.testing.runner import run_case

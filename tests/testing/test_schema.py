@@ -8,7 +8,7 @@ import jsonschema_rs
 import pytest
 
 from hai_flow.authoring import json_schema
-from hai_flow.definition.document import parse
+from hai_flow.definition.yaml.document import parse
 from tests.testing.support import findings_of
 from tests.testing.test_fuzzing import PLAYABLE
 from tests.testing.test_reader import GOOD

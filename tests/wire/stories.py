@@ -9,8 +9,8 @@ from typing import Any
 from hypothesis import strategies as st
 
 from hai_flow.engine import events as e
-from hai_flow.engine.evolve import evolve, fold
-from hai_flow.engine.state import RunState
+from hai_flow.engine.evolve.evolve import evolve, fold
+from hai_flow.engine.state.state import RunState
 from hai_flow.wire.dialect import Frame, Profile
 from hai_flow.wire.hai import HaiEncoder
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hai_flow.engine import events as e
-from hai_flow.engine.state import RunState
+from hai_flow.engine.state.state import RunState
 from hai_flow.wire import aui, social
 from hai_flow.wire.agent_api import AgentApiEncoder
 from hai_flow.wire.agui import AguiEncoder

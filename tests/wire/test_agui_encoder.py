@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from hai_flow.engine import events as e
-from hai_flow.engine.ids import pending_id, tool_call_id
-from hai_flow.engine.state import RunState
+from hai_flow.engine.state.ids import pending_id, tool_call_id
+from hai_flow.engine.state.state import RunState
 from hai_flow.wire.agui import AguiEncoder
 from hai_flow.wire.dialect import Profile
 from hai_flow.wire.turns import IGNORED

@@ -8,7 +8,7 @@ import pydantic
 from ag_ui import core as ag_ui
 from hypothesis import given, settings
 
-from hai_flow.engine.state import RunState
+from hai_flow.engine.state.state import RunState
 from hai_flow.wire.agui import AguiEncoder
 from hai_flow.wire.agui_capabilities import capabilities
 from tests.wire.stories import RUN, stories

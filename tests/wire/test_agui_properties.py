@@ -7,7 +7,7 @@ import json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hai_flow.engine.state import RunState
+from hai_flow.engine.state.state import RunState
 from hai_flow.wire.agui import AguiEncoder
 from hai_flow.wire.dialect import Profile
 from hai_flow.wire.sse import event_bytes

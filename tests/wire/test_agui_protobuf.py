@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from hai_flow.engine.state import RunState
+from hai_flow.engine.state.state import RunState
 from hai_flow.wire.agui import AGUI, AguiEncoder
 from hai_flow.wire.agui_protobuf import CONTENT_TYPE, encoded
 from tests.support.wire_lint import AGUI_SENT

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from hai_flow.engine import events as e
-from hai_flow.engine.calls import ABORTED
-from hai_flow.engine.state import RunState
+from hai_flow.engine.state.state import RunState
+from hai_flow.engine.steps.tool_calls import ABORTED
 from hai_flow.wire.agui import AguiEncoder
 from hai_flow.wire.dialect import readdressed
 from hai_flow.wire.errors import error_message

@@ -7,7 +7,7 @@ import json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hai_flow.engine.state import RunState
+from hai_flow.engine.state.state import RunState
 from hai_flow.wire.hai import HaiEncoder
 from hai_flow.wire.sse import event_bytes
 from tests.support.wire_lint import lint

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hai_flow.engine import events as e
-from hai_flow.engine.run_size import TRACE
+from hai_flow.engine.state.run_size import TRACE
 from hai_flow.wire.agent_api import AGENT_API
 from hai_flow.wire.agui import AGUI
 from hai_flow.wire.aui import AUI

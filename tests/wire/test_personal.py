@@ -8,11 +8,11 @@ from typing import Any
 
 import msgspec
 
-from hai_flow.definition.marks import MASK, masked
-from hai_flow.definition.personal import WHOLE, Personal
+from hai_flow.definition.personal.personal import WHOLE, Personal
+from hai_flow.definition.personal.pii_marks import MASK, masked
 from hai_flow.engine import events as e
-from hai_flow.engine.evolve import evolve
-from hai_flow.engine.state import RunState
+from hai_flow.engine.evolve.evolve import evolve
+from hai_flow.engine.state.state import RunState
 from hai_flow.wire import DIALECTS
 from hai_flow.wire.dialect import Profile
 from hai_flow.wire.log import LOG

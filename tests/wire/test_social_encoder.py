@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hai_flow.engine import events as e
-from hai_flow.engine.state import RunState
+from hai_flow.engine.state.state import RunState
 from hai_flow.wire.dialect import Frame
 from hai_flow.wire.social import SOCIAL, SocialEncoder, profile, report_of
 from hai_flow.wire.transcript import entries_of

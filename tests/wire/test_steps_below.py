@@ -7,8 +7,8 @@ import re
 import pytest
 
 from hai_flow.engine import commands as c
-from hai_flow.engine.patch import apply_patch
-from hai_flow.engine.state import RunState
+from hai_flow.engine.state.patch import apply_patch
+from hai_flow.engine.state.state import RunState
 from hai_flow.wire.agent_api import AGENT_API
 from hai_flow.wire.agui import AGUI
 from hai_flow.wire.aui import AUI

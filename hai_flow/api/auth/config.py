@@ -24,10 +24,10 @@ from urllib.parse import urlsplit
 
 from hai_flow.api.auth.directory.people import Ids
 from hai_flow.api.auth.issuers.jwt import ALGORITHMS, Client, Issuer
-from hai_flow.definition.document import parse
-from hai_flow.definition.durations import NotADuration, milliseconds
-from hai_flow.definition.keys import DURATION, LITERAL, Key, Shape, either, enum, list_of, map_of, shape_of
-from hai_flow.definition.reader import Reader
+from hai_flow.definition.names.durations import NotADuration, milliseconds
+from hai_flow.definition.yaml.document import parse
+from hai_flow.definition.yaml.keys import DURATION, LITERAL, Key, Shape, either, enum, list_of, map_of, shape_of
+from hai_flow.definition.yaml.reader import Reader
 from hai_flow.engine.commands import LOCAL_PRINCIPAL
 from hai_flow.errors import DefinitionError
 from hai_flow.hosts import is_loopback

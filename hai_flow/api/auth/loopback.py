@@ -11,7 +11,7 @@ from hai_flow.api.auth.directory.tenants import Tenants
 from hai_flow.api.auth.impersonation import ACT_AS, acting_forbidden, acting_header
 from hai_flow.api.permissions.principals import Principal
 from hai_flow.engine import commands as c
-from hai_flow.engine.selectors import NotASelector, acting_as
+from hai_flow.engine.pendings.selectors import NotASelector, acting_as
 from hai_flow.errors import Rejected
 from hai_flow.runtime.runtime import LOCAL_TENANT, Runtime
 

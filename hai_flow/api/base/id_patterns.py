@@ -9,7 +9,7 @@ from typing import Annotated, Final, TypeAlias
 from fastapi import Path
 from pydantic import AfterValidator, AwareDatetime, Field
 
-from hai_flow.definition.names import WORKFLOW
+from hai_flow.definition.names.names import WORKFLOW
 from hai_flow.signs import visible
 from hai_flow.store.identity import keys
 

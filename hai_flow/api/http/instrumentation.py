@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from hai_flow.engine.tracing import Place, place_of
+from hai_flow.engine.state.tracing import Place, place_of
 from hai_flow.runtime.base.tracing import ASKER, Asker
 from hai_flow.runtime.commit.hooks import tell
 from hai_flow.runtime.runtime import Answered, OnRequest

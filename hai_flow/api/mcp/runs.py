@@ -20,9 +20,9 @@ from hai_flow.api.requests.access import Access
 from hai_flow.api.rest.people.decide_pendings import DecideBody, decide, find_pending
 from hai_flow.api.rest.runs.runs import StartBody, start_run
 from hai_flow.engine import commands as c
-from hai_flow.engine.ids import run_of_pending
 from hai_flow.engine.pendings.deciders import obstacle, world_of
-from hai_flow.engine.state import PendingState
+from hai_flow.engine.state.ids import run_of_pending
+from hai_flow.engine.state.state import PendingState
 from hai_flow.errors import Rejected
 from hai_flow.wire.dialect import Profile
 from hai_flow.wire.log import LOG

@@ -32,7 +32,7 @@ from hai_flow.api.mcp.context import Context, access_of, address_of, request_of
 from hai_flow.api.mcp.listening import listen
 from hai_flow.api.mcp.tools import TOOLS, refusal_result
 from hai_flow.api.requests.access import Access
-from hai_flow.engine.tracing import place_of
+from hai_flow.engine.state.tracing import place_of
 from hai_flow.errors import DefinitionError, Rejected, Unreadable
 from hai_flow.runtime.base.tracing import ASKER, Asker
 from hai_flow.store.messaging import hints

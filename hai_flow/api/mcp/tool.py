@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 from hai_flow.api.mcp.runs import Progress
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests.access import Access
-from hai_flow.definition.schemas import JsonSchema
+from hai_flow.definition.schemas.schemas import JsonSchema
 from hai_flow.errors import Rejected
 
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 import msgspec
 
 from hai_flow import values
-from hai_flow.definition.marks import masked, masked_object
-from hai_flow.definition.personal import Personal
+from hai_flow.definition.personal.personal import Personal
+from hai_flow.definition.personal.pii_marks import masked, masked_object
 from hai_flow.engine.events import Error
-from hai_flow.engine.state import MessageState
+from hai_flow.engine.state.state import MessageState
 from hai_flow.store.runs.run_lists import RunRow
 from hai_flow.wire.dialect import Entry
 from hai_flow.wire.personal import error_without_personal, message, tool_call

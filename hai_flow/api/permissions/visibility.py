@@ -16,8 +16,8 @@ import msgspec
 
 from hai_flow.api.permissions.principals import Principal as Caller
 from hai_flow.engine.commands import Principal
-from hai_flow.engine.selectors import World, ids_of, matched, represented
-from hai_flow.engine.state import RunState
+from hai_flow.engine.pendings.selectors import World, ids_of, matched, represented
+from hai_flow.engine.state.state import RunState
 from hai_flow.store.runs.viewers import Viewer
 from hai_flow.wire.withheld import asked_of
 

@@ -31,7 +31,7 @@ from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import CurrentAccess
 from hai_flow.api.requests.profiles import read_by
 from hai_flow.api.routes import Routes
-from hai_flow.engine.state import RunState
+from hai_flow.engine.state.state import RunState
 from hai_flow.errors import Rejected
 from hai_flow.store.runs import threads
 from hai_flow.store.runs.threads import Position

@@ -11,7 +11,7 @@ from hai_flow.api.permissions.visibility import Sight
 from hai_flow.api.protocols.conversation import Conversation
 from hai_flow.api.requests.access import Access
 from hai_flow.engine.events import UserMessage
-from hai_flow.engine.ids import run_of_pending
+from hai_flow.engine.state.ids import run_of_pending
 from hai_flow.errors import Rejected
 from hai_flow.store.runs import threads
 from hai_flow.store.runs.run_lists import RunSummary

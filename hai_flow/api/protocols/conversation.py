@@ -33,10 +33,10 @@ from hai_flow.api.requests.profiles import read_by, with_wishes
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine.events import UserMessage
-from hai_flow.engine.ids import run_of_pending, turn_of
-from hai_flow.engine.instigators import people_behind
-from hai_flow.engine.shared import may_write, posted_changes
-from hai_flow.engine.state import TERMINAL_STATUSES, RunState
+from hai_flow.engine.state.ids import run_of_pending, turn_of
+from hai_flow.engine.state.instigators import people_behind
+from hai_flow.engine.state.shared_state import may_write, posted_changes
+from hai_flow.engine.state.state import TERMINAL_STATUSES, RunState
 from hai_flow.errors import Rejected
 from hai_flow.runtime.catalog.catalog import named_version
 from hai_flow.runtime.commit.submission import Begin, Outcome

@@ -25,7 +25,7 @@ from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import CurrentAccess, JsonBody
 from hai_flow.api.routes import Routes
 from hai_flow.engine import commands as c
-from hai_flow.engine.state import TERMINAL_STATUSES
+from hai_flow.engine.state.state import TERMINAL_STATUSES
 from hai_flow.errors import Rejected
 from hai_flow.store.catalog import workflows
 from hai_flow.store.runs import threads

@@ -9,7 +9,7 @@ from uuid import UUID
 from hai_flow.api.http.stream import Pieces
 from hai_flow.api.permissions.credential_expiry import Ending
 from hai_flow.api.requests.access import Access
-from hai_flow.engine.state import RunState
+from hai_flow.engine.state.state import RunState
 from hai_flow.runtime.streams.fanout import Following
 from hai_flow.runtime.streams.stream_items import Piece
 from hai_flow.store.runs import threads

@@ -10,8 +10,8 @@ import structlog
 
 from hai_flow import values
 from hai_flow.engine import commands as c
-from hai_flow.engine.ids import run_of_pending
-from hai_flow.engine.state import PendingState, RunState
+from hai_flow.engine.state.ids import run_of_pending
+from hai_flow.engine.state.state import PendingState, RunState
 from hai_flow.errors import Rejected
 from hai_flow.wire.dialect import Posted, ResumeEntry, ToolMessage
 

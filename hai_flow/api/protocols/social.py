@@ -28,7 +28,7 @@ from hai_flow.api.requests.dependencies import CurrentAccess
 from hai_flow.api.requests.profiles import read_by
 from hai_flow.api.routes import Routes
 from hai_flow.engine import events as e
-from hai_flow.engine.state import RunState
+from hai_flow.engine.state.state import RunState
 from hai_flow.errors import Rejected
 from hai_flow.runtime.streams.stream_items import Piece, numbered, unnumbered
 from hai_flow.store.runs import logs, run_lists, threads

@@ -23,14 +23,14 @@ from hai_flow.api.permissions.rights import Right
 from hai_flow.api.permissions.visibility import Sight, reader_in, sight_by_questions, sight_of, viewer_for
 from hai_flow.api.shared_lists import SharedLists
 from hai_flow.cells import HOME, Living
-from hai_flow.definition.personal import WHOLE, Personal
+from hai_flow.definition.personal.personal import WHOLE, Personal
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine.decide import as_of
 from hai_flow.engine.events import PendingOpened
-from hai_flow.engine.jobs import next_due
-from hai_flow.engine.selectors import ids_of
-from hai_flow.engine.state import PendingState, RunState
+from hai_flow.engine.pendings.selectors import ids_of
+from hai_flow.engine.state.jobs import next_due
+from hai_flow.engine.state.state import PendingState, RunState
 from hai_flow.errors import Rejected, Unreadable
 from hai_flow.runtime.base.audit_records import Asked
 from hai_flow.runtime.catalog.catalog import Catalog

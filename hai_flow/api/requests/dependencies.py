@@ -17,8 +17,8 @@ from hai_flow.api.http.bodies import JSON, YAML, demand_media_type, read_body
 from hai_flow.api.permissions.principals import NOBODY, Principal, get_principal, read_once
 from hai_flow.api.requests.access import Access
 from hai_flow.cells import HOME, Living
-from hai_flow.definition.wording import suggestion
-from hai_flow.engine.ids import run_of_pending
+from hai_flow.definition.names.wording import suggestion
+from hai_flow.engine.state.ids import run_of_pending
 from hai_flow.errors import Rejected
 from hai_flow.runtime.base.audit_records import Asked
 from hai_flow.runtime.cells import Cells

@@ -10,8 +10,8 @@ import msgspec
 
 from hai_flow.api.requests.access import Access
 from hai_flow.engine import events as e
-from hai_flow.engine.selectors import ids_of
-from hai_flow.engine.state import RunState, TurnState
+from hai_flow.engine.pendings.selectors import ids_of
+from hai_flow.engine.state.state import RunState, TurnState
 from hai_flow.settings import Settings
 from hai_flow.store.runs.run_lists import RunRow
 from hai_flow.wire.dialect import Dialect, Profile

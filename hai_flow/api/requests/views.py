@@ -10,11 +10,11 @@ import msgspec
 
 from hai_flow import instants, values
 from hai_flow.api.http.problems import problem_of
-from hai_flow.engine.calls import ABORTED
 from hai_flow.engine.events import PendingOpened, RunPaused, decode_pending
-from hai_flow.engine.patch import difference
-from hai_flow.engine.state import MessageState, PendingState, RunState, ToolCallState
-from hai_flow.engine.votes import needed
+from hai_flow.engine.pendings.votes import needed
+from hai_flow.engine.state.patch import difference
+from hai_flow.engine.state.state import MessageState, PendingState, RunState, ToolCallState
+from hai_flow.engine.steps.tool_calls import ABORTED
 from hai_flow.runtime.messaging.triggers import Received, Started
 from hai_flow.runtime.people.inbox import Item
 from hai_flow.schedule import explain, explained

@@ -25,7 +25,7 @@ from hai_flow.api.routes import Routes
 from hai_flow.definition.diff import diff
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
-from hai_flow.engine import migration
+from hai_flow.engine.runs import migrate
 from hai_flow.errors import Rejected
 from hai_flow.store.catalog.workflows import Workflow
 from hai_flow.store.runs import run_lists
@@ -142,7 +142,7 @@ async def _examined(access: Access, run: RunSummary, old: Plan, new: Plan, mappi
     if state.sha256 == new.sha256.hex():
         return _view(run.id, state.status, [], moved=True)
     now_ms, who = access.runtime.committer.now_ms(), access.principal.who
-    move = migration.examine(old, new, state, mapping, now_ms, who)
+    move = migrate.examine(old, new, state, mapping, now_ms, who)
     return _view(run.id, state.status, [each.as_dict() for each in move.obstacles], moved=False)
 
 

@@ -193,7 +193,7 @@ def revoke(
 
 
 def _lasts(text: str | None) -> timedelta | None:
-    from hai_flow.definition.durations import NotADuration, milliseconds
+    from hai_flow.definition.names.durations import NotADuration, milliseconds
 
     if text is None:
         return None

@@ -69,7 +69,7 @@ def _explain_refusal(name: str, source: bytes, problem: Problem) -> None:
 
 def _findings(name: str, found: list[dict[str, Any]]) -> list[Finding]:
     """The findings of a server about the file of this name, which it does not know."""
-    from hai_flow.definition.uses import label
+    from hai_flow.definition.yaml.include_keys import label
     from hai_flow.errors import Edit
 
     known = {each.name for each in fields(Finding)}  # a newer server says more of a finding

@@ -29,7 +29,7 @@ def validate(
     """Check workflows offline: every mistake at once, with file, line and column."""
     from hai_flow.checking.modules import ModuleFiles
     from hai_flow.checking.workflows import Workflows
-    from hai_flow.definition.uses import texts_of
+    from hai_flow.definition.yaml.include_keys import texts_of
 
     sources = dict(sources_of(files))
     if len(sources) > MANY_FILES and not as_json:
@@ -60,8 +60,8 @@ def validate(
 
 def _unlike_yaml(sources: Mapping[str, bytes]) -> Iterator[tuple[str, int]]:
     """The files that YAML alone can't read, for their holes without quotes: each with its first such line."""
-    from hai_flow.definition.document import parse
-    from hai_flow.definition.uses import first_of
+    from hai_flow.definition.yaml.document import parse
+    from hai_flow.definition.yaml.include_keys import first_of
 
     for name, source in sources.items():
         own = first_of(source)
@@ -83,7 +83,7 @@ _ROUNDS_MAX: Final = 20  # a part that could not be read before may need an edit
 def _fixed(name: str, source: bytes) -> bytes:
     """The document with the edits of its findings made, in its file too. Raises UsageError where that can't be."""
     from hai_flow.definition.compiler import check_workflow
-    from hai_flow.definition.fixes import fixed
+    from hai_flow.definition.yaml.fixes import fixed
 
     if name == "<stdin>":
         raise UsageError("--fix needs files: what comes from standard input has no place to be written to.")

@@ -17,9 +17,9 @@ import msgspec
 from hai_flow.cli.options import load_settings
 from hai_flow.definition.plan import AgentTurn, Plan, Step
 from hai_flow.engine import commands as c
-from hai_flow.engine.agents import talk
 from hai_flow.engine.events import ModelUse
-from hai_flow.engine.state import RunState
+from hai_flow.engine.state.state import RunState
+from hai_flow.engine.steps.agents import talk
 from hai_flow.errors import StepError
 from hai_flow.runtime.settings import registry_of
 from hai_flow.runtime.worker.attempt import evaluated, failure

@@ -49,7 +49,7 @@ def new(
     with tools.
     """
     from hai_flow.authoring import scaffold
-    from hai_flow.definition.names import name_fault
+    from hai_flow.definition.names.names import name_fault
 
     fault = name_fault(name, "workflow")
     if fault:

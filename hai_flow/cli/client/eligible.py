@@ -51,14 +51,14 @@ def _lacking_first(pending: Json, asked: Iterable[str]) -> list[str]:
 def principal(act_as: str | None) -> Principal:
     """The acting person: the local user, or the one that `--as` names. Raises NotASelector."""
     from hai_flow.engine import commands as c
-    from hai_flow.engine.selectors import acting_as
+    from hai_flow.engine.pendings.selectors import acting_as
 
     return c.LOCAL_PRINCIPAL if act_as is None else acting_as(act_as)
 
 
 def may_answer(pending: Json, who: Principal, started_by: str) -> bool:
     """Whether the person `who` may answer the pending, as far as its rules name people."""
-    from hai_flow.engine.selectors import World, barred, matched, person_of
+    from hai_flow.engine.pendings.selectors import World, barred, matched, person_of
 
     policy = pending.get("policy") or {}
     world = World(started_by, {})

@@ -31,7 +31,7 @@ def sample_input(schema: Schema) -> dict[str, Json] | None:
 
 def misfit(schema: Json, sample: Json) -> str:
     """Why the schema does not take the sample; "" if it does, or can't be read."""
-    from hai_flow.definition.schemas import JsonSchema
+    from hai_flow.definition.schemas.schemas import JsonSchema
 
     try:
         faults = JsonSchema(schema).findings(sample)

@@ -76,7 +76,7 @@ def delegate(
 ) -> None:
     """Let somebody else decide the questions that ask you, while you are away, with the roles and groups that you have
     now."""
-    from hai_flow.definition.durations import NotADuration, milliseconds
+    from hai_flow.definition.names.durations import NotADuration, milliseconds
 
     try:
         until = datetime.now(UTC) + timedelta(milliseconds=milliseconds(lasts))

@@ -101,7 +101,7 @@ def _of_name(
     name: str, given: list[str], given_json: str | None, server: str | None, act_as: str | None
 ) -> tuple[Wanted, dict[str, Json]]:
     """Who may not read workflows gives an input whose schema nobody knows here; the server judges it."""
-    from hai_flow.definition.schemas import JsonSchema
+    from hai_flow.definition.schemas.schemas import JsonSchema
 
     raw = ask(server, False, lambda api: Remote(api).input_schema(name), act_as=act_as)
     input = inputs(raw if isinstance(raw, dict) else {}, given, given_json)

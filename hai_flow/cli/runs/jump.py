@@ -11,7 +11,7 @@ from hai_flow.cli.client.rest import Server, ask
 from hai_flow.cli.errors import UsageError
 from hai_flow.cli.options import ActAsOption, JsonOption, RunArgument, ServerOption
 from hai_flow.cli.terminal import note, print_json, program, roughly, say
-from hai_flow.definition.durations import NotADuration, milliseconds
+from hai_flow.definition.names.durations import NotADuration, milliseconds
 from hai_flow.values import Json
 
 POLL_SECONDS: Final = 0.25

@@ -79,7 +79,7 @@ class Backend(Protocol):
 
 
 def _named(found: Json, file: str) -> str:
-    from hai_flow.definition.uses import label
+    from hai_flow.definition.yaml.include_keys import label
 
     return label(file, found) if isinstance(found, str) and found != "<workflow>" else file
 
@@ -268,7 +268,7 @@ class Local:
 
         from hai_flow import values
         from hai_flow.engine import commands as c
-        from hai_flow.engine.ids import run_of_pending
+        from hai_flow.engine.state.ids import run_of_pending
         from hai_flow.runtime.base.audit_records import Asked
         from hai_flow.runtime.runtime import LOCAL_TENANT
 

@@ -26,7 +26,7 @@ from hai_flow.cli.terminal import err, note, plural, say
 from hai_flow.definition.compiler import compile_workflow
 from hai_flow.definition.plan import ApiTrigger, Call, Plan, PythonTool, Run
 from hai_flow.definition.readiness import RunnersMissing
-from hai_flow.definition.uses import first_of, is_shared, texts_of
+from hai_flow.definition.yaml.include_keys import first_of, is_shared, texts_of
 from hai_flow.errors import DefinitionError, Finding, HaiFlowError, Rejected, StoreError
 from hai_flow.shared import used_files
 from hai_flow.steps.project import Project, Stamp, stamp_of

@@ -6,13 +6,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from hai_flow.definition import plan
+from hai_flow.definition.checks.facts import facts_of
 from hai_flow.definition.context import Context
-from hai_flow.definition.document import Path
-from hai_flow.definition.drafts import Enclosure, Lists, StepDraft, always_ends, leaving
-from hai_flow.definition.expressions import CompiledExpression
-from hai_flow.definition.facts import facts_of
-from hai_flow.definition.holes import only_hole
-from hai_flow.definition.keys import (
+from hai_flow.definition.expressions.expressions import CompiledExpression
+from hai_flow.definition.names.holes import only_hole
+from hai_flow.definition.names.known_names import ROOTS, Names
+from hai_flow.definition.names.names import name_fault
+from hai_flow.definition.names.wording import kind_of
+from hai_flow.definition.raw_steps import Enclosure, Lists, StepDraft, always_ends, leaving
+from hai_flow.definition.verbs.verb import Verb, record
+from hai_flow.definition.yaml.document import Path
+from hai_flow.definition.yaml.keys import (
     ANY,
     CEL,
     ID,
@@ -27,11 +31,7 @@ from hai_flow.definition.keys import (
     map_of,
     shape_of,
 )
-from hai_flow.definition.known_names import ROOTS, Names
-from hai_flow.definition.names import name_fault
-from hai_flow.definition.reference import ENDED_KEYS
-from hai_flow.definition.verbs.verb import Verb, record
-from hai_flow.definition.wording import kind_of
+from hai_flow.definition.yaml.reference import ENDED_KEYS
 from hai_flow.values import Json
 
 CASE: Final = Shape("case", "An entry of `switch`", (

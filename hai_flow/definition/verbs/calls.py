@@ -8,17 +8,17 @@ from typing import Final, Literal
 
 from hai_flow.definition import plan
 from hai_flow.definition.context import Context
-from hai_flow.definition.document import Path
-from hai_flow.definition.drafts import StepDraft
-from hai_flow.definition.keys import LITERAL
-from hai_flow.definition.known_names import Names
-from hai_flow.definition.parts import is_literal
-from hai_flow.definition.reference import DECIDED_KEYS, DOCUMENT_SHAPES, EFFECT_KEYS
-from hai_flow.definition.schemas import JsonSchema
-from hai_flow.definition.secret_names import CallbackBearing
+from hai_flow.definition.fields import is_literal
+from hai_flow.definition.names.known_names import Names
+from hai_flow.definition.names.secret_names import CallbackBearing
+from hai_flow.definition.names.wording import shorten, suggestion
+from hai_flow.definition.raw_steps import StepDraft
+from hai_flow.definition.schemas.schemas import JsonSchema
 from hai_flow.definition.verbs.http import AWAIT_CALLBACK, awaited
 from hai_flow.definition.verbs.verb import Verb, record
-from hai_flow.definition.wording import shorten, suggestion
+from hai_flow.definition.yaml.document import Path
+from hai_flow.definition.yaml.keys import LITERAL
+from hai_flow.definition.yaml.reference import DECIDED_KEYS, DOCUMENT_SHAPES, EFFECT_KEYS
 from hai_flow.values import Json
 
 CALL_MS: Final = 300_000  # of one attempt, unless the tool or the document says otherwise

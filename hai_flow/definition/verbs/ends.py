@@ -6,13 +6,13 @@ from typing import Final
 
 from hai_flow.definition import plan
 from hai_flow.definition.context import Context
-from hai_flow.definition.document import Path
-from hai_flow.definition.drafts import StepDraft, loop_around
-from hai_flow.definition.keys import ANY, LITERAL, TEXT, Key, Shape, either, enum, shape_of
-from hai_flow.definition.known_names import Names
-from hai_flow.definition.parts import CODE, RESERVED_PREFIXES
+from hai_flow.definition.fields import CODE, RESERVED_PREFIXES
+from hai_flow.definition.names.known_names import Names
+from hai_flow.definition.names.wording import shorten
+from hai_flow.definition.raw_steps import StepDraft, loop_around
 from hai_flow.definition.verbs.verb import Verb
-from hai_flow.definition.wording import shorten
+from hai_flow.definition.yaml.document import Path
+from hai_flow.definition.yaml.keys import ANY, LITERAL, TEXT, Key, Shape, either, enum, shape_of
 
 FAIL: Final = Shape("fail", "`fail` as a mapping", (
     Key("message", TEXT, "for people", required=True, example='"No stock of ${{ input.order }}"'),

@@ -7,16 +7,16 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from hai_flow.definition import plan
-from hai_flow.definition.auth import check_auth
 from hai_flow.definition.context import Context
-from hai_flow.definition.document import Path
-from hai_flow.definition.drafts import StepDraft
-from hai_flow.definition.keys import ANY, CEL, DURATION, SCHEMA, TEXT, Key, Shape, enum, integer, shape_of
-from hai_flow.definition.known_names import Names
-from hai_flow.definition.parts import Record, texts
-from hai_flow.definition.reference import BIG_INTEGERS, DEADLINE, DECIDED_KEYS, EFFECT_KEYS
-from hai_flow.definition.secret_names import CallbackBearing, SecretBearing
+from hai_flow.definition.fields import Record, texts
+from hai_flow.definition.names.known_names import Names
+from hai_flow.definition.names.secret_names import CallbackBearing, SecretBearing
+from hai_flow.definition.raw_steps import StepDraft
+from hai_flow.definition.tools.auth import check_auth
 from hai_flow.definition.verbs.verb import Verb, record
+from hai_flow.definition.yaml.document import Path
+from hai_flow.definition.yaml.keys import ANY, CEL, DURATION, SCHEMA, TEXT, Key, Shape, enum, integer, shape_of
+from hai_flow.definition.yaml.reference import BIG_INTEGERS, DEADLINE, DECIDED_KEYS, EFFECT_KEYS
 from hai_flow.values import Json
 
 HTTP: Final = Shape("http", "`http`", (

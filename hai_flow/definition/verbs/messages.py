@@ -8,12 +8,12 @@ from typing import Any, Final, cast
 
 from hai_flow.definition import plan
 from hai_flow.definition.context import Context
-from hai_flow.definition.document import Path
-from hai_flow.definition.drafts import StepDraft
-from hai_flow.definition.keys import ANY, MAPPING, TEXT, Key, Shape, either, shape_of
-from hai_flow.definition.known_names import Names
-from hai_flow.definition.reference import ENDED_KEYS
+from hai_flow.definition.names.known_names import Names
+from hai_flow.definition.raw_steps import StepDraft
 from hai_flow.definition.verbs.verb import Verb
+from hai_flow.definition.yaml.document import Path
+from hai_flow.definition.yaml.keys import ANY, MAPPING, TEXT, Key, Shape, either, shape_of
+from hai_flow.definition.yaml.reference import ENDED_KEYS
 from hai_flow.values import Json
 
 SAY: Final = Shape("say", "`say` as a mapping", (

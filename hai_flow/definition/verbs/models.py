@@ -12,9 +12,16 @@ import msgspec
 from hai_flow.definition import plan
 from hai_flow.definition.context import Context
 from hai_flow.definition.declarations import check_model
-from hai_flow.definition.document import Path
-from hai_flow.definition.drafts import StepDraft
-from hai_flow.definition.keys import (
+from hai_flow.definition.fields import Record, is_hole
+from hai_flow.definition.names.known_names import Names
+from hai_flow.definition.names.wording import kind_of, suggestion
+from hai_flow.definition.paths import escaped
+from hai_flow.definition.people.policies import approval
+from hai_flow.definition.raw_steps import StepDraft
+from hai_flow.definition.verbs.calls import CALL_MS, delivery_of, function_fits, is_tool
+from hai_flow.definition.verbs.verb import Verb
+from hai_flow.definition.yaml.document import Path
+from hai_flow.definition.yaml.keys import (
     ANY,
     CEL,
     HOLE,
@@ -31,14 +38,7 @@ from hai_flow.definition.keys import (
     map_of,
     shape_of,
 )
-from hai_flow.definition.known_names import Names
-from hai_flow.definition.parts import Record, is_hole
-from hai_flow.definition.paths import escaped
-from hai_flow.definition.policies import approval
-from hai_flow.definition.reference import EFFECT_KEYS
-from hai_flow.definition.verbs.calls import CALL_MS, delivery_of, function_fits, is_tool
-from hai_flow.definition.verbs.verb import Verb
-from hai_flow.definition.wording import kind_of, suggestion
+from hai_flow.definition.yaml.reference import EFFECT_KEYS
 from hai_flow.values import Json
 
 _MODEL_KEYS: Final = (

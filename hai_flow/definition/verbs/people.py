@@ -7,16 +7,23 @@ from typing import Final
 
 from hai_flow.definition import plan
 from hai_flow.definition.context import Context
-from hai_flow.definition.deadlines import CONSENT, ESCALATE, ON_DEADLINE, ON_DEADLINE_KEY, ON_DEADLINE_OF_ASK, REJECT
-from hai_flow.definition.deciders import FROM
-from hai_flow.definition.drafts import StepDraft
-from hai_flow.definition.forms import COMBINE, FORM, literal_form
-from hai_flow.definition.keys import ANY, SCHEMA, SELECTORS, Key, Shape, shape_of
-from hai_flow.definition.known_names import Names
-from hai_flow.definition.policies import APPROVAL, CONFIRM, MESSAGE, POLICY, REASONS, TITLE_OF_PENDING, policy
-from hai_flow.definition.reference import DEADLINE, DECIDED_KEYS, ENDED_KEYS, EXPIRY, NOTHING, NOTIFY, PAUSE_CLOCK
-from hai_flow.definition.telling import REMIND
+from hai_flow.definition.names.known_names import Names
+from hai_flow.definition.people.deadlines import (
+    CONSENT,
+    ESCALATE,
+    ON_DEADLINE,
+    ON_DEADLINE_KEY,
+    ON_DEADLINE_OF_ASK,
+    REJECT,
+)
+from hai_flow.definition.people.deciders import FROM
+from hai_flow.definition.people.forms import COMBINE, FORM, literal_form
+from hai_flow.definition.people.notify import REMIND
+from hai_flow.definition.people.policies import APPROVAL, CONFIRM, MESSAGE, POLICY, REASONS, TITLE_OF_PENDING, policy
+from hai_flow.definition.raw_steps import StepDraft
 from hai_flow.definition.verbs.verb import Verb
+from hai_flow.definition.yaml.keys import ANY, SCHEMA, SELECTORS, Key, Shape, shape_of
+from hai_flow.definition.yaml.reference import DEADLINE, DECIDED_KEYS, ENDED_KEYS, EXPIRY, NOTHING, NOTIFY, PAUSE_CLOCK
 from hai_flow.values import Json
 
 ASK: Final = Shape("ask", "`ask`", (

@@ -8,14 +8,14 @@ from typing import Final
 from hai_flow.definition import plan
 from hai_flow.definition.children import Child
 from hai_flow.definition.context import Context
-from hai_flow.definition.drafts import StepDraft
-from hai_flow.definition.keys import LITERAL
-from hai_flow.definition.known_names import Names
-from hai_flow.definition.names import WORKFLOW, corrected
-from hai_flow.definition.reference import DECIDED_KEYS, EFFECT_KEYS
+from hai_flow.definition.names.known_names import Names
+from hai_flow.definition.names.names import WORKFLOW, corrected
+from hai_flow.definition.names.wording import shorten
+from hai_flow.definition.raw_steps import StepDraft
 from hai_flow.definition.verbs.calls import check_arguments
 from hai_flow.definition.verbs.verb import Verb, record
-from hai_flow.definition.wording import shorten
+from hai_flow.definition.yaml.keys import LITERAL
+from hai_flow.definition.yaml.reference import DECIDED_KEYS, EFFECT_KEYS
 from hai_flow.values import Json
 
 _FILE: Final = re.compile(r"\S+\.(yaml|yml|json)")

@@ -8,16 +8,16 @@ from typing import Final
 
 from hai_flow.definition import plan
 from hai_flow.definition.context import Context
-from hai_flow.definition.document import Path
-from hai_flow.definition.drafts import StepDraft
-from hai_flow.definition.keys import ANY, LITERAL, MAPPING, Key, Shape, either, enum, list_of, map_of, shape_of
-from hai_flow.definition.known_names import ROOTS, Names
-from hai_flow.definition.names import name_fault
-from hai_flow.definition.parts import texts
-from hai_flow.definition.reference import ENDED_KEYS
-from hai_flow.definition.schemas import JsonSchema
+from hai_flow.definition.fields import texts
+from hai_flow.definition.names.known_names import ROOTS, Names
+from hai_flow.definition.names.names import name_fault
+from hai_flow.definition.names.wording import shorten, suggestion
+from hai_flow.definition.raw_steps import StepDraft
+from hai_flow.definition.schemas.schemas import JsonSchema
 from hai_flow.definition.verbs.verb import Verb
-from hai_flow.definition.wording import shorten, suggestion
+from hai_flow.definition.yaml.document import Path
+from hai_flow.definition.yaml.keys import ANY, LITERAL, MAPPING, Key, Shape, either, enum, list_of, map_of, shape_of
+from hai_flow.definition.yaml.reference import ENDED_KEYS
 from hai_flow.json_pointers import unescaped
 from hai_flow.values import Json
 

@@ -9,9 +9,9 @@ from typing import Literal, TypeAlias
 
 from hai_flow.definition import plan
 from hai_flow.definition.context import Context
-from hai_flow.definition.drafts import Lists, StepDraft
-from hai_flow.definition.keys import Shape, Type
-from hai_flow.definition.known_names import Names
+from hai_flow.definition.names.known_names import Names
+from hai_flow.definition.raw_steps import Lists, StepDraft
+from hai_flow.definition.yaml.keys import Shape, Type
 from hai_flow.values import Json
 
 Kind: TypeAlias = Literal["effect", "model", "people", "message", "state", "time", "block", "end"]

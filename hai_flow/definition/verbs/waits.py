@@ -7,14 +7,14 @@ from typing import Any, Final
 
 from hai_flow.definition import plan
 from hai_flow.definition.context import Context
-from hai_flow.definition.deadlines import check_times, on_deadline
-from hai_flow.definition.document import Path
-from hai_flow.definition.drafts import StepDraft
-from hai_flow.definition.keys import ANY, CEL, DURATION, TEXT, Key, Shape, list_of, literal, shape_of
-from hai_flow.definition.known_names import Names
-from hai_flow.definition.parts import is_literal
-from hai_flow.definition.reference import DEADLINE, ENDED_KEYS, EXPIRY, PAUSE_CLOCK
+from hai_flow.definition.fields import is_literal
+from hai_flow.definition.names.known_names import Names
+from hai_flow.definition.people.deadlines import check_times, on_deadline
+from hai_flow.definition.raw_steps import StepDraft
 from hai_flow.definition.verbs.verb import Verb, record
+from hai_flow.definition.yaml.document import Path
+from hai_flow.definition.yaml.keys import ANY, CEL, DURATION, TEXT, Key, Shape, list_of, literal, shape_of
+from hai_flow.definition.yaml.reference import DEADLINE, ENDED_KEYS, EXPIRY, PAUSE_CLOCK
 from hai_flow.instants import read_rfc3339
 from hai_flow.values import Json
 

@@ -12,7 +12,13 @@ from typing import Final
 from hai_flow.definition import paths
 from hai_flow.definition.plan import Agent, AgentCalls, Iteration, Step
 from hai_flow.engine import events as e
-from hai_flow.engine.agents import (
+from hai_flow.engine.blocks.block import Block, Lists
+from hai_flow.engine.completion.consequences import Consequence, End, Fail, Finish, Settle
+from hai_flow.engine.completion.open_steps import is_ending
+from hai_flow.engine.draft import Draft, Raised
+from hai_flow.engine.state.retry_policy import UNDO_FAILED
+from hai_flow.engine.state.state import Ending, LoopState, StepState
+from hai_flow.engine.steps.agents import (
     answer_in,
     answers_so_far,
     called,
@@ -22,13 +28,7 @@ from hai_flow.engine.agents import (
     keys_of,
     was_wrong,
 )
-from hai_flow.engine.blocks.block import Block, Lists
-from hai_flow.engine.calls import resolve_call, settle_written
-from hai_flow.engine.consequences import Consequence, End, Fail, Finish, Settle
-from hai_flow.engine.draft import Draft, Raised
-from hai_flow.engine.open_steps import is_ending
-from hai_flow.engine.retry_policy import UNDO_FAILED
-from hai_flow.engine.state import Ending, LoopState, StepState
+from hai_flow.engine.steps.tool_calls import resolve_call, settle_written
 from hai_flow.values import Json
 
 MAX_TURNS: Final = "agent.max_turns"

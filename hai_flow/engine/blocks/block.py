@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 
 from hai_flow.definition.plan import Step
-from hai_flow.engine.consequences import Consequence, Fail
+from hai_flow.engine.completion.consequences import Consequence, Fail
 from hai_flow.engine.draft import Draft
 from hai_flow.engine.events import Error
-from hai_flow.engine.state import StepState
+from hai_flow.engine.state.state import StepState
 from hai_flow.values import Json
 
 

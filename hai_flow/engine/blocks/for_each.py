@@ -8,12 +8,12 @@ from hai_flow.definition import paths
 from hai_flow.definition.plan import ForEach, Step
 from hai_flow.engine import events as e
 from hai_flow.engine.blocks.block import Block, Lists
-from hai_flow.engine.consequences import Consequence, End, Finish, Settle
+from hai_flow.engine.completion.consequences import Consequence, End, Finish, Settle
+from hai_flow.engine.completion.open_steps import is_ending
 from hai_flow.engine.draft import Draft
-from hai_flow.engine.loops import first_iterations, next_iteration, read_items
-from hai_flow.engine.open_steps import is_ending
-from hai_flow.engine.retry_policy import UNDO_FAILED
-from hai_flow.engine.state import Ending, StepState
+from hai_flow.engine.state.retry_policy import UNDO_FAILED
+from hai_flow.engine.state.state import Ending, StepState
+from hai_flow.engine.steps.loops import first_iterations, next_iteration, read_items
 from hai_flow.values import Json
 
 

@@ -8,10 +8,10 @@ from hai_flow.definition import paths
 from hai_flow.definition.plan import AnyCall, Iteration, Step
 from hai_flow.engine import events as e
 from hai_flow.engine.blocks.block import Block, Lists
-from hai_flow.engine.consequences import Consequence, Fail, IterationDone
+from hai_flow.engine.completion.consequences import Consequence, Fail, IterationDone
 from hai_flow.engine.draft import Draft, Raised
-from hai_flow.engine.loops import index_of
-from hai_flow.engine.state import StepState
+from hai_flow.engine.state.state import StepState
+from hai_flow.engine.steps.loops import index_of
 
 
 def begin(draft: Draft, step: Step) -> None:

@@ -8,12 +8,12 @@ from hai_flow.definition import paths
 from hai_flow.definition.plan import Parallel, Step
 from hai_flow.engine import events as e
 from hai_flow.engine.blocks.block import Block, Hindrance, Lists
-from hai_flow.engine.consequences import Consequence, End, Fail, Finish
+from hai_flow.engine.completion.consequences import Consequence, End, Fail, Finish
+from hai_flow.engine.completion.open_steps import is_open_inside
 from hai_flow.engine.draft import Draft, Raised
-from hai_flow.engine.open_steps import is_open_inside
 from hai_flow.engine.results import results_of
-from hai_flow.engine.retry_policy import UNDO_FAILED
-from hai_flow.engine.state import Ending, StepState
+from hai_flow.engine.state.retry_policy import UNDO_FAILED
+from hai_flow.engine.state.state import Ending, StepState
 from hai_flow.values import Json
 
 

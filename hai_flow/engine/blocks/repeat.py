@@ -8,10 +8,10 @@ from hai_flow.definition import paths
 from hai_flow.definition.plan import Repeat, Step
 from hai_flow.engine import events as e
 from hai_flow.engine.blocks.block import Block, Lists
-from hai_flow.engine.consequences import Consequence, End, Fail, Finish, Settle
+from hai_flow.engine.completion.consequences import Consequence, End, Fail, Finish, Settle
+from hai_flow.engine.completion.open_steps import is_ending
 from hai_flow.engine.draft import Draft, Raised
-from hai_flow.engine.open_steps import is_ending
-from hai_flow.engine.state import Ending, LoopState, StepState
+from hai_flow.engine.state.state import Ending, LoopState, StepState
 from hai_flow.values import Json
 
 EXHAUSTED: Final = "repeat.exhausted"

@@ -6,9 +6,9 @@ from typing import Final
 
 from hai_flow.definition.plan import Step, Try
 from hai_flow.engine.blocks.block import Block, Lists
-from hai_flow.engine.consequences import Consequence, Finish
+from hai_flow.engine.completion.consequences import Consequence, Finish
 from hai_flow.engine.draft import Draft
-from hai_flow.engine.state import StepState
+from hai_flow.engine.state.state import StepState
 
 
 def begin(draft: Draft, step: Step) -> None:

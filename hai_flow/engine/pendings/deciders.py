@@ -9,10 +9,10 @@ from typing import Final, NamedTuple
 
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
-from hai_flow.engine import votes
-from hai_flow.engine.selectors import CAUSED, REQUESTER, World, barred, ids_of, matched
-from hai_flow.engine.state import PendingState, RunState
-from hai_flow.engine.votes import rules_of
+from hai_flow.engine.pendings import votes
+from hai_flow.engine.pendings.selectors import CAUSED, REQUESTER, World, barred, ids_of, matched
+from hai_flow.engine.pendings.votes import rules_of
+from hai_flow.engine.state.state import PendingState, RunState
 
 NOT_ASKED: Final = "not_asked"  # why a principal may not decide: it is not among the people that are asked
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from hai_flow import foreign, values
 from hai_flow.definition.plan import FrontendTool, Step
 from hai_flow.engine import events as e
-from hai_flow.engine.calls import SHOWN, foretell, show_call, written
-from hai_flow.engine.consequences import Consequence, Finish
+from hai_flow.engine.completion.consequences import Consequence, Finish
 from hai_flow.engine.draft import Draft, Raised
-from hai_flow.engine.ids import shown_call_id
 from hai_flow.engine.pendings.gates import is_approved
-from hai_flow.engine.pendings.opening import new_pending_id, open_pending, shown_before
-from hai_flow.engine.policies import milliseconds
-from hai_flow.engine.run_size import demand_wait
-from hai_flow.engine.selectors import REQUESTER
-from hai_flow.engine.votes import Rules
+from hai_flow.engine.pendings.open import new_pending_id, open_pending, shown_before
+from hai_flow.engine.pendings.policies import milliseconds
+from hai_flow.engine.pendings.selectors import REQUESTER
+from hai_flow.engine.pendings.votes import Rules
+from hai_flow.engine.state.ids import shown_call_id
+from hai_flow.engine.state.run_size import demand_wait
+from hai_flow.engine.steps.tool_calls import SHOWN, foretell, show_call, written
 
 
 def begin_frontend_call(draft: Draft, step: Step, tool: FrontendTool, args: str) -> Consequence | None:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from hai_flow import values
 from hai_flow.definition.plan import Approval, Step
-from hai_flow.engine import votes
-from hai_flow.engine.answers import digest_with
 from hai_flow.engine.draft import Draft, Raised
-from hai_flow.engine.ids import pending_of
-from hai_flow.engine.pendings.opening import effect_name, form_of, open_pending
-from hai_flow.engine.policies import rules_for
-from hai_flow.engine.run_size import demand_wait
-from hai_flow.engine.state import PendingState, RunState
-from hai_flow.engine.votes import rules_of
+from hai_flow.engine.pendings import votes
+from hai_flow.engine.pendings.answers import digest_with
+from hai_flow.engine.pendings.open import effect_name, form_of, open_pending
+from hai_flow.engine.pendings.policies import rules_for
+from hai_flow.engine.pendings.votes import rules_of
+from hai_flow.engine.state.ids import pending_of
+from hai_flow.engine.state.run_size import demand_wait
+from hai_flow.engine.state.state import PendingState, RunState
 
 
 def needs_gate(draft: Draft, step: Step, gate: Approval, args: str) -> bool:

@@ -20,22 +20,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from hai_flow.definition.asking import Asks, asks, asks_inside, policy_of, runs_inside
+from hai_flow.definition.checks.asking import Asks, asks, asks_inside, policy_of, runs_inside
+from hai_flow.definition.checks.guarding import guards_of, performed_without
 from hai_flow.definition.diff import written
-from hai_flow.definition.guarding import guards_of, performed_without
 from hai_flow.definition.paths import is_inside, plan_path, renamed
 from hai_flow.definition.plan import BLOCKS, Approve, Ask, Plan, Run, Step
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.engine import votes
 from hai_flow.engine.draft import Draft, Raised
-from hai_flow.engine.ids import pending_of
+from hai_flow.engine.pendings import votes
 from hai_flow.engine.pendings.deciders import Obstacle, ids_of, ineligible, obstacle, world_of
 from hai_flow.engine.pendings.gates import approved_gate
-from hai_flow.engine.policies import rules_for
-from hai_flow.engine.selectors import REQUESTER, World, barred, matched
-from hai_flow.engine.state import PendingState, RunState
-from hai_flow.engine.votes import rules_of
+from hai_flow.engine.pendings.policies import rules_for
+from hai_flow.engine.pendings.selectors import REQUESTER, World, barred, matched
+from hai_flow.engine.pendings.votes import rules_of
+from hai_flow.engine.state.ids import pending_of
+from hai_flow.engine.state.state import PendingState, RunState
 from hai_flow.errors import Rejected
 
 _VOTED_ON: Final = ("approve", "gate")

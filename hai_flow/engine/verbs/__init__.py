@@ -12,7 +12,7 @@ from pkgutil import iter_modules
 from typing import Final, TypeAlias
 
 from hai_flow.definition.plan import Step
-from hai_flow.engine.consequences import Consequence
+from hai_flow.engine.completion.consequences import Consequence
 from hai_flow.engine.draft import Draft
 
 Begin: TypeAlias = Callable[[Draft, Step], Consequence | None]

@@ -9,14 +9,15 @@ from typing import Final
 
 from hai_flow.definition.paths import UNDO
 from hai_flow.definition.plan import EFFECTS, AgentTurn, Call, FrontendTool, Http, Llm, Run, Step
-from hai_flow.engine import budget, children
 from hai_flow.engine import events as e
-from hai_flow.engine.calls import begin_growing_call, show_call, shown_name, written
-from hai_flow.engine.consequences import Consequence
+from hai_flow.engine.completion.consequences import Consequence
 from hai_flow.engine.draft import Draft, Raised
-from hai_flow.engine.ids import tool_call_id
-from hai_flow.engine.pendings import frontend_calls, gates, inquiries
-from hai_flow.engine.state import StepState
+from hai_flow.engine.pendings import frontend_calls, gates, tool_questions
+from hai_flow.engine.runs import children
+from hai_flow.engine.state import budget
+from hai_flow.engine.state.ids import tool_call_id
+from hai_flow.engine.state.state import StepState
+from hai_flow.engine.steps.tool_calls import begin_growing_call, show_call, shown_name, written
 
 KEY_CHARS_MAX: Final = 255
 
@@ -95,7 +96,7 @@ def _attempt_begun(draft: Draft, step: Step, args: str) -> None:
 def _is_answered(draft: Draft, step: Step) -> bool:
     """Whether the attempt goes on with a call that has asked a person."""
     known = draft.state.steps[step.path]
-    return known.asked > 0 and inquiries.answered_inquiry(draft.state, step, known.attempt) is not None
+    return known.asked > 0 and tool_questions.answered_inquiry(draft.state, step, known.attempt) is not None
 
 
 VERBS: Final = dict.fromkeys(EFFECTS, begin)

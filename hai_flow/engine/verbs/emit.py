@@ -7,7 +7,7 @@ from typing import Final
 from hai_flow import values
 from hai_flow.definition.plan import Emit, Step
 from hai_flow.engine import events as e
-from hai_flow.engine.consequences import Consequence, Finish
+from hai_flow.engine.completion.consequences import Consequence, Finish
 from hai_flow.engine.draft import Draft
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from hai_flow.definition.plan import Let, Step
-from hai_flow.engine.consequences import Consequence, Finish
+from hai_flow.engine.completion.consequences import Consequence, Finish
 from hai_flow.engine.draft import Draft
 
 

@@ -6,9 +6,9 @@ from typing import Final
 
 from hai_flow.definition.plan import Say, Step
 from hai_flow.engine import events as e
-from hai_flow.engine.consequences import Consequence, Finish
+from hai_flow.engine.completion.consequences import Consequence, Finish
 from hai_flow.engine.draft import Draft
-from hai_flow.engine.ids import message_id
+from hai_flow.engine.state.ids import message_id
 
 SAY_CHUNK_CHARS: Final = 4096
 

@@ -6,9 +6,9 @@ from typing import Final
 
 from hai_flow.definition.plan import Step, Wait
 from hai_flow.engine import events as e
-from hai_flow.engine.consequences import Consequence, Finish
+from hai_flow.engine.completion.consequences import Consequence, Finish
 from hai_flow.engine.draft import Draft, Raised
-from hai_flow.engine.run_size import demand_wait
+from hai_flow.engine.state.run_size import demand_wait
 from hai_flow.instants import read_rfc3339
 
 

@@ -15,7 +15,7 @@ import msgspec
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.decision import Decision
-from hai_flow.engine.state import RunState
+from hai_flow.engine.state.state import RunState
 from hai_flow.store.audit.audit_chain import new_row
 from hai_flow.store.commit.entries import AuditRow
 

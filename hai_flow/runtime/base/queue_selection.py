@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from hai_flow.definition.names import WORKFLOW
+from hai_flow.definition.names.names import WORKFLOW
 from hai_flow.definition.plan import DEFAULT_QUEUE
 
 EVERY: Final = "*"

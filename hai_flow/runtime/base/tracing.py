@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from hai_flow.engine.tracing import Place
+from hai_flow.engine.state.tracing import Place
 
 if TYPE_CHECKING:
     from hai_flow.runtime.worker.attempt import Performance

@@ -14,18 +14,19 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from hai_flow.definition import asking, names
+from hai_flow.definition.checks import asking
 from hai_flow.definition.children import Child, child_of
 from hai_flow.definition.compiler import compile_workflow
-from hai_flow.definition.document import parse
+from hai_flow.definition.names import names
+from hai_flow.definition.names.wording import suggestion
 from hai_flow.definition.paths import plan_path
 from hai_flow.definition.plan import TRIGGER_KINDS, ApiTrigger, Plan, Run, WebhookTrigger
 from hai_flow.definition.readiness import RunnersMissing, lacking, missing_runners, unknown_channels
-from hai_flow.definition.uses import first_of
-from hai_flow.definition.wording import suggestion
-from hai_flow.engine.children import reference_of
+from hai_flow.definition.yaml.document import parse
+from hai_flow.definition.yaml.include_keys import first_of
 from hai_flow.engine.events import Pin
-from hai_flow.engine.state import RunState
+from hai_flow.engine.runs.children import reference_of
+from hai_flow.engine.state.state import RunState
 from hai_flow.errors import DefinitionError, Finding, HaiFlowError, Rejected, Unreadable
 from hai_flow.runtime.base.audit_records import Asked
 from hai_flow.runtime.catalog import compiling

@@ -7,9 +7,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 from uuid import UUID
 
-from hai_flow.definition.document import parse
 from hai_flow.definition.plan import Plan, Run, RunTrigger
-from hai_flow.definition.uses import first_of
+from hai_flow.definition.yaml.document import parse
+from hai_flow.definition.yaml.include_keys import first_of
 from hai_flow.errors import Finding, Rejected, Unreadable
 from hai_flow.store.catalog.workflows import Workflow
 from hai_flow.store.messaging import triggers

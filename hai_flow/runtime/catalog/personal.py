@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 from uuid import UUID
 
-from hai_flow.definition.personal import WHOLE, Flow, Personal, declares, personal_of
+from hai_flow.definition.personal.personal import WHOLE, Flow, Personal, declares, personal_of
 from hai_flow.definition.plan import Plan, Run
-from hai_flow.engine.children import reference_of
 from hai_flow.engine.events import Pin
+from hai_flow.engine.runs.children import reference_of
 from hai_flow.errors import Rejected, Unreadable
 from hai_flow.runtime.catalog import compiling
 from hai_flow.runtime.catalog.catalog import Catalog

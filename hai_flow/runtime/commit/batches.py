@@ -8,10 +8,10 @@ from typing import Final
 import msgspec
 import structlog
 
-from hai_flow.definition.marks import MASK
+from hai_flow.definition.personal.pii_marks import MASK
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import events as e
-from hai_flow.engine.state import RunState
+from hai_flow.engine.state.state import RunState
 from hai_flow.errors import Rejected
 from hai_flow.runtime.catalog.personal import touches
 from hai_flow.runtime.commit.run_cache import CachedRun

@@ -15,15 +15,16 @@ import msgspec
 
 from hai_flow import instants, values
 from hai_flow.definition.paths import list_of
-from hai_flow.engine import chains, children, run_size
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.engine.bounds import Bounds
 from hai_flow.engine.decide import decide
 from hai_flow.engine.decision import Decision, Message
-from hai_flow.engine.evolve import evolve
-from hai_flow.engine.jobs import is_busy, wake_at
-from hai_flow.engine.state import TERMINAL_STATUSES, RunState
+from hai_flow.engine.evolve.evolve import evolve
+from hai_flow.engine.runs import children, on_end_triggers
+from hai_flow.engine.state import run_size
+from hai_flow.engine.state.bounds import Bounds
+from hai_flow.engine.state.jobs import is_busy, wake_at
+from hai_flow.engine.state.state import TERMINAL_STATUSES, RunState
 from hai_flow.errors import Rejected
 from hai_flow.runtime.base import audit_records
 from hai_flow.runtime.commit.batches import BatchEntry
@@ -169,8 +170,8 @@ class Decider:
 
     def _take(self, entry: BatchEntry, decision: Decision) -> None:
         messages = decision.outbox
-        if chains.has_ended(decision) and self._wants_ends(entry.run.tenant, decision.state.workflow):
-            messages = (*messages, chains.told(decision.state))
+        if on_end_triggers.has_ended(decision) and self._wants_ends(entry.run.tenant, decision.state.workflow):
+            messages = (*messages, on_end_triggers.told(decision.state))
         entry.state = decision.state
         entry.events.extend(decision.events)
         if messages:

@@ -14,9 +14,9 @@ import structlog
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.engine.evolve import fold
-from hai_flow.engine.snapshot import ABI, decode_state
-from hai_flow.engine.state import TERMINAL_STATUSES
+from hai_flow.engine.evolve.evolve import fold
+from hai_flow.engine.state.snapshot import ABI, decode_state
+from hai_flow.engine.state.state import TERMINAL_STATUSES
 from hai_flow.runtime.commit.hooks import Listeners
 from hai_flow.runtime.commit.ownership import Claims
 from hai_flow.runtime.commit.queues import Queues

@@ -9,7 +9,7 @@ from typing import Final
 from uuid import UUID
 
 from hai_flow.definition.plan import Plan
-from hai_flow.engine.state import RunState
+from hai_flow.engine.state.state import RunState
 from hai_flow.runtime.commit.submission import Streamed, Submission
 from hai_flow.store.commit.entries import CommandRow
 

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import structlog
 
-from hai_flow.engine.snapshot import ABI, encode_state
+from hai_flow.engine.state.snapshot import ABI, encode_state
 from hai_flow.runtime.commit.run_cache import Cache, CachedRun
 from hai_flow.store.postgres.database import Database
 from hai_flow.store.runs import logs

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from hai_flow.engine import events as e
-from hai_flow.engine.evolve import fold
-from hai_flow.engine.snapshot import ABI, decode_state
-from hai_flow.engine.state import RunState
+from hai_flow.engine.evolve.evolve import fold
+from hai_flow.engine.state.snapshot import ABI, decode_state
+from hai_flow.engine.state.state import RunState
 from hai_flow.store.ops.replicas import History
 from hai_flow.store.postgres.database import Database
 from hai_flow.store.runs import logs

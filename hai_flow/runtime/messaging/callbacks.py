@@ -10,9 +10,9 @@ from typing import Final
 
 from hai_flow import foreign, values
 from hai_flow.definition.plan import callback_of
-from hai_flow.engine.bounds import EVENT_BYTES_MAX
-from hai_flow.engine.instances import standing_at
-from hai_flow.engine.signals import awaits_callback
+from hai_flow.engine.state.bounds import EVENT_BYTES_MAX
+from hai_flow.engine.state.instances import standing_at
+from hai_flow.engine.steps.wait_for_event import awaits_callback
 from hai_flow.errors import Rejected
 from hai_flow.runtime.catalog.catalog import Catalog
 from hai_flow.runtime.files.files import Files

@@ -34,14 +34,14 @@ from apscheduler.triggers.interval import IntervalTrigger
 
 from hai_flow import file_ids, instants, values
 from hai_flow import schedule as times
-from hai_flow.definition.expression_error import ExpressionError
+from hai_flow.definition.expressions.expression_error import ExpressionError
 from hai_flow.definition.plan import EventTrigger, Plan, RunTrigger, ScheduleTrigger, Trigger, WebhookTrigger
-from hai_flow.engine import chains
 from hai_flow.engine import commands as c
-from hai_flow.engine.event_value import event_value
 from hai_flow.engine.events import Origin
-from hai_flow.engine.instigators import SYSTEM, people_behind
-from hai_flow.engine.state import TERMINAL_STATUSES
+from hai_flow.engine.runs import on_end_triggers
+from hai_flow.engine.state.event_value import event_value
+from hai_flow.engine.state.instigators import SYSTEM, people_behind
+from hai_flow.engine.state.state import TERMINAL_STATUSES
 from hai_flow.errors import Rejected, Unreadable
 from hai_flow.runtime.base.audit_records import Asked
 from hai_flow.runtime.base.row_isolation import Rows, Sweep
@@ -140,7 +140,7 @@ class Triggers(Service):
         self.config = config or TriggersConfig()
         catalog.on_published = self.sync
         delivery.listeners.append(self._hear)
-        delivery.handlers[chains.ENDED] = self._run_ended
+        delivery.handlers[on_end_triggers.ENDED] = self._run_ended
         self._due = asyncio.Event()
         self.of_cell: Callable[[int], Triggers] | None = None
         """The triggers of another cell of this process; None: there is none. Raises Rejected 503 where it is away."""
@@ -503,14 +503,16 @@ class Triggers(Service):
     async def _run_ended(self, message: OutboxMessage) -> None:
         """Start the runs that the end of a run starts. Raises the error of a workflow that could not be reached, after
         all others were: the message comes again then, and starts nothing twice."""
-        end = msgspec.json.decode(message.body, type=chains.End)
+        end = msgspec.json.decode(message.body, type=on_end_triggers.End)
         rows = await triggers.event_triggers_of(self.database.api, message.tenant, end.workflow, "run")
         started = [await self._begin_behind(row, end, message) for row in rows]
         for error in started:
             if error is not None:
                 raise error
 
-    async def _begin_behind(self, row: EventTriggerRow, end: chains.End, message: OutboxMessage) -> Exception | None:
+    async def _begin_behind(
+        self, row: EventTriggerRow, end: on_end_triggers.End, message: OutboxMessage
+    ) -> Exception | None:
         said = log.bind(workflow=row.workflow_name, ended=end.run_id)
         try:
             plan = await self.catalog.plan(row.tenant, row.workflow)
@@ -521,8 +523,8 @@ class Triggers(Service):
             scope = {"event": end.event, "now": self.committer.now_ms()}
             if trigger.match is not None and trigger.match.evaluate(used(trigger.match, scope)) is not True:
                 return None
-            if end.origin.depth > chains.CHAIN_MAX:
-                said.error("chain_cut", reason=f"{chains.CHAIN_MAX} ends of runs in a row have started runs")
+            if end.origin.depth > on_end_triggers.CHAIN_MAX:
+                said.error("chain_cut", reason=f"{on_end_triggers.CHAIN_MAX} ends of runs in a row have started runs")
                 return None
             input = None if trigger.input is None else trigger.input.render(used(trigger.input, scope))
             identity = (str(row.tenant), row.workflow_name, str(row.position), message.command_id)

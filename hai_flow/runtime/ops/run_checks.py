@@ -20,13 +20,13 @@ from hai_flow import file_ids, instants, values
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import events as e
 from hai_flow.engine import invariants
-from hai_flow.engine.bounds import Bounds
-from hai_flow.engine.evolve import evolve
-from hai_flow.engine.jobs import is_busy, wake_at
-from hai_flow.engine.redeciding import STREAMED, decided_again
-from hai_flow.engine.selectors import World
-from hai_flow.engine.snapshot import ABI, decode_state
-from hai_flow.engine.state import TERMINAL_STATUSES, MessageState, RunState, ToolCallState
+from hai_flow.engine.evolve.evolve import evolve
+from hai_flow.engine.pendings.selectors import World
+from hai_flow.engine.runs.replay import STREAMED, decided_again
+from hai_flow.engine.state.bounds import Bounds
+from hai_flow.engine.state.jobs import is_busy, wake_at
+from hai_flow.engine.state.snapshot import ABI, decode_state
+from hai_flow.engine.state.state import TERMINAL_STATUSES, MessageState, RunState, ToolCallState
 from hai_flow.errors import Unreadable
 from hai_flow.store.commit.entries import MessageRow, PendingRow, TurnRow, VoteRow
 from hai_flow.store.commit.projection import asked_by, rows_of, thread_entry

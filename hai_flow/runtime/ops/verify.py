@@ -18,7 +18,7 @@ from uuid import UUID
 from hai_flow.definition.compiler import compile_workflow
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import events as e
-from hai_flow.engine.bounds import DEFAULT_BOUNDS, Bounds
+from hai_flow.engine.state.bounds import DEFAULT_BOUNDS, Bounds
 from hai_flow.errors import DefinitionError
 from hai_flow.runtime.ops.run_checks import Check, Commit, Violation
 from hai_flow.store.catalog import workflows

@@ -22,8 +22,8 @@ import msgspec
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.pendings.deciders import NOT_ASKED, Obstacle, obstacle
-from hai_flow.engine.selectors import World, held
-from hai_flow.engine.state import PendingState
+from hai_flow.engine.pendings.selectors import World, held
+from hai_flow.engine.state.state import PendingState
 from hai_flow.errors import Rejected, Unreadable
 from hai_flow.runtime.base.row_isolation import Rows, Sweep
 from hai_flow.runtime.catalog.catalog import Catalog

@@ -22,8 +22,8 @@ from typing import Final, Literal
 
 import msgspec
 
-from hai_flow.definition.document import parse
-from hai_flow.definition.durations import NotADuration, milliseconds
+from hai_flow.definition.names.durations import NotADuration, milliseconds
+from hai_flow.definition.yaml.document import parse
 from hai_flow.errors import Finding
 
 NEVER: Final = "never"

@@ -19,8 +19,8 @@ from hai_flow import file_ids
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.engine.forking import demand_left, finished_by, inherited_from, undone_in
-from hai_flow.engine.state import TERMINAL_STATUSES, PendingState, RunState
+from hai_flow.engine.runs.fork import demand_left, finished_by, inherited_from, undone_in
+from hai_flow.engine.state.state import TERMINAL_STATUSES, PendingState, RunState
 from hai_flow.errors import Rejected
 from hai_flow.runtime.base.audit_records import Asked
 from hai_flow.runtime.catalog.catalog import Catalog

@@ -22,9 +22,9 @@ import structlog
 from hai_flow import instants
 from hai_flow.definition.plan import Concurrency, Plan
 from hai_flow.engine import commands as c
-from hai_flow.engine.slots import AWAIT, FREED
-from hai_flow.engine.starting import key_of, key_of_fork, key_of_move
-from hai_flow.engine.state import TERMINAL_STATUSES, RunState
+from hai_flow.engine.runs.start_run import key_of, key_of_fork, key_of_move
+from hai_flow.engine.state.state import TERMINAL_STATUSES, RunState
+from hai_flow.engine.steps.slots import AWAIT, FREED
 from hai_flow.errors import Rejected
 from hai_flow.runtime.base.row_isolation import Rows, Sweep
 from hai_flow.runtime.commit.committer import Committer

@@ -19,7 +19,7 @@ import structlog
 
 from hai_flow import instants, values
 from hai_flow.engine import commands as c
-from hai_flow.engine.slots import THREAD_FREED
+from hai_flow.engine.steps.slots import THREAD_FREED
 from hai_flow.errors import Rejected
 from hai_flow.runtime.base.audit_records import Asked
 from hai_flow.runtime.base.row_isolation import Rows, Sweep

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from hai_flow.engine import events as e
-from hai_flow.engine.evolve import evolve
-from hai_flow.engine.forking import begins, obstacle
-from hai_flow.engine.state import RunState
+from hai_flow.engine.evolve.evolve import evolve
+from hai_flow.engine.runs.fork import begins, obstacle
+from hai_flow.engine.state.state import RunState
 from hai_flow.errors import Rejected
 from hai_flow.runtime.catalog.catalog import Catalog
 from hai_flow.store.postgres.database import Database

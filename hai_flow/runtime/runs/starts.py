@@ -25,7 +25,7 @@ from hai_flow.cells import HOME, placed
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.engine.state import RunState
+from hai_flow.engine.state.state import RunState
 from hai_flow.errors import Rejected
 from hai_flow.runtime.base.audit_records import Asked
 from hai_flow.runtime.base.tracing import ASKER, BeginTrace, passed_on

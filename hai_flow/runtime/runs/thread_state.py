@@ -17,7 +17,7 @@ import msgspec
 
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
-from hai_flow.engine.shared import keeps_state
+from hai_flow.engine.state.shared_state import keeps_state
 from hai_flow.errors import Rejected
 from hai_flow.runtime.commit.states import state_at
 from hai_flow.store.messaging import concurrency_slots

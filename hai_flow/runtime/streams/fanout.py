@@ -27,7 +27,7 @@ from uuid import UUID
 import structlog
 
 from hai_flow.engine import events as e
-from hai_flow.engine.state import RunState
+from hai_flow.engine.state.state import RunState
 from hai_flow.errors import Unreadable
 from hai_flow.runtime.base.service import Service, wait_at_most
 from hai_flow.runtime.commit.committer import Committer

@@ -18,24 +18,24 @@ import structlog
 
 from hai_flow import values
 from hai_flow.cells import cell_of, signed
-from hai_flow.definition.expressions import CompiledExpression
-from hai_flow.definition.marks import MASK
+from hai_flow.definition.expressions.expressions import CompiledExpression
 from hai_flow.definition.paths import call_key, in_cleanup, list_of
+from hai_flow.definition.personal.pii_marks import MASK
 from hai_flow.definition.plan import AgentTurn, Call, Expression, FrontendTool, Growing, McpTool, Plan, Step, Template
 from hai_flow.engine import commands as c
-from hai_flow.engine.agents import call_path, talk
-from hai_flow.engine.answers import ACCEPT, INQUIRY_OPTIONS
-from hai_flow.engine.bounds import DEFAULT_BOUNDS
-from hai_flow.engine.calls import foretold, shown_name
 from hai_flow.engine.draft import Draft, Raised
 from hai_flow.engine.events import ModelUse
-from hai_flow.engine.growing import grown_before, grown_piece
-from hai_flow.engine.ids import message_id, shown_call_id, written_call_id
-from hai_flow.engine.instances import standing_at
-from hai_flow.engine.pendings.inquiries import answered_inquiry
-from hai_flow.engine.signals import callback_type
-from hai_flow.engine.state import PendingState, RunState
-from hai_flow.engine.tracing import Place, attempt_place, place_of
+from hai_flow.engine.pendings.answers import ACCEPT, INQUIRY_OPTIONS
+from hai_flow.engine.pendings.tool_questions import answered_inquiry
+from hai_flow.engine.state.bounds import DEFAULT_BOUNDS
+from hai_flow.engine.state.ids import message_id, shown_call_id, written_call_id
+from hai_flow.engine.state.instances import standing_at
+from hai_flow.engine.state.state import PendingState, RunState
+from hai_flow.engine.state.tracing import Place, attempt_place, place_of
+from hai_flow.engine.steps.agents import call_path, talk
+from hai_flow.engine.steps.streamed_argument import grown_before, grown_piece
+from hai_flow.engine.steps.tool_calls import foretold, shown_name
+from hai_flow.engine.steps.wait_for_event import callback_type
 from hai_flow.errors import AsksPerson, OutcomeLost, StepError
 from hai_flow.runtime.base.tracing import PERFORMED
 from hai_flow.runtime.catalog.personal import told_of, touches

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Final
 from uuid import UUID
 
-from hai_flow.engine.agents import Said, said_by
-from hai_flow.engine.state import MessageState
+from hai_flow.engine.state.state import MessageState
+from hai_flow.engine.steps.agents import Said, said_by
 from hai_flow.store.commit.projection import thread_entry
 from hai_flow.store.postgres.database import Database
 from hai_flow.store.runs import threads

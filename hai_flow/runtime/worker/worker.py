@@ -28,7 +28,7 @@ from hai_flow import instants
 from hai_flow.definition.paths import in_cleanup
 from hai_flow.definition.plan import DEFAULT_QUEUE
 from hai_flow.engine import commands as c
-from hai_flow.engine.jobs import next_ready, performed, wake_at
+from hai_flow.engine.state.jobs import next_ready, performed, wake_at
 from hai_flow.errors import Rejected, StepError
 from hai_flow.runtime.base.queue_selection import NOTHING, Served
 from hai_flow.runtime.base.service import Service, wait_at_most

@@ -20,7 +20,7 @@ from urllib.parse import quote, urlsplit
 import msgspec
 
 from hai_flow.cells import CELLS_MAX
-from hai_flow.definition.document import parse
+from hai_flow.definition.yaml.document import parse
 from hai_flow.errors import Finding
 from hai_flow.hosts import place_fault
 from hai_flow.settings import variable

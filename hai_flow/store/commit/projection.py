@@ -12,10 +12,10 @@ import msgspec
 
 from hai_flow import instants
 from hai_flow.engine import events as e
-from hai_flow.engine.ids import call_prefix
-from hai_flow.engine.selectors import World, enumerated
-from hai_flow.engine.state import MessageState, PendingState, RunState, ToolCallState
-from hai_flow.engine.votes import rules_of
+from hai_flow.engine.pendings.selectors import World, enumerated
+from hai_flow.engine.pendings.votes import rules_of
+from hai_flow.engine.state.ids import call_prefix
+from hai_flow.engine.state.state import MessageState, PendingState, RunState, ToolCallState
 from hai_flow.store.commit.entries import MessageRow, OutboxRow, PendingRow, TurnRow, VoteRow
 
 ThreadEntry: TypeAlias = MessageState | ToolCallState

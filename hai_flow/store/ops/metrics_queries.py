@@ -16,7 +16,7 @@ from uuid import UUID
 
 import msgspec
 
-from hai_flow.engine.state import TERMINAL_STATUSES, Status
+from hai_flow.engine.state.state import TERMINAL_STATUSES, Status
 from hai_flow.store.postgres import orphan_cleanup
 from hai_flow.store.runs.leases import SERVES, WAITING_QUEUES
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, get_args
 
-from hai_flow.engine.state import TERMINAL_STATUSES, Status
+from hai_flow.engine.state.state import TERMINAL_STATUSES, Status
 from hai_flow.store.ops import metrics_queries
 from hai_flow.store.runs import servers
 

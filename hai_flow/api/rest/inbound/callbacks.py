@@ -17,7 +17,7 @@ from hai_flow.api.requests import schemas
 from hai_flow.api.requests.dependencies import OpenAccess
 from hai_flow.api.routes import Routes
 from hai_flow.cells import cell_of_address
-from hai_flow.engine.bounds import EVENT_BYTES_MAX
+from hai_flow.engine.state.bounds import EVENT_BYTES_MAX
 from hai_flow.wire import webhook
 
 log = structlog.get_logger(__name__)

@@ -15,8 +15,8 @@ from hai_flow import values
 from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS
 from hai_flow.api.http.bodies import Body
 from hai_flow.api.requests.access import Access
-from hai_flow.engine.bounds import EVENT_BYTES_MAX
-from hai_flow.engine.signals import CALLBACK
+from hai_flow.engine.state.bounds import EVENT_BYTES_MAX
+from hai_flow.engine.steps.wait_for_event import CALLBACK
 from hai_flow.errors import Rejected
 from hai_flow.store.commit.entries import AuditRow
 

@@ -18,7 +18,7 @@ from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import CommandKey, CurrentAccess
 from hai_flow.api.rest.inbound.inbound_events import SignalBody, checked_id, demand_files, record_of, spread
 from hai_flow.api.routes import Routes
-from hai_flow.engine.state import TERMINAL_STATUSES
+from hai_flow.engine.state.state import TERMINAL_STATUSES
 from hai_flow.errors import Rejected
 from hai_flow.store.messaging import signals
 

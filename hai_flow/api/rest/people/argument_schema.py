@@ -6,9 +6,9 @@ from typing import Any
 
 from hai_flow.api.requests.access import Access
 from hai_flow.definition.plan import Call, FrontendTool, HttpTool, Plan, PythonTool
-from hai_flow.definition.schemas import without_marks
-from hai_flow.engine.instances import standing_at
-from hai_flow.engine.state import PendingState, RunState
+from hai_flow.definition.schemas.schemas import without_marks
+from hai_flow.engine.state.instances import standing_at
+from hai_flow.engine.state.state import PendingState, RunState
 from hai_flow.errors import StepError
 from hai_flow.values import Json
 

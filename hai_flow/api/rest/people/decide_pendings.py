@@ -16,9 +16,9 @@ from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.views import pending_view
 from hai_flow.engine import commands as c
-from hai_flow.engine.ids import run_of_pending
-from hai_flow.engine.state import PendingState, RunState
-from hai_flow.engine.votes import lapsed, needed
+from hai_flow.engine.pendings.votes import lapsed, needed
+from hai_flow.engine.state.ids import run_of_pending
+from hai_flow.engine.state.state import PendingState, RunState
 from hai_flow.errors import Rejected
 
 PERSON: Final = r"^user:\S{1,200}$"

@@ -24,7 +24,7 @@ from hai_flow.api.requests.pagination import PageCursor, PageLimit, bad_cursor, 
 from hai_flow.api.requests.views import feedback_view
 from hai_flow.api.rest.runs.threads import find_thread
 from hai_flow.api.routes import Routes
-from hai_flow.engine.ids import run_of_pending
+from hai_flow.engine.state.ids import run_of_pending
 from hai_flow.errors import Rejected
 from hai_flow.store.people import feedback
 from hai_flow.store.people.feedback import Kind, Opinion, Rating, Subject

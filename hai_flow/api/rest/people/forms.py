@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from hai_flow import values
-from hai_flow.definition.schema_references import resolve
+from hai_flow.definition.schemas.schema_references import resolve
 from hai_flow.json_pointers import unescaped
 from hai_flow.signs import reveal
 from hai_flow.values import Json

@@ -26,9 +26,9 @@ from hai_flow.api.rest.people.decide_pendings import DecideBody, decide
 from hai_flow.api.rest.runs import live_lists
 from hai_flow.api.routes import Routes
 from hai_flow.api.shared_lists import sight_key
-from hai_flow.definition.durations import NotADuration, milliseconds
-from hai_flow.engine.ids import run_of_pending
-from hai_flow.engine.state import PendingState
+from hai_flow.definition.names.durations import NotADuration, milliseconds
+from hai_flow.engine.state.ids import run_of_pending
+from hai_flow.engine.state.state import PendingState
 from hai_flow.errors import Rejected, Unreadable
 from hai_flow.runtime.people.inbox import Item
 from hai_flow.runtime.streams.stream_items import Piece

@@ -27,7 +27,7 @@ from hai_flow.api.routes import Routes
 from hai_flow.cells import cell_of_address
 from hai_flow.engine import commands as c
 from hai_flow.engine.events import PendingOpened
-from hai_flow.engine.state import PendingState
+from hai_flow.engine.state.state import PendingState
 from hai_flow.errors import Rejected
 from hai_flow.markdown import to_text
 from hai_flow.runtime.people.notifier import LINKS, digest_of

@@ -31,8 +31,8 @@ from hai_flow.api.rest.people.decide_pendings import DecideBody, check, decide, 
 from hai_flow.api.routes import Routes
 from hai_flow.engine import events as e
 from hai_flow.engine.events import decode_pending
-from hai_flow.engine.ids import run_of_pending
-from hai_flow.engine.selectors import held
+from hai_flow.engine.pendings.selectors import held
+from hai_flow.engine.state.ids import run_of_pending
 from hai_flow.errors import Rejected, Unreadable
 from hai_flow.store.people import pendings
 from hai_flow.wire.log import event_json

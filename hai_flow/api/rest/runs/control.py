@@ -18,7 +18,7 @@ from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import CommandKey, CurrentAccess
 from hai_flow.api.requests.views import run_view
 from hai_flow.api.routes import Routes
-from hai_flow.definition.durations import NotADuration, milliseconds
+from hai_flow.definition.names.durations import NotADuration, milliseconds
 from hai_flow.engine import commands as c
 from hai_flow.errors import Rejected
 from hai_flow.store.runs.run_lists import RunRow

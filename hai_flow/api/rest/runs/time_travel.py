@@ -31,8 +31,8 @@ from hai_flow.api.routes import Routes
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
-from hai_flow.engine.forking import undone_in
-from hai_flow.engine.state import TERMINAL_STATUSES, RunState
+from hai_flow.engine.runs.fork import undone_in
+from hai_flow.engine.state.state import TERMINAL_STATUSES, RunState
 from hai_flow.errors import Rejected
 from hai_flow.runtime.runs.moments import Mark, nearest
 from hai_flow.runtime.streams.stream_items import numbered

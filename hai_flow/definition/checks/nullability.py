@@ -1,0 +1,182 @@
+"""The doubts about an expression: paths that may be absent where it reads them, by what its conditions show, and
+comparisons that can only fail."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from hai_flow.definition.checks.facts import fact
+from hai_flow.definition.expressions.ast import Call, Comprehension, Const, Listing, Name, Select, Tree, children
+from hai_flow.definition.expressions.ast_paths import Chain, segment_offset, spell, static_path
+from hai_flow.definition.expressions.cel_macros import SORTED
+from hai_flow.definition.expressions.expression_faults import Fault
+from hai_flow.definition.names.known_names import Guards, Names
+from hai_flow.definition.names.known_types import Look, look_inside
+from hai_flow.definition.names.wording import suggestion
+from hai_flow.definition.schemas.schema_references import resolve
+
+# Codes of doubts: warnings, not errors.
+DOUBTS: Final = frozenset(("expression.unguarded",))
+# Codes of doubts that new documents are refused for.
+REFUSALS: Final = frozenset(("expression.enum", "expression.literal", "expression.no_object", "expression.secret"))
+
+
+def shown_by(tree: Tree, chains: Mapping[int, Chain], outcome: bool) -> Guards:
+    """The paths that are certainly there when `tree` is `outcome`, and the facts that hold then (`facts`)."""
+    return _paths_shown(tree, chains, outcome) | _facts_shown(tree, outcome)
+
+
+def _facts_shown(tree: Tree, outcome: bool) -> Guards:
+    match tree:
+        case Call(function="!_", arguments=(operand,)):
+            return _facts_shown(operand, not outcome)
+        case Call(function="_&&_" | "_||_", arguments=(left, right)) if outcome == (tree.function == "_&&_"):
+            return _facts_shown(left, outcome) | _facts_shown(right, outcome)
+        case _:
+            return fact(tree, outcome)
+
+
+def _paths_shown(tree: Tree, chains: Mapping[int, Chain], outcome: bool) -> Guards:
+    match tree:
+        case Select(test=True):
+            chain = chains.get(id(tree.operand))
+            return frozenset([(*chain.path, tree.name)]) if outcome and chain and chain.field else frozenset()
+        case Call(function="hasValue", target=Call(function="_?._", arguments=(operand, Const()))):
+            chain = chains.get(id(operand))
+            return frozenset([(*chain.path, chain.field)]) if outcome and chain and chain.field else frozenset()
+        case Call(function="!_", arguments=(operand,)):
+            return _paths_shown(operand, chains, not outcome)
+        case Call(function="_&&_" | "_||_", arguments=(left, right)):
+            one, other = _paths_shown(left, chains, outcome), _paths_shown(right, chains, outcome)
+            return one | other if outcome == (tree.function == "_&&_") else one & other
+        case Call(function="_==_" | "_!=_", arguments=(left, right)) if outcome == (tree.function == "_==_"):
+            return _shown_by_status(left, right, chains) or _shown_by_status(right, left, chains)
+        case Call(function="_==_" | "_!=_", arguments=(left, Const(value=None))):
+            chain = chains.get(id(left))
+            return (
+                frozenset([chain.path]) if chain is not None and outcome == (tree.function == "_!=_") else frozenset()
+            )
+        case _:
+            return frozenset()
+
+
+_SHOWN_BY_STATUS: Final = {"finished": ("output", "approval", "usage", "parts"), "failed": ("error",)}
+
+
+def _shown_by_status(one: Tree, other: Tree, chains: Mapping[int, Chain]) -> Guards:
+    chain = chains.get(id(one))
+    if chain is None or not isinstance(other, Const) or not isinstance(other.value, str):
+        return frozenset()
+    if chain.path[0] != "steps" or chain.path[2:] != ("status",):
+        return frozenset()
+    return frozenset((*chain.path[:2], member) for member in _SHOWN_BY_STATUS.get(other.value, ()))
+
+
+class Doubts:
+    """One walk through a tree: unguarded paths, texts outside their enum, fields of typed list items."""
+
+    def __init__(self, source: str, tree: Tree, chains: Mapping[int, Chain], names: Names) -> None:
+        self.source = source
+        self.names = names
+        self.chains = chains  # by the id of their node
+        self.doubts: list[Fault] = []
+        self.faults: list[Fault] = []
+        self._visit(tree, frozenset(), {})
+
+    def _visit(self, tree: Tree, known: Guards, items: Mapping[str, Look]) -> None:
+        """`known`: paths shown to be there; `items`: the types of the variables of loops around."""
+        chain = self.chains.get(id(tree))
+        if chain is not None:
+            doubt = self.names.doubt(chain, known)
+            self.doubts += [doubt] if doubt else []
+            return
+        if isinstance(tree, (Select, Call)) and self._item(tree, items):
+            return
+        match tree:
+            case Call(function="_&&_" | "_||_", arguments=(left, right)):
+                self._visit(left, known, items)
+                self._visit(right, known | shown_by(left, self.chains, tree.function == "_&&_"), items)
+            case Call(function="_?_:_", arguments=(condition, then, otherwise)):
+                self._visit(condition, known, items)
+                self._visit(then, known | shown_by(condition, self.chains, True), items)
+                self._visit(otherwise, known | shown_by(condition, self.chains, False), items)
+            case Comprehension():
+                self._loop(tree, known, items)
+            case _:
+                if isinstance(tree, Call) and tree.function in ("_==_", "_!=_", "@in"):
+                    self.doubts += _enum_doubts(tree, self.chains, self.names)
+                for child in children(tree):
+                    self._visit(child, known, items)
+
+    def _loop(self, loop: Comprehension, known: Guards, items: Mapping[str, Look]) -> None:
+        over = self._look(loop.range, items)
+        schema = over.schema if isinstance(over.schema, Mapping) else {}
+        item = schema.get("items") if schema.get("type") == "array" else None
+        inner = {**items, loop.variable: Look(resolve(item, over.root), root=over.root) if item else Look({})}
+        self._visit(loop.range, known, items)
+        self._visit(loop.start, known, items)
+        for part in (loop.condition, loop.step, loop.result):
+            self._visit(part, known, inner)
+
+    def _look(self, tree: Tree, items: Mapping[str, Look]) -> Look:
+        """The type of a loop's range: a path, a part of a loop's item, or one of these filtered."""
+        chain = self.chains.get(id(tree))
+        if chain is not None:
+            return self.names.types.look(chain.path)
+        path = static_path(tree)
+        if path is not None and path[0].name in items:
+            outer = items[path[0].name]
+            return look_inside(outer, (path[0].name, *path[1]))
+        if isinstance(tree, Call) and tree.function == SORTED and isinstance(tree.target, Comprehension):
+            return self._look(tree.target.range, items)
+        if isinstance(tree, Comprehension) and _is_filter(tree):
+            return self._look(tree.range, items)
+        return Look({})
+
+    def _item(self, tree: Select | Call, items: Mapping[str, Look]) -> bool:
+        """Check a path that begins with a loop's variable; whether `tree` is one."""
+        inside, last = (tree.operand, (tree.name,)) if isinstance(tree, Select) and tree.test else (tree, ())
+        path = static_path(inside)
+        if path is None or path[0].name not in items:
+            return False
+        whole = (path[0].name, *path[1], *last)
+        wrong = look_inside(items[path[0].name], whole).wrong
+        if wrong is not None:
+            start = path[0].offset
+            chain = Chain(tree, whole, start, start + len(path[0].name), None)
+            offset = segment_offset(self.source, chain, wrong[0])
+            self.faults.append(Fault(offset, "expression.unknown_property", wrong[1]))
+        barren = look_inside(items[path[0].name], whole).barren
+        if barren is not None:
+            self.doubts.append(Fault(path[0].offset, "expression.no_object", barren[1]))
+        return True
+
+
+def _is_filter(loop: Comprehension) -> bool:
+    """Whether the loop gives some of the items of its range: `filter`, but no `map`."""
+    match loop.step:
+        case Call(
+            function="_?_:_",
+            arguments=(_, Call(function="_+_", arguments=(_, Listing(elements=(Name() as kept,)))), _),
+        ):
+            return kept.name == loop.variable
+        case _:
+            return False
+
+
+def _enum_doubts(call: Call, chains: Mapping[int, Chain], names: Names) -> Iterator[Fault]:
+    """Texts that are compared with, or looked for among, values of an enum that does not have them."""
+    one, other = call.arguments
+    pairs = [(one, other), (other, one)]
+    if call.function == "@in":
+        pairs = [(one, element) for element in other.elements] if isinstance(other, Listing) else []
+    for read, written in pairs:
+        chain = chains.get(id(read))
+        if chain is None or not isinstance(written, Const) or not isinstance(written.value, str):
+            continue
+        schema = names.types.look(chain.path).schema
+        allowed = schema.get("enum") if isinstance(schema, Mapping) else None
+        if isinstance(allowed, list) and written.value not in allowed and all(isinstance(a, str) for a in allowed):
+            message = f"`{spell(chain.path)}` is never {written.value!r}{suggestion(written.value, allowed)}"
+            yield Fault(written.offset, "expression.enum", f"{message} (it is one of {', '.join(allowed)})")

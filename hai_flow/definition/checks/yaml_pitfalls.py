@@ -1,0 +1,53 @@
+"""Unquoted values that YAML reads in another sense than their author: a text that a ` #` cuts off, a number that loses
+its leading zeros.
+
+Both are right YAML, so they are doubts. Hardly a document has one: a look at the text decides whether the nodes are
+walked at all.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from hai_flow.definition.names.wording import shorten
+from hai_flow.definition.yaml.document import Document, Node
+from hai_flow.definition.yaml.reader import Reader
+
+_CUT: Final = re.compile(r" #(?=\$\{\{|[0-9])")  # `Order #5`; a remark has a space behind its `#`
+_ZEROS: Final = re.compile(r"(?<![\w.\"'#$/:-])[-+]?0[0-9]+(?![\w.:/-])")
+_CUT_OFF: Final = re.compile(r"[ \t]*(?= #(?:\$\{\{|[0-9]))")
+
+
+def doubt_plain_values(reader: Reader) -> None:
+    """Report such values of the document."""
+    document = reader.document
+    cut, zeros = _CUT.search(document.text), _ZEROS.search(document.text)
+    if cut is None and zeros is None:
+        return
+    for node in _plain(document):
+        end = node.start + len(document.text[node.start : node.end].rstrip())
+        if isinstance(node.value, str):
+            if _CUT_OFF.match(document.text, end):
+                message = "` #` begins a comment, so the text ends before it; quote the whole text"
+                reader.warning_at(document.text.index("#", end), "yaml.comment", message)
+        elif _ZEROS.fullmatch(document.text, node.start, end):
+            written = shorten(document.text[node.start : end])
+            message = f"YAML reads {written} as the number {node.value}; quote it to keep its zeros"
+            reader.warning_at(node.start, "yaml.zeros", message)
+
+
+def _plain(document: Document) -> Iterator[Node]:
+    """Every unquoted value, once for each place in the text."""
+    waiting: list[Node] = [document.root] if document.root is not None else []
+    seen: set[int] = set()
+    while waiting:
+        node = waiting.pop()
+        if node.start in seen and node.kind == "scalar":
+            continue
+        if node.kind == "scalar":
+            seen.add(node.start)
+        waiting.extend(node.children.values())
+        if node.plain:
+            yield node

@@ -1,0 +1,2 @@
+"""Expressions in CEL and templates: parsed, typed, evaluated within bounds. Begin with `expressions`, then
+`templates`."""

@@ -1,0 +1,170 @@
+"""What is wrong with a source that CEL does not take, in our words: the library's messages, and the operators of other
+languages, which it has no word for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final, TypeAlias
+
+from hai_flow.definition.expressions.expression_faults import Fault
+
+# By operator of another language: the CEL for it, or a sentence.
+_HABITS: Final = {
+    "and": "&&", "or": "||", "not": "!", "===": "==", "!==": "!=", "?.": ".?", "<>": "!=",
+    "if": "write a ? b : c",
+    "not in": "write !(x in list)",
+    "??": "a default is written a.?b.orValue(c)",
+    "is": "== or !=",
+    "${{": "this is an expression already; drop the `${{ }}`",
+    "|": "there are no filters; call a function, such as size(x), x.join(', ')",
+}  # fmt: skip
+_WRITTEN_SO: Final = ("and", "or", "not", "===", "!==", "?.", "<>")
+TOKEN: Final = re.compile(
+    r"\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'|//[^\n]*|===|!==|<>|not\s+in\b|\?\?|\?\.|\$\{\{|\|\||\||[A-Za-z_]\w*|."
+)
+
+
+def habits(source: str) -> list[Fault]:
+    """The first habit of another language in a source that can't be read."""
+    before = ""
+    for token in TOKEN.finditer(source):
+        word = " ".join(token.group().split()) or " "
+        remedy = _HABITS.get(word) if before != "." else None
+        if remedy is not None:
+            written = f"`{remedy}`" if word in _WRITTEN_SO else remedy
+            verb = "write " if " " not in remedy or word == "is" else ""
+            return [Fault(token.start(), "expression.syntax", f"`{word}` is not CEL; {verb}{written}")]
+        before = word if word.strip() else before
+    return []
+
+
+_MESSAGE = re.compile(r"ERROR: <input>:(-?\d+):(-?\d+): (.*)")
+_HINTS: Final = {
+    "length": "use size(x)",
+    "len": "use size(x)",
+    "not": "write !(...)",
+    "count": "use size(x)",
+    "now": "`now` is a value: write now, without ()",
+    "str": "use string(x)",
+    "float": "use double(x)",
+    "default": "write a.?b.orValue(c)",
+    "coalesce": "write a.?b.orValue(c)",
+    "format": 'write "%s".format([x])',
+    "find": "use filter(x, ...)[0]",
+    "some": "use exists(x, ...)",
+    "any": "use exists(x, ...)",
+    "every": "use all(x, ...)",
+    "sort": "write rows.sort_by(r, r.name)",
+    "sorted": "write rows.sort_by(r, r.name)",
+    "sort_by": "write rows.sort_by(r, r.name)",
+    "group_by": "write rows.group_by(r, r.team)",
+    "groupBy": "write rows.group_by(r, r.team)",
+    "strftime": 'write format_time(t, "%Y-%m-%d", "Europe/Berlin")',
+    "bind": "cel.bind is not part of flow/v1; use a `set` step",
+    "lower": "use lowerAscii()",
+    "upper": "use upperAscii()",
+    "toLowerCase": "use lowerAscii()",
+    "toUpperCase": "use upperAscii()",
+    "includes": "use contains() for text, `x in list` for lists",
+    "contains": 'write text.contains("x"), or x in list',
+    "startswith": "use startsWith()",
+    "endswith": "use endsWith()",
+    "strip": "use trim()",
+    "toJSON": "a list or a map in a text becomes JSON by itself",
+    "always": "what always runs stands under `finally`",
+    "failure": "what runs after a failure stands under `catch`",
+    "success": "a step runs only if those before it have succeeded; leave it out",
+    "sum": "write x.sum()",
+    "empty": "write size(x) == 0",
+    "isEmpty": "write size(x) == 0",
+}
+
+Insertions: TypeAlias = Sequence[tuple[int, str]]  # texts inserted into a source, each with its offset there
+
+
+def faults_of(text: str, source: str, inserted: Insertions) -> list[Fault]:
+    """The library's messages about `source`, into which `inserted` came, as faults of the source as it was written."""
+    found: dict[int, Fault] = {}
+    for match in _MESSAGE.finditer(text):
+        line, column, message = int(match[1]), int(match[2]), match[3]
+        if line < 1 or "parsetree" in message:
+            continue
+        offset = _unshifted(_offset(source, line, column), inserted)
+        found.setdefault(offset, Fault(offset, *_translated(message.removesuffix(" [INVALID_ARGUMENT]"))))
+    if "recursion" in text:
+        message = "the expression is nested too deeply (at most 32 levels, or operators in a row); use a tool"
+        return [Fault(0, "expression.too_deep", message)]
+    if not found:
+        return [Fault(0, "expression.syntax", f"expected an expression: {text.splitlines()[0] if text else 'not CEL'}")]
+    faults = sorted(found.values(), key=lambda fault: fault.offset)
+    # Behind the first place that can't be read, the parser guesses.
+    return faults[:1] if faults[0].code == "expression.syntax" else faults
+
+
+def _offset(source: str, line: int, column: int) -> int:
+    return sum(len(text) + 1 for text in source.split("\n")[: line - 1]) + column - 1
+
+
+def _unshifted(offset: int, inserted: Insertions) -> int:
+    before = 0
+    for place, text in inserted:
+        if offset <= place + before:
+            break
+        before += len(text)
+    return max(0, offset - before)
+
+
+def _translated(message: str) -> tuple[str, str]:
+    overload = re.match(r"found no matching overload for '(.+?)' applied to '(.*)'", message)
+    if overload:
+        return "expression.type", _overload_message(overload[1], overload[2])
+    undeclared = re.match(r"undeclared reference to '(.+?)'", message)
+    if undeclared:
+        hint = _HINTS.get(undeclared[1], "`hai-flow grammar` lists the functions")
+        return "expression.unknown_function", f"there is no function `{undeclared[1]}`; {hint}"
+    if message.startswith("Syntax error"):
+        return "expression.syntax", f"can't read this expression: {_short_syntax(message)}"
+    return "expression.invalid", message
+
+
+_STRANGERS: Final = {
+    "#": "a comment begins with `//`, text stands in quotes",
+    "=": "comparison is ==",
+    "&": "write && for and",
+    "|": "write || for or; there are no filters, call a function: size(x)",
+    '"': "close the quotes",
+    "'": "close the quotes",
+}
+
+
+def _short_syntax(message: str) -> str:
+    strange = re.match(r"Syntax error: token recognition error at: '(.)", message)
+    if strange:
+        return f"`{strange[1]}` means nothing here; {_STRANGERS.get(strange[1], 'text stands in quotes')}"
+    text = message.removeprefix("Syntax error: ").replace("'<EOF>'", "the end")
+    text = re.sub(r" expecting \{.*\}", "", text)
+    text = text.replace("mismatched input", "did not expect").replace("extraneous input", "did not expect")
+    if "'='" in text or "'=" in text:
+        text += "; comparison is =="
+    return text
+
+
+def _overload_message(function: str, types: str) -> str:
+    shown = re.sub(r"^_(.+)_$", r"\1", function)
+    given = types.removeprefix("(").removesuffix(")")
+    shown = shown.removeprefix("@")
+    if shown == "==" or shown == "!=":
+        return f"`{shown}` compares {given.replace(', ', ' with ')}, which can never be equal"
+    if shown == "+" and "string" in given:
+        return f"`+` can't join ({given}); write string(x) around what is no text, or use a text with holes"
+    if "int" in given and "double" in given:
+        return f"`{shown}` can't mix {given.replace(', ', ' and ')}; write double(x) or int(x)"
+    if shown == "?_:":
+        return f"both sides of `? :` must have one type, found ({given}); wrap one in dyn(...)"
+    hint = ""
+    if shown in ("<", "<=", ">", ">=", "-", "*", "/", "%"):
+        other = next((each for each in given.split(", ") if each in ("int", "double")), None)
+        if "string" in given.split(", ") and other is not None:
+            hint = f"; write {other}(x) around the text"
+    return f"`{shown}` can't be applied to ({given}){hint}"

@@ -1,0 +1,170 @@
+"""JSON values as CEL takes them, with their sizes, and CEL's results as JSON."""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from cel_expr_python import cel
+
+from hai_flow.definition.expressions.expression_error import ExpressionError
+from hai_flow.instants import instant
+from hai_flow.values import INTEGER_MAX, Json, NotJson, check, dumps
+
+Kind: TypeAlias = str  # int double string bool timestamp map dyn, or list:<one of them>
+
+RESULT_MAX: Final = 64 * 1024  # bytes of JSON
+
+
+@dataclass(slots=True)
+class Size:
+    """How large a value is: `total` characters and elements, `count` elements of its own, the largest element."""
+
+    total: int
+    count: int = 0
+    element: Size | None = None
+
+
+SCALAR: Final = Size(1)
+
+
+def convert(value: Json, kind: Kind, deep: bool) -> tuple[Json, Size]:
+    """`value` as the library wants it for a variable of `kind`, and its size (element by element only if `deep`)."""
+    if kind == "dyn":
+        return _dyn(value, deep)
+    if kind == "string":
+        if type(value) is not str:
+            raise TypeError
+        return value, Size(len(value) + 1)
+    if kind == "double":
+        if isinstance(value, bool):
+            raise TypeError
+        return float(value), SCALAR
+    if kind == "int":
+        if isinstance(value, bool) or value != int(value):
+            raise TypeError
+        return int(value), SCALAR
+    if kind == "timestamp":
+        return instant(value), SCALAR
+    if kind == "bool":
+        if type(value) is not bool:
+            raise TypeError
+        return value, SCALAR
+    if kind == "map":
+        if not isinstance(value, Mapping):
+            raise TypeError
+        return _dyn(value, deep)
+    if type(value) is not list:
+        raise TypeError
+    parts = [convert(item, kind.removeprefix("list:"), deep) for item in value]
+    return [part for part, _ in parts], _sized([size for _, size in parts], len(value), deep)
+
+
+def _dyn(value: Json, deep: bool) -> tuple[Json, Size]:
+    """Data without a static type: every number is a double, so that 5 and 5.0 behave alike."""
+    kind = type(value)
+    if kind is str:
+        return value, Size(len(value) + 1)
+    if kind is int:
+        return float(value), SCALAR
+    if kind is list:
+        parts = [_dyn(item, deep) for item in value]
+        return [part for part, _ in parts], _sized([size for _, size in parts], len(parts), deep)
+    if kind is dict or isinstance(value, Mapping):
+        pairs = {key: _dyn(item, deep) for key, item in value.items()}
+        keys = sum(map(len, pairs)) + len(pairs)
+        size = _sized([size for _, size in pairs.values()], len(pairs), deep)
+        size.total += keys
+        return {key: part for key, (part, _) in pairs.items()}, size
+    return value, SCALAR
+
+
+def _sized(sizes: list[Size], count: int, deep: bool) -> Size:
+    total = 1 + sum(size.total for size in sizes)
+    return Size(total, count, widest(sizes) if deep and sizes else None)
+
+
+def widest(sizes: Sequence[Size]) -> Size:
+    """A size that none of `sizes` exceeds in any respect."""
+    inner = [size.element for size in sizes if size.element is not None]
+    return Size(max(size.total for size in sizes), max(size.count for size in sizes), widest(inner) if inner else None)
+
+
+def plain(value: cel.Value) -> Json:
+    """A result as JSON. Walked by type: the library's own plain_value() crashes the process on nested optionals."""
+    name = value.type().name()
+    if name.startswith("LIST"):
+        return [plain(item) for item in value.value()]
+    if name.startswith("MAP"):
+        items = {_key(key): item for key, item in value.value().items()}
+        return {key: plain(items[key]) for key in sorted(items)}
+    read = _SCALARS.get(name)
+    if read is None:
+        # An optional inside a list says that it is an ERROR: its type has no name in the library.
+        what = "an optional; add orValue(...)" if name == "ERROR" or name.startswith("optional") else name.lower()
+        raise ExpressionError("expression.error", f"expected a JSON value as the result, found {what}")
+    return read(value.value())
+
+
+def _key(key: Json) -> str:
+    if type(key) is not str:
+        raise ExpressionError("expression.error", f"expected text as the key of a map, found {key!r}")
+    return key
+
+
+def _number(number: float) -> int | float:
+    """A whole double below 2^53 is an integer in JSON: the author wrote 5, not 5.0."""
+    if not math.isfinite(number):
+        raise ExpressionError("expression.error", f"the result {number} is not a JSON number; check the division")
+    return int(number) if number.is_integer() and abs(number) <= INTEGER_MAX else number
+
+
+def timestamp_text(moment: datetime.datetime) -> str:
+    """RFC 3339 in UTC, with fractions only where there are any."""
+    text = moment.astimezone(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    text = text.rjust(19, "0")  # strftime does not pad years before 1000
+    fraction = f"{moment.microsecond:06d}".rstrip("0")
+    return f"{text}.{fraction}Z" if fraction else f"{text}Z"
+
+
+def instant_text(milliseconds: int) -> str:
+    """Milliseconds since 1970 as RFC 3339 text in UTC."""
+    return timestamp_text(instant(milliseconds))
+
+
+def _duration_text(duration: datetime.timedelta) -> str:
+    micros = duration // datetime.timedelta(microseconds=1)
+    sign, micros = ("-", -micros) if micros < 0 else ("", micros)
+    seconds, fraction = divmod(micros, 1_000_000)
+    tail = f".{fraction:06d}".rstrip("0") if fraction else ""
+    return f"{sign}{seconds}{tail}s"
+
+
+_SCALARS: Final[dict[str, Callable[[Any], Json]]] = {
+    "NULL": lambda value: None,
+    "BOOL": bool,
+    "INT": int,
+    "UINT": int,
+    "DOUBLE": _number,
+    "STRING": str,
+    "BYTES": lambda value: base64.b64encode(bytes(value)).decode(),
+    "TIMESTAMP": timestamp_text,
+    "DURATION": _duration_text,
+}
+
+
+def finished(value: Json) -> Json:
+    """`value` if it may leave an expression: plain JSON, at most 64 KiB. Raises `ExpressionError`."""
+    if type(value) is bool or value is None:
+        return value
+    try:
+        check(value)
+    except NotJson as error:
+        raise ExpressionError("expression.error", f"the result can't be stored: {error}") from None
+    if type(value) is not int and type(value) is not float and len(dumps(value)) > RESULT_MAX:
+        raise ExpressionError("expression.too_large", "the result is larger than 64 KiB; let a tool keep it")
+    return value

@@ -1,0 +1,310 @@
+"""Expressions: the texts in `if`, `when` and between `${{` and `}}`, checked against the names of their place, and
+compiled (docs/language.md#expressions). The CEL itself is in cel.py."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from hai_flow.definition.checks.facts import sufficient
+from hai_flow.definition.checks.nullability import Doubts, shown_by
+from hai_flow.definition.expressions import cel
+from hai_flow.definition.expressions.ast import Call, Const, Name, Tree, walk
+from hai_flow.definition.expressions.ast_paths import Chain, Scan, Segment, scan, segment_offset, spell
+from hai_flow.definition.expressions.cel import Program
+from hai_flow.definition.expressions.cel_values import Kind
+from hai_flow.definition.expressions.expression_error import ExpressionError
+from hai_flow.definition.expressions.expression_faults import Fault, Faults
+from hai_flow.definition.expressions.functions import foreign_pattern_fault, pattern_fault, zone_fault
+from hai_flow.definition.names.durations import meant_duration
+from hai_flow.definition.names.holes import end_of_hole, split_holes
+from hai_flow.definition.names.known_names import Names
+from hai_flow.definition.names.known_types import properties_of
+from hai_flow.definition.names.wording import shorten, suggestion
+from hai_flow.values import Json
+
+
+class CompiledExpression:
+    """plan.Expression: CEL that was checked. `condition` results must be booleans; `doubts` are for warnings."""
+
+    __slots__ = (
+        "_condition",
+        "_program",
+        "denials",
+        "disproof",
+        "doubts",
+        "guards",
+        "paths",
+        "proof",
+        "roots",
+        "source",
+        "steps",
+    )
+
+    def __init__(
+        self, source: str, program: Program, chains: Sequence[Chain], doubts: Sequence[Fault], condition: bool,
+        tree: Tree, by_node: Mapping[int, Chain],
+    ) -> None:  # fmt: skip
+        self.source = source
+        self.paths = tuple(chain.path for chain in chains)
+        self.roots, self.steps = roots_and_steps(self.paths)
+        # The paths that are there, and the facts that hold, whenever the result is true, and whenever it is false; and
+        # the facts that make it so.
+        self.guards, self.denials = shown_by(tree, by_node, True), shown_by(tree, by_node, False)
+        self.proof, self.disproof = sufficient(tree, True), sufficient(tree, False)
+        self.doubts = tuple(doubts)
+        self._program = program
+        self._condition = condition
+
+    def evaluate(self, scope: Mapping[str, Json]) -> Json:
+        """The JSON value. Raises `ExpressionError` with an `expression.*` code."""
+        value = self._program.evaluate(scope)
+        if self._condition and type(value) is not bool:
+            raise ExpressionError(
+                "expression.error", f"{self.source!r}: expected true or false, found {shorten(str(value))}"
+            )
+        return value
+
+    def __repr__(self) -> str:
+        return f"CompiledExpression({self.source!r})"
+
+
+def roots_and_steps(paths: Iterable[Sequence[Segment]]) -> tuple[frozenset[str], frozenset[str]]:
+    """The names that paths begin with, and the ids behind `steps` ("" for `steps` itself)."""
+    roots: set[str] = set()
+    steps: set[str] = set()
+    for path in paths:
+        if path[0] == "steps":
+            steps.add(str(path[1]) if len(path) > 1 else "")
+        else:
+            roots.add(str(path[0]))
+    return frozenset(roots), frozenset(steps)
+
+
+def compile_expression(source: str, names: Names, *, condition: bool = False) -> CompiledExpression:
+    """`source` (bare, or one whole `${{ }}` around) checked and compiled. Raises `Faults` with offsets in `source`."""
+    inner, shift = _unwrapped(source)
+    if shift == 0 and "${{" in source:
+        raise Faults([Fault(0, "expression.holes", _without_holes(source))])
+    try:
+        program, scanned, doubts = compile_source(inner, names)
+        if condition and program.result_type not in ("BOOL", "DYN"):
+            found = program.result_type.lower()
+            raise Faults(
+                [
+                    Fault(
+                        0,
+                        "expression.not_boolean",
+                        f"expected true or false, found an expression of type {found}{_quotes_hint(inner)}",
+                    )
+                ]
+            )
+    except Faults as faults:
+        raise Faults([Fault(fault.offset + shift, fault.code, fault.message) for fault in faults.faults]) from None
+    shifted = [Fault(doubt.offset + shift, doubt.code, doubt.message) for doubt in doubts]
+    chains = scanned.found.chains
+    return CompiledExpression(inner.strip(), program, chains, shifted, condition, scanned.tree, scanned.by_node)
+
+
+def _without_holes(source: str) -> str:
+    """The sentence about a bare expression with holes in it."""
+    try:
+        pieces = split_holes(source)
+    except Faults:
+        return "this is an expression, and takes no holes: drop the `${{` (and the `}}`)"
+    bare = "".join(piece if isinstance(piece, str) else piece.source.strip() for piece in pieces)
+    return f"this is an expression already: drop the `${{{{ }}}}`: {bare}"
+
+
+def _unwrapped(source: str) -> tuple[str, int]:
+    """The expression inside one whole `${{ }}`, and where it begins; a bare source is itself."""
+    stripped = source.strip()
+    if not stripped.startswith("${{"):
+        return source, 0
+    begin = source.index("${{")
+    end = end_of_hole(source, begin)
+    if end is None or source[end + 2 :].strip():
+        return source, 0
+    return source[begin + 3 : end], begin + 3
+
+
+@dataclass(frozen=True, slots=True)
+class Scanned:
+    """A source whose paths were found; shared between all places where it stands."""
+
+    tree: Tree
+    found: Scan
+    by_node: Mapping[int, Chain]
+    faults: tuple[Fault, ...]  # those that stand there in every place
+    doubts: tuple[Fault, ...] = ()
+
+
+def compile_source(source: str, names: Names) -> tuple[Program, Scanned, list[Fault]]:
+    """The program of `source`, the paths it reads, and the doubts about it. Raises `Faults`."""
+    roots = names.scanned_roots()
+    scanned = _scan(source, roots)
+    found = scanned.found
+    hyphens = [fault for chain in found.chains if (fault := _hyphen_fault(source, chain, names))]
+    if hyphens:
+        raise Faults(hyphens)  # whatever else is wrong follows from it
+    faults = [fault for chain in found.chains if (fault := names.check(source, chain))]
+    faults += [_free_fault(source, name, names) for name in found.free if name.name not in cel.TYPE_NAMES]
+    faults += [
+        Fault(offset, "expression.shadow", f"the variable `{name}` would hide a name of the language; rename it")
+        for name, offset in found.variables
+        if name in roots
+    ]
+    faults += scanned.faults
+    doubts = Doubts(source, scanned.tree, scanned.by_node, names)
+    faults += doubts.faults
+    if faults:
+        unique = {(fault.offset, fault.message): fault for fault in faults}
+        raise Faults(sorted(unique.values(), key=lambda fault: fault.offset))
+    kinds = tuple((chain.path, names.types.kind(chain.path)) for chain in found.chains)
+    return _program(source, roots, kinds), scanned, [*doubts.doubts, *scanned.doubts]
+
+
+def _literal_faults(tree: Tree) -> Iterator[Fault]:
+    """Literal durations, instants, patterns, zones and numbers that are none: they would fail a step when it is
+    computed, maybe after a week of approvals."""
+    for node in walk(tree):
+        expected = _LITERALS.get(node.function) if isinstance(node, Call) else None
+        if expected is None or not isinstance(node, Call) or len(node.operands) <= expected.position:
+            continue
+        literal = node.operands[expected.position]
+        if not isinstance(literal, Const) or not isinstance(literal.value, str):
+            continue
+        fault = cel.fault_of_literal(expected.tried, literal.value)
+        if fault is not None:
+            hint = expected.hint(literal.value) or (f": {fault}" if expected.tried == "matches" else "")
+            message = f"`{node.function}` expects {expected.what}, found {literal.value[:80]!r}{hint}"
+            yield Fault(literal.offset, "expression.literal", message)
+
+
+class _Literal(NamedTuple):
+    what: str
+    tried: str
+    position: int = 0
+    hint: Callable[[str], str] = lambda text: ""
+
+
+def _duration_hint(text: str) -> str:
+    meant = meant_duration(text)
+    return f"; write {meant}" if meant else ""
+
+
+def _instant_hint(text: str) -> str:
+    if re.fullmatch(r"\d{4}-\d\d-\d\d", text):
+        return f"; write {text}T00:00:00Z, or another hour and offset"
+    spaced = text.strip().replace(" ", "T")
+    for meant in (spaced, f"{spaced}Z", re.sub(r"(T\d\d:\d\d)(?=Z|[+-]|$)", r"\1:00", spaced)):
+        if meant != text and cel.fault_of_literal("timestamp", meant) is None:
+            return f"; write {meant}"
+    return ""
+
+
+_LITERALS: Final = {
+    "duration": _Literal("a duration such as 90s, 1h30m or 2d", "duration", hint=_duration_hint),
+    "timestamp": _Literal("an instant such as 2026-03-29T08:00:00Z", "timestamp", hint=_instant_hint),
+    "matches": _Literal("a pattern (RE2)", "matches", 1),
+    "int": _Literal("a whole number", "int"),
+    "double": _Literal("a number", "double"),
+    **{
+        f"get{part}": _Literal("a time zone such as Europe/Berlin", "getHours", 1)
+        for part in ("FullYear", "Month", "Date", "DayOfMonth", "DayOfWeek", "DayOfYear", "Hours", "Minutes", "Seconds")
+    },
+}
+
+
+def _time_faults(tree: Tree) -> Iterator[Fault]:
+    """Literal patterns and time zones of `format_time` that are none."""
+    for node in walk(tree):
+        if isinstance(node, Call) and node.function == "format_time" and len(node.operands) > 1:
+            for operand, fault_of in zip(node.operands[1:], (pattern_fault, zone_fault), strict=False):
+                literal = operand.value if isinstance(operand, Const) else None
+                fault = fault_of(literal) if isinstance(literal, str) else None
+                if fault is not None:
+                    yield Fault(operand.offset, "expression.format_time", fault)
+            pattern = node.operands[1].value if isinstance(node.operands[1], Const) else None
+            foreign = foreign_pattern_fault(pattern) if isinstance(pattern, str) else None
+            if foreign is not None:  # releases before took it
+                yield Fault(node.operands[1].offset, "expression.literal", foreign)
+
+
+_HYPHENED = re.compile(r"(?:-[A-Za-z0-9_]+)+")
+
+
+def _hyphen_fault(source: str, chain: Chain, names: Names) -> Fault | None:
+    """A name with a hyphen in it, which CEL reads as a subtraction: `steps.check-amount`, `input.first-name`."""
+    tail = _HYPHENED.match(source, chain.end)
+    if tail is None or len(chain.path) < 2 or not isinstance(chain.path[-1], str):
+        return None
+    word, parent = chain.path[-1] + tail.group(), chain.path[:-1]
+    if parent == ("steps",):
+        remedy = f"ids have no hyphens; write `steps.{word.replace('-', '_')}`"
+    elif word in properties_of(names.types.look(parent)):
+        remedy = f'write `{spell(parent)}["{word}"]`'
+    else:
+        return None
+    message = f"`{spell(parent)}.{word}` is read as a subtraction; {remedy}"
+    return Fault(segment_offset(source, chain, len(parent)), "expression.hyphen", message)
+
+
+def _free_fault(source: str, name: Name, names: Names) -> Fault:
+    hint = suggestion(name.name, names.roots)
+    for root, schema in (("input", names.types.input), ("state", names.types.state)):
+        if isinstance(schema, Mapping) and name.name in schema.get("properties", ()) and root in names.roots:
+            hint = f"; did you mean `{root}.{name.name}`?"
+    if name.name in names.visible:
+        hint = f"; did you mean `steps.{name.name}.output`?"
+    alone = not source[name.offset + len(name.name) :].lstrip().startswith((".", "[", "("))
+    hint = hint or _strange_name(name.name, alone=alone)
+    return Fault(name.offset, "expression.unknown_name", f"there is no name `{name.name}`{hint}")
+
+
+_CONSTANTS: Final = {"True": "true", "False": "false", "None": "null", "nil": "null", "undefined": "null"}
+_ELSEWHERE_CALLED: Final = {
+    "env": "; name a secret where it is used, as ${{ secrets.NAME }}; other values are `input`",
+    "vars": "; values of a run are `input`, `state`, and what `let` names",
+    "each": "; the item of a loop is `item`, or what `as` says",
+    "it": "; the item of a loop is `item`, or what `as` says",
+    "github": "; what started a run is its `input`",
+    "trigger": "; what started a run is its `input`",
+}
+
+
+def _strange_name(name: str, *, alone: bool) -> str:
+    """A word on a name that is nearly none of ours; `alone`: nothing of it is asked for."""
+    if name in _CONSTANTS:
+        return f"; did you mean `{_CONSTANTS[name]}`?"
+    return _ELSEWHERE_CALLED.get(name) or (f'; text stands in quotes: "{shorten(name)}"' if alone else "")
+
+
+@lru_cache(maxsize=4096)
+def _scan(source: str, roots: frozenset[str]) -> Scanned:
+    tree = cel.parse(source)
+    found = scan(tree, source, roots)
+    faults = [
+        Fault(message.offset, "expression.syntax", f"`{message.type_name}{{...}}` is not a type of flow/v1")
+        for message in found.messages
+    ]
+    by_node = {id(chain.node): chain for chain in found.chains}
+    return Scanned(tree, found, by_node, (*faults, *_time_faults(tree)), tuple(_literal_faults(tree)))
+
+
+@lru_cache(maxsize=4096)
+def _program(source: str, roots: frozenset[str], kinds: tuple[tuple[tuple[Segment, ...], Kind], ...]) -> Program:
+    """Programs are immutable: two documents with the same source and types share one."""
+    scanned = _scan(source, roots)
+    return cel.compile_tree(source, scanned.tree, scanned.found.chains, dict(kinds).__getitem__)
+
+
+def _quotes_hint(source: str) -> str:
+    """A word where the source is one text in quotes, which is always that text."""
+    text = source.strip()
+    if len(text) < 2 or text[0] not in "\"'" or text[-1] != text[0] or text[0] in text[1:-1]:
+        return ""
+    return f"; without the quotes it is an expression: {text[1:-1]}"

@@ -1,0 +1,234 @@
+"""Templates: values of a document with holes in their texts, compiled, and filled in (docs/language.md#expressions).
+
+A hole that is only a path never gets to CEL: the value is copied, so integers, nulls and large values pass unchanged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, TypeAlias
+
+from hai_flow.definition.expressions.ast_paths import MISSING, Segment, absent, look_up, whole_path
+from hai_flow.definition.expressions.cel import Program
+from hai_flow.definition.expressions.cel_values import instant_text
+from hai_flow.definition.expressions.expression_faults import Fault, Faults
+from hai_flow.definition.expressions.expressions import compile_source, roots_and_steps
+from hai_flow.definition.expressions.value_text import as_text
+from hai_flow.definition.names.holes import WrittenHole, split_holes
+from hai_flow.definition.names.known_names import Names
+from hai_flow.definition.plan import Hole
+from hai_flow.definition.yaml.document import Path
+from hai_flow.values import Json
+
+
+class _Part(Protocol):
+    """A piece of a template."""
+
+    def render(self, scope: Mapping[str, Json]) -> Json: ...
+
+
+class CompiledTemplate:
+    """plan.Template: a YAML value with its holes compiled. `written` is that value."""
+
+    __slots__ = ("_render", "holes", "is_literal", "roots", "steps", "written")
+
+    def __init__(self, part: _Part, holes: Sequence[Hole], written: Json) -> None:
+        self.holes = tuple(holes)
+        self.roots, self.steps = roots_and_steps(path for hole in holes for path in hole.paths)
+        self.written = written
+        self.is_literal = isinstance(part, _Literal)
+        self._render: Callable[[Mapping[str, Json]], Json] = part.render
+
+    def render(self, scope: Mapping[str, Json]) -> Json:
+        """The JSON value with every hole filled. Raises `ExpressionError`."""
+        return self._render(scope)
+
+
+@dataclass(frozen=True, slots=True)
+class _Literal:
+    value: Json
+
+    def render(self, scope: Mapping[str, Json]) -> Json:
+        return self.value
+
+
+# Roots of which a path means the same wherever it may be named.
+_EVERYWHERE_ALIKE: Final = frozenset(("input", "state", "run", "thread"))
+
+
+class _PathHole:
+    """A hole that is only a path: the value itself, without CEL."""
+
+    __slots__ = ("_optional", "path")
+
+    def __init__(self, path: tuple[Segment, ...], optional: bool) -> None:
+        self.path = path
+        self._optional = optional  # its last property is optional by its schema: absent is null
+
+    def render(self, scope: Mapping[str, Json]) -> Json:
+        value: Any = scope
+        try:
+            for part in self.path:
+                if type(value) is str:  # "text"[0] would be a character
+                    return self._slow(scope)
+                value = value[part]
+        except (KeyError, IndexError, TypeError):
+            return self._slow(scope)
+        return value
+
+    def _slow(self, scope: Mapping[str, Json]) -> Json:
+        value = look_up(scope, self.path)
+        if value is not MISSING:
+            return value
+        if self._optional and look_up(scope, self.path[:-1]) is not MISSING:
+            return None
+        raise absent(self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class _NowHole:
+    """`${{ now }}`: the scope has milliseconds, a document sees RFC 3339 text."""
+
+    def render(self, scope: Mapping[str, Json]) -> Json:
+        return instant_text(scope["now"])
+
+
+@dataclass(frozen=True, slots=True)
+class _CelHole:
+    program: Program
+
+    def render(self, scope: Mapping[str, Json]) -> Json:
+        return self.program.evaluate(scope)
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """Literal pieces and holes, joined as text."""
+
+    parts: tuple[str | _Part, ...]
+
+    def render(self, scope: Mapping[str, Json]) -> Json:
+        return "".join(part if isinstance(part, str) else as_text(part.render(scope)) for part in self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class _List:
+    parts: tuple[_Part, ...]
+
+    def render(self, scope: Mapping[str, Json]) -> Json:
+        return [part.render(scope) for part in self.parts]
+
+
+@dataclass(frozen=True, slots=True)
+class _Map:
+    parts: tuple[tuple[str, _Part], ...]
+
+    def render(self, scope: Mapping[str, Json]) -> Json:
+        return {key: part.render(scope) for key, part in self.parts}
+
+
+Reporter: TypeAlias = Callable[[Path, Fault], None]  # path inside the value
+
+
+def compile_template(value: Json, names: Names, report: Reporter, *, text: bool = False) -> CompiledTemplate:
+    """`value` with its holes compiled. With `text` a single hole becomes text as well, where it else keeps its type.
+
+    Faults (and doubts: see DOUBTS) go to `report`, by the path inside `value`; a faulty hole is null.
+    """
+    compiler = _TemplateCompiler(names, report)
+    part = compiler.part(value, ())
+    if not text or isinstance(part, _Literal):
+        return CompiledTemplate(part, compiler.holes, value)
+    return CompiledTemplate(_Text((part,)), [hole._replace(whole=False) for hole in compiler.holes], value)
+
+
+class _TemplateCompiler:
+    def __init__(self, names: Names, report: Reporter) -> None:
+        self.names = names
+        self.report = report
+        self.holes: list[Hole] = []
+
+    def part(self, value: Json, at: Path) -> _Part:
+        """Recursion is bounded by the document's depth (40)."""
+        if isinstance(value, str):
+            return self._text(value, at)
+        if isinstance(value, list):
+            parts = [self.part(item, (*at, index)) for index, item in enumerate(value)]
+            return (
+                _Literal(value)
+                if all(isinstance(p, _Literal) for p in parts) and "$" not in str(value)
+                else _List(tuple(parts))
+            )
+        if isinstance(value, dict):
+            return self._mapping(value, at)
+        return _Literal(value)
+
+    def _mapping(self, value: Mapping[str, Json], at: Path) -> _Part:
+        pairs: list[tuple[str, _Part]] = []
+        for key, item in value.items():
+            if "${{" in key:
+                self.report((*at, key), Fault(0, "expression.hole_in_key", "a key can't have holes; only values can"))
+            pairs.append((key, self.part(item, (*at, key))))
+        if all(isinstance(part, _Literal) for _, part in pairs):
+            return _Literal({key: part.render({}) for key, part in pairs})
+        return _Map(tuple(pairs))
+
+    def _text(self, text: str, at: Path) -> _Part:
+        if "{{" not in text:
+            return _Literal(text)
+        pieces = self._pieces(text, at)
+        holes = [piece for piece in pieces if not isinstance(piece, str)]
+        if not holes:
+            return _Literal("".join(piece for piece in pieces if isinstance(piece, str)))
+        compiled = {id(hole): self._hole(hole, at) for hole in holes}
+        if len(pieces) == 1:
+            part = compiled[id(holes[0])]
+            if isinstance(part, _PathHole):
+                self.holes[-1] = self.holes[-1]._replace(whole=True)
+            return part
+        return _Text(tuple(piece if isinstance(piece, str) else compiled[id(piece)] for piece in pieces))
+
+    def _pieces(self, text: str, at: Path) -> list[str | WrittenHole]:
+        try:
+            return split_holes(text)
+        except Faults as faults:
+            for fault in faults.faults:
+                self.report(at, fault)
+            return [""]
+
+    def _hole(self, hole: WrittenHole, at: Path) -> _Part:
+        try:
+            return self._compiled(hole, at)
+        except Faults as faults:
+            for fault in faults.faults:
+                self.report(at, Fault(fault.offset + hole.offset, fault.code, fault.message))
+            return _Literal(None)
+
+    def _compiled(self, hole: WrittenHole, at: Path) -> _Part:
+        known = self.names.types.sound.get(hole.source)
+        if known is not None and known[0][0] in self.names.roots:
+            self.holes.append(Hole(at, (known[0],)))
+            return _PathHole(*known)
+        chain = whole_path(hole.source, self.names.scanned_roots())
+        if chain is None:
+            program, scanned, doubts = compile_source(hole.source, self.names)
+            self._doubt(doubts, hole, at)
+            self.holes.append(Hole(at, tuple(chain.path for chain in scanned.found.chains)))
+            return _CelHole(program)
+        fault = self.names.check(hole.source, chain)
+        if fault is not None:
+            raise Faults([fault])
+        doubt = self.names.doubt(chain, alone=True)
+        self._doubt([doubt] if doubt else [], hole, at)
+        self.holes.append(Hole(at, (chain.path,)))
+        if chain.path == ("now",):
+            return _NowHole()
+        optional = self.names.types.look(chain.path).last_optional
+        if doubt is None and chain.path[0] in _EVERYWHERE_ALIKE and not self.names.guarded:
+            self.names.types.sound[hole.source] = chain.path, optional
+        return _PathHole(chain.path, optional)
+
+    def _doubt(self, doubts: Sequence[Fault], hole: WrittenHole, at: Path) -> None:
+        for doubt in doubts:
+            self.report(at, Fault(doubt.offset + hole.offset, doubt.code, doubt.message))

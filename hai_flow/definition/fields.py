@@ -1,0 +1,317 @@
+"""The parts that occur everywhere in a document: texts, expressions, durations, retries, schemas."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+from hai_flow.definition import plan
+from hai_flow.definition.checks.nullability import DOUBTS, REFUSALS
+from hai_flow.definition.expressions.expression_faults import Fault, Faults
+from hai_flow.definition.expressions.expressions import CompiledExpression, compile_expression
+from hai_flow.definition.expressions.templates import CompiledTemplate, compile_template
+from hai_flow.definition.names.durations import NotADuration, meant_duration, milliseconds, spell
+from hai_flow.definition.names.holes import split_holes
+from hai_flow.definition.names.known_names import Names
+from hai_flow.definition.names.wording import shorten, suggestion
+from hai_flow.definition.schemas.schemas import JsonSchema, compile_schema
+from hai_flow.definition.yaml.document import Path
+from hai_flow.definition.yaml.reader import Reader
+from hai_flow.definition.yaml.reference import DOCUMENT_SHAPES
+from hai_flow.values import Json
+
+DEADLINE_DEFAULT: Final = 7 * 24 * 3_600_000  # milliseconds
+
+KNOWN_CODES: Final = frozenset((
+    "input.invalid", "state.invalid", "expression.error", "expression.absent", "expression.budget",
+    "expression.too_large", "step.timeout", "step.lost", "step.in_doubt", "step.file_unknown", "step.file_too_large",
+    "step.file_unavailable", "tool.failed", "tool.unavailable",
+    "tool.invalid_arguments", "tool.invalid_result", "tool.expired", "tool.declined", "http.status",
+    "http.connection", "http.expect", "http.refused", "http.too_large", "http.invalid_request",
+    "http.invalid_response", "http.callback_expired", "mcp.unavailable", "mcp.tool_changed",
+    "mcp.not_configured", "mcp.unauthorized",
+    "secret.missing", "secret.refused", "llm.rate_limited", "llm.timeout",
+    "llm.unavailable", "llm.truncated", "llm.empty", "llm.invalid_output", "llm.refused", "llm.context_exceeded",
+    "llm.invalid_request", "llm.not_configured", "agent.max_turns", "approval.rejected",
+    "approval.expired", "approval.impossible", "ask.expired", "wait_for.expired", "for_each.duplicate_key",
+    "repeat.exhausted", "run.failed", "run.stopped", "undo.failed", "limit.tokens", "limit.cost",
+    "limit.tool_calls", "limit.duration", "limit.steps", "limit.waits", "limit.log",
+))  # fmt: skip
+RESERVED_PREFIXES: Final = frozenset(code.partition(".")[0] for code in KNOWN_CODES)
+_DATA: Final = ("input.", "state.", "steps.")
+_FOREIGN: Final = re.compile(
+    r"(?<![$\w{])(?:\$\{|\{\{|\$\(|\{)\s{0,9}(?P<path>[A-Za-z_][\w.\[\]]{0,200}?)\s{0,9}(?:\}\}|[})])(?!\})"
+)
+_FOREIGN_MAX: Final = 20  # of one text; each is looked up
+CODE: Final = re.compile(r"[a-z][a-z0-9_]{0,62}(\.[a-z0-9_]{1,63}){0,3}")
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """plan.Template: a value that the compiler itself wrote."""
+
+    value: Json
+
+    @property
+    def written(self) -> Json:
+        return self.value
+
+    @property
+    def roots(self) -> frozenset[str]:
+        return frozenset()
+
+    @property
+    def steps(self) -> frozenset[str]:
+        return frozenset()
+
+    @property
+    def holes(self) -> tuple[plan.Hole, ...]:
+        return ()
+
+    def render(self, scope: Mapping[str, Json]) -> Json:
+        """The value."""
+        return self.value
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """plan.Template: a mapping of which each value is a template of its own."""
+
+    parts: tuple[tuple[str, plan.Template], ...]
+
+    @property
+    def written(self) -> Json:
+        return {key: part.written for key, part in self.parts}
+
+    @property
+    def roots(self) -> frozenset[str]:
+        return frozenset[str]().union(*(part.roots for _, part in self.parts))
+
+    @property
+    def steps(self) -> frozenset[str]:
+        return frozenset[str]().union(*(part.steps for _, part in self.parts))
+
+    @property
+    def holes(self) -> tuple[plan.Hole, ...]:
+        return tuple(hole._replace(place=(key, *hole.place)) for key, part in self.parts for hole in part.holes)
+
+    def render(self, scope: Mapping[str, Json]) -> Json:
+        """The mapping with every hole filled. Raises `ExpressionError`."""
+        return {key: part.render(scope) for key, part in self.parts}
+
+
+class Parts:
+    """Compiles the parts that occur everywhere, and reports to `reader`.
+
+    `tools` (None: declared, but wrong) and `fail_codes` (those of the document's own `fail` steps) say which errors
+    there may be.
+    """
+
+    def __init__(self, reader: Reader, tools: Mapping[str, plan.Tool | None], fail_codes: Collection[str]) -> None:
+        self.reader = reader
+        self._tools = tools
+        self._fail_codes = frozenset(fail_codes)
+
+    def retry(self, owner: Mapping[str, Json], at: Path, names: Names) -> plan.Retry | None:
+        """The `retry` of a step or of `defaults`; None where there is none, or after a finding."""
+        if not isinstance(owner.get("retry"), dict):
+            return None
+        at = (*at, "retry")
+        fields = self.reader.fields(DOCUMENT_SHAPES["retry"], owner["retry"], at, "`retry`")
+        errors = fields.get("errors")
+        if errors is not None:
+            self.patterns(errors, (*at, "errors"))
+        every = self.duration(fields, "every", at, names, shortest=1)
+        max_delay = self.duration(fields, "max_delay", at, names)
+        if isinstance(every, int) and isinstance(max_delay, int) and max_delay < every:
+            message = f"`max_delay`, {spell(max_delay)}, is shorter than `every`, {spell(every)}, which it cuts down"
+            self.reader.warning((*at, "max_delay"), "retry.max_delay", f"{message}; raise it, or lower `every`")
+        if "max" not in fields:
+            return None
+        return plan.Retry(
+            max=fields["max"],
+            errors=tuple(errors) if errors is not None else None,
+            backoff=fields.get("backoff", "fixed"),
+            every=every if every is not None else plan.Retry(0).every,
+            max_delay=max_delay if max_delay is not None else plan.Retry(0).max_delay,
+            jitter=fields.get("jitter", True),
+        )
+
+    def patterns(self, patterns: Sequence[str], at: Path) -> None:
+        for index, pattern in enumerate(patterns):
+            place = (*at, index)
+            prefix = pattern.partition(".")[0]
+            if pattern == "*" or pattern in KNOWN_CODES or pattern in self._fail_codes:
+                continue
+            if pattern.endswith(".*") and CODE.fullmatch(pattern[:-2]):
+                if prefix in RESERVED_PREFIXES or any(code.startswith(pattern[:-1]) for code in self._fail_codes):
+                    continue
+            elif not CODE.fullmatch(pattern):
+                message = f"expected an error code, `prefix.*` or `*`, found `{shorten(pattern)}`"
+                self.reader.error(place, "errors.pattern", message)
+                continue
+            self._doubt_pattern(pattern, prefix, place)
+
+    def _doubt_pattern(self, pattern: str, prefix: str, at: Path) -> None:
+        """A code that no step is known to raise. Python tools may raise codes of their own: those need a near match."""
+        known = KNOWN_CODES | self._fail_codes | {f"{word}.*" for word in RESERVED_PREFIXES}
+        hint = suggestion(pattern, known)
+        tools_may_raise = any(isinstance(tool, plan.PythonTool) or tool is None for tool in self._tools.values())
+        if prefix in RESERVED_PREFIXES or hint or not tools_may_raise:
+            self.reader.warning(at, "errors.unknown_code", f"nothing raises the error code `{pattern}`{hint}")
+
+    def duration(
+        self, fields: Mapping[str, Json], key: str | int, at: Path, names: Names | None, shortest: int = 1_000
+    ) -> plan.Duration | None:
+        """The duration under `key`; None where there is none, or after a finding. Without `names` it is literal."""
+        text = fields.get(key)  # type: ignore[call-overload]
+        return self.duration_of(text, (*at, key), names, shortest) if isinstance(text, str) else None
+
+    def duration_of(self, text: str, at: Path, names: Names | None, shortest: int = 1_000) -> plan.Duration | None:
+        """`text` as a duration: milliseconds, or a template where it is one whole hole."""
+        key = next((part for part in reversed(at) if isinstance(part, str)), "")
+        if is_hole(text) and names is not None:
+            return self.template(text, at, names, text=True)
+        try:
+            return milliseconds(text, shortest=shortest)
+        except NotADuration as error:
+            meant = meant_duration(text)
+            hint = f"; did you mean `{meant}`?" if meant else _duration_hint(text)
+            if "${{" in text and names is None:
+                hint = "; here it is written out, without holes"
+            self.reader.error(at, "duration.invalid", f"`{key}`: {error}{hint}")
+            return None
+
+    def condition(self, value: Json, at: Path, names: Names) -> CompiledExpression | None:
+        """A bare expression that must be true or false; None after a finding."""
+        source = value if isinstance(value, str) else str(value).lower()
+        try:
+            compiled = compile_expression(source, names, condition=True)
+            for doubt in compiled.doubts:
+                self._doubt(at, doubt)
+            return compiled
+        except Faults as faults:
+            for fault in faults.faults:
+                self.reader.error_inside(at, fault.offset, fault.code, fault.message)
+            return None
+
+    def _doubt(self, at: Path, doubt: Fault) -> None:
+        report = self.reader.refuse_inside if doubt.code in REFUSALS else self.reader.warning_inside
+        report(at, doubt.offset, doubt.code, doubt.message)
+
+    def text(self, fields: Mapping[str, Json], key: str, at: Path, names: Names) -> CompiledTemplate | None:
+        """The text under `key` with its holes; None where there is none."""
+        return self.template(fields[key], (*at, key), names, text=True) if key in fields else None
+
+    def literal(self, value: Json) -> plan.Template:
+        """`value` itself as a template."""
+        return Constant(value)
+
+    def template(
+        self, value: Json, at: Path, names: Names, *, text: bool = False, wrapped: bool = False
+    ) -> CompiledTemplate:
+        """`value` compiled; `text`: as text; `wrapped`: the document has only the one item of the list `value`."""
+
+        def report(path: Path, fault: Fault) -> None:
+            place = (*at, *(path[1:] if wrapped else path))
+            if fault.code == "expression.hole_in_key":
+                self.reader.error(place, fault.code, fault.message, key=True)
+            elif fault.code in DOUBTS | REFUSALS:
+                self._doubt(place, fault)
+            else:
+                self.reader.error_inside(place, fault.offset, fault.code, fault.message)
+
+        self._doubt_plain(value, at, names)
+        return compile_template(value, names, report, text=text)
+
+    def _doubt_plain(self, value: Json, at: Path, names: Names) -> None:
+        """Other languages write a hole as `{{ x }}`, `${x}`, `$(x)` or `{x}`, or the path alone.
+
+        A text may hold all of these. They are doubted where they name something of this place, `{{ }}` always.
+        """
+        for path, text in texts(value, at):
+            if text.startswith(_DATA) and (named := names.named(text)):
+                self.reader.warning_inside(path, 0, "text.path", _plain_text(text, named))
+            elif text.count("{") != 2 * text.count("${{") or "$(" in text:  # more than holes of ours
+                self._doubt_braces(text, path, names)
+
+    def _doubt_braces(self, text: str, path: Path, names: Names) -> None:
+        for found in islice(_FOREIGN.finditer(text), _FOREIGN_MAX):
+            certain = found.group().startswith(("${", "{{"))  # others are also of shells and formats
+            if not certain and "." not in found["path"]:
+                continue
+            if text.rfind("${{", 0, found.start()) > text.rfind("}}", 0, found.start()):
+                continue  # inside of a hole
+            named = names.named(found["path"], guess=certain)
+            if named:
+                self.reader.warning_inside(path, found.start(), "text.braces", _plain_text(found.group(), named))
+                return
+        if "{{" not in text or "${{" in text:
+            return
+        found = re.search(r"(?<![${])\{\{[^{}]*\}\}", text)
+        if found:
+            message = "`{{ }}` is plain text here; a hole is written ${{ }}"
+            self.reader.warning_inside(path, found.start(), "text.braces", message)
+
+    def schema(self, raw: Json, at: Path) -> JsonSchema | None:
+        """`raw` compiled; None after findings. Holes are findings."""
+        clean = True
+        for path, text in texts(raw, at):
+            if "${{" in text.replace("$${{", ""):
+                clean = False
+                self.reader.error(path, "schema.hole", "a schema is literal: holes `${{ }}` are not filled here")
+        compiled = self.compiled_schema(raw, at)
+        return compiled if clean else None
+
+    def compiled_schema(self, raw: Json, at: Path) -> JsonSchema | None:
+        """`raw` compiled; None after findings."""
+
+        def report(path: Path, code: str, message: str) -> None:
+            self.reader.error((*at, *path), code, message, key=code == "schema.unknown_keyword")
+
+        return compile_schema(raw, report)
+
+
+def _plain_text(written: str, named: str) -> str:
+    """The doubt about a text that would be the path `named` elsewhere."""
+    return f"`{shorten(written)}` is plain text here; a hole is written ${{{{ {named} }}}}"
+
+
+def _duration_hint(text: str) -> str:
+    """A word on what has no length that always is the same."""
+    if re.fullmatch(r"P?\s*[0-9.]+\s*(mo|M|y|Y|months?|years?)", text.strip()):
+        return "; months and years are written as days, such as 30d or 365d"
+    if re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}.*", text):
+        return "; it is a length, not a date"
+    return ""
+
+
+def is_hole(text: str) -> bool:
+    """Whether `text` is exactly one hole."""
+    if not text.strip().startswith("${{"):
+        return False
+    try:
+        pieces = split_holes(text.strip())
+    except Faults:
+        return True  # open: the template's own finding says so
+    return len(pieces) == 1 and not isinstance(pieces[0], str)
+
+
+def texts(value: Json, at: Path) -> Iterator[tuple[Path, str]]:
+    """Every text inside `value`, with its path."""
+    if isinstance(value, str):
+        yield at, value
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from texts(item, (*at, key))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from texts(item, (*at, index))
+
+
+def is_literal(value: Json) -> bool:
+    """Whether a value of a document is already final: no text in it has holes."""
+    return not any("${{" in text for _, text in texts(value, ()))

@@ -1,0 +1,280 @@
+"""The names that one place of a document has, and what is wrong, or in doubt, with a path that begins with one
+(docs/language.md#names)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Protocol, TypeAlias
+
+from hai_flow.definition.expressions.ast_paths import Chain, Segment, segment_offset, spell, whole_path
+from hai_flow.definition.expressions.expression_faults import Fault
+from hai_flow.definition.names.holes import only_hole
+from hai_flow.definition.names.known_types import Look, Types
+from hai_flow.definition.names.wording import suggestion
+from hai_flow.values import Json
+
+ALWAYS: Final = frozenset(("input", "state", "steps", "run", "thread", "now"))
+# Roots that exist in some places only, with the sentence for everywhere else.
+ELSEWHERE: Final[dict[str, str]] = {
+    "error": "`error` exists only in `catch` steps and in the reject handler",
+    "item": "`item` exists only inside a `for_each`",
+    "index": "`index` exists only inside a loop",
+    "args": "`args` exists only in the keys of `approval`",
+    "response": "`response` exists only in `http.expect`",
+    "event": "`event` exists only in `wait_for.match` and in triggers",
+    "secrets": "`secrets` can be named only in the settings of tools and models, "
+    "in `auth` and `headers` of `http`, and as a webhook's `secret`",
+}
+# No loop variable but `item` may have one of these names; outside of their places they keep their own sentence.
+ROOTS: Final = ALWAYS | frozenset(ELSEWHERE)
+SECRET_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
+STEP_MEMBERS: Final = ("status", "output", "error", "approval", "usage", "parts")
+_MEMBER_HINTS: Final = {
+    "decision": "; write steps.X.approval.decision",
+    "result": "; did you mean `output`?",
+    "items": "; a loop's items are its `output`",
+    "approved": '; write steps.X.approval.decision == "approve"',
+    "outcome": "; did you mean `status`?",
+}
+
+_CLOSED: Final[Mapping[str, Json]] = {"additionalProperties": False}
+
+Guards: TypeAlias = frozenset[tuple[Any, ...]]
+"""Paths that are there, and facts, which begin with None (`facts`)."""
+
+
+class Shows(Protocol):
+    """An expression, with the paths that are there and the facts that hold whenever it is true."""
+
+    guards: Guards
+
+
+class Condition(Shows, Protocol):
+    """An expression, with that also for where it is false, and with the facts that make it true (`proof`) or false
+    (`disproof`); None: nothing that is known for certain does."""
+
+    denials: Guards
+    proof: Guards | None
+    disproof: Guards | None
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """The names that one place has.
+
+    `explain(id)` gives (code, message) for a step id that is not `visible` here. `absent` has the reasons why visible
+    steps may have no output when this place is reached, each a clause like "the step has an `if`". Its keys are ids, or
+    `id.member` where only that member may be absent.
+    """
+
+    types: Types
+    roots: frozenset[str] = ALWAYS
+    visible: Container[str] = frozenset()
+    guarded: Guards = frozenset()  # paths that conditions around have shown to be there
+    explain: Callable[[str], tuple[str, str] | None] = lambda name: (
+        "expression.unknown_step",
+        f"there is no step `{name}`",
+    )
+    absent: Mapping[str, str] = field(default_factory=dict)  # id, or id.member -> reason
+    shows: Callable[[str, str, Guards], bool] = lambda name, member, guards: False  # whether none of the reasons holds
+
+    def with_roots(self, *names: str, schemas: Mapping[str, Json] | None = None) -> Names:
+        """The same place with further roots: `names`, and those of `schemas` with their types."""
+        types = replace(self.types, roots={**self.types.roots, **schemas}) if schemas else self.types
+        return replace(self, types=types, roots=self.roots | {*names, *(schemas or ())})
+
+    def with_guards(self, expression: Shows | None) -> Names:
+        """The same place, where `expression` is known to be true."""
+        return replace(self, guarded=self.guarded | expression.guards) if expression else self
+
+    def element_schema(self, value: Json) -> Json:
+        """The type of the items of `value`, where it is one hole with only a path to a list of known type; else {}."""
+        look = self._look_at(value)
+        items = look.schema.get("items") if isinstance(look.schema, Mapping) else None
+        if not isinstance(items, Mapping):
+            return {}
+        return {**{key: look.root[key] for key in ("$defs", "definitions") if key in look.root}, **items}
+
+    def schema_of(self, value: Json) -> Json:
+        """The type of what `value` renders to, as far as it is known without looking into expressions."""
+        match value:
+            case str():
+                hole = only_hole(value)
+                if hole is None:
+                    return {"type": "string"}
+                look = self._look_at(value)
+                return {} if look.optional else look.schema
+            case bool():
+                return {"type": "boolean"}
+            case int():
+                return {"type": "integer"}
+            case float():
+                return {"type": "number"}
+            case Mapping():
+                properties = {name: self.schema_of(each) for name, each in value.items()}
+                return {"type": "object", "properties": properties, "required": list(value), **_CLOSED}
+            case list():
+                return {"type": "array"}
+        return {}
+
+    def with_roots_of(self, other: Names) -> Names:
+        """The same place, with the roots that `other` has: the names that its steps give."""
+        return replace(self, types=replace(self.types, roots=other.types.roots), roots=other.roots)
+
+    def type_of(self, value: Json) -> str | None:
+        """The JSON type of `value`, where it is one hole with only a path to something of one known type."""
+        schema = self._look_at(value).schema
+        found = schema.get("type") if isinstance(schema, Mapping) else None
+        return found if isinstance(found, str) else None
+
+    def named(self, text: str, *, guess: bool = False) -> str | None:
+        """The path that `text` is, where it leads to something of this place; else None. With `guess` it may also lack
+        its beginning: `amount` for `input.amount`, `pay.output` for `steps.pay.output`."""
+        paths = [text, *self._completed(text)] if guess else [text]
+        return next((path for path in paths if self._leads_somewhere(path)), None)
+
+    def _completed(self, text: str) -> Iterator[str]:
+        word = text.partition(".")[0]
+        if word != text and word in self.visible:
+            yield f"steps.{text}"
+        for root, schema in (("input", self.types.input), ("state", self.types.state)):
+            if isinstance(schema, Mapping) and word in schema.get("properties", ()):
+                yield f"{root}.{text}"
+
+    def _leads_somewhere(self, text: str) -> bool:
+        chain = whole_path(text, self.scanned_roots())
+        if chain is None or chain.path[0] not in self.roots:
+            return False
+        least = 3 if chain.path[0] == "steps" else 1 if chain.path[0] not in ROOTS - {"item"} else 2
+        return len(chain.path) >= least and self.check(text, chain) is None
+
+    def may_be_null(self, value: Json) -> str | None:
+        """The path that `value` consists of as one hole, if null may be there and nothing around has excluded that."""
+        hole = only_hole(value)
+        chain = whole_path(hole.source, self.scanned_roots()) if hole else None
+        if chain is None or chain.path[0] not in self.roots or self._is_known(chain.path, frozenset()):
+            return None
+        look = self.types.look(chain.path)
+        types = look.schema.get("type") if isinstance(look.schema, Mapping) else None
+        nullable = look.last_optional or (isinstance(types, list) and "null" in types)
+        return spell(chain.path) if nullable else None
+
+    def _look_at(self, value: Json) -> Look:
+        hole = only_hole(value)
+        chain = whole_path(hole.source, self.scanned_roots()) if hole else None
+        return self.types.look(chain.path) if chain and chain.path[0] in self.roots else Look({})
+
+    def scanned_roots(self) -> frozenset[str]:
+        """The names that begin a path into the data, here or elsewhere."""
+        return ROOTS if self.roots <= ROOTS else ROOTS | self.roots
+
+    def doubt(self, chain: Chain, known: Guards = frozenset(), *, alone: bool = False) -> Fault | None:
+        """The doubt about a path that may be absent where only `known` (and the guards around) is there.
+
+        `alone`: the path is a whole hole, where an optional property is null.
+        """
+        path, absent = chain.path, None
+        if path[0] == "secrets":
+            return _doubt_of_secret(chain)
+        if path[0] == "steps" and len(path) > 2 and path[2] in MAY_BE_ABSENT:
+            absent = self.absent.get(f"{path[1]}.{path[2]}") or self.absent.get(str(path[1]))
+            if (
+                absent is not None
+                and not self._is_known(path[:3], known)
+                and not self.shows(str(path[1]), str(path[2]), known | self.guarded)
+            ):
+                return Fault(chain.start, "expression.unguarded", _absent_step(path, absent))
+        look = self.types.look(path if chain.field is None else (*path, chain.field))
+        if look.barren is not None:
+            return Fault(chain.start, "expression.no_object", look.barren[1])
+        look = self.types.look(path)
+        for length in look.optional:
+            if alone and look.last_optional and length == len(path):
+                continue
+            if not self._is_known(path[:length], known):
+                text, parent = spell(path[:length]), spell(path[: length - 1])
+                remedy = f"guard it with has({text}) or {parent}.?{path[length - 1]}.orValue(...)"
+                return Fault(chain.start, "expression.unguarded", f"`{text}` may be absent; {remedy}")
+        return None
+
+    def _is_known(self, path: tuple[Segment, ...], known: Guards) -> bool:
+        return any(guard[: len(path)] == path for guards in (known, self.guarded) for guard in guards)
+
+    def check(self, source: str, chain: Chain) -> Fault | None:
+        """The fault of one path, or None."""
+        if chain.path[0] not in self.roots:
+            return Fault(chain.start, "expression.unknown_name", _not_here(str(chain.path[0])))
+        if chain.path[0] == "steps":
+            fault = self._check_step(source, chain)
+            if fault is not None:
+                return fault
+        path = chain.path if chain.field is None else (*chain.path, chain.field)
+        wrong = self.types.look(path).wrong
+        if wrong is None:
+            return None
+        return Fault(segment_offset(source, chain, wrong[0]), "expression.unknown_property", wrong[1])
+
+    def _check_step(self, source: str, chain: Chain) -> Fault | None:
+        if len(chain.path) < 2:
+            return Fault(chain.start, "expression.step", "expected steps.ID.output, found `steps` alone; name the step")
+        name = str(chain.path[1])
+        if name not in self.visible:
+            explained = self.explain(name)
+            return Fault(segment_offset(source, chain, 1), *explained) if explained else None
+        member = chain.path[2] if len(chain.path) > 2 else chain.field
+        if member is None:
+            message = (
+                f"expected steps.{name}.output (or .status, .error, .approval, .usage, .parts), found the step itself"
+            )
+            return Fault(segment_offset(source, chain, 1), "expression.step", message)
+        if member not in STEP_MEMBERS:
+            hint = (
+                _MEMBER_HINTS.get(str(member))
+                or suggestion(str(member), STEP_MEMBERS)
+                or f"; it has {', '.join(STEP_MEMBERS)}"
+            )
+            message = f"a step has no `{member}`{hint.replace('X', name)}"
+            return Fault(segment_offset(source, chain, 2), "expression.step_member", message)
+        if member == "approval" and name in self.types.ungated:
+            message = f"nobody approves the step `{name}`: only `approve` steps and steps with an `approval` have one"
+            return Fault(segment_offset(source, chain, 2), "expression.step_member", message)
+        if member in ("usage", "parts") and name in self.types.mindless:
+            message = f"the step `{name}` asks no model: only `llm` and `agent` have `{member}`"
+            return Fault(segment_offset(source, chain, 2), "expression.step_member", message)
+        return None
+
+
+MAY_BE_ABSENT: Final = ("output", "error", "approval", "usage", "parts")
+
+
+def _absent_step(path: Sequence[Segment], reason: str) -> str:
+    step, member = spell(path[:2]), path[2]
+    status = f', or test {step}.status == "finished" before' if member != "error" else ""
+    guards = f"has({step}.{member}) or {step}.?{member}.orValue(...){status}"
+    return f"`{step}.{member}` may be absent: {reason}; guard it with {guards}"
+
+
+def _doubt_of_secret(chain: Chain) -> Fault | None:
+    """Secrets are named one by one, as `secrets.NAME`: what is named otherwise could not be looked for before a run,
+    and a default would be sent in the place of a secret."""
+    name = chain.path[1] if len(chain.path) > 1 else chain.field
+    if len(chain.path) == 2 and chain.field is None and isinstance(name, str) and SECRET_NAME.fullmatch(name):
+        return None
+    at = "a secret is named as it is, `secrets.NAME`"
+    if isinstance(name, str) and SECRET_NAME.fullmatch(name):
+        remedy = (
+            f"write `secrets.{name}`; whether it is set is looked at before the step, and none is sent in its place"
+        )
+    elif name is None:
+        remedy = "one that is computed can't be looked for; write a `switch` with a step for each secret"
+    else:
+        remedy = "letters, digits and `_`, at most 63, no digit first"
+    return Fault(chain.start, "expression.secret", f"{at}: {remedy}")
+
+
+def _not_here(name: str) -> str:
+    if name in ALWAYS:
+        return f"`{name}` can't be named here: this is evaluated before there is a run"
+    return ELSEWHERE.get(name) or f"there is no name `{name}`"

@@ -1,0 +1,224 @@
+"""The types of the data that expressions read, as far as they are known: by the schemas of `input`, `state` and the
+outputs of steps, and of what every run has (docs/language.md#names)."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from hai_flow.definition.expressions.ast_paths import Segment, spell
+from hai_flow.definition.expressions.cel_values import Kind
+from hai_flow.definition.names.wording import suggestion
+from hai_flow.definition.schemas.schema_references import resolve
+from hai_flow.values import Json
+
+_STATUS: Final[dict[str, Json]] = {
+    "type": "string",
+    "enum": ["pending", "running", "waiting", "finished", "skipped", "failed", "stopped", "undone"],
+}
+
+
+def _closed_object(**properties: Json) -> dict[str, Json]:
+    return {
+        "type": "object", "properties": properties, "required": list(properties), "additionalProperties": False,
+    }  # fmt: skip
+
+
+_FIXED: Final[dict[str, Json]] = {
+    "run": _closed_object(id={}, workflow={}, version={}, started_at={}, requester={}, trigger={}, scheduled_at={}),
+    "thread": _closed_object(id={}, message={}, content={}),
+    "error": _closed_object(code={}, message={}, path={}, attempt={}, at={}, retriable={}, data={}, cause={}),
+    "response": _closed_object(
+        status={"type": "integer"}, headers={}, json={}, text={"type": "string"}, url={"type": "string"}
+    ),
+    "event": _closed_object(id={}, type={"type": "string"}, data={}, at={}),
+    "index": {"type": "integer"},
+}
+# `event` of a webhook.
+REQUEST: Final[Json] = _closed_object(
+    id={"type": "string"}, type={"type": "string"}, data={}, at={}, headers={"additionalProperties": {"type": "string"}}
+)
+
+# `event` of a schedule.
+INSTANT: Final[Json] = _closed_object(at={"type": "string"})
+
+# `usage` of a step that asks a model.
+USAGE: Final[dict[str, Json]] = _closed_object(
+    **{name: {"type": "integer"} for name in ("calls", "input_tokens", "output_tokens", "cached_tokens")},
+    reasoning_tokens={"type": "integer"},
+    cost_usd={"type": ["number", "null"]},
+)
+PARTS: Final[dict[str, Json]] = {"type": "array", "items": {"type": "object"}}
+ENVELOPE: Final[dict[str, Json]] = _closed_object(
+    decision={}, reason={"type": ["string", "null"]}, values={}, edits={}, votes={}, expired={}, escalations={}
+)
+
+SoundPath: TypeAlias = tuple[tuple[Segment, ...], bool]  # the path, and whether its last property is optional
+
+
+@dataclass(frozen=True, slots=True)
+class Types:
+    """The static types of the data, as JSON Schemas; `{}` where nothing is known."""
+
+    input: Json
+    state: Json  # an object with a property for each name of `state`
+    outputs: Mapping[str, Json] = field(default_factory=dict)  # id -> schema of steps.ID.output
+    approvals: Mapping[str, Json] = field(default_factory=dict)  # id -> schema of steps.ID.approval; else ENVELOPE
+    roots: Mapping[str, Json] = field(default_factory=dict)  # of roots that exist at some places only: item, args, ...
+    ungated: Container[str] = ()  # ids of steps without `approval`
+    mindless: Container[str] = ()  # ids of steps that ask no model: they have no `usage`
+    _looks: dict[tuple[Segment, ...], Look] = field(default_factory=dict, init=False, repr=False, compare=False)
+    sound: dict[str, SoundPath] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """Sound holes that are paths, by their source: most documents name few things often."""
+
+    def look(self, path: Sequence[Segment]) -> Look:
+        """`path` as the schemas see it."""
+        key = tuple(path)
+        look = self._looks.get(key)
+        if look is None:
+            look = self._looks[key] = self._look(key)
+        return look
+
+    def _look(self, path: tuple[Segment, ...]) -> Look:
+        root = str(path[0])
+        if root == "steps":
+            return self._look_at_step(path)
+        known = {"input": self.input, "state": self.state}
+        schema = known[root] if root in known else self.roots.get(root, _FIXED.get(root, {}))
+        return _look(schema, path[1:], 1, path)
+
+    def _look_at_step(self, path: Sequence[Segment]) -> Look:
+        member = path[2] if len(path) > 2 else None
+        if member == "output":
+            return _look(self.outputs.get(str(path[1]), {}), path[3:], 3, path)
+        if member == "approval":
+            return _look(self.approvals.get(str(path[1]), ENVELOPE), path[3:], 3, path)
+        if member == "error":
+            return _look(_FIXED["error"], path[3:], 3, path)
+        if member == "usage":
+            return _look(USAGE, path[3:], 3, path)
+        if member == "parts":
+            return _look(PARTS, path[3:], 3, path)
+        return Look(_STATUS if path[2:] == ("status",) else {})
+
+    def kind(self, path: Sequence[Segment]) -> Kind:
+        """The CEL type of the value at `path`."""
+        if tuple(path) == ("now",):
+            return "timestamp"
+        look = self.look(path)
+        return "dyn" if look.optional else _kind(look.schema)
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A path seen through the schemas."""
+
+    schema: Json
+    optional: tuple[int, ...] = ()  # lengths of the beginnings of the path that may be absent
+    last_optional: bool = False  # the last property itself may be absent
+    wrong: tuple[int, str] | None = None  # (index of the segment, message)
+    barren: tuple[int, str] | None = None  # the same of a property that is asked of a list, a text or a number
+    root: Json = None  # the schema that references inside `schema` point into
+
+
+def _look(root: Json, rest: Sequence[Segment], depth: int, path: Sequence[Segment]) -> Look:
+    schema, last = resolve(root, root), False
+    optional: list[int] = []
+    for index, part in enumerate(rest):
+        if not isinstance(schema, dict):
+            return Look({}, tuple(optional), root=root)
+        if isinstance(part, int):
+            schema, last = resolve(schema.get("items", {}), root), False
+            continue
+        properties = schema.get("properties")
+        if not isinstance(properties, dict) or part not in properties:
+            wrong = _unknown_property(schema, part, path[: depth + index])
+            barren = _barren(schema, part, path[: depth + index])
+            at = depth + index
+            return Look(
+                {}, tuple(optional), False, (at, wrong) if wrong else None, (at, barren) if barren else None, root
+            )
+        raw = resolve(properties[part], root)
+        has_default = isinstance(raw, Mapping) and "default" in raw
+        last = part not in schema.get("required", ()) and not has_default
+        if last:
+            optional.append(depth + index + 1)
+        schema = raw
+    return Look(schema, tuple(optional), last, root=root)
+
+
+def _unknown_property(schema: Mapping[str, Json], part: str, parent: Sequence[Segment]) -> str | None:
+    """Why `part` can't be there, or None where the schema leaves it open."""
+    properties = schema.get("properties")
+    if properties is None and schema.get("additionalProperties", True) is not False:
+        return None
+    if schema.get("additionalProperties", False) is not False or "patternProperties" in schema:
+        return None
+    if any(key in schema for key in ("anyOf", "oneOf", "allOf", "if", "dependentSchemas")):
+        return None
+    known = list(properties or ())
+    listed = f" (it has {', '.join(known)})" if 0 < len(known) <= 8 else ""
+    dotted = [name for name in known if name.startswith(f"{part}.")]
+    meant = f'; a name with a dot is written `{spell(parent)}["{dotted[0]}"]`' if dotted else ""
+    return f"there is no `{part}` in `{spell(parent)}`{meant or suggestion(part, known) or listed}"
+
+
+_LENGTHS: Final = ("length", "len", "size", "count")
+_BARREN: Final = {
+    "array": "a list",
+    "string": "text",
+    "integer": "a number",
+    "number": "a number",
+    "boolean": "a boolean",
+}
+
+
+def _barren(schema: Mapping[str, Json], part: str, parent: Sequence[Segment]) -> str | None:
+    """Why something that is no object has no property `part`, or None where it may be one."""
+    types = schema.get("type")
+    given = [kind for kind in (types if isinstance(types, list) else [types]) if kind != "null"]
+    if not given or not all(kind in _BARREN for kind in given):
+        return None
+    text = spell(parent)
+    remedy = ""
+    if part in _LENGTHS and ("array" in given or "string" in given):
+        remedy = f"; write size({text})"
+    elif given == ["array"]:
+        remedy = f"; write {text}.map(x, x.{part}), or {text}[0].{part}"
+    return f"`{text}` is {_BARREN[str(given[0])]} and has no `{part}`{remedy}"
+
+
+def _kind(schema: Json) -> Kind:
+    if not isinstance(schema, Mapping):
+        return "dyn"
+    match schema.get("type"):
+        case "integer":
+            return "int"
+        case "number":
+            return "double"
+        case "string":
+            return "string"
+        case "boolean":
+            return "bool"
+        case "object":
+            return "map"
+        case "array":
+            element = _kind(schema.get("items", {}))
+            return f"list:{element}" if element in ("int", "double", "string", "bool", "map") else "list:dyn"
+        case _:
+            return "dyn"
+
+
+def look_inside(item: Look, path: tuple[Segment, ...]) -> Look:
+    """The type of `path`, which begins with a variable of the type `item`."""
+    schema = item.schema
+    if isinstance(schema, Mapping) and isinstance(item.root, Mapping):
+        schema = {**{key: item.root[key] for key in ("$defs", "definitions") if key in item.root}, **schema}
+    return _look(schema, path[1:], 1, path)
+
+
+def properties_of(look: Look) -> Mapping[str, Json]:
+    """The schemas of the properties that are known of it, by their names."""
+    properties = look.schema.get("properties") if isinstance(look.schema, Mapping) else None
+    return properties if isinstance(properties, Mapping) else {}

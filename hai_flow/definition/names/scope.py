@@ -1,0 +1,348 @@
+"""The steps that each place of a document sees, and which of them may be absent there (docs/language.md#names)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from hai_flow.definition.checks.facts import entails
+from hai_flow.definition.names.known_names import ALWAYS, MAY_BE_ABSENT, Guards, Names
+from hai_flow.definition.names.known_types import Types
+from hai_flow.definition.names.wording import article, suggestion
+from hai_flow.definition.raw_steps import LEAVING, Chain, Enclosure, Outline, StepDraft, always_ends, leaving
+
+END: Final = 1 << 30  # an order behind every step
+
+
+@dataclass(frozen=True, slots=True)
+class _Reason:
+    """Why something may be absent, as a clause, and whether what is known at a place excludes that."""
+
+    text: str
+    excluded: Callable[[Guards], bool] = lambda guards: False
+
+
+class Visibility(Mapping[str, str]):
+    """A place of the document, as `Names` asks about it: which ids are visible (`in`), why others are not (`explain`),
+    and why the output, error or approval of a visible one may be absent (`get("id.output")`).
+
+    `own`: the step whose own keys these are. `at_end`: the place is behind all steps of the list around it, as `until`
+    is. `before`: it is asked before each iteration of that loop, as `while` is.
+    """
+
+    def __init__(
+        self,
+        outline: Outline,
+        chain: Chain,
+        order: int,
+        own: StepDraft | None = None,
+        *,
+        at_end: bool = False,
+        before: StepDraft | None = None,
+    ) -> None:
+        self.outline = outline
+        self.chain = chain
+        self.order = order
+        self.own = own
+        self.at_end = at_end
+        self.before = before
+
+    # -- visible ---------------------------------------------------------------------------------------------------
+
+    def __contains__(self, name: object) -> bool:
+        target = self.outline.ids.get(str(name))
+        return target is not None and not self._hidden(target)
+
+    def _hidden(self, target: StepDraft) -> str:
+        """Why `target` can't be named here, in one word; "" if it can."""
+        if target is self.own:
+            return "own"
+        level = _common(self.chain, target.chain)
+        mine = self.chain[level] if level < len(self.chain) else None
+        other = target.chain[level] if level < len(target.chain) else None
+        if mine is not None and mine.owner is target:
+            return "" if mine.is_handler else "around"
+        if any(frame.is_item for frame in target.chain[level:]):
+            return "item"
+        if mine is not None and other is not None and mine.owner is other.owner:
+            return "" if mine.is_handler and not other.is_handler else "sibling"
+        return "" if target.order < self.order else "later"
+
+    def explain(self, name: str) -> tuple[str, str] | None:
+        """(code, message) of the finding for a step that is not visible here; None where nothing needs saying."""
+        target = self.outline.ids.get(name)
+        if target is None:
+            if name in self.outline.tolerated:
+                return None
+            hint = suggestion(name, self.outline.ids) or ("; a step is named by its `id`" if self._unnamed() else "")
+            return "expression.unknown_step", f"there is no step `{name}`{hint}"
+        match self._hidden(target):
+            case "own":
+                return "expression.own_step", f"a step can't use itself: `{name}` has no output yet"
+            case "around":
+                return "expression.own_step", f"`{name}` is the block around this step: it has no output yet"
+            case "item":
+                return "expression.inside_for_each", _inside_for_each(name, self.chain, target)
+            case "sibling":
+                return "expression.sibling_step", _sibling(name, target.chain[_common(self.chain, target.chain)])
+            case _:
+                line = self.outline.document.position(target.at)[0]
+                return (
+                    "expression.later_step",
+                    f"step `{name}` comes later (line {line}); only steps before can be used",
+                )
+
+    def _unnamed(self) -> bool:
+        """Whether the document has steps without an `id`, one of which may be meant."""
+        return any("id" not in step.fields for top in self.outline.steps for step in (top, *top.inside()))
+
+    # -- absent ----------------------------------------------------------------------------------------------------
+
+    def get(self, key: str, default: str | None = None) -> str | None:  # type: ignore[override]
+        """Why `id.member` may be absent when this place is reached, as a clause; `default` where it is there."""
+        name, _, member = key.partition(".")
+        return next((reason.text for reason in self._reasons(name, member)), default)
+
+    def shows(self, name: str, member: str, guards: Guards) -> bool:
+        """Whether `guards`, which hold at this place, exclude every reason why the member may be absent."""
+        return all(reason.excluded(guards) for reason in self._reasons(name, member))
+
+    def _reasons(self, name: str, member: str) -> Iterator[_Reason]:
+        target = self.outline.ids.get(name)
+        if target is None or not member:
+            return
+        level = _common(self.chain, target.chain)
+        mine = self.chain[level] if level < len(self.chain) else None
+        if mine is not None and mine.is_handler and mine.owner is target:
+            yield from _certain(_own_reason(target, mine, member))
+            return
+        inside = target.chain[level:]
+        if mine is not None and mine.is_handler and (mine.owner is None or (inside and inside[0].owner is mine.owner)):
+            word = mine.body[1:].partition("/")[0]
+            yield _Reason(f"`{word}` also runs when that step has not finished")
+            return
+        if self.before is not None and any(frame.owner is self.before for frame in target.chain):
+            yield _Reason("no iteration has run before the first one")
+        for frame in inside:
+            yield from _frame_reasons(self.outline, frame, target)
+            yield from _certain(_left_before(frame.owner, target))
+        loop = self.chain[-1].owner if self.at_end and self.chain else None
+        yield from _certain(_left_before(loop, target, verbs=("continue",)))
+        yield from _step_reasons(target, member, elsewhere=bool(inside) or self.at_end)
+
+    def __getitem__(self, key: str) -> str:
+        reason = self.get(key)
+        if reason is None:
+            raise KeyError(key)
+        return reason
+
+    def __iter__(self) -> Iterator[str]:
+        keys = (f"{name}.{member}" for name in self.outline.ids for member in MAY_BE_ABSENT)
+        return (key for key in keys if self.get(key) is not None)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+def names_at(types: Types, place: Visibility) -> Names:
+    """The names of a place at the top of the document."""
+    return Names(types, ALWAYS, visible=place, explain=place.explain, absent=place, shows=place.shows)
+
+
+def moved(names: Names, place: Visibility) -> Names:
+    """The names of `place`, with the roots and guards of `names`."""
+    return Names(names.types, names.roots, place, names.guarded, place.explain, place, place.shows)
+
+
+def _common(one: Chain, other: Chain) -> int:
+    """The number of lists around both places, counted from the outermost."""
+    level = 0
+    for mine, theirs in zip(one, other, strict=False):
+        if mine is not theirs and (mine.owner is not theirs.owner or mine.body != theirs.body):
+            break
+        level += 1
+    return level
+
+
+def _inside_for_each(name: str, chain: Chain, target: StepDraft) -> str:
+    level = _common(chain, target.chain)
+    loop = next(frame.owner for frame in target.chain[level:] if frame.is_item)
+    assert loop is not None, "a for_each is a step"
+    return (
+        f"step `{name}` is inside the for_each `{loop.id}`, which has one for each item; give the for_each an `output` "
+        f"and use steps.{loop.id}.output"
+    )
+
+
+def _sibling(name: str, other: Enclosure) -> str:
+    block = other.owner.path if other.owner else "the document"
+    if other.is_handler:
+        return f"step `{name}` is in another handler ({block}/{other.body}), which doesn't run with this one"
+    if other.body.isdigit():
+        return f"step `{name}` is in another case of `{block}`, which doesn't run when this one does"
+    return (
+        f"step `{name}` is in the branch `{other.body}` of `{block}`; parallel branches don't see each other, "
+        f"use it after the block"
+    )
+
+
+def _own_reason(target: StepDraft, mine: Enclosure, member: str) -> str | None:
+    """Why a member of `target` may be absent in one of its own handlers."""
+    keeps = target.verb == "approve" or (target.verb == "for_each" and mine.body.startswith("~catch"))
+    if mine.body == "~undo":
+        return _step_reason(target, member, elsewhere=False) if member != "output" else None
+    if mine.body.startswith("~catch"):
+        if member == "error" or (keeps and member != "error"):
+            return None
+        return "the step has failed"
+    if mine.body == "~finally":
+        return "`finally` also runs when the step has not finished"
+    if member == "output" and not keeps:
+        return f"the effect is not performed when the decision is `{mine.body[1:]}`"
+    return None if member != "error" or mine.body == "~reject" else "the step has not failed"
+
+
+def _certain(text: str | None) -> Iterator[_Reason]:
+    """A reason that no guard but one of the path itself excludes."""
+    if text is not None:
+        yield _Reason(text)
+
+
+def _frame_reasons(outline: Outline, frame: Enclosure, target: StepDraft) -> Iterator[_Reason]:
+    """Why nothing in this list may have run, seen from outside its owner."""
+    owner = frame.owner
+    if owner is None or frame.is_handler:
+        yield _Reason(f"it is in a handler ({owner.id if owner else 'of the document'}/{frame.body})")
+        return
+
+    verb = owner.verb
+
+    def has_run(guards: Guards) -> bool:
+        """Whether a step of this list is known to have finished; in a branch, one that runs behind `target`."""
+        steps = (outline.ids.get(id) for id in _finished(guards))
+        inside = (step for step in steps if step is not None and _is_inside(step, frame))
+        return any(verb != "parallel" or _runs_behind(step, target) for step in inside)
+
+    if owner.verb == "switch":
+        yield _Reason(
+            f"it is in a case of the switch `{owner.id}`",
+            lambda guards: has_run(guards) or _is_taken(outline, owner, frame.body, guards),
+        )
+    elif owner.verb == "parallel" and owner.fields.get("join", "all") != "all":
+        yield _Reason(
+            f"other branches of `{owner.id}` may have won (`join: {owner.fields.get('join')}`)",
+            lambda guards: has_run(guards) or _has_won(owner, frame.body, guards),
+        )
+    if "while" in owner.params:
+        yield _Reason(f"the loop `{owner.id}` may not run at all", has_run)
+    if "if" in owner.fields:
+        yield _Reason(
+            f"`{owner.id}` around it has an `if`",
+            lambda guards: has_run(guards) or _is_true(owner, guards),
+        )
+    if _is_caught(owner):
+        yield _Reason(f"`{owner.id}` around it has a `catch`")
+
+
+def _finished(guards: Guards) -> set[str]:
+    """The ids of the steps that are known to have finished."""
+    return {str(each[1]) for each in guards if each[:1] == ("steps",) and each[2:3] in (("output",), ("approval",))}
+
+
+def _is_true(step: StepDraft, guards: Guards) -> bool:
+    """Whether the `if` of a step was true."""
+    return step.condition is not None and entails(guards, step.condition.proof)
+
+
+def _runs_behind(step: StepDraft, target: StepDraft) -> bool:
+    """Whether `step` begins only when `target` has ended, or is `target`: they are in one list, or in lists inside of
+    steps of one list, and not in two branches of one block."""
+    level = _common(step.chain, target.chain)
+    owners = [chain[level].owner for chain in (step.chain, target.chain) if level < len(chain)]
+    return step is target or (step.order > target.order and (len(owners) < 2 or owners[0] is not owners[1]))
+
+
+def _is_inside(step: StepDraft, frame: Enclosure) -> bool:
+    return any(each.owner is frame.owner and each.body == frame.body for each in step.chain)
+
+
+def _is_taken(outline: Outline, switch: StepDraft, body: str, guards: Guards) -> bool:
+    """Whether this case of a switch was taken: by its condition, or because every other case was not."""
+    earlier = [number for number in switch.blocks if int(number) < int(body)]
+    if "if" in switch.fields and not _is_true(switch, guards):
+        return False
+    if (
+        body in switch.cases
+        and entails(guards, switch.cases[body].proof)
+        and all(_is_false(switch, number, guards) for number in earlier)
+    ):
+        return True
+    has_default = any(number not in switch.cases for number in switch.blocks)
+    others = [number for number in switch.blocks if number != body]
+    return has_default and all(_is_not_taken(outline, switch, number, guards) for number in others)
+
+
+def _is_false(switch: StepDraft, body: str, guards: Guards) -> bool:
+    """Whether the condition of a case was false."""
+    return body in switch.cases and entails(guards, switch.cases[body].disproof)
+
+
+def _is_not_taken(outline: Outline, switch: StepDraft, body: str, guards: Guards) -> bool:
+    """Whether a case was not taken: its condition was false, or a step that always runs in it has not finished."""
+    if _is_false(switch, body, guards):
+        return True
+    for step in switch.blocks[body]:
+        unfinished = (None, "equal", f"steps.{step.id}.status", repr("finished"), False)
+        absent = (None, "true", f"steps.{step.id}.output?", "", False)
+        runs = not any(_step_reasons(step, "output", elsewhere=True)) and step.id in outline.ids
+        before = [each for each in switch.blocks[body] if each.order < step.order]
+        if runs and not before and (unfinished in guards or absent in guards):
+            return True
+    return False
+
+
+def _has_won(block: StepDraft, branch: str, guards: Guards) -> bool:
+    """Whether the branch of a `join: any` has won: it is named as the winner, or no other one is."""
+    if block.fields.get("join") != "any" or "if" in block.fields or _is_caught(block):
+        return False
+    read = f"steps.{block.id}.output.winner"
+    if (None, "equal", read, repr(branch), True) in guards:
+        return True
+    return all((None, "equal", read, repr(other), False) in guards for other in block.blocks if other != branch)
+
+
+def _left_before(loop: StepDraft | None, target: StepDraft, *, verbs: Sequence[str] = LEAVING) -> str | None:
+    """Why a round of the loop may have ended before `target`, which is inside."""
+    if loop is None or loop.verb not in ("for_each", "repeat"):
+        return None
+    step = next((step for step in leaving(loop) if step.verb in verbs and step.order < target.order), None)
+    return None if step is None else f"{article(step.verb)} before it may have skipped it"
+
+
+def _step_reason(target: StepDraft, member: str, *, elsewhere: bool) -> str | None:
+    return next((reason.text for reason in _step_reasons(target, member, elsewhere=elsewhere)), None)
+
+
+def _step_reasons(target: StepDraft, member: str, *, elsewhere: bool) -> Iterator[_Reason]:
+    if member == "error":
+        yield _Reason("it is there only where the step has failed")
+        return
+    if "if" in target.fields:
+        yield _Reason("the step has an `if`", lambda guards: _is_true(target, guards))
+    if member == "approval":
+        gate = target.fields.get("approval")
+        if isinstance(gate, Mapping) and "when" in gate:
+            yield _Reason("its approval has a `when`")
+        return
+    if target.verb not in ("approve", "for_each") and _is_caught(target):
+        yield _Reason("the step has a `catch`")
+    custom = [option for option in target.handlers if option not in ("approve", "reject")]
+    if elsewhere and target.verb != "approve" and not all(always_ends(target.handlers[option]) for option in custom):
+        yield _Reason(f"the effect is not performed when the decision is `{custom[0]}`")
+
+
+def _is_caught(draft: StepDraft) -> bool:
+    """Whether the flow may go on behind a failure of the step."""
+    ignored = draft.fields.get("continue_on_error") is True
+    return ignored or any(not always_ends(clause.steps) for clause in draft.catch)

@@ -1,0 +1,100 @@
+"""Names of time zones: whether one is a place's, and what was meant by one that is none."""
+
+from __future__ import annotations
+
+import re
+import zoneinfo
+from functools import cache
+from typing import Final
+
+from hai_flow.definition.names.wording import shorten, suggestion
+
+NO_PLACES: Final = frozenset(("localtime", "Factory", "posixrules"))
+"""Names in the database that mean another zone on every machine, or none."""
+_OFFSET: Final = re.compile(
+    r"(?:GMT|UTC|Etc/UTC|Z)?\s*(?P<sign>[+-])(?P<hours>\d{1,2})(?::?(?P<minutes>\d\d))?", re.IGNORECASE
+)
+_TURNED: Final = re.compile(r"Etc/GMT(?P<sign>[+-])(?P<hours>\d{1,2})")
+_EXAMPLES: Final = {
+    -10: "Pacific/Honolulu", -8: "America/Los_Angeles", -7: "America/Denver", -6: "America/Chicago",
+    -5: "America/New_York", -3: "America/Sao_Paulo", 0: "Europe/London", 1: "Europe/Berlin", 2: "Europe/Athens",
+    3: "Europe/Istanbul", 4: "Asia/Dubai", 5: "Asia/Karachi", 7: "Asia/Bangkok", 8: "Asia/Shanghai", 9: "Asia/Tokyo",
+    10: "Australia/Sydney", 12: "Pacific/Auckland",
+}  # fmt: skip
+_MEANT: Final = {
+    **dict.fromkeys(("beijing", "peking", "shenzhen", "guangzhou", "hangzhou", "chengdu"), "Asia/Shanghai"),
+    **dict.fromkeys(("mumbai", "delhi", "new_delhi", "bangalore", "bengaluru", "chennai", "hyderabad"), "Asia/Kolkata"),
+    **dict.fromkeys(("osaka", "kyoto", "jst"), "Asia/Tokyo"),
+    **dict.fromkeys(("hanoi", "saigon"), "Asia/Ho_Chi_Minh"),
+    **dict.fromkeys(("abu_dhabi",), "Asia/Dubai"),
+    **dict.fromkeys(("munich", "frankfurt", "hamburg", "cologne", "cest"), "Europe/Berlin"),
+    **dict.fromkeys(("geneva", "bern", "basel"), "Europe/Zurich"),
+    **dict.fromkeys(("milan", "naples"), "Europe/Rome"),
+    **dict.fromkeys(("barcelona",), "Europe/Madrid"),
+    **dict.fromkeys(("edinburgh", "manchester", "bst"), "Europe/London"),
+    **dict.fromkeys(("san_francisco", "seattle", "las_vegas", "pst", "pdt", "pt"), "America/Los_Angeles"),
+    **dict.fromkeys(("washington", "boston", "miami", "atlanta", "edt", "et"), "America/New_York"),
+    **dict.fromkeys(("houston", "dallas", "austin", "cdt", "ct"), "America/Chicago"),
+    **dict.fromkeys(("mdt", "mt"), "America/Denver"),
+    **dict.fromkeys(("montreal", "ottawa"), "America/Toronto"),
+    **dict.fromkeys(("rio", "rio_de_janeiro", "brasilia"), "America/Sao_Paulo"),
+    **dict.fromkeys(("canberra", "aest", "aedt"), "Australia/Sydney"),
+    **dict.fromkeys(("cape_town", "sast"), "Africa/Johannesburg"),
+}  # fmt: skip
+
+
+def zone_fault(name: str) -> str | None:
+    """Why this is no time zone of a place, and what to write; None: it is one."""
+    if name in NO_PLACES:
+        return f"expected an IANA timezone such as Europe/Berlin, found `{name}`, which is another one on every machine"
+    try:
+        zoneinfo.ZoneInfo(name)
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+        return f"expected an IANA timezone such as Europe/Berlin, found `{shorten(name)}`{_meant(name)}"
+    return None
+
+
+def turned_sign(name: str) -> str | None:
+    """The doubt about `Etc/GMT+2`, which is two hours behind UTC; None for others."""
+    found = _TURNED.fullmatch(name)
+    if found is None or not int(found["hours"]):
+        return None
+    sign, hours = found["sign"], found["hours"]
+    real = "-" if sign == "+" else "+"
+    return f"`{name}` is UTC{real}{hours}, for its sign is turned around; UTC{sign}{hours} is `Etc/GMT{real}{hours}`"
+
+
+def _meant(name: str) -> str:
+    offset = _OFFSET.fullmatch(name.strip())
+    if offset is not None:
+        return _of_offset(offset)
+    city = name.rpartition("/")[2].lower().replace(" ", "_").replace("-", "_")
+    meant = _cities().get(city) or _MEANT.get(city)
+    return f"; did you mean `{meant}`?" if meant else suggestion(name, _zones() - NO_PLACES)
+
+
+def _of_offset(offset: re.Match[str]) -> str:
+    hours, minutes = int(offset["hours"]), int(offset["minutes"] or 0)
+    ahead = hours if offset["sign"] == "+" else -hours
+    place = (
+        _EXAMPLES.get(ahead)
+        if not minutes
+        else {(5, 30): "Asia/Kolkata", (9, 30): "Australia/Darwin"}.get((ahead, minutes))
+    )
+    turned = "-" if offset["sign"] == "+" else "+"
+    fixed = f"`Etc/GMT{turned}{hours}`, whose sign is turned around" if not minutes and 0 < hours <= 12 else ""
+    if not hours and not minutes:
+        return "; write `UTC`"
+    parts = [part for part in (f"a place such as {place}" if place else "the name of a place", fixed) if part]
+    return f"; write {', or '.join(parts)}"
+
+
+@cache
+def _zones() -> frozenset[str]:
+    return frozenset(zoneinfo.available_timezones())
+
+
+@cache
+def _cities() -> dict[str, str]:
+    places = sorted(zone for zone in _zones() if "/" in zone and not zone.startswith(("Etc/", "posix/", "right/")))
+    return {zone.rpartition("/")[2].lower(): zone for zone in places}

@@ -1,0 +1,140 @@
+"""Who may decide, and how many of them it takes: `from`, `exclude` and `quorum` (docs/language.md#people)."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from hai_flow.definition import plan
+from hai_flow.definition.context import Context
+from hai_flow.definition.expressions.templates import CompiledTemplate
+from hai_flow.definition.fields import is_hole
+from hai_flow.definition.names.known_names import Names
+from hai_flow.definition.names.wording import kind_of, suggestion
+from hai_flow.definition.yaml.document import Path
+from hai_flow.definition.yaml.keys import ANY, HOLE, SELECTORS, Key, either, enum, integer, map_of
+from hai_flow.values import Json
+
+FROM: Final = Key(
+    "from", SELECTORS, "who may decide: `user:id role:name group:name requester anyone`, one or a list",
+    required=True, example="[user:ann, role:controller]",
+)  # fmt: skip
+EXCLUDE: Final = Key(
+    "exclude", SELECTORS, "who may not, also `editor`; without it the requester, unless `from` has `requester` or "
+    "`anyone`; `[]` = nobody", example="[requester, editor]",
+)  # fmt: skip
+QUORUM: Final = Key(
+    "quorum", either(integer(1), enum("all"), map_of(integer(1), "any"), HOLE),
+    "how many distinct people: a number, `all` of `from`, seats by selector (`any`: people in all), or a hole that "
+    "gives a number or `all` when it is asked",
+    default="1", example="{role:sre: 1, any: 2}", read=ANY,
+)  # fmt: skip
+
+_SELECTOR: Final = re.compile(r"(user|role|group):.+|requester|anyone")
+_SPACED: Final = re.compile(r"(user|role|group)\s*:\s+(\S.*)")  # which names nobody
+REQUESTER: Final = "requester"
+
+
+def selectors_of(
+    context: Context, value: Json, at: Path, names: Names, extra: Sequence[str] = (), empty: bool = False
+) -> CompiledTemplate:
+    """A selector or a list of them, as a template of a list (a whole hole may give the list itself)."""
+    whole = isinstance(value, str) and is_hole(value)
+    items = value if isinstance(value, list) else [value]
+    if isinstance(value, list) and not value and not empty:
+        message = "expected at least one selector such as `role:manager`, found an empty list"
+        context.reader.error(at, "selector.none", message)
+    for index, item in enumerate(items):
+        _check_selector(context, item, (*at, index) if isinstance(value, list) else at, extra)
+    if whole or isinstance(value, list):
+        return context.template(value, at, names)
+    return context.template([value], at, names, wrapped=True)
+
+
+def excluded_by(context: Context, fields: Mapping[str, Json], at: Path, names: Names) -> CompiledTemplate | None:
+    """The selectors of `exclude`; None where it is not there."""
+    if "exclude" not in fields:
+        return None
+    return selectors_of(context, fields["exclude"], (*at, "exclude"), names, extra=("editor",), empty=True)
+
+
+def _check_selector(context: Context, item: Json, at: Path, extra: Sequence[str] = (), *, key: bool = False) -> None:
+    if isinstance(item, str) and (("${{" in item and not key) or _is_selector(item) or item in extra):
+        if item.startswith("role:") and context.declared.roles and item[5:] not in context.declared.roles:
+            _doubt_role(context, item[5:], at, key=key)
+        return
+    words = (REQUESTER, "anyone", *extra)
+    hint = suggestion(item, words) if isinstance(item, str) and len(item) > 4 else ""  # `ann` is no `anyone`
+    if not hint:
+        hint = _selector_hint(item)
+    message = f"expected user:ID, role:NAME, group:NAME, {', '.join(words)}, found {kind_of(item)}{hint}"
+    report = context.reader.refuse if isinstance(item, str) and looks_like_one(item) else context.reader.error
+    report(at, "selector.invalid", message, key=key)
+
+
+def _doubt_role(context: Context, name: str, at: Path, *, key: bool) -> None:
+    """Roles that `roles` does not have come from the deployment: only a near match is worth a word."""
+    hint = suggestion(name, context.declared.roles)
+    if hint:
+        context.reader.warning(at, "role.unknown", f"`roles` has no `{name}`{hint}", key=key)
+
+
+def quorum_of(
+    context: Context, fields: Mapping[str, Json], at: Path, names: Names
+) -> plan.Quorum | plan.Template | None:
+    """The quorum; None where there is none, or after a finding."""
+    quorum = fields.get("quorum")
+    if "quorum" not in fields:
+        return None
+    at = (*at, "quorum")
+    if isinstance(quorum, str) and is_hole(quorum):
+        return _quorum_hole(context, quorum, at, names)
+    if type(quorum) is int and quorum >= 1:
+        return quorum
+    if quorum == "all":
+        return "all"
+    if isinstance(quorum, Mapping) and quorum and all(type(n) is int and n >= 1 for n in quorum.values()):
+        for selector in quorum:
+            if selector != "any":
+                _check_selector(context, selector, (*at, selector), key=True)
+        return quorum
+    place, found = at, quorum
+    if isinstance(quorum, Mapping) and quorum:
+        key = next(key for key, n in quorum.items() if type(n) is not int or n < 1)
+        place, found = (*at, key), quorum[key]
+    message = f"expected a number from 1, `all` or a mapping of such numbers by selector, found {kind_of(found)}"
+    context.reader.error(place, "quorum.invalid", message)
+    return None
+
+
+def _quorum_hole(context: Context, quorum: str, at: Path, names: Names) -> plan.Template | None:
+    known = names.type_of(quorum)
+    if known not in (None, "integer", "number", "string"):
+        message = f"expected a hole that gives a number or `all`, found something of type {known}"
+        context.reader.error(at, "quorum.invalid", message)
+        return None
+    return context.template(quorum, at, names)
+
+
+def looks_like_one(item: str) -> bool:
+    """Whether `item` begins as a selector does, sound or not."""
+    return _SELECTOR.fullmatch(item) is not None
+
+
+def _is_selector(item: str) -> bool:
+    return looks_like_one(item) and _SPACED.fullmatch(item) is None
+
+
+def _selector_hint(item: Json) -> str:
+    if isinstance(item, Mapping) and len(item) == 1:  # YAML takes `role: lead` for a mapping
+        ((kind, name),) = item.items()
+        return f"; write `{kind}:{name}`, without a space" if _is_selector(f"{kind}:{name}") else ""
+    if not isinstance(item, str):
+        return ""
+    kind, colon, name = (part.strip() for part in item.partition(":"))
+    near = difflib.get_close_matches(kind, ("user", "role", "group"), n=1, cutoff=0.6) if colon and name else []
+    if near:
+        return f"; did you mean `{near[0]}:{name}`?"
+    return f"; did you mean `user:{item}` or `role:{item}`?" if re.fullmatch(r"[\w.@-]+", item) else ""

@@ -1,0 +1,225 @@
+"""People: `approve`, the gate `approval` and `ask`, compiled to a policy (docs/language.md#people)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, Literal, TypeAlias
+
+from hai_flow.definition import plan
+from hai_flow.definition.context import Context
+from hai_flow.definition.fields import is_literal
+from hai_flow.definition.names.known_names import Names
+from hai_flow.definition.names.names import name_fault
+from hai_flow.definition.names.wording import kind_of, suggestion
+from hai_flow.definition.people.deadlines import ON_DEADLINE_KEY, check_times, on_deadline
+from hai_flow.definition.people.deciders import EXCLUDE, FROM, QUORUM, REQUESTER, excluded_by, quorum_of, selectors_of
+from hai_flow.definition.people.forms import COMBINE, FORM, check_combine, form_of
+from hai_flow.definition.people.notify import REMIND, notify, reminders_of
+from hai_flow.definition.people.quorum_check import check_deciders
+from hai_flow.definition.schemas.schemas import JsonSchema
+from hai_flow.definition.yaml.document import Path
+from hai_flow.definition.yaml.keys import (
+    ANY,
+    BOOLEAN,
+    CEL,
+    ID,
+    LITERAL,
+    SELECTORS,
+    TEXT,
+    Key,
+    Shape,
+    either,
+    enum,
+    integer,
+    list_of,
+    map_of,
+)
+from hai_flow.definition.yaml.reference import DEADLINE, NOTIFY, PAUSE_CLOCK
+from hai_flow.json_pointers import unescaped
+from hai_flow.values import Json
+
+Kind: TypeAlias = Literal["approve", "approval", "ask"]
+
+POLICY: Final = (
+    EXCLUDE,
+    QUORUM,
+    Key("reject_when", either(enum("any", "unreachable"), integer(1)),
+        "when rejections decide: the first, when the quorum can't be reached any more, or n of them",
+        default="any", example="unreachable", read=ANY),
+    Key("veto", SELECTORS, "those of `from` whose rejection decides alone, whatever `reject_when` says",
+        example="role:cfo"),
+    Key("options", list_of(ID), "the answers; must hold `approve` and `reject`; others need a handler in `on_decision`",
+        default="[approve, reject]", example="[approve, revise, reject]"),
+)  # fmt: skip
+REASONS: Final = Key(
+    "reasons", map_of(enum("required", "optional"), "any"),
+    "by option: whether the answer must say why", default="optional", example="{reject: required}",
+)  # fmt: skip
+CONFIRM: Final = Key("confirm", BOOLEAN, "a page asks once more before it sends an answer", default="false",
+                     example="true")  # fmt: skip
+TITLE_OF_PENDING: Final = Key(
+    "title", TEXT, "the question in one line", required=True, example='"Refund ${{ input.amount }}?"'
+)
+MESSAGE: Final = Key("message", TEXT, "Markdown below the title", example='"**Reason:** ${{ input.reason }}"')
+APPROVAL: Final = Shape("approval", "`approval`", (
+    Key("when", CEL, "ask only if true; sees the arguments as `args`", default="true",
+        example="args.amount >= 50.0"),
+    Key("title", TEXT, "the question in one line", default="made from the call",
+        example='"Refund ${{ args.amount }}?"'),
+    Key("message", TEXT, "Markdown below the title", default="made from the call", example="Please look twice."),
+    FROM, *POLICY, REASONS,
+    Key("edit", either(BOOLEAN, list_of(LITERAL)), "arguments that a decider may replace (`true` = all)",
+        default="false",
+        example="[subject, body]"),
+    FORM, COMBINE, NOTIFY, REMIND, DEADLINE, ON_DEADLINE_KEY, PAUSE_CLOCK, CONFIRM,
+))  # fmt: skip
+
+
+OPTIONS: Final = ("approve", "reject")
+_HANDLERS: Final = ("catch", "finally", "undo")  # an option's handler stands at `~option`, as these do
+_OUTCOMES: Final[dict[Kind, tuple[str, ...]]] = {
+    "approve": ("reject", "fail", "approve"),
+    "approval": ("reject", "fail", "approve"),
+    "ask": ("fail", "default"),
+}
+_NEEDS: Final[tuple[str, ...]] = REASONS.type.parts[0].values
+
+
+def approval(
+    context: Context, value: Json, at: Path, names: Names, arguments: Sequence[str] | None
+) -> plan.Approval | None:
+    """A gate. `arguments`: the names that `edit` may have; None where they are not known."""
+    names = names.with_roots("args")
+    fields = context.reader.fields(APPROVAL, value, at, "`approval`")
+    when = context.condition(fields["when"], (*at, "when"), names) if "when" in fields else None
+    title = context.text(fields, "title", at, names)
+    message = context.text(fields, "message", at, names)
+    _check_edit(context, fields, at, arguments)
+    rule = policy(context, "approval", fields, at, names)
+    return plan.Approval(rule, when, title, message) if rule is not None else None
+
+
+def _check_edit(context: Context, fields: Mapping[str, Json], at: Path, arguments: Sequence[str] | None) -> None:
+    edit = fields.get("edit", False)
+    for index, name in enumerate(edit if isinstance(edit, list) else ()):
+        top = name.split("/")[1] if name.startswith("/") else name
+        if arguments is not None and unescaped(top) not in arguments:
+            hint = suggestion(top, arguments) or f"; it has {', '.join(arguments) or 'none'}"
+            message = f"expected an argument of this step in `edit`, found `{name}`{hint}"
+            context.reader.error((*at, "edit", index), "approval.edit", message)
+
+
+# -- the policy ------------------------------------------------------------------------------------------------
+
+
+def policy(context: Context, kind: Kind, fields: Mapping[str, Json], at: Path, names: Names) -> plan.Policy | None:
+    """The policy of one of the three; None after a finding."""
+    form, schema = form_of(context, fields, at, names)
+    escalations, expiry = on_deadline(context, fields, at, names, _OUTCOMES[kind], escalates=True)
+    deadline = context.duration(fields, "deadline", at, names) or context.declared.default_deadline
+    told = notify(context, fields, at, names)
+    reminders = reminders_of(context, fields, at, names)
+    if "from" not in fields and kind != "ask":
+        return None
+    from_ = selectors_of(context, fields.get("from", [REQUESTER]), (*at, "from"), names)
+    exclude = excluded_by(context, fields, at, names)
+    quorum = quorum_of(context, fields, at, names)
+    options = _options(context, fields, at)
+    reasons = _reasons(context, fields, at, options)
+    check_combine(context, fields, at, schema)
+    _check_reject_when(context, fields, at)
+    check_deciders(context, fields, at, quorum)
+    check_times(context, fields, at, deadline)
+    if kind == "ask" and schema is not None:
+        _check_default(context, fields, at, schema)
+    edit = fields.get("edit", False)
+    return plan.Policy(
+        from_,
+        deadline,
+        expiry,
+        exclude=exclude,
+        quorum=quorum if quorum is not None else 1,
+        reject_when=fields.get("reject_when", "any"),
+        options=options,
+        edit=tuple(edit) if isinstance(edit, list) else edit,
+        form=form,
+        combine=fields.get("combine", {}),
+        reasons=reasons,
+        notify=told,
+        remind=reminders,
+        escalations=escalations,
+        pause_clock=fields.get("pause_clock", "run"),
+        veto=_veto(context, fields, at, names),
+        confirm=fields.get("confirm", False),
+    )
+
+
+def _veto(context: Context, fields: Mapping[str, Json], at: Path, names: Names) -> plan.Template | None:
+    """Those who may block; a literal one must be among those who are asked."""
+    if "veto" not in fields:
+        return None
+    asked, given = fields.get("from", []), fields["veto"]
+    asked = asked if isinstance(asked, list) else [asked]
+    literal = all(isinstance(each, str) and "${{" not in each for each in asked)
+    for index, each in enumerate(given if isinstance(given, list) else [given]):
+        if literal and isinstance(each, str) and "${{" not in each and each not in asked and "anyone" not in asked:
+            place = (*at, "veto", index) if isinstance(given, list) else (*at, "veto")
+            message = f"`{each}` has a veto, but is not asked: `from` does not name it; add it to `from`"
+            context.reader.error(place, "veto.not_asked", message)
+    return selectors_of(context, given, (*at, "veto"), names)
+
+
+def _check_default(context: Context, fields: Mapping[str, Json], at: Path, form: Mapping[str, Json]) -> None:
+    """Report an answer of silence, `default`, that the form would refuse from a person."""
+    value = fields.get("on_deadline")
+    items = value if isinstance(value, list) else [value]
+    for index, item in enumerate(items):
+        if not isinstance(item, Mapping) or "default" not in item or not is_literal(item["default"]):
+            continue
+        schema = JsonSchema(form)
+        for fault in schema.findings(schema.with_defaults(item["default"]))[:1]:
+            place = (*at, "on_deadline", *((index,) if isinstance(value, list) else ()), "default")
+            message = f"the answer that silence gives does not fit the form: {fault['message']}"
+            context.reader.error(place, "ask.default", message)
+
+
+def _options(context: Context, fields: Mapping[str, Json], at: Path) -> tuple[str, ...]:
+    options = fields.get("options", list(OPTIONS))
+    at = (*at, "options")
+    missing = [option for option in OPTIONS if option not in options]
+    if missing:
+        message = (
+            f"expected `approve` and `reject` among the options (both must be possible), `{missing[0]}` is missing"
+        )
+        context.reader.error(at, "approve.options", message)
+    for index, option in enumerate(options):
+        if option in options[:index]:
+            context.reader.error((*at, index), "approve.options", f"the option `{option}` is there twice; remove one")
+        elif option in _HANDLERS:
+            message = f"`{option}` is a key of steps and can't be an option; choose another word"
+            context.reader.error((*at, index), "approve.options", message)
+        elif fault := name_fault(option):
+            context.reader.error((*at, index), "name.invalid", f"an option: {fault}")
+    return tuple(options)
+
+
+def _reasons(context: Context, fields: Mapping[str, Json], at: Path, options: Sequence[str]) -> frozenset[str]:
+    """The options whose answer must say why."""
+    reasons = fields.get("reasons", {})
+    for option, word in reasons.items():
+        place = (*at, "reasons", option)
+        if option not in options:
+            hint = suggestion(option, options) or f"; it has {', '.join(options)}"
+            context.reader.error(place, "reasons.unknown", f"there is no option `{option}`{hint}", key=True)
+        elif word not in _NEEDS:
+            message = f"expected `required` or `optional`, found {kind_of(word)}"
+            context.reader.error(place, "reasons.word", message)
+    return frozenset(option for option, word in reasons.items() if word == "required")
+
+
+def _check_reject_when(context: Context, fields: Mapping[str, Json], at: Path) -> None:
+    value = fields.get("reject_when", "any")
+    if value in ("any", "unreachable") if isinstance(value, str) else (type(value) is int and value >= 1):
+        return
+    message = f"expected `any`, `unreachable` or a number from 1, found {kind_of(value)}"
+    context.reader.error((*at, "reject_when"), "reject_when.invalid", message)

@@ -1,0 +1,158 @@
+"""Whether anybody can decide: the people of `from`, as far as a document lists them, held against what it asks of them.
+
+Findings only: nothing of this is in the plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hai_flow.definition import plan
+from hai_flow.definition.context import Context
+from hai_flow.definition.people.deciders import REQUESTER
+from hai_flow.definition.yaml.document import Path
+from hai_flow.values import Json
+
+
+@dataclass(frozen=True, slots=True)
+class _Panel:
+    """The deciders, as far as they are literal. `people` None: they can't be listed."""
+
+    selectors: tuple[str, ...]
+    people: frozenset[str] | None
+    excluded: frozenset[str]
+
+    @property
+    def deciders(self) -> frozenset[str]:
+        return (self.people or frozenset()) - self.excluded
+
+
+def _panel(context: Context, fields: Mapping[str, Json]) -> _Panel | None:
+    """The deciders; None where holes or mistakes hide them."""
+    value = fields.get("from", [REQUESTER])
+    selectors = value if isinstance(value, list) else [value]
+    exclude = fields.get("exclude")
+    if exclude is None:
+        exclude = [] if {REQUESTER, "anyone"} & {s for s in selectors if isinstance(s, str)} else [REQUESTER]
+    excluded = exclude if isinstance(exclude, list) else [exclude]
+    if not all(isinstance(s, str) and "${{" not in s for s in (*selectors, *excluded)) or not selectors:
+        return None
+    people: set[str] = set()
+    for selector in selectors:
+        members = _members(context, selector)
+        if members is None:
+            return _Panel(tuple(selectors), None, frozenset())
+        people |= members
+    out = {person for selector in excluded for person in _members(context, selector) or ()}
+    return _Panel(tuple(selectors), frozenset(people), frozenset(out))
+
+
+def _members(context: Context, selector: str) -> frozenset[str] | None:
+    """The people a selector stands for, as `user:` selectors (or `requester`); None where they can't be listed."""
+    if selector == REQUESTER or selector.startswith("user:"):
+        return frozenset((selector,))
+    members = context.declared.roles.get(selector[5:]) if selector.startswith("role:") else None
+    if members is None or not all(member.startswith("user:") for member in members):
+        return None
+    return frozenset(members)
+
+
+def check_deciders(context: Context, fields: Mapping[str, Json], at: Path, given: Any) -> None:
+    """Findings where nobody can decide, or not as many as `given`, the quorum."""
+    place = (*at, "from") if "from" in fields else at
+    quorum: Any = given if isinstance(given, int | str | Mapping) else None  # a hole says nothing yet
+    panel = _panel(context, fields)
+    if panel is None:
+        return
+    if panel.people is None:
+        _check_open_panel(context, fields, at, panel, quorum)
+    elif not panel.deciders:
+        message = "nobody can decide this: everyone in `from` is excluded; name others, or set `exclude: []`"
+        context.reader.warning(place, "approval.nobody", message)
+    elif panel.selectors == (REQUESTER,) and context.declared.starts_alone is not None:
+        message = (
+            f"runs of the {context.declared.starts_alone} trigger are started by `system`, so nobody can decide this; "
+            f"name people or roles in `from`"
+        )
+        context.reader.warning(place, "approval.nobody", message, key="from" not in fields)
+    else:
+        if quorum is not None and quorum != "all":
+            _check_quorum_possible(context, quorum, panel, (*at, "quorum"))
+        rejections = fields.get("reject_when")
+        if type(rejections) is int and rejections > len(panel.deciders):
+            message = (
+                f"{rejections} rejections can't come together: `from` has {_people(len(panel.deciders))}; lower the "
+                "number, or write `unreachable`"
+            )
+            context.reader.error((*at, "reject_when"), "reject_when.impossible", message)
+
+
+def check_inherited_quorum(context: Context, fields: Mapping[str, Json], at: Path) -> None:
+    """A finding where a later stage has fewer people than the quorum that it keeps from the one before."""
+    quorum, panel = fields.get("quorum"), _panel(context, fields)
+    if not isinstance(quorum, int) or panel is None or panel.people is None or quorum <= len(panel.deciders):
+        return
+    message = (
+        f"this stage can't be decided: its quorum of {quorum} stays from before, `from` has "
+        f"{_people(len(panel.deciders))}; write `quorum: {max(1, len(panel.deciders))}` here, or name more"
+    )
+    context.reader.warning(at, "quorum.impossible", message)
+
+
+def _check_open_panel(
+    context: Context, fields: Mapping[str, Json], at: Path, panel: _Panel, quorum: plan.Quorum | None
+) -> None:
+    if quorum == "all" and "anyone" in panel.selectors:
+        message = "`quorum: all` needs people who can be listed, found `anyone` in `from`; write a number"
+        context.reader.error((*at, "quorum"), "quorum.impossible", message)
+    if fields.get("reject_when") == "unreachable":
+        message = (
+            "nobody can list the people of `from`, so the quorum never becomes unreachable and only the deadline "
+            "ends this; declare the roles under `roles`, or use `any` or a number"
+        )
+        context.reader.warning((*at, "reject_when"), "approval.never_unreachable", message)
+
+
+def _check_quorum_possible(context: Context, quorum: plan.Quorum, panel: _Panel, at: Path) -> None:
+    deciders = panel.deciders
+    if isinstance(quorum, int):
+        if quorum > len(deciders):
+            message = f"this quorum can't be met: it needs {quorum} people, `from` has {_people(len(deciders))}"
+            context.reader.error(at, "quorum.impossible", f"{message}; lower it, or name more")
+        return
+    assert isinstance(quorum, Mapping), "`all` is always possible"
+    seats: list[frozenset[str]] = []
+    for selector, count in quorum.items():
+        members = deciders if selector == "any" else _members(context, selector)
+        if selector == "any":
+            if count > len(deciders):
+                message = f"this quorum can't be met: it needs {count} people, `from` has {_people(len(deciders))}"
+                context.reader.error((*at, "any"), "quorum.impossible", f"{message}; lower it, or name more")
+                return
+            continue
+        # Any of them may have a role that only the deployment knows.
+        seats += [deciders if members is None else members & deciders] * min(count, len(deciders) + 1)
+    if not _can_seat(seats):
+        message = "this quorum can't be met: not enough people in `from` match its selectors; name more of them"
+        context.reader.error(at, "quorum.impossible", message)
+
+
+def _can_seat(seats: Sequence[frozenset[str]]) -> bool:
+    """Whether every seat can have a person of its own (augmenting paths)."""
+    taken: dict[str, int] = {}
+
+    def place(seat: int, tried: set[str]) -> bool:
+        for person in sorted(seats[seat] - tried):
+            tried.add(person)
+            if person not in taken or place(taken[person], tried):
+                taken[person] = seat
+                return True
+        return False
+
+    return all(place(seat, set()) for seat in range(len(seats)))
+
+
+def _people(count: int) -> str:
+    return f"{count} {'person' if count == 1 else 'people'} who may"

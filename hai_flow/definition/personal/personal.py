@@ -1,0 +1,467 @@
+"""Which values of a workflow's runs are personal: those that its schemas mark, and all values made of those.
+
+Marks follow the expressions of the document: the values that a template reads mark the place where the template stands,
+and a step's arguments mark its output, until nothing new is marked. A search for the values themselves would miss every
+value that was changed on the way. Conditions pass no marks on: the branch that a run takes says little of a value, and
+the readers of the run may see the branch. A value of unknown origin counts as personal. Pure.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final, TypeAlias
+
+from hai_flow.definition import plan
+from hai_flow.definition.paths import is_inside, list_of, plan_path
+from hai_flow.definition.personal import pii_marks
+from hai_flow.definition.personal.pii_marks import EVERY, Mark, join, of_schema, under
+from hai_flow.json_pointers import unescaped
+
+Children: TypeAlias = Callable[[plan.Run], "plan.Plan | None"]
+"""Finds the workflow that a `run` step starts; None: it is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class OfStep:
+    """The personal parts of a step. `title` and `words` (of a message, a question, an event) are personal as a whole or
+    not at all; `args`, `output`, its `evidence`, the `items` of a loop, and the `form` that it shows have marks;
+    `answer` is the mark of the values of that form. `touches`: whether the step reads or makes anything personal, in
+    which case its errors may quote it."""
+
+    title: bool = False
+    words: bool = False
+    args: Mark = False
+    output: Mark = False
+    evidence: Mark = False
+    items: Mark = False
+    form: Mark = False
+    answer: Mark = False
+    touches: bool = False
+
+    @property
+    def approval(self) -> Mark:
+        """The mark of a decision as expressions read it, with its values, reason, edits and votes."""
+        edits: Mark = bool(self.args)
+        said = pii_marks.record(values=self.answer, reason=self.touches)
+        return pii_marks.record(values=self.answer, reason=self.touches, edits=edits, votes=under((EVERY,), said))
+
+
+NOTHING: Final = OfStep()
+EVERYTHING: Final = OfStep(True, True, True, True, True, True, True, True, True)
+
+
+class Personal:
+    """The personal parts of the runs of the workflow `sha256` (in hex; "": of any workflow). Equal ones mask alike."""
+
+    def __init__(
+        self,
+        sha256: str = "",
+        *,
+        input: Mark = False,
+        state: Mark = False,
+        output: Mark = False,
+        message: bool = False,
+        key: bool = False,
+        steps: Mapping[str, OfStep] | None = None,
+        whole: bool = False,
+    ) -> None:
+        self.sha256 = sha256
+        self.input, self.state, self.output = input, state, output
+        self.message = message  # the text that people write in the thread
+        self.key = key  # the concurrency key
+        self.steps: Mapping[str, OfStep] = steps or {}
+        self.whole = whole  # nothing is known of the workflow
+
+    @cached_property
+    def _key(self) -> str:
+        steps = sorted((path, each) for path, each in self.steps.items())
+        return repr((self.sha256, *map(_told, (self.input, self.state, self.output)), self.message, self.key, steps))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Personal) and (self is other or self._key == other._key)
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    @cached_property
+    def anything(self) -> bool:
+        """Whether anything is personal."""
+        return bool(
+            self.whole or self.input or self.state or self.output or self.message or self.key
+            or any(each.touches for each in self.steps.values())
+        )  # fmt: skip
+
+    def of(self, path: str | None) -> OfStep:
+        """The personal parts of the step at `path` in a run. For a path that no step of the workflow has, and for the
+        document as a whole (""): everything, if anything in the workflow is personal."""
+        known = plan_path(path) if path else ""
+        while known:
+            found = self.steps.get(known)
+            if found is not None:
+                return found if known == plan_path(path or "") or not found.touches else EVERYTHING
+            known = list_of(known)  # for a step of a child run: those of the step that started it
+        return EVERYTHING if self.anything else NOTHING
+
+
+def _told(mark: Mark) -> str:
+    if not isinstance(mark, Mapping):
+        return str(mark)
+    return f"{{{','.join(f'{name!r}:{_told(mark[name])}' for name in sorted(mark))}}}"
+
+
+WHOLE: Final = Personal(input=True, state=True, output=True, message=True, key=True, whole=True)
+"""Of a run whose workflow can't be read: all of it."""
+
+
+def personal_of(workflow: plan.Plan, children: Children) -> Personal:
+    """The personal parts of a workflow's runs. `children` finds the workflows of its child runs."""
+    return _of(workflow, children, False, ())
+
+
+def _of(workflow: plan.Plan, children: Children, passed: Mark, around: tuple[bytes, ...]) -> Personal:
+    if workflow.sha256 in around:  # a workflow that runs itself, somewhere
+        return WHOLE if passed or declares(workflow) else Personal(workflow.sha256.hex())
+    if not passed and not declares(workflow) and not any(isinstance(each.verb, plan.Run) for each in _all(workflow)):
+        return Personal(workflow.sha256.hex())
+    return Flow(workflow, children, passed, (*around, workflow.sha256)).found()
+
+
+def declares(workflow: plan.Plan) -> bool:
+    """Whether any schema of the workflow says `pii: true`."""
+    if of_schema(workflow.input.raw) or of_schema(workflow.state_schema.raw):
+        return True
+    return any(of_schema(schema) for step in _all(workflow) for schema in _schemas(step))
+
+
+def _all(workflow: plan.Plan) -> Iterator[plan.Step]:
+    return iter(workflow.steps.values())
+
+
+def _schemas(step: plan.Step) -> Iterator[Any]:
+    """The schemas of a step's arguments and of its output."""
+    verb, gate = step.verb, step.approval
+    for policy in (getattr(verb, "policy", None), None if gate is None else gate.policy):
+        if policy is not None and policy.form is not None:
+            yield policy.form.written
+    yield from (each for each in (_parameters(verb), _result(verb)) if each is not None)
+    if isinstance(verb, plan.AgentTurn):
+        for _, tool in verb.tools:
+            if isinstance(tool, plan.FrontendTool):
+                yield from (each.raw for each in (tool.parameters, tool.result) if each is not None)
+
+
+def _operation(verb: plan.Verb) -> plan.Operation | None:
+    if not isinstance(verb, plan.Call) or not isinstance(verb.tool, plan.HttpTool) or verb.tool.service is None:
+        return None
+    try:
+        return verb.tool.service.find(verb.function)
+    except (KeyError, ValueError):
+        return None
+
+
+def _parameters(verb: plan.Verb) -> Any:
+    if isinstance(verb, plan.Call) and isinstance(verb.tool, plan.FrontendTool):
+        return None if verb.tool.parameters is None else verb.tool.parameters.raw
+    operation = _operation(verb)
+    return None if operation is None else operation.parameters.raw
+
+
+def _result(verb: plan.Verb) -> Any:
+    """The schema of a step's output."""
+    callback = plan.callback_of(verb)
+    if callback is not None:
+        return None if callback.schema is None else callback.schema.raw
+    if isinstance(verb, plan.Call) and isinstance(verb.tool, plan.FrontendTool):
+        return None if verb.tool.result is None else verb.tool.result.raw
+    if isinstance(verb, plan.Llm | plan.Agent | plan.AgentTurn):
+        return None if verb.output is None else verb.output.raw
+    operation = _operation(verb)
+    return None if operation is None else operation.result
+
+
+def reads(part: Any) -> Iterator[tuple[str | int, ...]]:
+    """The paths into the data that the templates and expressions in a part of a plan read."""
+    if hasattr(part, "holes"):
+        yield from (path for hole in part.holes for path in hole.paths)
+    elif hasattr(part, "paths"):
+        yield from part.paths
+    elif isinstance(part, plan.Step | Mapping):
+        names = part if isinstance(part, Mapping) else part.__struct_fields__
+        for name in names:
+            yield from reads(part[name] if isinstance(part, Mapping) else getattr(part, name))
+    elif isinstance(part, tuple | list):
+        for each in part:
+            yield from reads(each)
+    elif dataclasses.is_dataclass(part) and not isinstance(part, plan.McpServer | plan.HttpTool | type):
+        for field in dataclasses.fields(part):
+            yield from reads(getattr(part, field.name))
+
+
+_ROUNDS_MAX: Final = 200
+
+
+class Flow:
+    """The marks of one workflow, while they spread. Without `children` the runs below are taken to give back nothing
+    personal."""
+
+    def __init__(
+        self,
+        workflow: plan.Plan,
+        children: Children | None = None,
+        passed: Mark = False,
+        around: tuple[bytes, ...] = (),
+    ) -> None:
+        self.workflow = workflow
+        self.children = children
+        self.around = around
+        own = of_schema(workflow.input.raw)
+        self.message = own is True
+        self.input = join(own, passed)
+        self.state: Mark = {name: mark for name, each in workflow.state.items() if (mark := of_schema(each.schema.raw))}
+        self.output: Mark = False
+        self.steps: dict[str, OfStep] = dict.fromkeys(workflow.steps, NOTHING)
+        self.reads = {path: tuple(reads(step)) for path, step in workflow.steps.items()}
+
+    def found(self) -> Personal:
+        for _ in range(_ROUNDS_MAX):
+            before = (dict(self.steps), self.state, self.output)
+            for path, step in self.workflow.steps.items():
+                self.steps[path] = self._step(step)
+            self.output = self._output()
+            if before == (self.steps, self.state, self.output):
+                break
+        else:
+            return WHOLE
+        slot = self.workflow.concurrency
+        return Personal(
+            self.workflow.sha256.hex(),
+            input=self.input,
+            state=self.state,
+            output=self.output,
+            message=self.message,
+            key=slot is not None and bool(self.mark(slot.key, None)),
+            steps=self.steps,
+        )
+
+    def _output(self) -> Mark:
+        """The mark of the run's output."""
+        ends = [] if self.workflow.output is None else [self.workflow.output]
+        ends += [step.verb.value for step in _all(self.workflow) if isinstance(step.verb, plan.Return)]
+        found: Mark = False
+        for each in ends:
+            found = join(found, self.mark(each, None))
+        return pii_marks.shallow(found)
+
+    # --- values that are read
+
+    def _look(self, path: tuple[str | int, ...], step: plan.Step | None) -> Mark:
+        """The mark of the data at `path`, as `step` (None: the end of the document) sees it."""
+        root, rest = path[0], path[1:]
+        if root == "input":
+            return pii_marks.at(self.input, rest)
+        if root == "state":
+            return pii_marks.at(self.state, rest)
+        if root == "steps":
+            return self._look_at_step(rest)
+        if root == "thread":
+            return self.message and rest != ("id",)
+        if root in ("now", "run", "index", "secrets", "callback", "event"):
+            return False
+        if root == "error":
+            return any(each.touches for each in self.steps.values()) and rest not in (("code",), ("attempt",), ("at",))
+        if root == "args":
+            return pii_marks.at(self.steps[step.path].args, rest) if step is not None else True
+        if root in ("response", plan.THE_CALL):
+            return step is not None and self._of_agent_or_own(step)
+        return pii_marks.at(self._item(str(root), step), rest)
+
+    def _look_at_step(self, path: tuple[str | int, ...]) -> Mark:
+        known = self.steps.get(self.workflow.ids.get(str(path[0]), "")) if path else EVERYTHING
+        if known is None:
+            return True
+        match path[1] if len(path) > 1 else None:
+            case "output":
+                return pii_marks.at(known.output, path[2:])
+            case "approval":
+                return pii_marks.at(known.approval, path[2:])
+            case "status" | "usage":
+                return False
+            case "parts":
+                return bool(known.output)
+            case _:
+                return known.touches
+
+    def _of_agent_or_own(self, step: plan.Step) -> bool:
+        around = self._agent(step)
+        return self.steps[around.path if around is not None else step.path].touches
+
+    def _item(self, name: str, step: plan.Step | None) -> Mark:
+        """The mark of the variable of a loop around the step."""
+        for loop in self._around(step):
+            if isinstance(loop.verb, plan.ForEach) and loop.verb.as_ == name:
+                return pii_marks.part(self.mark(loop.verb.items, loop), 0)
+        given: Mark = name not in self.workflow.lets
+        for path in self.workflow.lets.get(name, ()):
+            given = join(given, pii_marks.at(self.steps[path].output, (name,)))
+        return given
+
+    def _around(self, step: plan.Step | None) -> Iterator[plan.Step]:
+        """The step, and the steps around it."""
+        while step is not None:
+            yield step
+            step = self.workflow.steps.get(step.parent)
+
+    def _agent(self, step: plan.Step) -> plan.Step | None:
+        around = (each for each in self._around(step) if each is not step)
+        return next((each for each in around if isinstance(each.verb, plan.Agent)), None)
+
+    def mark(self, template: plan.Template | None, step: plan.Step | None) -> Mark:
+        """The mark of the value that a template renders to."""
+        found: Mark = False
+        for hole in () if template is None else template.holes:
+            read = [self._look(path, step) for path in hole.paths]
+            mark = read[0] if hole.whole and len(read) == 1 else any(map(bool, read))
+            found = join(found, under(hole.place, mark))
+        return found
+
+    def _reads(self, step: plan.Step) -> bool:
+        """Whether anything that the step has to do with is personal."""
+        return any(self._look(path, step) for path in self.reads[step.path] if path[0] != "args")
+
+    # --- values that are made of them
+
+    def _step(self, step: plan.Step) -> OfStep:
+        verb, gate = step.verb, step.approval
+        agent = verb if isinstance(verb, plan.Agent) else None
+        around = self._agent(step)
+        if around is not None and self.steps[around.path].touches:
+            return EVERYTHING
+        touches = self.steps[step.path].touches or self._reads(step) or self._declared(step)
+        if agent is not None and (self._inside(step) or (agent.memory == "thread" and self._said())):
+            touches = True
+        args = join(self.mark(getattr(verb, "arguments", None), step), of_schema(_parameters(verb)))
+        if isinstance(verb, plan.Call) and verb.into is not None and touches:
+            args = True  # also of the call in which its text grows
+        policy = getattr(verb, "policy", None) or (None if gate is None else gate.policy)
+        form = None if policy is None else policy.form
+        answer = self._answer(form, policy, step)
+        found = OfStep(
+            title=bool(self.mark(step.title, step)) or any(bool(self.mark(each, step)) for each in _titles(step)),
+            words=any(bool(self.mark(each, step)) for each in _words(step)) or (agent is not None and touches),
+            args=pii_marks.shallow(args),
+            evidence=pii_marks.shallow(self.mark(getattr(verb, "evidence", None), step)),
+            items=pii_marks.shallow(self.mark(verb.items, step)) if isinstance(verb, plan.ForEach) else False,
+            form=pii_marks.shallow(self.mark(form, step)),
+            answer=pii_marks.shallow(answer),
+            touches=touches or bool(args) or bool(answer),
+        )
+        output = pii_marks.shallow(self._gives(step, found))
+        more = self._below(step, found)
+        if output and isinstance(verb, plan.EFFECTS):  # the text that it streams is its output
+            more |= {"words": True, "touches": True}
+        return dataclasses.replace(found, output=output, **more)
+
+    def _below(self, step: plan.Step, found: OfStep) -> dict[str, Any]:
+        """The marks that a child run adds: its messages and its errors are shown in this run, too."""
+        if not isinstance(step.verb, plan.Run):
+            return {}
+        known = self._child(step.verb, found.args).anything
+        return {"touches": found.touches or known, "words": found.words or known}
+
+    def _child(self, run: plan.Run, passed: Mark) -> Personal:
+        if self.children is None:
+            return Personal()
+        known = self.children(run)
+        return WHOLE if known is None else _of(known, self.children, passed, self.around)
+
+    def _declared(self, step: plan.Step) -> bool:
+        return any(of_schema(schema) for schema in _schemas(step))
+
+    def _said(self) -> bool:
+        """Whether anything in the thread is personal."""
+        return self.message or any(each.touches for each in self.steps.values())
+
+    def _inside(self, step: plan.Step) -> bool:
+        return any(self.steps[path].touches for path in self.steps if is_inside(path, step.path))
+
+    def _answer(self, form: plan.Template | None, policy: plan.Policy | None, step: plan.Step) -> Mark:
+        """The mark of the values of a form: of those that its schema marks, and of personal ones that are filled in
+        beforehand."""
+        if form is None or policy is None:
+            return False
+        found = join(of_schema(form.written), self.mark(policy.expiry.value, step))
+        properties = pii_marks.part(self.mark(form, step), "properties")
+        if not isinstance(properties, Mapping):
+            return join(found, properties)
+        for name, mark in properties.items():
+            parts = mark if isinstance(mark, Mapping) else {}
+            filled = mark is True or any(key not in ("title", "description") for key in parts)
+            found = join(found, under((name,), filled))
+        return found
+
+    def _gives(self, step: plan.Step, own: OfStep) -> Mark:
+        """The mark of the step's output."""
+        verb = step.verb
+        match verb:
+            case plan.Ask():
+                return own.answer
+            case plan.Approve():
+                return own.approval
+            case plan.Run():
+                return False if verb.detach else self._child(verb, own.args).output
+            case plan.Let():
+                return self.mark(verb.values, step)
+            case plan.Set():
+                self._assign(verb, step)
+                return False
+            case plan.ForEach():
+                body = self.workflow.steps.get(verb.iteration)
+                inner = self.mark(getattr(body and body.verb, "output", None), body) or self._inner(step)
+                return under((EVERY,), pii_marks.record(output=inner, error=self._inside(step)))
+            case plan.Iteration():
+                return self.mark(verb.output, step) or self._inner(step)
+            case plan.Switch():
+                return any(self.mark(each, step) for each in verb.results) or self._inner(step)
+            case plan.Parallel() if verb.results:
+                return any(self.mark(each, step) for each in verb.results.values()) or self._inner(step)
+            case plan.Parallel() | plan.Try() | plan.Repeat() | plan.AgentCalls():
+                return self._inner(step)
+            case plan.Say() | plan.Emit() | plan.Fail() | plan.Return():
+                return False
+            case plan.WaitFor():
+                return self.mark(verb.expiry.value, step)
+        result = _result(verb)
+        declared = of_schema(result)
+        made = own.touches if isinstance(verb, plan.Agent | plan.AgentTurn) else bool(own.args)
+        return True if made and not pii_marks.denies(result) else declared
+
+    def _inner(self, step: plan.Step) -> bool:
+        return any(self.steps[path].output for path in self.steps if is_inside(path, step.path))
+
+    def _assign(self, verb: plan.Set, step: plan.Step) -> None:
+        found = self.state
+        for name, template in verb.assign:
+            path = [unescaped(each) for each in name.removeprefix("/").split("/")]
+            given = self.mark(template, step)
+            if (variable := self.workflow.state.get(path[0])) is not None and variable.reduce == "append":
+                given = join(given, under((EVERY,), given))
+            place = [EVERY if each.isdigit() or each == "-" else each for each in path]
+            found = join(found, under(place, given))
+        if verb.ops is not None and self.mark(verb.ops, step):
+            found = True
+        self.state = pii_marks.shallow(found)
+
+
+def _titles(step: plan.Step) -> Iterator[plan.Template | None]:
+    yield getattr(step.verb, "title", None)
+    yield None if step.approval is None else step.approval.title
+
+
+def _words(step: plan.Step) -> Iterator[plan.Template | None]:
+    verb = step.verb
+    for name in ("message", "content", "block_id", "layout", "style", "data"):
+        yield getattr(verb, name, None)
+    yield None if step.approval is None else step.approval.message

@@ -1,0 +1,184 @@
+"""Marks: which parts of a value are personal. They begin where a schema says `pii: true` (docs/security.md).
+
+A mark is True (all of the value), False (nothing of it), or a mapping of the marks of its parts by name; `EVERY` is the
+mark of every item and of every other name. Marks hold no False below the top, so an empty one is nothing. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, TypeAlias
+
+from hai_flow.definition.schemas.schema_references import resolve
+from hai_flow.definition.schemas.schemas import PII
+from hai_flow.values import Json
+
+Mark: TypeAlias = "bool | Mapping[str, Mark]"
+EVERY: Final = "*"
+MASK: Final = "[personal]"
+"""The text in the place of a personal value."""
+
+_DEPTH_MAX: Final = 12  # a mark further down makes everything at this depth personal
+_SAME: Final = ("allOf", "anyOf", "oneOf", "if", "then", "else", "not", "dependentSchemas")
+_ITEMS: Final = (
+    "items", "prefixItems", "contains", "unevaluatedItems", "additionalProperties", "unevaluatedProperties",
+)  # fmt: skip
+_WHOLE: Final = ("propertyNames", "contentSchema")
+
+
+def join(one: Mark, other: Mark) -> Mark:
+    """The mark of everything that either mark covers."""
+    if one is True or other is True:
+        return True
+    if not one or not other:
+        return one or other
+    parts = ((name, each) for mark in (one, other) if isinstance(mark, Mapping) for name, each in mark.items())
+    found: dict[str, Mark] = {}
+    for name, each in parts:
+        found[name] = join(found.get(name, False), each)
+    return found
+
+
+def part(mark: Mark, name: str | int) -> Mark:
+    """The mark of a part of the value: of a property, or of an item."""
+    if not isinstance(mark, Mapping):
+        return mark
+    every = mark.get(EVERY, False)
+    return every if isinstance(name, int) else join(mark.get(name, False), every)
+
+
+def at(mark: Mark, path: Sequence[str | int]) -> Mark:
+    """The mark of the part at `path` of a value with this mark."""
+    for name in path:
+        mark = part(mark, name)
+    return mark
+
+
+def under(path: Sequence[str | int], mark: Mark) -> Mark:
+    """The mark of a value whose part at `path` has this mark."""
+    for name in reversed(path):
+        mark = {EVERY if isinstance(name, int) else name: mark} if mark else False
+    return mark
+
+
+def record(**parts: Mark) -> Mark:
+    """The mark of a value with these parts."""
+    return {name: mark for name, mark in parts.items() if mark}
+
+
+def covers(declared: Mark, mark: Mark) -> bool:
+    """Whether `declared` marks every part that `mark` marks."""
+    if not mark or declared is True:
+        return True
+    if mark is True or not isinstance(mark, Mapping):
+        return False
+    return all(covers(part(declared, name), inner) for name, inner in mark.items())
+
+
+def shallow(mark: Mark, depth: int = _DEPTH_MAX) -> Mark:
+    """The mark, cut off at a depth: so that marks which grow with each round of a loop end."""
+    if not isinstance(mark, Mapping) or not mark:
+        return bool(mark)
+    return True if depth == 0 else {name: shallow(inner, depth - 1) for name, inner in mark.items()}
+
+
+def masked(value: Json, mark: Mark) -> Json:
+    """The value with its personal parts replaced by `MASK`. Where the value has another shape than the mark, all of it
+    counts as personal; null is shown."""
+    if not mark or value is None:
+        return value
+    if mark is True:
+        return MASK
+    if isinstance(value, Mapping):
+        return {name: masked(inner, part(mark, name)) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [masked(item, part(mark, 0)) for item in value]
+    return MASK
+
+
+def masked_object(value: Json, mark: Mark) -> Json:
+    """As `masked`, for a value that its readers expect to be an object: if all of an object is personal, its keys stay
+    and each value is masked."""
+    return dict.fromkeys(value, MASK) if mark is True and isinstance(value, Mapping) else masked(value, mark)
+
+
+# --- of schemas -------------------------------------------------------------------------------------------------------
+
+
+def of_schema(schema: Json) -> Mark:
+    """The mark of the values of a schema: of the parts that it marks with `pii: true`. A schema that contains itself in
+    so many ways that following them all takes too long is personal as a whole."""
+    if not _mentions(schema):
+        return False
+    return shallow(_Marking(schema).of(schema, ()))
+
+
+def denies(schema: Json) -> bool:
+    """Whether the schema says `pii: false` at its top: its value is not personal although it is made of personal
+    values, except for the parts that the schema marks."""
+    return isinstance(schema, Mapping) and schema.get(PII) is False
+
+
+_SCHEMAS_MAX: Final = 20_000  # that are looked at for one mark
+
+
+class _Marking:
+    def __init__(self, root: Json) -> None:
+        self._root = root
+        self._left = _SCHEMAS_MAX
+
+    def of(self, schema: Json, followed: tuple[str, ...]) -> Mark:
+        if not isinstance(schema, Mapping):
+            return False
+        self._left -= 1
+        if schema.get(PII) is True or self._left < 0:
+            return True
+        found: dict[str, Mark] = {}
+        for name, mark in self._parts(schema, followed):
+            if not mark:
+                continue
+            if name is not None:
+                found[name] = join(found[name], mark) if name in found else mark
+            elif mark is True:
+                return True
+            elif isinstance(mark, Mapping):
+                for inner, each in mark.items():
+                    found[inner] = join(found[inner], each) if inner in found else each
+        return found or False
+
+    def _parts(self, schema: Mapping[str, Json], followed: tuple[str, ...]) -> Iterator[tuple[str | None, Mark]]:
+        """The marks of parts of the value by their names, and those of all of it (None)."""
+        reference = schema.get("$ref", schema.get("$dynamicRef"))
+        if isinstance(reference, str):
+            if reference in followed or len(followed) > _DEPTH_MAX or "$dynamicRef" in schema:
+                yield None, True  # a schema of itself: no finite mark says how deep
+                return
+            yield None, self.of(resolve({"$ref": reference}, self._root), (*followed, reference))
+        for keyword, inner in schema.items():
+            if keyword == "properties" and isinstance(inner, Mapping):
+                for name, each in inner.items():
+                    yield name, self.of(each, followed)
+            elif keyword == "patternProperties" and isinstance(inner, Mapping):
+                for each in inner.values():
+                    yield EVERY, self.of(each, followed)
+            elif keyword in _ITEMS:
+                for each in inner if isinstance(inner, list) else [inner]:
+                    yield EVERY, self.of(each, followed)
+            elif keyword in _SAME:
+                for each in _alternatives(keyword, inner):
+                    yield None, self.of(each, followed)
+            elif keyword in _WHOLE and self.of(inner, followed):
+                yield None, True
+
+
+def _alternatives(keyword: str, inner: Json) -> Sequence[Json]:
+    if isinstance(inner, list):
+        return inner
+    return list(inner.values()) if keyword == "dependentSchemas" and isinstance(inner, Mapping) else [inner]
+
+
+def _mentions(value: Json) -> bool:
+    """Whether `pii: true` stands anywhere in a schema."""
+    if isinstance(value, Mapping):
+        return value.get(PII) is True or any(map(_mentions, value.values()))
+    return isinstance(value, list) and any(map(_mentions, value))

@@ -1,0 +1,193 @@
+"""Steps as they stand in a document, before any expression of them is read: their places, and the steps inside of
+them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol, TypeAlias
+
+from hai_flow.definition.names.known_names import Condition
+from hai_flow.definition.yaml.document import Document, Path
+from hai_flow.definition.yaml.reader import Reader
+from hai_flow.values import Json
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Enclosure:
+    """One list of steps around a place. `owner` None: the document. `body` says which of the owner's lists it is.
+
+    `parent` is the path of the plan's step that has the list; for the body of a loop that is `rollout[]`.
+    """
+
+    owner: StepDraft | None
+    body: str
+    parent: str
+
+    @property
+    def is_handler(self) -> bool:
+        return self.body.startswith("~")
+
+    @property
+    def is_loop(self) -> bool:
+        """Whether this is the body of a loop."""
+        return self.body == "" and self.owner is not None and self.owner.verb in ("for_each", "repeat")
+
+    @property
+    def is_item(self) -> bool:
+        """Whether this is the body of a `for_each`."""
+        return self.body == "" and self.owner is not None and self.owner.verb == "for_each"
+
+
+Chain: TypeAlias = tuple[Enclosure, ...]  # the lists around a place, outermost first
+
+
+@dataclass(slots=True, eq=False)
+class StepDraft:
+    """A step as it stands in the document: its sound fields, where it is, and the lists inside it.
+
+    `verb` is "" for a step that is too wrong to be compiled. `order` is the step's number in document order, where a
+    handler comes behind the step that it handles; `body_end` is the first number behind the lists of a block.
+    """
+
+    verb: str
+    fields: dict[str, Json]
+    at: Path
+    path: str
+    id: str
+    chain: Chain
+    order: int
+    body_end: int = 0
+    next: str | None = None
+    params: dict[str, Json] = field(default_factory=dict)  # of for_each and repeat: the mapping under the verb
+    blocks: dict[str, list[StepDraft]] = field(default_factory=dict)  # body -> steps
+    handlers: dict[str, list[StepDraft]] = field(default_factory=dict)  # option -> steps
+    catch: list[Clause] = field(default_factory=list)
+    finally_: list[StepDraft] = field(default_factory=list)
+    undo: StepDraft | None = None
+    condition: Condition | None = None  # its `if`, once that is compiled
+    cases: dict[str, Condition] = field(default_factory=dict)  # of a switch: each `when`, once that is compiled
+
+    @property
+    def value(self) -> Json:
+        """The value under the verb."""
+        return self.fields[self.verb]
+
+    @property
+    def value_at(self) -> Path:
+        """The path of that value."""
+        return (*self.at, self.verb)
+
+    @property
+    def parent(self) -> str:
+        return self.chain[-1].parent if self.chain else ""
+
+    @property
+    def body(self) -> str:
+        return self.chain[-1].body if self.chain else ""
+
+    def lists(self) -> Iterator[list[StepDraft]]:
+        """Every list inside this step, handlers and `undo` included, in order."""
+        yield from self.blocks.values()
+        yield from self.handlers.values()
+        for clause in self.catch:
+            yield clause.steps
+        yield self.finally_
+        if self.undo is not None:
+            yield [self.undo]
+
+    def inside(self) -> Iterator[StepDraft]:
+        """Every step nested in this one, handlers included."""
+        for steps in self.lists():
+            for step in steps:
+                yield step
+                yield from step.inside()
+
+
+@dataclass(slots=True, eq=False)
+class Clause:
+    """One entry of a `catch`."""
+
+    fields: dict[str, Json]
+    at: Path
+    steps: list[StepDraft]
+
+
+LEAVING: Final = ("break", "continue")
+
+
+def loop_around(chain: Chain) -> Enclosure | None:
+    """The body of the loop that a `break` or `continue` at this place would leave; None where none can be left: a
+    `finally` and an `undo` run to their end."""
+    for frame in reversed(chain):
+        if frame.body in ("~finally", "~undo"):
+            return None
+        if frame.is_loop:
+            return frame
+    return None
+
+
+def leaving(loop: StepDraft) -> Iterator[StepDraft]:
+    """Each `break` and `continue` that leaves this loop or a round of it."""
+    for step in loop.inside():
+        if step.verb in LEAVING and (frame := loop_around(step.chain)) is not None and frame.owner is loop:
+            yield step
+
+
+def always_ends(steps: Sequence[StepDraft]) -> bool:
+    """Whether nothing can come behind this list: a `return`, `fail`, `break` or `continue` in it is reached for
+    certain."""
+    return any("if" not in step.fields and ends(step) for step in steps)
+
+
+def ends(step: StepDraft) -> bool:
+    """Whether nothing can come behind this step in its list, where its `if` is true."""
+    if step.verb in ("return", "fail", *LEAVING):
+        return True
+    if step.catch:
+        return False
+    bodies = list(step.blocks.values())
+    match step.verb:
+        case "try":
+            return always_ends(bodies[0]) if bodies else False
+        case "parallel":
+            ends = [always_ends(steps) for steps in bodies]
+            return any(ends) if step.fields.get("join", "all") == "all" else all(ends)
+        case "switch":
+            cases = step.fields.get("switch", ())
+            has_default = bool(cases) and isinstance(cases[-1], Mapping) and "default" in cases[-1]
+            return has_default and all(always_ends(steps) for steps in bodies)
+        case "repeat":
+            left = any(leaving(step))
+            return bool(bodies) and "while" not in step.params and not left and always_ends(bodies[0])
+        case _:
+            return False
+
+
+@dataclass(slots=True, eq=False)
+class Outline:
+    """All steps of a document. `ids` has every step that the author named, `tolerated` the ids inside of unreadable
+    steps: no reference to those is reported. `fail_codes` are the codes of the document's own `fail` steps."""
+
+    document: Document
+    steps: list[StepDraft] = field(default_factory=list)
+    catch: list[Clause] = field(default_factory=list)
+    finally_: list[StepDraft] = field(default_factory=list)
+    ids: dict[str, StepDraft] = field(default_factory=dict)
+    tolerated: set[str] = field(default_factory=set)
+    fail_codes: set[str] = field(default_factory=set)
+
+
+class Lists(Protocol):
+    """Reads lists of steps, for the verbs that have some inside."""
+
+    @property
+    def reader(self) -> Reader: ...
+
+    def steps(self, value: Sequence[Json], at: Path, prefix: str, chain: Chain) -> list[StepDraft]:
+        """The steps of one list. Each gets a path and its id, also a wrong one."""
+        ...
+
+    def steps_of(self, value: Json, at: Path, where: str) -> Sequence[Json]:
+        """`value`, if it is a list of steps; else nothing, after a finding. `where` names it in the message."""
+        ...

@@ -1,0 +1,150 @@
+"""Defaults of a JSON Schema, put where a value has nothing. Pure.
+
+The schemas that a part of a value is held against are taken together, each once, so that a schema which is referred to
+often makes no more work than one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from hai_flow.definition.schemas.schema_references import resolve
+from hai_flow.definition.schemas.schema_work import Work
+from hai_flow.values import Json
+
+DEPTH_MAX: Final = 40
+STEPS_MAX: Final = 50_000
+"""Schemas looked at for one value: for each of its parts, those that lead to a default."""
+
+
+class _TooMuch(Exception):
+    pass
+
+
+class Defaults:
+    """The defaults of one schema. Only `properties`, `items`, `prefixItems`, `allOf` and local references are followed:
+    which branch of `anyOf` or `if` holds may itself depend on a default."""
+
+    def __init__(self, root: Json, work: Work) -> None:
+        self._root = root
+        self._work = work
+        self._leading = work.leading_to("default")
+        self._together: dict[int, list[Mapping[str, Json]]] = {}
+
+    def filled(self, value: Json) -> Json:
+        """A copy of `value` with defaults; `value` itself where that takes too many steps."""
+        try:
+            return _Filling(self).fill([self._root], value, 0)
+        except _TooMuch:
+            return value
+
+    def fault(self, value: Json) -> dict[str, Any] | None:
+        """The fault of a value whose defaults take too many steps; None: they don't."""
+        nodes, _ = self._work.size(value)
+        if nodes * len(self._leading) <= STEPS_MAX:
+            return None
+        try:
+            _Filling(self).fill([self._root], value, 0)
+        except _TooMuch:
+            message = (
+                f"too large for its schema: to put in the defaults takes over {STEPS_MAX:,} steps; send fewer values, "
+                "or declare fewer defaults inside of lists"
+            )
+            return {"path": "", "message": message, "code": "value.too_large", "params": []}
+        return None
+
+    def together(self, schemas: Iterable[Json]) -> list[Mapping[str, Json]]:
+        """The schemas with those of their `allOf` before them, each once, as far as they lead to defaults."""
+        found: dict[int, Mapping[str, Json]] = {}
+        for schema in schemas:
+            for each in self._parts(resolve(schema, self._root)):
+                found.setdefault(id(each), each)
+        return list(found.values())
+
+    def _parts(self, schema: Json) -> list[Mapping[str, Json]]:
+        if not isinstance(schema, Mapping) or id(schema) not in self._leading:
+            return []
+        known = self._together.get(id(schema))
+        if known is None:
+            order: dict[int, Mapping[str, Json]] = {}
+            seen = {id(schema)}
+            stack: list[tuple[Mapping[str, Json], list[Json]]] = [(schema, _all_of(schema))]
+            while stack:
+                outer, left = stack[-1]
+                if not left:
+                    stack.pop()
+                    order[id(outer)] = outer
+                    continue
+                inner = resolve(left.pop(), self._root)
+                if isinstance(inner, Mapping) and id(inner) in self._leading and id(inner) not in seen:
+                    seen.add(id(inner))
+                    stack.append((inner, _all_of(inner)))
+            known = self._together[id(schema)] = list(order.values())
+        return known
+
+    def leads(self, schema: Json) -> bool:
+        """Whether the schema, its reference followed, leads to a default."""
+        return isinstance(schema, Mapping) and id(schema) in self._leading
+
+    def resolved(self, schema: Json) -> Json:
+        return resolve(schema, self._root)
+
+
+def _all_of(schema: Mapping[str, Json]) -> list[Json]:
+    parts = schema.get("allOf")
+    return list(reversed(parts)) if isinstance(parts, list) else []
+
+
+class _Filling:
+    def __init__(self, defaults: Defaults) -> None:
+        self._defaults = defaults
+        self._left = STEPS_MAX
+
+    def _take(self, steps: int) -> None:
+        self._left -= steps
+        if self._left < 0:
+            raise _TooMuch
+
+    def fill(self, schemas: Sequence[Json], value: Json, depth: int) -> Json:
+        if not isinstance(value, dict | list) or depth > DEPTH_MAX:
+            return value
+        together = self._defaults.together(schemas)
+        self._take(1 + len(together))
+        if not together:
+            return value
+        if isinstance(value, dict):
+            return self._filled_object(together, value, depth)
+        filled: list[Json] = []
+        for index, item in enumerate(value):
+            parts = [part for each in together if (part := _of_item(each, index)) is not None]
+            filled.append(self.fill(parts, item, depth + 1))
+        return filled
+
+    def _filled_object(self, together: list[Mapping[str, Json]], value: dict[str, Json], depth: int) -> dict[str, Json]:
+        filled = dict(value)
+        inside: dict[str, list[Json]] = {}
+        for schema in together:
+            properties = schema.get("properties")
+            if not isinstance(properties, Mapping):
+                continue
+            self._take(len(properties))
+            for name, raw in properties.items():
+                part = self._defaults.resolved(raw)
+                if not self._defaults.leads(part):
+                    continue
+                if name not in filled and isinstance(part, Mapping) and "default" in part:
+                    filled[name] = part["default"]
+                if name in filled:
+                    inside.setdefault(name, []).append(part)
+        for name, parts in inside.items():
+            filled[name] = self.fill(parts, filled[name], depth + 1)
+        return filled
+
+
+def _of_item(schema: Mapping[str, Json], index: int) -> Json:
+    """The schema of an item of a list; None: it has none."""
+    first = schema.get("prefixItems")
+    if isinstance(first, list) and index < len(first):
+        return first[index]
+    return schema.get("items")

@@ -1,0 +1,363 @@
+"""Documents of OpenAPI 3: which operations a service has, which arguments each takes, and where in a request they go.
+
+An operation is a function: its arguments are its parameters by their names, and `body`. Nothing is read but the
+document itself: references to other files or addresses make an operation unusable, and leave the others usable.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final, cast
+from urllib.parse import quote, unquote, urlsplit
+
+from hai_flow import values
+from hai_flow.definition.names.wording import kind_of, shorten
+from hai_flow.definition.plan import BodyKind, DescribedCallback, Operation, Placed
+from hai_flow.definition.schemas.schemas import JsonSchema
+from hai_flow.definition.yaml.document import parse
+from hai_flow.json_pointers import escaped, unescaped
+from hai_flow.values import Json
+
+METHODS: Final = ("get", "put", "post", "delete", "head", "patch")
+DESCRIPTION_CHARS_MAX: Final = 2000
+_SCHEMAS: Final = ("components", "schemas")
+_FORMATS: Final = frozenset({"date", "date-time", "email", "hostname", "ipv4", "ipv6", "time", "uri", "uuid"})
+_OF_THE_REQUEST: Final = frozenset({"accept", "content-type", "authorization"})  # which OpenAPI itself passes over
+_REFUSED_HEADERS: Final = frozenset({"host", "cookie", "content-length", "transfer-encoding", "connection", "upgrade"})
+_STYLES: Final[Mapping[str, tuple[str, ...]]] = {
+    "path": ("simple",),
+    "query": ("form", "spaceDelimited", "pipeDelimited", "deepObject"),
+    "header": ("simple",),
+}
+_BODIES: Final[tuple[tuple[str, BodyKind], ...]] = (
+    ("application/json", "body"),
+    ("application/x-www-form-urlencoded", "form"),
+    ("multipart/form-data", "multipart"),
+    ("text/plain", "text"),
+)
+_LEFT_OUT: Final = frozenset({"xml", "discriminator", "externalDocs", "example", "nullable"})
+_OF_THE_ARGUMENTS: Final = re.compile(
+    r"\{\$request\.(?:(?:query|path|header)\.(?P<name>[^}]+)|body(?P<pointer>#/[^}]*))\}"
+)
+_DEPTH_MAX: Final = 100  # of one schema of the document
+DEFINITIONS_MAX: Final = 5000  # of one operation; the time to compile a chain of them grows with its square
+
+
+class Unusable(ValueError):
+    """The document, or an operation of it, can't be used; the sentence says why."""
+
+
+class ApiDocument:
+    """plan.Service. Build it with `read`."""
+
+    def __init__(self, raw: Mapping[str, Json]) -> None:
+        self._raw = raw
+        self._known: dict[str, Operation] = {}
+        self._names: dict[tuple[str, ...], str] = {}
+        self._references: dict[str, str] = {}
+        self._definitions: dict[str, _Definition] = {}
+        self._has_siblings = not str(raw.get("openapi")).startswith("3.0")  # beside `$ref`, since 3.1
+
+    @cached_property
+    def _places(self) -> dict[str, tuple[str, str]]:
+        """The path and the method of each operation, by its id."""
+        found: dict[str, tuple[str, str]] = {}
+        for path, item in _mapping(self._raw.get("paths")).items():
+            for method in METHODS:
+                id = _mapping(_mapping(item).get(method)).get("operationId")
+                if isinstance(id, str) and id:
+                    found.setdefault(id, (path, method))
+        return found
+
+    @property
+    def ids(self) -> Sequence[str]:
+        return tuple(self._places)
+
+    @property
+    def server(self) -> str | None:
+        """The address of the service, if the document says it in full."""
+        servers = self._raw.get("servers")
+        first = servers[0] if isinstance(servers, list) and servers else None
+        url = _mapping(first).get("url")
+        if not isinstance(url, str):
+            return None
+        for name, variable in _mapping(_mapping(first).get("variables")).items():
+            url = url.replace(f"{{{name}}}", str(_mapping(variable).get("default", "")))
+        return url if urlsplit(url).scheme in ("http", "https") and "{" not in url else None
+
+    def find(self, id: str) -> Operation:
+        """Raises KeyError if there is no such operation, `Unusable` if it can't be called."""
+        known = self._known.get(id)
+        if known is None:
+            path, method = self._places[id]
+            known = self._known[id] = self._operation(id, path, method)
+        return known
+
+    def _operation(self, id: str, path: str, method: str) -> Operation:
+        item = _mapping(_mapping(self._raw.get("paths")).get(path))
+        raw = _mapping(item.get(method))
+        placed, properties, required = self._parameters(item, raw)
+        body, body_type = None, None
+        if "requestBody" in raw:
+            request = _mapping(self._resolved(raw["requestBody"]))
+            body, body_type, schema = self._body(request)
+            properties["body"] = schema
+            if request.get("required") is True:
+                required.append("body")
+        schema = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+        texts = [raw.get(key) for key in ("summary", "description")]
+        description = "\n\n".join(
+            dict.fromkeys(text.strip() for text in texts if isinstance(text, str) and text.strip())
+        )
+        return Operation(
+            id,
+            method.upper(),
+            path,
+            description[:DESCRIPTION_CHARS_MAX],
+            self._compiled(schema),
+            tuple(placed),
+            body,
+            body_type,
+            self._result(raw),
+            self._callback(raw),
+        )
+
+    def _callback(self, raw: Mapping[str, Json]) -> DescribedCallback | None:
+        """The callback that the operation has; None where it has none, or several. None as well where it can't be read:
+        then the author of the workflow may give a schema."""
+        try:
+            found = [
+                (expression, _mapping(_mapping(self._resolved(item)).get("post")))
+                for each in _mapping(raw.get("callbacks")).values()
+                for expression, item in _mapping(self._resolved(each)).items()
+            ]
+            if len(found) != 1:
+                return None
+            ((expression, post),) = found
+            body = _mapping(self._resolved(post.get("requestBody")))
+            kind, _, schema = self._body(body) if body else ("text", "", None)
+            return DescribedCallback(_place_in(expression), self._compiled(schema) if kind == "body" else None)
+        except Unusable:
+            return None
+
+    def _parameters(
+        self, item: Mapping[str, Json], raw: Mapping[str, Json]
+    ) -> tuple[list[Placed], dict[str, Json], list[str]]:
+        found: dict[tuple[str, str], Mapping[str, Json]] = {}
+        for each in (*_list(item.get("parameters")), *_list(raw.get("parameters"))):
+            parameter = _mapping(self._resolved(each))
+            found[str(parameter.get("in")), str(parameter.get("name"))] = parameter
+        placed: list[Placed] = []
+        properties: dict[str, Json] = {}
+        required: list[str] = []
+        for (place, name), parameter in found.items():
+            needed = place == "path" or parameter.get("required") is True
+            if place == "header" and name.lower() in _OF_THE_REQUEST:
+                continue
+            if place == "cookie" or (place == "header" and name.lower() in _REFUSED_HEADERS):
+                if needed:
+                    raise Unusable(f"it needs the {place} `{shorten(name)}`, which is not sent from here")
+                continue
+            if name in properties or name == "body":
+                raise Unusable(f"two of its parameters are called `{shorten(name)}`")
+            placed.append(_placed(place, name, parameter))
+            schema = _mapping(parameter.get("schema"))
+            if not schema and "content" in parameter:
+                raise Unusable(f"its parameter `{shorten(name)}` is a document in itself (`content`)")
+            about = parameter.get("description")
+            properties[name] = {**schema, **({"description": about} if isinstance(about, str) else {})}
+            if needed:
+                required.append(name)
+        return placed, properties, required
+
+    def _body(self, request: Mapping[str, Json]) -> tuple[BodyKind, str, Json]:
+        content = _mapping(request.get("content"))
+        for wanted, kind in _BODIES:
+            for given, media in content.items():
+                plain = given.partition(";")[0].strip().lower()
+                if plain == wanted or (kind == "body" and plain.endswith("+json")) or plain == "*/*":
+                    return kind, "application/json" if plain == "*/*" else plain, _mapping(media).get("schema", {})
+        raise Unusable(f"its body is {', '.join(content) or 'nothing that is known'}, which is not sent from here")
+
+    def _result(self, raw: Mapping[str, Json]) -> Mapping[str, Json] | None:
+        """The schema of the operation's successful answer, None where the document has none that can be used."""
+        responses = _mapping(raw.get("responses"))
+        for status in ("200", "201", "202", "2XX", "default"):
+            content = _mapping(_mapping(self._resolved(responses.get(status))).get("content"))
+            for given, media in content.items():
+                if "json" in given and "schema" in _mapping(media):
+                    return cast(Mapping[str, Json], self._whole(_mapping(media)["schema"]))
+        return None
+
+    def _resolved(self, value: Json) -> Json:
+        """`value`, with a `$ref` followed to the object that it names."""
+        seen: set[str] = set()
+        while isinstance(value, Mapping) and isinstance(reference := value.get("$ref"), str):
+            if reference in seen:
+                raise Unusable(f"it refers to {shorten(reference)}, which refers to itself")
+            seen.add(reference)
+            value = self._found(reference)
+        return value
+
+    def _found(self, reference: str) -> Json:
+        """The part of the document that a reference like `#/components/schemas/A` names."""
+        if not reference.startswith("#/"):
+            raise Unusable(f"it refers to {shorten(reference)}, and only what stands in the document itself is read")
+        found: Json = self._raw
+        for part in _parts(reference):
+            if isinstance(found, list) and part.isdecimal() and len(part) < 10:
+                found = found[int(part)] if int(part) < len(found) else None
+            else:
+                found = _mapping(found).get(part)
+        if found is None:
+            raise Unusable(f"it refers to {shorten(reference)}, which is not there")
+        return found
+
+    def _compiled(self, schema: Json) -> JsonSchema:
+        try:
+            return JsonSchema(self._whole(schema))
+        except ValueError as error:
+            raise Unusable(f"its schema can't be used: {str(error).splitlines()[0][:300]}") from None
+
+    def _whole(self, schema: Json) -> Json:
+        """A schema as JSON Schema has it, with all that it refers to."""
+        used: set[str] = set()
+        converted = self._converted(schema, used, 0)
+        if not used or not isinstance(converted, dict):
+            return converted
+        definitions: dict[str, Json] = {}
+        waiting = sorted(used, reverse=True)
+        while waiting:
+            name = waiting.pop()
+            if name not in definitions:
+                known = self._definition(name)
+                definitions[name] = known.schema
+                if len(definitions) > DEFINITIONS_MAX:
+                    raise Unusable(f"its schema refers to more than {DEFINITIONS_MAX} others")
+                waiting += sorted(known.used, reverse=True)
+        return {**converted, "$defs": definitions}
+
+    def _definition(self, name: str) -> _Definition:
+        """The definition of this name, which all references to it share. It is converted once, and the depth of nesting
+        is counted from its own top, not from the reference."""
+        known = self._definitions.get(name)
+        if known is None:
+            used: set[str] = set()
+            converted = self._converted(self._found(self._references[name]), used, 0)
+            known = self._definitions[name] = _Definition(converted, frozenset(used))
+        return known
+
+    def _converted(self, schema: Json, used: set[str], depth: int) -> Json:
+        """A schema as JSON Schema has it; the names of the definitions that it needs are added to `used`."""
+        if depth > _DEPTH_MAX:
+            raise Unusable("its schema is nested too deep")
+        if isinstance(schema, list):
+            return [self._converted(each, used, depth + 1) for each in schema]
+        if not isinstance(schema, Mapping):
+            return schema
+        found: dict[str, Json] = {}
+        reference = schema.get("$ref")
+        if isinstance(reference, str):
+            name = self._name(reference)
+            used.add(name)
+            found["$ref"] = f"#/$defs/{quote(escaped(name))}"
+            if not self._has_siblings:  # here the keys beside `$ref` have no effect
+                return found | {key: schema[key] for key in ("description",) if isinstance(schema.get(key), str)}
+        for key, value in schema.items():
+            if key == "$ref" and key in found:
+                continue
+            if key in _LEFT_OUT or key.startswith("x-") or (key == "format" and value not in _FORMATS):
+                continue
+            if key in ("enum", "const", "default", "examples", "required"):
+                found[key] = value
+            elif key in ("properties", "patternProperties", "$defs", "dependentSchemas"):
+                found[key] = {name: self._converted(each, used, depth + 1) for name, each in _mapping(value).items()}
+            else:
+                found[key] = self._converted(value, used, depth + 1)
+        return _as_of_2020(found, nullable=schema.get("nullable") is True)
+
+    def _name(self, reference: str) -> str:
+        """The name of the definition at a place of the document, which no other place has."""
+        place = tuple(_parts(reference)) if reference.startswith("#/") else (reference,)
+        known = self._names.get(place)
+        if known is None:
+            plain = place[-1] if place[:-1] == _SCHEMAS else ".".join(place)
+            known, number = plain, 1
+            while known in self._references:
+                number += 1
+                known = f"{plain}.{number}"
+            self._names[place], self._references[known] = known, reference
+        return known
+
+
+@dataclass(frozen=True, slots=True)
+class _Definition:
+    """A schema of the document as JSON Schema has it, and the names of those that it refers to itself."""
+
+    schema: Json
+    used: frozenset[str]
+
+
+def _parts(reference: str) -> list[str]:
+    """The names on the way to a place, of a JSON Pointer in an address."""
+    return [unescaped(unquote(part)) for part in reference[2:].split("/")]
+
+
+def read(source: bytes) -> ApiDocument:
+    """The document, in JSON or YAML. Raises `Unusable`."""
+    try:
+        value = values.loads(source)
+    except values.NotJson:
+        document = parse(source)
+        if document.findings:
+            first = document.findings[0]
+            raise Unusable(f"it can't be read: line {first.line}: {first.message}") from None
+        value = document.value
+    if not isinstance(value, Mapping):
+        raise Unusable(f"expected a document of OpenAPI, found {kind_of(value)}")
+    version = value.get("openapi")
+    if not isinstance(version, str) or not version.startswith("3."):
+        raise Unusable(f"expected `openapi: 3...` in it, found {kind_of(version or value.get('swagger'))}")
+    return ApiDocument(value)
+
+
+def _place_in(expression: str) -> str:
+    """The argument that an expression like `{$request.body#/url}` means."""
+    found = _OF_THE_ARGUMENTS.fullmatch(expression)
+    if found is None:
+        return ""
+    return found["name"] or ".".join(["body", *(part for part in _parts(found["pointer"]) if part)])
+
+
+def _placed(place: str, name: str, parameter: Mapping[str, Json]) -> Placed:
+    styles = _STYLES.get(place, ())
+    style = parameter.get("style", "form" if place == "query" else "simple")
+    if style not in styles:
+        raise Unusable(f"its parameter `{shorten(name)}` is written in the style `{shorten(str(style))}`")
+    explode = parameter.get("explode", style == "form")
+    return Placed(name, cast(Any, place), cast(Any, style), explode is True)
+
+
+def _as_of_2020(schema: dict[str, Json], *, nullable: bool) -> dict[str, Json]:
+    """A schema of OpenAPI 3.0 as JSON Schema 2020-12: `nullable` and exclusive bounds are written differently there."""
+    for bound, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
+        if isinstance(schema.get(exclusive), bool) and schema.pop(exclusive) and bound in schema:
+            schema[exclusive] = schema.pop(bound)
+    if nullable and isinstance(schema.get("type"), str):
+        schema["type"] = [schema["type"], "null"]
+        if isinstance(schema.get("enum"), list) and None not in schema["enum"]:
+            schema["enum"] = [*schema["enum"], None]
+    elif nullable:
+        schema = {"anyOf": [schema, {"type": "null"}]}
+    return schema
+
+
+def _mapping(value: Json) -> Mapping[str, Json]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _list(value: Json) -> Sequence[Json]:
+    return value if isinstance(value, list) else ()

@@ -1,0 +1,151 @@
+"""`use`: tools, models and roles that several workflows share, in files of their own; and the documents of services.
+
+A published workflow holds the files that it uses: the workflow's document, and behind it, after `---`, the documents
+that its `use` names, in that order, and then those that the `openapi` of its tools and of theirs name. So its sha256
+covers them, and it is complete without any file. The files are brought together by the module that reads files
+(`hai_flow/shared.py`); this module only joins and splits them. In the place of a file that could not be read stands a
+sentence that says why, and it becomes a finding like any other.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from hai_flow.definition.yaml.document import parse
+from hai_flow.values import Json
+
+KIND: Final = "shared/v1"
+USES_MAX: Final = 16
+SERVICES_MAX: Final = 16
+_MARK: Final = re.compile(rb"^---(?:[ \t][^\n]*|\r)?(?:\n|\Z)", re.M)
+# A line can match in one way only: with two, the regular expression would try 2^n ways for n lines.
+_NOTHING: Final = re.compile(rb"(?:\xef\xbb\xbf)?(?:[ \t]*(?:#[^\n]*|\r)?(?:\n|\Z))*")
+_FAULT: Final = b"--- #! "
+
+
+class Unusable(Exception):
+    """The file can't be used; the sentence says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A document behind the first. `fault`: why it is not there."""
+
+    text: bytes
+    fault: str = ""
+
+
+def opened(source: bytes) -> tuple[bytes, list[Part]]:
+    """The first document of `source`, and those behind it."""
+    marks = [] if b"---" not in source else list(_MARK.finditer(source))
+    if marks and _NOTHING.fullmatch(source, 0, marks[0].start()):
+        del marks[0]  # it begins the first
+    if not marks:
+        return source, []
+    ends = [*(mark.start() for mark in marks[1:]), len(source)]
+    parts = [Part(source[mark.end() : end], _fault_of(mark.group())) for mark, end in zip(marks, ends, strict=True)]
+    return source[: marks[0].start()], parts
+
+
+def _fault_of(mark: bytes) -> str:
+    return mark.removeprefix(_FAULT).decode(errors="replace").strip() if mark.startswith(_FAULT) else ""
+
+
+def first_of(source: bytes) -> bytes:
+    """The workflow's own document, without the files that it uses."""
+    return opened(source)[0]
+
+
+def used_by(source: bytes) -> list[str]:
+    """The names in `use` of the workflow; [] also where it is no list of texts."""
+    if b"use" not in source:
+        return []
+    value = parse(first_of(source)).value
+    named = value.get("use") if isinstance(value, Mapping) else None
+    return [each for each in named if isinstance(each, str)][:USES_MAX] if isinstance(named, list) else []
+
+
+def described_by(value: Json) -> list[str]:
+    """The documents of services that the tools of a document name, as it names them."""
+    tools = value.get("tools") if isinstance(value, Mapping) else None
+    services = (
+        [tool.get("http") for tool in tools.values() if isinstance(tool, Mapping)] if isinstance(tools, Mapping) else []
+    )
+    named = dict.fromkeys(service.get("openapi") for service in services if isinstance(service, Mapping))
+    return [each for each in named if isinstance(each, str) and "://" not in each][:SERVICES_MAX]
+
+
+def services_of(value: Json, used: Iterable[tuple[str, bytes]]) -> list[str]:
+    """The documents of services behind those of `use`: as the workflow `value` names them, or would. `used` are the
+    names and texts of the files of its `use`."""
+    found = [posixpath.normpath(name) for name in described_by(value)]
+    for name, text in used:
+        if b"openapi" in text:
+            found += [label(name, each) for each in described_by(parse(text).value)]
+    return list(dict.fromkeys(found))[:SERVICES_MAX]
+
+
+def behind(source: bytes) -> list[str]:
+    """The names of all documents behind the workflow's own."""
+    main, parts = opened(source)
+    named = used_by(source)
+    texts = ((name, part.text) for name, part in zip(named, parts, strict=False))
+    return [*named, *(services_of(parse(main).value, texts) if b"openapi" in source else ())]
+
+
+Read: TypeAlias = Callable[[str], bytes]
+"""The bytes of a file as the workflow names it, or would. Raises `Unusable`."""
+
+
+def whole(source: bytes, read: Read, read_service: Read | None = None) -> bytes:
+    """The workflow with the files that it uses. `read_service` reads documents of services, where they are read in
+    another way."""
+    named = used_by(source)
+    if opened(source)[1] or (not named and b"openapi" not in source):
+        return source
+    used = [_part(name, read) for name in named]
+    texts = zip(named, (part.partition(b"\n")[2] for part in used), strict=True)
+    services = services_of(parse(source).value, texts)
+    if not named and not services:
+        return source
+    return b"".join([_ended(source), *used, *(_part(name, read_service or read) for name in services)])
+
+
+def _part(name: str, read: Callable[[str], bytes]) -> bytes:
+    try:
+        text = read(name)
+        if _MARK.search(text):
+            raise Unusable("a file that is used is one document: take its line `---` out")
+    except Unusable as error:
+        return _FAULT + " ".join(str(error).split()).encode() + b"\n"
+    return b"--- # " + " ".join(name.split()).encode() + b"\n" + _ended(text.removeprefix(b"\xef\xbb\xbf"))
+
+
+def _ended(text: bytes) -> bytes:
+    return text if text.endswith(b"\n") else text + b"\n"
+
+
+def is_shared(source: bytes) -> bool:
+    """Whether this is a file for others to use, not a workflow."""
+    if KIND.encode() not in source:
+        return False
+    value = parse(source).value
+    return isinstance(value, Mapping) and value.get("hai") == KIND
+
+
+def label(file: str, name: str) -> str:
+    """How findings call a file that the workflow `file` uses as `name`."""
+    return posixpath.normpath(posixpath.join(posixpath.dirname(file), name))
+
+
+def texts_of(source: bytes, file: str) -> dict[str, str]:
+    """The text of each document of `source`, by the name that findings give it."""
+    main, parts = opened(source)
+    texts = {file: main.decode(errors="replace")}
+    for name, part in zip(behind(source) if parts else (), parts, strict=False):
+        texts.setdefault(label(file, name), part.text.decode(errors="replace"))
+    return texts

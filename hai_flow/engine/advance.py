@@ -1,0 +1,71 @@
+"""Draw every consequence that may be drawn now: start the ready, end the finished, end the turn."""
+
+from __future__ import annotations
+
+from hai_flow.engine import commands as c
+from hai_flow.engine.completion import loop, stopping
+from hai_flow.engine.completion.open_steps import is_open_inside
+from hai_flow.engine.draft import RUN_END, Draft
+from hai_flow.engine.state import run_size
+from hai_flow.engine.state.jobs import is_working, next_ready
+from hai_flow.engine.steps import start_step
+
+
+def go_on(draft: Draft) -> None:
+    """Draw every consequence that may be drawn now: start the ready, end the finished."""
+    take_up(draft)
+    if draft.state.status != "stopping":
+        _suspend(draft)
+
+
+def take_up(draft: Draft) -> None:
+    """As `go_on`, but the turn stays open."""
+    run_size.keep(draft)
+    if draft.state.status == "stopping":
+        _stop_on(draft)
+    elif draft.state.status in ("running", "waiting") and draft.state.ready:
+        if not draft.state.turn_open:
+            draft.open_turn(c.Turn())
+        _advance(draft)
+
+
+def _advance(draft: Draft) -> None:
+    while draft.state.status == "running" and draft.within_bounds():
+        path = next_ready(draft.state)
+        if path is None:
+            return
+        if path == RUN_END:
+            loop.conclude(draft)
+        else:
+            start_step.begin(draft, draft.step(path))
+
+
+def _stop_on(draft: Draft) -> None:
+    """Effects in flight end first; then finished steps are undone, then every begun `finally` runs."""
+    while draft.state.status == "stopping":
+        path = next_ready(draft.state)
+        if path is not None:
+            if not draft.within_bounds():
+                return
+            if not draft.state.turn_open:
+                draft.open_turn(c.Turn())
+            start_step.begin(draft, draft.step(path))
+        elif is_open_inside(draft, ""):
+            return
+        else:
+            stopping.stop_on(draft)
+
+
+def _suspend(draft: Draft) -> None:
+    """End the turn if nothing but people, or a distant timer, can move the run."""
+    state = draft.state
+    if not state.turn_open or is_working(state):
+        return
+    if state.status == "running" and not state.ready:
+        near = draft.now + draft.limits.turn_linger
+        if not any(t.due <= near and t.kind in ("wait", "retry") for t in state.timers):
+            draft.end_turn("waiting")
+    elif state.status == "paused":
+        draft.end_turn("paused")
+    elif state.status == "needs_attention":
+        draft.end_turn("needs_attention")

@@ -1,0 +1,105 @@
+"""Folds of questions to people and their answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from hai_flow.engine import events as e
+from hai_flow.engine.evolve.common import dropped, following, timers_without, waiting, without, working
+from hai_flow.engine.state.state import Map, PendingState, RunState
+
+
+def pending_opened(state: RunState, event: e.PendingOpened) -> RunState:
+    step = state.steps[event.path]
+    changes: dict[str, Any] = {}
+    if event.kind == "doubt" or event.inquiry is not None:  # the attempt is over, though not the call
+        changes["attempts"] = dropped(state.attempts, event.path)
+        changes["timeouts"] = dropped(state.timeouts, event.path)
+    return following(
+        state,
+        event,
+        steps=waiting(state, event, event.path, asked=step.asked + 1),
+        pendings=state.pendings.set(event.id, PendingState(event, since=event.at)),
+        open_pendings=state.open_pendings.set(event.path, event.id),
+        ready=without(state.ready, event.path),
+        **changes,
+    )
+
+
+def _pending(state: RunState, id: str, **changes: Any) -> Map[str, PendingState]:
+    return state.pendings.set(id, replace(state.pendings[id], **changes))
+
+
+def vote_cast(state: RunState, event: e.VoteCast) -> RunState:
+    votes = (*state.pendings[event.id].votes, event)
+    return following(state, event, pendings=_pending(state, event.id, votes=votes))
+
+
+def pending_edited(state: RunState, event: e.PendingEdited) -> RunState:
+    opened = replace(state.pendings[event.id].opened, args=event.args, digest=event.digest)
+    return following(state, event, pendings=_pending(state, event.id, opened=opened, edits=event.edits))
+
+
+def pending_escalated(state: RunState, event: e.PendingEscalated) -> RunState:
+    pending = state.pendings[event.id]
+    escalated = _pending(
+        state,
+        event.id,
+        opened=replace(pending.opened, policy=event.policy, deadline=event.deadline),
+        since=event.began,
+        reminded=0,
+        escalations=(*pending.escalations, event),
+    )
+    return following(state, event, pendings=escalated, timers=timers_without(state, event.path))
+
+
+def pending_reminded(state: RunState, event: e.PendingReminded) -> RunState:
+    return following(state, event, pendings=_pending(state, event.id, reminded=event.n))
+
+
+def pending_restamped(state: RunState, event: e.PendingRestamped) -> RunState:
+    """Votes on the question as it was are votes on it as it is."""
+    pending = state.pendings[event.id]
+    before, bound = pending.opened.digest, event.digest
+    votes = tuple(replace(vote, digest=bound) if vote.digest == before else vote for vote in pending.votes)
+    opened = replace(pending.opened, digest=bound)
+    return following(state, event, pendings=_pending(state, event.id, opened=opened, votes=votes))
+
+
+def pending_decided(state: RunState, event: e.PendingDecided) -> RunState:
+    """The step goes on: behind a gate with the arguments that were decided upon, and the decision."""
+    pending = replace(
+        state.pendings[event.id],
+        status=event.outcome,
+        by=event.by,
+        on_behalf_of=event.on_behalf_of,
+        at=event.at,
+        value=event.value,
+        reason=event.reason,
+        answer_sha=event.answer_sha,
+    )
+    path = pending.opened.path
+    if event.ready and pending.opened.inquiry is None:
+        steps = working(state, event, path, approval=event.value, args=pending.opened.args)
+    else:
+        steps = working(state, event, path)
+    return _pending_closed(state, event, pending, steps=steps, ready=(*state.ready, *event.ready))
+
+
+def pending_voided(state: RunState, event: e.PendingVoided) -> RunState:
+    pending = replace(state.pendings[event.id], status="voided", at=event.at, reason=event.reason)
+    return _pending_closed(state, event, pending)
+
+
+def _pending_closed(state: RunState, event: e.Event, pending: PendingState, **changes: Any) -> RunState:
+    path = pending.opened.path
+    return following(
+        state,
+        event,
+        pendings=state.pendings.set(pending.opened.id, pending),
+        open_pendings=state.open_pendings.delete(path),
+        timers=timers_without(state, path),
+        **changes,
+    )

@@ -1,0 +1,53 @@
+"""Folds of signals that a step waits for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from hai_flow.engine import events as e
+from hai_flow.engine.evolve.common import dropped, following, waiting, with_step
+from hai_flow.engine.state.instigators import with_sender
+from hai_flow.engine.state.state import RunState, TakenSignal, is_heard
+
+
+def signals_awaited(state: RunState, event: e.SignalsAwaited) -> RunState:
+    path = event.path
+    after = following(
+        state,
+        event,
+        steps=waiting(state, event, path, output=event.output),
+        subscriptions=state.subscriptions.set(path, event.types),
+    )
+    if path not in state.attempts:
+        return after
+    return replace(after, attempts=state.attempts.delete(path), timeouts=dropped(state.timeouts, path))
+
+
+def signal_received(state: RunState, event: e.SignalReceived) -> RunState:
+    received = (*state.steps[event.path].received, event)
+    return following(
+        state,
+        event,
+        steps=with_step(state, event.path, received=received),
+        subscriptions=state.subscriptions.set(event.path, event.awaits),
+        senders=with_sender(state.senders, event.by),
+        **taken(state, event),
+    )
+
+
+def taken(state: RunState, event: e.SignalReceived) -> dict[str, Any]:
+    """The changes by which the run remembers that it has taken a signal: by its id, or by how far it has heard."""
+    signals = state.signals.set(event.id, TakenSignal(event.name, event.own, event.place))
+    before = state.heard.get(event.name)
+    if before is None and event.heard is None:
+        return {"signals": signals}
+    before, said = before or e.Heard(), event.heard or e.Heard()
+    left = tuple(id for id in (*before.left, *said.left) if id != event.id)
+    heard = e.Heard(max(before.to_all, said.to_all), max(before.own, said.own), left)
+    covered = [id for id, taken in signals.items() if taken.type == event.name and is_heard(heard, taken)]
+    kept = signals.mutate()
+    for id in covered:
+        del kept[id]
+    return {"signals": kept.finish(), "heard": state.heard.set(event.name, heard)}

@@ -1,1 +1,0 @@
-"""The folds of events, by their subject. `evolve` has the table of all of them."""

@@ -1,0 +1,59 @@
+"""People answer."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hai_flow.engine import commands as c
+from hai_flow.engine import events as e
+from hai_flow.engine.advance import go_on
+from hai_flow.engine.draft import Draft
+from hai_flow.engine.pendings import answers, decide, validate_answers
+from hai_flow.engine.state import shared_state
+from hai_flow.engine.state.state import PendingState
+from hai_flow.values import Json
+
+
+def _answer(draft: Draft, command: c.Answer) -> Json:
+    readings = validate_answers.readings(draft, command)
+    if all(known for _, _, known in readings):
+        draft.already = True
+        results = [
+            validate_answers.answered(pending, reading, "already", pending.by) for pending, reading, _ in readings
+        ]
+        return {"answers": results, "turn": draft.state.turn.n if draft.state.turn else None}
+    draft.posted = command.turn
+    if shared_state.may_write(draft.state, command.by):
+        draft.posted_state = command.state
+        shared_state.write(draft, command.state)
+    if not draft.state.turn_open:
+        draft.open_turn(command.turn if draft.state.parent is None else c.Turn())
+    results = take(draft, command, readings)
+    return {"answers": results, "turn": draft.state.turn.n if draft.state.turn else None}
+
+
+def take(
+    draft: Draft, command: c.Answer, readings: list[tuple[PendingState, answers.Reading, bool]]
+) -> list[dict[str, Json]]:
+    """Decide the answers, in the turn that is open. Returns the outcome of each answer."""
+    if command.messages:
+        draft.emit(e.MessagesChanged, messages=command.messages)
+        draft.emit(
+            e.WarningRaised,
+            code="message_with_answer",
+            message="A message that comes with an answer is kept in the thread, but starts no run.",
+        )
+    results = []
+    for pending, reading, known in readings:
+        if known:
+            results.append(validate_answers.answered(pending, reading, "already", pending.by))
+        elif draft.state.pendings[pending.opened.id].status == "open":
+            decide.decide_pending(draft, pending, reading, command.by, command.via)
+            results.append(validate_answers.answered(pending, reading, "accepted", command.by.id))
+        else:  # an answer before it in this very command decided a race, or failed a sibling
+            results.append(validate_answers.answered(pending, reading, "voided", None))
+    go_on(draft)
+    return results
+
+
+RULES: Final = {c.Answer: _answer}

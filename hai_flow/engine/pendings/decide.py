@@ -1,0 +1,170 @@
+"""An answer is recorded, and its consequences are drawn: votes, verdicts, the outcome of the step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hai_flow import values
+from hai_flow.definition.paths import REJECT, option
+from hai_flow.definition.plan import Step
+from hai_flow.engine import commands as c
+from hai_flow.engine import events as e
+from hai_flow.engine.completion import loop
+from hai_flow.engine.draft import Draft
+from hai_flow.engine.pendings import votes
+from hai_flow.engine.pendings.answers import AGAIN, HAPPENED, Reading, digest_with, edits_by_name
+from hai_flow.engine.pendings.deciders import world_of
+from hai_flow.engine.pendings.selectors import barred, matched
+from hai_flow.engine.pendings.votes import Rules, rules_of
+from hai_flow.engine.state.state import PendingState
+from hai_flow.engine.steps.tool_calls import resolve_call
+from hai_flow.values import Json
+
+
+def decide_pending(draft: Draft, pending: PendingState, reading: Reading, by: c.Principal, via: str) -> None:
+    """Record the answer, and draw its consequences."""
+    opened = pending.opened
+    step = draft.step(opened.path)
+    if opened.kind in ("approve", "gate"):
+        _vote(draft, step, opened.id, reading, by, via)
+        return
+    if opened.kind == "tool":
+        content = reading.reason if reading.outcome == "declined" else _content(reading.value)
+        declined = "tool.declined" if reading.outcome == "declined" else None
+        draft.emit(e.ToolCallResolved, tool_call_id=opened.id, content=content, error=declined)
+    again = opened.inquiry is not None
+    draft.emit(
+        e.PendingDecided,
+        id=opened.id,
+        outcome=reading.outcome,
+        by=by.id,
+        on_behalf_of=by.on_behalf_of,
+        aliases=by.aliases,
+        lent_aliases=by.lent_aliases,
+        issuer=by.issuer,
+        value=reading.value,
+        reason=reading.reason,
+        answer_sha=reading.sha,
+        via=via,
+        ready=(opened.path,) if again else (),
+    )
+    if again:
+        return  # the next attempt brings the answer to the tool
+    if opened.kind == "doubt":
+        _settle_by_person(draft, step, reading, by.id)
+    elif reading.outcome == "declined":
+        message = f"The frontend reported an error: {reading.reason}"
+        loop.fail(draft, step, draft.error("tool.declined", message, step.path))
+    else:
+        loop.finish(draft, step, reading.value)
+
+
+def _content(value: Json) -> str:
+    return value if isinstance(value, str) else values.dumps(value).decode()
+
+
+def _settle_by_person(draft: Draft, step: Step, reading: Reading, by: str) -> None:
+    known = draft.state.steps[step.path]
+    if reading.outcome == HAPPENED:
+        resolve_call(draft, step, reading.value, None)
+        loop.finish(draft, step, reading.value)
+        return
+    said = f" {reading.reason}" if reading.reason else ""
+    message = f"The outcome of attempt {known.attempt} was lost; {by} decided: {reading.outcome}.{said}"
+    error = draft.error("step.in_doubt", message, step.path)
+    if reading.outcome == AGAIN:
+        draft.emit(e.StepRetried, path=step.path, attempt=known.attempt, error=error, lost=True)
+    else:
+        resolve_call(draft, step, None, error)
+        loop.fail(draft, step, error)
+
+
+def _vote(draft: Draft, step: Step, id: str, reading: Reading, by: c.Principal, via: str) -> None:
+    world = world_of(draft.plan, draft.state)
+    opened = draft.state.pendings[id].opened
+    if reading.args is not None:
+        bound = digest_with(draft.state, opened, reading.args)
+        edits = {**(draft.state.pendings[id].edits or {}), **edits_by_name(reading.edits or {})}
+        draft.emit(e.PendingEdited, id=id, by=by.id, edits=edits, args=reading.args, digest=bound)
+    pending = draft.state.pendings[id]
+    rules = rules_of(pending)
+    draft.emit(
+        e.VoteCast,
+        id=id,
+        by=by.id,
+        on_behalf_of=by.on_behalf_of,
+        aliases=by.aliases,
+        lent_aliases=by.lent_aliases,
+        issuer=by.issuer,
+        decision=reading.outcome,
+        reason=reading.reason,
+        values=reading.value,
+        via=via,
+        digest=pending.opened.digest,
+        matched=matched(rules.selectors(), by, world),
+        barred=barred(rules.exclusions(), by, world),
+        edited=reading.args is not None,
+        answer_sha=reading.sha,
+    )
+    pending = draft.state.pendings[id]
+    if reading.outcome not in (votes.APPROVE, votes.REJECT):
+        decide_by(draft, step, pending, reading.outcome, pending.votes[-1])
+        return
+    decision = votes.verdict(rules, pending)
+    if decision is not None:
+        decide_by(draft, step, pending, decision, pending.votes[-1])
+
+
+def decide_by(draft: Draft, step: Step, pending: PendingState, decision: str, vote: e.VoteCast) -> None:
+    """`vote` has decided."""
+    rules = rules_of(pending)
+    turned = decision == votes.REJECT and vote.decision != votes.REJECT
+    given = values_given(rules, pending) if decision == votes.APPROVE else None if turned else vote.values
+    result = votes.envelope(pending, decision, vote.reason, given)
+    message = "The quorum can't be reached any more." if turned else vote.reason or f"Rejected by {vote.by}."
+    close(
+        draft,
+        pending,
+        decision,
+        result,
+        by=vote.by,
+        on_behalf_of=vote.on_behalf_of,
+        reason=vote.reason,
+        answer_sha=vote.answer_sha if decision == vote.decision else None,
+        via=vote.via,
+    )
+    go_on(draft, step, pending, result, message)
+
+
+def values_given(rules: Rules, pending: PendingState) -> Json:
+    given = [vote.values or {} for vote in votes.approvals(rules, pending)]
+    return votes.combined(rules, pending.opened.schema, given)
+
+
+def close(draft: Draft, pending: PendingState, outcome: str, result: dict[str, Json], /, **fields: Any) -> None:
+    passed = pending.opened.kind == "gate" and result["decision"] == votes.APPROVE
+    ready = (pending.opened.path,) if passed else ()
+    draft.emit(e.PendingDecided, id=pending.opened.id, outcome=outcome, value=result, ready=ready, **fields)
+
+
+def go_on(draft: Draft, step: Step, pending: PendingState, result: dict[str, Json], message: str) -> None:
+    """Draw the consequences of the envelope `result`. Nothing but an approval ever falls through to the next step."""
+    decision = result["decision"]
+    if decision == votes.APPROVE:
+        if pending.opened.kind == "approve":
+            loop.finish(draft, step, result, approval=result)
+    elif decision == votes.REJECT:
+        _reject(draft, step, result, message)
+    else:
+        first = step.handlers[decision]
+        draft.emit(e.StepSkipped, path=step.path, approval=result, handler=option(decision), ready=(first,))
+
+
+def _reject(draft: Draft, step: Step, result: dict[str, Json], message: str) -> None:
+    """A rejection: the step's reject list runs first, then `approval.rejected` is raised, whatever it did."""
+    error = draft.error("approval.rejected", message, step.path)
+    first = step.handlers.get(votes.REJECT)
+    if first is None:
+        loop.fail(draft, step, error, result)
+    else:
+        draft.emit(e.StepFailed, path=step.path, error=error, approval=result, handler=REJECT, ready=(first,))

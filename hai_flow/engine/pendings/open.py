@@ -1,0 +1,102 @@
+"""A pending is opened: its id, its form, the content that it shows, and the digest that binds all of them."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+from hai_flow import values
+from hai_flow.definition.plan import Call, FrontendTool, Http, Run, Step, Template
+from hai_flow.definition.schemas.schemas import compile_schema
+from hai_flow.engine import events as e
+from hai_flow.engine.draft import Draft, Raised
+from hai_flow.engine.pendings import votes
+from hai_flow.engine.pendings.answers import digest
+from hai_flow.engine.pendings.deadlines import escalate, set_clock
+from hai_flow.engine.pendings.votes import Rules
+from hai_flow.engine.state.ids import pending_id
+from hai_flow.engine.state.state import PendingState, ToolCallState
+from hai_flow.engine.steps.tool_calls import written
+from hai_flow.values import Json
+
+
+def open_pending(draft: Draft, step: Step, kind: str, rules: Rules, /, **shown: Any) -> None:
+    """Open the pending and start its clock; or escalate at once, where its first stage can't be decided."""
+    stages = (rules, *rules.escalations)
+    blank = PendingState(e.PendingOpened(at=draft.now, id="", path=step.path, kind="ask", digest=""))
+    faults = [votes.impossible(stage, blank) for stage in stages]
+    if all(faults):
+        raise Raised("approval.impossible", f"{step.path}: nobody can decide: {faults[0]}.")
+    due = None if rules.deadline is None else draft.now + rules.deadline
+    id = new_pending_id(draft, step)
+    fields: dict[str, Any] = {
+        "id": id,
+        "path": step.path,
+        "kind": kind,
+        "deadline": due,
+        "policy": votes.written(rules),
+        **shown,
+    }
+    opened = e.PendingOpened(at=draft.now, digest="", **fields)
+    draft.pure_steps += 1
+    draft.emit(e.PendingOpened, **{**fields, "digest": digest(draft.state.sha256, draft.state.run_id, opened)})
+    if faults[0] is None:
+        set_clock(draft, step)
+    else:
+        escalate(draft, step, faults[0])
+
+
+def new_pending_id(draft: Draft, step: Step) -> str:
+    """The id of the pending that the step opens next."""
+    asked = draft.state.steps[step.path].asked if step.path in draft.state.steps else 0
+    shown = shown_before(draft, step)
+    return pending_id(draft.state.run_id, step.path, asked) if shown is None else shown.id
+
+
+def shown_before(draft: Draft, step: Step) -> ToolCallState | None:
+    """The call that the step hands to a client, where that has seen it while a model wrote it and was not asked yet."""
+    if not isinstance(step.verb, Call) or not isinstance(step.verb.tool, FrontendTool):
+        return None
+    call = written(draft.state, step.path)
+    return None if call is None or call.result is not None or call.id in draft.state.pendings else call
+
+
+def form_of(draft: Draft, step: Step, form: Template | None, roots: dict[str, Json]) -> Json:
+    """The form with its holes filled. Raises `Raised` if that gives no schema."""
+    if form is None:
+        return None
+    raw = draft.render(form, step, **roots)
+    text = values.dumps(raw)
+    draft.take(len(text))
+    if (fault := _form_fault(text)) is not None:
+        raise Raised("expression.error", f"{step.path}: its form, with the holes filled, is wrong: {fault}.")
+    return raw
+
+
+@lru_cache(maxsize=1024)
+def _form_fault(text: bytes) -> str | None:
+    """The first fault of a form that is written in JSON. Most forms are the same for all runs of a workflow."""
+    faults: list[str] = []
+    compile_schema(
+        values.loads(text), lambda path, code, message: faults.append(f"{'/'.join(map(str, path))}: {message}")
+    )
+    return faults[0] if faults else None
+
+
+def effect_name(step: Step, args: Json) -> str:
+    """The effect of the step, in the words of the document."""
+    match step.verb:
+        case Call(tool, function):
+            return f"{tool.name}.{function}" if function else tool.name
+        case Http():
+            return f"{str(args.get('method', '')).upper()} {args.get('url', '')}".strip() or "http"
+        case Run(workflow):
+            return f"run {workflow}"
+        case _:
+            return step.verb_name
+
+
+def restamp(draft: Draft, pending: PendingState) -> None:
+    """The pending's content is the same; its workflow's version, or the run, is another one now."""
+    bound = digest(draft.state.sha256, draft.state.run_id, pending.opened)
+    draft.emit(e.PendingRestamped, id=pending.opened.id, digest=bound)

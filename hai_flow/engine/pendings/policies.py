@@ -1,0 +1,153 @@
+"""A policy of the plan as the rules of one pending: every hole filled, once, at opening (docs/language.md#people).
+
+All stages of `on_deadline` are filled in together, so the question and its deciders cannot change meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from hai_flow import values
+from hai_flow.definition.names.durations import NotADuration
+from hai_flow.definition.names.durations import milliseconds as duration_ms
+from hai_flow.definition.plan import Duration, Escalate, Policy, Step, Template
+from hai_flow.engine.draft import Draft, Raised
+from hai_flow.engine.pendings.deciders import world_of
+from hai_flow.engine.pendings.selectors import (
+    ANYONE,
+    REQUESTER,
+    NotASelector,
+    World,
+    could_match,
+    people_of,
+    selectors_of,
+    surely_barred,
+    surely_matches,
+)
+from hai_flow.engine.pendings.votes import Rules
+from hai_flow.values import Json
+
+
+def rules_for(draft: Draft, step: Step, policy: Policy, roots: dict[str, Json], *, may_exclude: bool = True) -> Rules:
+    """The policy with the holes of all its stages filled: the question must not change meanwhile."""
+    first = _first_stage(draft, step, policy, roots, may_exclude=may_exclude)
+    stages = [first]
+    for change in policy.escalations:
+        stages.append(_next_stage(draft, step, stages[-1], change, roots))
+    world = world_of(draft.plan, draft.state)
+    first, *later = (_worked_out(stage, world) for stage in stages)
+    rules = msgspec.structs.replace(first, escalations=tuple(later))
+    draft.take(len(msgspec.json.encode(rules)))
+    return rules
+
+
+def _first_stage(draft: Draft, step: Step, policy: Policy, roots: dict[str, Json], *, may_exclude: bool) -> Rules:
+    from_, fault = _deciders(draft, step, policy.from_, roots)
+    exclude: tuple[str, ...] = ()
+    if may_exclude and policy.exclude is not None:
+        exclude = _exclusion(draft, step, policy.exclude, roots)
+    elif may_exclude and not {REQUESTER, ANYONE} & set(from_):
+        exclude = (REQUESTER,)
+    return Rules(
+        from_=from_,
+        exclude=exclude,
+        fault=fault,
+        quorum=_quorum(draft, step, policy.quorum, roots),
+        reject_when=policy.reject_when,
+        deadline=milliseconds(draft, step, policy.deadline, roots),
+        edit=policy.edit,
+        combine=dict(policy.combine),
+        reasons=tuple(sorted(policy.reasons)),
+        veto=() if policy.veto is None else _exclusion(draft, step, policy.veto, roots),
+        confirm=policy.confirm,
+        notify=_texts(draft, step, policy.notify or draft.plan.default_notify, roots),
+        remind=_delays(draft, step, policy.remind, roots),
+        pause_clock=policy.pause_clock,
+    )
+
+
+def _next_stage(draft: Draft, step: Step, before: Rules, change: Escalate, roots: dict[str, Json]) -> Rules:
+    """The stage before with the replacements of `change`."""
+    given: dict[str, Any] = {"deadline": milliseconds(draft, step, change.deadline, roots)}
+    if change.from_ is not None:
+        given["from_"], given["fault"] = _deciders(draft, step, change.from_, roots)
+    if change.exclude is not None:
+        given["exclude"] = _exclusion(draft, step, change.exclude, roots)
+    if change.quorum is not None:
+        given["quorum"] = _quorum(draft, step, change.quorum, roots)
+    if change.notify is not None:
+        given["notify"] = _texts(draft, step, change.notify, roots)
+    if change.remind is not None:
+        given["remind"] = _delays(draft, step, change.remind, roots)
+    return msgspec.structs.replace(before, **given)
+
+
+def _worked_out(stage: Rules, world: World) -> Rules:
+    """The stage with its voters, where they can be listed."""
+    asked = any(surely_matches(each, world.requester, world) for each in stage.from_)
+    kept_out = surely_barred(stage.exclude, world.requester, world)
+    stage = msgspec.structs.replace(stage, asks_requester=asked and not kept_out)
+    listed = people_of(stage.from_, world)
+    if listed is None:
+        fault = "" if stage.quorum != "all" else "`quorum: all` needs people that can be listed; `from` has others"
+        return msgspec.structs.replace(stage, people=None, everyone=(), fault=stage.fault or fault)
+    counted = stage.selectors()
+    people = {
+        id: tuple(each for each in counted if could_match(each, id, world))
+        for id in listed
+        if not surely_barred(stage.exclude, id, world)
+    }
+    return msgspec.structs.replace(stage, people=people, everyone=listed if stage.quorum == "all" else ())
+
+
+def _quorum(draft: Draft, step: Step, quorum: Any, roots: dict[str, Json]) -> Any:
+    """The quorum as a number, `all`, or seats. Raises `Raised` where a hole gives neither of the first two."""
+    if isinstance(quorum, int | str):
+        return quorum
+    if isinstance(quorum, Mapping):
+        return dict(quorum)
+    found = draft.render(quorum, step, **roots)
+    if found == "all" or (type(found) is int and found >= 1):
+        return found
+    shown = values.dumps(found).decode()[:80]
+    raise Raised("expression.error", f"{step.path}: `quorum`: expected a number from 1, or `all`, found {shown}.")
+
+
+def _deciders(draft: Draft, step: Step, from_: Template, roots: dict[str, Json]) -> tuple[tuple[str, ...], str]:
+    """The people that `from` names, and why it names none ("" if it does): then this stage can't be decided."""
+    value = draft.render(from_, step, **roots)
+    try:
+        found = selectors_of(value)
+    except NotASelector as error:
+        return (), f"`from`: {error}"
+    return found, "" if found else "`from` names nobody"
+
+
+def _exclusion(draft: Draft, step: Step, exclude: Template, roots: dict[str, Json]) -> tuple[str, ...]:
+    """The people that `exclude` names. Raises `Raised`: an unreadable one must not be let in."""
+    value = draft.render(exclude, step, **roots)
+    try:
+        return selectors_of(value, editor=True)
+    except NotASelector as error:
+        raise Raised("approval.impossible", f"{step.path}: `exclude`: {error}.") from None
+
+
+def milliseconds(draft: Draft, step: Step, duration: Duration, roots: dict[str, Json]) -> int:
+    if isinstance(duration, int):
+        return duration
+    text = draft.render(duration, step, **roots)
+    try:
+        return duration_ms(text)
+    except (NotADuration, TypeError) as error:
+        raise Raised("expression.error", f"{step.path}: {error}.") from None
+
+
+def _delays(draft: Draft, step: Step, remind: tuple[Duration, ...], roots: dict[str, Json]) -> tuple[int, ...]:
+    return tuple(sorted(milliseconds(draft, step, each, roots) for each in remind))
+
+
+def _texts(draft: Draft, step: Step, notify: tuple[Template, ...], roots: dict[str, Json]) -> tuple[str, ...]:
+    return tuple(draft.text(each, step, **roots) for each in notify)

@@ -1,0 +1,191 @@
+"""The meaning of a selector: `user:ann`, `role:controller`, `group:finance`, `requester`, `anyone`
+(docs/language.md#people).
+
+A role that the document declares means exactly the people and groups it lists; any other role, and every group, comes
+with the principal. So its members cannot be listed, only recognised.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from hai_flow.engine.commands import Principal
+from hai_flow.values import Json
+
+REQUESTER: Final = "requester"
+ANYONE: Final = "anyone"
+CAUSED: Final = "caused this run: started the one before it, sent its event, or asked for what was forked"
+EDITOR: Final = "editor"  # only in `exclude`: the people that edited the arguments
+
+_SELECTOR = re.compile(r"(?:user|role|group):\S{1,200}")
+
+
+class NotASelector(ValueError):
+    """A value that names no one. The message has the expected and the found."""
+
+
+def acting_as(text: str) -> Principal:
+    """The principal that a development server takes a person for: `user:ann,role:controller,group:finance`,
+    and `for=user:bob` for a delegate. Raises `NotASelector`."""
+    ids: list[str] = []
+    others: list[str] = []
+    held: dict[str, list[str]] = {"role": [], "group": []}
+    for part in filter(None, (each.strip() for each in text.split(","))):
+        kind, _, name = part.partition(":")
+        if part.startswith("for=user:") and _SELECTOR.fullmatch(part[4:]):
+            others.append(part[4:])
+        elif not _SELECTOR.fullmatch(part):
+            raise NotASelector(f"expected user:, role:, group: or for=user:, separated by commas; found {part!r:.80}")
+        elif kind == "user":
+            ids.append(part)
+        else:
+            held[kind].append(name)
+    if len(ids) != 1 or len(others) > 1:
+        raise NotASelector(f"expected exactly one user: (and at most one for=user:), found {text!r:.80}")
+    return Principal(ids[0], tuple(held["role"]), tuple(held["group"]), others[0] if others else None)
+
+
+class World(NamedTuple):
+    """The world in which one run reads selectors: its requester, the roles that the document declares, and the people
+    behind the run, who are its requesters wherever those are excluded (`engine/state/instigators`). `cause`: their
+    part, as a clause."""
+
+    requester: str
+    roles: Mapping[str, tuple[str, ...]]
+    instigators: tuple[str, ...] = ()
+    cause: str = CAUSED
+
+
+def selectors_of(value: Json, *, editor: bool = False) -> tuple[str, ...]:
+    """The selectors in a rendered `from` or `exclude`: one, or a list of them, each once. Raises `NotASelector`."""
+    words = (REQUESTER, ANYONE, EDITOR) if editor else (REQUESTER, ANYONE)
+    found: dict[str, None] = {}
+    for item in value if isinstance(value, list) else [value]:
+        if isinstance(item, list):  # a hole that gives several
+            found.update(dict.fromkeys(selectors_of(item, editor=editor)))
+        elif isinstance(item, str) and (item in words or _SELECTOR.fullmatch(item)):
+            found[item] = None
+        else:
+            raise NotASelector(f"expected a selector (user:, role:, group:, {', '.join(words)}), found {item!r:.80}")
+    return tuple(found)
+
+
+def person_of(principal: Principal) -> str:
+    """Whose vote it is: a delegate votes as the other."""
+    return principal.on_behalf_of or principal.id
+
+
+def represented(principal: Principal) -> Principal:
+    """The person whose vote it is, with their roles and groups."""
+    if principal.on_behalf_of is None:
+        return principal
+    roles = principal.roles if principal.lent_roles is None else principal.lent_roles
+    groups = principal.groups if principal.lent_groups is None else principal.lent_groups
+    return Principal(principal.on_behalf_of, roles, groups, aliases=principal.lent_aliases, issuer=principal.issuer)
+
+
+def ids_of(principal: Principal) -> tuple[str, ...]:
+    """All ids of the principal, and of the person that they act for."""
+    if principal.on_behalf_of is None:
+        return (principal.id, *principal.aliases)
+    return (principal.id, *principal.aliases, principal.on_behalf_of, *principal.lent_aliases)
+
+
+def matched(selectors: Iterable[str], principal: Principal, world: World) -> tuple[str, ...]:
+    """The selectors that `principal` matches, as the person whose vote it casts."""
+    person = represented(principal)
+    if principal.issuer is not None:
+        selectors = [each for each in selectors if each in (REQUESTER, ANYONE)]
+    return tuple(each for each in selectors if _matches(each, person, world))
+
+
+def barred(selectors: Iterable[str], principal: Principal, world: World) -> tuple[str, ...]:
+    """The selectors of an exclusion that `principal` falls under: itself, or the person it votes for."""
+    people = (principal, represented(principal))
+    return tuple(each for each in selectors if any(_excludes(each, one, world) for one in people))
+
+
+def surely_barred(selectors: Iterable[str], id: str, world: World) -> bool:
+    """Whether an exclusion keeps out a person known only by id, whatever roles and groups they have."""
+    return any(_excludes(each, Principal(id), world) for each in selectors)
+
+
+def _excludes(selector: str, principal: Principal, world: World) -> bool:
+    if selector == REQUESTER and not set(world.instigators).isdisjoint((principal.id, *principal.aliases)):
+        return True
+    return _matches(selector, principal, world)
+
+
+def _matches(selector: str, principal: Principal, world: World) -> bool:
+    if selector == ANYONE:
+        return True
+    if selector == REQUESTER:
+        return world.requester == principal.id or world.requester in principal.aliases
+    kind, _, name = selector.partition(":")
+    if kind == "group":
+        return name in principal.groups
+    if kind == "role":
+        if name not in world.roles:
+            return name in principal.roles
+        return any(_matches(member, principal, world) for member in world.roles[name])
+    return selector == principal.id or selector in principal.aliases
+
+
+def enumerated(selectors: Iterable[str], world: World) -> tuple[str, ...]:
+    """The same people in selectors that mean something without the run: `user:`, `role:`, `group:`, `anyone`.
+
+    `requester` becomes the person's id, and a role that the document declares becomes its members. Each selector that
+    is left can be compared with `held`: a principal that has one of them is asked.
+    """
+    found: dict[str, None] = {}
+    for selector in selectors:
+        kind, _, name = selector.partition(":")
+        if selector == REQUESTER:
+            found[world.requester] = None
+        elif kind == "role" and name in world.roles:
+            found.update(dict.fromkeys(enumerated(world.roles[name], world)))
+        else:
+            found[selector] = None
+    return tuple(found)
+
+
+def held(principal: Principal) -> tuple[str, ...]:
+    """The principal's ids, roles and groups as selectors, for a comparison with those of `enumerated`."""
+    person = represented(principal)
+    if person.issuer is not None:
+        return (person.id, *person.aliases, ANYONE)
+    roles = (f"role:{name}" for name in person.roles)
+    groups = (f"group:{name}" for name in person.groups)
+    return (person.id, *person.aliases, *roles, *groups, ANYONE)
+
+
+def people_of(selectors: Iterable[str], world: World) -> tuple[str, ...] | None:
+    """Everyone in the selectors, by id; None if they can't be listed."""
+    found: dict[str, None] = {}
+    for selector in selectors:
+        kind, _, name = selector.partition(":")
+        if selector == REQUESTER:
+            found[world.requester] = None
+        elif kind == "user":
+            found[selector] = None
+        elif kind == "role" and all(member.startswith("user:") for member in world.roles.get(name, (ANYONE,))):
+            found.update(dict.fromkeys(world.roles[name]))
+        else:
+            return None
+    return tuple(found)
+
+
+def could_match(selector: str, id: str, world: World) -> bool:
+    """Whether a person known only by id may match: true where that is unknown before they vote."""
+    if selector == ANYONE:
+        return True
+    if people_of([selector], world) is not None:
+        return surely_matches(selector, id, world)
+    return True
+
+
+def surely_matches(selector: str, id: str, world: World) -> bool:
+    """Whether a person known only by id matches whatever roles and groups they have."""
+    return selector == ANYONE or _matches(selector, Principal(id), world)

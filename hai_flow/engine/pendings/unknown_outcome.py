@@ -1,0 +1,59 @@
+"""A lost outcome of an effect that must not simply be performed again: people find out whether it happened."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hai_flow import values
+from hai_flow.definition.plan import Step
+from hai_flow.engine import events as e
+from hai_flow.engine.completion import loop
+from hai_flow.engine.draft import Draft
+from hai_flow.engine.pendings.answers import DOUBT_OPTIONS
+from hai_flow.engine.pendings.open import effect_name, open_pending
+from hai_flow.engine.pendings.votes import Rules
+from hai_flow.engine.state.state import PendingState, RunState
+
+OPERATORS: Final = ("role:operator", "user:local")  # the people that settle a lost outcome
+
+
+def open_doubt(draft: Draft, step: Step, reason: str | None = None) -> None:
+    """The outcome of an effect was lost that must not simply be performed again: only a person can find it out. (Not
+    while the run is being stopped: a stop always ends.)"""
+    if draft.state.status == "stopping":
+        message = reason or "The process that performed the step is gone, and its outcome with it."
+        loop.fail(draft, step, draft.error("step.in_doubt", message, step.path))
+        return
+    known = draft.state.steps[step.path]
+    args = values.loads(known.args or "{}")
+    name = effect_name(step, args)
+    what = reason or "The process that performed it is gone, and its outcome with it."
+    once = step.delivery == "at_most_once"
+    why = "It is performed at most once" if once else "It may have happened, so it is not simply done again"
+    open_pending(
+        draft,
+        step,
+        "doubt",
+        Rules(from_=OPERATORS, asks_requester=False),
+        title=f"Did {name} happen?",
+        message=f"{what} {why}: look there, then say that it happened (with its result), that it is to be done again, "
+        "or that the step fails.",
+        tool=name,
+        args=known.args,
+        options=DOUBT_OPTIONS,
+    )
+
+
+def doubt_of(state: RunState, path: str, attempt: int) -> PendingState | None:
+    """The open doubt about this very attempt, whose late result may settle it before a person does
+    (docs/design/store.md#lost-attempts)."""
+    id = state.open_pendings.get(path)
+    found = None if id is None else state.pendings[id]
+    if found is None or found.opened.kind != "doubt" or state.steps[path].attempt != attempt:
+        return None
+    return found
+
+
+def settle_doubt(draft: Draft, pending: PendingState) -> None:
+    """The outcome came after all; its consequences for the step are up to the caller."""
+    draft.emit(e.PendingVoided, id=pending.opened.id, reason="the outcome of the call arrived")

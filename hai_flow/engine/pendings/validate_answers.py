@@ -1,0 +1,138 @@
+"""Which answers are taken: each is read and held against its pending, before the first one is decided."""
+
+from __future__ import annotations
+
+from hai_flow import instants
+from hai_flow.definition.plan import Call, FrontendTool
+from hai_flow.engine import commands as c
+from hai_flow.engine.draft import Draft
+from hai_flow.engine.pendings import votes
+from hai_flow.engine.pendings.answers import Reading, read_answer, refused
+from hai_flow.engine.pendings.deciders import ineligible, world_of
+from hai_flow.engine.pendings.votes import rules_of
+from hai_flow.engine.state.state import PendingState
+from hai_flow.errors import Rejected
+from hai_flow.values import Json
+
+
+def readings(draft: Draft, command: c.Answer) -> list[tuple[PendingState, Reading, bool]]:
+    """Every answer read against its pending, or one refusal that lists the obstacles to each. True: nothing new."""
+    read: dict[str, tuple[PendingState, Reading, bool]] = {}
+    refusals: list[Rejected] = []
+    for answer in command.answers:
+        try:
+            entry = _reading(draft, answer, command.by)
+            same = read.setdefault(answer.id, entry)
+            if same[1].sha != entry[1].sha:
+                raise Rejected(422, "answer.invalid", f"{answer.id}: answered twice, and differently, in one request.")
+        except Rejected as rejected:
+            refusals.append(rejected)
+    if len(refusals) == 1:
+        raise refusals[0]
+    if refusals:
+        first = refusals[0]
+        raise Rejected(
+            first.status,
+            first.code,
+            " ".join(rejected.detail for rejected in refusals),
+            winner=first.winner,
+            findings=[finding for rejected in refusals for finding in rejected.findings],
+        )
+    return list(read.values())
+
+
+def _reading(draft: Draft, answer: c.PendingAnswer, by: c.Principal) -> tuple[PendingState, Reading, bool]:
+    """One answer, refused in this order: unknown 404, decided 409, expired 410, not eligible 403, unfit 422."""
+    pending = draft.state.pendings.get(answer.id)
+    if pending is None:
+        raise Rejected(404, "pending_unknown", f"there is no pending {answer.id}.")
+    given = _understood(draft, pending, answer)
+    if isinstance(given, Reading) and _is_known(pending, given, by):
+        return pending, given, True
+    _demand_open(draft, pending)
+    _demand_eligible(draft, pending, by)
+    if isinstance(given, Rejected):
+        raise given
+    if given.outcome == votes.APPROVE and given.value is not None:
+        _combined_with(pending, given)
+    return pending, given, False
+
+
+def _understood(draft: Draft, pending: PendingState, answer: c.PendingAnswer) -> Reading | Rejected:
+    """The answer, or why it can't be read: that comes last, after every other obstacle to it."""
+    verb = draft.step(pending.opened.path).verb
+    tool = verb.tool if isinstance(verb, Call) and isinstance(verb.tool, FrontendTool) else None
+    try:
+        return read_answer(pending, tool, answer)
+    except Rejected as rejected:
+        return rejected
+
+
+def _is_known(pending: PendingState, reading: Reading, by: c.Principal) -> bool:
+    """Whether the answer is the one that decided, or the vote that this person has cast already."""
+    if pending.status not in ("open", "expired", "voided") and reading.sha == pending.answer_sha:
+        return True
+    mine = (by.id, by.on_behalf_of, reading.sha)
+    return any((vote.by, vote.on_behalf_of, vote.answer_sha) == mine for vote in pending.votes)
+
+
+def _demand_open(draft: Draft, pending: PendingState) -> None:
+    id = pending.opened.id
+    if pending.status == "expired" or _is_overdue(draft, pending):
+        raise Rejected(410, "pending_expired", f"{id} expired; its deadline has passed.", winner=_winner(pending))
+    if pending.status == "voided":
+        detail = f"{id} needs no answer any more: {pending.reason}."
+        raise Rejected(409, "pending_voided", detail, winner=_winner(pending))
+    if pending.status != "open":
+        detail = f"{id} was answered already, and differently; the first answer stands."
+        raise Rejected(409, "pending_decided", detail, winner=_winner(pending))
+
+
+def _is_overdue(draft: Draft, pending: PendingState) -> bool:
+    """Whether the deadline of its stage has passed, though its consequences are not drawn yet. (Time passes before
+    any command; but of a fork, it may have passed in the run that it was forked from.)"""
+    if pending.status != "open":
+        return False
+    halted = draft.state.status in ("paused", "needs_attention")
+    clocks = ("deadline",) if halted else ("deadline", "halting_deadline")
+    path = pending.opened.path
+    return any(t.path == path and t.kind in clocks and t.due <= draft.now for t in draft.state.timers)
+
+
+def _demand_eligible(draft: Draft, pending: PendingState, by: c.Principal) -> None:
+    fault = ineligible(pending, by, world_of(draft.plan, draft.state))
+    if fault is not None:
+        raise Rejected(403, "pending_forbidden", f"{pending.opened.id} is not {by.id}'s to answer: {fault.reason}.")
+    spent = votes.who_voted(pending.votes).intersection(votes.ids_of_voter(by))
+    if spent:
+        raise Rejected(
+            403, "vote_final", f"{', '.join(sorted(spent))} has voted on {pending.opened.id}; a vote stands."
+        )
+
+
+def _combined_with(pending: PendingState, reading: Reading) -> Json:
+    """The values of the approvals that count, with those of one more. Raises Rejected(422)."""
+    rules = rules_of(pending)
+    before = [] if reading.args is not None else votes.values_given(pending)  # an edit begins anew
+    try:
+        return votes.combined(rules, pending.opened.schema, [*before, reading.value])
+    except votes.Differs as differs:
+        raise refused(pending.opened, f"{differs}.") from None
+
+
+def answered(pending: PendingState, reading: Reading, status: str, by: c.Principal | str | None) -> dict[str, Json]:
+    """The outcome of one answer, in that of the command."""
+    who = by.id if isinstance(by, c.Principal) else by
+    return {"id": pending.opened.id, "outcome": reading.outcome, "status": status, "by": who}
+
+
+def _winner(pending: PendingState) -> dict[str, Json]:
+    """The answer that stands instead of a late or different one."""
+    return {
+        "id": pending.opened.id,
+        "outcome": pending.status,
+        "by": pending.by,
+        "at": None if pending.at is None else instants.rfc3339(pending.at),
+        "value": pending.value,
+        "reason": pending.reason,
+    }

@@ -1,0 +1,312 @@
+"""The rules of one pending with their holes filled, and the result of its votes (docs/language.md#people).
+
+A function of the pending alone: the meaning of a selector was settled when the pending was opened and when each vote
+was cast. Not here: arithmetic (`quorum`), reading a vote (`answers`), and the consequences of a decision (`pendings`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal
+
+import msgspec
+
+from hai_flow import instants, values
+from hai_flow.engine.commands import Principal
+from hai_flow.engine.events import VoteCast
+from hai_flow.engine.pendings import quorum
+from hai_flow.engine.pendings.selectors import EDITOR, World, barred, ids_of, matched, represented
+from hai_flow.engine.state.patch import same_json
+from hai_flow.engine.state.state import PendingState
+from hai_flow.values import Json
+
+APPROVE: Final = "approve"
+REJECT: Final = "reject"
+
+
+class Rules(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The deciders, their number, and their time. Durations in milliseconds.
+
+    `people` are those of `from` that may vote, if they can be listed, with the selectors that each could match;
+    `everyone` is the meaning of `quorum: all`. Both are fixed when the stage is worked out, at opening.
+    `asks_requester`: the requester of the run surely may vote. `fault` says why a decision is impossible. `reasons` are
+    the options whose answer must say why, `veto` the selectors of those whose rejection alone decides. `confirm`: a
+    page asks once more before it sends an answer. `escalations` are the stages to come, each with all that stays from
+    the one before.
+    """
+
+    from_: tuple[str, ...] = msgspec.field(name="from", default=())
+    exclude: tuple[str, ...] = ()
+    quorum: int | str | dict[str, int] = 1
+    reject_when: int | str = "any"
+    deadline: int | None = None
+    people: dict[str, tuple[str, ...]] | None = None
+    everyone: tuple[str, ...] = ()
+    asks_requester: bool = True
+    fault: str = ""
+    edit: bool | tuple[str, ...] = False
+    combine: dict[str, str] = {}
+    reasons: tuple[str, ...] = ()
+    veto: tuple[str, ...] = ()
+    confirm: bool = False
+    notify: tuple[str, ...] = ()
+    remind: tuple[int, ...] = ()
+    pause_clock: Literal["run", "stop"] = "run"
+    escalations: tuple[Rules, ...] = ()
+
+    def selectors(self) -> tuple[str, ...]:
+        """Every selector by which people are let in or counted, in this stage and those to come."""
+        found = dict.fromkeys((*self.from_, *self.veto))
+        if isinstance(self.quorum, dict):
+            found.update(dict.fromkeys(each for each in self.quorum if each != quorum.ANY))
+        for stage in self.escalations:
+            found.update(dict.fromkeys(stage.selectors()))
+        return tuple(found)
+
+    def exclusions(self) -> tuple[str, ...]:
+        """Every selector that keeps people out, in this stage and those to come."""
+        found = dict.fromkeys(self.exclude)
+        for stage in self.escalations:
+            found.update(dict.fromkeys(stage.exclude))
+        return tuple(found)
+
+
+def rules_of(pending: PendingState) -> Rules:
+    """The rules that hold for the pending now."""
+    return msgspec.convert(pending.opened.policy or {}, Rules)
+
+
+def asks(policy: Json, other: Principal) -> bool:
+    """Whether the rules, as an event keeps them, ask `other`, a stranger to the run. A role that cannot be
+    listed is whatever they bring along."""
+    rules = msgspec.convert(policy, Rules)
+    if rules.people is not None:
+        person = represented(other)
+        mine = [each for id in ids_of(person) for each in rules.people.get(id, ())]
+        return bool(matched(mine, other, World(person.id, {})) if other.issuer else mine)
+    world = World("", {})
+    return bool(matched(rules.from_, other, world)) and not barred(rules.exclude, other, world)
+
+
+def written(rules: Rules) -> Json:
+    """The rules as plain JSON, as an event keeps them."""
+    return values.loads(msgspec.json.encode(rules))
+
+
+# --- counting ---------------------------------------------------------------------------------------------------------
+
+
+def voter(vote: VoteCast) -> str:
+    """Whose vote it is."""
+    return vote.on_behalf_of or vote.by
+
+
+def who_voted(votes: Sequence[VoteCast]) -> set[str]:
+    """Everybody that has had a vote, by all ids: the voters, and the people they voted for."""
+    found = {id for vote in votes for id in (vote.by, voter(vote), *vote.aliases, *vote.lent_aliases)}
+    return found | {vote.issuer for vote in votes if vote.issuer is not None}
+
+
+def ids_of_voter(principal: Principal) -> tuple[str, ...]:
+    """All that a vote of the principal is counted under."""
+    return ids_of(principal) if principal.issuer is None else (*ids_of(principal), principal.issuer)
+
+
+def counts(rules: Rules, vote: VoteCast, digest: str) -> bool:
+    """Whether the vote counts: its voter may decide now; an approval is of the present question, and not of an edit of
+    the voter's own where that is excluded."""
+    if vote.decision == APPROVE and (vote.digest != digest or (vote.edited and EDITOR in rules.exclude)):
+        return False
+    return not set(rules.from_).isdisjoint(vote.matched) and set(rules.exclude).isdisjoint(vote.barred)
+
+
+def _counted(rules: Rules, pending: PendingState, decision: str) -> list[VoteCast]:
+    digest = pending.opened.digest
+    return [vote for vote in pending.votes if vote.decision == decision and counts(rules, vote, digest)]
+
+
+def approvals(rules: Rules, pending: PendingState) -> list[VoteCast]:
+    """The approvals that count, in the order in which they were cast."""
+    return _counted(rules, pending, APPROVE)
+
+
+def values_given(pending: PendingState) -> list[Json]:
+    """The values of all approvals of the present question, whether or not they count at this stage."""
+    digest = pending.opened.digest
+    return [vote.values or {} for vote in pending.votes if vote.decision == APPROVE and vote.digest == digest]
+
+
+def _approvers(rules: Rules, pending: PendingState) -> dict[str, tuple[str, ...]]:
+    return {voter(vote): vote.matched for vote in approvals(rules, pending)}
+
+
+def _everyone(rules: Rules, pending: PendingState) -> tuple[str, ...]:
+    """The people of `quorum: all`, each by the id under which they approved, if they have."""
+    one = {}
+    for vote in approvals(rules, pending):
+        aliases = vote.aliases if vote.on_behalf_of is None else vote.lent_aliases
+        one.update(dict.fromkeys(aliases, voter(vote)))
+    return tuple(dict.fromkeys(one.get(id, id) for id in rules.everyone)) if one else rules.everyone
+
+
+def verdict(rules: Rules, pending: PendingState) -> str | None:
+    """approve, reject, or None: still open. (An option of the author's own decides by itself.)"""
+    approvers = _approvers(rules, pending)
+    if quorum.is_met(_quorum(rules), approvers, _everyone(rules, pending)):
+        return APPROVE
+    rejections = _counted(rules, pending, REJECT)
+    if any(not set(rules.veto).isdisjoint(vote.matched) for vote in rejections):
+        return REJECT
+    rejecters = {voter(vote) for vote in rejections}
+    limit = {"any": 1}.get(rules.reject_when) if isinstance(rules.reject_when, str) else rules.reject_when
+    if limit is not None and len(rejecters) >= limit:
+        return REJECT
+    return REJECT if _is_unreachable(rules, pending, approvers) else None
+
+
+def impossible(rules: Rules, pending: PendingState) -> str | None:
+    """Why this stage can't be decided for good, or None."""
+    if rules.fault:
+        return rules.fault
+    if not _is_unreachable(rules, pending, _approvers(rules, pending)):
+        return None
+    able = ", ".join(rules.people or ()) or "nobody"
+    return f"the quorum of {_spelled(rules)} can't be reached: those who may decide are {able}"
+
+
+def _is_unreachable(rules: Rules, pending: PendingState, approvers: Mapping[str, tuple[str, ...]]) -> bool:
+    """Whether not even all that could still approve would be enough. Never, where they can't be listed."""
+    if rules.people is None:
+        return False
+    spent = who_voted(pending.votes)
+    possible = {**{id: matched for id, matched in rules.people.items() if id not in spent}, **approvers}
+    return not quorum.is_met(_quorum(rules), possible, _everyone(rules, pending))
+
+
+def _quorum(rules: Rules) -> quorum.Quorum:
+    found = rules.quorum
+    if isinstance(found, str):
+        assert found == "all"
+        return "all"
+    return found
+
+
+def _spelled(rules: Rules) -> str:
+    found = rules.quorum
+    return str(found) if not isinstance(found, dict) else ", ".join(f"{name}: {count}" for name, count in found.items())
+
+
+# --- what people see --------------------------------------------------------------------------------------------------
+
+
+def envelope(
+    pending: PendingState, decision: str, reason: str | None, given: Json = None, *, expired: bool = False
+) -> dict[str, Json]:
+    """The frozen result of an approval, as authors read it in `steps.X.approval`. `given` are the combined values."""
+    rules = rules_of(pending)
+    return {
+        "decision": decision,
+        "reason": reason,
+        "values": given,
+        "edits": pending.edits,
+        "votes": [_vote_shown(rules, vote, pending.opened.digest) for vote in pending.votes],
+        "expired": expired,
+        "escalations": [
+            {"at": instants.rfc3339(each.began), "from": each.policy["from"], "quorum": each.policy.get("quorum", 1)}
+            for each in pending.escalations
+        ],
+    }
+
+
+def _vote_shown(rules: Rules, vote: VoteCast, digest: str) -> dict[str, Json]:
+    return {
+        "by": vote.by,
+        "on_behalf_of": vote.on_behalf_of,
+        "roles": [each.removeprefix("role:") for each in vote.matched if each.startswith("role:")],
+        "decision": vote.decision,
+        "reason": vote.reason,
+        "values": vote.values,
+        "at": instants.rfc3339(vote.at),
+        "via": vote.via,
+        "digest": vote.digest,
+        "counts": counts(rules, vote, digest),
+    }
+
+
+def needed(pending: PendingState) -> dict[str, Json]:
+    """The deciders of the pending now, their votes so far, and the votes missing to an approval."""
+    rules = rules_of(pending)
+    lacking = quorum.missing(_quorum(rules), _approvers(rules, pending), _everyone(rules, pending))
+    spent = who_voted(pending.votes)
+    return {
+        "from": list(rules.from_),
+        "exclude": list(rules.exclude),
+        "quorum": rules.quorum,
+        "reject_when": rules.reject_when,
+        "reasons": list(rules.reasons),
+        **({"veto": list(rules.veto)} if rules.veto else {}),
+        **({"confirm": True} if rules.confirm else {}),
+        "people": None if rules.people is None else [id for id in rules.people if id not in spent],
+        "votes": [_vote_shown(rules, vote, pending.opened.digest) for vote in pending.votes],
+        "missing": {"people": lacking.people, "seats": dict(lacking.seats), "names": list(lacking.names)},
+        "escalations": {"passed": len(pending.escalations), "left": len(rules.escalations)},
+    }
+
+
+def lapsed(before: PendingState, after: PendingState) -> list[Json]:
+    """The votes that counted before and don't count afterwards: an edit made the question another one."""
+    old, new = rules_of(before), rules_of(after)
+    return [
+        _vote_shown(new, vote, after.opened.digest)
+        for vote in before.votes
+        if counts(old, vote, before.opened.digest) and not counts(new, vote, after.opened.digest)
+    ]
+
+
+# --- combining --------------------------------------------------------------------------------------------------------
+
+
+class Differs(ValueError):
+    """A value that must be the `same` in every approval is not. The message names both."""
+
+
+def combined(rules: Rules, form: Json, given: Sequence[Json]) -> Json:
+    """The values of several approvals as one, each property by its rule. None if there is no form. Raises `Differs`."""
+    if form is None:
+        return None
+    result: dict[str, Json] = {}
+    for name in dict.fromkeys(name for each in given for name in each):
+        found = [each[name] for each in given if name in each]
+        result[name] = _combine(rules.combine.get(name, "same"), name, found)
+    return result
+
+
+def _combine(rule: str, name: str, found: list[Json]) -> Json:
+    match rule:
+        case "same":
+            for each in found[1:]:
+                if not same_json(each, found[0]):
+                    stands = values.dumps(found[0]).decode()
+                    raise Differs(f"{name} must be the same in every approval; {stands} stands, so approve with that")
+            return found[0]
+        case "first":
+            return found[0]
+        case "last":
+            return found[-1]
+        case "list":
+            return found
+        case "any":
+            return any(found)
+        case "all":
+            return all(found)
+        case _:
+            return _extreme(min if rule == "min" else max, rule, name, found)
+
+
+def _extreme(choose: Any, rule: str, name: str, found: list[Json]) -> Json:
+    try:
+        return choose(found)
+    except TypeError:
+        raise Differs(
+            f"{name} is combined by {rule}: expected values that can be ordered, found {found!r:.80}"
+        ) from None

@@ -1,0 +1,251 @@
+"""A fork: a run that begins as another one was at one of its events.
+
+Its log begins with that run's events, as if they were its own: pendings and tool calls are called by the fork's ids,
+and whatever finished there is finished here, never done again. Then comes `forked`, and with it everything that could
+not be taken over:
+
+* votes that were cast on open questions, and digests: people gave them to another run;
+* clocks, which have as long to go as they had there;
+* children, which are started anew, and subscriptions.
+
+A run is forked where it is at rest: nothing is in flight there, so nothing is in doubt, and all that followed from what
+had happened was drawn. So it is where a commit ended, and, within a commit, in front of each step that began. People
+approve a call for one run: a run is not forked where a call was approved and had yet to be performed (again); nor
+behind an `approve`, but where a turn ended and nothing is edited (docs/decisions/0064).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from hai_flow.definition.paths import is_undo, undone_by
+from hai_flow.definition.plan import Plan
+from hai_flow.engine import commands as c
+from hai_flow.engine import events as e
+from hai_flow.engine.draft import RUN_END, Draft
+from hai_flow.engine.pendings import gates, open, passing
+from hai_flow.engine.runs import children, migrate
+from hai_flow.engine.state import shared_state
+from hai_flow.engine.state.ids import call_prefix
+from hai_flow.engine.state.instances import standing_at
+from hai_flow.engine.state.jobs import next_ready, performed
+from hai_flow.engine.state.state import RunState
+from hai_flow.engine.steps import wait_for_event
+from hai_flow.errors import Rejected
+from hai_flow.values import Json
+
+
+def take_over(draft: Draft, command: c.Fork) -> None:
+    """Begin the new run in the state of the other one, with the edits. Raises `Rejected`: 409 where that state can't be
+    gone on with, 422 where an edit does not fit."""
+    of, edits = str(command.of), command.edits
+    plan = draft.plan if edits is None or edits.was is None else edits.was
+    draft.take_over(tuple(_renamed(command.events, of, draft.state.run_id)))
+    refused = obstacle(plan, draft.state, command.following, command.undone, of=of, edited=edits is not None)
+    if refused is not None:
+        raise refused
+    _demand_people_are_heard(draft, plan, command)
+    input = None if edits is None else _edited_input(draft.plan, edits)
+    draft.emit(e.Forked, of=of, copied=len(command.events), by=command.answer.by.id, input=input, key=command.key or "")
+    draft.end_turn("paused" if draft.state.status == "paused" else "waiting")
+    if edits is not None and edits.state is not msgspec.UNSET:
+        shared_state.edit(draft, edits.state)
+    if edits is not None and edits.was is not None:
+        migrate.move(draft, edits.was, by=command.answer.by.id, paths=edits.paths, dev=edits.dev, pins=edits.pins)
+
+
+def _demand_people_are_heard(draft: Draft, plan: Plan, command: c.Fork) -> None:
+    """Raises `Rejected` where the fork would lead its requester around a question, or back in front of a no: 403 or
+    409."""
+    who, edits = command.answer.by, command.edits
+    passing.demand_fork(plan, draft.state, who, command.rejected, edited=edits is not None)
+    if edits is not None and edits.was is not None:
+        less = migrate.less_asked(edits.was, draft.plan, draft.state, who, edits.paths)
+        if less:
+            raise migrate.refused(draft.plan, less)
+
+
+def _edited_input(plan: Plan, edits: c.Edits) -> Json:
+    """The other input, as an event has it; None: it is as it was. Raises `Rejected` 422 if it does not fit."""
+    if edits.input is msgspec.UNSET:
+        return None
+    given = plan.input.with_defaults(edits.input)
+    findings = plan.input.findings(given)
+    if findings or not isinstance(given, dict):
+        message = f"the input does not fit workflow {plan.name}@{plan.version}."
+        raise Rejected(422, "input.invalid", message, findings=findings)
+    return given
+
+
+def make_own(draft: Draft) -> None:
+    """Open questions and waits are this run's from here on. To be called when the answers have been read, which may
+    name digests that the other run has shown."""
+    for id in sorted(draft.state.open_pendings.values()):
+        open.restamp(draft, draft.state.pendings[id])
+    wait_for_event.subscribe_again(draft)
+    children.start_anew(draft)
+
+
+def undone_in(state: RunState) -> tuple[str, ...]:
+    """The steps that a run has undone, or is about to, since its last Retry."""
+    undoing = {path for path in (*state.ready, *state.steps) if is_undo(path)}
+    begun = {undone_by(path) for path in undoing}
+    return tuple(sorted({*state.undone, *state.undo_failed, *begun}))
+
+
+def overtaken(now: RunState) -> Rejected:
+    """The refusal of a fork whose run was stopped meanwhile, and has not left its work to it."""
+    what = "is being" if now.status == "stopping" else "was"
+    whom = f"for run {now.heir.run_id}, which goes on with its work" if now.heir else "and undoes its work itself"
+    detail = f"run {now.run_id} {what} stopped meanwhile, {whom}; look at the thread, and fork what is active there."
+    winner = {"run_id": now.heir.run_id if now.heir else now.run_id}
+    return Rejected(409, "fork_overtaken", detail, winner=winner)
+
+
+def demand_left(now: RunState, run_id: str, inherited: e.Inherited | None) -> None:
+    """Raises Rejected 409 unless the run, as it is now, was stopped for the run `run_id` and has left to it its work so
+    far."""
+    seq = 0 if inherited is None else inherited.seq
+    if now.heir is None or now.heir.run_id != run_id or now.left_at != seq:
+        raise overtaken(now)
+
+
+def finished_by(events: Sequence[e.Event], seq: int) -> set[str]:
+    """The steps that had finished within the first `seq` events."""
+    return {each.path for each in events[:seq] if isinstance(each, e.StepFinished)}
+
+
+def inherited_from(there: RunState) -> e.Inherited | None:
+    """How far a fork goes on with a run that was `there`, for the stop of that run."""
+    if there.turn is None:
+        return None
+    if not there.turn.open:
+        return e.Inherited(there.turn.n, there.seq)
+    begun = {path for path, step in there.steps.items() if step.turn == there.turn.n}
+    return e.Inherited(there.turn.n - 1, there.seq, tuple(sorted({"", *begun})))  # "": the document's own `finally`
+
+
+def answer_of(command: c.Fork) -> c.Answer:
+    """The answer by the ids that its pendings have in the fork."""
+    old, new = call_prefix(str(command.of)), call_prefix(str(command.run_id))
+    answers = tuple(msgspec.structs.replace(each, id=_said(each.id, old, new)) for each in command.answer.answers)
+    return msgspec.structs.replace(command.answer, answers=answers)
+
+
+_IDS: Final = ("id", "tool_call_id", "message_id", "parent_message_id")
+
+
+def _renamed(events: Sequence[e.Event], of: str, run_id: str) -> Iterator[e.Event]:
+    """`events` with the ids of pendings and tool calls as they are in the run `run_id`. Messages keep theirs, by which
+    the thread knows them."""
+    old, new = call_prefix(of), call_prefix(run_id)
+    for event in events:
+        said = {name: getattr(event, name, None) for name in _IDS}
+        changed = {name: _said(id, old, new) for name, id in said.items() if isinstance(id, str) and id.startswith(old)}
+        yield msgspec.structs.replace(event, **changed) if changed else event
+
+
+def _said(id: str, old: str, new: str) -> str:
+    return new + id.removeprefix(old) if id.startswith(old) else id
+
+
+def obstacle(
+    plan: Plan,
+    state: RunState,
+    following: e.Event | None,
+    undone: Sequence[str] = (),
+    *,
+    of: str = "",
+    edited: bool = False,
+) -> Rejected | None:
+    """Why a run of `plan` that was in `state` can't be forked there; None: it can. `following` as in the command; `of`
+    is its id; `edited`: the fork would begin with something else than the run had there."""
+    of = of or state.run_id
+    for code, detail in (
+        _unrest(state, following),
+        _spent(plan, state, edited=edited),
+        _promised_elsewhere(state),
+        _undone(state, undone),
+    ):
+        if code:
+            return Rejected(409, code, f"run {of}{detail}")
+    return None
+
+
+_FREE: Final = ("", "")
+_FORKABLE: Final = ("running", "waiting", "paused")
+_BEGINNINGS: Final = (
+    e.StepStarted,
+    e.AttemptStarted,
+    e.StepSkipped,
+    e.StepFailed,
+    e.StepReopened,
+    e.IterationStarted,
+)
+"""The first event of a step that begins, goes on with its next attempt, or fails when it should."""
+
+
+def begins(state: RunState, following: e.Event) -> str | None:
+    """The step that begins with the event, if it does: everything that followed from the ones before it was drawn. A
+    run that takes longer than its limit fails steps that were ready, too."""
+    path = next_ready(state)
+    if path is None or path == RUN_END or not isinstance(following, _BEGINNINGS) or following.path != path:
+        return None
+    if isinstance(following, e.StepFailed) and following.error.code == "limit.duration":
+        return None
+    return path
+
+
+def _unrest(state: RunState, following: e.Event | None) -> tuple[str, str]:
+    if state.parent is not None:
+        return "fork_of_child", f" is the child of run {state.parent.run_id}: only that one can be forked."
+    if state.status not in _FORKABLE:
+        was = "had not begun" if state.status in ("new", "queued") else f"was {state.status}"
+        return "fork_ended", f" {was} at its event {state.seq}; it can be forked where it could go on."
+    flying = sorted(performed(state))
+    if flying:
+        return "fork_in_flight", f" was performing {', '.join(flying)} at its event {state.seq}: nobody knows how far."
+    between_turns = state.status in ("waiting", "paused") and not state.turn_open
+    if following is not None and not between_turns and begins(state, following) is None:
+        return "fork_unsettled", f" was in the middle of a decision at its event {state.seq}."
+    return _FREE
+
+
+def _spent(plan: Plan, state: RunState, *, edited: bool) -> tuple[str, str]:
+    """The obstacle where an approval would count for the fork as well, if there is one."""
+    waited = state.status == "waiting" and not state.turn_open
+    place = passing.approval_at(state)
+    if place is not None and (edited or not waited):
+        return (
+            "fork_approved",
+            f" was approved at {place}; what people approve they approve for one run, so it is forked before that, "
+            "or where it waited behind it and nothing is edited.",
+        )
+    for path, known in sorted(state.steps.items()):
+        if not path:
+            continue
+        if known.status not in ("running", "waiting"):
+            continue
+        step = standing_at(plan, path)
+        if step.approval is not None and gates.approved_gate(state, step) is not None:
+            detail = f": {path} was approved and not finished; what people approve they approve for one run."
+            return "fork_approved", detail
+    return _FREE
+
+
+def _promised_elsewhere(state: RunState) -> tuple[str, str]:
+    for path, types in sorted(state.subscriptions.items()):
+        if any(type.startswith(wait_for_event.CALLBACK) for type in types):
+            return "fork_callback", f" waited for a callback at {path}, which comes to that run alone."
+    return _FREE
+
+
+def _undone(state: RunState, undone: Sequence[str]) -> tuple[str, str]:
+    """The obstacle where the other run has undone a step since then, if it has."""
+    gone = sorted(path for path in undone if path in state.undoables)
+    if gone:
+        return "fork_undone", f" has undone {', '.join(gone)} since then; a fork would go on as if that were done."
+    return _FREE

@@ -1,0 +1,88 @@
+"""Runs that start at the end of a run: `run` triggers of other workflows.
+
+The engine does not know whether any trigger waits for an end; the committer does, and adds this message to the commit.
+So each end is delivered at least once, under an id of its own, from which the id of the run that it starts is made.
+
+A run knows how many of these ends stand in a row before it (`Origin.depth`), and nothing is started behind `CHAIN_MAX`
+of them: a circle that publishing could not see comes to rest. One that leads over a request or an event does not: a run
+that is started from outside begins at zero.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from hai_flow import instants
+from hai_flow.engine.decision import Decision, Message
+from hai_flow.engine.events import Origin, RunFailed, RunFinished, RunStopped
+from hai_flow.engine.state.event_value import event_value
+from hai_flow.engine.state.state import RunState
+from hai_flow.values import Json
+
+ENDED: Final = "run_ended"
+CHAIN_MAX: Final = 16
+_ENDS: Final = (RunFinished, RunFailed, RunStopped)
+
+
+class End(msgspec.Struct, frozen=True):
+    """The end of a run, as it is delivered. `depth` is that of its `origin`; `instigators` are the people behind it
+    beside its requester."""
+
+    run_id: str
+    thread_id: str
+    workflow: str
+    version: int
+    status: str
+    input: Json
+    output: Json
+    error: Json
+    requester: str
+    at: int
+    depth: int = 0
+    instigators: tuple[str, ...] = ()
+
+    @property
+    def origin(self) -> Origin:
+        """The origin of the run that this end starts."""
+        return Origin(self.run_id, depth=self.depth + 1)
+
+    @property
+    def event(self) -> dict[str, Json]:
+        """The end as the expressions of a trigger see it, as `event`."""
+        said = msgspec.to_builtins(self)
+        at, _, _ = said.pop("at"), said.pop("depth"), said.pop("instigators")
+        return event_value(self.run_id, f"run.{self.status}", said, at)
+
+
+def has_ended(decision: Decision) -> bool:
+    """Whether the run ends by this decision: also one that had ended, and was retried in vain."""
+    return decision.state.ended and any(isinstance(event, _ENDS) for event in decision.events)
+
+
+def told(state: RunState) -> Message:
+    """The message of a run that has just ended."""
+    end = End(
+        run_id=state.run_id,
+        thread_id=state.thread_id,
+        workflow=state.workflow,
+        version=state.version,
+        status=state.status,
+        input=state.input,
+        output=state.output,
+        error=_error(state),
+        requester=state.requester,
+        at=state.at if state.ended_at is None else state.ended_at,
+        depth=0 if state.origin is None else state.origin.depth,
+        instigators=state.all_instigators,
+    )
+    return Message(ENDED, state.run_id, msgspec.to_builtins(end))
+
+
+def _error(state: RunState) -> Json:
+    """The error, as expressions see it."""
+    if state.error is None:
+        return None
+    shown: Json = msgspec.to_builtins(state.error)
+    return {**shown, "at": instants.rfc3339(state.error.at)}

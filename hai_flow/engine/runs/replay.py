@@ -1,0 +1,487 @@
+"""Checks a log: each command is made again from the log's events, decided again, and must give the same events.
+
+Results, arguments, times and ids are recorded, never recomputed. So most commands can be read off the events that they
+led to: the person that paused, the output of an attempt, the votes. `decided_again` makes such a command, decides it on
+the state before, and compares. A command that no event holds in full (the words of a refused answer's form, the news of
+a child for a parent that did not listen) can't be decided again; the result says so, and proves nothing.
+
+A release may decide otherwise than the one that wrote a log, on purpose. Then the log is right: its events have
+happened.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias
+from uuid import UUID
+
+import msgspec
+
+from hai_flow.definition.plan import Plan
+from hai_flow.engine import commands as c
+from hai_flow.engine import events as e
+from hai_flow.engine.decide import decide
+from hai_flow.engine.evolve.evolve import fold
+from hai_flow.engine.pendings.answers import HAPPENED
+from hai_flow.engine.pendings.unknown_outcome import doubt_of
+from hai_flow.engine.runs.children import TIMED_OUT
+from hai_flow.engine.state import budget
+from hai_flow.engine.state.bounds import DEFAULT_BOUNDS, Bounds
+from hai_flow.engine.state.run_size import TRACE
+from hai_flow.engine.state.state import LastChild, RunState
+from hai_flow.errors import Rejected
+
+
+class Again(NamedTuple):
+    """The result for one commit. `commands` were decided again. `left` is the first event that none of them gave, None
+    if all were given; `surely`: and the commit holds every command of the run."""
+
+    commands: tuple[str, ...]
+    left: e.Event | None = None
+    surely: bool = False
+
+
+Read: TypeAlias = Callable[[RunState, Sequence[e.Event]], Iterator[c.Command]]
+
+
+def decided_again(
+    plan: Plan,
+    state: RunState,
+    events: Sequence[e.Event],
+    log_bytes: int = 0,
+    limits: Bounds = DEFAULT_BOUNDS,
+    known_at: int | None = None,
+) -> Again:
+    """Decide the commands again that have led from `state` to these events, one commit of a log.
+
+    `known_at`: the time of the run behind its last decision. Text that was streamed since decides nothing, and the
+    process that decides may not have seen it. So its state has that earlier time.
+    """
+    least = state.at if known_at is None else min(known_at, state.at)
+    names: list[str] = []
+    done = 0
+    while done < len(events):
+        rest, given = events[done:], 0
+        for command in _commands_of(state, rest):
+            for at in dict.fromkeys((state.at, least)):
+                given = given or _matching(plan, _as_of(state, at), command, rest, log_bytes, limits)
+            if given:
+                names.append(type(command).__name__)
+                break
+        if not given and not names and isinstance(rest[0], STREAMED):
+            given = 1  # streamed events of an effect go before decided ones
+        if not given:
+            return Again(tuple(names), rest[0], not any(isinstance(each, _ELSEWHERE) for each in events))
+        try:
+            state, done = fold(state, rest[:given]), done + given
+            least = min(state.at, max(least, *(each.at for each in rest[:given])))
+        except Exception:  # the log does not fold there: the fold itself reports why
+            return Again(tuple(names), rest[0])
+    return Again(tuple(names))
+
+
+def _as_of(state: RunState, at: int) -> RunState:
+    return state if at == state.at else msgspec.structs.replace(state, at=at)
+
+
+def _matching(
+    plan: Plan, state: RunState, command: c.Command, events: Sequence[e.Event], log_bytes: int, limits: Bounds
+) -> int:
+    """How many of the events the command gives, if it gives nothing else."""
+    for now in dict.fromkeys(max(each.at, state.at) for each in events):
+        try:
+            decision = decide(plan, state, command, now, limits, log_bytes)
+        except (Rejected, AssertionError, KeyError, ValueError, AttributeError):  # it was not this one
+            continue
+        given = e.decode_events(e.encode_events(decision.events)) if decision.events else []
+        if given and [_timed(each, state.at) for each in events[: len(given)]] == given:
+            return len(given)
+    return 0
+
+
+def _timed(event: e.Event, least: int) -> e.Event:
+    """The event as the fold takes it: within a run time never goes back."""
+    return msgspec.structs.replace(event, at=least) if event.at < least else event
+
+
+# --- reading commands off events --------------------------------------------------------------------------------------
+
+
+def _commands_of(state: RunState, events: Sequence[e.Event]) -> Iterator[c.Command]:
+    """The commands that may have led to the first of these events. Time may have passed before it: timers fire without
+    a command of their own."""
+    for number, event in enumerate(events):
+        read = _READERS.get(type(event))
+        if read is not None:
+            yield from read(state, events[number:])
+    yield c.TimerFired()
+    yield c.Continue()
+
+
+def _started(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
+    event = events[0]
+    turn = next((each for each in events if isinstance(each, e.TurnStarted)), e.TurnStarted(at=0))
+    posted = next((each.messages for each in events if isinstance(each, e.MessagesChanged)), ())
+    yield c.Start(
+        run_id=UUID(state.run_id),
+        thread_id=event.thread_id,
+        requester=event.requester,
+        instigators=event.instigators,
+        input=event.input,
+        state=event.state or {},
+        kept=event.state or {},
+        message=event.message,
+        messages=posted,
+        trigger=event.trigger,
+        dev=event.dev,
+        turn=_turn(turn),
+        pins=event.pins,
+        parent=event.parent,
+        origin=event.origin,
+        timeout=event.timeout,
+        key=event.key,
+        queued=any(isinstance(each, e.RunQueued) for each in events),
+        allowance=event.allowance,
+    )
+
+
+def _turn(event: e.TurnStarted | None) -> c.Turn:
+    if event is None:
+        return c.Turn()
+    return c.Turn(event.wire_run_id, event.dialect, event.profile, event.client_tools, event.body_sha)
+
+
+def _admitted(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
+    if state.status == "queued":
+        yield c.Admit()
+
+
+def _attempt_of(state: RunState, path: str) -> int | None:
+    """The step's attempt whose outcome would be taken: it is open, or people are asked whether it happened."""
+    if path in state.attempts or path not in state.steps:
+        return state.attempts.get(path)
+    attempt = state.steps[path].attempt
+    return None if doubt_of(state, path, attempt) is None else attempt
+
+
+def _succeeded(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
+    event = events[0]
+    attempt = _attempt_of(state, event.path)
+    if attempt is not None and event.path not in state.children:
+        yield from _succeeding(state, c.StepSucceeded(path=event.path, attempt=attempt, output=event.output))
+
+
+def _succeeding(state: RunState, command: c.StepSucceeded) -> Iterator[c.Command]:
+    """No event says when an attempt ended, so the command is made for three cases: it came at once; it came late, and
+    the timers that were due meanwhile fired before it ended; it came late, and they fired behind it."""
+    for ended_at in (None, state.at, 0):
+        yield msgspec.structs.replace(command, ended_at=ended_at)
+
+
+def _used(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
+    """The tokens of a model, and the files in its answer, come before the answer."""
+    path, attempt = events[0].path, events[0].attempt
+    if path in state.children:
+        yield from _child_ended(state, events)
+        return
+    used = tuple(each.use for each in events if isinstance(each, e.ModelUsed) and each.path == path)
+    parts = next((each.parts for each in events if isinstance(each, e.PartsMade) and each.path == path), ())
+    for number, event in enumerate(events):
+        if getattr(event, "path", None) != path:
+            continue
+        if isinstance(event, e.StepFinished | e.SignalsAwaited):
+            succeeded = c.StepSucceeded(path=path, attempt=attempt, output=event.output, used=used, parts=parts)
+            yield from _succeeding(state, succeeded)
+        elif isinstance(event, e.StepRetried | e.StepFailed | e.PendingOpened):
+            for command in _READERS[type(event)](state, events[number:]):
+                if isinstance(command, c.StepFailed | c.StepAsks):
+                    yield msgspec.structs.replace(command, used=used)
+
+
+def _failed(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
+    event = events[0]
+    attempt, error = _attempt_of(state, event.path), event.error
+    if attempt is None or event.path in state.children:
+        return
+    if getattr(event, "lost", False):
+        yield c.StepLost(path=event.path, attempt=attempt)
+        yield c.StepLost(path=event.path, attempt=attempt, reason=error.message)
+        return
+    known: dict[str, Any] = {"path": event.path, "attempt": attempt, "code": error.code, "message": error.message}
+    traces = [each for each in events if isinstance(each, e.WarningRaised) and each.code == TRACE]
+    trace = traces[0].message if traces else None
+    due = getattr(event, "due", None)
+    for after in dict.fromkeys((None, None if due is None else due - event.at)):
+        yield c.StepFailed(**known, retriable=error.retriable, data=error.data, retry_after=after, trace=trace)
+
+
+def _asked(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
+    event = events[0]
+    attempt = state.attempts.get(event.path)
+    if event.inquiry is not None and attempt is not None:
+        inquiry = event.inquiry
+        said = (event.message or "").partition("\n\n")[2]  # behind a sentence of ours
+        yield c.StepAsks(
+            path=event.path, attempt=attempt, message=said, form=event.schema, state=inquiry.state, keys=inquiry.keys
+        )
+    elif event.kind == "doubt" and attempt is not None:
+        yield c.StepLost(path=event.path, attempt=attempt)
+
+
+def _answered(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
+    """The answers of one POST: votes, edits with their votes, and answers that need no vote, all by one person. The
+    answers of another person in the same commit were a command of their own; and so, perhaps, were later ones of the
+    first person."""
+    given: dict[str, c.PendingAnswer] = {}
+    edits: dict[str, Any] = {}
+    who: Any = None
+    for event in events:
+        if isinstance(event, e.PendingEdited):
+            before = state.pendings[event.id].edits or {}
+            edits[event.id] = {name: value for name, value in event.edits.items() if before.get(name) != value}
+        elif isinstance(event, e.VoteCast):
+            who = who or event
+            if event.by != who.by:
+                break
+            fields = {"values": event.values} if event.values is not None else {}
+            if event.id in edits:
+                fields["edits"] = edits[event.id]
+            given[event.id] = c.PendingAnswer(id=event.id, decision=event.decision, reason=event.reason, **fields)
+        elif isinstance(event, e.PendingDecided) and event.by is not None and event.id not in given:
+            pending = state.pendings.get(event.id)
+            if pending is None or pending.opened.kind in ("approve", "gate"):
+                continue
+            who = who or event
+            if event.by != who.by:
+                break
+            given[event.id] = _plain_answer(event, pending.opened.kind)
+    if who is None:
+        return
+    turn = next((each for each in events if isinstance(each, e.TurnStarted)), None)
+    posted = next((each.messages for each in events if isinstance(each, e.MessagesChanged)), ())
+    selectors = (*getattr(who, "matched", ()), *getattr(who, "barred", ()))
+    roles = tuple(each.removeprefix("role:") for each in selectors if each.startswith("role:"))
+    groups = tuple(each.removeprefix("group:") for each in selectors if each.startswith("group:"))
+    lent = (getattr(who, "aliases", ()), getattr(who, "lent_aliases", ()), getattr(who, "issuer", None))
+    other = (getattr(who, "on_behalf_of", None), None, None, *lent)
+    people = (
+        c.Principal(who.by, roles or ("operator", "admin"), groups, *other),
+        c.Principal(who.by, roles, groups, *other),
+    )
+    answers = tuple(given.values())
+    for by, count in itertools.product(people, range(len(answers), 0, -1)):
+        yield c.Answer(
+            answers=answers[:count],
+            by=by,
+            via=who.via,
+            messages=posted,
+            turn=_turn(turn) if state.parent is None else c.Turn(),
+            state=_posted_state(events),
+        )
+
+
+def _plain_answer(event: e.PendingDecided, kind: str) -> c.PendingAnswer:
+    if event.outcome == "declined":
+        return c.PendingAnswer(id=event.id, error=event.reason)
+    if kind == "tool":
+        return c.PendingAnswer(id=event.id, result=event.value)
+    if kind == "doubt" and event.outcome == HAPPENED:
+        return c.PendingAnswer(id=event.id, decision=event.outcome, reason=event.reason, result=event.value)
+    if kind == "doubt" or event.outcome != "answered":
+        return c.PendingAnswer(id=event.id, decision=event.outcome, reason=event.reason, values=event.value)
+    return c.PendingAnswer(id=event.id, values=event.value)
+
+
+def _posted_state(events: Sequence[e.Event]) -> dict[str, Any]:
+    posted: dict[str, Any] = {}
+    for event in events:
+        if isinstance(event, e.StateChanged) and event.path == "":
+            posted.update({str(op["path"])[1:]: op["value"] for op in event.ops if "value" in op})
+    return posted
+
+
+def _answered_in_turn(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
+    yield from _admitted(state, events)
+    yield from _answered(state, events)
+    if state.children:
+        yield from _child_told(state, events)
+
+
+def _signalled(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
+    event = events[0]
+    yield c.Signal(
+        id=event.id,
+        name=event.name,
+        data=event.data,
+        sent_at=event.sent_at,
+        place=event.place,
+        own=event.own,
+        by=event.by,
+    )
+
+
+def _child_ended(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
+    """The tokens and the last news of the run below come before its end, its outcome behind it."""
+    at = next((n for n, each in enumerate(events) if isinstance(each, e.CollaborationEnded)), None)
+    if at is None:
+        return
+    end, before, behind = events[at], events[:at], events[at + 1 :]
+    path = end.path
+    last = state.last_children.get(path)
+    counted = LastChild("", "", "") if last is None or last.run_id != end.run_id else last
+    used = (each.use for each in before if isinstance(each, e.ModelUsed) and each.path == path)
+    known: dict[str, Any] = {
+        "path": path,
+        "attempt": state.attempts.get(path, state.steps[path].attempt if path in state.steps else 0),
+        "tool_calls": counted.calls + end.tool_calls,
+        "used": tuple(budget.reported(each, counted) for each in used),
+        "told": tuple(_told_by(path, before)),
+        "run_id": end.run_id,
+    }
+    for event in behind:
+        if getattr(event, "path", None) != path:
+            continue
+        if isinstance(event, e.StepFinished):
+            yield c.ChildEnded(**known, status="finished", output=event.output)
+            return
+        if isinstance(event, e.StepFailed | e.StepRetried):
+            error = event.error
+            if error.code == "run.failed":
+                yield c.ChildEnded(**known, status="failed", error=error.cause)
+            yield c.ChildEnded(**known, status="stopped", reason=TIMED_OUT)
+            reason = error.message.partition(" was stopped: ")[2].removesuffix(".")
+            yield c.ChildEnded(**known, status="stopped", reason=reason)
+            return
+    yield c.ChildEnded(**known, status="stopped")
+
+
+def _told_by(path: str, events: Sequence[Any]) -> Iterator[Any]:
+    """News of the run below the step, with its own paths."""
+    for event in events:
+        if isinstance(event, e.ChildAsked):
+            opened = msgspec.structs.replace(event.opened, path=event.opened.path.removeprefix(f"{path}/"))
+            yield msgspec.structs.replace(event, opened=opened, path="")
+        elif isinstance(event, e.ChildSaid | e.ChildStepped | e.ChildShared) and event.path.startswith(path):
+            yield msgspec.structs.replace(event, path=event.path[len(path) + 1 :])
+
+
+def _child_told(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
+    yield from _child_ended(state, events)
+    turn = next((each for each in events if isinstance(each, e.TurnStarted)), None)
+    for path, attempt in state.attempts.items():
+        if path not in state.children:
+            continue
+        told = tuple(_told_by(path, events))
+        moved = next((each for each in events if isinstance(each, e.ChildMoved) and each.path == path), None)
+        if told:
+            yield c.ChildTold(
+                path=path,
+                attempt=attempt,
+                told=told,
+                working=None if moved is None else moved.working,
+                turn=_turn(turn),
+                state=_posted_state(events),
+                used=() if moved is None else moved.used,
+                tool_calls=0 if moved is None else moved.tool_calls,
+            )
+
+
+def _child_moved(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
+    event = events[0]
+    if event.path in state.attempts:
+        yield c.ChildMoved(
+            path=event.path,
+            attempt=state.attempts[event.path],
+            working=event.working,
+            used=event.used,
+            tool_calls=event.tool_calls,
+        )
+
+
+def _stopped(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
+    event = events[0]
+    if event.terminated:
+        yield c.Terminate(by=event.by, reason=event.reason)
+
+
+def _stopping(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
+    event = events[0]
+    yield c.Stop(by=event.by, reason=event.reason, inherited=event.inherited, heir=event.heir)
+
+
+def _taken_back(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
+    yield c.TakeBack(heir=events[0].heir, seized=state.ended)
+
+
+def _paused(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
+    yield c.Pause(by=events[0].by, reason=events[0].reason)
+
+
+def _resumed(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
+    yield c.Resume(by=events[0].by)
+
+
+def _skipped(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
+    event = events[0]
+    if event.by is not None:
+        yield c.Skip(by=event.by, path=event.path, output=event.output, reason=event.reason, again=True)
+
+
+def _retried(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
+    event = events[0]
+    if event.awaited is None:
+        yield c.Retry(by=event.by, again=True)
+    else:
+        yield c.RetryChild(by=event.by, awaited=event.awaited)
+
+
+def _jumped(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
+    ms = sum(each.ms for each in events if isinstance(each, e.TimeJumped))
+    yield c.Jump(by=events[0].by, ms=ms)
+
+
+def _attention(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
+    if events[0].path == "":
+        yield c.NeedAttention(reason=events[0].reason)
+
+
+_READERS: Final[Mapping[type[e.Event], Read]] = {
+    e.RunStarted: _started,
+    e.TurnStarted: _answered_in_turn,
+    e.VoteCast: _answered,
+    e.PendingEdited: _answered,
+    e.PendingDecided: _answered,
+    e.ToolCallResolved: _answered,
+    e.StateChanged: _answered,
+    e.ModelUsed: _used,
+    e.PartsMade: _used,
+    e.CollaborationEnded: _child_ended,
+    **dict.fromkeys((e.ChildAsked, e.ChildSaid, e.ChildStepped, e.ChildShared), _child_told),
+    e.StepFinished: _succeeded,
+    e.SignalsAwaited: _succeeded,
+    e.StepFailed: _failed,
+    e.StepRetried: _failed,
+    e.PendingOpened: _asked,
+    e.SignalReceived: _signalled,
+    e.ChildMoved: _child_moved,
+    e.RunPaused: _paused,
+    e.RunResumed: _resumed,
+    e.RunStopping: _stopping,
+    e.RunStopped: _stopped,
+    e.RunRetried: _retried,
+    e.WorkTakenBack: _taken_back,
+    e.StepSkipped: _skipped,
+    e.TimeJumped: _jumped,
+    e.RunNeedsAttention: _attention,
+}
+STREAMED: Final = (
+    e.MessageStarted | e.MessageChunk | e.MessageEnded | e.ToolCallStarted | e.ToolCallArgsChunk | e.CustomEmitted
+)
+"""Events that the holder of a run writes while an effect streams, without a decision."""
+_ELSEWHERE: Final = (
+    e.Forked | e.Migrated | e.ChildAsked | e.ChildSaid | e.ChildStepped | e.ChildShared | e.CollaborationEnded
+    | e.SignalReceived | e.WarningRaised | e.StepStopped | e.RunNeedsAttention | e.StepFailed | e.StepRetried
+)  # fmt: skip
+"""Where these events are, the log does not hold the run's command in full: it needs the log of another run, another
+plan, news of the runs below, places of signals, or errors of attempts that were cut off."""

@@ -1,0 +1,83 @@
+"""Where a run stands in a trace: pure, so that every process can compute it for every run.
+
+A run keeps the trace context with which it was started (`traceparent` of W3C). All spans below it have ids that are
+computed from it and from the events: a turn, a step as far as a turn has it, an attempt. The first turn belongs to the
+trace of the caller that started the run. Each later one is a trace of its own, linked to the turn before, because days
+may lie between them, and a trace that is open for days can't be shown.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from hashlib import sha256
+from typing import Final, NamedTuple
+
+from hai_flow.engine.state.state import RunState
+
+CHARS_MAX: Final = 512
+_WRITTEN: Final = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?", re.ASCII)
+_NO_TRACE: Final = "0" * 32
+_NO_SPAN: Final = "0" * 16
+
+
+class Place(NamedTuple):
+    """A span: its trace's id (32 hex digits), its own (16), and whether the trace is recorded."""
+
+    trace_id: str
+    span_id: str
+    sampled: bool
+
+    def __str__(self) -> str:
+        return f"00-{self.trace_id}-{self.span_id}-{'01' if self.sampled else '00'}"
+
+
+@lru_cache(4096)  # it is asked several times for each event of a run
+def place_of(traceparent: str | None) -> Place | None:
+    """The place that a `traceparent` names. None: it names none, as whatever is not of W3C's form."""
+    if traceparent is None or len(traceparent) > CHARS_MAX:
+        return None
+    found = _WRITTEN.fullmatch(traceparent.strip(" \t"))
+    if found is None:
+        return None
+    version, trace_id, span_id, flags, more = found.groups()
+    if version == "ff" or (version == "00" and more) or trace_id == _NO_TRACE or span_id == _NO_SPAN:
+        return None
+    return Place(trace_id, span_id, bool(int(flags, 16) & 1))
+
+
+def traced(state: RunState) -> bool:
+    """Whether the run's spans are recorded."""
+    place = place_of(state.trace)
+    return place is not None and place.sampled
+
+
+def turn_place(state: RunState, turn: int) -> Place | None:
+    """The span of a turn. None: the run was started without a trace."""
+    begun = place_of(state.trace)
+    if begun is None:
+        return None
+    trace_id = begun.trace_id if turn <= 1 else _digits(32, "trace", state.run_id, str(turn))
+    return Place(trace_id, _digits(16, "turn", state.run_id, str(max(turn, 1))), begun.sampled)
+
+
+def step_place(state: RunState, path: str, turn: int) -> Place | None:
+    """The span of a step, as far as the turn has it."""
+    of = turn_place(state, turn)
+    return None if of is None else of._replace(span_id=_digits(16, "step", state.run_id, path, str(turn)))
+
+
+def attempt_place(state: RunState, path: str, attempt: int) -> Place | None:
+    """The span of an attempt, in the turn that goes on."""
+    of = turn_place(state, current_turn(state))
+    return None if of is None else of._replace(span_id=_digits(16, "attempt", state.run_id, path, str(attempt)))
+
+
+def current_turn(state: RunState) -> int:
+    """The number of the newest turn; 1 before there is one."""
+    return 1 if state.turn is None else state.turn.n
+
+
+@lru_cache(4096)
+def _digits(count: int, *names: str) -> str:
+    return sha256("\x00".join(names).encode()).hexdigest()[:count]

@@ -1,0 +1,287 @@
+"""The conversation of an agent with its model, read from the state of its run. Emits no events.
+
+The output of an answer's attempt is a summary in place of an answer, `{summary, through}`, where the conversation had
+grown too long: the next request has the summary instead of the iterations before `through`. Else it is `{text, calls:
+[{id, name, args, effect, fault?}], parts?, thinking?, opaque?, by?, output?, read?}`: `name` as in `agent.tools`,
+`args` their JSON text (of a call with a `fault`: the text that the model wrote), `effect` that of the function, `parts`
+the files in the answer, `by` the only provider that understands `opaque`, `output` the object that a last answer is,
+`read` the tokens of the question as the provider has counted them. Nothing else is kept: the results of its calls are
+those of their steps, and the conversation is put together of both whenever the model is asked.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from hai_flow import values
+from hai_flow.definition import paths
+from hai_flow.definition.plan import Iteration, Plan
+from hai_flow.engine.state.ids import written_call_id
+from hai_flow.engine.state.instances import standing_at
+from hai_flow.engine.state.state import LoopState, MessageState, RunState, StepState
+from hai_flow.values import Json
+
+RESULT_CHARS_MAX: Final = 50_000  # of one result, in a request to a model
+DENIED: Final = "approval."
+NOT_PERFORMED: Final = "Not performed: another call of the same answer was wrong. Nothing of it has happened."
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """One answer of a model, and the results of its calls by their ids, as the next request shows them to the model.
+    `before`: messages that people wrote since the answer before this one, beside their decisions."""
+
+    number: int  # of its iteration
+    answer: Mapping[str, Json]
+    results: tuple[tuple[str, str], ...]
+    before: tuple[Said, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A message of the thread: text, or a list of content parts."""
+
+    role: str
+    content: Json
+
+
+@dataclass(frozen=True, slots=True)
+class Talk:
+    """The conversation of an agent up to an answer: `asked` are the agent's arguments as JSON text, `said` are the
+    messages of the run before it, `summary` stands for the exchanges that are not here any more, and was made in the
+    iteration `summarised` (-1: there is none). `latest`: messages that people wrote since the last answer. `closing`:
+    the model only has to give the object that `output` describes."""
+
+    asked: str
+    exchanges: tuple[Exchange, ...] = ()
+    said: tuple[Said, ...] = ()
+    summary: str = ""
+    closing: bool = False
+    latest: tuple[Said, ...] = ()
+    summarised: int = -1
+
+
+# --- answers ----------------------------------------------------------------------------------------------------------
+
+
+def answer_in(state: RunState, iteration: str) -> Any:
+    """The answer that the model has given in the iteration."""
+    return state.steps[f"{iteration}/model"].output
+
+
+def is_summary(answer: Json) -> bool:
+    """Whether it is no answer: the conversation so far was made shorter, and the model is asked once more."""
+    return "summary" in answer
+
+
+def answers_so_far(state: RunState, agent: str, loop: LoopState, *, since: int = 0) -> int:
+    """How often the model has answered, from the iteration `since` on."""
+    numbers = range(max(loop.begun, since), loop.last + 1)
+    return sum(not is_summary(answer_in(state, paths.iteration(agent, number))) for number in numbers)
+
+
+def calls_of(answer: Json) -> list[Any]:
+    """The calls that the answer asks for."""
+    return answer.get("calls", [])
+
+
+def was_in_vain(state: RunState, iteration: str) -> bool:
+    """Whether an answer that others follow should have been the last, but was not the object that `output` asks for: it
+    has no calls, or none of them was made."""
+    answer, calls = answer_in(state, iteration), state.steps.get(f"{iteration}/call")
+    if not calls_of(answer):
+        return True
+    return not was_wrong(answer) and calls is not None and calls.loop is not None and not calls.loop.keys
+
+
+def was_wrong(answer: Json) -> bool:
+    """Whether a call of the answer can't be made as the model wrote it: then none is."""
+    return any(call.get("fault") for call in calls_of(answer))
+
+
+def keys_of(answer: Json) -> tuple[str, ...]:
+    """The key of each call: the function, and how often this answer has called it."""
+    counts: Counter[str] = Counter()
+    found = []
+    for call in calls_of(answer):
+        counts[call["name"]] += 1
+        found.append(paths.call_key(call["name"], counts[call["name"]]))
+    return tuple(found)
+
+
+def asked_by(state: RunState, path: str, answer: Json) -> dict[str, tuple[str, str | None]]:
+    """The calls that the answer at this path asks for, by the ids under which it has shown them: the arguments, and why
+    the call is not made, or None."""
+    calls, attempt, wrong = f"{paths.list_of(path)}/call", state.steps[path].attempt, was_wrong(answer)
+    found: dict[str, tuple[str, str | None]] = {}
+    for key, call in zip(keys_of(answer), calls_of(answer), strict=True):
+        refusal = (call.get("fault") or NOT_PERFORMED) if wrong else None
+        found[written_call_id(state.run_id, paths.iteration(calls, key), attempt)] = call["args"], refusal
+    return found
+
+
+def call_path(plan: Plan, iteration: str, key: str) -> str:
+    """The step that performs the call with this key in an iteration of an agent."""
+    body = standing_at(plan, paths.iteration(f"{iteration}/call", key)).verb
+    assert isinstance(body, Iteration)
+    return body.first
+
+
+def call_at(state: RunState, calls: str, key: str) -> dict[str, Json]:
+    """The call with this key among those of the step `calls`, as the expressions of its step see it."""
+    answer = answer_in(state, paths.list_of(calls))
+    call = calls_of(answer)[keys_of(answer).index(key)]
+    return {"args": values.loads(call["args"]), "writes": call.get("effect") != "read"}
+
+
+# --- results ----------------------------------------------------------------------------------------------------------
+
+
+def called(plan: Plan, state: RunState, iteration: str) -> list[Json]:
+    """The calls of an answer with their results, as `stop_when` sees them."""
+    answer = answer_in(state, iteration)
+    found: list[Json] = []
+    for call, known in zip(calls_of(answer), _performed(plan, state, iteration), strict=True):
+        error = None if known is None else known.error
+        denied = error is not None and error.code.startswith(DENIED)
+        output = known.output if known is not None and known.outcome == "finished" else None
+        shown = None if error is None else {"code": error.code, "message": error.message}
+        args = values.loads(call["args"])
+        found.append({"name": call["name"], "args": args, "output": output, "error": shown, "denied": denied})
+    return found
+
+
+def handed_over(plan: Plan, state: RunState, iteration: str, to: tuple[str, ...]) -> StepState | None:
+    """The agent that has answered in place of the one which called it, of those that may; None: none has."""
+    answer = answer_in(state, iteration)
+    for call, known in zip(calls_of(answer), _performed(plan, state, iteration), strict=True):
+        if call["name"] in to and known is not None and known.outcome == "finished":
+            return known
+    return None
+
+
+def talk(plan: Plan, state: RunState, answer: str) -> Talk:
+    """The conversation up to the answer at this path."""
+    iteration = paths.list_of(answer)
+    agent = paths.loop_of(iteration)
+    known = state.steps[agent]
+    assert known.loop is not None
+    first, summary, summarised = known.loop.begun, "", -1
+    numbers = range(known.loop.begun, int(paths.key_of(iteration)))
+    answers = {number: answer_in(state, paths.iteration(agent, number)) for number in numbers}
+    for number, each in answers.items():
+        if is_summary(each):
+            first, summary, summarised = each["through"], each["summary"], number
+    words = _said_since(state, known.loop.entries)
+    before = {number: _taken(words, state.steps[paths.iteration(agent, number)].turn) for number in numbers}
+    shown = {
+        number
+        for number, each in answers.items()
+        if number >= first and not is_summary(each) and not was_in_vain(state, paths.iteration(agent, number))
+    }
+    exchanges, left = [], ()
+    for number in numbers:
+        left = (*left, *before[number]) if number >= first or not summary else ()
+        if number in shown:
+            exchanges.append(replace(_exchange(plan, state, agent, number), before=left))
+            left = ()
+    said = tuple(_said_before(state, known.loop.entries))
+    latest = (*left, *(each for _, each in words))
+    return Talk(known.args or "{}", tuple(exchanges), said, summary, known.loop.closing, latest, summarised)
+
+
+def _said_since(state: RunState, entries: int) -> list[tuple[int, Said]]:
+    """The messages that people have posted behind the first `entries` of the run, in their order, each with its
+    turn."""
+    messages = sorted((each for each in state.messages.values() if each.n >= entries), key=lambda each: each.n)
+    posted = (each for each in messages if each.path is None and each.role == "user")
+    return [(each.turn, said) for each in posted if (said := said_by(each)) is not None]
+
+
+def _taken(words: list[tuple[int, Said]], turn: int) -> tuple[Said, ...]:
+    """Takes from `words` those that were posted in a turn up to this one. A message stands at the beginning of its
+    turn, in front of all that the run does in it."""
+    count = sum(1 for posted, _ in words if posted <= turn)
+    taken = tuple(said for _, said in words[:count])
+    del words[:count]
+    return taken
+
+
+def _said_before(state: RunState, entries: int) -> Iterator[Said]:
+    """The messages of the run among its first `entries`, in their order."""
+    messages = sorted((each for each in state.messages.values() if each.n < entries), key=lambda each: each.n)
+    yield from (said for each in messages if (said := said_by(each)) is not None)
+
+
+def said_by(message: MessageState) -> Said | None:
+    """A message of the thread as a model sees it; None for a thought, for data, and for a message that broke off."""
+    if message.kind != "text" or message.aborted or message.open or message.role not in ("user", "assistant"):
+        return None
+    return Said(message.role, message.content) if message.content else None
+
+
+def _exchange(plan: Plan, state: RunState, agent: str, number: int) -> Exchange:
+    iteration = paths.iteration(agent, number)
+    answer = answer_in(state, iteration)
+    told = []
+    for call, known in zip(calls_of(answer), _performed(plan, state, iteration), strict=True):
+        if was_wrong(answer):
+            text = _json({"error": call.get("fault") or NOT_PERFORMED})
+        else:
+            text = _result(call, known)
+        told.append((call["id"], text))
+    return Exchange(number, answer, tuple(told))
+
+
+def _performed(plan: Plan, state: RunState, iteration: str) -> Iterator[StepState | None]:
+    """The step of each call of the answer."""
+    answer = answer_in(state, iteration)
+    if was_wrong(answer):
+        yield from (None for _ in calls_of(answer))
+        return
+    for key in keys_of(answer):
+        yield state.steps.get(call_path(plan, iteration, key))
+
+
+def _result(call: Mapping[str, Json], known: StepState | None) -> str:
+    """The result of a call, as text for the model."""
+    if known is None or known.outcome is None or known.outcome == "stopped":
+        return _json({"error": "The call was cut off; nobody knows whether it has happened."})
+    changed = ""
+    if known.verb == "call":
+        changed = _changed(values.loads(call["args"]), values.loads(known.args or "null"))
+    error = known.error
+    if error is not None and error.code.startswith(DENIED):
+        return _json({"denied": True, "reason": error.message})
+    if error is not None:
+        shown: dict[str, Json] = {"error": error.message, "code": error.code}
+        return _json({"changed": changed, **shown} if changed else shown)
+    if changed:
+        return _json({"changed": changed, "result": known.output})
+    return _bounded(known.output if isinstance(known.output, str) else _text(known.output))
+
+
+def _changed(asked: Json, performed: Json) -> str:
+    """A sentence for the model on the arguments that people have changed; "" if they changed none."""
+    if not isinstance(asked, dict) or not isinstance(performed, dict) or asked == performed:
+        return ""
+    names = [name for name in dict.fromkeys((*asked, *performed)) if asked.get(name) != performed.get(name)]
+    parts = [f"`{name}` from {_text(asked.get(name))} to {_text(performed.get(name))}" for name in names]
+    return f"A person changed {', '.join(parts)} before it was performed."
+
+
+def _json(value: Json) -> str:
+    return _bounded(_text(value))
+
+
+def _text(value: Json) -> str:
+    return values.dumps(value).decode()
+
+
+def _bounded(text: str) -> str:
+    if len(text) <= RESULT_CHARS_MAX:
+        return text
+    return f"{text[:RESULT_CHARS_MAX]}… [cut: {len(text)} characters, {RESULT_CHARS_MAX} of them shown]"

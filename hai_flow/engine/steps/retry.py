@@ -1,0 +1,186 @@
+"""Where a failed run goes on when it is retried. Reads the plan and the state; emits nothing.
+
+A list goes on at its first step that is not done. Steps that were undone are not done: they run again, and so does
+everything that failed or was cut off. Steps that finished and were not undone stay as they are
+(docs/language.md#failing).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from hai_flow.definition import paths
+from hai_flow.definition.paths import in_cleanup, is_inside
+from hai_flow.definition.plan import BLOCKS, Iteration, Plan, Step
+from hai_flow.engine.blocks import block_of
+from hai_flow.engine.blocks.parallel import is_decided, winners
+from hai_flow.engine.draft import RUN_END, Draft
+from hai_flow.engine.state.instances import standing_at
+from hai_flow.engine.state.state import RunState, StepState
+
+
+@dataclass(slots=True)
+class Frontier:
+    """Where to go on: blocks that are `reopened`, steps that are `ready` in them, how many branches of a parallel step
+    have something left to do, and which `catch`, or `finally`, of a step goes on that has failed."""
+
+    reopened: list[str] = field(default_factory=list)
+    ready: list[str] = field(default_factory=list)
+    branches: dict[str, int] = field(default_factory=dict)
+    handling: dict[str, str] = field(default_factory=dict)
+
+    def take(self, other: Frontier) -> None:
+        self.reopened += other.reopened
+        self.ready += other.ready
+        self.branches |= other.branches
+        self.handling |= other.handling
+
+    def fields(self) -> dict[str, Any]:
+        """The fields of the event."""
+        return {
+            "reopened": tuple(self.reopened),
+            "ready": tuple(self.ready),
+            "branches": self.branches,
+            "handling": self.handling,
+        }
+
+
+def resumed(draft: Draft, redo: tuple[str, ...]) -> Frontier:
+    """Where a Retry of the whole run goes on, in the plan's order; `redo` are the undone steps that run again."""
+    walk, root = _Walk(draft, redo), draft.state.steps.get("")
+    frontier = Frontier() if root is None else walk.inside(draft.step(""), root)
+    if root is None and not walk.list_done(draft.plan.first, frontier):
+        return frontier
+    if not frontier.ready:  # all is done but the output, which failed
+        frontier.ready.append(RUN_END)
+    return frontier
+
+
+def inside(draft: Draft, step: Step) -> Frontier:
+    """Where a Retry goes on in a step that was over, or in an iteration; nothing is ready if all in it is done."""
+    return _Walk(draft, draft.state.redo).left_in(step, draft.state.steps[step.path])
+
+
+def to_redo(plan: Plan, state: RunState) -> tuple[str, ...]:
+    """The undone steps that a Retry comes by again: all but those whose failure was dealt with, by a `catch` around
+    them or as data of a `for_each`."""
+    undone = dict.fromkeys((*state.redo, *state.undone))
+    return tuple(path for path in undone if path in state.steps and not _is_settled(plan, state, path))
+
+
+def _is_settled(plan: Plan, state: RunState, path: str) -> bool:
+    if state.steps[path].status != "undone" or in_cleanup(path):
+        return True
+    while path:
+        step = standing_at(plan, path)
+        path = step.parent
+        around = state.steps.get(path)
+        if around is None or paths.is_catch(step.body):  # a `catch` stands around a list of decisions, too
+            continue
+        if around.status == "failed" and around.handled:
+            return True
+        if around.status != "finished":
+            continue
+        if step.is_iteration and state.steps[step.path].status != "finished":
+            return True
+        if _has_lost(plan, path, around, step.body):
+            return True
+    return False
+
+
+def _has_lost(plan: Plan, path: str, known: StepState, branch: str) -> bool:
+    """Whether the step at `path` is a race that other branches have won."""
+    won = winners(standing_at(plan, path), known)
+    return bool(won) and branch not in won
+
+
+@dataclass(slots=True, frozen=True)
+class _Walk:
+    draft: Draft
+    redo: tuple[str, ...]
+
+    def list_done(self, first: str, frontier: Frontier) -> bool:
+        """Whether the list that begins at `first` is done; if not, notes where it goes on."""
+        path: str | None = first
+        while path is not None:
+            step = self.draft.step(path)
+            if not self._step_done(step, frontier):
+                return False
+            path = step.next
+        return True
+
+    def _step_done(self, step: Step, frontier: Frontier) -> bool:
+        known = self.draft.state.steps.get(step.path)
+        if known is None or known.status == "pending":
+            frontier.ready.append(step.path)
+            return False
+        over = known.status in ("finished", "skipped")
+        if over and known.phase == "over" and not self._undone_inside(step.path):
+            return True
+        found = self.left_in(step, known)
+        if found.ready:
+            frontier.take(found)
+            return False
+        if over or known.handled:
+            return True
+        frontier.ready.append(step.path)  # an effect or a question; a block that failed before it began, or behind all
+        return False
+
+    def left_in(self, step: Step, known: StepState) -> Frontier:
+        """Where it goes on in a step that is over; nothing is ready where all in it is done, or it begins anew."""
+        if not known.done or self._undone_inside(step.path):
+            return self.inside(step, known)
+        assert step.finally_ is not None, "nothing else fails what is done"
+        found = Frontier(handling={step.path: paths.FINALLY})
+        self.list_done(step.finally_, found)
+        return found
+
+    def _undone_inside(self, path: str) -> bool:
+        return any(is_inside(each, path) for each in self.redo)
+
+    def inside(self, step: Step, known: StepState) -> Frontier:
+        """Where it goes on inside the step: in a `catch` that was cut off or has failed, in the lists of a block, in
+        the other handlers of a step that is over."""
+        for number, clause in enumerate(step.catch):
+            found = Frontier(handling={step.path: paths.catch(number)})
+            if self._is_begun(clause.first) and not self.list_done(clause.first, found):
+                return found
+        if isinstance(step.verb, BLOCKS) and not known.handled and known.done != "handled":
+            found = Frontier([step.path])
+            self._lists(step, known, found)
+            return found
+        found, over = Frontier(), known.status in ("finished", "skipped")
+        if over or known.handled:
+            decided = step.handlers.values() if over else ()  # a `catch` has dealt with whatever was decided
+            firsts = (first for first in (*decided, step.finally_) if first is not None)
+            all(self.list_done(first, found) for first in firsts if self._is_begun(first))
+        return found
+
+    def _is_begun(self, path: str) -> bool:
+        known = self.draft.state.steps.get(path)
+        return known is not None and known.status != "pending"
+
+    def _lists(self, step: Step, known: StepState, frontier: Frontier) -> None:
+        """Note where the lists, or the iterations, of a block go on."""
+        left = block_of(step).resume(step, known)
+        found = Frontier()
+        going_on = [first for first in left.lists if not self.list_done(first, found)]
+        if is_decided(step, len(left.lists) - len(going_on)):
+            going_on = []  # a branch came to its end while the race was cut off: it has won
+        else:
+            frontier.take(found)
+        if left.counted:
+            frontier.branches[step.path] = len(going_on)
+        for path, done in left.iterations:
+            before = self.draft.state.steps.get(path)
+            done = done or (before is not None and before.outcome == "finished")
+            if not done or self._undone_inside(path):
+                iteration, found = self.draft.step(path), Frontier([path])
+                assert isinstance(iteration.verb, Iteration)
+                if before is None or not before.verb or self.list_done(iteration.verb.first, found):
+                    frontier.ready.append(path)  # it never began; or all in it is done but its end
+                else:
+                    frontier.take(found)
+            if left.at_once is not None and len(frontier.ready) >= left.at_once:
+                break

@@ -1,0 +1,242 @@
+"""`wait_for`: a step that waits for events from outside; and requests that wait for a callback, which is one, too.
+
+The engine never looks for signals. A step that begins to wait says so in the outbox ("subscribe"); delivery offers the
+run the signals stored before, and later signals are offered as they come (docs/design/store.md#signals). An offer is
+the command Signal: it may come twice, too late, or not fit, and then nothing happens. A run takes one signal once.
+
+A run does not remember for ever by id which signals it has taken: a loop may take a signal each second. Signals of a
+type have places, in the order in which they became visible, and an offer says how far the run has been offered all
+(`Offered`). Up to there it has taken each that it does not know as left (`Heard`); ids are kept of those beyond. A
+signal that is left, a later step may take; so the place is not moved on past more of them than `LEFT_MAX`.
+
+Signals that come while the run is paused are taken at once, as people's votes are: they are in time, whatever happens
+to the deadline meanwhile. Their consequences wait for Resume.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from hai_flow.definition.plan import Call, Callback, Http, Step, Subscription, WaitFor
+from hai_flow.engine import commands as c
+from hai_flow.engine import events as e
+from hai_flow.engine.completion import loop
+from hai_flow.engine.draft import Draft, Raised
+from hai_flow.engine.state.event_value import event_value
+from hai_flow.engine.state.run_size import demand_wait
+from hai_flow.engine.state.state import RunState, StepState, is_heard
+from hai_flow.engine.steps.tool_calls import resolve_call
+from hai_flow.values import Json
+
+SUBSCRIBE: Final = "subscribe"
+CALLBACK: Final = "callback:"
+"""How the types of signals begin that callbacks become."""
+MATCH_FAILED: Final = "match_failed"
+LEFT_MAX: Final = 256
+"""How many signals of a type a run remembers as offered and not yet taken."""
+
+
+def begin_wait_for(draft: Draft, step: Step, verb: WaitFor) -> None:
+    """The step waits from here on, until its deadline. Raises `Raised` if that can't be rendered."""
+    demand_wait(draft, step)
+    due = draft.now + draft.milliseconds(verb.deadline, step)
+    draft.started(step)
+    types = tuple(dict.fromkeys(subscription.event for subscription in verb.subscriptions))
+    draft.emit(e.SignalsAwaited, path=step.path, types=types)
+    kind = "halting_deadline" if verb.pause_clock == "stop" else "deadline"
+    draft.emit(e.TimerSet, path=step.path, kind=kind, due=due)
+    _subscribe(draft, step.path, types)
+
+
+def callback_type(path: str, known: StepState) -> str:
+    """The type of the signal that the callback of the step at `path` becomes. No other request can send signals of it.
+
+    It is the same for all attempts with the same arguments and the same key: a service that heard an earlier one, whose
+    answer was lost, calls back for all of them. Behind an undo, and behind a gate that asked anew, the type is another
+    one, and late callbacks of the earlier requests answer nothing.
+    """
+    again = f"#{known.rounds}.{known.past}" if known.rounds or known.past else ""
+    return f"{CALLBACK}{path}{again}"
+
+
+def await_callback(draft: Draft, step: Step, callback: Callback, output: Json) -> None:
+    """The request of the step was answered with `output`, and its attempt is over: it waits for the callback from here
+    on, until its deadline."""
+    try:
+        demand_wait(draft, step)
+        due = draft.now + draft.milliseconds(callback.deadline, step)
+    except Raised as raised:
+        _fail(draft, step, draft.error(raised.code, raised.message, step.path, raised.data))
+        return
+    types = (callback_type(step.path, draft.state.steps[step.path]),)
+    draft.emit(e.SignalsAwaited, path=step.path, types=types, output=output)
+    draft.emit(e.TimerSet, path=step.path, kind="deadline", due=due)
+    _subscribe(draft, step.path, types)
+
+
+def awaits_callback(state: RunState, path: str, type: str) -> bool:
+    """Whether a callback of this type would come in time: the step at `path` waits for it, or may yet. It may while a
+    request is under way, and also while a lost one is about to be sent again, or a person decides whether it
+    happened."""
+    known = state.steps.get(path)
+    if known is None or not known.is_open or not known.attempt:
+        return False
+    return callback_type(path, known) == type and not known.received
+
+
+def subscribe_again(draft: Draft) -> None:
+    """A fork waits for the same signals as the other run; signals that came since the fork's moment are still in time
+    for it."""
+    for path, types in sorted(draft.state.subscriptions.items()):
+        _subscribe(draft, path, types)
+
+
+def _subscribe(draft: Draft, path: str, types: tuple[str, ...]) -> None:
+    body: Json = {"path": path, "types": list(types), "since": draft.state.started_at}
+    heard = {type: draft.state.heard[type] for type in types if type in draft.state.heard}
+    if heard:
+        body["heard"] = msgspec.to_builtins(heard)
+    draft.send(SUBSCRIBE, draft.state.run_id, body)
+
+
+def arrived(draft: Draft, command: c.Signal) -> Json:
+    """Offer a signal to the steps that wait, first the one that has waited longest.
+
+    Returns `{"id", "taken", "awaits"}`: whether the run has it now, and the types that it waits for still.
+    """
+    before, taken = len(draft.events), is_taken(draft.state, command)
+    if not taken and (command.own or command.sent_at >= draft.state.started_at):  # its own can't be older than it
+        taken = any(_offer(draft, draft.step(path), command) for path in _waiting(draft, command.name))
+    draft.already = len(draft.events) == before
+    awaits = sorted({type for types in draft.state.subscriptions.values() for type in types})
+    return {"id": command.id, "taken": taken, "awaits": awaits}
+
+
+def is_taken(state: RunState, signal: c.Signal) -> bool:
+    """Whether the run has taken the signal before, as far as it knows."""
+    if signal.id in state.signals:
+        return True
+    heard = state.heard.get(signal.name)
+    return heard is not None and is_heard(heard, signal) and signal.id not in heard.left
+
+
+def _heard(state: RunState, signal: c.Signal) -> e.Heard | None:
+    """How far the run has heard the signal's type, if that is further than it knew."""
+    offered = signal.offered
+    if offered is None:
+        return None
+    before = state.heard.get(signal.name, e.Heard())
+    if offered.to_all <= before.to_all and offered.own <= before.own:
+        return None
+    left = tuple(
+        passed.id
+        for passed in offered.passed
+        if not is_heard(before, passed) and passed.id not in state.signals and passed.id != signal.id
+    )
+    if len(before.left) + len(left) > LEFT_MAX:
+        return None
+    return e.Heard(max(offered.to_all, before.to_all), max(offered.own, before.own), left)
+
+
+def deadline_passed(draft: Draft, step: Step) -> None:
+    """Nothing came in time: the step fails, or finishes with its default."""
+    verb = step.verb
+    if isinstance(verb, Http | Call):
+        message = f"The deadline of {step.path} has passed, and no callback has come."
+        _fail(draft, step, draft.error("http.callback_expired", message, step.path))
+        return
+    assert isinstance(verb, WaitFor)
+    if verb.expiry.outcome == "default":
+        assert verb.expiry.value is not None
+        try:
+            loop.finish(draft, step, draft.render(verb.expiry.value, step))
+        except Raised as raised:
+            loop.fail(draft, step, draft.error(raised.code, raised.message, step.path))
+        return
+    awaited = ", ".join(draft.state.subscriptions.get(step.path, ()))
+    message = f"The deadline of {step.path} has passed, and no {awaited} has come that it waited for."
+    loop.fail(draft, step, draft.error("wait_for.expired", message, step.path))
+
+
+def _fail(draft: Draft, step: Step, error: e.Error) -> None:
+    resolve_call(draft, step, None, error)
+    loop.fail(draft, step, error)
+
+
+def _waiting(draft: Draft, type: str) -> list[str]:
+    state = draft.state
+    waiting = [path for path, types in state.subscriptions.items() if type in types]
+    return sorted(waiting, key=lambda path: (state.steps[path].started_at, path))
+
+
+def _offer(draft: Draft, step: Step, command: c.Signal) -> bool:
+    verb = step.verb
+    assert isinstance(verb, WaitFor | Http | Call)
+    met = {signal.subscription for signal in draft.state.steps[step.path].received}
+    for number, subscription in enumerate(_subscriptions(draft, step)):
+        if number not in met and _matches(draft, step, subscription, command):
+            _take(draft, step, verb, number, met | {number}, command)
+            return True
+    return False
+
+
+def _matches(draft: Draft, step: Step, subscription: Subscription, command: c.Signal) -> bool:
+    if subscription.event != command.name:
+        return False
+    if subscription.match is None:
+        return True
+    event = event_value(command.id, command.name, command.data, command.sent_at)
+    try:
+        return draft.truth(subscription.match, step, event=event)
+    except Raised as raised:
+        message = f"match can't be evaluated for signal {command.id}, so it does not match: {raised}"
+        draft.emit(e.WarningRaised, code=MATCH_FAILED, message=message, path=step.path)
+        return False
+
+
+def _subscriptions(draft: Draft, step: Step) -> tuple[Subscription, ...]:
+    if isinstance(step.verb, WaitFor):
+        return step.verb.subscriptions
+    return tuple(Subscription(type) for type in draft.state.subscriptions[step.path])
+
+
+def _take(draft: Draft, step: Step, verb: WaitFor | Http | Call, number: int, met: set[int], command: c.Signal) -> None:
+    """The step takes the signal for its subscription `number`; `met` are the subscriptions that have a signal now."""
+    left = [each.event for other, each in enumerate(_subscriptions(draft, step)) if other not in met]
+    awaits = tuple(dict.fromkeys(left)) if isinstance(verb, WaitFor) and verb.mode == "all" else ()
+    if not draft.state.turn_open:
+        draft.open_turn(c.Turn())
+    draft.emit(
+        e.SignalReceived,
+        id=command.id,
+        name=command.name,
+        data=command.data,
+        path=step.path,
+        sent_at=command.sent_at,
+        subscription=number,
+        awaits=awaits,
+        place=command.place,
+        own=command.own,
+        heard=_heard(draft.state, command),
+        by=command.by,
+    )
+    if not awaits:
+        output = _output(draft, step, verb)
+        if not isinstance(verb, WaitFor):
+            resolve_call(draft, step, output, None)
+        loop.finish(draft, step, output)
+
+
+def _output(draft: Draft, step: Step, verb: WaitFor | Http | Call) -> Json:
+    known = draft.state.steps[step.path]
+    received = known.received
+    if isinstance(verb, Http):
+        return {**known.output, "callback": received[-1].data}
+    if isinstance(verb, Call):
+        return {"answer": known.output, "callback": received[-1].data}
+    found = {each.subscription: event_value(each.id, each.name, each.data, each.sent_at) for each in received}
+    if verb.mode == "all":
+        return [found[number] for number in sorted(found)]
+    return found[received[-1].subscription]
