@@ -346,6 +346,8 @@ BLOCKS = {
     "for_each": "{{id: {1}, for_each: {{items: [1, 2], max_parallel: 2, steps: [{0}]}}}}",
     "repeat": "{{id: {1}, repeat: {{max: 2, steps: [{0}]}}}}",
     "try": "{{id: {1}, try: [{0}]}}",
+    "race": "{{id: {1}, join: any, parallel: {{x: [{0}], y: [{{id: beside, call: t.f}}]}}}}",
+    "switch": "{{id: {1}, switch: [{{default: true, steps: [{0}]}}]}}",
 }
 
 
@@ -359,7 +361,7 @@ def trees(draw: st.DrawFn) -> dict[str, str]:
         steps = ["{id: a, call: t.f}", "{id: b, call: t.f}" if last else f"{{id: down, run: w{level + 1}}}"]
         if draw(st.booleans()):
             steps.append("{id: c, call: t.f}")
-        block = draw(st.sampled_from([*BLOCKS] if loops < 2 else ["plain", "parallel", "try"]))
+        block = draw(st.sampled_from([*BLOCKS] if loops < 2 else ["plain", "parallel", "try", "race", "switch"]))
         loops += block in ("for_each", "repeat")
         steps[1] = BLOCKS[block].format(steps[1], "block")
         workflows[f"w{level}" if level else "root"] = f"steps: [{', '.join(steps)}]"
@@ -380,8 +382,10 @@ def test_each_effect_of_any_tree_happens_once_after_five_retries(
         if tree.root.status == "finished" or not effects:
             break
         tree.fail(*data.draw(st.sampled_from(effects)))
-        while tree.root.status != "failed":  # others may be about to end
+        while tree.root.status not in ("failed", "finished"):  # others may be about to end, or win
             tree.succeed(*data.draw(st.sampled_from(tree.open())))
+        if tree.root.status == "finished":
+            break
         # what was cut off ends by itself, before the Retry or behind it
         for play, path in tree.open():
             match data.draw(st.sampled_from(["done", "cancelled", "later"])):

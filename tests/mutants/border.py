@@ -30,6 +30,21 @@ answers.bug(
     ("        value = foreign.take(result).value", "        value = values.check(result)"),
     by="tests/engine/test_answers.py::test_a_frontend_result_is_read_by_its_schema",
 )
+setting = Room("hai_flow/engine/verbs/state.py")
+setting.bug(
+    "a variable that is declared as an integer refuses the digits of a large one",
+    ("foreign.fit(draft.plan.state_schema, after)[1]", "draft.plan.state_schema.findings(after)"),
+    by="tests/engine/test_big_integers.py",
+)
+races = Room("hai_flow/engine/blocks/parallel.py")
+races.bug(
+    "a branch that ended while its race was cut off has not won",
+    (
+        "    _end_those_over(draft, step)\n    won = _won(draft, step)\n    return",
+        "    won = _won(draft, step)\n    return",
+    ),
+    by="tests/engine/test_retry.py",
+)
 posted_json = Room("hai_flow/wire/posted_json.py")
 posted_json.bug(
     "numbers are text wherever they stand in a body",
@@ -162,6 +177,7 @@ triggers.bug(
 )
 
 ROOMS: Final = (
-    foreign, answers, posted_json, http, connections, mcp_http, taps, structured, document, signs, hiding, secrets,
+    foreign, answers, setting, races, posted_json, http, connections, mcp_http, taps, structured, document, signs,
+    hiding, secrets,
     basic, times, functions, widening, cron, triggers,
 )  # fmt: skip
