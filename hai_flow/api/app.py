@@ -19,7 +19,7 @@ from hai_flow.api.http.load_shedding import Admission
 from hai_flow.api.http.request_policy import Guard
 from hai_flow.api.permissions.credential_expiry import Terms
 from hai_flow.api.permissions.principals import ACT_AS_PARAMETER, open_to_everybody, rights_for
-from hai_flow.api.permissions.rate_limits import Decisions
+from hai_flow.api.permissions.rate_limits import Decisions, TicketRate
 from hai_flow.api.permissions.sign_in_limits import SignIns
 from hai_flow.api.protocols import agent_api, agui, aui, copilotkit, hai, social
 from hai_flow.api.requests import schemas
@@ -86,6 +86,7 @@ def create_app(settings: Settings, runtime: Runtime, *, act_as: bool = False, ce
     app.state.settings = settings
     app.state.admission = Admission.of(settings)
     app.state.sign_ins = SignIns(settings, runtime)
+    app.state.tickets = TicketRate(settings)
     app.state.decisions = Decisions(settings)
     app.state.terms = Terms(runtime)
     app.state.lists = SharedLists()

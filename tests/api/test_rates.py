@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from uuid import uuid4
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hai_flow.api.permissions.rate_limits import Rate
+from hai_flow.api.permissions.rate_limits import TICKETS_MAX, Rate, TicketRate
+from hai_flow.errors import Rejected
+from hai_flow.settings import Settings
 
 
 class Clock:
@@ -48,3 +54,21 @@ def test_many_names_do_not_fill_the_memory(names_max: int, names: list[int]) -> 
     for name in names:
         rate.take(str(name))
         assert len(rate) <= names_max
+
+
+def test_one_principal_makes_so_many_tickets_in_a_minute_and_is_told_when_to_come_back() -> None:
+    rate, tenant = TicketRate(replace(Settings(), identity="keys")), uuid4()
+    for _ in range(TICKETS_MAX):
+        rate.take(tenant, "user:ann")
+    with pytest.raises(Rejected) as refused:
+        rate.take(tenant, "user:ann")
+    assert (refused.value.status, refused.value.code) == (429, "tickets.too_often")
+    assert (refused.value.retry_after or 0) >= 1
+    rate.take(tenant, "user:bob")
+    rate.take(uuid4(), "user:ann")
+
+
+def test_where_everybody_is_the_same_person_tickets_are_not_counted() -> None:
+    rate = TicketRate(Settings())
+    for _ in range(2 * TICKETS_MAX):
+        rate.take(uuid4(), "user:local")

@@ -57,6 +57,7 @@ _BY_DECIDERS: Final = "nnnynyynn"
 _ANEW: Final = "nnnyyyyny"
 _MOVED: Final = "nnyyyyyn-"
 _NOBODY: Final = "nnnnnnnnn"
+_OTHERS_ALONE: Final = "nnyyyyyn-"
 _STAYS: Final = "========-"
 _BEHIND: Final = "yyyy--yy-"
 _OF_ITSELF: Final = (  # their answer is for themselves alone: nothing behind them is approved by it
@@ -96,6 +97,12 @@ TABLE: Final[dict[str, dict[str, str]]] = {
         "an `approve` in a branch": _NOBODY,
         "an `approve` in a loop": _NOBODY,
         "a block with an `approve`": _NOBODY,
+    },
+    "skip with an output what decides whether it is asked": {
+        kind: _OTHERS_ALONE if kind != "an `ask` of the requester" else "yyyyyyyy-" for kind in KINDS
+    },
+    "skip what decides whether it is asked": {
+        kind: _OTHERS_ALONE if kind != "an `ask` of the requester" else "yyyyyyyy-" for kind in KINDS
     },
     "retry behind a no": {
         kind: "---------" if "`ask`" in kind or "agent" in kind else _ANEW for kind in KINDS
@@ -139,9 +146,11 @@ class Case(NamedTuple):
     at: str
 
 
-def _document(kind: str, person: str, *, without: bool = False) -> str:
+def _document(kind: str, person: str, *, without: bool = False, guarded: bool = False) -> str:
     quorum = 2 if "of two" in person else 1
     asking = "{id: other, say: Hello.}" if without else KINDS[kind].format(id="ok", quorum=quorum)
+    if guarded:
+        asking = asking.replace(", ", ', if: "${{ steps.first.output.n > 1 }}", ', 1)
     return f"""
     input: {{type: object, properties: {{n: {{type: integer}}}}}}
     tools: {{t: {{python: "acme:pay", effect: write}}, r: {{python: "acme:look", effect: read}}}}
@@ -154,9 +163,9 @@ def _document(kind: str, person: str, *, without: bool = False) -> str:
     """
 
 
-def _begun(kind: str, person: str) -> Play:
+def _begun(kind: str, person: str, *, guarded: bool = False) -> Play:
     """A run that has just been answered where, and whose first call is under way."""
-    play = Play(_document(kind, person), start=False)
+    play = Play(_document(kind, person, guarded=guarded), start=False)
     pins = {"below": e.Pin(1, "ab" * 32)}
     play.do(
         c.Start(
@@ -194,6 +203,14 @@ def before_it_is_asked(kind: str, person: str) -> Case:
     return Case(
         play, kind, "b" if kind[:9] == "a block w" else "b" if "branch" in kind else "l" if "loop" in kind else "ok"
     )
+
+
+def undecided(kind: str, person: str) -> Case:
+    """The step has failed whose output says whether the question is asked."""
+    play = _begun(kind, person, guarded=True)
+    while play.status != "failed":
+        _ = play.fail("first") if "first" in play.open else play.advance(HOUR)
+    return Case(play, kind, "first")
 
 
 def rejected(kind: str, person: str) -> Case:
@@ -335,6 +352,10 @@ WAYS: Final[dict[str, Callable[[str, str, c.Principal], None]]] = {
     "skip": lambda kind, person, who: _skip(_open(kind, person), who),
     "skip before it is asked": lambda kind, person, who: _skip(before_it_is_asked(kind, person), who),
     "skip with an output": lambda kind, person, who: _skip(_open(kind, person), who, {"yes": True}),
+    "skip with an output what decides whether it is asked": lambda kind, person, who: _skip(
+        undecided(kind, person), who, {"n": 0}
+    ),
+    "skip what decides whether it is asked": lambda kind, person, who: _skip(undecided(kind, person), who),
     "retry behind a no": lambda kind, person, who: _retry(rejected(kind, person), who),
     "fork or rerun in front of the open question": lambda kind, person, who: _fork_in_front(asked(kind, person), who),
     "fork or rerun in front of a no": lambda kind, person, who: _fork_in_front(rejected(kind, person), who),

@@ -108,6 +108,21 @@ of_issuers.bug(
 times = Room("hai_flow/api/base/id_patterns.py", "tests/attacks/test_far_times.py")
 times.bug("a time may be at an end of the calendar", ("if not 1000 <= time.year <= 9000:", "if False:"))
 
+what_is_asked = Room("hai_flow/engine/pendings/passing.py", "tests/engine/test_passing.py")
+what_is_asked.bug(
+    "who is behind a run skips what decides whether people are asked",
+    ("    if question is not None:\n", "    if False:\n"),
+)
+guarding = Room("hai_flow/definition/checks/guarding.py", "tests/definition/test_guarding.py")
+guarding.bug(
+    "a step that is read by way of another decides nothing",
+    ("                read += [part for", "                _ = [part for"),
+)
+guarding.bug("what sets the state decides nothing", ('if "state" in roots:', "if False:"))
+guarding.bug("a run below asks nobody", ("DECIDERS and not waits_below:", "DECIDERS:"))
+tickets = Room("hai_flow/api/permissions/rate_limits.py", "tests/api/test_rates.py")
+tickets.bug("one principal makes tickets without end", ("if self._counts and (seconds", "if False and (seconds"))
+
 ROOMS: Final = (
     catalog,
     starts,
@@ -122,4 +137,7 @@ ROOMS: Final = (
     of_keys,
     of_issuers,
     times,
+    what_is_asked,
+    guarding,
+    tickets,
 )

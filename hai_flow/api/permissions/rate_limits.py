@@ -73,6 +73,23 @@ class Decisions:
             raise too_often("decisions.too_often", "your address has answered too often within a minute.", seconds)
 
 
+TICKETS_MAX: Final = 120  # of one principal in a minute: each opens one stream, and is a row for half a minute
+
+
+class TicketRate:
+    """How many tickets one principal may make. Where everybody is `user:local` nothing is counted."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._counts = settings.identity is not None
+        self._of_people = Rate(TICKETS_MAX)
+
+    def take(self, tenant: UUID, principal: str) -> None:
+        """Count one ticket. Raises Rejected 429 before anything is stored."""
+        if self._counts and (seconds := self._of_people.take(f"{tenant} {principal}")):
+            many = f"you have made {TICKETS_MAX} tickets within a minute, the most that one may."
+            raise too_often("tickets.too_often", many, seconds)
+
+
 def too_often(code: str, detail: str, seconds: float) -> Rejected:
     """The refusal of a caller that may try again after so many seconds."""
     return Rejected(429, code, detail, retry_after=max(1, math.ceil(seconds)))

@@ -6,11 +6,29 @@ it in the one that it stands in front of in the other. See `engine/pendings/pass
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
 
+from hai_flow.definition.checks.asking import Asks, asks, policy_of
 from hai_flow.definition.diff import written
-from hai_flow.definition.paths import renamed
-from hai_flow.definition.plan import Call, ForEach, FrontendTool, Http, Parallel, Plan, Repeat, Run, Step, Switch
+from hai_flow.definition.expressions.expressions import CompiledExpression
+from hai_flow.definition.expressions.templates import CompiledTemplate
+from hai_flow.definition.paths import is_inside, renamed
+from hai_flow.definition.plan import (
+    Call,
+    ForEach,
+    FrontendTool,
+    Http,
+    Let,
+    Parallel,
+    Plan,
+    Repeat,
+    Run,
+    Set,
+    Step,
+    Switch,
+)
 from hai_flow.values import Json
 
 
@@ -45,6 +63,67 @@ def _way_of(step: Step) -> Json:
             return [verb.max, written(verb.while_), written(verb.until)]
         case _:
             return None
+
+
+def question_behind(plan: Plan, path: str) -> str | None:
+    """A question to others than the requester of which the step at `path`, or one inside it, decides whether it is
+    asked, or of whom: its result is read by what guards the question, by `approval.when` or the rules of who decides,
+    or by a step whose result is read there. None: there is none. A run below counts as a question."""
+    for question in plan.steps.values():
+        waits_below = isinstance(question.verb, Run) and not question.verb.detach
+        if asks(question) is not Asks.DECIDERS and not waits_below:
+            continue
+        if any(each == path or is_inside(each, path) for each in _sources(plan, question)):
+            return question.path
+    return None
+
+
+_BUILT_IN: Final = frozenset({"steps", "input", "run", "event", "secrets", "args", "decision", "requester"})
+
+
+def _sources(plan: Plan, question: Step) -> set[str]:
+    """The paths of all steps whose results lead to whether the question is asked."""
+    read: list[Any] = [question.approval and question.approval.when, policy_of(question)]
+    for each in _around(plan, question):
+        read += [each.condition, each.verb if isinstance(each.verb, (Switch, ForEach, Repeat)) else None]
+    found: set[str] = set()
+    while read:
+        ids, roots = _names(read.pop())
+        named = [step for step in plan.steps.values() if step.id in ids]
+        if "state" in roots:
+            named += [step for step in plan.steps.values() if isinstance(step.verb, Set)]
+        if roots - _BUILT_IN - {"state"}:
+            named += [step for step in plan.steps.values() if isinstance(step.verb, Let)]
+        for step in named:
+            if step.path not in found:
+                found.add(step.path)
+                read += [part for each in _inside(plan, step) for part in (each.condition, each.verb)]
+    return found
+
+
+def _inside(plan: Plan, step: Step) -> list[Step]:
+    return [each for each in plan.steps.values() if each is step or is_inside(each.path, step.path)]
+
+
+def _names(value: Any) -> tuple[set[str], set[str]]:
+    """The ids of steps, and the other names, that expressions and templates anywhere in the value read."""
+    if isinstance(value, (CompiledExpression, CompiledTemplate)):
+        return set(value.steps), set(value.roots)
+    ids: set[str] = set()
+    roots: set[str] = set()
+    for part in _parts(value):
+        more_ids, more_roots = _names(part)
+        ids |= more_ids
+        roots |= more_roots
+    return ids, roots
+
+
+def _parts(value: Any) -> Iterable[Any]:
+    if dataclasses.is_dataclass(value):
+        return [getattr(value, each.name) for each in dataclasses.fields(value)]
+    if isinstance(value, Mapping):
+        return list(value.values())
+    return value if isinstance(value, (tuple, list)) else ()
 
 
 def performed_without(old: Plan, question: Step, new: Plan, there: Step, paths: Mapping[str, str]) -> str | None:

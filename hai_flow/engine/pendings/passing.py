@@ -7,6 +7,8 @@ answered with no. One rule holds for all of them, and for every kind of question
   is met, and never after a no.
 * Behind a no it is asked anew by a person that its rules let decide; so never by the requester or the people behind the
   run, where these may not decide.
+* A step whose result decides whether people are asked, or whom, is not skipped by the requester or the people behind
+  the run: that is an answer to the question before it.
 * A version that asks fewer people, or others, or less often, or behind what it is asked about here, is not moved to by
   the requester or the people behind the run.
 
@@ -21,7 +23,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from hai_flow.definition.checks.asking import Asks, asks, asks_inside, policy_of, runs_inside
-from hai_flow.definition.checks.guarding import guards_of, performed_without
+from hai_flow.definition.checks.guarding import guards_of, performed_without, question_behind
 from hai_flow.definition.diff import written
 from hai_flow.definition.paths import is_inside, plan_path, renamed
 from hai_flow.definition.plan import BLOCKS, Approve, Ask, Plan, Run, Step
@@ -45,6 +47,7 @@ def demand_skip(draft: Draft, step: Step, command: c.Skip) -> None:
     """Raises `Rejected` unless the caller may skip the step: 403 where that would pass a question which others decide,
     409 where they have said no."""
     who = c.caller(command)
+    _demand_no_say_in_what_is_asked(draft, step, who)
     if isinstance(step.verb, (Run, *BLOCKS)):
         _demand_nothing_asked_inside(draft, step, command)
     pending = _last_of(draft.state, step.path)
@@ -64,6 +67,19 @@ def demand_skip(draft: Draft, step: Step, command: c.Skip) -> None:
         return
     detail = f"{step.path} asks people, and {who.id} can't skip it: {fault.reason}. {_who_could(pending)}"
     raise Rejected(403, "skip.forbidden", detail)
+
+
+def _demand_no_say_in_what_is_asked(draft: Draft, step: Step, who: c.Principal) -> None:
+    """Raises `Rejected` 403 where the result of the step decides whether people are asked, or whom, and the caller is
+    the requester or behind the run. A step that asks people has rules of its own."""
+    if asks(step) is not Asks.NOBODY or not _is_of_the_request(who, world_of(draft.plan, draft.state)):
+        return
+    question = question_behind(draft.plan, plan_path(step.path))
+    if question is not None:
+        detail = (
+            f"what {step.path} gives decides whether people are asked at {question}, and {who.id} is behind this run"
+        )
+        raise Rejected(403, "skip.forbidden", f"{detail}; somebody else must skip it.")
 
 
 _ANEW: Final = "Somebody else that its rules let decide may retry the run: then they are asked anew."

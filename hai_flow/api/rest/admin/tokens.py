@@ -88,9 +88,10 @@ async def create_token(body: TokenBody, access: CurrentAccess, request: Request)
     response_model=None,
     responses={**documented(), 201: {"model": schemas.Ticket}},
 )
-async def create_ticket(access: CurrentAccess) -> dict[str, Any]:
+async def create_ticket(access: CurrentAccess, request: Request) -> dict[str, Any]:
     """Make a ticket: `?ticket=...` opens one event stream or one WebSocket, as you, within half a minute. For clients
-    that can't send a header there. The stream ends when your own credential does."""
+    that can't send a header there. The stream ends when your own credential does. 429 beyond 120 within a minute."""
+    request.app.state.tickets.take(access.tenant, access.principal.id)
     expires_at = datetime.now(UTC) + timedelta(seconds=SECONDS)
     with access.admission.command():
         ticket = await create(access.at_home.pool, access.principal, expires_at)
