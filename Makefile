@@ -66,6 +66,7 @@ chaos: ## Break a deployment for twelve minutes, see whether it keeps its promis
 	python3 cli.py install
 	.venv/bin/hai-flow chaos --minutes 12 --servers 3 --workers 4 --runs 2000 $(if $(SEED),--seed $(SEED))
 	TEST_CUTS=10000 $(if $(SEED),TEST_SEED=$(SEED)) .venv/bin/python -m pytest -n0 tests/foreign/test_foreign.py
+	TEST_PROGRAMS=20000 .venv/bin/python -m pytest -n0 tests/definition/test_guards.py
 
 docs: ## Write the pages that are generated
 	python3 cli.py install

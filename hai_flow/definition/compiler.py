@@ -22,6 +22,7 @@ from hai_flow.definition.checks.yaml_pitfalls import doubt_plain_values
 from hai_flow.definition.children import Children, nobody
 from hai_flow.definition.context import Context
 from hai_flow.definition.declarations import declared, state_raw
+from hai_flow.definition.futile import check_schema
 from hai_flow.definition.names.known_types import Types
 from hai_flow.definition.names.scope import END, Visibility, names_at
 from hai_flow.definition.outline import outline
@@ -168,6 +169,9 @@ def _plan(
         if all(always_ends(clause.steps) for clause in drafts.catch):  # else it may have skipped what gives names
             end = end.with_roots_of(behind)
         output = context.template(fields["output"], ("output",), end)
+    check_schema(context, fields.get("input"), ("input",))
+    for name in context.declared.state:
+        check_schema(context, fields["state"][name], ("state", name))
     for each in (drafts.steps, *(clause.steps for clause in drafts.catch), drafts.finally_):
         lint(context, each)
     if "steps" not in fields or "name" not in fields or "version" not in fields:

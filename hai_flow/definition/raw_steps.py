@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from hai_flow.definition.names.known_names import Condition
 from hai_flow.definition.yaml.document import Document, Path
@@ -66,6 +66,7 @@ class StepDraft:
     finally_: list[StepDraft] = field(default_factory=list)
     undo: StepDraft | None = None
     condition: Condition | None = None  # its `if`, once that is compiled
+    conditions: dict[str, Any] = field(default_factory=dict)  # of a `repeat`: `while` and `until`, compiled
     cases: dict[str, Condition] = field(default_factory=dict)  # of a switch: each `when`, once that is compiled
 
     @property

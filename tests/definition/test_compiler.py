@@ -225,7 +225,7 @@ WRONG: list[tuple[str, str, str]] = [
     ("input: {type: object, properties: {a: {type: strnig}}}\n", "4:46", "did you mean `string`?"),
     ("input: {type: object, properties: {a: {$ref: 'file:///etc/passwd'}}}\n", "4:46", "inside this schema"),
     ("input: {type: object, properties: {a: {default: '${{ now }}'}}}\n", "4:49", "a schema is literal"),
-    ("state: {log: {type: array, default: [], reduce: apend}}\n", "4:49", "'append', 'merge' or 'max'"),
+    ("state: {log: {type: array, default: [], reduce: apend}}\n", "4:49", "'append', 'merge', 'max', 'min' or 'add'"),
     ("state: {log: {type: string, reduce: append}}\n", "4:37", "needs `type: array`"),
     ("state: {a-b: {type: string}}\n", "4:9", "expected a letter"),
     ("state: {n: {type: integer, default: x}}\n", "4:37", "does not fit"),
@@ -317,7 +317,7 @@ def test_branches_and_cases_do_not_see_each_other() -> None:
           - switch:
               - when: "true"
                 steps: [{id: y, say: hi}]
-              - when: "true"
+              - when: "false"
                 steps: [{say: "${{ steps.y.status }}"}]
           - say: "${{ steps.x.status }} ${{ steps.y.status }}"
     """)

@@ -54,4 +54,11 @@ scope.bug(
     ('    ignored = draft.fields.get("continue_on_error") is True\n', "    ignored = False\n"),
     by=f"{_WORDS}::test_the_output_of_a_step_whose_failure_is_data_must_be_guarded",
 )
-ROOMS: Final = (sequences, triggering, coverage, draft, personal, votes, scope)
+_MISTAKES: Final = "tests/authoring/test_further_mistakes.py"
+futile = Room("hai_flow/definition/futile.py", _MISTAKES)
+futile.bug(
+    "a wait beyond the limit of its run is not found",
+    ("        if isinstance(limit, int) and length > limit:", "        if False:"),
+    by=_MISTAKES,
+)
+ROOMS: Final = (sequences, triggering, coverage, draft, personal, votes, scope, futile)

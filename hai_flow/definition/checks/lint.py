@@ -12,6 +12,7 @@ from typing import Any, Final
 from hai_flow.definition import plan
 from hai_flow.definition.context import Context
 from hai_flow.definition.fields import texts
+from hai_flow.definition.futile import check_step
 from hai_flow.definition.names.scope import END
 from hai_flow.definition.names.wording import article, suggestion
 from hai_flow.definition.raw_steps import LEAVING, Clause, Enclosure, StepDraft, always_ends, loop_around
@@ -28,6 +29,7 @@ def lint(context: Context, steps: Sequence[StepDraft]) -> None:
 
 class _Linter:
     def __init__(self, context: Context) -> None:
+        self.context = context
         self.declared = context.declared
         self.outline = context.outline
         self.first_end: int | None = None  # not looked for yet
@@ -64,6 +66,7 @@ class _Linter:
         self._cleanup(step)
         self._delivery(step)
         self._decisions(step)
+        check_step(self.context, step)
 
     def _shadowed(self, step: StepDraft) -> None:
         """Report a clause of `catch` that never takes an error: clauses before it take all of its own."""

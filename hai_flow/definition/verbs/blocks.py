@@ -208,13 +208,13 @@ def _repeat(context: Context, draft: StepDraft, names: Names) -> plan.Verb | Non
     again = None
     if "while" in params:
         here = context.elsewhere(inside, chain, draft.body_end, at_end=True, before=draft)
-        again = context.condition(params["while"], (*at, "while"), here)
+        again = draft.conditions["while"] = context.condition(params["while"], (*at, "while"), here)
     behind = context.compile(draft.blocks[""], inside.with_guards(_PathsAlone(again)) if again else inside)
     done = None
     if "until" in params:
         here = context.elsewhere(inside, chain, draft.body_end, at_end=True)
         here = here if any(leaving(draft)) else here.with_roots_of(behind)
-        done = context.condition(params["until"], (*at, "until"), here)
+        done = draft.conditions["until"] = context.condition(params["until"], (*at, "until"), here)
     iteration = _iteration(context, draft, None)
     if "max" not in params or iteration is None:
         return None
