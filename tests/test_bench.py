@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 
@@ -83,6 +84,7 @@ async def test_a_report_has_every_key(postgres_server: Server) -> None:
     assert report["feed_cost_idle"] >= 0
     assert measured["feeds"]["feed_events_of_consoles"] >= 4 * feeds.CONSOLES
     assert all(key in table(report) for key in KEYS)
+    assert re.match(r"[\d,]+ durable steps a second on \d+ cores", table(report)), "ratios alone tell strangers nothing"
     assert measured["throughput"]["log_rows_per_step"] == pytest.approx(1.1)  # ten steps in eleven commits
 
 
