@@ -78,6 +78,10 @@ docs: ## Write the pages that are generated
 	.venv/bin/python -m docs.attacks_page
 	.venv/bin/python -m docs.scale_page
 
+house: ## Print how folders and names of the package read
+	python3 cli.py install
+	.venv/bin/python -m tests.support.house
+
 generate: ## Write what clients repeat of the server, and of each other
 	python3 cli.py install
 	.venv/bin/python -m clients.generate

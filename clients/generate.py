@@ -34,7 +34,9 @@ def generated() -> dict[Path, str]:
     log = (PACKAGE / "engine" / "events.py").read_text()
     awaiting = (PACKAGE / "client" / "awaiting.py").read_text()
     told = events(log)
-    answers = models((PACKAGE / "api" / "shapes.py").read_text(), _NOTE.format(source="api/requests/schemas.py"))
+    answers = models(
+        (PACKAGE / "api" / "requests" / "schemas.py").read_text(), _NOTE.format(source="api/requests/schemas.py")
+    )
     files = {
         PACKAGE / "client" / "events.py": told,
         PACKAGE / "client" / "models.py": answers,

@@ -132,6 +132,15 @@ export interface ClaimBody {
   for?: string;
 }
 
+export interface ControlRunsBody {
+  action: "pause" | "resume" | "stop" | "retry";
+  where?: Where | null;
+  runs?: string[] | null;
+  expect?: number | null;
+  reason?: string;
+  dry_run?: boolean;
+}
+
 export interface ControlledRun {
   id: string;
   thread_id: string;
@@ -168,6 +177,10 @@ export interface DecideBody {
   result?: Json;
   error?: string | null;
   on_behalf_of?: string | null;
+}
+
+export interface DecideSeveralBody {
+  items: BulkItem[];
 }
 
 export interface Decided {
@@ -1184,17 +1197,4 @@ export interface WorkflowSummary {
   title: string | null;
   created_at: string;
   retired_at: string | null;
-}
-
-export interface ControlRunsBody {
-  action: "pause" | "resume" | "stop" | "retry";
-  where?: Where | null;
-  runs?: string[] | null;
-  expect?: number | null;
-  reason?: string;
-  dry_run?: boolean;
-}
-
-export interface DecideSeveralBody {
-  items: BulkItem[];
 }
