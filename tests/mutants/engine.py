@@ -371,7 +371,9 @@ forked.bug(
     ),
 )
 forked.bug("an `approve` is inherited with another input", ("(edited or not waited)", "not waited"))
-forked.bug("a fork waits for a callback that comes to another run", ("type.startswith(signals.CALLBACK)", "not type"))
+forked.bug(
+    "a fork waits for a callback that comes to another run", ("type.startswith(wait_for_event.CALLBACK)", "not type")
+)
 forked.bug(
     "the stop of a run that is forked within a turn cleans up for it", ("if step.turn == there.turn.n}", "if not path}")
 )
@@ -766,6 +768,7 @@ budget.bug(
 )
 
 ROOMS: Final = (
+    staging, redeciding,
     schema_work,
     schemas,
     cel,

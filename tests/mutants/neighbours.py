@@ -95,7 +95,7 @@ rows.bug(
 seats = Room("hai_flow/runtime/runs/concurrency_slots.py", _ROWS)
 seats.bug(
     "a waiting run that can't be read keeps its key's slot",
-    ("                    await slots.step_back(pool, tenant, key, seat.run_id)\n", ""),
+    ("                    await concurrency_slots.step_back(pool, tenant, key, seat.run_id)\n", ""),
     by=f"{_ROWS}::test_a_waiting_run_that_only_a_newer_release_can_read_lets_the_next_of_its_key_begin",
 )
 messages = Room("hai_flow/runtime/runs/message_queue.py", _ROWS)

@@ -372,7 +372,10 @@ delivery.bug(
 slots = Room("hai_flow/runtime/runs/concurrency_slots.py", _SLOTS)
 slots.bug(
     "a start that is refused keeps its slot",
-    ("            if slot is not None and await slots.give_back(", "            if False and await slots.give_back("),
+    (
+        "            if slot is not None and await concurrency_slots.give_back(",
+        "            if False and await concurrency_slots.give_back(",
+    ),
     by=f"{_SLOTS}::test_a_start_that_is_refused_leaves_no_slot_behind",
 )
 slots.bug(
@@ -422,12 +425,12 @@ slots.bug(
 )
 slots.bug(
     "a run that ends in the queue stays in it",
-    ("        await slots.leave_queue(self.database.api, message.tenant, freed.key, message.run_id)\n", ""),
+    ("        await concurrency_slots.leave_queue(self.database.api, message.tenant, freed.key, message.run_id)\n", ""),
     by=f"{_SLOTS}::test_a_queued_run_that_is_stopped_leaves_the_queue",
 )
 slots.bug(
     "who can't be admitted keeps the slot",
-    ("given_on |= await slots.give_back(pool, tenant, key, seat.slot, seat.run_id)", "pass"),
+    ("given_on |= await concurrency_slots.give_back(pool, tenant, key, seat.slot, seat.run_id)", "pass"),
     by=f"{_SLOTS}::test_a_run_that_is_paused_while_it_is_being_admitted_gives_the_slot_on_and_keeps_its_place",
 )
 slots.bug(
@@ -442,7 +445,7 @@ slots.bug(
 slots.bug(
     "an admitted run stays in the queue",
     (
-        "        await slots.leave_queue(pool, tenant, key, seat.run_id)\n        return given_on\n",
+        "        await concurrency_slots.leave_queue(pool, tenant, key, seat.run_id)\n        return given_on\n",
         "        return given_on\n",
     ),
     by=f"{_SLOTS}::test_a_run_that_is_paused_while_it_is_being_admitted_gives_the_slot_on_and_keeps_its_place",
