@@ -74,6 +74,7 @@ docs: ## Write the pages that are generated
 	.venv/bin/python -m docs.passing_page > docs/passing.md
 	.venv/bin/python -m docs.settings_page > docs/settings.md
 	.venv/bin/python -m docs.rights_page > docs/rights.md
+	.venv/bin/python -m docs.assurance_page
 	.venv/bin/python -m docs.language_page
 	.venv/bin/python -m docs.attacks_page
 	.venv/bin/python -m docs.scale_page
