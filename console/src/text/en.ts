@@ -146,6 +146,7 @@ export const en = {
     lapsesNone: "Nobody has voted yet, so no vote lapses.",
     whyNot: {
       "excluded.requester": "You started this run, so somebody else has to decide.",
+      agent: "You are an agent. Agents decide only where the workflow names them.",
       "excluded.instigator": "This run exists because of you, so somebody else has to decide.",
       excluded: "You are excluded from this decision.",
       voted: "You have voted. A vote stands.",

@@ -138,6 +138,7 @@ export const serverZh: Record<string, string> = {
   trigger_missing: "工作流没有这样的触发器。",
   checks_busy: "正在检查的文档太多,请稍后再试。",
   uploads_busy: "正在上传的文件太多,请稍后再试。",
+  "vote.agent": "智能体只有在流程指名时才能决定。",
   vote_final: "您已经投票。票不能更改。",
   webhook_refused: "请求没有通过验证。",
   webhook_unknown: "没有这样的 webhook。",

@@ -132,6 +132,7 @@ export const zh: Texts = {
     lapsesNone: "还没有人投票,因此没有票会作废。",
     whyNot: {
       "excluded.requester": "此运行由您启动,须由他人决定。",
+      agent: "您是智能体。只有流程指名时,智能体才能决定。",
       "excluded.instigator": "此运行因您而起,须由他人决定。",
       excluded: "您被排除在此决定之外。",
       voted: "您已投票,投票不可更改。",

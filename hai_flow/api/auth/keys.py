@@ -8,6 +8,7 @@ from hai_flow.api.auth.directory.people import People
 from hai_flow.api.auth.directory.row_cache import Book
 from hai_flow.api.permissions.principals import Principal, Unproven, invalid_credential
 from hai_flow.engine import commands as c
+from hai_flow.engine.pendings.selectors import is_agent
 from hai_flow.runtime.runtime import Runtime
 from hai_flow.store.identity import keys
 from hai_flow.store.identity.keys import Key
@@ -40,7 +41,10 @@ class Keys:
         await self._used.get(key.id)
         id = await self._people.one(key.tenant, key.principal)
         who = c.Principal(id, tuple(key.roles), tuple(key.groups))
-        return Principal(who, key.tenant, way="key", credential=key.id, expires_at=expires_at, key=key.id)
+        behind = tuple(each for each in key.speaks_for or () if not each.endswith("*")) if is_agent(who) else ()
+        return Principal(
+            who, key.tenant, way="key", credential=key.id, expires_at=expires_at, key=key.id, behind=behind
+        )
 
     async def find(self, id: str) -> Key | None:
         """The key of this id, as it was a moment ago."""

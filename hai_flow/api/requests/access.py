@@ -29,6 +29,7 @@ from hai_flow.engine import commands as c
 from hai_flow.engine.decide import as_of
 from hai_flow.engine.events import PendingOpened
 from hai_flow.engine.pendings.selectors import ids_of
+from hai_flow.engine.state.instigators import people_behind
 from hai_flow.engine.state.jobs import next_due
 from hai_flow.engine.state.state import PendingState, RunState
 from hai_flow.errors import Rejected, Unreadable
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
     from hai_flow.store.postgres.database import Connection, Pool
 
 Answer = TypeVar("Answer")
+Began = TypeVar("Began", bound=Begin)
 
 HEAD: Final = 2**53  # beyond every seq: all events
 _BEGINS_SECONDS: Final = 0.02
@@ -523,6 +525,7 @@ class Access:
         """Start a run of the plan. `is_new`: its thread had no owner a moment ago. Raises Rejected as `submit` does,
         and as `demand_speaks` where another caller began the thread first."""
         self._demand_starts(plan, begin)
+        begin = self._with_people(begin)
         with self.admission.command():
             if isinstance(begin, c.Fork) and begin.answer.answers:
                 self.decisions.take(self.tenant, self.principal.id, self.peer)
@@ -573,6 +576,7 @@ class Access:
         """Stop the thread's active run `leaving`, and begin another in its place (`Branches.succeed`). Raises Rejected
         as `start` does, before anything is stopped."""
         self._demand_starts(plan, begin)
+        begin = self._with_people(begin)
         with self.admission.command():
             if isinstance(begin, c.Fork) and begin.answer.answers:
                 self.decisions.take(self.tenant, self.principal.id, self.peer)
@@ -596,6 +600,7 @@ class Access:
     async def enqueue(self, plan: Plan, start: c.Start, *, command_id: str, body_sha: bytes) -> None:
         """Let the start wait until its thread is free. Raises Rejected as `start` and `MessageQueue.add` do."""
         self._demand_starts(plan, start)
+        start = self._with_people(start)
         with self.admission.command():
             await self._use_files(start.run_id, start)
             await self.runtime.messages.add(
@@ -606,6 +611,12 @@ class Access:
                 command_id=command_id,
                 body_sha=body_sha,
             )
+
+    def _with_people(self, begin: Began) -> Began:
+        """The command, with those behind it for whom the caller acts, if it is an agent."""
+        if not self.principal.behind or not isinstance(begin, c.Start):
+            return begin
+        return msgspec.structs.replace(begin, instigators=people_behind("", begin.instigators, self.principal.behind))
 
     def _demand_starts(self, plan: Plan, begin: Begin) -> None:
         """Raises Rejected 403 where the caller may not start this run."""

@@ -255,7 +255,7 @@ class WhyNot(Shape):
     """Why somebody may not decide: `excluded.requester` (they started the run), `excluded.instigator` (they are behind
     it), `excluded`, `voted`, `not_asked`, or `unreadable` (by this release)."""
 
-    code: Literal["excluded.requester", "excluded.instigator", "excluded", "voted", "not_asked", "unreadable"]
+    code: Literal["excluded.requester", "excluded.instigator", "agent", "excluded", "voted", "not_asked", "unreadable"]
     reason: str
 
 

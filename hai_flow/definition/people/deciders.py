@@ -32,7 +32,7 @@ QUORUM: Final = Key(
     default="1", example="{role:sre: 1, any: 2}", read=ANY,
 )  # fmt: skip
 
-_SELECTOR: Final = re.compile(r"(user|role|group):.+|requester|anyone")
+_SELECTOR: Final = re.compile(r"(user|agent|role|group):.+|requester|anyone")
 _SPACED: Final = re.compile(r"(user|role|group)\s*:\s+(\S.*)")  # which names nobody
 REQUESTER: Final = "requester"
 

@@ -10,11 +10,14 @@ from typing import Final, NamedTuple
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine.pendings import votes
-from hai_flow.engine.pendings.selectors import CAUSED, REQUESTER, World, barred, ids_of, matched
+from hai_flow.engine.pendings.selectors import CAUSED, REQUESTER, World, barred, ids_of, is_agent, matched
 from hai_flow.engine.pendings.votes import rules_of
 from hai_flow.engine.state.state import PendingState, RunState
 
 NOT_ASKED: Final = "not_asked"  # why a principal may not decide: it is not among the people that are asked
+
+OF_AN_AGENT: Final = "agent"  # why a principal may not decide: it is a program, and is not asked by its name
+_DECISIONS: Final = ("approve", "gate", "doubt")
 
 
 class Obstacle(NamedTuple):
@@ -48,6 +51,9 @@ def ineligible(pending: PendingState, principal: c.Principal, world: World) -> O
         return _of_the_request(principal, world)
     if kept_out:
         return Obstacle("excluded", f"{principal.id} is excluded from it ({', '.join(kept_out)})")
+    if is_agent(principal) and pending.opened.kind in _DECISIONS and principal.id not in rules.from_:
+        reason = f"{principal.id} is an agent, and agents decide only where `from` names them"
+        return Obstacle(OF_AN_AGENT, reason)
     if not matched(rules.from_, principal, world):
         return Obstacle(NOT_ASKED, f"it asks {', '.join(rules.from_)}")
     return None

@@ -17,9 +17,10 @@ from hai_flow.values import Json
 REQUESTER: Final = "requester"
 ANYONE: Final = "anyone"
 CAUSED: Final = "caused this run: started the one before it, sent its event, or asked for what was forked"
+AGENT: Final = "agent:"  # how the ids of programs begin that act by themselves
 EDITOR: Final = "editor"  # only in `exclude`: the people that edited the arguments
 
-_SELECTOR = re.compile(r"(?:user|role|group):\S{1,200}")
+_SELECTOR = re.compile(r"(?:user|agent|role|group):\S{1,200}")
 
 
 class NotASelector(ValueError):
@@ -38,7 +39,7 @@ def acting_as(text: str) -> Principal:
             others.append(part[4:])
         elif not _SELECTOR.fullmatch(part):
             raise NotASelector(f"expected user:, role:, group: or for=user:, separated by commas; found {part!r:.80}")
-        elif kind == "user":
+        elif kind in ("user", "agent"):
             ids.append(part)
         else:
             held[kind].append(name)
@@ -72,6 +73,11 @@ def selectors_of(value: Json, *, editor: bool = False) -> tuple[str, ...]:
     return tuple(found)
 
 
+def is_agent(principal: Principal) -> bool:
+    """Whether a program that acts by itself calls: whatever roles it has, only its own name asks it to decide."""
+    return principal.id.startswith(AGENT)
+
+
 def person_of(principal: Principal) -> str:
     """Whose vote it is: a delegate votes as the other."""
     return principal.on_behalf_of or principal.id
@@ -98,6 +104,8 @@ def matched(selectors: Iterable[str], principal: Principal, world: World) -> tup
     person = represented(principal)
     if principal.issuer is not None:
         selectors = [each for each in selectors if each in (REQUESTER, ANYONE)]
+    elif is_agent(principal):
+        selectors = [each for each in selectors if each in (REQUESTER, ANYONE, principal.id)]
     return tuple(each for each in selectors if _matches(each, person, world))
 
 
@@ -154,7 +162,7 @@ def enumerated(selectors: Iterable[str], world: World) -> tuple[str, ...]:
 def held(principal: Principal) -> tuple[str, ...]:
     """The principal's ids, roles and groups as selectors, for a comparison with those of `enumerated`."""
     person = represented(principal)
-    if person.issuer is not None:
+    if person.issuer is not None or is_agent(principal):
         return (person.id, *person.aliases, ANYONE)
     roles = (f"role:{name}" for name in person.roles)
     groups = (f"group:{name}" for name in person.groups)
@@ -168,7 +176,7 @@ def people_of(selectors: Iterable[str], world: World) -> tuple[str, ...] | None:
         kind, _, name = selector.partition(":")
         if selector == REQUESTER:
             found[world.requester] = None
-        elif kind == "user":
+        elif kind in ("user", "agent"):
             found[selector] = None
         elif kind == "role" and all(member.startswith("user:") for member in world.roles.get(name, (ANYONE,))):
             found.update(dict.fromkeys(world.roles[name]))

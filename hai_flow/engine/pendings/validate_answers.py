@@ -8,7 +8,7 @@ from hai_flow.engine import commands as c
 from hai_flow.engine.draft import Draft
 from hai_flow.engine.pendings import votes
 from hai_flow.engine.pendings.answers import Reading, read_answer, refused
-from hai_flow.engine.pendings.deciders import ineligible, world_of
+from hai_flow.engine.pendings.deciders import OF_AN_AGENT, ineligible, world_of
 from hai_flow.engine.pendings.votes import rules_of
 from hai_flow.engine.state.state import PendingState
 from hai_flow.errors import Rejected
@@ -102,7 +102,8 @@ def _is_overdue(draft: Draft, pending: PendingState) -> bool:
 def _demand_eligible(draft: Draft, pending: PendingState, by: c.Principal) -> None:
     fault = ineligible(pending, by, world_of(draft.plan, draft.state))
     if fault is not None:
-        raise Rejected(403, "pending_forbidden", f"{pending.opened.id} is not {by.id}'s to answer: {fault.reason}.")
+        code = "vote.agent" if fault.code == OF_AN_AGENT else "pending_forbidden"
+        raise Rejected(403, code, f"{pending.opened.id} is not {by.id}'s to answer: {fault.reason}.")
     spent = votes.who_voted(pending.votes).intersection(votes.ids_of_voter(by))
     if spent:
         raise Rejected(

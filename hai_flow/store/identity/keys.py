@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 PREFIX: Final = "hai_"
 ID: Final = re.compile(r"[0-9a-z]{12}", re.ASCII)
 NAMED: Final = r"^[^\s\x00-\x1f\x7f-\x9f]+$"  # a role or a group
-PATTERN: Final = re.compile(r"^(user|service):[^\s*\x00-\x1f\x7f-\x9f]{0,200}\*?$")  # of principals
-PRINCIPAL: Final = re.compile(r"^(user|service):[^\s\x00-\x1f\x7f-\x9f]{1,200}$")
+PATTERN: Final = re.compile(r"^(user|service|agent):[^\s*\x00-\x1f\x7f-\x9f]{0,200}\*?$")  # of principals
+PRINCIPAL: Final = re.compile(r"^(user|service|agent):[^\s\x00-\x1f\x7f-\x9f]{1,200}$")
 _KEY: Final = re.compile(r"hai_([0-9a-z]{12})_([A-Za-z0-9_-]{43})", re.ASCII)
 _DOMAIN: Final = b"hai-flow frontend token v1\n"
 _ID: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 def is_principal(id: str) -> bool:
-    """Whether somebody may be called so: `user:ann`, `service:ci`, of characters that can be seen."""
+    """Whether somebody may be called so: `user:ann`, `service:ci`, `agent:buyer`, of characters that can be seen."""
     return PRINCIPAL.fullmatch(id) is not None and not has_invisible(id)
 
 
