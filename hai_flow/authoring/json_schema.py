@@ -22,7 +22,7 @@ _HOLE: Final = r"^\s*\$\{\{[\s\S]*\}\}\s*$"
 _DURATION: Final = (
     r"^([0-9]+(ms|s|m|h|d|w))+$|^P(?=.)([0-9.]+W)?([0-9.]+D)?(T(?=[0-9])([0-9.]+H)?([0-9.]+M)?([0-9.]+S)?)?$"
 )
-_SELECTOR: Final = r"^((user|role|group):[\s\S]+|requester|anyone|editor)$|\$\{\{"
+_SELECTOR: Final = r"^((user|agent|role|group):[\s\S]+|requester|anyone|editor)$|\$\{\{"
 _NAMES: Final[dict[str, str]] = {
     "id": f"^{names.IDENTIFIER}$",
     "variable": f"^{names.VARIABLE}$",

@@ -18,7 +18,7 @@ from hai_flow.definition.yaml.keys import ANY, HOLE, SELECTORS, Key, either, enu
 from hai_flow.values import Json
 
 FROM: Final = Key(
-    "from", SELECTORS, "who may decide: `user:id role:name group:name requester anyone`, one or a list",
+    "from", SELECTORS, "who may decide: `user:id agent:id role:name group:name requester anyone`, one or a list",
     required=True, example="[user:ann, role:controller]",
 )  # fmt: skip
 EXCLUDE: Final = Key(
