@@ -59,10 +59,10 @@ class House(NamedTuple):
     def pending(self, run_id: str) -> dict[str, Any]:
         """The open question of Ann's run."""
 
-        def asked() -> dict[str, Any] | None:
+        def asked() -> dict[str, Any]:
             found = httpx2.get(f"{self.first.url}/v1/pendings", params={"run_id": run_id}, headers=self.operator)
             items = found.json()["items"]
-            return items[0] if items else None
+            return items[0] if items else {}
 
         return wait_for(asked)
 
@@ -200,10 +200,10 @@ def test_a_run_waits_through_the_death_of_all_servers_for_each_shape_of_client(p
             )
             outputs.append(done["structuredContent"]["output"])
             caller = Caller(http, WITH_TASKS, **ann)
-            found = wait_for(lambda: caller.result("tasks/get", {"taskId": task}).get("inputRequests"))
+            found = wait_for(lambda: caller.result("tasks/get", {"taskId": task}).get("inputRequests", {}))
             answers = {next(iter(found)): accept(confirm=True)}
             caller.result("tasks/update", {"taskId": task, "inputResponses": answers})
-            over = wait_for(lambda: caller.result("tasks/get", {"taskId": task}).get("result"))
+            over = wait_for(lambda: caller.result("tasks/get", {"taskId": task}).get("result", {}))
             outputs.append(over["structuredContent"]["output"])
             assert outputs == ["confirmed: true"] * 3
 
