@@ -130,7 +130,7 @@ deciding.bug(
     "a rejection goes on behind the step",
     (
         "        _reject(draft, step, result, message)\n",
-        "        endings.finish(draft, step, result, approval=result)\n",
+        "        loop.finish(draft, step, result, approval=result)\n",
     ),
 )
 doubts = Room("hai_flow/engine/pendings/unknown_outcome.py", *_PEOPLE)

@@ -215,7 +215,7 @@ retiring.bug(
 )
 archives.bug(
     "what was forgotten comes back with a restore",
-    ("            await erasing.forget_again(connection, ids)\n", ""),
+    ("            await erasure.forget_again(connection, ids)\n", ""),
     by=f"{_RETENTION}::test_whoever_is_forgotten_behind_an_archive_stays_forgotten_when_it_is_restored",
 )
 erasing = Room("hai_flow/store/identity/erasure.py", _RETENTION)

@@ -890,7 +890,7 @@ worker.bug(
 worker.bug(
     "a stop hands nothing back",
     (
-        "            await claims.release_runs(connection, worker, [run.id for run in held], self.committer.now())\n",
+        "            await leases.release_runs(connection, worker, [run.id for run in held], self.committer.now())\n",
         "",
     ),
     by="tests/runtime/test_service.py::test_a_graceful_stop_declares_its_attempts_lost_and_another_goes_on_at_once",
