@@ -17,16 +17,15 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from hai_flow import values
-from hai_flow.json_pointers import escaped, unescaped
+from hai_flow.json_pointers import escaped
 from hai_flow.values import DEPTH_MAX, INTEGER_MAX, Json, NotJson, storable
 
 BigIntegers: TypeAlias = Literal["text", "refuse"]
 NOTES_MAX: Final = 20  # of one value; more notes of the same kind tell nothing new
 _DIGITS_MAX: Final = 4000  # of an integer in Python: the interpreter converts no more than 4300
-_ROUNDS_MAX: Final = 8  # of `fit`: each round converts at least one text
 
 _BIG: Final = "an integer beyond 2^53 is kept as text"
 _NO_NUMBER: Final = "a number that JSON can't carry is kept as text"
@@ -39,12 +38,6 @@ class Foreign(NamedTuple):
 
     value: Json
     notes: tuple[str, ...] = ()
-
-
-class Judge(Protocol):
-    """What holds a value against a schema (`definition/schemas/schemas.JsonSchema`)."""
-
-    def findings(self, value: Json) -> list[dict[str, Any]]: ...
 
 
 Pairs: TypeAlias = Callable[[list[tuple[str, Json]]], dict[str, Json]]
@@ -72,23 +65,14 @@ def take(value: Any, big: BigIntegers = "text") -> Foreign:
         return _kept(value, big)
 
 
-def fit(judge: Judge, value: Json) -> tuple[Json, list[dict[str, Any]]]:
-    """`value` as a schema wants it, and its findings. Where the schema wants a number and `value` has the digits of an
-    integer beyond 2^53 as text, it becomes that integer: for a tool, or a server, that takes such numbers."""
-    faults = judge.findings(value)
-    for _ in range(_ROUNDS_MAX):
-        if not faults:
-            break
-        fitted = value
-        for fault in faults:
-            fitted = _with_integers_at(fitted, [unescaped(part) for part in fault["path"].split("/")[1:]])
-        if fitted is value:
-            break
-        left = judge.findings(fitted)
-        if len(left) >= len(faults):
-            break
-        value, faults = fitted, left
-    return value, faults
+def with_integers_at(value: Json, place: Sequence[str]) -> Json:
+    """`value` with integers where it has the digits of integers beyond 2^53 as text: at `place`, its names from the
+    outermost, or below it. `value` itself where it has none there."""
+    if place and isinstance(value, dict) and place[0] in value:
+        return _changed(value, place[0], lambda each: with_integers_at(each, place[1:]))
+    if place and isinstance(value, list) and place[0].isdecimal() and int(place[0]) < len(value):
+        return _changed(value, int(place[0]), lambda each: with_integers_at(each, place[1:]))
+    return value if place else _with_integers(value)
 
 
 def _read_slowly(text: str | bytes, big: BigIntegers, pairs: Pairs | None) -> Foreign:
@@ -204,15 +188,6 @@ def _json_text(value: Any) -> str:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     except (TypeError, ValueError) as error:
         raise NotJson(f"expected JSON, found something else: {error}") from None
-
-
-def _with_integers_at(value: Json, place: Sequence[str]) -> Json:
-    """`value` with integers in the place of their digits: at `place`, or below it."""
-    if place and isinstance(value, dict) and place[0] in value:
-        return _changed(value, place[0], lambda each: _with_integers_at(each, place[1:]))
-    if place and isinstance(value, list) and place[0].isdecimal() and int(place[0]) < len(value):
-        return _changed(value, int(place[0]), lambda each: _with_integers_at(each, place[1:]))
-    return value if place else _with_integers(value)
 
 
 def _changed(value: Any, key: Any, change: Callable[[Json], Json]) -> Json:

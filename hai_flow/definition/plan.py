@@ -73,6 +73,10 @@ class Schema(Protocol):
         """Every fault as `{"path": JSON Pointer, "message": text, "code", "params"}`; empty = valid."""
         ...
 
+    def fit(self, value: Json) -> tuple[Json, list[dict[str, Any]]]:
+        """`value` with integers where the schema wants them and it has their digits as text, and its findings."""
+        ...
+
     def with_defaults(self, value: Json) -> Json:
         """A copy of `value` in which absent properties have their schema's `default`."""
         ...

@@ -43,7 +43,7 @@ def read_answer(text: str, schema: Schema) -> tuple[Json, str]:
         value = foreign.read(_inside(text)).value
     except values.NotJson as error:
         return None, f"{error}" if text.strip() else "the answer is empty"
-    found = foreign.fit(schema, value)[1]
+    found = schema.fit(value)[1]
     faults = [f"{fault['path'] or '/'}: {fault['message']}" for fault in found[:FAULTS_MAX]]
     return value, "; ".join([*faults, *(["..."] if len(found) > FAULTS_MAX else [])])
 

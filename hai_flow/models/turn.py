@@ -148,4 +148,4 @@ def _call_fault(call: Call, schemas: Mapping[str, Schema]) -> str:
         return f"the arguments are not JSON: {error}"
     if not isinstance(args, dict):
         return "the arguments are no object"
-    return "; ".join(f"{fault['path'] or '/'}: {fault['message']}" for fault in foreign.fit(schema, args)[1])
+    return "; ".join(f"{fault['path'] or '/'}: {fault['message']}" for fault in schema.fit(args)[1])

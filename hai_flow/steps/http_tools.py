@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
-from hai_flow import foreign, values
+from hai_flow import values
 from hai_flow.definition.names.secret_names import REFERENCE
 from hai_flow.definition.plan import ANY_FUNCTION, Call, HttpTool, Operation, Placed, Step, Template, Tool
 from hai_flow.definition.schemas.schemas import without_marks
@@ -37,7 +37,7 @@ class HttpToolRunner:
         operation = _operation(tool, call.function)
         if call.callback is not None:
             arguments = await with_address(arguments, attempt)
-        arguments, faults = foreign.fit(operation.parameters, arguments)
+        arguments, faults = operation.parameters.fit(arguments)
         if faults:
             said = "; ".join(f"{each['path'] or '/'}: {each['message']}" for each in faults[:5])
             message = f"the arguments don't fit the operation {operation.id}: {said}"

@@ -26,7 +26,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import urlsplit
 
-from hai_flow import foreign, values
+from hai_flow import values
 from hai_flow.definition.names.secret_names import filled, named
 from hai_flow.definition.names.wording import suggestion
 from hai_flow.definition.plan import ANY_FUNCTION, Call, McpServer, McpTool, Plan, Step, Tool
@@ -99,7 +99,7 @@ class McpRunner:
         from hai_flow.steps.mcp_schemas import output_schema_of
 
         who = f"{tool.name}.{function}"
-        arguments, faults = foreign.fit(schema_of(offered.input_schema, who), values.loads(attempt.args))
+        arguments, faults = schema_of(offered.input_schema, who).fit(values.loads(attempt.args))
         for fault in faults[:1]:
             message = f"the arguments do not fit {who}: {fault['path'] or '/'}: {fault['message']}"
             raise StepError(message, code="tool.invalid_arguments", retriable=False)

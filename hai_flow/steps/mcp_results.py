@@ -108,7 +108,7 @@ def _structured(result: types.CallToolResult, schema: JsonSchema) -> Json:
                 value = foreign.read(part.text).value
             except values.NotJson:
                 continue
-            if not isinstance(value, str) and not foreign.fit(schema, value)[1]:
+            if not isinstance(value, str) and not schema.fit(value)[1]:
                 return value
     return None
 
@@ -163,7 +163,7 @@ def judged(output: Json, schema: JsonSchema | None, who: str, bytes_max: int, *,
     if size > bytes_max:
         message = f"the result of {who} has {size} bytes, and {bytes_max} are taken (HAI_FLOW_HTTP_BYTES_MAX)"
         raise _invalid(message, output)
-    for fault in foreign.fit(schema, output)[1][:1] if schema is not None else ():
+    for fault in schema.fit(output)[1][:1] if schema is not None else ():
         if not is_structured:
             message = f"{who} declares an output schema, and its result has no `structuredContent` that fits it"
             raise _invalid(message, output)

@@ -96,7 +96,7 @@ class Signature:
         """The arguments as the function gets them. Raises StepError `tool.invalid_arguments`."""
         if self._fits_at_sight(given):
             return given
-        given, faults = foreign.fit(self._schema, given)
+        given, faults = self._schema.fit(given)
         if faults:
             raise _wrong("the arguments don't fit the function", "tool.invalid_arguments", faults)
         if not self._converted:
@@ -146,7 +146,7 @@ class Signature:
                     f"the tool's result has no form in JSON: {error}", code="tool.invalid_result", retriable=False
                 ) from None
         output = plain(value, big_integers)
-        faults = [] if self._result_schema is None else foreign.fit(self._result_schema, output)[1]
+        faults = [] if self._result_schema is None else self._result_schema.fit(output)[1]
         if faults:
             raise _wrong("the tool's result is not what it says", "tool.invalid_result", faults)
         return output

@@ -93,16 +93,16 @@ def test_every_value_of_python_s_json_can_be_held_by_a_run(value: Any) -> None:
 def test_no_digit_of_an_integer_is_lost(number: int) -> None:
     kept = foreign.read(str(number)).value
     assert int(kept) == number
-    assert foreign.fit(JsonSchema({"type": "integer"}), kept) == (number, [])
+    assert JsonSchema({"type": "integer"}).fit(kept) == (number, [])
 
 
 def test_digits_become_an_integer_again_only_where_the_schema_wants_one() -> None:
     either = {"anyOf": [{"type": "integer"}, {"type": "null"}]}
     schema = JsonSchema({"properties": {"id": {"type": "integer"}, "or": either, "phone": {"type": "string"}}})
     digits = str(BIG)
-    fitted, faults = foreign.fit(schema, {"id": digits, "or": digits, "phone": digits})
+    fitted, faults = schema.fit({"id": digits, "or": digits, "phone": digits})
     assert (fitted, faults) == ({"id": BIG, "or": BIG, "phone": digits}, [])
-    assert [each["path"] for each in foreign.fit(schema, {"id": "17"})[1]] == ["/id"], "a small one was written as text"
+    assert [each["path"] for each in schema.fit({"id": "17"})[1]] == ["/id"], "a small one was written as text"
 
 
 # --- the doors --------------------------------------------------------------------------------------------------------

@@ -33,7 +33,7 @@ answers.bug(
 setting = Room("hai_flow/engine/verbs/state.py")
 setting.bug(
     "a variable that is declared as an integer refuses the digits of a large one",
-    ("foreign.fit(draft.plan.state_schema, after)[1]", "draft.plan.state_schema.findings(after)"),
+    ("draft.plan.state_schema.fit(after)[1]", "draft.plan.state_schema.findings(after)"),
     by="tests/engine/test_big_integers.py",
 )
 races = Room("hai_flow/engine/blocks/parallel.py")

@@ -23,7 +23,7 @@ from urllib.parse import unquote
 
 import jsonschema_rs
 
-from hai_flow import values
+from hai_flow import foreign, values
 from hai_flow.definition.names.wording import kind_of, suggestion
 from hai_flow.definition.schemas.schema_defaults import Defaults
 from hai_flow.definition.schemas.schema_references import at, resolve
@@ -43,6 +43,7 @@ _OTHER_TYPES: Final = {
 }  # fmt: skip
 _BOOLEANS: Final = {"yes": "true", "on": "true", "no": "false", "off": "false"}  # text in YAML 1.2
 _NO_PATTERN: Final = ' is not a "regex"'  # as the library ends its message
+_ROUNDS_MAX: Final = 8  # of `fit`: each round converts at least one text
 _FAULTS_MAX: Final = 100
 _MESSAGE_CHARS_MAX: Final = 500
 _PARAMS_MAX: Final = 20
@@ -112,6 +113,26 @@ class JsonSchema:
         if self._validator.is_valid(value):
             return []
         return list(islice(self._explained(value), _FAULTS_MAX))
+
+    def fit(self, value: Json) -> tuple[Json, list[dict[str, Any]]]:
+        """`value` as the schema wants it, and its findings. Where the schema wants a number and `value` has the digits
+        of an integer beyond 2^53 as text, it becomes that integer: for a tool, or a server, that takes such numbers
+        (decision 85)."""
+        faults = self.findings(value)
+        for _ in range(_ROUNDS_MAX):
+            if not faults:
+                break
+            fitted = value
+            for fault in faults:
+                place = [unescaped(part) for part in fault["path"].split("/")[1:]]
+                fitted = foreign.with_integers_at(fitted, place)
+            if fitted is value:
+                break
+            left = self.findings(fitted)
+            if len(left) >= len(faults):
+                break
+            value, faults = fitted, left
+        return value, faults
 
     def admits(self, value: Json) -> bool:
         """Whether a value, of which is known that it is not too large, fits."""

@@ -166,7 +166,7 @@ def _from_text(opened: PendingOpened, tool: FrontendTool, text: str) -> Json:
         value = foreign.read(text).value
     except values.NotJson:
         return _valid(opened, schema, text)
-    if foreign.fit(schema, value)[1] and not schema.findings(text):
+    if schema.fit(value)[1] and not schema.findings(text):
         return text
     return _result_of(opened, tool, value)
 
@@ -178,7 +178,7 @@ def _result_of(opened: PendingOpened, tool: FrontendTool, result: Json) -> Json:
         value = foreign.take(result).value
     except values.NotJson as error:
         raise refused(opened, f"{error}.") from None
-    if tool.result is not None and (findings := foreign.fit(tool.result, value)[1]):
+    if tool.result is not None and (findings := tool.result.fit(value)[1]):
         raise refused(opened, "the answer does not fit what was asked for.", findings)
     return value
 

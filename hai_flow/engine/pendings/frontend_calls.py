@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hai_flow import foreign, values
+from hai_flow import values
 from hai_flow.definition.plan import FrontendTool, Step
 from hai_flow.engine import events as e
 from hai_flow.engine.completion.consequences import Consequence, Finish
@@ -21,7 +21,7 @@ def begin_frontend_call(draft: Draft, step: Step, tool: FrontendTool, args: str)
     """The step begins by handing a call to the client. Raises `Raised`: it fails instead."""
     if tool.answered:
         demand_wait(draft, step)
-    findings = foreign.fit(tool.parameters, values.loads(args))[1] if tool.parameters is not None else []
+    findings = tool.parameters.fit(values.loads(args))[1] if tool.parameters is not None else []
     if findings:
         faults = "; ".join(f"{f['path'] or '/'}: {f['message']}" for f in findings)
         raise Raised("tool.invalid_arguments", f"{tool.name} was called with wrong arguments: {faults}.")

@@ -21,7 +21,6 @@ from typing import Final
 
 import msgspec
 
-from hai_flow import foreign
 from hai_flow.definition.paths import is_undo, undone_by
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
@@ -74,7 +73,7 @@ def _edited_input(plan: Plan, edits: c.Edits) -> Json:
     if edits.input is msgspec.UNSET:
         return None
     given = plan.input.with_defaults(edits.input)
-    findings = foreign.fit(plan.input, given)[1]
+    findings = plan.input.fit(given)[1]
     if findings or not isinstance(given, dict):
         message = f"the input does not fit workflow {plan.name}@{plan.version}."
         raise Rejected(422, "input.invalid", message, findings=findings)

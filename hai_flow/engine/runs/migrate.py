@@ -16,7 +16,6 @@ from typing import Any, Final
 
 import msgspec
 
-from hai_flow import foreign
 from hai_flow.definition.diff import diff, written
 from hai_flow.definition.names.wording import article
 from hai_flow.definition.paths import plan_path, renamed
@@ -173,11 +172,11 @@ def _filled(new: Plan, state: RunState) -> tuple[Json, Json]:
 
 
 def _of_values(new: Plan, input: Json, state: Json) -> Iterator[Obstacle]:
-    for fault in foreign.fit(new.input, input)[1]:
+    for fault in new.input.fit(input)[1]:
         yield Obstacle(
             "input.invalid", "", f"the run's input does not fit: {fault['path'] or '/'}: {fault['message']}."
         )
-    for fault in foreign.fit(new.state_schema, state)[1]:
+    for fault in new.state_schema.fit(state)[1]:
         yield Obstacle(
             "state.invalid", "", f"the run's state does not fit: {fault['path'] or '/'}: {fault['message']}."
         )

@@ -10,7 +10,6 @@ from uuid import UUID
 
 import msgspec
 
-from hai_flow import foreign
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
@@ -27,7 +26,7 @@ def begin_run(draft: Draft, command: c.Start) -> None:
     """The run is there. Raises `Rejected` 422 if the input, or the state that a client has written, does not fit."""
     plan = draft.plan
     given = plan.input.with_defaults(command.input)
-    findings = foreign.fit(plan.input, given)[1]
+    findings = plan.input.fit(given)[1]
     if findings:
         message = f"the input does not fit workflow {plan.name}@{plan.version}."
         raise Rejected(422, "input.invalid", message, findings=findings)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from hai_flow import foreign, values
+from hai_flow import values
 from hai_flow.definition.plan import Plan, StateVariable
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
@@ -142,4 +142,4 @@ def _faults(variable: StateVariable, value: Json) -> list[dict[str, Any]]:
     """Why the value can't be the variable's. One without a default may be null, whatever its schema says."""
     if value is None and "default" not in variable.schema.raw:
         return []
-    return foreign.fit(variable.schema, value)[1]
+    return variable.schema.fit(value)[1]

@@ -6,7 +6,7 @@ import operator
 from collections.abc import Callable
 from typing import Final
 
-from hai_flow import foreign, values
+from hai_flow import values
 from hai_flow.definition.names.wording import kind_of
 from hai_flow.definition.plan import Set, Step
 from hai_flow.engine import events as e
@@ -32,7 +32,7 @@ def begin(draft: Draft, step: Step) -> Consequence | None:
         after = apply_patch(draft.state.state, ops)
     except PatchError as error:
         raise Raised("state.invalid", f"The change of state does not apply: {error}.") from None
-    findings = foreign.fit(draft.plan.state_schema, after)[1]
+    findings = draft.plan.state_schema.fit(after)[1]
     if findings:
         faults = "; ".join(f"{f['path'] or '/'}: {f['message']}" for f in findings)
         data: Json = [{"path": f["path"], "message": f["message"]} for f in findings]  # the log has these two

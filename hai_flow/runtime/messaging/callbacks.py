@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from hai_flow import foreign, values
+from hai_flow import values
 from hai_flow.definition.plan import callback_of
 from hai_flow.engine.state.bounds import EVENT_BYTES_MAX
 from hai_flow.engine.state.instances import standing_at
@@ -79,7 +79,7 @@ class Callbacks:
         plan = await self._catalog.plan(row.tenant, bytes.fromhex(state.sha256))
         callback = callback_of(standing_at(plan, row.path).verb)
         schema = None if callback is None else callback.schema
-        faults = [] if schema is None else foreign.fit(schema, content)[1]
+        faults = [] if schema is None else schema.fit(content)[1]
         if faults:
             message = "the body is not what is waited for; nothing has happened, send another one."
             raise Rejected(422, "callback.invalid", message, findings=faults)
