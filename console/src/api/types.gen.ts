@@ -1144,7 +1144,7 @@ export interface Where {
 }
 
 export interface WhyNot {
-  code: "excluded.requester" | "excluded.instigator" | "excluded" | "voted" | "not_asked" | "unreadable";
+  code: "excluded.requester" | "excluded.instigator" | "agent" | "excluded" | "voted" | "not_asked" | "unreadable";
   reason: string;
 }
 
