@@ -23,9 +23,11 @@ _FINDS: Final = frozenset((
 
 
 def codes_of_refusals() -> set[str]:
-    """The codes that `Rejected(...)` and `problem(...)` are given, as far as they stand there."""
-    calls = (call for call in _calls({"Rejected", "problem"}) if len(call.args) > 1)
-    return {text for call in calls for text in _texts(call.args[1]) if text[0].isalpha()}
+    """The codes that refusals are given, as far as they stand there."""
+    places = {"Rejected": 1, "problem": 1, "_refuse": 1, "require_development": 1, "too_often": 0}
+    calls = ((call, places[_name(call)]) for call in _calls(places.keys()))
+    codes = {text for call, place in calls for argument in call.args[place : place + 1] for text in _texts(argument)}
+    return {code for code in codes if code[0].isalpha() and " " not in code}
 
 
 def codes_of_findings() -> set[str]:
