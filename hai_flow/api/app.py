@@ -10,7 +10,7 @@ from fastapi.routing import APIRoute, iter_route_contexts
 from starlette.routing import BaseRoute
 
 import hai_flow
-from hai_flow.api import mcp, receipts
+from hai_flow.api import mcp
 from hai_flow.api.auth.credentials import identity_of
 from hai_flow.api.http import problems
 from hai_flow.api.http.bodies import Bodies
@@ -27,7 +27,7 @@ from hai_flow.api.requests.dependencies import OpenAccess
 from hai_flow.api.rest import console, feed, files, landing, schedules, sign_in, versions, workflows
 from hai_flow.api.rest.admin import audit, keys, tenants, tokens, workers
 from hai_flow.api.rest.inbound import callbacks, hooks, signals, triggers
-from hai_flow.api.rest.people import delegations, feedback, inbox, links, notifications, pendings
+from hai_flow.api.rest.people import delegations, feedback, inbox, links, notifications, pendings, receipts
 from hai_flow.api.rest.runs import bulk, control, events, runs, steps, threads, time_travel
 from hai_flow.api.routes import OF_EVERY_ROUTE
 from hai_flow.api.shared_lists import SharedLists

@@ -80,7 +80,7 @@ _PANELS: Final = (
             ("inbox", "people.inbox:inbox"),
             ("pendings", "people.decide:pendings"),
             ("decide", "people.decide:decide"),
-            ("receipt", "receipts:app"),
+            ("receipt", "people.receipts:app"),
             ("delegate", "people.inbox:delegate"),
         ),
     ),

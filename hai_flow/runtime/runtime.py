@@ -46,7 +46,7 @@ from hai_flow.runtime.ops.replicas import Replicas
 from hai_flow.runtime.ops.rollback_guard import Continuity, WentBack
 from hai_flow.runtime.people.inbox import Inbox
 from hai_flow.runtime.people.notifier import Notifier, NotifierConfig, Queueing
-from hai_flow.runtime.receipts import ReceiptKeys
+from hai_flow.runtime.people.receipts import ReceiptKeys
 from hai_flow.runtime.runs.branches import Branches
 from hai_flow.runtime.runs.concurrency_slots import Slots
 from hai_flow.runtime.runs.message_queue import MessageQueue

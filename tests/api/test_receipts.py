@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from clients.receipts.verify_receipt import verify as verify_outside
 from hai_flow import signing
 from hai_flow.client import Client
-from hai_flow.runtime.receipts import make_key
+from hai_flow.runtime.people.receipts import make_key
 from hai_flow.wire.receipt import Unproven, check_payload, texts_of
 from tests.clients import rig
 from tests.support.hai_client import unique

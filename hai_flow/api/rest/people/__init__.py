@@ -1,1 +1,1 @@
-"""Routes for people who decide: pendings, the inbox, delegations, links in notifications, feedback."""
+"""Routes for people who decide: pendings, receipts, the inbox, delegations, links in notifications, feedback."""

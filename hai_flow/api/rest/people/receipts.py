@@ -15,7 +15,7 @@ from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
 from hai_flow.api.requests.dependencies import CurrentAccess
 from hai_flow.api.rest.people.decide_pendings import find_pending
-from hai_flow.runtime.receipts import Reader, receipt_of
+from hai_flow.runtime.people.receipts import Reader, receipt_of
 
 router = APIRouter(tags=["pendings"], route_class=CheckedRoute)
 

@@ -75,7 +75,7 @@ def key(
 ) -> None:
     """Make a key in front of those of the file, which are retired: what they signed can still be verified."""
     from hai_flow import signing
-    from hai_flow.runtime.receipts import make_key
+    from hai_flow.runtime.people.receipts import make_key
 
     try:
         made = make_key(file)
