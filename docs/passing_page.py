@@ -21,8 +21,9 @@ that was answered with no. One rule bounds all of them (`engine/pendings/passing
 * Behind a no it is asked anew by a person that its rules let decide: so never by the requester or who is behind the
   run, where these may not decide. Where others forked the run, its requester stays excluded in the fork.
 * People approve for one run. Behind an `approve` (also one that was skipped, in an iteration that is over, or in a run
-  below that has finished) nobody forks, but where the run waited and nothing is edited (409 `fork_approved`). An answer
-  to an `ask` is kept for another input, state or version by a person that its rules let answer.
+  below that has finished) nobody forks, but where the run waited, nothing is edited, and neither the run nor a relative
+  has begun a call that acts on that approval since (409 `fork_approved`). An answer to an `ask` is kept for another
+  input, state or version by a person that its rules let answer.
 * A step whose output decides whether people are asked, or whom (it is read by an `if` around the question, by
   `approval.when`, or by what leads there), is not skipped by the requester or who is behind the run.
 * A version that asks fewer people, or by other rules, is not moved or forked to by the requester or who is behind the

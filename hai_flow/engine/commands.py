@@ -214,7 +214,8 @@ class Fork(Command, frozen=True):
     `answer` decides some of its questions, under the ids that they have in that run; the fork's requester gives it.
     `undone` are the steps that the other run has undone since. `edits` are changes to the input and the state.
     `rejected`: the questions of that run, and of those that are forks of each other with it, that were answered with no
-    since, by their paths. `key` is the concurrency key that the run needs, as in `Start`."""
+    since, by their paths. `acted`: the steps behind that moment that have begun to change the world, in that run or, on
+    an approval which the two share, in a relative. `key` is the concurrency key that the run needs, as in `Start`."""
 
     run_id: UUID
     of: UUID
@@ -225,6 +226,7 @@ class Fork(Command, frozen=True):
     following: Event | None = None
     edits: Edits | None = None
     rejected: tuple[tuple[str, PendingState], ...] = ()
+    acted: tuple[str, ...] = ()
 
 
 class Passed(msgspec.Struct, frozen=True, array_like=True, gc=False):

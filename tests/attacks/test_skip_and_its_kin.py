@@ -284,3 +284,62 @@ def test_one_approval_is_not_used_for_two_runs(api: httpx2.Client, workflow: str
     for who in (it.mine, OPERATOR, f"user:{unique('lead')},role:lead,role:operator"):
         assert "for one run" in refused(it.post("fork", who, step="pay", **body), "fork_approved")
     assert api.get("/v1/runs", params={"thread_id": it.run["thread_id"]}).json()["items"] == runs
+
+
+_MORE: Final = "ask: {title: More?, from: anyone, form: {type: object, properties: {}}}"
+TWICE: Final = f"""hai: flow/v1
+name: k_twice
+version: 1
+{_TOOLS}steps:
+  - {{id: ok, {_OK}}}
+  - {{id: more, {_MORE}}}
+  - {{id: pay, call: fx.note, with: {{n: 2}}}}
+"""
+
+
+def _answer_more(api: httpx2.Client, run_id: str) -> None:
+    def waits() -> str | None:
+        items = api.get("/v1/pendings", params={"run_id": run_id}).json()["items"]
+        return next((str(each["id"]) for each in items if each["title"] == "More?"), None)
+
+    pending = wait_for(waits)
+    answer = api.post(f"/v1/pendings/{pending}/decide", json={"values": {}}, headers=as_(OPERATOR))
+    assert answer.status_code == 200, answer.text
+
+
+def _waits(api: httpx2.Client, run_id: str) -> int:
+    """The last moment at which the run waited."""
+    items = api.get(f"/v1/runs/{run_id}/marks").json()["items"]
+    return int(next(each["seq"] for each in reversed(items) if each["step"] is None))
+
+
+def _is(api: httpx2.Client, run_id: str, status: str) -> bool:
+    return bool(api.get(f"/v1/runs/{run_id}").json()["status"] == status)
+
+
+@pytest.mark.parametrize("payer", ["the run", "a fork of it"])
+def test_one_approval_pays_once_where_the_run_waited_behind_it(api: httpx2.Client, payer: str) -> None:
+    answer = api.post("/v1/workflows", content=TWICE, headers=YAML)
+    assert answer.status_code in (200, 201), answer.text
+    it = Payment(api, "k_twice")
+    first = str(it.run["id"])
+    it.decide("user:" + unique("yes"), "approve")
+    wait_for(lambda: api.get("/v1/pendings", params={"run_id": first}).json()["items"][0]["title"] == "More?")
+    wait_for(lambda: _is(api, first, "waiting"))
+    at = _waits(api, first)
+    runs = [first]
+    if payer == "a fork of it":
+        forked = it.post("fork", it.mine, at=at)
+        assert forked.status_code == 201, forked.text
+        runs.append(str(forked.json()["id"]))
+    _answer_more(api, runs[-1])
+    wait_for(lambda: _is(api, runs[-1], "finished") or _is(api, runs[-1], "failed"))
+    for run in runs:
+        place = at if run == first else _waits(api, run)
+        for body in ({"at": place}, {"at": place, "dry_run": True}):
+            answer = api.post(f"/v1/runs/{run}/fork", json=body, headers=as_(it.mine))
+            assert "asked anew" in refused(answer, "fork_approved")
+        marks = api.get(f"/v1/runs/{run}/marks").json()["items"]
+        assert {each["forkable"] for each in marks if each["seq"] == place} == {False}
+    anew = it.post("fork", it.mine, step="ok")
+    assert anew.status_code == 201, anew.text

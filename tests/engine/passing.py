@@ -122,6 +122,10 @@ TABLE: Final[dict[str, dict[str, str]]] = {
         kind: "yyny--yy-" if kind == "an `ask` of a role" else _BEHIND if kind in _OF_ITSELF else "nnnn--nn-"
         for kind in KINDS
     },
+    "fork where it waited behind the answer": dict.fromkeys(KINDS, _BEHIND),
+    "fork where it waited behind the answer, when it has paid": {
+        kind: _BEHIND if kind in _OF_ITSELF else "nnnn--nn-" for kind in KINDS
+    },
     "fork or rerun behind a skip": {
         kind: "nnnn--nn-" if kind in _SKIPPABLE else "---------" for kind in KINDS
     },
@@ -146,11 +150,14 @@ class Case(NamedTuple):
     at: str
 
 
-def _document(kind: str, person: str, *, without: bool = False, guarded: bool = False) -> str:
+def _document(kind: str, person: str, *, without: bool = False, guarded: bool = False, waits: bool = False) -> str:
     quorum = 2 if "of two" in person else 1
     asking = "{id: other, say: Hello.}" if without else KINDS[kind].format(id="ok", quorum=quorum)
     if guarded:
         asking = asking.replace(", ", ', if: "${{ steps.first.output.n > 1 }}", ', 1)
+    more = (
+        "{id: more, ask: {title: More?, from: anyone, form: {type: object, properties: {}}}}" if waits else "say: So."
+    )
     return f"""
     input: {{type: object, properties: {{n: {{type: integer}}}}}}
     tools: {{t: {{python: "acme:pay", effect: write}}, r: {{python: "acme:look", effect: read}}}}
@@ -159,13 +166,14 @@ def _document(kind: str, person: str, *, without: bool = False, guarded: bool = 
       - {{id: place, ask: {{title: Where?, from: anyone, form: {{type: object, properties: {{}}}}}}}}
       - {{id: first, call: r}}
       - {asking}
+      - {more}
       - {{id: pay, call: t}}
     """
 
 
-def _begun(kind: str, person: str, *, guarded: bool = False) -> Play:
+def _begun(kind: str, person: str, *, guarded: bool = False, waits: bool = False) -> Play:
     """A run that has just been answered where, and whose first call is under way."""
-    play = Play(_document(kind, person, guarded=guarded), start=False)
+    play = Play(_document(kind, person, guarded=guarded, waits=waits), start=False)
     pins = {"below": e.Pin(1, "ab" * 32)}
     play.do(
         c.Start(
@@ -176,9 +184,9 @@ def _begun(kind: str, person: str, *, guarded: bool = False) -> Play:
     return play
 
 
-def asked(kind: str, person: str) -> Case:
-    """The question is open."""
-    play = _begun(kind, person)
+def asked(kind: str, person: str, *, waits: bool = False) -> Case:
+    """The question is open; `waits`: behind it the run will wait once more."""
+    play = _begun(kind, person, waits=waits)
     play.succeed("first")
     at = _WHERE.get(kind, "{id}").format(id="ok")
     if kind == "an `approve` in a loop":
@@ -223,9 +231,9 @@ def rejected(kind: str, person: str) -> Case:
     return case
 
 
-def answered(kind: str) -> Case:
-    """Somebody who may do so has let the run go on, and it is about to pay."""
-    case = asked(kind, "an operator")
+def answered(kind: str, *, waits: bool = False) -> Case:
+    """Somebody who may do so has let the run go on, and it is about to pay, or `waits` in front of that."""
+    case = asked(kind, "an operator", waits=waits)
     play = case.play
     if kind == "a run below that decides":
         _tell(play, "", "approve")
@@ -240,7 +248,7 @@ def answered(kind: str) -> Case:
             play.succeed(path)
     if "agent" in kind:
         play.succeed("ok[1]/model", model_answer(text="Paid."))
-    assert "pay" in play.open
+    assert play.asking == {"more"} if waits else "pay" in play.open
     return case
 
 
@@ -302,7 +310,7 @@ def _fork(
         c.Fork(
             run_id=FORK, of=play.run_id, events=tuple(play.events[:at]), answer=c.Answer(answers=answer, by=who),
             undone=undone_in(play.state), following=play.following(at), edits=edits,
-            rejected=tuple(rejected_in(play.state)),
+            rejected=tuple(rejected_in(play.state)), acted=play.acted_behind(at),
         )
     )  # fmt: skip
     assert other.state.requester == who.id
@@ -367,6 +375,10 @@ WAYS: Final[dict[str, Callable[[str, str, c.Principal], None]]] = {
     "fork with another input behind the answer": lambda kind, person, who: _fork_behind(
         answered(kind), who, edits=c.Edits(input={"n": 2})
     ),
+    "fork where it waited behind the answer": lambda kind, person, who: _fork_where_it_waited(kind, who, paid=False),
+    "fork where it waited behind the answer, when it has paid": lambda kind, person, who: _fork_where_it_waited(
+        kind, who, paid=True
+    ),
     "fork or rerun behind a skip": lambda kind, person, who: _fork_behind(skipped(kind), who),
     "migrate to a version without it": lambda kind, person, who: _migrate(_at_the_place(kind, person), who, person),
     "fork to a version without it": lambda kind, person, who: _fork_in_front(
@@ -391,6 +403,17 @@ def _fork_in_front(case: Case, who: c.Principal, **more: Any) -> None:
 
 def _fork_behind(case: Case, who: c.Principal, **more: Any) -> None:
     _fork(case, who, case.play.before("pay"), **more)
+
+
+def _fork_where_it_waited(kind: str, who: c.Principal, *, paid: bool) -> None:
+    case = answered(kind, waits=True)
+    play = case.play
+    there = len(play.events)
+    if paid:
+        play.answer("more", by="user:zoe", values={})
+        play.succeed("pay")
+        assert play.status == "finished"
+    _fork(case, who, there)
 
 
 def attempt(way: str, kind: str, person: str) -> str:

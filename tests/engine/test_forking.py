@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 from uuid import UUID
 
@@ -354,6 +355,62 @@ def test_an_approval_is_not_inherited_behind_an_approve_step() -> None:
     assert play.forked(play.state.seq, NOBODY).asking == {"more"}  # as decision 17 has it
     fork = play.forked(asked, NOBODY, edits=c.Edits(input={"n": 2}))
     assert (fork.asking, fork.open) == ({"ok"}, {})
+
+
+WAITS_TWICE = """
+    tools: {t: {python: "acme:pay"}, r: {python: "acme:look", effect: read}}
+    steps:
+      - id: ok
+        approve: {title: Pay?, from: anyone}
+      - {id: more, ask: {title: More?, form: {properties: {}}, from: anyone}}
+      - {id: step, STEP}
+      - {id: last, ask: {title: Last?, form: {properties: {}}, from: anyone}}
+"""
+AFTER_THE_WAIT = {
+    "call: t": True,
+    "call: r": False,
+    "http: {get: 'https://x.test/'}": True,
+    "run: below": True,
+    "say: Hello.": False,
+    "try: [call: t]": True,
+    "for_each: {items: [1], as: n, steps: [call: t]}": True,
+}
+
+
+@pytest.mark.parametrize(("step", "acts"), AFTER_THE_WAIT.items())
+def test_where_it_waited_behind_an_approval_a_run_is_forked_until_it_acts(step: str, acts: bool) -> None:
+    play = Play(WAITS_TWICE.replace("STEP", step), start=False)
+    pins = {"below": e.Pin(1, "ab" * 32)}
+    play.do(c.Start(run_id=play.run_id, thread_id="t-1", requester="user:req", input={}, pins=pins))
+    asked = play.state.seq
+    play.answer("ok", decision="approve")
+    waited = play.state.seq
+    assert play.forked(waited, NOBODY).asking == {"more"}
+    play.answer("more", values={})
+    for path in list(play.open):  # it has begun, whatever comes of it
+        with pytest.raises(Rejected) if acts else nullcontext():
+            play.forked(waited, NOBODY)
+        play.succeed(path)
+    if acts:
+        refused = refused_at(play, waited)
+        assert (refused.status, refused.code) == (409, "fork_approved")
+        assert "ok" in refused.detail
+        assert "before that" in refused.detail
+    else:
+        assert play.forked(waited, NOBODY).asking == {"more"}
+    assert play.forked(asked, NOBODY).asking == {"ok"}, "in front of the question people are asked anew"
+    if play.asking == {"last"}:
+        assert play.forked(play.state.seq, NOBODY).asking == {"last"}, "what was done stays done in the fork"
+
+
+def test_a_fork_does_not_begin_a_run_below_again_on_one_approval() -> None:
+    play = Play("steps: [{id: ok, approve: {title: Pay?, from: anyone}}, {id: pay, run: below}]", start=False)
+    pins = {"below": e.Pin(1, "ab" * 32)}
+    play.do(c.Start(run_id=play.run_id, thread_id="t-1", requester="user:req", input={}, pins=pins))
+    play.answer("ok", decision="approve")
+    play.do(c.ChildTold(path="pay", attempt=1, told=(), working=False))
+    assert play.status == "waiting"
+    assert refused_at(play, play.state.seq).code == "fork_approved"
 
 
 def test_a_callback_comes_to_the_run_that_asked_for_it() -> None:

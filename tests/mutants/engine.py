@@ -377,6 +377,9 @@ forked.bug(
 forked.bug(
     "the stop of a run that is forked within a turn cleans up for it", ("if step.turn == there.turn.n}", "if not path}")
 )
+forked_twice = Room("hai_flow/engine/runs/fork.py", f"{_T}passing.py")
+forked_twice.bug("one approval pays in two runs", ("    if place is not None and again:\n", "    if False:\n"))
+
 skipped = Room("hai_flow/engine/steps/skipping.py", f"{_T}skipping.py")
 skipped.bug("who skips an `approve` may say yes", ("command.output is not None:", "False:"))
 skipped.bug("a step is skipped that is being performed", ("if path in performed(draft.state):", "if False:"))
@@ -775,7 +778,7 @@ ROOMS: Final = (
     admission, deciders, deciding, doubts, gates, stages, answers, undo_scopes, failing, attempts, parallel, calls, ids,
     shared, evolving, decide, going_on, passing_time, beginning, clock, control, ending, outcomes, children, signals,
     agent, conversation, again, widening, secret, schedules, zones, budget, forked, skipped, passing, guarding,
-    excluding,
+    excluding, forked_twice,
 )  # fmt: skip
 
 _APPROVALS: Final = ("tests/engine/test_approvals.py", "tests/engine/test_approvals_time.py")

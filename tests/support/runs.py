@@ -20,7 +20,7 @@ from hai_flow.engine.decide import decide
 from hai_flow.engine.decision import Decision
 from hai_flow.engine.evolve.evolve import evolve, fold
 from hai_flow.engine.pendings.deciders import may_decide
-from hai_flow.engine.runs.fork import inherited_from, undone_in
+from hai_flow.engine.runs.fork import acted_in, inherited_from, undone_in
 from hai_flow.engine.state.bounds import DEFAULT_BOUNDS, Bounds
 from hai_flow.engine.state.ids import run_of_pending
 from hai_flow.engine.state.instances import standing_at
@@ -186,9 +186,15 @@ class Play:
             undone=undone_in(self.state),
             following=self.following(at),
             edits=edits,
+            acted=self.acted_behind(at),
         )
         play.do(command)
         return play
+
+    def acted_behind(self, seq: int) -> tuple[str, ...]:
+        """The steps that have begun to change the world behind the event `seq`."""
+        acted = acted_in(self.plan, enumerate(self.events, 1))
+        return tuple(sorted(path for path, last in acted.items() if last > seq))
 
     def state_at(self, seq: int) -> RunState:
         """The run behind its event `seq`."""

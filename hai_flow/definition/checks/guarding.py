@@ -132,7 +132,7 @@ def performed_without(old: Plan, question: Step, new: Plan, there: Step, paths: 
     before = {renamed(path, paths): step for path, step in old.steps.items()}
     orders = [{path: n for n, path in enumerate(plan.steps)} for plan in (old, new)]
     for step in new.steps.values():
-        if not _acts(step) or _is_behind(new, orders[1], there, step):
+        if not acts(step) or _is_behind(new, orders[1], there, step):
             continue
         was = before.get(step.path)
         if was is None or _act(was) != _act(step) or _is_behind(old, orders[0], question, was):
@@ -140,7 +140,8 @@ def performed_without(old: Plan, question: Step, new: Plan, there: Step, paths: 
     return None
 
 
-def _acts(step: Step) -> bool:
+def acts(step: Step) -> bool:
+    """Whether the step changes something outside of the run when it is performed, as far as the plan tells."""
     match step.verb:
         case Call() as verb:  # what the requester's own page performs does not count
             return not isinstance(verb.tool, FrontendTool) and verb.tool.effect != "read"

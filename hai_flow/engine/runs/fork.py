@@ -11,17 +11,19 @@ not be taken over:
 A run is forked where it is at rest: nothing is in flight there, so nothing is in doubt, and all that followed from what
 had happened was drawn. So it is where a commit ended, and, within a commit, in front of each step that began. People
 approve a call for one run: a run is not forked where a call was approved and had yet to be performed (again); nor
-behind an `approve`, but where a turn ended and nothing is edited (docs/decisions/0064).
+behind an `approve`, but where a turn ended, nothing is edited and no run has acted on the approval from there on
+(docs/decisions/0064).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import msgspec
 
-from hai_flow.definition.paths import is_undo, undone_by
+from hai_flow.definition.checks.guarding import acts
+from hai_flow.definition.paths import is_undo, plan_path, undone_by
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
@@ -44,7 +46,9 @@ def take_over(draft: Draft, command: c.Fork) -> None:
     of, edits = str(command.of), command.edits
     plan = draft.plan if edits is None or edits.was is None else edits.was
     draft.take_over(tuple(_renamed(command.events, of, draft.state.run_id)))
-    refused = obstacle(plan, draft.state, command.following, command.undone, of=of, edited=edits is not None)
+    refused = obstacle(
+        plan, draft.state, command.following, command.undone, of=of, edited=edits is not None, acted=command.acted
+    )
     if refused is not None:
         raise refused
     _demand_people_are_heard(draft, plan, command)
@@ -94,6 +98,22 @@ def undone_in(state: RunState) -> tuple[str, ...]:
     undoing = {path for path in (*state.ready, *state.steps) if is_undo(path)}
     begun = {undone_by(path) for path in undoing}
     return tuple(sorted({*state.undone, *state.undo_failed, *begun}))
+
+
+def acted_in(plan: Plan, events: Iterable[tuple[int, e.Event]]) -> dict[str, int]:
+    """The steps that the events of a run of `plan` (each with its seq) began to perform and that change the world, each
+    with the last seq at which they did. What a run cleans up when it is left to its heir is none of them."""
+    found, left = dict[str, int](), False
+    for seq, event in events:
+        if isinstance(event, e.RunStopping):
+            left = event.heir is not None
+        elif isinstance(event, e.WorkTakenBack):
+            left = False
+        elif isinstance(event, (e.StepStarted, e.AttemptStarted)) and event.attempt and not left:
+            step = plan.steps.get(plan_path(event.path))
+            if step is None or acts(step):  # a step of an older version, of which nothing is known, counts
+                found[event.path] = seq
+    return found
 
 
 def overtaken(now: RunState) -> Rejected:
@@ -160,13 +180,14 @@ def obstacle(
     *,
     of: str = "",
     edited: bool = False,
+    acted: Sequence[str] = (),
 ) -> Rejected | None:
     """Why a run of `plan` that was in `state` can't be forked there; None: it can. `following` as in the command; `of`
-    is its id; `edited`: the fork would begin with something else than the run had there."""
+    is its id; `edited`: the fork would begin with something else than the run had there; `acted` as in the command."""
     of = of or state.run_id
     for code, detail in (
         _unrest(state, following),
-        _spent(plan, state, edited=edited),
+        _spent(plan, state, edited=edited, acted=acted),
         _promised_elsewhere(state),
         _undone(state, undone),
     ):
@@ -214,7 +235,7 @@ def _unrest(state: RunState, following: e.Event | None) -> tuple[str, str]:
     return _FREE
 
 
-def _spent(plan: Plan, state: RunState, *, edited: bool) -> tuple[str, str]:
+def _spent(plan: Plan, state: RunState, *, edited: bool, acted: Sequence[str]) -> tuple[str, str]:
     """The obstacle where an approval would count for the fork as well, if there is one."""
     waited = state.status == "waiting" and not state.turn_open
     place = passing.approval_at(state)
@@ -223,6 +244,13 @@ def _spent(plan: Plan, state: RunState, *, edited: bool) -> tuple[str, str]:
             "fork_approved",
             f" was approved at {place}; what people approve they approve for one run, so it is forked before that, "
             "or where it waited behind it and nothing is edited.",
+        )
+    again = sorted({*acted, *state.children})  # a fork starts the runs below anew, whatever they have done
+    if place is not None and again:
+        return (
+            "fork_approved",
+            f" was approved at {place}, and {', '.join(again)} was begun on that approval, here or in a fork; what "
+            "people approve they approve for one run, so it is forked before that, and they are asked anew.",
         )
     for path, known in sorted(state.steps.items()):
         if not path:

@@ -19,6 +19,7 @@ from hai_flow import file_ids
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
+from hai_flow.engine.pendings import passing
 from hai_flow.engine.runs.fork import demand_left, finished_by, inherited_from, undone_in
 from hai_flow.engine.state.state import TERMINAL_STATUSES, PendingState, RunState
 from hai_flow.errors import Rejected
@@ -28,7 +29,7 @@ from hai_flow.runtime.commit.committer import Committer
 from hai_flow.runtime.commit.states import state_at
 from hai_flow.runtime.commit.submission import Begin, Outcome
 from hai_flow.runtime.runs.concurrency_slots import Slots
-from hai_flow.runtime.runs.moments import Moments
+from hai_flow.runtime.runs.moments import Moments, acted_behind
 from hai_flow.runtime.runs.starts import Starts
 from hai_flow.runtime.streams.thread_feed import Threads
 from hai_flow.store.commit.entries import Branch
@@ -97,6 +98,7 @@ class Branches:
             following=moment.following,
             edits=edits,
             rejected=await self.rejected(tenant, now),
+            acted=await self._acted_on_approval(tenant, there, now, run_id),
         )
         return msgspec.structs.replace(fork, undone=await self._undone(tenant, fork, now)), to or was
 
@@ -109,6 +111,27 @@ class Branches:
             if state is not None:
                 found |= set(undone_in(state)) & finished_by(fork.events, relative.shared)
         return tuple(sorted(found))
+
+    async def acted(self, tenant: UUID, now: RunState, *, but: UUID | None = None) -> dict[str, int]:
+        """The steps that have begun to change the world in the run, which is `now`, and in its relatives on an approval
+        that they have in common with it. With each: the event of the run up to which a fork would do it again. `but`:
+        a relative that is not looked at."""
+        of = UUID(now.run_id)
+        found = await self._moments.acted(tenant, of, now.sha256)
+        for relative in await threads_store.relatives(self._database.api, tenant, of):
+            common = await state_at(self._database, tenant, of, relative.shared)
+            if relative.run_id == but or common is None or passing.approval_at(common) is None:
+                continue
+            state = await self._state(tenant, relative.run_id)
+            steps = await self._moments.acted(tenant, relative.run_id, state.sha256, after=relative.shared)
+            found |= dict.fromkeys(steps, _HEAD)
+        return found
+
+    async def _acted_on_approval(self, tenant: UUID, there: RunState, now: RunState, run_id: UUID) -> tuple[str, ...]:
+        """What would be done again on one approval by the fork `run_id` of the run that was `there` and is `now`."""
+        if passing.approval_at(there) is None:
+            return ()
+        return acted_behind(await self.acted(tenant, now, but=run_id), there.seq)
 
     async def inherited(self, leaving: RunSummary, there: RunState) -> e.Inherited | None:
         """What the active run `leaving` leaves to a fork of a run that was `there`: all up to there, where it is that
@@ -174,7 +197,10 @@ class Branches:
                     demand_left(left, str(begin.run_id), stop.inherited)
                 now = await self._state(tenant, begin.of)
                 undone, rejected = await self._undone(tenant, begin, now), await self.rejected(tenant, now)
-                begin = msgspec.structs.replace(begin, undone=undone, rejected=rejected)
+                there = await state_at(self._database, tenant, begin.of, len(begin.events))
+                assert there is not None, "the caller has found the run"
+                acted = await self._acted_on_approval(tenant, there, now, begin.run_id)
+                begin = msgspec.structs.replace(begin, undone=undone, rejected=rejected, acted=acted)
             return await self._starts.start(
                 tenant,
                 plan,

@@ -6,14 +6,14 @@ All of it is read from the log, which is folded once from its beginning. A log o
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from hai_flow.engine import events as e
 from hai_flow.engine.evolve.evolve import evolve
-from hai_flow.engine.runs.fork import begins, obstacle
+from hai_flow.engine.runs.fork import acted_in, begins, obstacle
 from hai_flow.engine.state.state import RunState
 from hai_flow.errors import Rejected
 from hai_flow.runtime.catalog.catalog import Catalog
@@ -129,8 +129,23 @@ class Moments:
             raise Rejected(422, "step.not_begun", message)
         return found
 
-    async def marks(self, tenant: UUID, run_id: UUID, undone: tuple[str, ...]) -> list[Mark]:
-        """Where the run waited and where its steps began, in order. `undone`: what it has undone since."""
+    async def acted(self, tenant: UUID, run_id: UUID, sha256: str, after: int = 0) -> dict[str, int]:
+        """The steps of the run, which is of the version `sha256` now, that changed the world behind its event `after`,
+        each with the last seq at which they began to."""
+        plan = await self._catalog.plan(tenant, bytes.fromhex(sha256))
+        events = [
+            (seq, event)
+            async for first, decoded in self.commits(run_id, after=after, bounded=False)
+            for seq, event in enumerate(decoded, first)
+            if isinstance(event, (e.StepStarted, e.AttemptStarted, e.RunStopping, e.WorkTakenBack))
+        ]
+        return acted_in(plan, events)
+
+    async def marks(
+        self, tenant: UUID, run_id: UUID, undone: tuple[str, ...], acted: Mapping[str, int] | None = None
+    ) -> list[Mark]:
+        """Where the run waited and where its steps began, in order. `undone`: what it has undone since; `acted`: what
+        has changed the world, and up to which of its events a fork would do that again."""
         state, found = RunState(str(run_id)), list[Mark]()
         async for _, decoded in self.commits(run_id):
             for n, event in enumerate(decoded):
@@ -141,17 +156,23 @@ class Moments:
                 if step is None and not waited:
                     continue
                 plan = await self._catalog.plan(tenant, bytes.fromhex(state.sha256))
+                again = acted_behind(acted or {}, state.seq)
                 found.append(
                     Mark(
                         state.seq,
                         state.at,
                         event.turn,
                         step,
-                        obstacle(plan, state, following, undone),
-                        obstacle(plan, state, following, undone, edited=True),
+                        obstacle(plan, state, following, undone, acted=again),
+                        obstacle(plan, state, following, undone, edited=True, acted=again),
                     )
                 )
         return found
+
+
+def acted_behind(acted: Mapping[str, int], seq: int) -> tuple[str, ...]:
+    """Those of the steps that have changed the world behind event `seq`."""
+    return tuple(sorted(path for path, last in acted.items() if last > seq))
 
 
 def nearest(marks: list[Mark], seq: int, *, edited: bool) -> list[int]:

@@ -31,6 +31,7 @@ from hai_flow.api.routes import Routes
 from hai_flow.definition.plan import Plan
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
+from hai_flow.engine.pendings import passing
 from hai_flow.engine.runs.fork import undone_in
 from hai_flow.engine.state.state import TERMINAL_STATUSES, RunState
 from hai_flow.errors import Rejected
@@ -80,8 +81,11 @@ async def get_marks(run_id: str, access: CurrentAccess) -> dict[str, Any]:
 
 
 async def _marks(access: Access, run_id: UUID) -> list[Mark]:
-    undone = undone_in(await access.state(run_id))
-    return await access.runtime.moments.marks(access.tenant, run_id, undone)
+    now = await access.state(run_id)
+    acted = {}
+    if passing.approval_at(now) is not None:
+        acted = await access.runtime.branches.acted(access.tenant, now)
+    return await access.runtime.moments.marks(access.tenant, run_id, undone_in(now), acted)
 
 
 def _mark_view(mark: Mark) -> dict[str, Any]:
