@@ -153,10 +153,8 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True):
 
 class WhyNot(msgspec.Struct, frozen=True, kw_only=True):
     """Why somebody may not decide: `excluded.requester` (they started the run), `excluded.instigator` (they are behind
-    it), `excluded`, `voted`, `not_asked`, or `unreadable` (by this release).
-
-    `code`: excluded.requester, excluded.instigator, agent, excluded, voted, not_asked or unreadable.
-    """
+    it), `agent` (an agent that `from` does not name), `excluded`, `voted`, `not_asked`, or `unreadable` (by this
+    release)."""
 
     code: str
     reason: str

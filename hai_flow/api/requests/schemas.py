@@ -253,7 +253,8 @@ class PendingPage(Listed):
 
 class WhyNot(Shape):
     """Why somebody may not decide: `excluded.requester` (they started the run), `excluded.instigator` (they are behind
-    it), `excluded`, `voted`, `not_asked`, or `unreadable` (by this release)."""
+    it), `agent` (an agent that `from` does not name), `excluded`, `voted`, `not_asked`, or `unreadable` (by this
+    release)."""
 
     code: Literal["excluded.requester", "excluded.instigator", "agent", "excluded", "voted", "not_asked", "unreadable"]
     reason: str
