@@ -17,7 +17,6 @@ TASKS: Final = "io.modelcontextprotocol/tasks"
 UI: Final = "io.modelcontextprotocol/ui"
 IDEMPOTENCY_KEY: Final = "hai-flow/idempotencyKey"
 WORKFLOW: Final = "hai-flow/workflow"
-ON_BEHALF_OF: Final = "hai-flow/onBehalfOf"
 
 TEXT_BYTES_MAX: Final = 32 * 1024
 """Of a result; the whole of a longer one is the resource that the result links to."""

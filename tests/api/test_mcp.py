@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import re
+import subprocess
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
@@ -11,11 +13,40 @@ import mcp_types as types
 import pytest
 from mcp.client import Client
 
+from hai_flow.testing.apart import NotPlayed, play_apart
 from tests.support.hai_client import unique
 from tests.support.mcp_caller import FORMS, NOTHING, WITH_TASKS, Caller, accept
 from tests.support.server import ROOT, YAML, ServerProcess
 from tests.support.waiting import until
 
+GREET = """
+hai: flow/v1
+name: greet_in_test
+version: 1
+input: {type: object, required: [name], properties: {name: {type: string}}}
+steps:
+  - say: Hello, ${{ input.name }}!
+output: ${{ input.name }}
+"""
+GREET_TESTS = """
+hai: test/v1
+workflow: greet_in_test.flow.yaml
+cases:
+  - name: says the name
+    input: {name: Ann}
+    expect: {status: finished, output: Ann}
+"""
+ENDLESS = """
+hai: flow/v1
+name: endless
+version: 1
+steps:
+  - id: again
+    repeat:
+      max: 10000
+      until: false
+      steps: [{wait: 1s}]
+"""
 FLOWS = ROOT / "tests" / "clients" / "mcp_flows"
 Fact = TypeVar("Fact")
 SUPPORT = {"HAI-Act-As": "user:sue,role:support"}
@@ -304,6 +335,87 @@ def test_the_card_loads_nothing_and_holds_no_vote(http: httpx2.Client) -> None:
         assert forbidden not in card["text"]
     tools = {each["name"]: each for each in caller.result("tools/list", {})["tools"]}
     assert tools["get_run"]["_meta"]["ui"]["resourceUri"] == card["uri"]
+
+
+# --- writing workflows ------------------------------------------------------------------------------------------------
+
+
+async def _tool(url: str, name: str, **arguments: str) -> types.CallToolResult:
+    async with Client(f"{url}/mcp") as client:
+        return await client.call_tool(name, arguments)
+
+
+def call_tool(server: ServerProcess, name: str, **arguments: str) -> types.CallToolResult:
+    return asyncio.run(_tool(server.url, name, **arguments))
+
+
+def test_a_workflow_is_checked_as_rest_checks_it_and_is_not_stored(server: ServerProcess, http: httpx2.Client) -> None:
+    broken = GREET.replace("input.name }}!", "input.nam }}!")
+    for source in (GREET, broken, "", "a: [", "\ta: 1"):
+        answer = http.post("/v1/workflows/validate", content=source.encode(), headers=YAML).json()
+        result = call_tool(server, "validate_workflow", source=source)
+        assert (result.is_error, result.structured_content) == (False, answer)
+        assert result.structured_content["valid"] == (source == GREET)
+    text = call_tool(server, "validate_workflow", source=broken).content[0].text
+    assert text.startswith("7:")
+    assert text.endswith("The workflow is not valid.")
+    assert http.get("/v1/workflows/greet_in_test").status_code == 404
+
+
+def test_findings_beyond_the_size_of_a_result_are_cut_and_their_end_is_shown(server: ServerProcess) -> None:
+    steps = "".join(f"  - say: ${{{{ input.{'x' * 200}{n} }}}}\n" for n in range(300))
+    result = call_tool(server, "validate_workflow", source=f"hai: flow/v1\nname: w\nversion: 1\nsteps:\n{steps}")
+    assert result.structured_content == {"valid": False, "truncated": True}
+    assert len(result.content[0].text) <= 32 * 1024
+    assert result.content[0].text.endswith("The workflow is not valid.")
+
+
+def test_the_tests_of_a_workflow_are_played_and_say_what_failed(server: ServerProcess) -> None:
+    passed = call_tool(server, "test_workflow", source=GREET, tests=GREET_TESTS).structured_content
+    assert (passed["passed"], passed["failed"], passed["findings"]) == (1, 0, [])
+    result = call_tool(server, "test_workflow", source=GREET, tests=GREET_TESTS.replace("output: Ann", "output: Bob"))
+    (case,) = result.structured_content["cases"]
+    assert (case["outcome"], case["failures"][0]["expected"], case["failures"][0]["found"]) == ("failed", "Bob", "Ann")
+    assert "FAILED <tests>:7 says the name" in result.content[0].text
+
+
+def test_nothing_is_played_of_texts_with_findings(server: ServerProcess) -> None:
+    for source, tests in (
+        (GREET.replace("say:", "sya:"), GREET_TESTS),
+        (GREET, GREET_TESTS.replace("input:", "inptu:")),
+    ):
+        content = call_tool(server, "test_workflow", source=source, tests=tests).structured_content
+        assert (content["cases"], content["passed"], content["failed"]) == ([], 0, 0)
+        assert content["findings"]
+
+
+def test_tests_without_an_end_are_cut_with_their_process() -> None:
+    long = "\n".join(f"      - advance: {100 * n}d" for n in range(1, 200))
+    tests = f"hai: test/v1\nworkflow: endless.flow.yaml\ncases:\n  - name: never\n    script:\n{long}\n"
+    with pytest.raises(NotPlayed, match="did not end within"):
+        play_apart(ENDLESS.encode(), tests.encode(), seconds=0.5)
+
+
+def test_the_process_that_plays_tests_has_nothing_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: list[dict[str, str]] = []
+    run = subprocess.run
+
+    def run_and_note(*args: Any, **more: Any) -> Any:
+        kept.append(more["env"])
+        return run(*args, **more)
+
+    monkeypatch.setenv("HAI_FLOW_DATABASE", "postgresql://secret")
+    monkeypatch.setattr(subprocess, "run", run_and_note)
+    assert play_apart(GREET.encode(), GREET_TESTS.encode())["passed"] == 1
+    assert kept[0].keys() == {"PYTHONPATH", "PYTHONUTF8"}
+
+
+def test_prompts_name_tools_that_there_are(http: httpx2.Client) -> None:
+    caller = Caller(http)
+    text = caller.result("prompts/get", {"name": "new-minimal"})["messages"][0]["content"]["text"]
+    tools = {each["name"] for each in caller.result("tools/list", {})["tools"]}
+    assert {"validate_workflow", "test_workflow"} <= tools
+    assert set(re.findall(r"\b[a-z]+_[a-z]+\b", text.partition("```")[0])) <= tools
 
 
 # --- the official client ----------------------------------------------------------------------------------------------

@@ -249,6 +249,18 @@ def test_who_starts_nothing_has_no_workflow_among_the_tools(house: House, role: 
     assert response.error("tools/call", {"name": "greet", "arguments": {"name": "x"}})["code"] == -32602
 
 
+@pytest.mark.parametrize("role", ["author", "requester", "viewer", "operator"])
+def test_who_may_not_check_workflows_has_no_tool_and_no_prompt_that_does(house: House, role: str) -> None:
+    caller = house.caller(house.people.person(f"user:of-{role}", roles=[role]))
+    names = {each["name"] for each in caller.result("tools/list", {})["tools"]}
+    text = caller.result("prompts/get", {"name": "new-minimal"})["messages"][0]["content"]["text"]
+    for tool in ("validate_workflow", "test_workflow"):
+        assert (tool in names, tool in text) == (role == "author",) * 2
+        if role != "author":
+            given = {"source": "", "tests": ""} if tool == "test_workflow" else {"source": ""}
+            assert caller.error("tools/call", {"name": tool, "arguments": given})["code"] == -32602
+
+
 # --- credentials ------------------------------------------------------------------------------------------------------
 
 

@@ -175,9 +175,21 @@ triggers.bug(
     ),
     by=f"{_TRIGGERS}::test_each_missed_instant_is_known_to_its_run_and_to_the_input_of_the_schedule",
 )
+authoring_tools = Room("hai_flow/api/mcp/authoring.py")
+authoring_tools.bug(
+    "every caller of the MCP server may check workflows",
+    ("_validate, (Right.CHECK_WORKFLOWS,)", "_validate, (Right.CHECK_WORKFLOWS, Right.SEE_OWN)"),
+    by="tests/attacks/test_mcp.py::test_who_may_not_check_workflows_has_no_tool_and_no_prompt_that_does",
+)
+playing_apart = Room("hai_flow/testing/apart.py")
+playing_apart.bug(
+    "tests of strangers are played with the server's environment",
+    (', env={"PYTHONPATH": path, "PYTHONUTF8": "1"}', ', env={**os.environ, "PYTHONPATH": path}'),
+    by="tests/api/test_mcp.py::test_the_process_that_plays_tests_has_nothing_of_the_environment",
+)
 
 ROOMS: Final = (
     foreign, answers, setting, races, posted_json, http, connections, mcp_http, taps, structured, document, signs,
     hiding, secrets,
-    basic, times, functions, widening, cron, triggers,
+    basic, times, functions, widening, cron, triggers, authoring_tools, playing_apart,
 )  # fmt: skip

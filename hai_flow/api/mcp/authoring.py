@@ -1,9 +1,80 @@
-"""Tools with which agents write workflows: what they check and find is what every author's commands find."""
+"""Tools with which agents write workflows: they find what `hai-flow validate` and `hai-flow test` find in one file."""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
-from hai_flow.api.mcp.tool import Tool
+from hai_flow import values
+from hai_flow.api.mcp.tool import Call, Tool, text_result
+from hai_flow.api.permissions.rights import Right
+from hai_flow.api.requests.access import Access
+from hai_flow.api.rest.workflows import check_beside_loop, validate_workflow
+from hai_flow.errors import Rejected
+from hai_flow.testing.apart import NotPlayed, play_apart
+from hai_flow.wire.mcp import TEXT_BYTES_MAX
 
-AUTHORING: Final[tuple[Tool, ...]] = ()
+VALIDATE: Final = "validate_workflow"
+TEST: Final = "test_workflow"
+_FINDINGS: Final[dict[str, Any]] = {"type": "array", "items": {"type": "object"}}
+_CUT: Final[dict[str, Any]] = {"type": "boolean", "description": "the lists are too large, and left out"}
+
+
+async def _validate(access: Access, base: str, given: Mapping[str, Any], call: Call) -> dict[str, Any]:
+    answer = await validate_workflow(given["source"].encode(), access)
+    lines = [
+        f"{each['line']}:{each['column']}: {each['severity']}: {each['message']} ({each['code']})"
+        for each in answer["findings"]
+    ]
+    return _result([*lines, "The workflow is valid." if answer["valid"] else "The workflow is not valid."], answer)
+
+
+async def _test(access: Access, base: str, given: Mapping[str, Any], call: Call) -> dict[str, Any]:
+    try:
+        played = await check_beside_loop(access, play_apart, given["source"].encode(), given["tests"].encode())
+    except NotPlayed as error:
+        raise Rejected(422, "request.invalid", str(error)) from None
+    return _result(played.pop("lines"), played)
+
+
+def _result(lines: list[str], content: dict[str, Any]) -> dict[str, Any]:
+    """The lines as text, at most 32 KB of them from the end, and the content, without its lists where it is too large:
+    the last line says how all of it ended."""
+    text = "\n".join(lines).encode(errors="replace")[-TEXT_BYTES_MAX:].decode(errors="ignore")
+    if len(values.dumps(content)) > 2 * TEXT_BYTES_MAX:
+        content = {name: value for name, value in content.items() if not isinstance(value, list)} | {"truncated": True}
+    return {**text_result(text), "structuredContent": content}
+
+
+def _texts(**properties: str) -> dict[str, Any]:
+    described = {name: {"type": "string", "description": text} for name, text in properties.items()}
+    return {"type": "object", "properties": described, "required": list(described), "additionalProperties": False}
+
+
+AUTHORING: Final[tuple[Tool, ...]] = (
+    Tool(
+        VALIDATE, "Check a workflow",
+        "Every finding of a workflow document, with its place. Stores nothing.",
+        _texts(source="the workflow's YAML"), _validate, (Right.CHECK_WORKFLOWS,), reads=True,
+        output={
+            "type": "object", "required": ["valid"],
+            "properties": {"valid": {"type": "boolean"}, "findings": _FINDINGS, "truncated": _CUT},
+        },
+    ),
+    Tool(
+        TEST, "Test a workflow",
+        "Plays the tests of a workflow in memory: the real engine, with mocks for what it calls. Performs no effect "
+        "and stores nothing.",
+        _texts(source="the workflow's YAML", tests="the YAML of its tests; the file that they name is not read"),
+        _test, (Right.CHECK_WORKFLOWS,), reads=True,
+        output={
+            "type": "object", "required": ["passed", "failed"],
+            "properties": {
+                "passed": {"type": "integer"}, "failed": {"type": "integer"},
+                "cases": {"type": "array", "items": {"type": "object"}, "description": "with the failures of each"},
+                "findings": {**_FINDINGS, "description": "of the texts; with any, nothing is played"},
+                "truncated": _CUT,
+            },
+        },
+    ),
+)  # fmt: skip

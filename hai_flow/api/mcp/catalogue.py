@@ -151,10 +151,13 @@ class Catalogue:
         if wanted is not None and not re.fullmatch(r"[a-z][a-z0-9_-]{0,62}", wanted):
             raise MCPError(NOT_FOUND, "name: expected a workflow's name like `refund_order`.")
         made = template(name, wanted)  # type: ignore[arg-type]
+        may_check = access_of(ctx).principal.may(Right.CHECK_WORKFLOWS)
+        checks = "validate_workflow and test_workflow" if may_check else "`hai-flow validate` and `hai-flow test`"
         text = (
             f"Write a HAI Flow workflow that begins like this one ({TEMPLATES[name]}). Change it to what is needed, "  # type: ignore[index]
-            "check it with validate_workflow and test_workflow until neither finds anything, then hand it over with "
-            f"draft_publish.\n\n```yaml\n{made.workflow}```\n\nIts tests:\n\n```yaml\n{made.tests}```\n"
+            f"check it with {checks} until neither finds anything, then publish it with `hai-flow publish` or "
+            f"`POST /v1/workflows`, or give it to somebody who may.\n\n"
+            f"```yaml\n{made.workflow}```\n\nIts tests:\n\n```yaml\n{made.tests}```\n"
         )
         message = {"role": "user", "content": {"type": "text", "text": text}}
         return types.GetPromptResult.model_validate({"description": TEMPLATES[name], "messages": [message]})  # type: ignore[index]

@@ -69,7 +69,7 @@ async def publish_workflow(
 async def validate_workflow(source: WorkflowBody, access: CurrentAccess) -> dict[str, Any]:
     """Check the YAML document in the body without storing it: every finding at once. 429 where too many are being
     checked."""
-    found = await _checked(access, check_workflow, source, "<workflow>")
+    found = await check_beside_loop(access, check_workflow, source, "<workflow>")
     findings = [finding.as_dict() for finding in found]
     return {"valid": all(finding["severity"] != "error" for finding in findings), "findings": findings}
 
@@ -84,7 +84,7 @@ async def validate_workflow(source: WorkflowBody, access: CurrentAccess) -> dict
 async def format_workflow(source: WorkflowBody, access: CurrentAccess) -> dict[str, Any]:
     """The YAML document in the body in its one form (`hai-flow fmt`), with its meaning and its comments. 422 where YAML
     can't read it."""
-    text = await _checked(access, format_source, source)
+    text = await check_beside_loop(access, format_source, source)
     return {"source": text, "changed": text.encode() != source}
 
 
@@ -184,14 +184,14 @@ _DRAWN: Final[dict[str, Any]] = {
 _Form: TypeAlias = Annotated[Format, Query(alias="format", description="text for Mermaid, a picture, or what is in it")]
 
 
-async def _checked(access: Access, function: Callable[..., T], *args: Any) -> T:
+async def check_beside_loop(access: Access, function: Callable[..., T], *args: Any) -> T:
     """What the function makes of a document, beside the loop. Raises Rejected 429."""
     who = f"{access.tenant} {access.principal.id}"
     return await access.catalog.checks.make(who, function, *args)
 
 
 async def _picture(access: Access, source: bytes, form: Format) -> Response:
-    picture = await _checked(access, draw, source, form)
+    picture = await check_beside_loop(access, draw, source, form)
     return Response(picture, media_type=_MEDIA_TYPES[form], headers=_PICTURE_HEADERS)
 
 
@@ -205,7 +205,7 @@ async def _picture(access: Access, source: bytes, form: Format) -> Response:
 async def draw_text(source: WorkflowBody, access: CurrentAccess, form: _Form = "mermaid") -> Response:
     """The picture of the YAML document in the body, which is not stored. 422 with every finding where it is no valid
     workflow."""
-    findings = await _checked(access, check_workflow, source, "<workflow>")
+    findings = await check_beside_loop(access, check_workflow, source, "<workflow>")
     if any(finding.severity == "error" for finding in findings):
         raise DefinitionError(findings)
     return await _picture(access, source, form)
