@@ -349,6 +349,12 @@ def call_tool(server: ServerProcess, name: str, **arguments: str) -> types.CallT
     return asyncio.run(_tool(server.url, name, **arguments))
 
 
+def text_of(result: types.CallToolResult) -> str:
+    (content,) = result.content
+    assert isinstance(content, types.TextContent)
+    return content.text
+
+
 def test_a_workflow_is_checked_as_rest_checks_it_and_is_not_stored(server: ServerProcess, http: httpx2.Client) -> None:
     broken = GREET.replace("input.name }}!", "input.nam }}!")
     for source in (GREET, broken, "", "a: [", "\ta: 1"):
@@ -356,7 +362,7 @@ def test_a_workflow_is_checked_as_rest_checks_it_and_is_not_stored(server: Serve
         result = call_tool(server, "validate_workflow", source=source)
         assert (result.is_error, result.structured_content) == (False, answer)
         assert result.structured_content["valid"] == (source == GREET)
-    text = call_tool(server, "validate_workflow", source=broken).content[0].text
+    text = text_of(call_tool(server, "validate_workflow", source=broken))
     assert text.startswith("7:")
     assert text.endswith("The workflow is not valid.")
     assert http.get("/v1/workflows/greet_in_test").status_code == 404
@@ -366,8 +372,8 @@ def test_findings_beyond_the_size_of_a_result_are_cut_and_their_end_is_shown(ser
     steps = "".join(f"  - say: ${{{{ input.{'x' * 200}{n} }}}}\n" for n in range(300))
     result = call_tool(server, "validate_workflow", source=f"hai: flow/v1\nname: w\nversion: 1\nsteps:\n{steps}")
     assert result.structured_content == {"valid": False, "truncated": True}
-    assert len(result.content[0].text) <= 32 * 1024
-    assert result.content[0].text.endswith("The workflow is not valid.")
+    assert len(text_of(result)) <= 32 * 1024
+    assert text_of(result).endswith("The workflow is not valid.")
 
 
 def test_the_tests_of_a_workflow_are_played_and_say_what_failed(server: ServerProcess) -> None:
@@ -376,7 +382,7 @@ def test_the_tests_of_a_workflow_are_played_and_say_what_failed(server: ServerPr
     result = call_tool(server, "test_workflow", source=GREET, tests=GREET_TESTS.replace("output: Ann", "output: Bob"))
     (case,) = result.structured_content["cases"]
     assert (case["outcome"], case["failures"][0]["expected"], case["failures"][0]["found"]) == ("failed", "Bob", "Ann")
-    assert "FAILED <tests>:7 says the name" in result.content[0].text
+    assert "FAILED <tests>:7 says the name" in text_of(result)
 
 
 def test_nothing_is_played_of_texts_with_findings(server: ServerProcess) -> None:
