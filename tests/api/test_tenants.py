@@ -44,6 +44,8 @@ ALL: Final = [route for route in dict.fromkeys(rights_page.routes()) if route.pa
 OPEN: Final = {
     **dict.fromkeys(("/", "/console", "/docs", "/docs/assets", "/docs/start.js", "/openapi.json"), "a page of all"),
     **dict.fromkeys(("/healthz", "/readyz", "/api/aui/ping", "/api/aui/ws/ping"), "says whether this process works"),
+    "/.well-known/jwks.json": "the public halves of the deployment's keys, the same for all tenants",
+    "/.well-known/oauth-protected-resource/mcp": "the issuers of the deployment, the same for all tenants",
     "/callbacks/{token}": "the address is the proof, and belongs to one run (tests/api/test_callbacks.py)",
     "/links/{token}": "the same, to one person and question (tests/api/test_links.py)",
     "/sign-in": "who signs in has no tenant yet (tests/api/test_sessions.py)",
@@ -282,8 +284,9 @@ def _everything(url: str, dsn: str, tenant: str) -> dict[str, Any]:
 
 def is_of_its_maker(problem: str) -> bool:
     """Whether it says that what was asked for is not there, of what only the one has who made it: an opinion, a file
-    that no run refers to; of a link, that it was given to nobody; or of workers, that they are the deployment's."""
-    said = ("feedback_unknown", "file_unknown", "This link is not good any more", "tenant_forbidden")
+    that no run refers to; of a link, that it was given to nobody; of a receipt, that the question is open; or of
+    workers, that they are the deployment's."""
+    said = ("receipt_early", "feedback_unknown", "file_unknown", "This link is not good any more", "tenant_forbidden")
     return any(each in problem for each in said)
 
 

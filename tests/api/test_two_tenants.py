@@ -131,6 +131,7 @@ def own(answer: Any) -> str:
 
 STREAM: Final = {"Accept": "text/event-stream"}
 AGUI: Final = {"protocolVersion": "1.0"}
+LISTED: Final = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
 GIVEN: Final = {"workflow": NAME, "thread_id": "t-1"}
 
 BEGINNING: Final = (
@@ -203,6 +204,8 @@ LOOKING: Final = (
 ENDING: Final = (
     Step("PATCH", "/v1/tenants/{tenant}", {"open_runs": 5}, 403),
     Step("GET", "/v1/workers", None, 403),
+    Step("GET", "/v1/pendings/{pending}/receipt", None, 409),
+    Step("POST", "/mcp", LISTED, None, headers={"Accept": "application/json, text/event-stream"}),
     Step("POST", "/v1/pendings/{pending}/check", {"decision": "approve"}, by="boss"),
     Step("POST", "/v1/inbox/{pending}/release", {}, by="boss"),
     Step("DELETE", "/v1/inbox/delegations/{delegation}", None, 204, by="boss"),
