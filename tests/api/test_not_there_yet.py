@@ -14,18 +14,12 @@ import pytest
 from tests.support.commands import ROOT
 
 
-def no_mcp_server(http: httpx2.Client) -> None:
-    assert http.get("/mcp").status_code == 404
-    assert http.post("/mcp", json={}).status_code == 404
-
-
 def no_a2a(http: httpx2.Client) -> None:
     assert http.get("/.well-known/agent-card.json").status_code == 404
     assert http.post("/a2a", json={}).status_code == 404
 
 
 LOOKED_FOR: Final[dict[str, Callable[[httpx2.Client], None]]] = {
-    "an MCP server": no_mcp_server,
     "A2A": no_a2a,
 }
 

@@ -84,7 +84,11 @@ def test_objects_without_a_key_are_named_by_their_position() -> None:
 
 
 def test_equal_keys_fail_before_anything_starts() -> None:
-    play = Play("steps: [{id: each, for_each: {items: [a, b, a], max_parallel: 3, steps: [{id: w, call: t.f}]}}]")
+    play = Play(
+        "input: {type: object, properties: {names: {type: array}}}\n"
+        "steps: [{id: each, for_each: {items: '${{ input.names }}', max_parallel: 3, steps: [{id: w, call: t.f}]}}]",
+        input={"names": ["a", "b", "a"]},
+    )
     assert (play.status, play.error.code) == ("failed", "for_each.duplicate_key")
     assert not play.of(e.IterationStarted)
 
