@@ -81,7 +81,7 @@ def _same_items(context: Context, step: StepDraft) -> None:
     for index, item in enumerate(items):
         if isinstance(item, str) and "${{" not in item and item in seen:
             message = f"`{shorten(item)}` stands twice, and each item needs its own key; remove one, or give a `key`"
-            context.reader.error((*step.at, "for_each", "items", index), "for_each.duplicate_key", message)
+            context.reader.refuse((*step.at, "for_each", "items", index), "for_each.duplicate_key", message)
         if isinstance(item, str):
             seen.add(item)
 

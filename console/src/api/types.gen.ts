@@ -738,6 +738,13 @@ export interface Problem {
   see?: string;
 }
 
+export interface ProtectedResource {
+  resource: string;
+  authorization_servers: string[];
+  bearer_methods_supported: string[];
+  resource_name: string;
+}
+
 export interface PublicKeys {
   keys: Record<string, Json>[];
 }

@@ -17,6 +17,7 @@ from hai_flow.api.http.problems import WITH_BODY, documented
 from hai_flow.api.mcp_resource import METADATA_PATH, PATH, base_of
 from hai_flow.api.permissions.principals import open_to_everybody, requires
 from hai_flow.api.permissions.rights import Right
+from hai_flow.api.requests import schemas
 from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import CurrentAccess, JsonBody
 from hai_flow.errors import Rejected
@@ -72,7 +73,12 @@ async def post_message(request: Request, access: CurrentAccess, body: JsonBody) 
     return _Exchange(access, body)
 
 
-@router.get(METADATA_PATH, dependencies=[open_to_everybody()], response_model=None)
+@router.get(
+    METADATA_PATH,
+    dependencies=[open_to_everybody()],
+    response_model=None,
+    responses={**documented(404), 200: {"model": schemas.ProtectedResource}},
+)
 async def get_metadata(request: Request) -> dict[str, Any]:
     """The issuers whose tokens open `/mcp` (RFC 9728). 404 where no issuer is configured."""
     settings, issuers = request.app.state.settings, request.app.state.identity.issuer_names

@@ -209,6 +209,15 @@ class Receipt(Shape):
     texts: dict[str, ReceiptText]
 
 
+class ProtectedResource(Shape):
+    """The issuers whose tokens a resource takes (RFC 9728)."""
+
+    resource: str
+    authorization_servers: list[str]
+    bearer_methods_supported: list[str]
+    resource_name: str
+
+
 class PublicKeys(Shape):
     """A JWK Set (RFC 7517)."""
 
