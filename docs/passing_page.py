@@ -26,6 +26,8 @@ that was answered with no. One rule bounds all of them (`engine/pendings/passing
   input, state or version by a person that its rules let answer.
 * A step whose output decides whether people are asked, or whom (it is read by an `if` around the question, by
   `approval.when`, or by what leads there), is not skipped by the requester or who is behind the run.
+* The input and the variables on which that depends are not edited in a fork by the requester or who is behind the run:
+  they start another run, or somebody else edits.
 * A version that asks fewer people, or by other rules, is not moved or forked to by the requester or who is behind the
   run; nor is one in which the question stands behind other conditions, in a list that catches a no, or no longer in
   front of all that it is asked in front of here.

@@ -343,3 +343,37 @@ def test_one_approval_pays_once_where_the_run_waited_behind_it(api: httpx2.Clien
         assert {each["forkable"] for each in marks if each["seq"] == place} == {False}
     anew = it.post("fork", it.mine, step="ok")
     assert anew.status_code == 201, anew.text
+
+
+RISKY: Final = f"""hai: flow/v1
+name: k_risky
+version: 1
+input: {{type: object, properties: {{n: {{type: integer, default: 9}}}}}}
+state: {{risk: {{type: integer, default: 9}}}}
+{_TOOLS}steps:
+  - {{id: more, {_MORE}}}
+  - {{id: pay, call: fx.note, with: {{n: 2}}, approval: {{from: [role:lead], when: "state.risk > 5 || input.n > 5"}}}}
+"""
+
+
+@pytest.mark.parametrize("edit", [{"state": {"risk": 0}}, {"input": {"n": 0}}])
+def test_who_is_behind_a_run_edits_nothing_that_decides_whether_people_are_asked(
+    api: httpx2.Client, edit: dict[str, Any]
+) -> None:
+    answer = api.post("/v1/workflows", content=RISKY, headers=YAML)
+    assert answer.status_code in (200, 201), answer.text
+    it = Payment(api, "k_risky")
+    wait_for(lambda: _is(api, it.run["id"], "waiting"))
+    at = _waits(api, it.run["id"])
+    for body in ({"at": at, **edit}, {"at": at, **edit, "dry_run": True}):
+        assert "somebody else must edit" in refused(it.post("fork", it.mine, **body), "fork.forbidden")
+    same = {"state": {"risk": 9}} if "state" in edit else {"input": {"n": 9}}
+    assert it.post("fork", it.mine, at=at, **same, dry_run=True).status_code == 200
+    forked = it.post("fork", OPERATOR, at=at, **edit)
+    assert forked.status_code == 201, forked.text
+    id = forked.json()["id"]
+    wait_for(lambda: _is(api, id, "waiting"))
+    again = {"at": _waits(api, id), **({"state": {"risk": 1}} if "state" in edit else {"input": {"n": 1}})}
+    for who in (it.mine, OPERATOR):  # the fork's requester, and who is behind it
+        answer = api.post(f"/v1/runs/{id}/fork", json=again, headers=as_(who))
+        assert "somebody else must edit" in refused(answer, "fork.forbidden")

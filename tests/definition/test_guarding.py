@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hai_flow.definition.checks.guarding import question_behind
+from hai_flow.definition.checks.guarding import question_behind, questions_that_read
 from tests.support.runs import plan_of
 
 _ASKED_IF = """
@@ -44,3 +44,20 @@ def test_a_step_leads_to_a_question_if_its_result_is_read_by_what_decides_whethe
     plan = plan_of(_ASKED_IF.format(asking=asking))
     steps = ("score", "unread", "middle", "note")
     assert {path for path in steps if question_behind(plan, path) is not None} == leads
+
+
+@pytest.mark.parametrize(
+    ("asking", "roots"),
+    [
+        ('{id: pay, call: t, approval: {from: [role:boss], when: "state.risk > 1"}}', {"state"}),
+        ('{id: pay, call: t, approval: {from: [role:boss], when: "input.n > 1"}}', {"input"}),
+        ('{id: ok, if: "steps.derived.output.n > 1", approve: {title: Pay?, from: [role:boss]}}', {"input"}),
+        ('{id: ok, approve: {title: "${{ input.n }}?", from: ["${{ state.risk }}"]}}', {"state"}),
+        ('{id: pay, call: t, approval: {from: requester, when: "input.n > 1"}}', set()),
+        ('{id: pay, call: t, if: "input.n > 1"}', set()),
+    ],
+)
+def test_a_question_depends_on_what_its_conditions_read_also_by_way_of_a_step(asking: str, roots: set[str]) -> None:
+    derived = '{id: derived, call: r, with: {x: "${{ input.n }}"}}\n  - '
+    plan = plan_of(_ASKED_IF.format(asking=derived + asking))
+    assert {root for root in ("input", "state") if list(questions_that_read(plan, {root}))} == roots

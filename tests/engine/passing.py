@@ -137,6 +137,12 @@ TABLE: Final[dict[str, dict[str, str]]] = {
         kind: "yyyy--yy-" if "of the requester" in kind else "nnyy--yn-" if "`ask`" in kind else _MOVED
         for kind in KINDS
     },
+    **{
+        f"fork with another {value} that decides whether it is asked": {
+            kind: _OTHERS_ALONE if kind != "an `ask` of the requester" else "yyyyyyyy-" for kind in KINDS
+        }
+        for value in ("input", "state")
+    },
     "jump by an hour": {kind: "====--==-" if "`ask`" in kind else _STAYS for kind in KINDS},
     "send a signal": {kind: "====--==-" if "`ask`" in kind else _STAYS for kind in KINDS},
 }  # fmt: skip
@@ -150,16 +156,17 @@ class Case(NamedTuple):
     at: str
 
 
-def _document(kind: str, person: str, *, without: bool = False, guarded: bool = False, waits: bool = False) -> str:
+def _document(kind: str, person: str, *, without: bool = False, guarded: str = "", waits: bool = False) -> str:
     quorum = 2 if "of two" in person else 1
     asking = "{id: other, say: Hello.}" if without else KINDS[kind].format(id="ok", quorum=quorum)
     if guarded:
-        asking = asking.replace(", ", ', if: "${{ steps.first.output.n > 1 }}", ', 1)
+        asking = asking.replace(", ", f', if: "${{{{ {guarded} > 1 }}}}", ', 1)
     more = (
         "{id: more, ask: {title: More?, from: anyone, form: {type: object, properties: {}}}}" if waits else "say: So."
     )
     return f"""
     input: {{type: object, properties: {{n: {{type: integer}}}}}}
+    state: {{n: {{type: integer, default: 9}}}}
     tools: {{t: {{python: "acme:pay", effect: write}}, r: {{python: "acme:look", effect: read}}}}
     models: {{m: {{use: smart}}}}
     steps:
@@ -171,7 +178,7 @@ def _document(kind: str, person: str, *, without: bool = False, guarded: bool = 
     """
 
 
-def _begun(kind: str, person: str, *, guarded: bool = False, waits: bool = False) -> Play:
+def _begun(kind: str, person: str, *, guarded: str = "", waits: bool = False) -> Play:
     """A run that has just been answered where, and whose first call is under way."""
     play = Play(_document(kind, person, guarded=guarded, waits=waits), start=False)
     pins = {"below": e.Pin(1, "ab" * 32)}
@@ -215,7 +222,7 @@ def before_it_is_asked(kind: str, person: str) -> Case:
 
 def undecided(kind: str, person: str) -> Case:
     """The step has failed whose output says whether the question is asked."""
-    play = _begun(kind, person, guarded=True)
+    play = _begun(kind, person, guarded="steps.first.output.n")
     while play.status != "failed":
         _ = play.fail("first") if "first" in play.open else play.advance(HOUR)
     return Case(play, kind, "first")
@@ -332,9 +339,9 @@ def _migrate(case: Case, who: c.Principal, person: str) -> None:
     decide(case.play.plan, case.play.state, c.Migrate(to=to, by=who.id, who=who), case.play.now)
 
 
-def _at_the_place(kind: str, person: str) -> Case:
+def _at_the_place(kind: str, person: str, *, guarded: str = "") -> Case:
     """Nothing was answered yet: what asks is still to come."""
-    play = Play(_document(kind, person), start=False)
+    play = Play(_document(kind, person, guarded=guarded), start=False)
     pins = {"below": e.Pin(1, "ab" * 32)}
     play.do(
         c.Start(
@@ -383,6 +390,12 @@ WAYS: Final[dict[str, Callable[[str, str, c.Principal], None]]] = {
     "migrate to a version without it": lambda kind, person, who: _migrate(_at_the_place(kind, person), who, person),
     "fork to a version without it": lambda kind, person, who: _fork_in_front(
         _at_the_place(kind, person), who, without=person
+    ),
+    "fork with another input that decides whether it is asked": lambda kind, person, who: _fork_in_front(
+        _at_the_place(kind, person, guarded="input.n"), who, edits=c.Edits(input={"n": 0})
+    ),
+    "fork with another state that decides whether it is asked": lambda kind, person, who: _fork_in_front(
+        _at_the_place(kind, person, guarded="state.n"), who, edits=c.Edits(state={"n": 0})
     ),
     "jump by an hour": lambda kind, person, who: _stays(_open(kind, person), who, c.Jump(by=who.id, ms=HOUR)),
     "send a signal": lambda kind, person, who: _stays(

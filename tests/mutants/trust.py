@@ -113,13 +113,19 @@ what_is_asked.bug(
     "who is behind a run skips what decides whether people are asked",
     ("    if question is not None:\n", "    if False:\n"),
 )
+what_is_asked.bug(
+    "who is behind a run edits what decides whether people are asked",
+    ("    if values and _is_of_the_request(who, world):\n", "    if False:\n"),
+)
 guarding = Room("hai_flow/definition/checks/guarding.py", "tests/definition/test_guarding.py")
 guarding.bug(
     "a step that is read by way of another decides nothing",
     ("                read += [part for", "                _ = [part for"),
 )
 guarding.bug("what sets the state decides nothing", ('if "state" in roots:', "if False:"))
-guarding.bug("a run below asks nobody", ("DECIDERS and not waits_below:", "DECIDERS:"))
+guarding.bug(
+    "a run below asks nobody", ("DECIDERS or (isinstance(step.verb, Run) and not step.verb.detach):", "DECIDERS:")
+)
 tickets = Room("hai_flow/api/permissions/rate_limits.py", "tests/api/test_rates.py")
 tickets.bug("one principal makes tickets without end", ("if self._counts and (seconds", "if False and (seconds"))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as Names
 from typing import Any, Final
 
 from hai_flow.definition.checks.asking import Asks, asks, policy_of
@@ -69,26 +70,41 @@ def question_behind(plan: Plan, path: str) -> str | None:
     """A question to others than the requester of which the step at `path`, or one inside it, decides whether it is
     asked, or of whom: its result is read by what guards the question, by `approval.when` or the rules of who decides,
     or by a step whose result is read there. None: there is none. A run below counts as a question."""
-    for question in plan.steps.values():
-        waits_below = isinstance(question.verb, Run) and not question.verb.detach
-        if asks(question) is not Asks.DECIDERS and not waits_below:
-            continue
-        if any(each == path or is_inside(each, path) for each in _sources(plan, question)):
+    for question in _questions(plan):
+        if any(each == path or is_inside(each, path) for each in _sources(plan, question)[0]):
             return question.path
     return None
+
+
+def questions_that_read(plan: Plan, roots: Names[str]) -> Iterator[str]:
+    """The questions, as in `question_behind`, of which one of these names of expressions (`input`, `state`) decides
+    whether they are asked, or of whom, in whatever way its value comes there."""
+    for question in _questions(plan):
+        if not roots.isdisjoint(_sources(plan, question)[1]):
+            yield question.path
+
+
+def _questions(plan: Plan) -> Iterator[Step]:
+    """What asks others than the requester, and the runs below in which people may decide."""
+    for step in plan.steps.values():
+        if asks(step) is Asks.DECIDERS or (isinstance(step.verb, Run) and not step.verb.detach):
+            yield step
 
 
 _BUILT_IN: Final = frozenset({"steps", "input", "run", "event", "secrets", "args", "decision", "requester"})
 
 
-def _sources(plan: Plan, question: Step) -> set[str]:
-    """The paths of all steps whose results lead to whether the question is asked."""
+def _sources(plan: Plan, question: Step) -> tuple[set[str], set[str]]:
+    """The paths of all steps whose results lead to whether the question is asked, and the other names that are read on
+    the way."""
     read: list[Any] = [question.approval and question.approval.when, policy_of(question)]
     for each in _around(plan, question):
         read += [each.condition, each.verb if isinstance(each.verb, (Switch, ForEach, Repeat)) else None]
     found: set[str] = set()
+    others: set[str] = set()
     while read:
         ids, roots = _names(read.pop())
+        others |= roots
         named = [step for step in plan.steps.values() if step.id in ids]
         if "state" in roots:
             named += [step for step in plan.steps.values() if isinstance(step.verb, Set)]
@@ -98,7 +114,7 @@ def _sources(plan: Plan, question: Step) -> set[str]:
             if step.path not in found:
                 found.add(step.path)
                 read += [part for each in _inside(plan, step) for part in (each.condition, each.verb)]
-    return found
+    return found, others
 
 
 def _inside(plan: Plan, step: Step) -> list[Step]:

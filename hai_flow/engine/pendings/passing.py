@@ -9,6 +9,8 @@ answered with no. One rule holds for all of them, and for every kind of question
   run, where these may not decide.
 * A step whose result decides whether people are asked, or whom, is not skipped by the requester or the people behind
   the run: that is an answer to the question before it.
+* The input and the variables that decide whether people are asked, or whom, are not edited in a fork by the requester
+  or the people behind the run.
 * A version that asks fewer people, or others, or less often, or behind what it is asked about here, is not moved to by
   the requester or the people behind the run.
 
@@ -23,7 +25,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from hai_flow.definition.checks.asking import Asks, asks, asks_inside, policy_of, runs_inside
-from hai_flow.definition.checks.guarding import guards_of, performed_without, question_behind
+from hai_flow.definition.checks.guarding import guards_of, performed_without, question_behind, questions_that_read
 from hai_flow.definition.diff import written
 from hai_flow.definition.paths import is_inside, plan_path, renamed
 from hai_flow.definition.plan import BLOCKS, Approve, Ask, Plan, Run, Step
@@ -114,10 +116,16 @@ def demand_fork(
     rejected: Iterable[tuple[str, PendingState]],
     *,
     edited: bool = False,
+    values: frozenset[str] = frozenset(),
+    to: Plan | None = None,
 ) -> None:
-    """Raises `Rejected` 403 where a fork of the run as it was `there` would ask anew what is `rejected` now, or keep an
-    answer to another input (`edited`), and the caller may not. `plan` is that of the run."""
+    """Raises `Rejected` 403 where a fork of the run as it was `there` would ask anew what is `rejected` now, keep an
+    answer to another input (`edited`), or begin with other `values` (of `input`, `state`) that decide whether people
+    are asked, and the caller may not. `plan` is that of the run, `to` that of the fork if it is another."""
     world = world_of(plan, there)
+    if values and _is_of_the_request(who, world):
+        for each in (plan, to or plan):
+            _demand_no_value_in_what_is_asked(each, there, who, values)
     for pending in there.questions.values() if edited else ():
         if pending.opened.kind == "ask" and _has_let_through(pending) and not _is_for_requester_alone(pending):
             fault = ineligible(pending, who, world)
@@ -130,6 +138,17 @@ def demand_fork(
     for path, pending in rejected:
         if not _is_past(there, path):
             _demand_anew(path, pending, who, world, "fork.forbidden", "go on in front of it")
+
+
+def _demand_no_value_in_what_is_asked(plan: Plan, there: RunState, who: c.Principal, values: frozenset[str]) -> None:
+    """Raises `Rejected` 403 where a question that is yet to come depends on one of these values."""
+    for question in questions_that_read(plan, values):
+        if not _is_past(there, question):
+            detail = (
+                f"the {' and the '.join(sorted(values))} of the run decide whether people are asked at {question}, and "
+                f"{who.id} is behind this run"
+            )
+            raise Rejected(403, "fork.forbidden", f"{detail}; somebody else must edit it, or you start another run.")
 
 
 def _is_past(state: RunState, path: str) -> bool:

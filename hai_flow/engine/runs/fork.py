@@ -65,11 +65,32 @@ def _demand_people_are_heard(draft: Draft, plan: Plan, command: c.Fork) -> None:
     """Raises `Rejected` where the fork would lead its requester around a question, or back in front of a no: 403 or
     409."""
     who, edits = command.answer.by, command.edits
-    passing.demand_fork(plan, draft.state, who, command.rejected, edited=edits is not None)
+    passing.demand_fork(
+        plan,
+        draft.state,
+        who,
+        command.rejected,
+        edited=edits is not None,
+        values=_edited_values(draft.plan, draft.state, edits),
+        to=draft.plan,
+    )
     if edits is not None and edits.was is not None:
         less = migrate.less_asked(edits.was, draft.plan, draft.state, who, edits.paths)
         if less:
             raise migrate.refused(draft.plan, less)
+
+
+def _edited_values(plan: Plan, there: RunState, edits: c.Edits | None) -> frozenset[str]:
+    """Of `input` and `state` those that the fork begins with otherwise than the run was `there`."""
+    if edits is None:
+        return frozenset()
+    state = edits.state if isinstance(edits.state, dict) else {}
+    found = set[str]()
+    if edits.input is not msgspec.UNSET and plan.input.with_defaults(edits.input) != there.input:
+        found.add("input")
+    if any(name not in there.state or there.state[name] != value for name, value in state.items()):
+        found.add("state")
+    return frozenset(found)
 
 
 def _edited_input(plan: Plan, edits: c.Edits) -> Json:
