@@ -144,7 +144,7 @@ def test_tests_are_no_workflows_for_validate(folder: Path) -> None:
     result = CliRunner().invoke(app, ["validate", str(folder)])
     assert result.output.splitlines() == [
         "1 file: no findings.",
-        "Not looked at: acme.erp; validate where these Python modules lie, or are installed.",
+        "1 tool was not looked at: acme.erp (validate where it lies, or is installed)",
     ]
 
 
