@@ -187,9 +187,7 @@ def test_the_next_attempt_runs_code_that_was_saved_and_a_mistake_in_it_leaves_th
         work.hears("loaded anew: lib.prices, till")
         work.finds(30)
         work.save("till.py", SHOP.replace("sell", "buy"))
-        work.hears(
-            r"workflows/sale\.yaml is published, but no longer fits what it calls:\n.*has no function `sell`"
-        )
+        work.hears(r"workflows/sale\.yaml is published, but no longer fits what it calls:\n.*has no function `sell`")
         work.save("till.py", SHOP)
         work.hears("fits what it calls again")
 
