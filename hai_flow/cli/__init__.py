@@ -118,7 +118,7 @@ _PANELS: Final = (
             ("restored", "admin.restored:restored"),
         ),
     ),
-    ("Identity", (("keys", "admin.keys:app"), ("tenants", "admin.tenants:app"))),
+    ("Identity", (("keys", "admin.keys:app"), ("sign-in", "sign_in:sign_in"), ("tenants", "admin.tenants:app"))),
     (
         "Other",
         (

@@ -110,6 +110,7 @@ def test_few_routes_are_open_to_everybody() -> None:
         "/sign-in",
         "/sign-in/callback",
         "/sign-in/callback/{issuer_name}",
+        "/sign-in/key",  # this one asks for a key in its body
         "/sign-in/link/{link}",  # this one asks for a proof of its own, as do the next ones
         "/v1/hooks/{path:path}",  # these two ask for proofs of their own
         "/callbacks/{token}",

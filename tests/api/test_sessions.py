@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from base64 import urlsafe_b64encode
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from websockets.sync.client import connect
 
 from hai_flow.api.auth.sessions import COOKIE, csrf_of, link_token
 from hai_flow.runtime.runtime import LOCAL_TENANT
+from hai_flow.store.identity.keys import create_key, revoke_key
 from tests.support.identities import KEYS, People, carried
 from tests.support.issuers import AUDIENCE, Issuer, KeyServer, identity_file, serving_keys
 from tests.support.postgres import Server
@@ -372,3 +374,36 @@ def test_a_code_of_one_provider_is_not_taken_to_another(
     own = "" if began == "corp" else "/other"
     assert said(returned(choosing, own, cookie, code="c", state=asked["state"], iss=came.url)) == (401, "auth.invalid")
     assert forms == [[], []], "nobody was sent a code"
+
+
+def test_a_key_begins_a_session_that_ends_with_it(strict: ServerProcess, dsn: str) -> None:
+    own = {"Origin": strict.url, "Sec-Fetch-Site": "same-origin"}
+    key, text = People(dsn).do(
+        lambda connection: create_key(
+            connection, LOCAL_TENANT, "user:kay", name="", roles=["decider"], created_by="service:cli"
+        )
+    )
+    place = f"{strict.url}/sign-in/key"
+    for wrong in ({}, {**own, "Origin": "https://evil.example"}, {**own, "Sec-Fetch-Site": "cross-site"}):
+        assert httpx2.post(place, json={"key": text}, headers=wrong).status_code == 403
+    assert said(httpx2.post(place, json={"key": f"{text}x"}, headers=own)) == (401, "auth.invalid")
+    assert said(httpx2.post(place, json={}, headers=own)) == (400, "request.invalid")
+    begun = httpx2.post(place, json={"key": f" {text}\n"}, headers=own)
+    assert begun.status_code == 204, begun.text
+    session = cookie_of(begun)
+    found = httpx2.get(f"{strict.url}/v1/session", headers=browser(strict, session)).json()
+    assert (found["principal"], found["roles"], found["way"]) == ("user:kay", ["decider"], "session")
+    People(dsn).do(lambda connection: revoke_key(connection, LOCAL_TENANT, key.id))
+    asyncio.run(
+        until(lambda: httpx2.get(f"{strict.url}/v1/session", headers=browser(strict, session)).status_code == 401)
+    )
+
+
+def test_a_link_of_a_person_gives_the_roles_that_were_said_and_no_others(strict: ServerProcess, dsn: str) -> None:
+    token = People(dsn).do(
+        lambda connection: link_token(connection, LOCAL_TENANT, "user:ann", ["decider"], ["finance"])
+    )
+    session = cookie_of(httpx2.post(f"{strict.url}/sign-in/link/{token}"))
+    found = httpx2.get(f"{strict.url}/v1/session", headers=browser(strict, session)).json()
+    assert (found["principal"], found["roles"], found["groups"]) == ("user:ann", ["decider"], ["finance"])
+    assert "manage_keys" not in found["rights"]

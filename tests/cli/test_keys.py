@@ -66,6 +66,27 @@ def test_the_first_key_opens_the_server_and_makes_further_ones(dsn: str, strict:
     assert "there is no key" in run("keys", "revoke", "nothing", **here, code=1).stderr
 
 
+def test_the_key_of_an_owner_opens_what_a_first_administrator_needs(dsn: str, strict: ServerProcess) -> None:
+    made = json.loads(run("keys", "create", "user:own", "--role", "owner", "--json", HAI_FLOW_DATABASE_URL=dsn).stdout)
+    assert made["roles"] == ["admin", "operator", "decider", "publisher"]
+    here = {"HAI_FLOW_URL": strict.url, "HAI_FLOW_KEY": made["key"]}
+    for command in (("runs",), ("inbox",), ("keys", "list", "--server", strict.url)):
+        assert run(*command, **here).returncode == 0, command
+
+
+def test_a_link_signs_in_who_was_named_with_the_roles_that_were_named(dsn: str, strict: ServerProcess) -> None:
+    here = {"HAI_FLOW_DATABASE_URL": dsn, "HAI_FLOW_URL": strict.url, "HAI_FLOW_IDENTITY": "keys"}
+    printed = run("sign-in", "user:zoe", "--role", "viewer", "--group", "money", **here).stdout.strip()
+    assert printed.startswith(f"{strict.url}/sign-in/link/")
+    begun = httpx2.post(printed)
+    assert begun.status_code == 303
+    cookie = {"Cookie": begun.headers["set-cookie"].partition(";")[0]}
+    found = httpx2.get(f"{strict.url}/v1/session", headers=cookie).json()
+    assert (found["principal"], found["roles"], found["groups"]) == ("user:zoe", ["viewer"], ["money"])
+    assert httpx2.post(printed).status_code == 401
+    assert "expected a person" in run("sign-in", "zoe", **here, code=2).stderr
+
+
 def test_a_tenants_keys_are_its_own(dsn: str, strict: ServerProcess) -> None:
     here = {"HAI_FLOW_DATABASE_URL": dsn}
     assert "there is no tenant 'acme'" in run("keys", "create", "user:bob", "--tenant", "acme", **here, code=1).stderr

@@ -21,7 +21,7 @@ def acting(page: NewPage, who: str, path: str, **options: Any) -> Any:
     """A page of somebody: of the server's development mode, in which one says who one is."""
     shown = page(**options).goto("/console/settings")
     shown.label("Act as (development only)").fill(who)
-    shown.role("button", "Use this").click()
+    shown.role("button", "Apply").click()
     shown.until(f"document.querySelector('.top')?.innerText.includes('{who.partition(',')[0]}')")
     return shown.goto(path)
 
@@ -38,7 +38,7 @@ def test_what_a_client_started_is_approved_in_the_browser(page: NewPage, asked: 
     shown.role("heading", "Pay 75 back for order A-77?").there()
     assert shown.axe() == []
     shown.role("button", "Approve").click()
-    shown.words("Thank you: this is recorded.").there()
+    shown.words("Done. Your decision has been recorded.").there()
     assert decided(http, pending)["status"] == "approve"
     shown.role("link", name={"/Pay 75 back for order A-77/": ""}).gone()
 
@@ -52,7 +52,7 @@ def test_the_demo_is_started_and_decided_from_an_empty_inbox(page: NewPage, aske
     shown.role("button", "Start the demo").click()
     shown.role("link", name={"/Pay 180 back for order A-1042/": ""}).click()
     shown.role("button", "Approve").click()
-    shown.words("Thank you: this is recorded.").there()
+    shown.words("Done. Your decision has been recorded.").there()
 
 
 def test_arguments_are_changed_and_the_votes_that_lapse_are_told_before(
@@ -67,15 +67,15 @@ def test_arguments_are_changed_and_the_votes_that_lapse_are_told_before(
     assert ann.locator(".seats li.open").count() == 1
     ann.press("e")
     ann.label("amount").fill("900")
-    ann.words("1 vote that others have cast will lapse").there()
+    ann.words("Your edit discards 1 earlier vote").there()
     ann.role("button", "Approve").click()
     question = ann.role("dialog")
     assert "1200" in question.text()
     assert "900" in question.text()
-    assert "The votes of bob lapse" in question.text()
+    assert "Your edit discards the votes of bob" in question.text()
     assert ann.axe() == []
-    question.role("button", "Yes: Approve").click()
-    ann.words("Your vote is recorded. Others have to vote, too.").there()
+    question.role("button", "Approve").click()
+    ann.words("Your vote has been recorded. Waiting for other voters.").there()
     seen = decided(http, pending)
     assert (seen["status"], seen["args"]["amount"]) == ("open", 900)
     assert [(vote["by"], vote["counts"]) for vote in seen["needed"]["votes"]] == [
@@ -90,11 +90,11 @@ def test_two_people_complete_a_quorum_in_two_browsers(page: NewPage, asked: Aske
     bob = acting(page, "user:bob", f"/console/inbox/{pending['id']}")
     bob.role("button", "Approve").there()
     ann.role("button", "Approve").click()
-    ann.words("Your vote is recorded. Others have to vote, too.").there()
-    ann.words("You have voted. A vote stands.").there()
+    ann.words("Your vote has been recorded. Waiting for other voters.").there()
+    ann.words("You have already voted, and votes can't be changed.").there()
     bob.locator(".seats li.for").there()  # by itself
     bob.role("button", "Approve").click()
-    bob.words("Thank you: this is recorded.").there()
+    bob.words("Done. Your decision has been recorded.").there()
     ann.role("heading", "Approved").there()
     assert decided(http, pending)["status"] == "approve"
 
@@ -112,12 +112,12 @@ def test_a_form_keeps_what_was_written_and_shows_the_findings_at_their_fields(
     assert shown.label("Guests").value() == "40"
     assert shown.axe() == []
     shown.play(["reload"])
-    shown.words("Your draft was kept.").there()
+    shown.words("Draft restored.").there()
     assert shown.label("Guests").value() == "40"
     shown.label("Guests").fill("4")
     shown.label("Day").fill("Monday")
     shown.role("button", "Send").click()
-    shown.words("Thank you: this is recorded.").there()
+    shown.words("Done. Your decision has been recorded.").there()
     assert decided(http, pending)["value"] == {"guests": 4, "day": "Monday", "meal": "vegetarian"}
 
 
@@ -130,7 +130,7 @@ def test_a_decision_on_a_phone_is_a_page_of_its_own(page: NewPage, asked: Asked,
     assert not phone.evaluate("performance.getEntriesByType('resource').some((each) => each.name.includes('/index-'))")
     phone.label("Comment").fill("Too late")
     phone.role("button", "Reject").click()
-    phone.words("Thank you: this is recorded.").there()
+    phone.words("Done. Your decision has been recorded.").there()
     assert (decided(http, pending)["status"], decided(http, pending)["reason"]) == ("reject", "Too late")
 
 
@@ -205,15 +205,15 @@ def test_what_is_decided_meanwhile_says_so_with_the_winner(page: NewPage, asked:
     for each in (shown, second):
         each.play(["bringToFront"])
         each.role("heading", "Rejected").there()
-        each.words("Decided meanwhile.").there()
+        each.words("This has already been decided.").there()
         each.words("zoe").there()
 
 
 def test_who_may_not_decide_is_told_why_and_who_may(page: NewPage, asked: Asked) -> None:
     pending = asked("reserved", who="user:clerk,role:operator")
     shown = acting(page, "user:eve,role:viewer,role:decider", f"/console/inbox/{pending['id']}")
-    shown.words("This question does not ask you.").there()
-    shown.words("It asks controller.").there()
+    shown.words("This question isn't addressed to you.").there()
+    shown.words("Who can decide: controller.").there()
     assert shown.role("button", "Approve").count() == 0
     assert shown.axe() == []
 
@@ -221,7 +221,7 @@ def test_who_may_not_decide_is_told_why_and_who_may(page: NewPage, asked: Asked)
 @pytest.mark.parametrize("path", ["/console/inbox/call_nothing", "/console/decide/call_nothing"])
 def test_a_question_that_is_not_there_is_said_to_be_so(page: NewPage, path: str) -> None:
     shown = page().goto(path)
-    shown.role("heading", "Not here").there()
+    shown.role("heading", "Not found").there()
     assert shown.axe() == []
 
 
@@ -233,11 +233,11 @@ def test_without_a_connection_what_was_written_stays_and_it_is_sent_afterwards(
     shown.label("Comment").fill("From the train")
     shown.offline(True)
     shown.role("button", "Approve").click()
-    shown.words("The server does not answer.").there()
+    shown.words("The server isn't responding.").there()
     assert shown.label("Comment").value() == "From the train"
     shown.offline(False)
     shown.role("button", "Approve").click()
-    shown.words("Thank you: this is recorded.").there()
+    shown.words("Done. Your decision has been recorded.").there()
     assert decided(http, pending)["reason"] == "From the train"
 
 
@@ -259,9 +259,9 @@ def test_keys_lead_through_the_inbox_and_ask_before_they_decide(
     shown.press("Escape")
     shown.role("dialog").gone()
     shown.press("r")
-    shown.role("button", "Yes: Reject").there()
-    shown.role("button", "Yes: Reject").play("press", "Enter")
-    shown.words("Thank you: this is recorded.").there()
+    shown.role("dialog").role("button", "Reject").there()
+    shown.role("dialog").role("button", "Reject").play("press", "Enter")
+    shown.words("Done. Your decision has been recorded.").there()
     shown.role("button", "Next question").click()
     shown.role("heading", "Key two").there()
 
@@ -277,8 +277,8 @@ def test_several_are_decided_at_once_with_an_outcome_for_each(page: NewPage, ask
     # Somebody else is quicker with one of them, so that the page does not know it yet.
     answer = {"decision": "reject"}
     http.post(f"/v1/pendings/{pendings[0]['id']}/decide", json=answer, headers={"HAI-Act-As": "user:zoe"})
-    shown.role("button", "Yes: Approve").click()
-    shown.until("/4 (was|were) decided, [01] (was|were) not/.test(document.querySelector('.bar')?.innerText)")
+    shown.role("dialog").role("button", "Approve").click()
+    shown.until("/4 decided, [01] failed/.test(document.querySelector('.bar')?.innerText)")
     assert [decided(http, each)["status"] for each in pendings] == ["reject", *["approve"] * 4]
 
 
@@ -290,18 +290,18 @@ def test_those_that_were_chosen_stay_chosen_without_a_connection_and_are_decided
     for n in range(2):
         shown.label(f"Select: Away {n}").click()
     shown.offline(True)
-    shown.words("The connection is lost.").there()
+    shown.words("Connection lost.").there()
     shown.role("button", "Approve 2").click()
-    shown.role("button", "Yes: Approve").click()
-    shown.words("The server does not answer. What you have written stays here; try again.").there()
+    shown.role("dialog").role("button", "Approve").click()
+    shown.words("The server isn't responding. Your input is safe. Try again.").there()
     assert shown.axe() == []
     assert [decided(http, each)["status"] for each in pendings] == ["open", "open"]
     shown.offline(False)
-    shown.words("The connection is lost.").gone()
+    shown.words("Connection lost.").gone()
     shown.play(["reload"])
     shown.role("button", "Approve 2").click()
-    shown.role("button", "Yes: Approve").click()
-    shown.until("document.querySelector('.bar')?.innerText.includes('2 were decided')")
+    shown.role("dialog").role("button", "Approve").click()
+    shown.until("document.querySelector('.bar')?.innerText.includes('2 decided')")
     assert [decided(http, each)["status"] for each in pendings] == ["approve", "approve"]
 
 
@@ -334,9 +334,9 @@ def test_what_the_server_finds_in_a_form_is_said_in_chinese(page: NewPage, asked
     shown = page(locale="zh-CN").goto(f"/console/inbox/{pending['id']}")
     shown.label("Guests").fill("40")
     shown.role("button", "提交").click()
-    shown.words("不能大于:“12”").there()
+    shown.words("不能大于：“12”").there()
     shown.locator(".field:has-text('Day') .error").there()
-    assert shown.locator(".field:has-text('Day') .error").text() == "必填:“day”"
+    assert shown.locator(".field:has-text('Day') .error").text() == "必填：“day”"
 
 
 def test_the_pages_are_small(built: Any) -> None:

@@ -53,7 +53,7 @@ def test_the_chain_of_the_audit_is_computed_anew_by_the_browser(
     shown.until("document.querySelectorAll('.records li').length > 1")
     assert shown.axe() == []
     shown.role("button", "Verify the chain").click()
-    shown.words("The chain is whole").there()
+    shown.words("Verified").there()
 
 
 def test_the_audit_is_searched_by_what_the_address_says(page: NewPage, asked: Asked, http: httpx2.Client) -> None:
@@ -85,7 +85,7 @@ def test_a_key_is_shown_once_and_revoked(page: NewPage, http: httpx2.Client) -> 
     shown.words("API keys").click()
     shown.label("Who calls with it (user:… or service:…)").fill("service:ci")
     shown.label("Name", exact=True).fill(name)
-    shown.role("button", "Make a key").click()
+    shown.role("button", "Create key").click()
     shown.words("Copy it now").there()
     assert shown.axe() == []
     item = shown.locator(f"li:has-text('{name}')")

@@ -23,7 +23,7 @@ from tests.support.server import YAML, serving
 
 Asked = Callable[..., dict[str, Any]]
 
-LOST = "The connection is lost."
+LOST = "Connection lost."
 HOSTILE = "<img src=x onerror=alert(1)></pre><script>alert(1)</script> abc\u202egpj.exe "
 SECTIONS = "main details.card > summary"
 
@@ -72,17 +72,17 @@ def test_a_text_that_is_written_without_a_connection_is_kept_and_published_after
     page: NewPage, workflow: str, http: httpx2.Client
 ) -> None:
     shown = page().goto(f"/console/workflows/{workflow}/edit")
-    shown.words("No mistakes.").there()
+    shown.words("No errors.").there()
     lose(shown)
     typed(shown, "# From the train\n")
     shown.words("The text can't be checked now.").there()
     assert shown.axe() == []
     find(shown)
-    shown.words("No mistakes.").there()
+    shown.words("No errors.").there()
     shown.role("button", "Publish").click()
     lose(shown)
     shown.role("dialog").role("button", "Publish").click()
-    shown.words("The server does not answer.").there()
+    shown.words("The server isn't responding.").there()
     find(shown)
     shown.role("dialog").role("button", "Publish").click()
     shown.words("This version is published and says something else.").there()
@@ -107,7 +107,7 @@ def test_a_start_a_fork_and_a_delegation_that_are_not_sent_stay_and_are_sent_aft
     shown.label("amount").fill("7")
     lose(shown)
     shown.role("button", "Start a run").click()
-    shown.words("The server does not answer.").there()
+    shown.words("The server isn't responding.").there()
     assert shown.label("amount").value() == "7"
     find(shown)
     shown.role("button", "Start a run").click()
@@ -135,7 +135,7 @@ def test_a_start_a_fork_and_a_delegation_that_are_not_sent_stay_and_are_sent_aft
     shown.label("Until").fill("2090-01-01T00:00")
     lose(shown)
     shown.role("button", "Delegate").click()
-    shown.words("The server does not answer.").there()
+    shown.words("The server isn't responding.").there()
     assert shown.label("Who (user:…)").value() == "user:stand-in"
     find(shown)
     opened(shown.goto("/console/settings"))
@@ -175,7 +175,7 @@ def test_whose_session_ends_comes_back_to_every_form_as_it_was_left(driver: rig.
             publish(http, flow("trouble"))
             run = http.post("/v1/runs", json={"workflow": "trouble", "input": {"amount": 1}}).raise_for_status().json()
         shown = signed_in(driver, server, dsn)
-        shown.goto("/console/workflows/trouble/edit").words("No mistakes.").there()
+        shown.goto("/console/workflows/trouble/edit").words("No errors.").there()
         typed(shown, "# Half\n")
         shown.goto("/console/workflows/trouble?pane=start").label("amount").fill("6")
         opened(shown.goto("/console/settings")).label("Who (user:…)").fill("user:later")
@@ -217,7 +217,7 @@ def leave_and_sign_in_again(driver: rig.Driver, shown: Page, dsn: str) -> None:
     again.role("button", "Sign in").click()
     again.role("heading", "Inbox").there()
     shown.play(["bringToFront"])
-    shown.role("button", "I have signed in").click()
+    shown.role("button", "Continue").click()
     shown.locator("main h1").first().there()
 
 
@@ -246,7 +246,7 @@ def test_what_is_not_there_and_what_is_another_tenants_look_the_same(driver: rig
             ("feedback?thread={}", unknown, run["thread_id"]),
         ]
         found = {said(path.format(id)) for path, *ids in pages for id in ids}
-        assert found == {"Not here\n\nThere is no such thing, or it is not yours to see."}
+        assert found == {"Not here\n\nNot found, or you don't have access to it."}
         assert said("runs/no-id") in found
         assert said("runs/no-id/compare") in found
         assert shown.complaints() == []
@@ -356,7 +356,7 @@ def test_these_pages_are_free_of_barriers_and_as_wide_as_the_screen_in_every_loo
         ("settings", SECTIONS, ""),
         (f"runs/{run['id']}/compare?from=1", "[data-compared]", ""),
         (f"runs/{run['id']}", "dialog select", "/^(Fork|分叉)$/"),
-        ("runs?workflow=breaks", "dialog select", "/^(For all of them|批量操作)/"),
+        ("runs?workflow=breaks", "dialog select", "/^(Bulk actions|批量操作)/"),
         ("workflows/nobodys", "main h1", ""),
     ):
         shown.goto("/console/" + path)

@@ -67,7 +67,7 @@ def test_pictures_of_workflows_and_of_what_is_around_them(
     wide.locator("svg [data-path]").first().there()
     picture(wide, "workflow")
     wide.goto("/console/workflows/frontend/edit")
-    wide.words("No mistakes.").there()
+    wide.words("No errors.").there()
     text = wide.locator(".cm-content")
     text.play("press", "Control+End")
     text.play("pressSequentially", "  - sya: done\n")
@@ -87,7 +87,7 @@ def test_pictures_of_workflows_and_of_what_is_around_them(
     wide.goto("/console/audit")
     wide.locator(".records li").first().there()
     wide.role("button", "Verify the chain").click()
-    wide.words("The chain is whole").there()
+    wide.words("Verified").there()
     picture(wide, "audit")
     thread = http.get(f"/v1/runs/{pending['run_id']}").json()["thread_id"]
     said = [each for each in http.get(f"/v1/threads/{thread}/messages").json()["items"] if each["role"] == "assistant"]
@@ -115,7 +115,7 @@ def test_pictures_of_runs(
     picture(shown, "runs")
     run = approved(http, pending["run_id"])
     shown.goto(f"/console/runs/{run['id']}?at={run['seq'] // 2}")
-    shown.words("You look at an earlier moment.").there()
+    shown.words("You're viewing the past.").there()
     shown.locator(".talk").there()
     picture(shown, "moment")
     for tab in ("waterfall", "state", "events"):

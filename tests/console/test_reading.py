@@ -38,7 +38,7 @@ def test_on_a_phone_the_slider_of_a_run_can_be_moved_at_every_moment(
 ) -> None:
     run = approved(http, asked("release")["run_id"])
     shown = page(**PHONE).goto(f"/console/runs/{run['id']}?at={run['seq'] // 2}")
-    shown.role("button", "Follow what happens").there()
+    shown.role("button", "Jump to live").there()
     assert narrowest(shown, "input[type=range]") > 150
 
 
@@ -65,7 +65,7 @@ def test_on_a_phone_the_audit_is_read_in_whole_words(page: NewPage, asked: Asked
 def test_a_run_says_what_it_has_none_of(page: NewPage, asked: Asked, http: httpx2.Client) -> None:
     run = broken(http)
     shown = page().goto(f"/console/runs/{run['id']}")
-    shown.words("It has said nothing.").there()
+    shown.words("No messages yet.").there()
     shown.goto(f"/console/runs/{asked('visit')['run_id']}?tab=state")
     shown.role("heading", "Shared state").there()
     for heading in ("Shared state", "Input"):
@@ -92,7 +92,7 @@ def test_an_approval_that_is_given_shows_the_votes_and_none_of_the_machinery(
 def test_who_is_excluded_is_named_in_words(page: NewPage, asked: Asked) -> None:
     pending = asked("reserved", who="user:clerk,role:operator")
     shown = page().goto(f"/console/inbox/{pending['id']}")
-    shown.words("It asks controller. Not who started the run.").there()
+    shown.words("Who can decide: controller. Not who started the run.").there()
 
 
 def test_escape_leaves_a_field_so_that_the_keys_decide_again(page: NewPage, asked: Asked, http: httpx2.Client) -> None:
@@ -104,14 +104,14 @@ def test_escape_leaves_a_field_so_that_the_keys_decide_again(page: NewPage, aske
     comment.play("press", "Escape")
     assert comment.value() == "a word"
     shown.press("a")
-    shown.role("button", "Yes: Approve").play("press", "Enter")
-    shown.words("Thank you: this is recorded.").there()
+    shown.role("dialog").role("button", "Approve").play("press", "Enter")
+    shown.words("Done. Your decision has been recorded.").there()
     assert http.get(f"/v1/pendings/{pending['id']}").json()["reason"] == "a word"
 
 
 def test_a_question_that_is_not_there_leads_a_phone_to_the_inbox(page: NewPage) -> None:
     shown = page(**PHONE).goto("/console/decide/call_nothing")
-    shown.role("heading", "Not here").there()
+    shown.role("heading", "Not found").there()
     shown.role("link", "To the inbox").click()
     shown.role("heading", "Inbox").there()
 
@@ -142,7 +142,7 @@ def test_after_each_act_a_keyboard_goes_on_from_where_it_was(page: NewPage, aske
     shown = page().goto(f"/console/inbox/{first['id']}?q=Focus")
     focused(shown, "Focus 1")
     shown.role("button", "Approve").play("press", "Enter")
-    focused(shown, "Thank you: this is recorded.")
+    focused(shown, "Done. Your decision has been recorded.")
     shown.role("button", "Next question").play("press", "Enter")
     focused(shown, "Focus 2")
     shown.goto(f"/console/runs/{second['run_id']}?tab=graph")

@@ -72,7 +72,7 @@ def test_runs_are_found_by_what_the_address_says(page: NewPage, asked: Asked, ht
     assert "workflow=note" in shown.evaluate("location.search")
     shown.role("button", "More filters").click()
     shown.label("Started by", exact=True).fill("user:nobody")
-    shown.words("No run fits.").there()
+    shown.words("No matching runs.").there()
     assert shown.axe() == []
     shown.play(["reload"])
     assert shown.label("Started by", exact=True).value() == "user:nobody"
@@ -371,7 +371,7 @@ def test_what_is_done_with_two_hundred_runs_is_counted_before_and_told_of_each(
     for id in ids[:3]:
         http.post(f"/v1/runs/{id}/terminate").raise_for_status()
     shown = page().goto("/console/runs?workflow=crowd")
-    shown.role("button", "For all of them…").click()
+    shown.role("button", "Bulk actions…").click()
     dialog = shown.role("dialog")
     dialog.role("button", "Count").click()
     shown.role("heading", "Pause 200 runs?").there()
@@ -386,7 +386,7 @@ def test_what_is_done_with_two_hundred_runs_is_counted_before_and_told_of_each(
     shown.goto("/console/runs?workflow=crowd&version=1")
     hold = {"status": "stopped", "workflow": "crowd"}
     assert len(http.get("/v1/runs", params=hold).json()["items"]) == 4
-    shown.role("button", "For all of them…").click()
+    shown.role("button", "Bulk actions…").click()
     dialog.role("button", "Count").click()
     dialog.role("button", "Pause 201 runs").click()
     shown.words("197 runs have taken it, 0 had already, 4 refused.").there()
@@ -440,7 +440,7 @@ def test_a_run_that_waits_for_its_turn_leads_to_the_one_before_it(page: NewPage,
 
 def test_a_run_that_is_not_there_is_said_to_be_so(page: NewPage) -> None:
     shown = page().goto("/console/runs/01a20561-e97f-79c2-8a90-000000000000")
-    shown.role("heading", "Not here").there()
+    shown.role("heading", "Not found").there()
 
 
 EVENTS = int(os.environ.get("TEST_CONSOLE_EVENTS", "20000"))
@@ -564,12 +564,12 @@ def test_events_before_those_that_are_kept_are_read_when_they_are_asked_for(page
     shown.evaluate("document.querySelector('.table .scroll').scrollTo(0, 0)")
     slider.play("fill", str(last - kept - 20))
     holds(stretch, last - kept - 20)  # as many as before, and one reads on at their end
-    shown.role("button", "Follow what happens").click()
+    shown.role("button", "Jump to live").click()
     back.click()
     holds(stretch, last - kept)
     slider.play("fill", str(last - 500))
     holds(kept - 500, last - 500)  # another moment ends what was read for the one before
-    shown.role("button", "Follow what happens").click()
+    shown.role("button", "Jump to live").click()
     holds(kept, last)
 
 

@@ -57,13 +57,13 @@ def test_who_signed_in_by_a_link_decides_also_after_the_session_has_ended_and_no
         again.role("button", "Sign in").click()
         again.role("heading", "Inbox").there()
         shown.play(["bringToFront"])
-        shown.role("button", "I have signed in").click()
+        shown.role("button", "Continue").click()
         shown.role("link", "Inbox").first().click()
         shown.role("link", name={"/Pay 180 back/": ""}).click()
-        shown.words("Your draft was kept.").there()
+        shown.words("Draft restored.").there()
         assert shown.label("Comment").value() == "Half of it"
         shown.role("button", "Approve").click()
-        shown.words("Thank you: this is recorded.").there()
+        shown.words("Done. Your decision has been recorded.").there()
         for each in (shown, stranger):
             assert each.complaints() == []
             each.close()
@@ -76,7 +76,7 @@ def test_a_restart_of_the_server_is_said_and_the_page_goes_on_by_itself(driver: 
         shown = Page(driver, first.url, None, {"locale": "en-GB"}).goto("/console/inbox")
         shown.words("Live").there()
         first.kill()
-        shown.words("The connection is lost.").there()
+        shown.words("Connection lost.").there()
     with serving(dsn, environment={"HAI_FLOW_PORT": port}) as second:
         shown.words("Live").there()
         with httpx2.Client(base_url=second.url, timeout=PATIENCE) as http:
@@ -84,6 +84,6 @@ def test_a_restart_of_the_server_is_said_and_the_page_goes_on_by_itself(driver: 
             pending_of(http, run["id"])
         shown.role("link", name={"/Pay 180 back/": ""}).click()
         shown.role("button", "Approve").click()
-        shown.words("Thank you: this is recorded.").there()
+        shown.words("Done. Your decision has been recorded.").there()
         assert shown.complaints() == []
         shown.close()

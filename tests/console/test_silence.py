@@ -21,8 +21,8 @@ from tests.support.identities import KEYS
 from tests.support.postgres import Server, run_apart
 from tests.support.server import ServerProcess, serving
 
-SILENT = "The server has not answered yet."
-THANKS = "Thank you: this is recorded."
+SILENT = "The server hasn't answered yet"
+THANKS = "Done. Your decision has been recorded."
 
 Opened = Callable[..., Page]
 
@@ -132,7 +132,7 @@ def test_what_is_sent_twice_while_nothing_answers_happens_once(at: Opened, alone
     with silent(alone):
         shown.press("a")
         shown.press("a")
-    shown.role("dialog").role("button", "Yes: Approve").there()
+    shown.role("dialog").role("button", "Approve").there()
     assert sent(shown, "/check") == 1
     opened(shown.goto("/console/settings"))
     shown.label("Who calls with it (user:… or service:…)").fill("service:twice")
@@ -153,7 +153,7 @@ def test_a_proof_that_one_does_not_wait_for_proves_nothing(at: Opened, alone: Se
         shown.role("button", "Stop").click()
         shown.role("button", "Stop").gone()
     shown.role("button", "Verify the chain").click()
-    shown.words("The chain is whole").there()
+    shown.words("Verified").there()
     assert shown.locator(".note.bad").count() == 0
 
 
@@ -162,10 +162,10 @@ def test_what_is_typed_while_a_text_is_tidied_up_is_not_lost(at: Opened, alone: 
     with httpx2.Client(base_url=alone.url, timeout=PATIENCE) as http:
         publish(http, flow("untidy"))
     shown = at("/console/workflows/untidy/edit")
-    shown.words("No mistakes.").there()
+    shown.words("No errors.").there()
     shown.locator(".cm-content").there()
     with silent(alone):
-        shown.role("button", "Tidy up").click()
+        shown.role("button", "Format").click()
         typed(shown, "# While it was away\n")
     shown.until("!document.querySelector('main button[disabled]')")
     assert "# While it was away" in shown.locator(".cm-content").text()
@@ -178,7 +178,7 @@ def test_who_can_not_be_signed_out_is_told_so(driver: rig.Driver, dsn: str) -> N
         shown.role("button", "Sign out").there()
         shown.offline(True)
         shown.role("button", "Sign out").click()
-        shown.words("The server does not answer.").there()
+        shown.words("The server isn't responding.").there()
         shown.offline(False)
         shown.role("button", "Sign out").click()
         shown.role("heading", "Sign in").there()

@@ -66,3 +66,11 @@ def test_every_clause_of_a_schedule_is_said_in_chinese() -> None:
 
 def test_sentences_in_chinese_are_chinese() -> None:
     assert {code for code, said in translated().items() if not re.search(r"[\u4e00-\u9fff]", said)} == set()
+
+
+def test_chinese_sentences_have_the_punctuation_of_chinese() -> None:
+    narrow = re.compile(r"[\u4e00-\u9fff][,:;?!]|[,:;?!][\u4e00-\u9fff]")
+    for path in sorted(CATALOGUE.parent.glob("*zh.ts")):
+        texts = re.findall(r'"(?:[^"\\\n]|\\.)*"|`[^`]*`', path.read_text())
+        assert len(texts) > 20
+        assert [text for text in texts if narrow.search(text)] == [], path.name

@@ -97,7 +97,7 @@ def test_a_run_is_watched_through_a_restart_of_the_server(driver: rig.Driver, ds
         shown = Page(driver, first.url, None, {"locale": "en-GB"}).goto(f"/console/runs/{run['id']}")
         shown.words("Live").there()
         first.kill()
-        shown.words("The connection is lost.").there()
+        shown.words("Connection lost.").there()
     with serving(dsn, environment={"HAI_FLOW_PORT": port}) as second:
         shown.words("Live").there()
         with httpx2.Client(base_url=second.url, timeout=PATIENCE) as http:
@@ -120,7 +120,7 @@ def test_whose_session_has_ended_signs_in_and_is_at_the_same_moment_of_the_run(d
         again.role("button", "Sign in").click()
         again.role("heading", "Inbox").there()
         shown.play(["bringToFront"])
-        shown.role("button", "I have signed in").click()
+        shown.role("button", "Continue").click()
         moment(shown, 2)
         assert run_id in shown.evaluate("location.pathname")
         assert shown.complaints() == []

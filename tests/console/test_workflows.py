@@ -62,7 +62,7 @@ def test_a_start_that_is_refused_keeps_what_was_filled_in_and_says_what_is_missi
 
 def test_a_text_is_checked_as_one_types_and_its_draft_is_kept(page: NewPage, published: str) -> None:
     shown = page().goto(f"/console/workflows/{published}/edit")
-    shown.words("No mistakes.").there()
+    shown.words("No errors.").there()
     shown.locator("section svg [data-path=first]").there()
     text = shown.locator(".cm-content")
     text.play("press", "Control+End")
@@ -74,14 +74,14 @@ def test_a_text_is_checked_as_one_types_and_its_draft_is_kept(page: NewPage, pub
     shown.play(["reload"])
     shown.words("Your draft of this text was kept.").there()
     shown.role("button", "Discard the draft").click()
-    shown.words("No mistakes.").there()
+    shown.words("No errors.").there()
 
 
 def test_whatever_takes_the_place_of_a_selection_breaks_no_policy_and_no_letter_is_lost(
     page: NewPage, published: str
 ) -> None:
     shown = page().goto(f"/console/workflows/{published}/edit")
-    shown.words("No mistakes.").there()
+    shown.words("No errors.").there()
     text = shown.locator(".cm-content")
 
     def holds(lines: str) -> None:
@@ -111,7 +111,7 @@ def test_a_document_in_json_gets_the_next_version_number_as_well(
     page: NewPage, published: str, http: httpx2.Client
 ) -> None:
     shown = page().goto(f"/console/workflows/{published}/edit")
-    shown.words("No mistakes.").there()
+    shown.words("No errors.").there()
     steps = [{"id": "first", "return": "three"}]
     text = shown.locator(".cm-content")
     text.play("press", "Control+a")  # an editor that gets the focus just now would forget the selection of the driver
@@ -157,7 +157,7 @@ def runs_of(http: httpx2.Client, workflow: str) -> list[dict[str, Any]]:
 
 def test_keys_of_the_language_are_offered_where_they_may_stand(page: NewPage, published: str) -> None:
     shown = page().goto(f"/console/workflows/{published}/edit")
-    shown.words("No mistakes.").there()
+    shown.words("No errors.").there()
     text = shown.locator(".cm-content")
     text.play("press", "Control+End")
     text.play("pressSequentially", "  - appr")
@@ -169,11 +169,11 @@ def test_a_version_that_is_there_is_not_overwritten_and_the_next_one_is_publishe
     page: NewPage, published: str, http: httpx2.Client
 ) -> None:
     shown = page().goto(f"/console/workflows/{published}/edit")
-    shown.words("No mistakes.").there()
+    shown.words("No errors.").there()
     text = shown.locator(".cm-content")
     text.play("press", "Control+End")
     text.play("pressSequentially", "# more\n")
-    shown.words("No mistakes.").there()
+    shown.words("No errors.").there()
     shown.role("button", "Publish").click()
     shown.role("dialog").role("button", "Publish").click()
     shown.words("This version is published and says something else.").there()

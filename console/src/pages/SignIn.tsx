@@ -1,6 +1,9 @@
 // Where one is sent who is nobody yet. Nothing that was written is lost on the way.
 
 import { useEffect, useState } from "react";
+import { call } from "../api/client.ts";
+import { Field, SmallForm } from "../parts/Field.tsx";
+import { useSending } from "../parts/useSending.ts";
 import { useText } from "../text/index.ts";
 
 export function SignIn({ retry }: { retry(): void }) {
@@ -8,6 +11,8 @@ export function SignIn({ retry }: { retry(): void }) {
   const back = location.pathname + location.search;
   const provider = `/sign-in?return_to=${encodeURIComponent(back)}`;
   const [offered, setOffered] = useState(false);
+  const [key, setKey] = useState("");
+  const { busy, problem, send } = useSending();
   useEffect(() => {
     document.title = t.signIn.title;
     // Where there is an identity provider, the address leads to it; else there is no such page.
@@ -24,9 +29,23 @@ export function SignIn({ retry }: { retry(): void }) {
           <a href={provider}>{t.signIn.provider}</a>
         </p>
       )}
+      <SmallForm
+        send={t.signIn.withKey}
+        problem={problem}
+        busy={busy}
+        onSend={() =>
+          void send(async () => {
+            await call("POST", "/sign-in/key", { key });
+            setKey("");
+            retry();
+          })
+        }
+      >
+        <Field id="key" type="password" label={t.signIn.key} value={key} required onChange={setKey} hint={t.signIn.keyHint} />
+      </SmallForm>
       <p>{t.signIn.link}</p>
       <div>
-        <button className="main" onClick={retry}>
+        <button onClick={retry}>
           {t.signIn.retry}
         </button>
       </div>

@@ -5,14 +5,17 @@ import { moment } from "../text/dates.ts";
 import { useText } from "../text/index.ts";
 import { Text } from "./Value.tsx";
 
-export function Seats({ needed }: { needed: Needed }) {
+export function Seats({ needed, over = false }: { needed: Needed; over?: boolean }) {
   const t = useText();
-  const table = tableOf(needed);
-  if (table.of <= 1 && table.seats.every((seat) => seat.state === "open")) return null;
+  const whole = tableOf(needed);
+  // A seat that is open waits for somebody only while the question does.
+  const table = over ? { ...whole, seats: whole.seats.filter((seat) => seat.state !== "open") } : whole;
+  if (over && table.seats.length === 0) return null;
+  if (!over && table.of <= 1 && table.seats.every((seat) => seat.state === "open")) return null;
   return (
     <section>
       <h2>
-        {t.decision.seats} <span className="quiet">{t.decision.seatOf(table.filled, table.of)}</span>
+        {t.decision.seats} {!over && <span className="quiet">{t.decision.seatOf(table.filled, table.of)}</span>}
       </h2>
       <ul className="seats">
         {table.seats.map((seat, i) => (

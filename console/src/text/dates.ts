@@ -1,14 +1,8 @@
 // Moments and spans as the reader writes them, in the reader's zone.
 
+import { distance } from "../logic/calendar.ts";
 import type { Texts } from "./en.ts";
 import { locale } from "./index.ts";
-
-const UNITS: [Intl.RelativeTimeFormatUnit, number][] = [
-  ["day", 86_400_000],
-  ["hour", 3_600_000],
-  ["minute", 60_000],
-  ["second", 1000],
-];
 
 // To make one takes longer than to use it a hundred times.
 const formats = new Map<string, unknown>();
@@ -29,14 +23,13 @@ export const exactly = (at: string | number): string => format(at, "exactly", { 
 
 export const clock = (at: string | number): string => format(at, "clock", { timeStyle: "medium" });
 
-/** How far off it is: "in 2 days", "3 minutes ago". */
+/** How far off it is: "in 2 hours", "3 minutes ago"; of days near by with the time: "tomorrow, 12:40 AM". */
 export function relative(at: string | number, now: number): string {
-  const ms = new Date(at).getTime() - now;
-  const format = made(`relative ${locale()}`, () => new Intl.RelativeTimeFormat(locale(), { numeric: "auto" }));
-  for (const [unit, size] of UNITS) {
-    if (Math.abs(ms) >= size) return format.format(Math.trunc(ms / size), unit);
-  }
-  return format.format(0, "second");
+  const { unit, n } = distance(new Date(at).getTime(), now);
+  const said = made(`relative ${locale()}`, () => new Intl.RelativeTimeFormat(locale(), { numeric: "auto" })).format(n, unit);
+  if (unit !== "day" || Math.abs(n) > 1) return said;
+  const time = format(at, "time of day", { timeStyle: "short" });
+  return locale().startsWith("zh") ? `${said} ${time}` : `${said}, ${time}`;
 }
 
 /** A span in at most two units: "2 d 3 h", "1.4 s". */

@@ -87,5 +87,5 @@ export function codeText(t: Texts, code: Json | undefined): string | null {
 function translated(code: string, message: string, params: readonly string[]): string {
   const known = sentences[code];
   if (known === undefined) return message;
-  return params.length > 0 ? `${known.replace(/。$/, "")}:${params.map((each) => `“${each}”`).join("、")}` : known;
+  return params.length > 0 ? `${known.replace(/。$/, "")}：${params.map((each) => `“${each}”`).join("、")}` : known;
 }

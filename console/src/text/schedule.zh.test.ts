@@ -24,7 +24,7 @@ test("last days, counted weekdays, and either of both", () => {
     clause("schedule.day_or_weekday"),
     utc,
   ];
-  assert.equal(scheduleInChinese(clauses), "最后一个工作日 第 2 个周五、最后一个周一 (满足其一即可) 00:00 (UTC)");
+  assert.equal(scheduleInChinese(clauses), "最后一个工作日 第 2 个周五、最后一个周一（满足其一即可） 00:00 (UTC)");
 });
 
 test("each day, each minute, each so many seconds, and a server that says no clauses", () => {

@@ -31,7 +31,7 @@ function weekday(value: string): string {
 const CLAUSES: Record<Code, (params: readonly string[]) => string> = {
   "schedule.month": (of) => items(of, (each) => `${each} 月`, "个月"),
   "schedule.day": (of) => items(of, day, "天"),
-  "schedule.day_or_weekday": () => "(满足其一即可)",
+  "schedule.day_or_weekday": () => "（满足其一即可）",
   "schedule.weekday": (of) => items(of, weekday, "天"),
   "schedule.times": (of) => of.join("、"),
   "schedule.hour": (of) => items(of, (each) => `${each} 点`, "小时"),
@@ -60,5 +60,5 @@ export function scheduleInChinese(clauses: readonly ScheduleClause[]): string | 
   const dated = found.some(({ code }) => ["schedule.month", "schedule.day", "schedule.weekday"].includes(code));
   const daily = !dated && found.some(({ code }) => code === "schedule.times" || code === "schedule.hour");
   const said = found.map(({ code, params }) => CLAUSES[code]?.(params) ?? params.join("、"));
-  return `${daily ? "每天 " : ""}${said.join(" ")}`;
+  return `${daily ? "每天 " : ""}${said.join(" ").replace(/ （/g, "（")}`;
 }

@@ -7,7 +7,8 @@ A refusal says whether the credential is missing, expired or wrong, and nothing 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from starlette.requests import HTTPConnection
@@ -23,10 +24,12 @@ from hai_flow.api.auth.keys import Keys
 from hai_flow.api.auth.sessions import Limits, Sessions, session_of
 from hai_flow.api.permissions.principals import Principal, now_ms
 from hai_flow.errors import Rejected
+from hai_flow.runtime.base.audit_records import Asked
 from hai_flow.runtime.runtime import Runtime
 from hai_flow.store.identity.keys import PREFIX
 
 CREDENTIAL_CHARS_MAX: Final = 8192
+_OF_KEY: Final = "key:"
 
 
 class KnownIdentity:
@@ -62,7 +65,7 @@ class KnownIdentity:
             return await tickets.principal_of(self._runtime.database.api, ticket)
         session = None if connection.headers.getlist("authorization") else session_of(connection)
         if session is not None:
-            return await self.sessions.principal(connection, session)
+            return await self._of_key(await self.sessions.principal(connection, session))
         return await self._bearing(connection)
 
     async def _bearing(self, connection: HTTPConnection, audience: Sequence[str] | None = None) -> Principal:
@@ -74,6 +77,23 @@ class KnownIdentity:
         if credential.startswith(PREFIX):
             return await self.keys.principal(credential, now_ms())
         return await self.tokens.principal(credential, audience)
+
+    async def begin_with_key(self, text: str, asked: Callable[[Principal], Asked]) -> tuple[str, int]:
+        """Begin a session of the person whose API key this is. It ends with the key. Returns the
+        session's text, and the seconds that it lasts. Raises Rejected 401."""
+        found = await self.known(await self.keys.principal(text, now_ms()))
+        principal = replace(found, credential=f"{_OF_KEY}{found.key}")
+        return await self.sessions.begin(principal, asked(found))
+
+    async def _of_key(self, principal: Principal) -> Principal:
+        """The principal of a session. One that was begun with a key is good as long as the key is."""
+        if not principal.credential.startswith(_OF_KEY):
+            return principal
+        id = principal.credential.removeprefix(_OF_KEY)
+        key = await self.keys.find(id)
+        if key is None or key.revoked_at is not None:
+            raise Rejected(401, "auth.expired", "the key of this session was revoked; sign in again.")
+        return replace(principal, key=id)
 
     async def known(self, principal: Principal) -> Principal:
         """The principal by the one id of their person, with all further ones."""

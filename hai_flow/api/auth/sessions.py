@@ -44,6 +44,8 @@ from hai_flow.store.audit import audit
 from hai_flow.store.identity import sessions, tickets
 
 if TYPE_CHECKING:
+    from asyncpg import Connection
+
     from hai_flow.store.postgres.database import Pool
 
 COOKIE: Final = "__Host-hai_session"
@@ -55,6 +57,7 @@ RENEWAL_SECONDS: Final = 10.0
 CLAIM: Final = timedelta(seconds=20)  # of a process that is gone; longer than a renewal takes
 AGAIN: Final = timedelta(seconds=30)
 LINK: Final = "link"  # the credential of a session that was begun by a link
+PERSONS_LINK: Final = "link of a person"  # with the roles that were given, and no others
 LINK_LASTS: Final = timedelta(minutes=10)
 _TEXT: Final = re.compile(r"[A-Za-z0-9_-]{43}", re.ASCII)
 _SAFE: Final = frozenset(("GET", "HEAD", "OPTIONS"))
@@ -292,11 +295,14 @@ def _asked(principal: Principal) -> Asked:
     return Asked(who=principal.who, way="session", credential=principal.credential, via="/sign-in")
 
 
-async def link_token(pool: Pool, tenant: UUID, id: str) -> str:
-    """The token at the end of a link that signs a browser in as `id`, with all built-in roles: once, within ten
-    minutes."""
-    whole = dumped(Principal(Who(id, tuple(ROLES)), tenant, credential=LINK))
-    return await tickets.create_ticket(pool, tenant, whole, datetime.now(UTC) + LINK_LASTS, tickets.LINK)
+async def link_token(
+    connection: Pool | Connection, tenant: UUID, id: str, roles: Sequence[str] | None = None, groups: Sequence[str] = ()
+) -> str:
+    """The token at the end of a link that signs a browser in as `id`, with these roles and groups: once, within ten
+    minutes. `roles` None: with all that are built in, those of later releases, too."""
+    everything, who = roles is None, Who(id, tuple(ROLES if roles is None else roles), tuple(groups))
+    whole = dumped(Principal(who, tenant, credential=LINK if everything else PERSONS_LINK))
+    return await tickets.create_ticket(connection, tenant, whole, datetime.now(UTC) + LINK_LASTS, tickets.LINK)
 
 
 def session_of(connection: HTTPConnection) -> str | None:
@@ -322,11 +328,17 @@ def _demand_own_page(connection: HTTPConnection, text: str) -> None:
     headers, socket = connection.headers, connection.scope["type"] == "websocket"
     if not socket and connection.scope["method"] in _SAFE:
         return
+    demand_own_origin(connection)
+    if not socket and not hmac.compare_digest(headers.get(CSRF, "").encode(), csrf_of(text).encode()):
+        raise Rejected(403, "csrf.missing", f"expected the session's word in {CSRF}; GET /v1/session tells it.")
+
+
+def demand_own_origin(connection: HTTPConnection) -> None:
+    """Raises Rejected 403 where no page of this server has sent it."""
+    headers = connection.headers
     own = _netloc(headers.get("origin", "")) == headers.get("host", "").lower() != ""
     if not own or headers.get("sec-fetch-site", "same-origin") != "same-origin":
         raise Rejected(403, "csrf.origin", "a session is used by pages of this server alone.")
-    if not socket and not hmac.compare_digest(headers.get(CSRF, "").encode(), csrf_of(text).encode()):
-        raise Rejected(403, "csrf.missing", f"expected the session's word in {CSRF}; GET /v1/session tells it.")
 
 
 def _netloc(origin: str) -> str | None:

@@ -10,16 +10,19 @@ from collections.abc import Callable, Coroutine
 from typing import Annotated, Any, Final
 from urllib.parse import quote
 
+import msgspec
 from fastapi import Query, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 from fastapi.routing import APIRoute
 
 from hai_flow import instants
+from hai_flow.api.auth.authenticate import CREDENTIAL_CHARS_MAX
 from hai_flow.api.auth.credentials import KnownIdentity
 from hai_flow.api.auth.directory.principal_json import loaded
 from hai_flow.api.auth.issuers import oidc
 from hai_flow.api.auth.issuers.jwt import Issuer
-from hai_flow.api.auth.sessions import csrf_of, forget_cookie, session_of, set_cookie
+from hai_flow.api.auth.sessions import csrf_of, demand_own_origin, forget_cookie, session_of, set_cookie
+from hai_flow.api.http.bodies import read_body
 from hai_flow.api.http.problems import documented
 from hai_flow.api.permissions.principals import Principal, Unproven, open_to_everybody, requires
 from hai_flow.api.permissions.rights import Right
@@ -59,10 +62,11 @@ _HEADERS: Final = {
 }
 _NEXT: Final = {
     "identity_none": "Go on without it.",
-    "sign_in_none": "Ask who runs this server for a link; if that is you: <code>hai-flow dev</code> prints one when it "
-    "starts. Programs use an API key (<code>hai-flow keys create</code>).",
+    "sign_in_none": "Ask who runs this server for a link, or use an API key at "
+    "<a href='/console/'>the console</a>. "
+    "<code>hai-flow sign-in WHO</code> prints a link. Programs use an API key (<code>hai-flow keys create</code>).",
 }
-_LINK_NEXT: Final = "<code>hai-flow dev</code> prints a link whenever it starts; it is good once, for ten minutes."
+_LINK_NEXT: Final = "<code>hai-flow sign-in WHO</code> prints a link; it is good once, for ten minutes."
 _AGAIN: Final = '<a href="/sign-in">Sign in again</a>.'
 
 
@@ -180,6 +184,35 @@ async def use_link(link: str, request: Request) -> Response:
         used_up = Rejected(401, "auth.invalid", "this link was used, or its time is over; ask for a new one.")
         raise await request.app.state.sign_ins.refused(request, used_up)
     return await _begun(request, identity, loaded(*used, way="link"), f"{console.PATH}/")
+
+
+class KeyBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An API key, in whose place the browser keeps a session."""
+
+    key: str
+
+
+@router.post("/sign-in/key", dependencies=[open_to_everybody()], include_in_schema=False)
+async def use_key(request: Request) -> Response:
+    """Begin a session with an API key, which the browser does not keep. Pages of this server alone may do that."""
+    identity = _known(request)
+    demand_own_origin(request)
+    try:
+        body = msgspec.json.decode(await read_body(request, CREDENTIAL_CHARS_MAX), type=KeyBody)
+    except msgspec.MsgspecError:
+        raise Rejected(
+            400, "request.invalid", 'expected a JSON object with your API key: {"key": "hai_..."}.'
+        ) from None
+    try:
+        text, seconds = await identity.begin_with_key(body.key.strip(), lambda principal: asked_of(request, principal))
+    except Rejected as refusal:
+        raise await request.app.state.sign_ins.refused(request, refusal) from None
+    response = Response(status_code=204)
+    with contextlib.suppress(Rejected):
+        if (before := session_of(request)) is not None:
+            await identity.sessions.replaced(before)
+    set_cookie(response, text, seconds)
+    return response
 
 
 async def _begun(

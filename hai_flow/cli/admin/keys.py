@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 DEFAULT_TENANT: Final = "default"
+OWNER: Final = ("admin", "operator", "decider", "publisher")
 
 app = app_of(name="keys", epilog=EPILOG)
 
@@ -63,19 +64,17 @@ def create(
     data_dir: DataDirOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a key. It is printed this once, and can't be read again."""
-    import re
+    """Make a key. It is printed this once, and can't be read again. `--role owner` gives what a first administrator
+    needs: admin, operator, decider and publisher.
 
+    Examples: `hai-flow keys create user:ann --role owner`, `hai-flow keys create service:ci --role publisher`.
+    """
     from hai_flow.signs import has_invisible
     from hai_flow.store.identity import keys as store
 
     if not store.is_principal(principal):
         raise UsageError(f"expected who calls with the key, like user:ann or service:ci, found {principal!r}.")
-    roles, groups, lasts = tuple(role or ()), tuple(group or ()), _lasts(expires_in)
-    for each in (*roles, *groups):
-        if not re.fullmatch(store.NAMED, each) or has_invisible(each):
-            raise UsageError(f"expected a role or a group without spaces and invisible characters, found {each!r}.")
-
+    roles, groups, lasts = roles_of(role or ()), names_of(group or ()), _lasts(expires_in)
     for each in speaks_for or ():
         if not store.PATTERN.fullmatch(each) or has_invisible(each):
             raise UsageError(f"--speaks-for: expected user:ann or user:shop-*, found {each!r}.")
@@ -110,6 +109,26 @@ def create(
         return
     note(f"The key {made['id']} of {principal}; it is shown this once:")
     say(made["key"])
+
+
+def names_of(names: Sequence[str]) -> tuple[str, ...]:
+    """The roles or groups of these names. Raises UsageError for what can be none."""
+    import re
+
+    from hai_flow.signs import has_invisible
+    from hai_flow.store.identity import keys as store
+
+    for each in names:
+        if not re.fullmatch(store.NAMED, each) or has_invisible(each):
+            raise UsageError(f"expected a role or a group without spaces and invisible characters, found {each!r}.")
+    return tuple(names)
+
+
+def roles_of(names: Sequence[str]) -> tuple[str, ...]:
+    """The roles of these names. `owner` stands for all roles of a first administrator: it is none itself, so
+    it opens nothing to people whose workflows have a role of that name. Raises UsageError."""
+    whole = [role for each in names_of(names) for role in (OWNER if each == "owner" else (each,))]
+    return tuple(dict.fromkeys(whole))
 
 
 def _doubt(roles: Sequence[str]) -> None:
@@ -221,13 +240,15 @@ def _done(
     there: Callable[[Server], Awaitable[Result]],
 ) -> Result:
     if server is None:
-        return over_database(data_dir, lambda connection: _of_tenant(connection, tenant, here))
+        return over_database(data_dir, lambda connection: find_tenant_and(connection, tenant, here))
     if tenant != DEFAULT_TENANT:
         raise UsageError("--tenant: a server serves the tenant of your key; leave it out with --server.")
     return ask(server, as_json, there)
 
 
-async def _of_tenant(connection: Connection, name: str, work: Callable[[Connection, Any], Awaitable[Result]]) -> Result:
+async def find_tenant_and(
+    connection: Connection, name: str, work: Callable[[Connection, Any], Awaitable[Result]]
+) -> Result:
     from hai_flow.store.identity import tenants
 
     found = await tenants.find_tenant(connection, name)

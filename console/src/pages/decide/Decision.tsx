@@ -122,10 +122,10 @@ function Deadline({ pending }: { pending: Pending }) {
   const now = useNow();
   const zone = useZone(pending.deadline === null ? undefined : pending.workflow, pending.started_by);
   if (pending.deadline === null) return <>{t.inbox.noDeadline}</>;
-  const soon = new Date(pending.deadline).getTime() - now < 3_600_000;
+  const soon = pending.status === "open" && new Date(pending.deadline).getTime() - now < 3_600_000;
   return (
     <time dateTime={pending.deadline} title={exactly(pending.deadline)} className={soon ? "tag wraps warn" : ""}>
-      {t.inbox.due(`${relative(pending.deadline, now)} (${inZones(t, moment(pending.deadline), pending.deadline, zone)})`)}
+      {(pending.status === "open" ? t.inbox.due : t.inbox.wasDue)(relative(pending.deadline, now), inZones(t, moment(pending.deadline), pending.deadline, zone))}
     </time>
   );
 }
@@ -148,7 +148,7 @@ function Outcome({ pending, meanwhile }: { pending: Pending; meanwhile: boolean 
         {pending.reason && <Text text={pending.reason} />}
       </section>
       <About pending={pending} parameters={parameters} />
-      {needed && <Seats needed={needed} />}
+      {needed && <Seats needed={needed} over />}
       {value !== null && (
         <section>
           <h2>{t.decision.answer}</h2>
@@ -177,7 +177,7 @@ function About({ pending, parameters }: { pending: Pending; parameters: Schema |
       {pending.args !== null && (
         <section>
           <h2>
-            {t.decision.args}
+            {pending.status === "open" ? t.decision.args : t.decision.argsOver}
             {pending.tool && <span className="quiet"> · {pending.tool}</span>}
           </h2>
           <Value value={pending.args} schema={parameters} />
