@@ -27,14 +27,14 @@ def first_load(built: Path, entry: str) -> int:
     return (built / f"{entry}.gz").stat().st_size + sum((built / f"{name}.gz").stat().st_size for name in found)
 
 
-def test_the_first_page_is_at_most_200_kb(built: Path, record_property: Callable[[str, object], None]) -> None:
+def test_the_first_page_is_at_most_160_kb(built: Path, record_property: Callable[[str, object], None]) -> None:
     measured(record_property, "first page", size := first_load(built, "index.html"))
-    assert size <= 200 * KB
+    assert size <= 160 * KB
 
 
-def test_a_decision_is_at_most_60_kb(built: Path, record_property: Callable[[str, object], None]) -> None:
+def test_a_decision_is_at_most_45_kb(built: Path, record_property: Callable[[str, object], None]) -> None:
     measured(record_property, "a decision", size := first_load(built, "decide.html"))
-    assert size <= 60 * KB
+    assert size <= 45 * KB
 
 
 def measured(record_property: Callable[[str, object], None], what: str, size: int) -> None:

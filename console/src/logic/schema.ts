@@ -1,6 +1,7 @@
 // Which field a JSON Schema wants. What has no field of its own here is written as JSON: the server judges it anyway.
 
 import type { Json } from "../api/types.gen.ts";
+import { humanised } from "../text/names.ts";
 import { isObject } from "./json.ts";
 
 export type Schema = Record<string, Json>;
@@ -8,13 +9,14 @@ export type Schema = Record<string, Json>;
 export type Field =
   | { kind: "object"; properties: [string, Schema][]; required: Set<string> }
   | { kind: "list"; items: Schema }
+  | { kind: "several"; options: { value: Json; label: string }[] }
   | { kind: "choice"; options: { value: Json; label: string }[] }
   | { kind: "text"; long: boolean; type: string }
   | { kind: "number"; whole: boolean }
   | { kind: "yesno" }
   | { kind: "json" };
 
-const INPUTS: Record<string, string> = { email: "email", uri: "url", date: "date", time: "time" };
+const INPUTS: Record<string, string> = { email: "email", uri: "url", date: "date", time: "time", "date-time": "datetime-local" };
 const LONG = 120;
 
 export function fieldOf(schema: Json | undefined): Field {
@@ -29,8 +31,11 @@ export function fieldOf(schema: Json | undefined): Field {
         properties: Object.entries(schema["properties"]).map(([name, each]) => [name, isObject(each) ? each : {}]),
         required: new Set(Array.isArray(schema["required"]) ? schema["required"].map(String) : []),
       };
-    case "array":
+    case "array": {
+      const several = isObject(schema["items"]) ? choiceOf(schema["items"]) : null;
+      if (several?.kind === "choice" && several.options.length <= 20) return { kind: "several", options: several.options };
       return isObject(schema["items"]) ? { kind: "list", items: schema["items"] } : { kind: "json" };
+    }
     case "string": {
       const most = schema["maxLength"];
       const format = String(schema["format"] ?? "");
@@ -60,15 +65,19 @@ function typeOf(schema: Schema): string | null {
 
 function choiceOf(schema: Schema): Field | null {
   if (Array.isArray(schema["enum"])) {
-    return { kind: "choice", options: schema["enum"].map((value) => ({ value, label: labelOf(value) })) };
+    return { kind: "choice", options: schema["enum"].map((value) => ({ value, label: wordOf(value) })) };
   }
   const given = schema["oneOf"] ?? schema["anyOf"];
   if (!Array.isArray(given) || !given.every((each) => isObject(each) && "const" in each)) return null;
   const options = (given as Schema[]).map((each) => ({
     value: each["const"] as Json,
-    label: typeof each["title"] === "string" ? each["title"] : labelOf(each["const"] as Json),
+    label: typeof each["title"] === "string" ? each["title"] : wordOf(each["const"] as Json),
   }));
   return { kind: "choice", options };
+}
+
+function wordOf(value: Json): string {
+  return typeof value === "string" && value.includes("_") ? humanised(value) : labelOf(value);
 }
 
 function labelOf(value: Json): string {

@@ -5,7 +5,9 @@ import type { FieldFinding } from "../api/problems.ts";
 import type { Json } from "../api/types.gen.ts";
 import { isObject, pointer, unread, unreadText } from "../logic/json.ts";
 import { type Schema, fieldOf } from "../logic/schema.ts";
-import { findingText, useText } from "../text/index.ts";
+import { fieldText, useText } from "../text/index.ts";
+import { ownZone } from "../text/dates.ts";
+import { humanised } from "../text/names.ts";
 
 interface FieldProps {
   schema: Schema;
@@ -55,7 +57,7 @@ function Properties({ field, value, onChange, findings, path }: PropertiesProps)
           key={name}
           schema={schema}
           value={given[name]}
-          name={typeof schema["title"] === "string" ? schema["title"] : name}
+          name={typeof schema["title"] === "string" ? schema["title"] : humanised(name)}
           path={path + pointer(name)}
           required={field.required.has(name)}
           findings={findings}
@@ -81,7 +83,7 @@ function placeOf({ path = "", code, params }: FieldFinding): string {
 
 function Own({ findings, path, id }: { findings: FieldFinding[]; path: string; id?: string }) {
   const t = useText();
-  const found = new Set(own(findings, path).map((each) => findingText(t, each)));
+  const found = new Set(own(findings, path).map((each) => fieldText(t, each)));
   return found.size === 0 ? null : (
     <div className="error" id={id}>
       {[...found].map((each) => (
@@ -159,6 +161,30 @@ function FieldOf(props: FieldProps) {
       </fieldset>
     );
   }
+  if (field.kind === "several") {
+    const chosen = Array.isArray(value) ? value : [];
+    const has = (each: Json): boolean => chosen.some((other) => JSON.stringify(other) === JSON.stringify(each));
+    return (
+      <fieldset className="group" aria-describedby={described}>
+        <legend>
+          {name}
+          {required && <span className="quiet"> ({t.decision.required})</span>}
+        </legend>
+        {below}
+        {field.options.map((each, i) => (
+          <label className="check" key={i}>
+            <input
+              type="checkbox"
+              checked={has(each.value)}
+              aria-invalid={wrong || undefined}
+              onChange={(event) => onChange(field.options.map((one) => one.value).filter((one) => (one === each.value ? event.currentTarget.checked : has(one))))}
+            />
+            {each.label}
+          </label>
+        ))}
+      </fieldset>
+    );
+  }
   if (field.kind === "yesno") {
     return (
       <div className="field">
@@ -210,11 +236,32 @@ function TextInput(props: { common: Common; field: { long: boolean; type: string
   const { common, field, value, onChange } = props;
   const text = typeof value === "string" ? value : "";
   const change = (now: string): void => onChange(now === "" ? undefined : now);
+  if (field.type === "datetime-local") {
+    return (
+      <>
+        <input {...common} type="datetime-local" value={localTime(text)} onInput={(event) => change(withZone(event.currentTarget.value))} />
+        <span className="quiet small">{ownZone()}</span>
+      </>
+    );
+  }
   return field.long ? (
     <textarea {...common} rows={text.length > 80 ? 4 : 1} value={text} onInput={(event) => change(event.currentTarget.value)} />
   ) : (
     <input {...common} type={field.type} value={text} onInput={(event) => change(event.currentTarget.value)} />
   );
+}
+
+/** A moment as the field for it has it: on the clocks of the reader's zone. */
+function localTime(text: string): string {
+  const at = new Date(text);
+  if (Number.isNaN(at.getTime())) return "";
+  const two = (n: number): string => String(n).padStart(2, "0");
+  return `${String(at.getFullYear()).padStart(4, "0")}-${two(at.getMonth() + 1)}-${two(at.getDate())}T${two(at.getHours())}:${two(at.getMinutes())}`;
+}
+
+function withZone(text: string): string {
+  const at = new Date(text);
+  return Number.isNaN(at.getTime()) ? "" : at.toISOString();
 }
 
 /** A number as it is written: what is no number yet is kept as text, and the server says so. */
@@ -238,7 +285,8 @@ function NumberInput({ common, value, onChange, whole }: { common: Common; value
 function numberOf(text: string): Json | undefined {
   const trimmed = text.trim();
   if (trimmed === "") return undefined;
-  const number = Number(trimmed);
+  // 90,5 is how half of Europe writes it; three digits behind a comma might be thousands, so the server asks.
+  const number = Number(/^-?\d+,(\d{1,2}|\d{4,})$/.test(trimmed) ? trimmed.replace(",", ".") : trimmed);
   return Number.isFinite(number) ? number : trimmed;
 }
 

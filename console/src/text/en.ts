@@ -118,6 +118,7 @@ export const en = {
     answered: "decided",
   },
   decision: {
+    lacksReason: "Please say why.",
     actions: "Decide",
     evidence: "Details",
     args: "Requested action",
@@ -216,6 +217,22 @@ export const en = {
     rowNumber: "Row",
   },
   ...runsEn,
+  /** What a value in a form lacks, where the server's own sentence speaks of schemas; null: it has a good one. */
+  values: {
+    "value.required": () => "This field is required.",
+    "value.type": ([type]) =>
+      type === "number" ? "Enter a number, such as 90.5." : type === "integer" ? "Enter a whole number." : type === "boolean" ? "Choose yes or no." : null,
+    "value.format": ([format]) =>
+      ({
+        email: "Enter an e-mail address, such as ann@example.com.",
+        date: "Enter a date.",
+        time: "Enter a time.",
+        "date-time": "Enter a date and a time.",
+        uri: "Enter an address that begins with https://.",
+      })[format ?? ""] ?? null,
+    "value.minimum": ([least]) => `Enter ${least} or more.`,
+    "value.maximum": ([most]) => `Enter ${most} or less.`,
+  } as Record<string, (params: readonly string[]) => string | null>,
   problems: {
     offline: "The server isn't responding. Your input is safe. Try again.",
     silent: "The server hasn't answered yet, so it isn't known whether your request was carried out. Still waiting.",

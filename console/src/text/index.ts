@@ -79,6 +79,11 @@ export function findingText(t: Texts, finding: { message: string; code?: string;
   return t === en ? finding.message : translated(finding.code ?? "", finding.message, finding.params ?? []);
 }
 
+/** The same at the field of a form, whose reader has never seen a schema. */
+export function fieldText(t: Texts, finding: { message: string; code?: string; params?: string[] }): string {
+  return t.values[finding.code ?? ""]?.(finding.params ?? []) ?? findingText(t, finding);
+}
+
 /** What a code of the server says, where its own sentence is not in the reader's language; null: there it is, or it is not known. */
 export function codeText(t: Texts, code: Json | undefined): string | null {
   return t === en || typeof code !== "string" ? null : (sentences[code] ?? null);

@@ -104,6 +104,7 @@ export const zh: Texts = {
     answered: "已处理",
   },
   decision: {
+    lacksReason: "请说明原因。",
     actions: "作出决定",
     evidence: "详情",
     args: "请求执行的操作",
@@ -202,6 +203,7 @@ export const zh: Texts = {
     rowNumber: "行",
   },
   ...runsZh,
+  values: {},
   problems: {
     offline: "服务器没有响应。您填写的内容会保留，请重试。",
     silent: "服务器还没有回答。所要求的事是否已经做了，现在还不知道。页面会继续等待。",

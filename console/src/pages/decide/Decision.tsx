@@ -7,6 +7,7 @@ import { useZone } from "../../api/zone.ts";
 import type { CheckedAnswer, DecidedPending, InboxItem, Json, Pending } from "../../api/types.gen.ts";
 import { changes, isObject, readable, unreadText } from "../../logic/json.ts";
 import { beginning } from "../../logic/schema.ts";
+import { titleOf } from "../../logic/titles.ts";
 import { lapsing, neededOf, plainName } from "../../logic/seats.ts";
 import { Ask } from "../../parts/Ask.tsx";
 import { Form, JsonInput } from "../../parts/Form.tsx";
@@ -19,6 +20,7 @@ import { useSending } from "../../parts/useSending.ts";
 import { Text, Value } from "../../parts/Value.tsx";
 import { exactly, inZones, moment, relative } from "../../text/dates.ts";
 import { useText } from "../../text/index.ts";
+import { humanised } from "../../text/names.ts";
 import { answerOf, argsOf, editable, editsOf, escalationOf, reasonsOf } from "./answer.ts";
 import { type Schema, schemaOfArgs } from "../../logic/schema.ts";
 import { type Draft, dropDraft, keepDraft, keptDraft } from "./draft.ts";
@@ -60,7 +62,7 @@ export function Decision({ id, after, keys = true, onDecided }: DecisionProps) {
     <article className="decision stack" aria-busy={problem !== null}>
       <header>
         <h1 tabIndex={-1} ref={heading} dir="auto">
-          <Text text={pending.title ?? pending.tool ?? t.inbox.untitled} />
+          <Text text={titleOf(pending) ?? t.inbox.untitled} />
         </h1>
         <p className="quiet small">
           {t.inbox.from(pending.workflow, plainName(pending.started_by))}
@@ -235,6 +237,7 @@ function Open({ pending, mine, keys, look, onDecided }: OpenProps) {
   const [checked, setChecked] = useState<CheckedAnswer | null>(null);
   const { busy, doing, problem, send, say } = useSending();
   const [behalf, setBehalf] = useState("");
+  const [lacking, setLacking] = useState(false); // the reason, without which the chosen option is not sent
   const claiming = useSending();
   const reason = useRef<HTMLTextAreaElement>(null);
 
@@ -260,11 +263,12 @@ function Open({ pending, mine, keys, look, onDecided }: OpenProps) {
     [pending.id],
   );
 
-  const label = useCallback((option: string) => (option === "" ? t.decision.send : (t.decision.options[option] ?? option)), [t]);
+  const label = useCallback((option: string) => (option === "" ? t.decision.send : (t.decision.options[option] ?? humanised(option))), [t]);
 
   const choose = useCallback(
     (option: string, sure: boolean) => {
       if (mustSay.includes(option) && !draft.reason.trim()) {
+        setLacking(true);
         reason.current?.focus();
         say(null);
         setAsking(null);
@@ -400,10 +404,16 @@ function Open({ pending, mine, keys, look, onDecided }: OpenProps) {
                 ref={reason}
                 rows={2}
                 maxLength={10_000}
+                aria-invalid={(lacking && !draft.reason.trim()) || undefined}
                 aria-describedby="reason-said"
                 value={draft.reason}
                 onInput={(event) => write({ reason: event.currentTarget.value })}
               />
+              {lacking && !draft.reason.trim() && (
+                <div className="error" role="alert">
+                  {t.decision.lacksReason}
+                </div>
+              )}
               <div className="quiet small" id="reason-said">
                 {t.decision.reasonHint} {mustSay.map((each) => t.decision.reasonRequired(label(each))).join(" ")}
               </div>
@@ -460,9 +470,12 @@ function Open({ pending, mine, keys, look, onDecided }: OpenProps) {
           onYes={() => choose(asking, true)}
           onNo={() => setAsking(null)}
         >
-          <p>
-            <Text text={pending.title ?? pending.tool ?? ""} />
-          </p>
+          {!(asking === "approve" && changed) && (
+            // After an edit the title would still say what was asked before.
+            <p>
+              <Text text={titleOf(pending) ?? ""} />
+            </p>
+          )}
           {asking === "approve" && changed && <Changes before={pending.args} edits={changed} />}
           {checked !== null && checked.lapsing.length > 0 && (
             <p className="note warn">

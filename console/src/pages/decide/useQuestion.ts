@@ -32,6 +32,7 @@ export function useQuestion(id: string): Question {
   const [asked, setAsked] = useState(0);
   const newest = useRef(0); // the look that began last
   const shown = useRef(0); // and the one whose answer is shown: a hint does not make one wait for the next
+  const over = useRef(""); // the question that has left the inbox: it is asked for there no more
   const line = useRef(new AbortController());
   const look = useCallback(() => setAsked((n) => n + 1), []);
 
@@ -52,9 +53,10 @@ export function useQuestion(id: string): Question {
       try {
         const begun = early.get(id);
         early.delete(id);
-        const { pending, mine } = await (begun ?? readBoth(id, signal));
+        const { pending, mine } = await (begun ?? readBoth(id, signal, over.current !== id));
         if (signal.aborted || turn <= shown.current) return;
         shown.current = turn;
+        if (pending.status !== "open") over.current = id;
         setKnown({ id, pending, mine, problem: null });
       } catch (error) {
         if (signal.aborted || turn !== newest.current) return;
@@ -67,6 +69,7 @@ export function useQuestion(id: string): Question {
   const take = useCallback(
     (pending: Pending) => {
       shown.current = ++newest.current; // an answer that is under way is older
+      if (pending.status !== "open") over.current = id;
       setKnown((before) => ({ ...before, id, pending, problem: null }));
       look();
     },
@@ -90,8 +93,9 @@ interface Both {
 }
 
 /** Both at once: on a slow line each of them takes as long as the other. */
-async function readBoth(id: string, signal?: AbortSignal): Promise<Both> {
-  const [pending, mine] = await Promise.all([get<Pending>(`/v1/pendings/${encodeURIComponent(id)}`, signal), readMine(id, signal)]);
+async function readBoth(id: string, signal?: AbortSignal, open = true): Promise<Both> {
+  const read = get<Pending>(`/v1/pendings/${encodeURIComponent(id)}`, signal);
+  const [pending, mine] = await Promise.all([read, open ? readMine(id, signal) : null]);
   return { pending, mine: pending.status === "open" ? mine : null };
 }
 

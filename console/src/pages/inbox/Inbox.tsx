@@ -9,6 +9,7 @@ import { byDeadline, useInbox } from "../../api/inbox.ts";
 import { useNow } from "../../api/now.ts";
 import { type Problem, problemIn } from "../../api/problems.ts";
 import type { BulkOutcomes, InboxItem, PendingPage, Run } from "../../api/types.gen.ts";
+import { lineOf, titleOf } from "../../logic/titles.ts";
 import { plainName } from "../../logic/seats.ts";
 import { Ask } from "../../parts/Ask.tsx";
 import { useDraft } from "../../parts/draft.ts";
@@ -202,7 +203,8 @@ interface RowProps {
 
 function Row({ item, current, href, picked, now, pick }: RowProps) {
   const t = useText();
-  const title = (item.title ?? item.tool ?? t.inbox.untitled).slice(0, 300);
+  const title = titleOf(item) ?? t.inbox.untitled;
+  const line = lineOf(item);
   return (
     <li className={current ? "current" : ""}>
       {isPlain(item) && (
@@ -214,6 +216,7 @@ function Row({ item, current, href, picked, now, pick }: RowProps) {
       <div className="grow">
         <Go href={href}>
           <b dir="auto">{title}</b>
+          {line !== "" && <span className="small line-of" dir="auto">{line}</span>}
           <span className="quiet small">{t.inbox.from(item.workflow, plainName(item.started_by))}</span>
           <span className="row small">
             {item.deadline ? (
@@ -290,7 +293,7 @@ function Bulk({ items, sent, clear }: { items: InboxItem[]; sent(): void; clear(
         const outcomes = await call<BulkOutcomes>("POST", "/v1/inbox/decide", body);
         outcomes.items.forEach((each, i) => {
           if (each.problem === null) decided += 1;
-          else failed.push({ title: some[i]?.title ?? each.id, problem: problemIn(each.problem) });
+          else failed.push({ title: (some[i] && titleOf(some[i])) ?? t.inbox.untitled, problem: problemIn(each.problem) });
         });
       }
     });
@@ -314,15 +317,19 @@ function Bulk({ items, sent, clear }: { items: InboxItem[]; sent(): void; clear(
       </div>
       {problem && !asking && <ProblemNote problem={problem} />}
       <div className="row">
-        <span>{t.inbox.selected(items.length)}</span>
-        <button className="main" disabled={busy || items.length === 0} onClick={() => setAsking("approve")}>
-          {t.inbox.approveAll(items.length)}
-        </button>
-        <button className="bad" disabled={busy || items.length === 0} onClick={() => setAsking("reject")}>
-          {t.inbox.rejectAll(items.length)}
-        </button>
+        {items.length > 0 && (
+          <>
+            <span>{t.inbox.selected(items.length)}</span>
+            <button className="main" disabled={busy} onClick={() => setAsking("approve")}>
+              {t.inbox.approveAll(items.length)}
+            </button>
+            <button className="bad" disabled={busy} onClick={() => setAsking("reject")}>
+              {t.inbox.rejectAll(items.length)}
+            </button>
+          </>
+        )}
         <button className="plain" onClick={clear}>
-          {t.inbox.clear}
+          {items.length > 0 ? t.inbox.clear : t.app.close}
         </button>
       </div>
       {asking && (
@@ -335,6 +342,14 @@ function Bulk({ items, sent, clear }: { items: InboxItem[]; sent(): void; clear(
           onYes={() => void decide(asking)}
           onNo={() => setAsking(null)}
         >
+          <ol className="bulk">
+            {items.map((each) => (
+              <li key={each.id} dir="auto">
+                <b>{titleOf(each) ?? t.inbox.untitled}</b>
+                {lineOf(each) !== "" && <div className="quiet small">{lineOf(each)}</div>}
+              </li>
+            ))}
+          </ol>
           <p>
             {t.inbox.bulkNote} {t.decision.final}
           </p>

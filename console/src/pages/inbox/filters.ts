@@ -1,6 +1,7 @@
 // What of the inbox is shown: a function of the address, so that it can be kept and sent to others.
 
 import type { InboxItem } from "../../api/types.gen.ts";
+import { mentions } from "../../logic/titles.ts";
 
 export const VIEWS = ["mine", "all", "overdue"] as const;
 export type View = (typeof VIEWS)[number];
@@ -25,6 +26,6 @@ export function shownIn(items: InboxItem[], search: InboxSearch, now: number): I
   return items.filter((each) => {
     if (search.workflow && each.workflow !== search.workflow) return false;
     if (search.view === "overdue" && !(each.deadline && new Date(each.deadline).getTime() - now < SOON_MS)) return false;
-    return !wanted || [each.title, each.message, each.tool].some((text) => text?.toLowerCase().includes(wanted));
+    return !wanted || [each.title, each.message, each.tool, each.args, each.evidence].some((part) => mentions(part, wanted));
   });
 }

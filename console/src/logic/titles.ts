@@ -1,0 +1,48 @@
+// What a question is called, and the line of its arguments by which it is told from others of its kind.
+
+import type { Json } from "../api/types.gen.ts";
+import { humanised } from "../text/names.ts";
+import { isObject } from "./json.ts";
+import { numberText } from "./written.ts";
+
+interface Named {
+  title: string | null;
+  tool: string | null;
+  args: Json;
+  evidence?: Json;
+}
+
+const NAMED = 3;
+const LONG = 60;
+
+/** The title that the author gave; of a call without one, the tool's name and its first arguments. null: it has neither. */
+export function titleOf({ title, tool, args }: Named): string | null {
+  if (title !== null && title !== "" && title !== `${tool}?`) return title;
+  if (tool === null) return title;
+  const name = humanised(tool.split(".").at(-1) ?? tool) || tool;
+  const first = plain(args).slice(0, NAMED).map(([, text]) => text);
+  return first.length === 0 ? `${name}?` : `${name}: ${first.join(", ")}?`;
+}
+
+/** The plain values of the arguments, else of the evidence, in one line; "" where there is none. */
+export function lineOf({ args, evidence }: Named): string {
+  const found = plain(isObject(args) ? args : (evidence ?? null)).slice(0, 2 * NAMED);
+  return found.map(([name, text]) => `${humanised(name)}: ${text}`).join(" · ");
+}
+
+/** Whether the text occurs in the value, in whatever depth. */
+export function mentions(value: Json | undefined, wanted: string): boolean {
+  if (typeof value === "string") return value.toLowerCase().includes(wanted);
+  if (typeof value === "number") return String(value).includes(wanted);
+  return typeof value === "object" && value !== null && Object.values(value).some((each) => mentions(each, wanted));
+}
+
+function plain(value: Json): [string, string][] {
+  if (!isObject(value)) return [];
+  return Object.entries(value).flatMap(([name, each]): [string, string][] => {
+    if (typeof each === "number") return [[name, numberText(value, name, each)]];
+    if (typeof each !== "string" || each.trim() === "") return [];
+    const line = each.trim().replace(/\s+/g, " ");
+    return [[name, line.length > LONG ? `${line.slice(0, LONG)}…` : line]];
+  });
+}
