@@ -62,7 +62,7 @@ def test_the_audit_is_searched_by_what_the_address_says(page: NewPage, asked: As
     run_id = pending["run_id"]
     act = http.get("/v1/audit", params={"run_id": run_id}).json()["items"][0]["act"]
     shown = page().goto(f"/console/audit?run_id={run_id}&act=nothing.such")
-    shown.words("No record fits.").there()
+    shown.words("No matching records.").there()
     shown.label("Act").fill(act)
     shown.role("button", "Search").click()
     shown.locator(".records li").first().there()
