@@ -196,7 +196,7 @@ def test_whose_session_ends_comes_back_to_every_form_as_it_was_left(driver: rig.
         dialog.locator("textarea").first().fill('{"amount": ')
         leave_and_sign_in_again(driver, shown, dsn)
         assert dialog.there().locator("textarea").first().value() == '{"amount": '
-        dialog.role("button", "Not yet").click()
+        dialog.role("button", "Cancel").click()
         shown.goto("/console/workflows/trouble?pane=start")
         shown.role("button", "Start a run").click()
         shown.words("The run is started.").there()
@@ -246,7 +246,7 @@ def test_what_is_not_there_and_what_is_another_tenants_look_the_same(driver: rig
             ("feedback?thread={}", unknown, run["thread_id"]),
         ]
         found = {said(path.format(id)) for path, *ids in pages for id in ids}
-        assert found == {"Not here\n\nNot found, or you don't have access to it."}
+        assert found == {"Not found\n\nNot found, or you don't have access to it."}
         assert said("runs/no-id") in found
         assert said("runs/no-id/compare") in found
         assert shown.complaints() == []

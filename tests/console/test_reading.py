@@ -26,7 +26,7 @@ def narrowest(shown: Page, selector: str) -> float:
 def test_on_a_phone_changed_arguments_stand_below_each_other(page: NewPage, asked: Asked) -> None:
     pending = asked("payout", who="user:clerk", supplier="Narrow Ltd")
     shown = acting(page, "user:ann", f"/console/inbox/{pending['id']}", **PHONE)
-    shown.role("button", name={"/^Change/": ""}).click()
+    shown.role("button", name={"/^Edit/": ""}).click()
     shown.label("amount").fill("900")
     shown.locator("fieldset ins").there()
     assert narrowest(shown, "fieldset > .field, fieldset > dl, fieldset > .note") > 250
@@ -92,7 +92,7 @@ def test_an_approval_that_is_given_shows_the_votes_and_none_of_the_machinery(
 def test_who_is_excluded_is_named_in_words(page: NewPage, asked: Asked) -> None:
     pending = asked("reserved", who="user:clerk,role:operator")
     shown = page().goto(f"/console/inbox/{pending['id']}")
-    shown.words("Who can decide: controller. Not who started the run.").there()
+    shown.words("Who can decide: controller. Excluded: the person who started the run.").there()
 
 
 def test_escape_leaves_a_field_so_that_the_keys_decide_again(page: NewPage, asked: Asked, http: httpx2.Client) -> None:

@@ -260,7 +260,7 @@ def test_a_failure_is_shown_with_its_place_and_the_step_is_done_again_with_anoth
     run = broken(http)
     shown = page().goto(f"/console/runs/{run['id']}")
     shown.words("500 is more than 100.").there()
-    shown.role("button", "at step check").click()
+    shown.role("button", 'at step "check"').click()
     card = shown.role("complementary", "Step check")
     shown.until("document.querySelector('.source .meant') !== null")
     assert "too.much" in shown.locator(".source .meant").first().text() + shown.locator(".source").text()
@@ -379,9 +379,9 @@ def test_what_is_done_with_two_hundred_runs_is_counted_before_and_told_of_each(
     assert shown.axe() == []
     one_more = http.post("/v1/runs", json={"workflow": "crowd"}).raise_for_status().json()["id"]
     dialog.role("button", "Pause 200 runs").click()
-    shown.words("Other runs fit by now: 201. Nothing was done.").there()
+    shown.words("The number of matching runs is now 201. Nothing was done.").there()
     assert http.get("/v1/runs/counts", params={"workflow": "crowd"}).json()["counts"]["paused"] == 0
-    dialog.role("button", "Not yet").click()
+    dialog.role("button", "Cancel").click()
     http.post(f"/v1/runs/{one_more}/terminate").raise_for_status()
     shown.goto("/console/runs?workflow=crowd&version=1")
     hold = {"status": "stopped", "workflow": "crowd"}
@@ -389,7 +389,7 @@ def test_what_is_done_with_two_hundred_runs_is_counted_before_and_told_of_each(
     shown.role("button", "Bulk actions…").click()
     dialog.role("button", "Count").click()
     dialog.role("button", "Pause 201 runs").click()
-    shown.words("197 runs have taken it, 0 had already, 4 refused.").there()
+    shown.words("197 runs changed, 0 unchanged, 4 failed.").there()
     assert http.get("/v1/runs/counts", params={"workflow": "crowd"}).json()["counts"]["paused"] == 197
     rows = shown.locator(".line.result")
     assert rows.first().text().startswith("refused")

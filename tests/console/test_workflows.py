@@ -67,9 +67,9 @@ def test_a_text_is_checked_as_one_types_and_its_draft_is_kept(page: NewPage, pub
     text = shown.locator(".cm-content")
     text.play("press", "Control+End")
     text.play("pressSequentially", "  - retrun: 1\n")
-    shown.words("1 mistake").there()
+    shown.words("1 error").there()
     assert "retrun" in shown.locator(".findings button").first().text()
-    shown.words("The picture is that of the last text without mistakes.").there()
+    shown.words("The picture is that of the last text without errors.").there()
     assert shown.axe() == []
     shown.play(["reload"])
     shown.words("Your draft of this text was kept.").there()

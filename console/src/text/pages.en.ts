@@ -73,8 +73,8 @@ export const pagesEn = {
     kept: "Your draft of this text was kept.",
     discard: "Discard the draft",
     picture: "Picture",
-    noPicture: "The picture comes when the text has no mistakes.",
-    old: "The picture is that of the last text without mistakes.",
+    noPicture: "The picture comes when the text has no errors.",
+    old: "The picture is that of the last text without errors.",
     offline: "The text can't be checked now. It is kept here, and checked again.",
   },
   chat: {
