@@ -87,9 +87,10 @@ class KnownIdentity:
 
     async def _of_key(self, principal: Principal) -> Principal:
         """The principal of a session. One that was begun with a key is good as long as the key is."""
-        if not principal.credential.startswith(_OF_KEY):
+        credential = principal.credential or ""
+        if not credential.startswith(_OF_KEY):
             return principal
-        id = principal.credential.removeprefix(_OF_KEY)
+        id = credential.removeprefix(_OF_KEY)
         key = await self.keys.find(id)
         if key is None or key.revoked_at is not None:
             raise Rejected(401, "auth.expired", "the key of this session was revoked; sign in again.")
