@@ -6,6 +6,7 @@ import asyncio
 import json
 from base64 import urlsafe_b64encode
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -18,6 +19,7 @@ from websockets.sync.client import connect
 from hai_flow.api.auth.sessions import COOKIE, csrf_of, link_token
 from hai_flow.runtime.runtime import LOCAL_TENANT
 from hai_flow.store.identity.keys import create_key, revoke_key
+from hai_flow.store.people import delegations
 from tests.support.identities import KEYS, People, carried
 from tests.support.issuers import AUDIENCE, Issuer, KeyServer, identity_file, serving_keys
 from tests.support.postgres import Server
@@ -376,6 +378,10 @@ def test_a_code_of_one_provider_is_not_taken_to_another(
     assert forms == [[], []], "nobody was sent a code"
 
 
+def delegations_of(dsn: str, person: str) -> list[delegations.Delegation]:
+    return People(dsn).do(lambda connection: delegations.of_person(connection, LOCAL_TENANT, [person]))
+
+
 def test_a_key_begins_a_session_that_ends_with_it(strict: ServerProcess, dsn: str) -> None:
     own = {"Origin": strict.url, "Sec-Fetch-Site": "same-origin"}
     key, text = People(dsn).do(
@@ -393,10 +399,30 @@ def test_a_key_begins_a_session_that_ends_with_it(strict: ServerProcess, dsn: st
     session = cookie_of(begun)
     found = httpx2.get(f"{strict.url}/v1/session", headers=browser(strict, session)).json()
     assert (found["principal"], found["roles"], found["way"]) == ("user:kay", ["decider"], "session")
+    People(dsn).do(  # another key, which stays good
+        lambda connection: create_key(connection, LOCAL_TENANT, "user:kay", name="", created_by="service:cli")
+    )
+    body = {"to": "user:lea", "until": (datetime.now(UTC) + timedelta(days=1)).isoformat()}
+    assert httpx2.post(f"{strict.url}/v1/inbox/delegations", json=body, headers=browser(strict, session)).status_code == 201
+    assert len(delegations_of(dsn, "user:kay")) == 1
     People(dsn).do(lambda connection: revoke_key(connection, LOCAL_TENANT, key.id))
     asyncio.run(
         until(lambda: httpx2.get(f"{strict.url}/v1/session", headers=browser(strict, session)).status_code == 401)
     )
+    assert delegations_of(dsn, "user:kay") == [], "a delegation ends with the key that it rests on"
+
+
+@pytest.mark.parametrize("program", ["agent:shopper", "service:ci"])
+def test_the_key_of_a_program_begins_no_session(strict: ServerProcess, dsn: str, program: str) -> None:
+    own = {"Origin": strict.url, "Sec-Fetch-Site": "same-origin"}
+    _, text = People(dsn).do(
+        lambda connection: create_key(
+            connection, LOCAL_TENANT, program, name="", roles=["decider"], created_by="service:cli"
+        )
+    )
+    refused = httpx2.post(f"{strict.url}/sign-in/key", json={"key": text}, headers=own)
+    assert said(refused) == (403, "sign_in.program")
+    assert "set-cookie" not in refused.headers
 
 
 def test_a_link_of_a_person_gives_the_roles_that_were_said_and_no_others(strict: ServerProcess, dsn: str) -> None:

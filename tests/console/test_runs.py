@@ -151,7 +151,8 @@ def test_the_slider_shows_at_every_seq_what_the_snapshot_says(page: NewPage, ask
         shown.goto(f"/console/runs/{run['id']}?at={seq}")
         moment(shown, seq)
         texts = shown.evaluate(
-            "[...document.querySelectorAll('.talk > li:not(.question) .text')].map((each) => each.innerText)"
+            "[...document.querySelectorAll('.talk > li:not(.question) :is(.text, .markdown)')]"
+            ".map((each) => each.innerText.replaceAll(' (example.com)', ''))"  # a link also says its host
         )
         snapshot = http.get(f"/v1/runs/{run['id']}/snapshot", params={"at": seq}).json()
         assert texts == [each["content"] for each in snapshot["messages"] if each["content"]]

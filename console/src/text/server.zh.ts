@@ -106,6 +106,7 @@ export const serverZh: Record<string, string> = {
   schedule_busy: "上一次运行仍在进行。",
   schedule_unknown: "没有这样的定时。",
   schema_behind: "数据库还没有升级，请先运行 migrate。",
+  "sign_in.program": "这是程序的密钥，不能用来登录；请使用您个人的密钥。",
   sign_in_none: "此服务器没有登录页面。",
   signal_exists: "这个信号已经发送过，内容不同。",
   "signal.reserved": "这个名称保留给系统使用。",

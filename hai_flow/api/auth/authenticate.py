@@ -29,6 +29,7 @@ from hai_flow.runtime.runtime import Runtime
 from hai_flow.store.identity.keys import PREFIX
 
 CREDENTIAL_CHARS_MAX: Final = 8192
+PERSON: Final = "user:"
 _OF_KEY: Final = "key:"
 
 
@@ -80,8 +81,12 @@ class KnownIdentity:
 
     async def begin_with_key(self, text: str, asked: Callable[[Principal], Asked]) -> tuple[str, int]:
         """Begin a session of the person whose API key this is. It ends with the key. Returns the
-        session's text, and the seconds that it lasts. Raises Rejected 401."""
+        session's text, and the seconds that it lasts. Raises Rejected 401, and 403 for the key of a program: a session
+        does not hold for whom an agent acts."""
         found = await self.known(await self.keys.principal(text, now_ms()))
+        if not found.id.startswith(PERSON):
+            message = f"this is the key of {found.id}, a program; people sign in, each with a key of user:<name>."
+            raise Rejected(403, "sign_in.program", message)
         principal = replace(found, credential=f"{_OF_KEY}{found.key}")
         return await self.sessions.begin(principal, asked(found))
 

@@ -77,7 +77,7 @@ async def delegate(body: DelegationBody, access: CurrentAccess) -> dict[str, Any
         until = min(until, instants.instant(principal.expires_at))
     made = Delegation(
         uuid4(), who.id, to, who.roles, who.groups, since, until, body.note, now,
-        principal.key if principal.way == "key" else None,
+        principal.key,
     )  # fmt: skip
     async with access.act() as connection:
         await delegations.create(connection, access.tenant, made)
