@@ -403,7 +403,10 @@ def test_a_key_begins_a_session_that_ends_with_it(strict: ServerProcess, dsn: st
         lambda connection: create_key(connection, LOCAL_TENANT, "user:kay", name="", created_by="service:cli")
     )
     body = {"to": "user:lea", "until": (datetime.now(UTC) + timedelta(days=1)).isoformat()}
-    assert httpx2.post(f"{strict.url}/v1/inbox/delegations", json=body, headers=browser(strict, session)).status_code == 201
+    assert (
+        httpx2.post(f"{strict.url}/v1/inbox/delegations", json=body, headers=browser(strict, session)).status_code
+        == 201
+    )
     assert len(delegations_of(dsn, "user:kay")) == 1
     People(dsn).do(lambda connection: revoke_key(connection, LOCAL_TENANT, key.id))
     asyncio.run(
