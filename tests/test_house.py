@@ -18,7 +18,7 @@ LARGER = {
     "hai_flow": 23,
     "hai_flow/models": 24,
     "hai_flow/steps": 31,
-    "hai_flow/testing": 17,
+    "hai_flow/testing": 18,
     "hai_flow/wire": 27,
 }  # not yet in packages
 

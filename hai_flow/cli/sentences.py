@@ -39,6 +39,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     "pendings": "The questions that wait for people, newest first, and how to answer them.",
     "decide": "Answer a question to people: approve or reject, fill in a form, or give a frontend tool's result.",
     "receipt": "Signed receipts of decisions.",
+    "sign-in": "Print a link that signs a browser in to the console: once, within ten minutes.",
     "delegate": "Let somebody else decide the questions that ask you, while you are away, with the roles and "
     "groups that you have now.",
     "pause": "Pause a run: no new step starts; answers and timers are kept until `resume`.",

@@ -51,6 +51,7 @@ OPEN: Final = {
     "/sign-in": "who signs in has no tenant yet (tests/api/test_sessions.py)",
     **dict.fromkeys(("/sign-in/callback", "/sign-in/callback/{issuer_name}"), "the same"),
     "/sign-in/link/{link}": "the same",
+    "/sign-in/key": "the key in the body names the tenant (tests/api/test_sessions.py)",
     "/v1/hooks/{path:path}": "the address names the tenant, and the request proves its sender",
 }
 """The routes that ask for no credential, with the reason."""
