@@ -153,16 +153,16 @@ def _reason(error: BaseException, root: str, name: str) -> str:
     import traceback
 
     if isinstance(error, SyntaxError) and error.filename and error.lineno:
-        return f"{_shown(error.filename, root)}:{error.lineno}: {type(error).__name__}: {error.msg}"
+        return f"{_relative(error.filename, root)}:{error.lineno}: {type(error).__name__}: {error.msg}"
     said = f"{type(error).__name__}: {error}".rstrip(": ")
     said = f"{said}, which ends the process that imports it" if isinstance(error, SystemExit) else said
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if frame.filename.startswith(os.path.join(root, "")):
-            return f"{_shown(frame.filename, root)}:{frame.lineno}: {said}"
+            return f"{_relative(frame.filename, root)}:{frame.lineno}: {said}"
     return f"importing {name}: {said}"
 
 
-def _shown(file: str, root: str) -> str:
+def _relative(file: str, root: str) -> str:
     return os.path.relpath(file, root) if file.startswith(os.path.join(root, "")) else file
 
 

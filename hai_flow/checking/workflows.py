@@ -75,7 +75,7 @@ class Workflows:
         """Its plan; None where it has an error."""
         return self._entry(file)[0]
 
-    def left_out(self) -> int:
+    def count_unread(self) -> int:
         """How many files beside those that are checked were not looked at."""
         return sum(folder.left_out for folder in self._folders.values())
 

@@ -88,14 +88,14 @@ def _source_in(ref: str, name: str) -> bytes:
 
     def read(used: str) -> bytes:
         try:
-            return _shown(ref, posixpath.normpath(posixpath.join(posixpath.dirname(name), used)))
+            return _read_at(ref, posixpath.normpath(posixpath.join(posixpath.dirname(name), used)))
         except UsageError:
             raise Unusable(f"{used} is not in {ref}") from None
 
-    return whole(_shown(ref, name), read)
+    return whole(_read_at(ref, name), read)
 
 
-def _shown(ref: str, name: str) -> bytes:
+def _read_at(ref: str, name: str) -> bytes:
     return _git("show", f"{_ref(ref)}:./{name}")
 
 

@@ -177,11 +177,11 @@ def sentence_of(shown: Shown) -> str:
     mine = [each for each in shown.questions if each.mine]
     others = [each for each in shown.questions if not each.mine]
     if mine:
-        return f"Waits for your answer: {_asked(mine[0])}"
+        return f"Waits for your answer: {_heading(mine[0])}"
     if others:
         opened = others[0].pending.opened
         until = "" if opened.deadline is None else f" until {instants.rfc3339(opened.deadline)}"
-        return f"Waits for {_people(opened)}{until}: {_asked(others[0])}"
+        return f"Waits for {_people(opened)}{until}: {_heading(others[0])}"
     return {
         "queued": "Waits for its turn.",
         "paused": "Is paused; somebody has to resume it.",
@@ -190,7 +190,7 @@ def sentence_of(shown: Shown) -> str:
     }.get(state.status, "Works.")
 
 
-def _asked(question: Question) -> str:
+def _heading(question: Question) -> str:
     opened = question.pending.opened
     return reveal(opened.title or opened.message or f"the question {opened.id}")[:500]
 

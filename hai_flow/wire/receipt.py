@@ -72,7 +72,7 @@ class Recorder:
         """Go on behind an event of the log. `shown` is the event as the reader may see it, `state` the run after it."""
         match event:
             case e.RunStarted():
-                self._requester = self._told(event.requester, getattr(shown, "requester", None))
+                self._requester = self._disclose(event.requester, getattr(shown, "requester", None))
             case e.PendingOpened() if event.id == self._id:
                 self._open(event, shown, state)
             case e.PendingOpened() if event.path == self._path and self.exists:
@@ -114,9 +114,7 @@ class Recorder:
 
     def document(self, token: str) -> str:
         """The receipt as a file: the signed part, and the texts that the reader may see, by their digests."""
-        return json.dumps(
-            {"receipt": token, "texts": self._texts}, ensure_ascii=False, sort_keys=True, separators=(",", ":")
-        )
+        return _file({"receipt": token, "texts": self._texts})
 
     def _open(self, event: e.PendingOpened, shown: e.Event, state: RunState) -> None:
         seen = shown if isinstance(shown, e.PendingOpened) else msgspec.structs.replace(event, evidence=None, args=None)
@@ -129,33 +127,33 @@ class Recorder:
             "at": _time(event.at),
             "workflow": {"name": state.workflow, "version": state.version, "sha256": state.sha256},
             "tool": event.tool,
-            "title": self._told(event.title, seen.title),
-            "message": self._told(event.message, seen.message),
-            "arguments": self._told(canonical(event.args), canonical(seen.args)),
-            "evidence": self._told(canonical(event.evidence), canonical(seen.evidence)),
-            "form": self._told(_written(event.schema), _written(seen.schema)),
+            "title": self._disclose(event.title, seen.title),
+            "message": self._disclose(event.message, seen.message),
+            "arguments": self._disclose(canonical(event.args), canonical(seen.args)),
+            "evidence": self._disclose(canonical(event.evidence), canonical(seen.evidence)),
+            "form": self._disclose(_written(event.schema), _written(seen.schema)),
             "options": list(event.options),
             "policy": _sha(event.policy),
-            "digest": self._told(event.digest, seen.digest),
+            "digest": self._disclose(event.digest, seen.digest),
         }
 
     def _go_on(self, event: e.PendingEdited | e.PendingEscalated | e.VoteCast, shown: e.Event) -> None:
         if isinstance(event, e.PendingEscalated):
             self._escalations.append({"at": _time(event.began), "policy": _sha(event.policy)})
         elif isinstance(event, e.PendingEdited):
-            arguments = self._told(canonical(event.args), canonical(getattr(shown, "args", None)))
-            digest = self._told(event.digest, getattr(shown, "digest", None))
-            by = self._told(event.by, getattr(shown, "by", None))
+            arguments = self._disclose(canonical(event.args), canonical(getattr(shown, "args", None)))
+            digest = self._disclose(event.digest, getattr(shown, "digest", None))
+            by = self._disclose(event.by, getattr(shown, "by", None))
             self._edits.append({"at": _time(event.at), "by": by, "arguments": arguments, "digest": digest})
         else:
             seen = shown if isinstance(shown, e.VoteCast) else msgspec.structs.replace(event, reason=None, values=None)
             vote = {
                 "at": _time(event.at),
                 "decision": event.decision,
-                "matched": [self._told(each, each) for each in event.matched],
+                "matched": [self._disclose(each, each) for each in event.matched],
                 "via": event.via,
-                "digest": self._told(event.digest, seen.digest),
-                "values": self._told(_written(event.values), _written(seen.values)),
+                "digest": self._disclose(event.digest, seen.digest),
+                "values": self._disclose(_written(event.values), _written(seen.values)),
             }
             self._votes.append({**vote, **self._people(event, seen)})
 
@@ -167,7 +165,7 @@ class Recorder:
         else:
             seen = shown if isinstance(shown, e.PendingDecided) else msgspec.structs.replace(event, reason=None)
             value = (
-                self._told(_written(event.value), _written(seen.value))
+                self._disclose(_written(event.value), _written(seen.value))
                 if pending.kind not in ("gate", "approve")
                 else None
             )
@@ -188,7 +186,7 @@ class Recorder:
         self._done = True
         if not self._executions:
             return  # skipped or stopped before its first attempt
-        output = self._told(_written(getattr(event, "output", None)), _written(getattr(shown, "output", None)))
+        output = self._disclose(_written(getattr(event, "output", None)), _written(getattr(shown, "output", None)))
         error = getattr(event, "error", None)
         self._executions[-1] |= {
             "ended_at": _time(event.at), "outcome": event.type.removeprefix("step_"), "output": output,
@@ -197,12 +195,12 @@ class Recorder:
 
     def _people(self, event: e.VoteCast | e.PendingDecided, seen: e.VoteCast | e.PendingDecided) -> dict[str, Any]:
         return {
-            "by": self._told(event.by, seen.by),
-            "on_behalf_of": self._told(event.on_behalf_of, seen.on_behalf_of),
-            "reason": self._told(event.reason, seen.reason),
+            "by": self._disclose(event.by, seen.by),
+            "on_behalf_of": self._disclose(event.on_behalf_of, seen.on_behalf_of),
+            "reason": self._disclose(event.reason, seen.reason),
         }
 
-    def _told(self, text: str | None, shown: str | None) -> dict[str, str] | None:
+    def _disclose(self, text: str | None, shown: str | None) -> dict[str, str] | None:
         """The digest of a text, which is told beside the signed part if the reader is shown it as it is."""
         if not text:
             return None
@@ -238,7 +236,7 @@ def texts_of(document: str) -> tuple[str, dict[str, dict[str, str]]]:
     try:
         content = json.loads(document)
         token, texts = content["receipt"], content["texts"]
-        written = json.dumps(content, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+        written = _file(content)
         exact = set(content) == {"receipt", "texts"} and isinstance(token, str) and written == document.strip("\n")
         proven = {
             key: set(each) == {"salt", "text"} and salted(each["salt"], each["text"]) == key
@@ -277,6 +275,10 @@ def _digests(value: Json) -> list[str]:
         own = [value["sha256"]] if set(value) == {"sha256"} else []
         return own + [each for part in value.values() for each in _digests(part)]
     return [each for part in value for each in _digests(part)] if isinstance(value, list) else []
+
+
+def _file(content: Json) -> str:
+    return json.dumps(content, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
 
 
 def _written(value: Json) -> str | None:

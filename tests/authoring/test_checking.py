@@ -155,5 +155,5 @@ def test_a_folder_of_thousands_is_looked_at_up_to_a_number_and_told(here: Path) 
     workflows = Workflows({"dad.flow.yaml": text}, ModuleFiles([]))
     began = time.monotonic()
     workflows.findings("dad.flow.yaml")
-    assert workflows.left_out() == 105
+    assert workflows.count_unread() == 105
     assert time.monotonic() - began < 10

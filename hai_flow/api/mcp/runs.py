@@ -163,7 +163,7 @@ def faults_in(rejected: Rejected) -> str:
     return "; ".join(found) or rejected.detail
 
 
-def given_of(pending: PendingState, response: Mapping[str, Any]) -> dict[str, Any] | None:
+def answer_of(pending: PendingState, response: Mapping[str, Any]) -> dict[str, Any] | None:
     """The answer that a response to an elicitation gives to a question; None: it gives none. Opening the page of a
     decision (`accept` of a url) is no vote."""
     action, content = response.get("action"), response.get("content")

@@ -169,9 +169,11 @@ class McpServer:
         """What the client can take: a task, a question with a sealed state, or a plain result."""
         if client.tasks and not shown.is_over:
             return {"resultType": "task", **task_of(shown, forms=client.forms, urls=client.urls)}
-        return self._asked(shown, client) or _complete(result_of(shown))
+        return self._input_required(shown, client) or _complete(result_of(shown))
 
-    def _asked(self, shown: Shown, client: Client, faults: Mapping[str, str] | None = None) -> dict[str, Any] | None:
+    def _input_required(
+        self, shown: Shown, client: Client, faults: Mapping[str, str] | None = None
+    ) -> dict[str, Any] | None:
         requests = requests_of(shown, forms=client.forms, urls=client.urls, faults=faults)
         if not requests or client.legacy:
             return None
@@ -195,10 +197,10 @@ class McpServer:
             faults = await _answer_all(access, shown, responses)
         if faults:
             _, shown = await mcp_runs.look(access, base, run_id)
-            return self._asked(shown, client, faults) or _complete(result_of(shown))
+            return self._input_required(shown, client, faults) or _complete(result_of(shown))
         access, shown = await mcp_runs.settle(access, base, run_id, WAIT_SECONDS, _progress(ctx))
         if not responses or any(each.pending.opened.id not in responses for each in shown.questions if each.mine):
-            return self._asked(shown, client) or _complete(result_of(shown))
+            return self._input_required(shown, client) or _complete(result_of(shown))
         return _complete(result_of(shown))  # it was opened or put off: nobody is asked the same twice in one call
 
     # --- tasks
@@ -274,7 +276,7 @@ async def _answer_all(access: Access, shown: Shown, responses: Mapping[str, Mapp
     faults: dict[str, str] = {}
     open_ones = {each.pending.opened.id: each.pending for each in shown.questions}
     for id, response in responses.items():
-        given = mcp_runs.given_of(open_ones[id], response) if id in open_ones else None
+        given = mcp_runs.answer_of(open_ones[id], response) if id in open_ones else None
         if given is None:
             continue
         try:

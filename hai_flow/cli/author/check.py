@@ -52,7 +52,7 @@ def validate(
             _tell_unread(modules.unread)
         for name, line in _unlike_yaml(sources):
             say(f"{name}: editors that know only YAML can't read line {line}; `{program()} fmt` quotes it.")
-        if left_out := workflows.left_out():
+        if left_out := workflows.count_unread():
             say(f"{plural(left_out, 'file')} beside these, in folders of thousands, were not looked at.")
     if any(finding.severity == "error" for finding in findings):
         raise typer.Exit(FAILED)

@@ -96,7 +96,7 @@ def _text(file: Path) -> str:
 
 
 def _show(content: dict[str, Any], texts: dict[str, Any]) -> None:
-    def told(digest: dict[str, str] | None) -> str:
+    def text_of(digest: dict[str, str] | None) -> str:
         if digest is None:
             return "none"
         return texts[digest["sha256"]]["text"] if digest["sha256"] in texts else "(not told)"
@@ -104,12 +104,12 @@ def _show(content: dict[str, Any], texts: dict[str, Any]) -> None:
     question, decision = content["question"], content["decision"]
     version = "{name}@{version}".format_map(question["workflow"])
     say(f"Verified. {question['kind']} {question['id']} of {version}, asked {question['at']}.")
-    say(f"  {told(question['title'])}")
+    say(f"  {text_of(question['title'])}")
     if question["tool"] is not None:
-        say(f"  {question['tool']} with {told(decision['arguments'])}")
+        say(f"  {question['tool']} with {text_of(decision['arguments'])}")
     for vote in content["votes"]:
-        of = "" if vote["on_behalf_of"] is None else f" for {told(vote['on_behalf_of'])}"
-        say(f"  {vote['at']} {told(vote['by'])}{of}: {vote['decision']} ({vote['via']})")
+        of = "" if vote["on_behalf_of"] is None else f" for {text_of(vote['on_behalf_of'])}"
+        say(f"  {vote['at']} {text_of(vote['by'])}{of}: {vote['decision']} ({vote['via']})")
     say(f"  {decision['at']} decided: {decision['outcome']}")
     for each in content["executed"]:
         say(f"  {each['ended_at'] or each['began_at']} attempt {each['attempt']}: {each['outcome'] or 'began'}")

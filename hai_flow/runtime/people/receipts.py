@@ -97,7 +97,7 @@ class Reader:
     sees_evidence: bool
     sees_run: bool
 
-    def shown(self, event: e.Event, state: RunState) -> e.Event:
+    def show(self, event: e.Event, state: RunState) -> e.Event:
         """The event as the reader may see it."""
         event = event if self.mask is None else self.mask.event(event, state)
         event = event if self.sees_evidence else without_evidence(event)
@@ -122,7 +122,7 @@ async def receipt_of(
         head = sha256(head + commit["events"]).digest()
         for event in e.decode_events(commit["events"]):
             state = evolve(state, event)
-            recorder.see(event, reader.shown(event, state), state)
+            recorder.see(event, reader.show(event, state), state)
             read += 1
             if read % _AT_ONCE == 0:
                 await asyncio.sleep(0)
