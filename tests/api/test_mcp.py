@@ -13,7 +13,9 @@ import mcp_types as types
 import pytest
 from mcp.client import Client
 
+from hai_flow.definition.compiler import compile_workflow
 from hai_flow.testing.apart import NotPlayed, play_apart
+from hai_flow.testing.reader import read_suite
 from tests.support.hai_client import unique
 from tests.support.mcp_caller import FORMS, NOTHING, WITH_TASKS, Caller, accept
 from tests.support.server import ROOT, YAML, ServerProcess
@@ -45,7 +47,7 @@ steps:
     repeat:
       max: 10000
       until: false
-      steps: [{wait: 1s}]
+      steps: [{wait: {for: 1s}}]
 """
 FLOWS = ROOT / "tests" / "clients" / "mcp_flows"
 Fact = TypeVar("Fact")
@@ -396,10 +398,14 @@ def test_nothing_is_played_of_texts_with_findings(server: ServerProcess) -> None
 
 
 def test_tests_without_an_end_are_cut_with_their_process() -> None:
-    long = "\n".join(f"      - advance: {100 * n}d" for n in range(1, 200))
-    tests = f"hai: test/v1\nworkflow: endless.flow.yaml\ncases:\n  - name: never\n    script:\n{long}\n"
+    cases = "".join(f"  - name: case {n}\n    script: [{{advance: 10000s}}]\n" for n in range(1000))
+    tests = f"hai: test/v1\nworkflow: endless.flow.yaml\ncases:\n{cases}"
+    compile_workflow(ENDLESS.encode(), "<workflow>")  # with findings nothing would be played, and the process would end
+    suite, findings = read_suite(tests.encode(), "<tests>")
+    assert suite is not None
+    assert not findings
     with pytest.raises(NotPlayed, match="did not end within"):
-        play_apart(ENDLESS.encode(), tests.encode(), seconds=0.5)
+        play_apart(ENDLESS.encode(), tests.encode(), seconds=2)
 
 
 def test_the_process_that_plays_tests_has_nothing_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
