@@ -29,6 +29,10 @@ def test_the_workflow_in_the_readme_is_the_one_that_comes_along(name: str, workf
     assert blocks(name, "yaml") == [(ROOT / "workflows" / f"{workflow}.flow.yaml").read_text()]
 
 
+def test_a_readme_has_at_most_800_words() -> None:
+    assert {name for name in READMES if len((ROOT / name).read_text().split()) > 800} == set()
+
+
 def test_the_readmes_say_the_same_in_the_same_order() -> None:
     english, chinese = ((ROOT / name).read_text() for name in READMES)
     for told in (

@@ -60,9 +60,9 @@ def test_what_readyz_says_is_what_it_can_say() -> None:
     assert named == set(re.findall(r'Rejected\(\s*503, "(\w+)"', function))
 
 
-def test_the_numbers_are_those_of_the_readme() -> None:
+def test_the_numbers_are_those_of_the_performance_page() -> None:
     sizing = GUIDE.partition("## Sizing")[2].partition("\n## ")[0]
-    measured = dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \|", (ROOT / "README.md").read_text(), re.MULTILINE))
+    measured = dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \|", (ROOT / "docs/performance.md").read_text(), re.MULTILINE))
     quoted = [(text, *re.findall(r"`(\w+_\w+)`", text)) for text in re.split(r"[;.:,](?=\s)", sizing)]
     quoted = [(text, name) for text, *names in quoted for name in names if name in measured]
     assert len(quoted) == 4

@@ -26,7 +26,7 @@ LOOKED_FOR: Final[dict[str, Callable[[httpx2.Client], None]]] = {
 
 def rows() -> list[str]:
     """The first cells of the table."""
-    section = (ROOT / "README.md").read_text().partition("## What is not there yet\n")[2].partition("\n## ")[0]
+    section = (ROOT / "README.md").read_text().partition("## Limitations\n")[2].partition("\n## ")[0]
     return [line.split("|")[1].strip() for line in section.splitlines() if line.startswith("|")][2:]
 
 
