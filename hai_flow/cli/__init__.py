@@ -42,6 +42,7 @@ _PANELS: Final = (
             ("schema", "author.scaffold:schema"),
             ("grammar", "author.scaffold:grammar"),
             ("lsp", "lsp:lsp"),
+            ("mcp", "client.mcp_stdio:mcp"),
         ),
     ),
     (

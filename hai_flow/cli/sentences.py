@@ -18,6 +18,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     "schema": "The JSON Schema of workflows, for editors (`# yaml-language-server: $schema=FILE`).",
     "grammar": "The whole language on one page, for language models.",
     "lsp": "The language server for editors, over standard input and output (docs/editors.md).",
+    "mcp": "The MCP server over standard input and output, for clients that start one (docs/protocols/mcp.md).",
     "serve": "Serve the API and the console; `worker` processes over the same database perform the runs.",
     "worker": "Perform runs: claim the runs that are due, and call tools.",
     "migrate": "Bring the database to the schema of this release; or, with NAME, let its runs go on with "

@@ -310,7 +310,7 @@ def _responses(params: Mapping[str, Any] | None) -> dict[str, Mapping[str, Any]]
 
 
 def _key(ctx: Context) -> str | None:
-    key = _meta(ctx).get(IDEMPOTENCY_KEY)
+    key = _meta(ctx).get(IDEMPOTENCY_KEY, request_of(ctx).headers.get("idempotency-key"))
     if key is None:
         return None
     if not isinstance(key, str) or not 0 < len(key) <= 200 or not key.isprintable() or not key.isascii():
