@@ -176,7 +176,7 @@ async def test_the_first_words_of_a_stream_wait_for_no_timer(make: Make) -> None
 
 def test_text_is_gathered_for_longer_the_more_attempts_stream_and_the_longer_the_log_is() -> None:
     none = cast(Any, None)
-    stage = Stage(none, none, none, none, none, 0.04, 1.0)
+    stage = Stage(none, none, none, none, none, none, 0.04, 1.0)
     short, long = RunState("r", seq=10), RunState("r", seq=25_001)
 
     def pause(streams: int, state: RunState = short) -> float:

@@ -92,10 +92,8 @@ class Notify:
 
     async def send(self, letter: Letter) -> None:
         async with self._database.api.acquire() as connection:
-            if letter.news:
-                await hints.notify(connection, [news.run_id for news in letter.news], by=self._name)
-            for word in letter.words:
-                await hints.notify_word(connection, word)
+            ids = [news.run_id for news in letter.news]
+            await hints.notify(connection, ids, by=self._name, words=letter.words)
 
     async def listen(self, hear: Callable[[Letter], None]) -> None:
         def heard(payload: str) -> None:

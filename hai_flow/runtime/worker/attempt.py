@@ -44,7 +44,7 @@ from hai_flow.runtime.commit.run_cache import CachedRun
 from hai_flow.runtime.commit.submission import Chunk, Progress, Streamed, Written
 from hai_flow.runtime.files.files import Files
 from hai_flow.runtime.tenancy.tenants import Tenants
-from hai_flow.runtime.worker.thread_messages import said_before
+from hai_flow.runtime.worker.thread_messages import ThreadMessages
 from hai_flow.steps.runner import Answer, Attempt, Kind, Registry
 from hai_flow.steps.trace import trace_of
 from hai_flow.store.identity import tenants
@@ -86,6 +86,7 @@ class Stage:
     registry: Registry
     files: Files
     pins: PinBook
+    thread_messages: ThreadMessages
     chunk_seconds: float
     relay_seconds: float
     closing: bool = False
@@ -227,8 +228,7 @@ class Performance:
                 offered = partial(
                     registry.offered, from_disk=plan.from_disk, workflow=plan.name, tenant=attempt.tenant, pins=pins
                 )
-                said = partial(said_before, self._stage.database, run.tenant, run.state.thread_id, run.id)
-                recall = partial(self._stage.answer_of, said)
+                recall = partial(self._stage.answer_of, partial(self._stage.thread_messages.before, run))
                 told = partial(talk, plan, run.state, path)
                 attempt = msgspec.structs.replace(attempt, talk=told, recall=recall, offered=offered)
             output = await registry.runner_of(step).perform(attempt, self)

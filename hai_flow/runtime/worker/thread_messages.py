@@ -1,26 +1,87 @@
-"""The messages of a thread before a run, which an agent's model gets."""
+"""The messages of a thread before a run, which an agent's model gets.
+
+They are read once for a run, and kept in this process for its later questions. Nothing else can change them meanwhile:
+a run holds the slot of its thread until it ends, so no run before it can say anything more, and a thread with a run
+that has not ended is not removed (docs/design/store.md#slots). A run that was retried has ended before, and others may
+have gone on since: it reads them again.
+"""
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
-from hai_flow.engine.state.state import MessageState
+from hai_flow.engine.state.state import MessageState, RunState
 from hai_flow.engine.steps.agents import Said, said_by
+from hai_flow.runtime.commit.run_cache import CachedRun
 from hai_flow.store.commit.projection import thread_entry
 from hai_flow.store.postgres.database import Database
 from hai_flow.store.runs import threads
 
 RUNS_MAX: Final = 50
 MESSAGES_MAX: Final = 200
+KEPT_BYTES_MAX: Final = 16 * 1024 * 1024  # of all runs; of messages as they are stored
+ENTRY_BYTES: Final = 512  # that a run without a message counts
 
 
-async def said_before(database: Database, tenant: UUID, thread_id: str, run_id: UUID) -> Sequence[Said]:
-    """The newest messages of the thread's line before the run, the oldest first; none of a run beside it."""
-    async with database.api.acquire() as connection:
-        rows = await threads.transcript(
-            connection, tenant, thread_id, before=run_id, window=threads.Window(RUNS_MAX, MESSAGES_MAX)
-        )
-    entries = (thread_entry(row.role, row.body) for row in rows)
-    return [said for each in entries if isinstance(each, MessageState) and (said := said_by(each)) is not None]
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """The messages before a run that had been retried so many times when they were read."""
+
+    retried: int
+    said: Sequence[Said]
+    bytes: int
+
+
+class ThreadMessages:
+    """Reads the messages before runs; keeps those of the runs that asked last, up to `bytes_max`."""
+
+    def __init__(self, database: Database, bytes_max: int = KEPT_BYTES_MAX) -> None:
+        self._database = database
+        self._bytes_max = bytes_max
+        self._bytes = 0
+        self._kept: OrderedDict[UUID, _Kept] = OrderedDict()
+
+    async def before(self, run: CachedRun) -> Sequence[Said]:
+        """The newest messages of the thread's line before the run, the oldest first; none of a run beside it."""
+        state = run.state
+        if state.parent is None and state.thread_id == state.run_id:
+            return ()  # a thread that began with this run
+        if not _holds_its_thread(state):
+            return (await self._read(run))[0]
+        kept = self._kept.get(run.id)
+        if kept is None or kept.retried != state.retried:
+            said, size = await self._read(run)
+            kept = _Kept(state.retried, said, size)
+            self._keep(run.id, kept)
+        else:
+            self._kept.move_to_end(run.id)
+        return kept.said
+
+    async def _read(self, run: CachedRun) -> tuple[Sequence[Said], int]:
+        window = threads.Window(RUNS_MAX, MESSAGES_MAX)
+        async with self._database.api.acquire() as connection:
+            rows = await threads.transcript(connection, run.tenant, run.state.thread_id, before=run.id, window=window)
+        entries = (thread_entry(row.role, row.body) for row in rows)
+        said = [said for each in entries if isinstance(each, MessageState) and (said := said_by(each)) is not None]
+        return said, sum(len(row.body) for row in rows)
+
+    def _keep(self, run_id: UUID, kept: _Kept) -> None:
+        self._forget(run_id)
+        self._kept[run_id] = kept
+        self._bytes += kept.bytes + ENTRY_BYTES
+        while self._bytes > self._bytes_max:
+            self._forget(next(iter(self._kept)))
+
+    def _forget(self, run_id: UUID) -> None:
+        kept = self._kept.pop(run_id, None)
+        if kept is not None:
+            self._bytes -= kept.bytes + ENTRY_BYTES
+
+
+def _holds_its_thread(state: RunState) -> bool:
+    """Whether the slot of the thread is surely the run's: one that is being stopped may leave it to another."""
+    return state.status in ("running", "waiting", "paused")

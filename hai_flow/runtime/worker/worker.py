@@ -42,6 +42,7 @@ from hai_flow.runtime.worker.attempt import CANCELLED, Performance, Stage, failu
 from hai_flow.runtime.worker.concurrency import Places
 from hai_flow.runtime.worker.heartbeat import HEART_SETTINGS, Heart
 from hai_flow.runtime.worker.takeover import worker_name
+from hai_flow.runtime.worker.thread_messages import ThreadMessages
 from hai_flow.runtime.worker.timers import Wakes
 from hai_flow.steps.runner import Registry
 from hai_flow.store.messaging import hints
@@ -124,6 +125,7 @@ class Worker(Service):
             registry,
             files or Files(database),
             pins or PinBook(database),
+            ThreadMessages(database),
             self.config.chunk_seconds,
             self.config.relay_seconds,
             public_url=self.config.public_url,

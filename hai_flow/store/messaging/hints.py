@@ -26,14 +26,19 @@ HINT_IDS_MAX: Final = 200  # 256 ids exceed NOTIFY's 8,000 bytes: an error (docs
 _BY: Final = "by:"
 
 
-async def notify(connection: Connection | Pool, run_ids: Collection[UUID | str], *, by: str = "") -> None:
-    """Hint that these runs have something new. A statement of its own: inside the commit it serialises all commits,
-    3 to 8 times slower. A hint names at most 200 runs; more of them are several hints. `by`: a name of the sender, for
-    `is_by`; releases before pass it over, because it is no id of a run."""
+async def notify(
+    connection: Connection | Pool, run_ids: Collection[UUID | str], *, by: str = "", words: Collection[str] = ()
+) -> None:
+    """Hint that these runs have something new, and give the payloads `words`, which name no run: DUE: a run without a
+    holder has something to perform, so workers look for due runs.
+
+    One statement of its own: inside the commit it serialises all commits, 3 to 8 times slower. A hint names at most 200
+    runs; more of them are several hints. `by`: a name of the sender, for `is_by`; releases before pass it over, because
+    it is no id of a run."""
     ids, name = list(map(str, run_ids)), [_BY + by] if by else []
     payloads = [",".join([*ids[start : start + HINT_IDS_MAX], *name]) for start in range(0, len(ids), HINT_IDS_MAX)]
     await connection.execute(
-        f"SELECT {_UNHURRIED}, pg_notify($1, p) FROM unnest($2::text[]) AS p", HINT_CHANNEL, payloads
+        f"SELECT {_UNHURRIED}, pg_notify($1, p) FROM unnest($2::text[]) AS p", HINT_CHANNEL, [*payloads, *words]
     )
 
 
@@ -74,11 +79,6 @@ def tenants_of(payload: str) -> frozenset[UUID] | None:
         return frozenset(map(UUID, payload.removeprefix(_OF_TENANTS).split(",")))
     except ValueError:
         return None
-
-
-async def notify_word(connection: Connection | Pool, word: str) -> None:
-    """A hint that names no run. DUE: a run without a holder has something to perform, so workers look for due runs."""
-    await connection.execute(f"SELECT {_UNHURRIED}, pg_notify($1, $2)", HINT_CHANNEL, word)
 
 
 class Seal(NamedTuple):
