@@ -69,9 +69,9 @@ class ContentBuilder:
 
     def complete(self) -> Object:
         """The content as a whole. It is part of its message now."""
-        whole = self._shown("completed", self._values, delta=False)
-        self._message._add(self._index, whole)
-        return whole
+        content = self._shown("completed", self._values, delta=False)
+        self._message._add(self._index, content)
+        return content
 
     def _shown(self, status: RunStatus, values: Mapping[str, Json], *, delta: bool) -> Object:
         return {

@@ -83,8 +83,8 @@ def _unwrapped(document: Document) -> str:
         inner = _inside(text)
         if node is None or inner is None:
             continue
-        written = document.text[node.start : node.end]
-        bare = _written_bare(written, inner, _in_flow(document, path))
+        source = document.text[node.start : node.end]
+        bare = _written_bare(source, inner, _in_flow(document, path))
         if bare is not None:
             edits[node.start, node.end] = bare
     return _edited(document.text, edits)
@@ -159,13 +159,13 @@ def _reordered(document: Document) -> str:
 
 def _unordered(document: Document) -> Iterator[tuple[Node, dict[str, int]]]:
     """Every block mapping that has an order and does not keep it, once."""
-    seen: set[int] = set()
+    starts: set[int] = set()
     for path, is_step in ordered_mappings(document.value):
         node = _at(document, path)
         ranks = _STEP_RANKS if is_step else _DOCUMENT_RANKS
-        if node is None or node.start in seen or document.text[node.start : node.start + 1] == "{":
+        if node is None or node.start in starts or document.text[node.start : node.start + 1] == "{":
             continue
-        seen.add(node.start)
+        starts.add(node.start)
         keys = list(node.keys)
         if keys != _sorted_keys(keys, ranks):
             yield node, ranks
@@ -258,10 +258,10 @@ def _permute(lines: list[str], entries: Sequence[_Entry], ranks: dict[str, int],
 
 def _trimmed(document: Document) -> str:
     """The text without invisible space."""
-    kept = _lines_of_texts(document)
+    protected_lines = _lines_of_texts(document)
     result: list[str] = []
     for number, line in enumerate(document.text.split("\n")):
-        if number in kept:
+        if number in protected_lines:
             result.append(line)
             continue
         line = line.rstrip()
@@ -310,8 +310,8 @@ def _quoted_holes(document: Document) -> str:
 
 def _reads_alike(document: Document, node: Node, in_flow: bool) -> bool:
     """Whether YAML alone reads the text there as it is meant."""
-    written = document.text[node.start : node.end]
-    sample = f"- {{a: {written}, b: 1}}\n" if in_flow else f"- a: {written}\n  b: 1\n"
+    source = document.text[node.start : node.end]
+    sample = f"- {{a: {source}, b: 1}}\n" if in_flow else f"- a: {source}\n  b: 1\n"
     read = parse(sample.encode(), strict=True)
     return not read.findings and read.value == [{"a": node.value, "b": 1}]
 

@@ -60,16 +60,16 @@ def import_module(name: str, root: Path, seconds: float = SECONDS_MAX) -> Python
     if answer is None:
         raise NotImported(f"importing {name} did not end within {seconds:g} s; keep the work of a module in functions")
     try:
-        found = json.loads(answer)
+        report = json.loads(answer)
     except ValueError:
         raise NotImported(f"importing {name} ended the process (exit code {process.returncode})") from None
-    if "fault" in found:
-        raise NotImported(found["fault"], certain=found["certain"])
+    if "fault" in report:
+        raise NotImported(report["fault"], certain=report["certain"])
     functions = {
         key: PythonFunction(tuple(each["parameters"]), frozenset(each["required"]), each["any"], each["types"], False)
-        for key, each in found["functions"].items()
+        for key, each in report["functions"].items()
     }
-    return PythonModule(functions, frozenset(found["registered"]), frozenset(), False)
+    return PythonModule(functions, frozenset(report["registered"]), frozenset(), False)
 
 
 def _read(pipe: int, until: float) -> bytes | None:
@@ -97,12 +97,12 @@ def _main(root: str, name: str) -> None:
     _limit_memory()
     sys.path.append(root)
     try:
-        found = _functions(name, root)
+        report = _functions(name, root)
     except (Exception, SystemExit) as error:
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         certain = missing is None or any(Path(root).glob(f"{missing.partition('.')[0]}*"))
-        found = {"fault": _reason(error, root, name), "certain": certain}
-    os.write(answer, json.dumps(found).encode() + b"\n")
+        report = {"fault": _reason(error, root, name), "certain": certain}
+    os.write(answer, json.dumps(report).encode() + b"\n")
     os._exit(0)  # threads of the module, and what it wants to do at its end, are not waited for
 
 
@@ -122,7 +122,7 @@ def _functions(name: str, root: str) -> dict[str, Any]:
     from hai_flow.steps.tools import registered
 
     toolbox = Toolbox([name], project=Path(root))
-    found: dict[str, Any] = {}
+    by_name: dict[str, Any] = {}
     try:
         functions = toolbox.functions(name, name.rpartition(".")[2], from_disk=True)
     except StepError as error:
@@ -135,7 +135,7 @@ def _functions(name: str, root: str) -> dict[str, Any]:
         schema = function.signature.parameters
         properties = schema.get("properties", {})
         definitions = {word: schema[word] for word in ("$defs",) if word in schema}
-        found[key] = {
+        by_name[key] = {
             "parameters": list(properties),
             "required": schema.get("required", []),
             "any": bool(schema.get("additionalProperties")),
@@ -143,9 +143,9 @@ def _functions(name: str, root: str) -> dict[str, Any]:
         }
     names = set(registered.of(name))
     for alias, function in registered.of(name).items():
-        found.setdefault(alias, found.get(function.function.__name__))
+        by_name.setdefault(alias, by_name.get(function.function.__name__))
     marked = names | {each.function.__name__ for each in registered.of(name).values()}
-    return {"functions": {key: each for key, each in found.items() if each is not None}, "registered": sorted(marked)}
+    return {"functions": {key: each for key, each in by_name.items() if each is not None}, "registered": sorted(marked)}
 
 
 def _reason(error: BaseException, root: str, name: str) -> str:
@@ -154,12 +154,12 @@ def _reason(error: BaseException, root: str, name: str) -> str:
 
     if isinstance(error, SyntaxError) and error.filename and error.lineno:
         return f"{_relative(error.filename, root)}:{error.lineno}: {type(error).__name__}: {error.msg}"
-    said = f"{type(error).__name__}: {error}".rstrip(": ")
-    said = f"{said}, which ends the process that imports it" if isinstance(error, SystemExit) else said
+    reason = f"{type(error).__name__}: {error}".rstrip(": ")
+    reason = f"{reason}, which ends the process that imports it" if isinstance(error, SystemExit) else reason
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if frame.filename.startswith(os.path.join(root, "")):
-            return f"{_relative(frame.filename, root)}:{frame.lineno}: {said}"
-    return f"importing {name}: {said}"
+            return f"{_relative(frame.filename, root)}:{frame.lineno}: {reason}"
+    return f"importing {name}: {reason}"
 
 
 def _relative(file: str, root: str) -> str:

@@ -77,12 +77,12 @@ class ModuleFiles:
         return [_EXAMPLES, *offered, *(f"tools.{stem}" for stem in files if stem.isidentifier())]
 
     def _registered(self, functions: Sequence[str]) -> PythonModule | None:
-        known: dict[str, PythonFunction] = {}
+        registered: dict[str, PythonFunction] = {}
         for name in self.registered_modules():
             place = self.source_of(name)
             if isinstance(place, tuple):
-                known |= place[1].registered_alone().functions
-        module = PythonModule(known, frozenset(known), frozenset(), True)
+                registered |= place[1].registered_alone().functions
+        module = PythonModule(registered, frozenset(registered), frozenset(), True)
         if module.find(functions) is None and functions:
             self.unread.setdefault(functions[0], "no module here registers it; a server may")
         return module

@@ -101,8 +101,8 @@ class Workflows:
         folders = {folder, *(Path(file).parent for file in self._sources if file != STDIN)}
         files = [each for place in sorted(folders) for each in self._named(place, name)]
         plans = [plan for each in dict.fromkeys(files) if (plan := self._interface(each)) is not None]
-        found = [plan for plan in plans if plan.name == name and version in (None, plan.version)]
-        return child_of(max(found, key=lambda plan: plan.version)) if found else None
+        candidates = [plan for plan in plans if plan.name == name and version in (None, plan.version)]
+        return child_of(max(candidates, key=lambda plan: plan.version)) if candidates else None
 
     def _named(self, place: Path, name: str) -> list[str]:
         files = self._folder(place).files
@@ -161,8 +161,8 @@ class Workflows:
         if plan is None or file == STDIN:
             return
         document = parse(first_of(self._sources[file]), file)
-        found = [*self._doubles(file, plan, document), *self._strangers(file, plan, document)]
-        yield from completed(document, found)
+        findings = [*self._doubles(file, plan, document), *self._strangers(file, plan, document)]
+        yield from completed(document, findings)
 
     def _doubles(self, file: str, plan: Plan, document: Document) -> Iterator[Finding]:
         """A finding if another file of the folder has the name and version, or a path of a webhook: only one of them

@@ -138,8 +138,8 @@ def read_names(
         fields = reader.fields(SHAPES["document"], document.value, (), "the workflow", inside=_SECTIONS)
         if fields:
             drafts = outline(reader, fields)
-            found = declared(reader, fields, read_used(reader, fields, parts, [reader]), drafts)
-            context = Context(reader, found, drafts, children, unread, compile_list)
+            declared_names = declared(reader, fields, read_used(reader, fields, parts, [reader]), drafts)
+            context = Context(reader, declared_names, drafts, children, unread, compile_list)
             return document, context, types_of(context)
     return None
 
@@ -176,10 +176,10 @@ def _plan(
         lint(context, each)
     if "steps" not in fields or "name" not in fields or "version" not in fields:
         return None
-    made = _made(source, fields, context, catch, output, default_notify)
+    compiled = _made(source, fields, context, catch, output, default_notify)
     lists = (drafts.steps, *(clause.steps for clause in drafts.catch), drafts.finally_)
-    refuse_disclosures(context, reader, made, [draft for each in lists for draft in each])
-    return made
+    refuse_disclosures(context, reader, compiled, [draft for each in lists for draft in each])
+    return compiled
 
 
 def _made(
@@ -190,7 +190,7 @@ def _made(
     output: plan.Template | None,
     default_notify: tuple[plan.Template, ...],
 ) -> plan.Plan:
-    given, drafts = context.declared, context.outline
+    declarations, drafts = context.declared, context.outline
     return plan.Plan(
         name=fields["name"],
         version=fields["version"],
@@ -198,25 +198,25 @@ def _made(
         source=source,
         title=fields.get("title", ""),
         description=fields.get("description", ""),
-        input=given.input,
-        state={name: variable for name, variable in given.state.items() if variable is not None},
-        state_schema=_schema_or_any(state_raw(given.state)),
-        tools={name: tool for name, tool in given.tools.items() if tool is not None},
+        input=declarations.input,
+        state={name: variable for name, variable in declarations.state.items() if variable is not None},
+        state_schema=_schema_or_any(state_raw(declarations.state)),
+        tools={name: tool for name, tool in declarations.tools.items() if tool is not None},
         steps=context.in_order(),
         ids={name: draft.path for name, draft in drafts.ids.items()},
         first=drafts.steps[0].path if drafts.steps else "",
         output=output,
         catch=catch,
         finally_=drafts.finally_[0].path if drafts.finally_ else None,
-        models={name: each for name, each in given.models.items() if each is not None},
-        roles={name: members for name, members in given.roles.items() if members is not None},
-        visibility=given.visibility,
-        triggers=given.triggers,
-        limits=given.limits,
-        concurrency=given.concurrency,
+        models={name: each for name, each in declarations.models.items() if each is not None},
+        roles={name: members for name, members in declarations.roles.items() if members is not None},
+        visibility=declarations.visibility,
+        triggers=declarations.triggers,
+        limits=declarations.limits,
+        concurrency=declarations.concurrency,
         queue=fields.get("queue", plan.DEFAULT_QUEUE),
         on_message=fields.get("on_message", "reject"),
-        default_retry=given.default_retry,
+        default_retry=declarations.default_retry,
         default_notify=default_notify,
         lets=_lets_of(drafts),
     )

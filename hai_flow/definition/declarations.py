@@ -80,8 +80,10 @@ class Declared:
 
 def declared(reader: Reader, fields: Mapping[str, Json], used: Used, outline: Outline) -> Declared:
     """The declarations of the document with these fields, and of the files that it uses."""
-    given = reader.document.value
-    wrong = isinstance(given, Mapping) and any(each in given and each not in fields for each in ("tools", "models"))
+    document = reader.document.value
+    wrong = isinstance(document, Mapping) and any(
+        each in document and each not in fields for each in ("tools", "models")
+    )
     return Declarations(reader, outline.fail_codes, used.incomplete or wrong).read(
         fields, used, Visibility(outline, (), 0)
     )
@@ -111,15 +113,15 @@ class Declarations(Parts):
         names = names_at(Types(input_schema.raw, state_raw(self.state)), place)
         documents = [*used.documents, (self.reader, fields)]
         self.used = used
-        for reader, given in documents:
+        for reader, sections in documents:
             with self._reading(reader):
-                self.read_models(given.get("models", {}), names)
+                self.read_models(sections.get("models", {}), names)
         self.check_fallbacks()
         default_retry = self.read_defaults(fields.get("defaults", {}), names)
-        for reader, given in documents:
+        for reader, sections in documents:
             with self._reading(reader):
-                self.read_tools(given.get("tools", {}), names)
-                self.read_roles(given.get("roles", {}))
+                self.read_tools(sections.get("tools", {}), names)
+                self.read_roles(sections.get("roles", {}))
         starts = read_triggers(self, fields.get("triggers", ()), names, input_schema, fields.get("name"))
         return Declared(
             name=fields.get("name"),
@@ -157,10 +159,10 @@ class Declarations(Parts):
         if not raw:
             return JsonSchema({"type": "object", "additionalProperties": False})
         if raw.get("type", "object") != "object" or "type" not in raw:
-            given = raw.get("type")
-            found = f"`{given}`" if isinstance(given, str) else "none"
-            hint = "; put the properties under `properties`" if not isinstance(given, str) else ""
-            message = f"expected `type: object` at the top of `input`, found {found}{hint}"
+            type_name = raw.get("type")
+            actual = f"`{type_name}`" if isinstance(type_name, str) else "none"
+            hint = "; put the properties under `properties`" if not isinstance(type_name, str) else ""
+            message = f"expected `type: object` at the top of `input`, found {actual}{hint}"
             self.reader.error(("input",), "input.type", message)
             if "properties" not in raw and "type" not in raw:
                 return JsonSchema({})
@@ -185,11 +187,11 @@ class Declarations(Parts):
             message = f"expected a schema for the state `{name}`, found {kind_of(raw)}{hint}"
             self.reader.error(at, "shape.type", message)
             return None
-        given = {key: raw[key] for key in _STATE_EXTRAS.words if key in raw}
-        extras = self.reader.fields(_STATE_EXTRAS, given, at, "`state`")
+        extra_keys = {key: raw[key] for key in _STATE_EXTRAS.words if key in raw}
+        extras = self.reader.fields(_STATE_EXTRAS, extra_keys, at, "`state`")
         reduce = extras.get("reduce")
         self._check_reduce(reduce, raw, at)
-        schema = self.schema({key: part for key, part in raw.items() if key not in given}, at)
+        schema = self.schema({key: part for key, part in raw.items() if key not in extra_keys}, at)
         if schema is None:
             return None
         client = extras.get("client", False)
@@ -199,8 +201,8 @@ class Declarations(Parts):
         start = schema.with_defaults(raw.get("default"))
         if "default" not in raw and start is None and reduce is None and schema.findings(None):
             self._doubt_start(name, raw, at)
-        kept, shown = (extras.get(key) == "thread" for key in ("keep", "show"))
-        return plan.StateVariable(name, schema, start, reduce, client, kept, shown or client)
+        keeps, shows = (extras.get(key) == "thread" for key in ("keep", "show"))
+        return plan.StateVariable(name, schema, start, reduce, client, keeps, shows or client)
 
     def _doubt_start(self, name: str, raw: Mapping[str, Json], at: Path) -> None:
         """A variable without default starts null, also where its type has no null."""
@@ -213,10 +215,12 @@ class Declarations(Parts):
     def _check_reduce(self, reduce: Json, raw: Mapping[str, Json], at: Path) -> None:
         numbers = ("number", "integer")
         kinds = {"append": ("array",), "merge": ("object",), "max": numbers, "min": numbers, "add": numbers}
-        wanted = kinds.get(reduce or "", ())
-        given = raw.get("type")
-        if reduce and isinstance(given, str) and given not in wanted:
-            message = f"`reduce: {reduce}` needs `type: {' or '.join(wanted)}`, found `{given}`; change one of them"
+        allowed = kinds.get(reduce or "", ())
+        type_name = raw.get("type")
+        if reduce and isinstance(type_name, str) and type_name not in allowed:
+            message = (
+                f"`reduce: {reduce}` needs `type: {' or '.join(allowed)}`, found `{type_name}`; change one of them"
+            )
             self.reader.error((*at, "reduce"), "state.reduce", message)
 
     # -- defaults, models, roles -----------------------------------------------------------------------------------
@@ -308,13 +312,13 @@ class Declarations(Parts):
 
     def _model_timeout(self, fields: Mapping[str, Json], at: Path) -> tuple[int | None, int | None]:
         """The longest time for a whole answer, and the longest silence within it, in milliseconds."""
-        given, at = fields.get("timeout"), (*at, "timeout")
-        if isinstance(given, str):
-            total = self.duration_of(given, at, None)
+        timeout, at = fields.get("timeout"), (*at, "timeout")
+        if isinstance(timeout, str):
+            total = self.duration_of(timeout, at, None)
             return (total, None) if isinstance(total, int) else (None, None)
-        if given is None:
+        if timeout is None:
             return None, None
-        inner = self.reader.fields(DOCUMENT_SHAPES["model_timeout"], given, at, "`timeout`")
+        inner = self.reader.fields(DOCUMENT_SHAPES["model_timeout"], timeout, at, "`timeout`")
         total, idle = (self.duration(inner, each, at, None) for each in ("total", "idle"))
         return total if isinstance(total, int) else None, idle if isinstance(idle, int) else None
 
@@ -340,8 +344,8 @@ class Declarations(Parts):
         """Warn of a provider that is not built in: a plug-in of the deployment may have it."""
         if not name or name in _BUILT_IN:
             return
-        known = (*_BUILT_IN, *_PLUGINS, *_OTHERS)
-        near = [] if name in known else difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.8)
+        providers = (*_BUILT_IN, *_PLUGINS, *_OTHERS)
+        near = [] if name in providers else difflib.get_close_matches(name.lower(), providers, n=1, cutoff=0.8)
         plugin = _PLUGINS.get(name)
         hint = (
             f"it comes with the plug-in {plugin}: install that where the workflow runs"
@@ -379,7 +383,7 @@ class Declarations(Parts):
         or `tenant` alone. A misspelt selector would hide runs from the people it is for, so every one is checked."""
         if not isinstance(value, list):
             return (TENANT,) if value == TENANT else ()
-        found: dict[str, None] = {}
+        selectors: dict[str, None] = {}
         for index, selector in enumerate(value):
             if not isinstance(selector, str) or not _READER.fullmatch(selector) or "${{" in selector:
                 hint = f"; did you mean `user:{selector}`?" if isinstance(selector, str) and ":" not in selector else ""
@@ -387,8 +391,8 @@ class Declarations(Parts):
                 self.reader.error(("visibility", index), "selector.invalid", message)
                 continue
             own = self.roles.get(selector[5:]) if selector.startswith("role:") else None
-            found.update(dict.fromkeys((selector,) if own is None else own))
-        return tuple(found)
+            selectors.update(dict.fromkeys((selector,) if own is None else own))
+        return tuple(selectors)
 
     # -- tools -----------------------------------------------------------------------------------------------------
 
@@ -424,8 +428,8 @@ class Declarations(Parts):
 
     def _no_tool_kind(self, name: str, raw: Mapping[str, Json], kinds: Sequence[str], at: Path) -> None:
         listed = ", ".join(f"`{kind}`" for kind in _TOOL_KINDS)
-        found = " and ".join(f"`{kind}`" for kind in kinds) or "none"
-        message = f"expected one of {listed} in the tool `{name}`, found {found}"
+        present = " and ".join(f"`{kind}`" for kind in kinds) or "none"
+        message = f"expected one of {listed} in the tool `{name}`, found {present}"
         stranger = next((key for key in raw if suggestion(key, _TOOL_KINDS)), None) if not kinds else None
         if stranger is not None:
             self.reader.error((*at, stranger), "tool.kind", message + suggestion(stranger, _TOOL_KINDS), key=True)
@@ -464,10 +468,10 @@ class Declarations(Parts):
             message = "an agent stands in the workflow that uses it, not in a file that several share; move it there"
             self.reader.error((*at, "agent"), "tool.agent", message, key=True)
             return None
-        given = self.reader.fields(DOCUMENT_SHAPES["agent_tool"], fields.get("agent"), (*at, "agent"), "`agent`")
-        if "description" not in given or "tools" not in given:
+        settings = self.reader.fields(DOCUMENT_SHAPES["agent_tool"], fields.get("agent"), (*at, "agent"), "`agent`")
+        if "description" not in settings or "tools" not in settings:
             return None
-        return plan.AgentTool(name, given["description"], given)
+        return plan.AgentTool(name, settings["description"], settings)
 
     def _settings(self, fields: Mapping[str, Json], at: Path, names: Names) -> dict[str, plan.Template | None]:
         """`auth` and `headers`, which may name secrets."""
@@ -526,11 +530,11 @@ class Declarations(Parts):
         """The OpenAPI document of a service, parsed, and the address of the service; None for each that is not there,
         or is wrong."""
         named = value.get("openapi") if isinstance(value, Mapping) else None
-        given = value.get("base_url") if isinstance(value, Mapping) else value
+        address = value.get("base_url") if isinstance(value, Mapping) else value
         service = None if named is None else self._described(named, (*at, "openapi"))
-        base_url = given if isinstance(given, str) else service.server if service is not None else None
-        if given is not None and not (isinstance(given, str) and _is_address(given)):
-            message = f"expected the address of a service like https://api.example.com, found {kind_of(given)}"
+        base_url = address if isinstance(address, str) else service.server if service is not None else None
+        if address is not None and not (isinstance(address, str) and _is_address(address)):
+            message = f"expected the address of a service like https://api.example.com, found {kind_of(address)}"
             self.reader.error((*at, "base_url") if isinstance(value, Mapping) else at, "tool.http", message)
         elif service is not None and base_url is None:
             message = f"the document of `{name}` does not say in full where the service is; add `base_url`"
@@ -576,14 +580,14 @@ class Declarations(Parts):
         self, value: Mapping[str, str], parameters: JsonSchema | None, at: Path
     ) -> tuple[tuple[str, str], ...]:
         """Which state variables a client may foresee from which arguments."""
-        known = {} if parameters is None else parameters.raw.get("properties", {})
+        properties = {} if parameters is None else parameters.raw.get("properties", {})
         for name, argument in value.items():
             if name not in self.state:
                 hint = suggestion(name, self.state) or "; declare it under `state`"
                 message = f"there is no state variable `{shorten(name)}`{hint}"
                 self.reader.error((*at, name), "tool.predict", message, key=True)
-            elif argument not in known:
-                hint = suggestion(argument, known) or "; it has to be one of the tool's `parameters`"
+            elif argument not in properties:
+                hint = suggestion(argument, properties) or "; it has to be one of the tool's `parameters`"
                 self.reader.error((*at, name), "tool.predict", f"there is no argument `{shorten(argument)}`{hint}")
         return tuple(value.items())
 
@@ -591,8 +595,8 @@ class Declarations(Parts):
 def _importable(target: str) -> str:
     """The module or function that `target` names, which may be written as a file: `./tools/shop.py` is `tools.shop`;
     "" where it names none."""
-    written = _FILE.fullmatch(target)
-    return written["path"].replace("/", ".") + (written["function"] or "") if written else ""
+    match = _FILE.fullmatch(target)
+    return match["path"].replace("/", ".") + (match["function"] or "") if match else ""
 
 
 def _is_address(text: str) -> bool:

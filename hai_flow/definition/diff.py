@@ -97,10 +97,10 @@ class Change:
     parts: tuple[Part, ...] = ()
 
     def as_dict(self) -> dict[str, Json]:
-        shown: dict[str, Json] = {"kind": self.kind, "path": self.path, "verb": self.verb}
+        record: dict[str, Json] = {"kind": self.kind, "path": self.path, "verb": self.verb}
         if self.was is not None:
-            shown["was"] = self.was
-        return {**shown, "parts": [part.as_dict() for part in self.parts]}
+            record["was"] = self.was
+        return {**record, "parts": [part.as_dict() for part in self.parts]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,28 +166,28 @@ def _steps(plan: Plan) -> dict[str, tuple[Step, Facts]]:
 def _matched(before: Mapping[str, tuple[Step, Facts]], after: Mapping[str, tuple[Step, Facts]]) -> dict[str, str]:
     """Old path -> new path. A step that says the same under its old path is that step; so is one with its own id."""
     same: dict[str, str] = {}
-    taken: set[str] = set()
+    matched_paths: set[str] = set()
 
     def match(was: str, path: str) -> None:
         same[was] = path
-        taken.add(path)
+        matched_paths.add(path)
 
     new_ids = {step.id: path for path, (step, _) in after.items() if _is_named(step)}
     for was, (step, _) in before.items():
         if _is_named(step) and step.id in new_ids:
             match(was, new_ids[step.id])
     for was in before:
-        if was not in same and was in after and was not in taken and before[was][1] == after[was][1]:
+        if was not in same and was in after and was not in matched_paths and before[was][1] == after[was][1]:
             match(was, was)
     identical: dict[bytes, list[str]] = {}
     for path, (_, facts) in after.items():
-        if path not in taken:
+        if path not in matched_paths:
             identical.setdefault(_key(facts), []).append(path)
     for was, (_, facts) in before.items():
         if was not in same and (candidates := identical.get(_key(facts))):
             match(was, candidates.pop(0))
     for was, (step, _) in before.items():
-        if was not in same and was in after and was not in taken and after[was][0].verb_name == step.verb_name:
+        if was not in same and was in after and was not in matched_paths and after[was][0].verb_name == step.verb_name:
             match(was, was)
     return same
 
@@ -204,9 +204,13 @@ def _reordered(old: Plan, new: Plan, same: Mapping[str, str]) -> set[str]:
     """New paths of the fewest steps that must have moved within their list for it to have its order."""
     places: dict[str, int] = {}  # of those that stood in the same list before
     for number, (was, step) in enumerate(old.steps.items()):
-        found = new.steps.get(same.get(was, ""))
-        if found is not None and found.body == step.body and found.parent == same.get(step.parent, step.parent):
-            places[found.path] = number
+        counterpart = new.steps.get(same.get(was, ""))
+        if (
+            counterpart is not None
+            and counterpart.body == step.body
+            and counterpart.parent == same.get(step.parent, step.parent)
+        ):
+            places[counterpart.path] = number
     moved: set[str] = set()
     for paths in _lists(new).values():
         common = [path for path in paths if path in places]
@@ -322,9 +326,9 @@ def written(value: Any) -> Json:
             return [written(item) for item in value]
     if dataclasses.is_dataclass(value):
         return {
-            _word(each.name): shown
+            _word(each.name): plain
             for each in dataclasses.fields(value)
-            if each.name not in _PLACES and (shown := written(getattr(value, each.name))) is not None
+            if each.name not in _PLACES and (plain := written(getattr(value, each.name))) is not None
         }
     return value
 

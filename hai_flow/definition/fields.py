@@ -157,8 +157,8 @@ class Parts:
 
     def _doubt_pattern(self, pattern: str, prefix: str, at: Path) -> None:
         """A code that no step is known to raise. Python tools may raise codes of their own: those need a near match."""
-        known = KNOWN_CODES | self._fail_codes | {f"{word}.*" for word in RESERVED_PREFIXES}
-        hint = suggestion(pattern, known)
+        codes = KNOWN_CODES | self._fail_codes | {f"{word}.*" for word in RESERVED_PREFIXES}
+        hint = suggestion(pattern, codes)
         tools_may_raise = any(isinstance(tool, plan.PythonTool) or tool is None for tool in self._tools.values())
         if prefix in RESERVED_PREFIXES or hint or not tools_may_raise:
             self.reader.warning(at, "errors.unknown_code", f"nothing raises the error code `{pattern}`{hint}")
@@ -239,22 +239,22 @@ class Parts:
                 self._doubt_braces(text, path, names)
 
     def _doubt_braces(self, text: str, path: Path, names: Names) -> None:
-        for found in islice(_FOREIGN.finditer(text), _FOREIGN_MAX):
-            certain = found.group().startswith(("${", "{{"))  # others are also of shells and formats
-            if not certain and "." not in found["path"]:
+        for match in islice(_FOREIGN.finditer(text), _FOREIGN_MAX):
+            certain = match.group().startswith(("${", "{{"))  # others are also of shells and formats
+            if not certain and "." not in match["path"]:
                 continue
-            if text.rfind("${{", 0, found.start()) > text.rfind("}}", 0, found.start()):
+            if text.rfind("${{", 0, match.start()) > text.rfind("}}", 0, match.start()):
                 continue  # inside of a hole
-            named = names.named(found["path"], guess=certain)
+            named = names.named(match["path"], guess=certain)
             if named:
-                self.reader.warning_inside(path, found.start(), "text.braces", _plain_text(found.group(), named))
+                self.reader.warning_inside(path, match.start(), "text.braces", _plain_text(match.group(), named))
                 return
         if "{{" not in text or "${{" in text:
             return
-        found = re.search(r"(?<![${])\{\{[^{}]*\}\}", text)
-        if found:
+        match = re.search(r"(?<![${])\{\{[^{}]*\}\}", text)
+        if match:
             message = "`{{ }}` is plain text here; a hole is written ${{ }}"
-            self.reader.warning_inside(path, found.start(), "text.braces", message)
+            self.reader.warning_inside(path, match.start(), "text.braces", message)
 
     def schema(self, raw: Json, at: Path) -> JsonSchema | None:
         """`raw` compiled; None after findings. Holes are findings."""

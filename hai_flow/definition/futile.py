@@ -59,16 +59,18 @@ def check_step(context: Context, step: StepDraft) -> None:
 
 
 def _same_cases(context: Context, step: StepDraft) -> None:
-    seen: dict[str, int] = {}
+    first_cases: dict[str, int] = {}
     for number, raw in enumerate(step.fields.get("switch", ())):
         when = raw.get("when") if isinstance(raw, Mapping) else None
         text = " ".join(when.split()) if isinstance(when, str) else None
         if text is None:
             continue
-        if text in seen:
-            message = f"this case is never taken: case {seen[text] + 1} has the same condition; change one of them"
+        if text in first_cases:
+            message = (
+                f"this case is never taken: case {first_cases[text] + 1} has the same condition; change one of them"
+            )
             context.reader.warning((*step.at, "switch", number, "when"), "switch.same_case", message)
-        seen.setdefault(text, number)
+        first_cases.setdefault(text, number)
 
 
 def _same_items(context: Context, step: StepDraft) -> None:
@@ -77,13 +79,13 @@ def _same_items(context: Context, step: StepDraft) -> None:
     name = step.params.get("as", "item")
     if not isinstance(items, list) or (key is not None and str(key).replace(" ", "") != f"${{{{{name}}}}}"):
         return
-    seen: set[str] = set()
+    items_before: set[str] = set()
     for index, item in enumerate(items):
-        if isinstance(item, str) and "${{" not in item and item in seen:
+        if isinstance(item, str) and "${{" not in item and item in items_before:
             message = f"`{shorten(item)}` stands twice, and each item needs its own key; remove one, or give a `key`"
             context.reader.refuse((*step.at, "for_each", "items", index), "for_each.duplicate_key", message)
         if isinstance(item, str):
-            seen.add(item)
+            items_before.add(item)
 
 
 def _never_changes(context: Context, step: StepDraft) -> None:
@@ -133,8 +135,10 @@ def _too_long(context: Context, step: StepDraft) -> None:
         if length is None:
             continue
         if isinstance(limit, int) and length > limit:
-            written = context.reader.document.value["limits"]["duration"]
-            message = f"this is longer than the run may last: `limits.duration` is {written}; make one of them another"
+            run_limit = context.reader.document.value["limits"]["duration"]
+            message = (
+                f"this is longer than the run may last: `limits.duration` is {run_limit}; make one of them another"
+            )
             context.reader.warning(at, "limits.shorter", message)
         if word == "timeout":
             for outer, text in _timeouts_around(step):

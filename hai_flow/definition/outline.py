@@ -22,11 +22,11 @@ from hai_flow.values import Json
 def outline(reader: Reader, fields: Mapping[str, Json]) -> Outline:
     """The steps of the document with these fields."""
     outliner = _Outliner(reader)
-    found = outliner.found
-    found.steps = outliner.steps(fields.get("steps", ()), ("steps",), "", ())
-    found.catch = outliner.catch(fields, (), "", (), None)
-    found.finally_ = outliner.finally_(fields, (), "", (), None)
-    return found
+    result = outliner.found
+    result.steps = outliner.steps(fields.get("steps", ()), ("steps",), "", ())
+    result.catch = outliner.catch(fields, (), "", (), None)
+    result.finally_ = outliner.finally_(fields, (), "", (), None)
+    return result
 
 
 class _Outliner:
@@ -61,15 +61,15 @@ class _Outliner:
             if isinstance(raw, Mapping) and "approval" in raw:
                 inside["approval"] = frozenset(SHAPES["approval"].words)
             fields = self.reader.fields(shape, raw, at, f"{article(verb)} step", elsewhere=STEP_KEYS, inside=inside)
-        given = raw.get("id") if isinstance(raw, Mapping) else None
-        usable = isinstance(given, str) and name_fault(given) is None
-        own = given if usable and isinstance(given, str) else f"{word}#{counts[word]}"
+        raw_id = raw.get("id") if isinstance(raw, Mapping) else None
+        usable = isinstance(raw_id, str) and name_fault(raw_id) is None
+        own = raw_id if usable and isinstance(raw_id, str) else f"{word}#{counts[word]}"
         draft = StepDraft(verb, fields, at, f"{prefix}{own}", own, chain, self._next_order())
         if usable:
             self._declare(draft, at)
-        elif isinstance(given, str):
-            self.found.tolerated.update((given, corrected(given)))
-        if given is None and isinstance(raw, Mapping) and isinstance(name := raw.get("name"), str):
+        elif isinstance(raw_id, str):
+            self.found.tolerated.update((raw_id, corrected(raw_id)))
+        if raw_id is None and isinstance(raw, Mapping) and isinstance(name := raw.get("name"), str):
             self.found.tolerated.update((name, corrected(name)))  # which other languages call the id
         if verb:
             self._inside(draft)
@@ -117,9 +117,9 @@ class _Outliner:
             message = f"expected exactly one verb in a step, found the unknown key `{key}`{hint}"
             self.reader.error((*at, key), "step.no_verb", message, key=True)
             return
-        found = f"only {', '.join(f'`{key}`' for key in raw)}" if raw else "nothing"
+        actual = f"only {', '.join(f'`{key}`' for key in raw)}" if raw else "nothing"
         hint = _IF if "if" in raw else f"the verbs are {_VERB_LIST}"
-        message = f"expected exactly one verb in a step, found {found}; {hint}"
+        message = f"expected exactly one verb in a step, found {actual}; {hint}"
         self.reader.error(at, "step.no_verb", message)
 
     # -- inside a step ---------------------------------------------------------------------------------------------
@@ -165,9 +165,9 @@ class _Outliner:
         """`value`, if it is a list of steps; else nothing, after a finding."""
         if isinstance(value, list) and value:
             return value
-        found = "an empty list" if value == [] else kind_of(value)
+        actual = "an empty list" if value == [] else kind_of(value)
         hint = "; begin each step with `- `" if isinstance(value, Mapping) else ""
-        self.reader.error(at, "shape.type", f"expected a list of steps in {where}, found {found}{hint}")
+        self.reader.error(at, "shape.type", f"expected a list of steps in {where}, found {actual}{hint}")
         return ()
 
     def catch(
@@ -176,15 +176,15 @@ class _Outliner:
         clauses: list[Clause] = []
         for number, raw in enumerate(fields.get("catch", ())):
             place = (*at, "catch", number)
-            given = raw
+            clause_fields = raw
             if isinstance(raw, Mapping) and isinstance(raw.get("errors"), str):
-                given = {**raw, "errors": [raw["errors"]]}
+                clause_fields = {**raw, "errors": [raw["errors"]]}
             if isinstance(raw, Mapping) and "steps" not in raw and len(raw.keys() & VERBS.keys()) == 1:
                 message = "expected `errors` and `steps` in a `catch` clause, found a step; put it under `steps`"
                 self.reader.error(place, "catch.step", message)
                 self.found.tolerated.update(_nested_ids(raw))
                 continue
-            clause = self.reader.fields(SHAPES["catch"], given, place, "a `catch` clause")
+            clause = self.reader.fields(SHAPES["catch"], clause_fields, place, "a `catch` clause")
             inner = (*chain, Enclosure(owner, f"~catch/{number}", owner.path if owner else ""))
             steps = self.steps(clause.get("steps", ()), (*place, "steps"), f"{prefix}~catch/{number}/", inner)
             clauses.append(Clause(clause, place, steps))
@@ -202,8 +202,8 @@ class _Outliner:
         verbs = [verb for verb in ("call", "http", "run") if verb in raw]
         if len(verbs) != 1:
             if verbs or not raw.keys() - set(SHAPES["undo"].words):
-                found = " and ".join(f"`{verb}`" for verb in verbs) or "none"
-                message = f"expected one of `call`, `http`, `run` in `undo`, found {found}"
+                verbs_named = " and ".join(f"`{verb}`" for verb in verbs) or "none"
+                message = f"expected one of `call`, `http`, `run` in `undo`, found {verbs_named}"
                 self.reader.error((*at, verbs[1]) if verbs else at, "undo.kind", message, key=True)
             return None
         chain = (*draft.chain, Enclosure(draft, "~undo", draft.path))

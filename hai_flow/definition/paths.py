@@ -216,11 +216,11 @@ def instance_for(path: str, reader: str, latest: Callable[[str], str]) -> str:
         return path
     own = keys_of(reader)
     parts = path.split("[]")
-    found, shared = parts[0], True
+    place, shared = parts[0], True
     for number, part in enumerate(parts[1:]):
-        shared = shared and number < len(own) and reader.startswith(f"{found}[{own[number]}]")
-        found += f"[{own[number] if shared else latest(found)}]{part}"
-    return found
+        shared = shared and number < len(own) and reader.startswith(f"{place}[{own[number]}]")
+        place += f"[{own[number] if shared else latest(place)}]{part}"
+    return place
 
 
 def renamed(path: str, paths: Mapping[str, str]) -> str:
@@ -228,8 +228,8 @@ def renamed(path: str, paths: Mapping[str, str]) -> str:
 
     A renaming keeps the loops around a step, so the keys of the iterations stay in their order.
     """
-    there = plan_path(path)
-    part = there
+    original = plan_path(path)
+    part = original
     while part and part not in paths:
         part = part[: max(part.rfind("/"), part.rfind("["), 0)]
-    return with_keys(paths[part] + there[len(part) :], keys_of(path)) if part else path
+    return with_keys(paths[part] + original[len(part) :], keys_of(path)) if part else path

@@ -683,8 +683,8 @@ class AnyCall(Iteration):
 
     def at(self, keys: tuple[str, ...]) -> Iteration:
         name, uses = called_by(keys[-1]), dict(self.uses)
-        found = uses.get(name) or uses[f"{name.partition('.')[0]}.*"]
-        return Iteration(with_keys(found, keys))
+        path = uses.get(name) or uses[f"{name.partition('.')[0]}.*"]
+        return Iteration(with_keys(path, keys))
 
 
 @dataclass(frozen=True, slots=True)

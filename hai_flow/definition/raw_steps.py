@@ -159,8 +159,8 @@ def ends(step: StepDraft) -> bool:
             has_default = bool(cases) and isinstance(cases[-1], Mapping) and "default" in cases[-1]
             return has_default and all(always_ends(steps) for steps in bodies)
         case "repeat":
-            left = any(leaving(step))
-            return bool(bodies) and "while" not in step.params and not left and always_ends(bodies[0])
+            leaves_loop = any(leaving(step))
+            return bool(bodies) and "while" not in step.params and not leaves_loop and always_ends(bodies[0])
         case _:
             return False
 

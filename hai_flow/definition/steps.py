@@ -31,9 +31,9 @@ def compile_list(context: Context, drafts: Sequence[StepDraft], names: Names) ->
             context, draft, moved(names, Visibility(context.outline, draft.chain, draft.order, draft))
         )
         names = with_facts(names, denials | _cases_not_taken(draft))
-        given = let_schemas(draft, moved(names, Visibility(context.outline, draft.chain, draft.order, draft)))
-        if given:
-            names = names.with_roots(schemas=given)
+        schemas = let_schemas(draft, moved(names, Visibility(context.outline, draft.chain, draft.order, draft)))
+        if schemas:
+            names = names.with_roots(schemas=schemas)
     return names
 
 
@@ -128,8 +128,8 @@ def _timeout(context: Context, draft: StepDraft, verb: plan.Verb | None, names: 
 
 def _gate(context: Context, draft: StepDraft, names: Names) -> plan.Approval | None:
     value = draft.fields["approval"]
-    given = draft.fields.get("http" if draft.verb == "http" else "with", {})
-    arguments: list[str] = [str(key) for key in given] if isinstance(given, Mapping) else []
+    raw_arguments = draft.fields.get("http" if draft.verb == "http" else "with", {})
+    arguments: list[str] = [str(key) for key in raw_arguments] if isinstance(raw_arguments, Mapping) else []
     if draft.verb == "http":
         arguments = ["method", "url", *arguments]
     return approval(context, value, (*draft.at, "approval"), names, arguments)

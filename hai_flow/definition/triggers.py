@@ -68,17 +68,17 @@ def _kind(parts: Parts, raw: Json, at: Path) -> str | None:
     keys = list(raw) if isinstance(raw, Mapping) else []
     if len(keys) == 1 and keys[0] in _KINDS:
         return keys[0]
-    found = " and ".join(f"`{key}`" for key in keys) if keys else kind_of(raw)
-    known = [key for key in keys if key in _KINDS]
+    actual = " and ".join(f"`{key}`" for key in keys) if keys else kind_of(raw)
+    kinds = [key for key in keys if key in _KINDS]
     stranger = next((key for key in keys if key not in _KINDS), raw if isinstance(raw, str) else "")
     hint = suggestion(stranger, _KINDS) if stranger else ""
     if isinstance(raw, str) and raw in _KINDS:
         hint = f"; write `{raw}: {{}}`"
-    elif known and stranger:
-        hint = f"; indent its keys under `{known[0]}`"
+    elif kinds and stranger:
+        hint = f"; indent its keys under `{kinds[0]}`"
     elif stranger in ("cron", "timezone"):
         hint = "; put it under `schedule`"
-    message = f"expected one of {', '.join(f'`{kind}`' for kind in _KINDS)}, found {found}{hint}"
+    message = f"expected one of {', '.join(f'`{kind}`' for kind in _KINDS)}, found {actual}{hint}"
     place = (*at, stranger) if stranger in keys else at
     parts.reader.error(place, "trigger.kind", message, key=place != at)
     return None
@@ -89,7 +89,7 @@ def _end(parts: Parts, body: Json, at: Path, names: Names, own_name: Json) -> pl
     names = _of_event(names)
     fields = parts.reader.fields(DOCUMENT_SHAPES["run_trigger"], body, at, "`run`")
     match = parts.condition(fields["match"], (*at, "match"), names) if "match" in fields else None
-    given = parts.template(fields["input"], (*at, "input"), names) if "input" in fields else None
+    input = parts.template(fields["input"], (*at, "input"), names) if "input" in fields else None
     if "workflow" not in fields:
         return None
     if fields["workflow"] == own_name:
@@ -98,7 +98,7 @@ def _end(parts: Parts, body: Json, at: Path, names: Names, own_name: Json) -> pl
             f"`run: {own_name}` with `detach: true` behind an `if`"
         )
         parts.reader.error((*at, "workflow"), "trigger.circle", message)
-    return plan.RunTrigger(fields["workflow"], tuple(fields.get("on", ("finished",))), match, given)
+    return plan.RunTrigger(fields["workflow"], tuple(fields.get("on", ("finished",))), match, input)
 
 
 def _webhook(parts: Parts, body: Json, at: Path, names: Names, paths: set[str | None]) -> plan.Trigger | None:
@@ -107,7 +107,7 @@ def _webhook(parts: Parts, body: Json, at: Path, names: Names, paths: set[str | 
     fields = parts.reader.fields(DOCUMENT_SHAPES["webhook_trigger"], body, at, "`webhook`")
     match = parts.condition(fields["match"], (*at, "match"), names) if "match" in fields else None
     dedupe = parts.text(fields, "dedupe", at, names)
-    given = parts.template(fields["input"], (*at, "input"), names) if "input" in fields else None
+    input = parts.template(fields["input"], (*at, "input"), names) if "input" in fields else None
     secret = _secret(parts, fields["secret"], (*at, "secret")) if "secret" in fields else None
     path, scheme, header = fields.get("path"), fields.get("scheme", "github"), fields.get("header", "")
     if path is not None and not WEBHOOK_PATH.fullmatch(path):
@@ -130,7 +130,7 @@ def _webhook(parts: Parts, body: Json, at: Path, names: Names, paths: set[str | 
         parts.reader.warning((*at, "dedupe"), "webhook.dedupe", message)
     if path is None or secret is None:
         return None
-    return plan.WebhookTrigger(path, secret, scheme, header, match, dedupe, given)
+    return plan.WebhookTrigger(path, secret, scheme, header, match, dedupe, input)
 
 
 def _secret(parts: Parts, text: str, at: Path) -> str | None:
@@ -147,8 +147,8 @@ def _event(parts: Parts, body: Json, at: Path, names: Names) -> plan.Trigger | N
     fields = parts.reader.fields(DOCUMENT_SHAPES["event_trigger"], body, at, "`event`")
     match = parts.condition(fields["match"], (*at, "match"), names) if "match" in fields else None
     dedupe = parts.text(fields, "dedupe", at, names)
-    given = parts.template(fields["input"], (*at, "input"), names) if "input" in fields else None
-    return plan.EventTrigger(fields["type"], match, dedupe, given) if "type" in fields else None
+    input = parts.template(fields["input"], (*at, "input"), names) if "input" in fields else None
+    return plan.EventTrigger(fields["type"], match, dedupe, input) if "type" in fields else None
 
 
 def _schedule(parts: Parts, body: Json, at: Path, names: Names, input: JsonSchema) -> plan.Trigger | None:
@@ -229,8 +229,8 @@ def _check_input(
             parts.reader.error(place, "schedule.input", message)
             return None
         return parts.template(value, place, _of_event(names).with_roots(schemas={"event": INSTANT}))
-    given = {} if value is None else value
-    faults = input.findings(input.with_defaults(given))
+    written_input = {} if value is None else value
+    faults = input.findings(input.with_defaults(written_input))
     if faults:
         pointer = faults[0]["path"]
         where = f" at {pointer}" if pointer else ""
@@ -287,5 +287,5 @@ def _cron_fault(text: str) -> str | None:
     fault = fault_of_cron(text)
     if fault is not None and (remedy := remedy_of_cron(text)) is not None:
         return f"expected a cron expression such as `0 6 * * 1-5`, found {text!r}; {remedy}"
-    told = f"expected a cron expression such as `0 6 * * 1-5`, found {text!r} ({fault}); correct that field"
-    return None if fault is None else told
+    message = f"expected a cron expression such as `0 6 * * 1-5`, found {text!r} ({fault}); correct that field"
+    return None if fault is None else message

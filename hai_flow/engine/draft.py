@@ -71,10 +71,10 @@ class Draft:
         """The step that stands at `path` in this run, with all its paths as they are here; "" is the document."""
         if not paths.in_loop(path):
             return self.plan.steps[path] if path else root_of(self.plan)
-        known = self._steps.get(path)
-        if known is None:
-            known = self._steps[path] = standing_at(self.plan, path)
-        return known
+        cached = self._steps.get(path)
+        if cached is None:
+            cached = self._steps[path] = standing_at(self.plan, path)
+        return cached
 
     def waiting_elsewhere(self) -> list[str]:
         """The steps that wait for signals or for a child run."""
@@ -183,8 +183,8 @@ class Draft:
             self.emit(e.TurnEnded, reason=reason)
 
     def error(self, code: str, message: str, path: str, data: Json = None, *, retriable: bool = False) -> e.Error:
-        known = self.state.steps.get(path)
-        return e.Error(code, message, path, known.attempt if known else 0, self.now, retriable, data)
+        step_state = self.state.steps.get(path)
+        return e.Error(code, message, path, step_state.attempt if step_state else 0, self.now, retriable, data)
 
     def truth(self, expression: Expression, step: Step, **roots: Json) -> bool:
         """The value of a condition at `step`; `roots` are names that exist for it alone (`args`, `event`)."""
@@ -214,9 +214,9 @@ class Draft:
         return value if isinstance(value, str) else values.dumps(value).decode()
 
     def json_text(self, value: Json) -> str:
-        written = values.dumps(value)
-        self.take(len(written))
-        return written.decode()
+        encoded = values.dumps(value)
+        self.take(len(encoded))
+        return encoded.decode()
 
     def take(self, size: int, most: int = EVENT_BYTES_MAX) -> None:
         """Count the bytes that a step renders against the bounds of an event and of this decision. Raises `Raised`."""
@@ -249,24 +249,29 @@ class Draft:
         return paths.instance_for(self.plan.ids.get(id, id), reader, self._latest)
 
     def _latest(self, loop: str) -> str:
-        known = self.state.steps.get(loop)
-        return str(known.loop.last) if known is not None and known.loop is not None else ""
+        step_state = self.state.steps.get(loop)
+        return str(step_state.loop.last) if step_state is not None and step_state.loop is not None else ""
 
     def _step_value(self, path: str) -> dict[str, Json]:
-        known: StepState | None = self.state.steps.get(path)
-        if known is None:
+        step_state: StepState | None = self.state.steps.get(path)
+        if step_state is None:
             return {"status": "pending"}
-        value: dict[str, Json] = {"status": known.status}
-        if known.status == "finished" or known.approval is not None or known.verb == "for_each" or known.given:
-            value["output"] = known.output
-        if known.error is not None:
-            value["error"] = _error_record(known.error)
-        if known.approval is not None:
-            value["approval"] = known.approval
-        if known.spent is not None:
-            value["usage"] = known.spent.shown
-        if known.verb in ("llm", "agent"):
-            value["parts"] = list(known.parts)
+        value: dict[str, Json] = {"status": step_state.status}
+        if (
+            step_state.status == "finished"
+            or step_state.approval is not None
+            or step_state.verb == "for_each"
+            or step_state.given
+        ):
+            value["output"] = step_state.output
+        if step_state.error is not None:
+            value["error"] = _error_record(step_state.error)
+        if step_state.approval is not None:
+            value["approval"] = step_state.approval
+        if step_state.spent is not None:
+            value["usage"] = step_state.spent.shown
+        if step_state.verb in ("llm", "agent"):
+            value["parts"] = list(step_state.parts)
         return value
 
     def _loop_value(self, name: str, step: Step | None) -> Json:
@@ -274,18 +279,18 @@ class Draft:
         path = "" if step is None else step.path
         for iteration in paths.iterations_around(path):
             loop = paths.loop_of(iteration)
-            known, verb = self.state.steps[loop].loop, self.plan.steps[paths.plan_path(loop)].verb
-            begun = self.state.steps.get(iteration)
-            assert known is not None
+            loop_state, verb = self.state.steps[loop].loop, self.plan.steps[paths.plan_path(loop)].verb
+            iteration_state = self.state.steps.get(iteration)
+            assert loop_state is not None
             if isinstance(verb, AgentCalls) and name == THE_CALL:
                 return call_at(self.state, loop, paths.key_of(iteration))
             if isinstance(verb, Agent | AgentCalls):  # no author has written a step in there
                 continue
-            index = known.keys.index(paths.key_of(iteration)) if begun is None else begun.index
+            index = loop_state.keys.index(paths.key_of(iteration)) if iteration_state is None else iteration_state.index
             if name == "index":
                 return index
             if isinstance(verb, ForEach) and verb.as_ == name:
-                return known.items[index]
+                return loop_state.items[index]
         return self._let_value(name, path)
 
     def _let_value(self, name: str, reader: str) -> Json:
@@ -297,18 +302,18 @@ class Draft:
             loop = paths.loop_of(within) if paths.is_iteration(within) else within
             if inside not in (within, loop) and not paths.is_inside(inside, within):
                 continue
-            known = self.state.steps.get(paths.instance_for(let, reader, self._latest))
-            if known is not None and isinstance(known.output, dict) and name in known.output:
-                return known.output[name]
+            step_state = self.state.steps.get(paths.instance_for(let, reader, self._latest))
+            if step_state is not None and isinstance(step_state.output, dict) and name in step_state.output:
+                return step_state.output[name]
         raise ExpressionError("expression.absent", f"`{name}` is not there: no `let` has given it a value yet")
 
     def _handled_error(self, step: Step | None) -> Json:
         """The error of the innermost handler around `step` that handles one."""
         while step is not None and step.path:
             if paths.is_handler(step.body):
-                known = self.state.steps.get(step.parent)
-                if known is not None and known.error is not None:
-                    return _error_record(known.error)
+                step_state = self.state.steps.get(step.parent)
+                if step_state is not None and step_state.error is not None:
+                    return _error_record(step_state.error)
             step = self.step(step.parent) if step.parent else None
         return None
 
@@ -354,7 +359,7 @@ _ROOTS: Final[dict[str, Callable[[Draft, Step | None], Json]]] = {
 
 def _error_record(error: e.Error) -> dict[str, Json]:
     """An error as expressions see it: its time is one like all others, and so is that of its causes."""
-    shown = {**msgspec.to_builtins(error), "at": instants.rfc3339(error.at)}
+    record = {**msgspec.to_builtins(error), "at": instants.rfc3339(error.at)}
     if error.cause is not None:
-        shown["cause"] = _error_record(error.cause)
-    return shown
+        record["cause"] = _error_record(error.cause)
+    return record

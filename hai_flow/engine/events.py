@@ -951,8 +951,8 @@ def decode_pending(stored: bytes) -> PendingOpened:
     except msgspec.DecodeError:
         pass
     try:
-        row, known = msgspec.json.decode(stored), {"type", *PendingOpened.__struct_encode_fields__}
-        return msgspec.convert({name: value for name, value in row.items() if name in known}, PendingOpened)
+        row, names = msgspec.json.decode(stored), {"type", *PendingOpened.__struct_encode_fields__}
+        return msgspec.convert({name: value for name, value in row.items() if name in names}, PendingOpened)
     except (msgspec.DecodeError, AttributeError) as error:
         raise Unreadable(f"the question has what this release does not know: {error}") from error
 

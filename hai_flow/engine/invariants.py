@@ -101,8 +101,8 @@ def _attempt_once(watch: Watch, state: RunState, event: e.StepStarted | e.Attemp
 
 
 def _outcome_once(watch: Watch, state: RunState, event: e.StepFinished) -> Iterator[str]:
-    known = state.steps.get(event.path)
-    if known is not None and known.outcome == "finished" and known.phase == "over":
+    step_state = state.steps.get(event.path)
+    if step_state is not None and step_state.outcome == "finished" and step_state.phase == "over":
         yield f"the step {event.path} finishes twice"
 
 
@@ -111,13 +111,13 @@ def _outcome_once(watch: Watch, state: RunState, event: e.StepFinished) -> Itera
 
 def _approved_is_performed(watch: Watch, state: RunState, event: e.StepStarted | e.AttemptStarted) -> Iterator[str]:
     """An effect behind a gate is performed with the arguments that were approved, and only then."""
-    known = state.steps.get(event.path)
-    if known is None or not event.attempt or not known.asked:
+    step_state = state.steps.get(event.path)
+    if step_state is None or not event.attempt or not step_state.asked:
         return
-    gate = _last_gate(state, event.path, known.asked)
+    gate = _last_gate(state, event.path, step_state.asked)
     if gate is None:
         return
-    args = known.args if isinstance(event, e.AttemptStarted) else event.args
+    args = step_state.args if isinstance(event, e.AttemptStarted) else event.args
     decision = gate.value.get("decision") if isinstance(gate.value, dict) else None
     if decision != votes.APPROVE:
         yield f"the step {event.path} is performed, and its gate {gate.opened.id} is {gate.status}"
@@ -127,9 +127,9 @@ def _approved_is_performed(watch: Watch, state: RunState, event: e.StepStarted |
 
 def _last_gate(state: RunState, path: str, asked: int) -> PendingState | None:
     for n in range(asked - 1, -1, -1):
-        found = pending_of(state, path, n)
-        if found is not None and found.opened.kind == "gate":
-            return found
+        pending = pending_of(state, path, n)
+        if pending is not None and pending.opened.kind == "gate":
+            return pending
     return None
 
 
@@ -141,8 +141,8 @@ def _digest_binds(
     if isinstance(event, e.PendingOpened):
         opened = event
     else:
-        known = state.pendings.get(event.id)
-        opened = None if known is None else known.opened
+        pending = state.pendings.get(event.id)
+        opened = None if pending is None else pending.opened
         if opened is not None and isinstance(event, e.PendingEdited):
             opened = msgspec.structs.replace(opened, args=event.args)
     of_another = state.seq < watch.copied or run_of_pending(event.id) != UUID(state.run_id)
@@ -227,8 +227,13 @@ def _waits_for_something(state: RunState) -> Iterator[str]:
 
 def _nothing_outlives(state: RunState) -> Iterator[str]:
     if state.ended:
-        left = {"timer": state.timers, "question": state.open_pendings, "attempt": state.attempts, "step": state.ready}
-        for what, each in left.items():
+        open_parts = {
+            "timer": state.timers,
+            "question": state.open_pendings,
+            "attempt": state.attempts,
+            "step": state.ready,
+        }
+        for what, each in open_parts.items():
             if each:
                 yield f"it is {state.status}, and a {what} of it is open: {sorted(map(str, each))[0]}"
 

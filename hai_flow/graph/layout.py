@@ -73,13 +73,13 @@ def _fit(content: str, style: str, width: float) -> Text:
     if text.width <= width:
         return text
     room = width - _char_width("…", style)
-    kept = ""
+    shortened = ""
     for character in content:
         room -= _char_width(character, style)
         if room < 0:
             break
-        kept += character
-    return Text(kept.rstrip() + "…", style, full=content)
+        shortened += character
+    return Text(shortened.rstrip() + "…", style, full=content)
 
 
 def _wrap(content: str, style: str, width: float, lines_max: int) -> list[Text]:
@@ -349,14 +349,14 @@ class WithHandlers(Figure):
 
     def place(self, canvas: Canvas, x: float, y: float) -> None:
         self.main.place(canvas, x, y)
-        left = x + self.main.width + SIDE
+        frame_x = x + self.main.width + SIDE
         top = y
         for frame in self.frames:
-            frame.place(canvas, left, top)
+            frame.place(canvas, frame_x, top)
             start = min(top + 18, y + self.main.height - 10)
-            middle = left - SIDE / 2
+            middle = frame_x - SIDE / 2
             canvas.arrow(
-                [(x + self.main.width, start), (middle, start), (middle, top + 18), (left - 2, top + 18)],
+                [(x + self.main.width, start), (middle, start), (middle, top + 18), (frame_x - 2, top + 18)],
                 (self.path, frame.path),
                 "dashed",
             )
@@ -405,14 +405,14 @@ class Picture:
 
 def laid_out(chart: Chart) -> Picture:
     """The whole chart below its title."""
-    whole = _whole(chart)
+    body = _whole(chart)
     title = _fit(chart.title, "title", 900)
     below = Text(f"{chart.name}@{chart.version}", "note")
-    width = max(whole.width, title.width, below.width) + 2 * MARGIN
-    height = whole.height + 2 * MARGIN + 52
+    width = max(body.width, title.width, below.width) + 2 * MARGIN
+    height = body.height + 2 * MARGIN + 52
     canvas = Canvas()
     canvas.rectangle("page", 0, 0, width, height, 0)
     canvas.text(title, MARGIN, MARGIN - 4)
     canvas.text(below, MARGIN, MARGIN + 20)
-    whole.place(canvas, (width - whole.width) / 2, MARGIN + 52)
+    body.place(canvas, (width - body.width) / 2, MARGIN + 52)
     return Picture(width, height, canvas.shapes)

@@ -227,8 +227,8 @@ def _repeated(value: Mapping[str, Json]) -> str:
 def _bare(value: Json) -> str:
     """An expression without the hole around it."""
     text = " ".join(value.split()) if isinstance(value, str) else _value(value)
-    whole = _HOLE.fullmatch(text)
-    return whole[1] if whole and text.count("${{") == 1 else _line(text)
+    match = _HOLE.fullmatch(text)
+    return match[1] if match and text.count("${{") == 1 else _line(text)
 
 
 def _people(policy: Mapping[str, Json]) -> str:
@@ -249,8 +249,8 @@ def _people(policy: Mapping[str, Json]) -> str:
 
 
 def _selectors(value: Json) -> str:
-    given = value if isinstance(value, list) else [value]
-    return ", ".join(_bare(each) for each in given)
+    selectors = value if isinstance(value, list) else [value]
+    return ", ".join(_bare(each) for each in selectors)
 
 
 def _notes(raw: Mapping[str, Json], verb: str, value: Json) -> Iterator[str]:
@@ -290,9 +290,9 @@ def _late(policy: Mapping[str, Json]) -> Iterator[str]:
     """The stages when no answer comes."""
     if "on_deadline" not in policy:
         return
-    given = policy["on_deadline"]
+    raw_stages = policy["on_deadline"]
     stages = []
-    for stage in given if isinstance(given, list) else [given]:
+    for stage in raw_stages if isinstance(raw_stages, list) else [raw_stages]:
         kind, settings = (stage, {}) if isinstance(stage, str) else next(iter(stage.items()))
         if kind == "escalate":
             whom = f" to {_selectors(settings['from'])}" if "from" in settings else ""

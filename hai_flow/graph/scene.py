@@ -81,8 +81,8 @@ def _place(document: Document, node: Written | None) -> dict[str, Json]:
         return {"line": None, "column": None, "end_line": None}
     line, column = document.lines.place(node.start)
     # YAML ends a block where the next one begins; the trailing space is no part of it.
-    written = document.text[node.start : node.end].rstrip()
-    return {"line": line, "column": column, "end_line": line + written.count("\n")}
+    source = document.text[node.start : node.end].rstrip()
+    return {"line": line, "column": column, "end_line": line + source.count("\n")}
 
 
 def _shapes(shapes: Sequence[Shape]) -> Iterator[dict[str, Json]]:
@@ -97,8 +97,15 @@ def _shapes(shapes: Sequence[Shape]) -> Iterator[dict[str, Json]]:
                 place = {"x": _n(x), "y": _n(y), "width": _n(width), "height": _n(height), "radius": _n(radius)}
                 yield {"shape": "box", "style": style, "step": step, **place}
             case Words(text, x, y, anchor):
-                told = {"text": text.content, "full": text.full or None, "anchor": anchor}
-                yield {"shape": "text", "style": text.style, "step": step, "x": _n(x), "y": _n(y + BASELINE), **told}
+                text_fields = {"text": text.content, "full": text.full or None, "anchor": anchor}
+                yield {
+                    "shape": "text",
+                    "style": text.style,
+                    "step": step,
+                    "x": _n(x),
+                    "y": _n(y + BASELINE),
+                    **text_fields,
+                }
             case Line(style, points, arrow, ends):
                 from_, to = ends or (None, None)
                 places = [[_n(x), _n(y)] for x, y in points]

@@ -52,10 +52,10 @@ def _element(shape: Shape, missed: frozenset[str]) -> str:
             end = ' marker-end="url(#tip)"' if arrow else ""
             return f'<path class="{style}" d="{path}"{end}/>'
         case Opened(node):
-            told = escape(visible(f"{node.verb} {node.path}", but="\n"))
+            tip = escape(visible(f"{node.verb} {node.path}", but="\n"))
             if node.path in missed:
-                return f'<g class="missed" data-path={quoteattr(node.path)}><title>{told}\nno test takes this</title>'
-            return f"<g data-path={quoteattr(node.path)}><title>{told}</title>"
+                return f'<g class="missed" data-path={quoteattr(node.path)}><title>{tip}\nno test takes this</title>'
+            return f"<g data-path={quoteattr(node.path)}><title>{tip}</title>"
         case Closed():
             return "</g>"
 

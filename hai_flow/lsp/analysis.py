@@ -75,7 +75,7 @@ class Analyst:
 
 
 def _names(source: bytes, file: str, text: str) -> Names | None:
-    found = read_names(source, file)
-    if found is None or not found[1].outline.steps:
+    readable = read_names(source, file)
+    if readable is None or not readable[1].outline.steps:
         return None
-    return Names(text, *found)
+    return Names(text, *readable)

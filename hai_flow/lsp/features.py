@@ -115,8 +115,8 @@ def _properties(names: Names, path: list[str]) -> Mapping[str, Json]:
     for word in rest:
         inner = schema.get("properties", {}).get(word, {}) if isinstance(schema, Mapping) else {}
         schema = inner or (schema.get("items", {}) if isinstance(schema, Mapping) and word.isdigit() else {})
-    found = schema.get("properties", {}) if isinstance(schema, Mapping) else {}
-    return found if isinstance(found, Mapping) else {}
+    properties = schema.get("properties", {}) if isinstance(schema, Mapping) else {}
+    return properties if isinstance(properties, Mapping) else {}
 
 
 def _type_words(schema: Json) -> str:
@@ -164,10 +164,10 @@ def _tools(analysis: Analysis, start: int, before: str) -> Iterator[Offer]:
             continue
         for function, (arguments, required) in _functions(analysis, tool).items():
             label = f"{name}.{function}" if function else name
-            shown = ", ".join(each if each in required else f"{each}?" for each in arguments)
+            parameters = ", ".join(each if each in required else f"{each}?" for each in arguments)
             filled = "".join(f"\n{indent}  {each}: " for each in arguments if each in required)
             insert = f"{label}\n{indent}with:{filled}" if filled else label
-            yield Offer(label, "tool", f"({shown})", insert, start)
+            yield Offer(label, "tool", f"({parameters})", insert, start)
 
 
 def _functions(analysis: Analysis, tool: plan.Tool) -> dict[str, tuple[list[str], set[str]]]:
@@ -175,15 +175,15 @@ def _functions(analysis: Analysis, tool: plan.Tool) -> dict[str, tuple[list[str]
     match tool:
         case plan.PythonTool(target=target):
             module, _, attribute = target.partition(":")
-            found = _module(analysis, module, attribute)
-            if found is None:
+            module_functions = _module(analysis, module, attribute)
+            if module_functions is None:
                 return {}
             if attribute:
-                own = found.functions.get(attribute)
+                own = module_functions.functions.get(attribute)
                 return {} if own is None else {"": (list(own.parameters), set(own.required))}
             return {
                 name: (list(each.parameters), set(each.required))
-                for name, each in found.functions.items()
+                for name, each in module_functions.functions.items()
                 if "." not in name and not name.startswith("_")
             }
         case plan.HttpTool(service=service) if service is not None:
@@ -211,8 +211,8 @@ def _of_schema(schema: plan.Schema) -> tuple[list[str], set[str]]:
 def _module(analysis: Analysis, name: str, attribute: str = "") -> PythonModule | None:
     if not name:
         return None
-    found = analysis.modules.find(name, (attribute,) if attribute else ())
-    return found if isinstance(found, PythonModule) else None
+    python_module = analysis.modules.find(name, (attribute,) if attribute else ())
+    return python_module if isinstance(python_module, PythonModule) else None
 
 
 def _keys(analysis: Analysis, cursor: Cursor, before: str, line: int) -> Iterator[Offer]:
@@ -274,8 +274,8 @@ def hover(analysis: Analysis, line: int, column: int, workflows: Mapping[str, st
     value = _value(names.document.value, path)
     if not is_key and path[-1] == "call" and isinstance(value, str):
         arguments, required = _function(analysis, value)
-        shown = ", ".join(each if each in required else f"{each}?" for each in arguments)
-        return f"**{value}**({shown})"
+        parameters = ", ".join(each if each in required else f"{each}?" for each in arguments)
+        return f"**{value}**({parameters})"
     if not is_key and path[-1] == "run" and isinstance(value, str):
         file = workflows.get(value.partition("@")[0])
         return f"**{value}**: {file}" if file else ""
@@ -308,9 +308,9 @@ def definition(analysis: Analysis, line: int, column: int, workflows: Mapping[st
         name, _, function = value.partition(".")
         tool = names.context.declared.tools.get(name if path[-1] == "call" else str(path[-2]))
         if isinstance(tool, plan.PythonTool) and (
-            found := _python(analysis, tool, function if path[-1] == "call" else "")
+            target := _python(analysis, tool, function if path[-1] == "call" else "")
         ):
-            return found
+            return target
         if path[-1] == "call" and name in names.context.declared.tools:
             return Target(analysis.file, *names.document.position(("tools", name), key=True))
     return None
@@ -321,13 +321,13 @@ def _python(analysis: Analysis, tool: plan.PythonTool, function: str) -> Target 
     file = analysis.modules.file_of(module) if module else None
     if file is None:
         return None
-    wanted = attribute or function
+    searched = attribute or function
     try:
         tree = ast.parse(file.read_bytes())
     except (OSError, SyntaxError, ValueError, RecursionError):
         return Target(str(file), 1, 1)
     for node in tree.body:
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == wanted:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == searched:
             return Target(str(file), node.lineno, node.col_offset + 1)
     return Target(str(file), 1, 1)
 
@@ -368,16 +368,16 @@ def _mentions(names: Names) -> Iterator[tuple[str, int, int]]:
     for path, begin, end in _scalars(names):
         regions = [(begin, end)] if path in bare else [each.span() for each in _HOLE.finditer(text, begin, end)]
         for first, last in regions:
-            for found in _STEP.finditer(text, first, last):
-                group = found.lastindex or 1
-                yield found[group], *found.span(group)
+            for match in _STEP.finditer(text, first, last):
+                group = match.lastindex or 1
+                yield match[group], *match.span(group)
 
 
 def _scalars(names: Names) -> Iterator[tuple[tuple[str | int, ...], int, int]]:
-    left = [((), names.document.root)] if names.document.root is not None else []
-    while left:
-        path, node = left.pop()
-        left += [((*path, key), child) for key, child in node.children.items()]
+    waiting = [((), names.document.root)] if names.document.root is not None else []
+    while waiting:
+        path, node = waiting.pop()
+        waiting += [((*path, key), child) for key, child in node.children.items()]
         if node.kind == "scalar" and isinstance(node.value, str):
             yield path, node.start, node.end
 
@@ -425,8 +425,8 @@ def symbols(analysis: Analysis) -> list[Symbol]:
     names = analysis.names
     if names is None:
         return []
-    found = names.context.outline
-    lists = (found.steps, *(clause.steps for clause in found.catch), found.finally_)
+    document_outline = names.context.outline
+    lists = (document_outline.steps, *(clause.steps for clause in document_outline.catch), document_outline.finally_)
     return [_symbol(names, draft) for steps in lists for draft in steps]
 
 

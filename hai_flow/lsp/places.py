@@ -56,7 +56,7 @@ def _entry(line: str) -> tuple[int, int, str, str] | None:
 
 def _around(lines: list[str], line: int, indent: int) -> list[str]:
     """The keys whose values hold a place with this indentation."""
-    found: list[str] = []
+    keys: list[str] = []
     has_dash = "-" in lines[line][:indent] if line < len(lines) else False
     limit = lines[line].index("-") + 1 if has_dash else indent
     for number in range(line - 1, max(-1, line - _LINES_MAX), -1):
@@ -65,13 +65,13 @@ def _around(lines: list[str], line: int, indent: int) -> list[str]:
             continue
         outer, inner, key, _ = entry
         if inner < limit:
-            found.append(key)
+            keys.append(key)
             limit = inner if inner == outer else outer + 1
         elif outer < limit <= inner:  # the first key of the item that the place is in
             limit = outer + 1
         if limit <= 0:
             break
-    return found[::-1]
+    return keys[::-1]
 
 
 def _siblings(lines: list[str], line: int, indent: int) -> Iterator[tuple[str, str]]:
@@ -95,10 +95,10 @@ def _siblings(lines: list[str], line: int, indent: int) -> Iterator[tuple[str, s
 
 def type_at(keys: tuple[str, ...]) -> Type | None:
     """The type of the value under these keys; None where the language does not say it."""
-    found: Type | None = Type("shape", "", shape="document")
+    value_type: Type | None = Type("shape", "", shape="document")
     for key in keys:
-        found = None if found is None else _below(found, key)
-    return found
+        value_type = None if value_type is None else _below(value_type, key)
+    return value_type
 
 
 def _below(type_: Type, key: str) -> Type | None:

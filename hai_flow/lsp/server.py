@@ -110,15 +110,15 @@ class FlowServer(LanguageServer):
 
     def tell(self, uri: str, analysis: Analysis) -> None:
         """Send the findings: those about files that the workflow uses go to these."""
-        found: dict[str, list[t.Diagnostic]] = {uri: []}
+        by_file: dict[str, list[t.Diagnostic]] = {uri: []}
         for finding in analysis.findings:
             place = uri if finding.file == analysis.file else uri_of(finding.file)
             text = analysis.text if place == uri else _read(finding.file)
-            found.setdefault(place, []).append(self.diagnostic(finding, text))
-        for each in self.shown.get(uri, set()) - found.keys():
-            found[each] = []
-        self.shown[uri] = set(found)
-        for place, diagnostics in found.items():
+            by_file.setdefault(place, []).append(self.diagnostic(finding, text))
+        for each in self.shown.get(uri, set()) - by_file.keys():
+            by_file[each] = []
+        self.shown[uri] = set(by_file)
+        for place, diagnostics in by_file.items():
             self.text_document_publish_diagnostics(t.PublishDiagnosticsParams(uri=place, diagnostics=diagnostics))
 
     def log(self, message: str) -> None:
@@ -128,10 +128,10 @@ class FlowServer(LanguageServer):
 
     def diagnostic(self, finding: Finding, text: str) -> t.Diagnostic:
         """A finding as editors have them; its `data` is the finding as `validate --json` prints it."""
-        told = finding.as_dict()
-        span = self.range_of(text, finding.line, finding.column, told["end_line"], told["end_column"])
+        record = finding.as_dict()
+        span = self.range_of(text, finding.line, finding.column, record["end_line"], record["end_column"])
         severity = t.DiagnosticSeverity.Error if finding.severity == "error" else t.DiagnosticSeverity.Warning
-        return t.Diagnostic(span, finding.message, severity=severity, code=finding.code, source="hai-flow", data=told)
+        return t.Diagnostic(span, finding.message, severity=severity, code=finding.code, source="hai-flow", data=record)
 
     def range_of(self, text: str, line: int, column: int, end_line: int, end_column: int) -> t.Range:
         lines = text.split("\n")
@@ -159,15 +159,15 @@ class FlowServer(LanguageServer):
 
     def workflows_beside(self, file: str) -> dict[str, str]:
         """The names of the workflows in the folder of a file, each with its file."""
-        found: dict[str, str] = {}
+        files: dict[str, str] = {}
         with suppress(OSError):
             for path in sorted(Path(file).parent.glob("*.flow.y*ml"))[:BESIDE_MAX]:
                 with suppress(OSError, IndexError):
                     head = path.open("rb").read(4096).decode(errors="replace")
                     line = next((each for each in head.split("\n") if each.startswith("name:")), "")
                     name = line.removeprefix("name:").split("#")[0].strip().strip("\"'")
-                    found.setdefault(name or path.name.split(".")[0], str(path))
-        return found
+                    files.setdefault(name or path.name.split(".")[0], str(path))
+        return files
 
 
 def file_of(uri: str) -> str:
@@ -286,8 +286,8 @@ def make_server(*, imports: bool = False) -> FlowServer:
         except DefinitionError:
             return None
         lines = text.split("\n")
-        whole = server.range_of(text, 1, 1, len(lines), len(lines[-1]) + 1)
-        return [] if new == text else [t.TextEdit(whole, new)]
+        document_range = server.range_of(text, 1, 1, len(lines), len(lines[-1]) + 1)
+        return [] if new == text else [t.TextEdit(document_range, new)]
 
     @server.feature(t.TEXT_DOCUMENT_CODE_ACTION)
     async def actions(params: t.CodeActionParams) -> list[t.CodeAction] | None:
@@ -297,7 +297,7 @@ def make_server(*, imports: bool = False) -> FlowServer:
             return None
         own = [each for each in analysis.findings if each.fix and each.file == analysis.file]
         first, last = params.range.start.line + 1, params.range.end.line + 1
-        made = [
+        code_actions = [
             t.CodeAction(
                 f"Write `{' '.join(edit.text for edit in each.fix)[:60]}`",
                 kind=t.CodeActionKind.QuickFix,
@@ -310,11 +310,13 @@ def make_server(*, imports: bool = False) -> FlowServer:
         ]
         if len(own) > 1:
             lines = analysis.text.split("\n")
-            whole = server.range_of(analysis.text, 1, 1, len(lines), len(lines[-1]) + 1)
-            change = t.TextEdit(whole, fixed(analysis.text, own))
+            document_range = server.range_of(analysis.text, 1, 1, len(lines), len(lines[-1]) + 1)
+            change = t.TextEdit(document_range, fixed(analysis.text, own))
             everything = t.WorkspaceEdit(changes={uri: [change]})
-            made.append(t.CodeAction("Mend all that is only misspelt", kind="source.fixAll.hai-flow", edit=everything))
-        return made
+            code_actions.append(
+                t.CodeAction("Mend all that is only misspelt", kind="source.fixAll.hai-flow", edit=everything)
+            )
+        return code_actions
 
     @server.feature(t.TEXT_DOCUMENT_DOCUMENT_SYMBOL)
     async def outline(params: t.DocumentSymbolParams) -> list[t.DocumentSymbol] | None:

@@ -99,17 +99,17 @@ def read_channels(source: bytes, file: str) -> tuple[NotifyFile, list[Finding]]:
     """The file, and its mistakes."""
     document = parse(source, file)
     try:
-        found = msgspec.convert(document.value, NotifyFile)
+        notify_file = msgspec.convert(document.value, NotifyFile)
     except msgspec.ValidationError as error:
         return NotifyFile("notify/v1"), [_finding(file, str(error))]
-    faults = [*_faults("", found.place(DEFAULT_TENANT))]
-    for name, place in found.tenants.items():
+    faults = [*_faults("", notify_file.place(DEFAULT_TENANT))]
+    for name, place in notify_file.tenants.items():
         faults += _faults(f"tenants.{name}: ", place)
-    if found.url is not None and not found.url.startswith(("https://", "http://")):
-        faults.append(f"url: expected an address, found {found.url!r:.80}")
-    if not 1 <= found.link_hours <= 24 * 30:
-        faults.append(f"link_hours: expected 1 to 720, found {found.link_hours}")
-    return found, [_finding(file, fault) for fault in faults]
+    if notify_file.url is not None and not notify_file.url.startswith(("https://", "http://")):
+        faults.append(f"url: expected an address, found {notify_file.url!r:.80}")
+    if not 1 <= notify_file.link_hours <= 24 * 30:
+        faults.append(f"link_hours: expected 1 to 720, found {notify_file.link_hours}")
+    return notify_file, [_finding(file, fault) for fault in faults]
 
 
 def _finding(file: str, message: str) -> Finding:
@@ -160,17 +160,17 @@ def recipients(place: Place, notify: Sequence[str], asked: Collection[str]) -> l
     A channel that is not in the file, or reaches nobody, has a receiver without a person: it can't be sent to, which is
     recorded.
     """
-    found: dict[Recipient, None] = {}
+    receivers: dict[Recipient, None] = {}
     for text in notify:
         name, _, whom = text.partition(":")
         channel = place.channels.get(name)
         if isinstance(channel, Email):
-            wanted = {whom, f"user:{whom}", f"role:{whom}", f"group:{whom}"} if whom else set(asked)
-            readers = [Recipient(name, id, "") for id in _readers(place, wanted)]
-            found.update(dict.fromkeys(readers or [Recipient(name, None, whom)]))
+            selectors = {whom, f"user:{whom}", f"role:{whom}", f"group:{whom}"} if whom else set(asked)
+            readers = [Recipient(name, id, "") for id in _readers(place, selectors)]
+            receivers.update(dict.fromkeys(readers or [Recipient(name, None, whom)]))
         else:
-            found[Recipient(name, None if channel is None else channel.person, whom)] = None
-    return list(found)
+            receivers[Recipient(name, None if channel is None else channel.person, whom)] = None
+    return list(receivers)
 
 
 def _readers(place: Place, wanted: Collection[str]) -> list[str]:

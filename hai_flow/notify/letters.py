@@ -108,8 +108,8 @@ def quoted(text: str, most: int) -> str:
 
 
 def _plain(line: str) -> str:
-    shown = "".join(each if _is_shown(each) else "\N{REPLACEMENT CHARACTER}" for each in reveal(line))
-    return _HOST.sub("[.]", _SCHEME.sub(" ", shown)).replace("@", " at ")
+    visible = "".join(each if _is_shown(each) else "\N{REPLACEMENT CHARACTER}" for each in reveal(line))
+    return _HOST.sub("[.]", _SCHEME.sub(" ", visible)).replace("@", " at ")
 
 
 def _is_shown(sign: str) -> bool:

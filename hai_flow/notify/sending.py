@@ -63,10 +63,10 @@ class Sender:
                             )
                         await self._mail(channel, id, told, address, now)
                     case Slack():
-                        said = {"text": chat(told), "unfurl_links": False, "unfurl_media": False}
+                        content = {"text": chat(told), "unfurl_links": False, "unfurl_media": False}
                         if whom:
-                            said["channel"] = whom
-                        await self._post(self._secret(channel.url), values.dumps(said), {})
+                            content["channel"] = whom
+                        await self._post(self._secret(channel.url), values.dumps(content), {})
                     case Webhook():
                         body = values.dumps(payload(told, now))
                         headers = signed(self._secret(channel.secret), id, now, body)
@@ -79,10 +79,10 @@ class Sender:
             await self._client.aclose()
 
     def _secret(self, name: str) -> str:
-        found = self._secrets.get(name)
-        if not found:
+        secret = self._secrets.get(name)
+        if not secret:
             raise NotSent(f"the secret {name} is not there; set HAI_FLOW_SECRET_{name}")
-        return found
+        return secret
 
     async def _post(self, url: str, body: bytes, headers: Mapping[str, str]) -> None:
         import httpx2
@@ -90,9 +90,9 @@ class Sender:
         if self._client is None:
             transport = transport_of(self._guard, self._config)
             self._client = httpx2.AsyncClient(transport=transport, trust_env=False, follow_redirects=False)
-        given = {"content-type": "application/json", "user-agent": "hai-flow", **headers}
+        all_headers = {"content-type": "application/json", "user-agent": "hai-flow", **headers}
         try:
-            async with self._client.stream("POST", url, content=body, headers=given, timeout=SECONDS) as answer:
+            async with self._client.stream("POST", url, content=body, headers=all_headers, timeout=SECONDS) as answer:
                 status = answer.status_code
         except StepError as error:
             raise NotSent(error.message, final=not error.retriable) from None
@@ -115,15 +115,15 @@ class Sender:
 
 def email_of(channel: Email, id: str, told: Told, address: str, now: datetime) -> EmailMessage:
     """The mail. Its Message-ID is made of the notification's id, so that a mail client recognises a repetition."""
-    written = letter(told)
+    content = letter(told)
     message = EmailMessage()
     message["From"] = channel.sender
     message["To"] = address
-    message["Subject"] = written.subject
+    message["Subject"] = content.subject
     message["Date"] = format_datetime(now)
     message["Message-ID"] = f"<{id}@hai-flow>"
     message["Auto-Submitted"] = "auto-generated"
-    message.set_content(written.text)
+    message.set_content(content.text)
     return message
 
 

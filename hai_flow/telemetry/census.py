@@ -75,9 +75,9 @@ class Census(Service):
         assert runtime is not None
         async with runtime.database.engine.acquire() as connection:
             await metrics_queries.look(connection, timedelta(seconds=self._seconds))
-            found = await metrics_queries.known(connection)
-        if found is not None:
-            self._show(found)
+            counts = await metrics_queries.known(connection)
+        if counts is not None:
+            self._show(counts)
 
     def _show(self, found: metrics_queries.Found) -> None:
         self._at, waiting = found.at, found.waiting

@@ -33,8 +33,8 @@ def _lines(same: Sequence[tuple[str, Family]]) -> Iterator[str]:
     yield f"# HELP {family.name} {meaning}"
     yield f"# TYPE {family.name} {family.kind}"
     for cell, each in same:
-        said = {"cell": cell} if cell and "cell" not in each.names else {}
-        names, more = (*each.names, *said), tuple(said.values())
+        cell_labels = {"cell": cell} if cell and "cell" not in each.names else {}
+        names, more = (*each.names, *cell_labels), tuple(cell_labels.values())
         if isinstance(each, Distribution):
             for labels, counts in each.series.items():
                 yield from _of_distribution(each, names, (*labels, *more), counts, each.sums[labels])
@@ -50,9 +50,9 @@ def _of_distribution(
     total = 0
     for bound, total in zip(bounds, accumulate(counts), strict=True):
         yield f"{family.name}_bucket{_shown((*names, 'le'), (*labels, bound))} {total}"
-    shown = _shown(names, labels)
-    yield f"{family.name}_sum{shown} {_number(whole)}"
-    yield f"{family.name}_count{shown} {total}"
+    label_text = _shown(names, labels)
+    yield f"{family.name}_sum{label_text} {_number(whole)}"
+    yield f"{family.name}_count{label_text} {total}"
 
 
 def _shown(names: Labels, values: Labels) -> str:

@@ -48,8 +48,8 @@ class Sum:
 
     def put(self, value: float, labels: Labels = ()) -> None:
         """A gauge stands at `value` now. Values of series beyond the bound are added up."""
-        kept = _within(self.series, labels, self.most)
-        self.series[kept] = value if kept == labels else self.series.get(kept, 0.0) + value
+        series_labels = _within(self.series, labels, self.most)
+        self.series[series_labels] = value if series_labels == labels else self.series.get(series_labels, 0.0) + value
 
     def clear(self) -> None:
         """Forget all series: they are about to be put anew."""

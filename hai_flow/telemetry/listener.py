@@ -75,8 +75,8 @@ class Page:
     def _may_scrape(self, headers: Iterable[tuple[bytes, bytes]]) -> bool:
         if self._token is None:
             return True
-        given = next((value for name, value in headers if name == b"authorization"), b"")
-        scheme, _, token = given.partition(b" ")
+        header = next((value for name, value in headers if name == b"authorization"), b"")
+        scheme, _, token = header.partition(b" ")
         return scheme.lower() == b"bearer" and hmac.compare_digest(token.strip(), self._token.encode())
 
 

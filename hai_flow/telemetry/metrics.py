@@ -135,17 +135,17 @@ class Metrics:
         return self._sum("gauge", name, meaning, names)
 
     def _sum(self, kind: Literal["counter", "gauge"], name: str, meaning: str, names: Labels) -> Sum:
-        made = Sum(kind, f"hai_flow_{name}", meaning, names, self._series_max)
-        self._families.append(made)
-        return made
+        instrument = Sum(kind, f"hai_flow_{name}", meaning, names, self._series_max)
+        self._families.append(instrument)
+        return instrument
 
     def _distribution(
         self, name: str, meaning: str, *names: str, bounds: Sequence[float] | None = None
     ) -> Distribution:
         full = f"hai_flow_{name}"
-        made = Distribution(full, meaning, names, bounds or SECONDS, self._series_max)
-        self._families.append(made)
-        return made
+        instrument = Distribution(full, meaning, names, bounds or SECONDS, self._series_max)
+        self._families.append(instrument)
+        return instrument
 
     def collect(self) -> Sequence[Family]:
         """All families, those that are read now among them."""
@@ -201,11 +201,11 @@ class Metrics:
         self.reads("hints_refused_total", "Hints that nobody who may has sent.", lambda: carrier.refused)
         self.reads("followed_events_heard_total", "Events for followers that came with hints.", lambda: fanout.heard)
         self.reads("followed_looks_total", "Statements that looked for events for followers.", lambda: fanout.looks)
-        known = runtime.replica or Replica("", runtime.database, lag_max=0.0)  # one that is never asked
-        self.reads("replica_used", "1 where the replica is asked for history, else 0.", lambda: known.usable)
-        self.reads("replica_lag_seconds", "How late the replica is, at most.", lambda: known.lag or 0.0)
-        self.reads("replica_reads_total", "Readings that the replica has answered.", lambda: known.reads)
-        self.reads("replica_refused_total", "Readings that it could not answer.", lambda: known.refused)
+        replica = runtime.replica or Replica("", runtime.database, lag_max=0.0)  # one that is never asked
+        self.reads("replica_used", "1 where the replica is asked for history, else 0.", lambda: replica.usable)
+        self.reads("replica_lag_seconds", "How late the replica is, at most.", lambda: replica.lag or 0.0)
+        self.reads("replica_reads_total", "Readings that the replica has answered.", lambda: replica.reads)
+        self.reads("replica_refused_total", "Readings that it could not answer.", lambda: replica.refused)
         connections = self.gauge("database_connections", "Connections of a pool.", "pool", "state")
         pools = {"engine": runtime.database.engine, "api": runtime.database.api}
 

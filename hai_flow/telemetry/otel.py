@@ -115,13 +115,13 @@ class Exporter(Service):
 
     def _export(self, spans: Sequence[Span]) -> bool:
         try:
-            taken = self._spans.export([self._as_theirs(span) for span in spans]) is SpanExportResult.SUCCESS
+            is_exported = self._spans.export([self._as_theirs(span) for span in spans]) is SpanExportResult.SUCCESS
         except Exception as error:
             log.warning("spans_not_sent", spans=len(spans), error=str(error) or repr(error))
             return False
-        if not taken:
+        if not is_exported:
             log.warning("spans_not_sent", spans=len(spans), error="the collector did not take them")
-        return taken
+        return is_exported
 
     async def _send_metrics(self) -> None:
         while True:
@@ -158,8 +158,8 @@ class Exporter(Service):
 
     def _data_of(self, families: Sequence[Family]) -> sdk.MetricsData:
         now = time.time_ns()
-        made = [self._metric(family, now) for family in families if family.series]
-        scope = sdk.ScopeMetrics(_SCOPE, made, "")
+        metrics = [self._metric(family, now) for family in families if family.series]
+        scope = sdk.ScopeMetrics(_SCOPE, metrics, "")
         return sdk.MetricsData([sdk.ResourceMetrics(self._resource, [scope], "")])
 
     def _metric(self, family: Family, now: int) -> sdk.Metric:
@@ -196,10 +196,10 @@ class Exporter(Service):
 
 def _resource() -> Resource:
     """The resource that the SDK reads from OTEL_RESOURCE_ATTRIBUTES and its like; with our name, if these give none."""
-    found = Resource.create({"service.version": __version__})
-    if str(found.attributes.get(SERVICE_NAME, "unknown_service")).startswith("unknown_service"):
-        return found.merge(Resource({SERVICE_NAME: "hai-flow"}))
-    return found
+    resource = Resource.create({"service.version": __version__})
+    if str(resource.attributes.get(SERVICE_NAME, "unknown_service")).startswith("unknown_service"):
+        return resource.merge(Resource({SERVICE_NAME: "hai-flow"}))
+    return resource
 
 
 def _labelled(names: Labels, labels: Labels) -> dict[str, Any]:

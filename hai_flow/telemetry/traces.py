@@ -166,9 +166,9 @@ class Traces:
 
     def _turn_ended(self, entry: BatchEntry, event: e.TurnEnded) -> None:
         state, turn = entry.state, max(event.turn, 1)
-        place, begun = turn_place(state, turn), place_of(state.trace)
+        place, start = turn_place(state, turn), place_of(state.trace)
         assert place is not None
-        assert begun is not None
+        assert start is not None
         began = _turn_began(state, turn, event.at)
         attributes = _of_run(state) | {
             "gen_ai.operation.name": "invoke_workflow",
@@ -182,7 +182,7 @@ class Traces:
                 f"invoke_workflow {state.workflow}",
                 "internal",
                 place,
-                begun.span_id if before is None else None,
+                start.span_id if before is None else None,
                 began,
                 event.at,
                 attributes,
@@ -248,13 +248,13 @@ def _now_in(state: RunState) -> Place | None:
 def _turn_of(state: RunState, place: Place) -> int:
     """The turn in whose trace an attempt was begun: the newest one, or the one before, if that has just ended."""
     newest = 1 if state.turn is None else state.turn.n
-    found = turn_place(state, newest)
-    return newest if found is None or found.trace_id == place.trace_id else max(1, newest - 1)
+    current = turn_place(state, newest)
+    return newest if current is None or current.trace_id == place.trace_id else max(1, newest - 1)
 
 
 def _turn_began(state: RunState, turn: int, otherwise: int) -> int:
-    known = state.turn
-    return known.at if known is not None and known.n == turn and known.at else otherwise
+    current = state.turn
+    return current.at if current is not None and current.n == turn and current.at else otherwise
 
 
 def _of_run(state: RunState) -> Attributes:
@@ -266,8 +266,8 @@ def _of_run(state: RunState) -> Attributes:
 
 
 def _open_steps(state: RunState) -> Iterator[tuple[str, StepState]]:
-    found = ((path, step) for path, step in state.steps.items() if step.outcome is None and step.phase != "over")
-    for _, each in zip(range(OPEN_STEPS_MAX), found, strict=False):
+    open_steps = ((path, step) for path, step in state.steps.items() if step.outcome is None and step.phase != "over")
+    for _, each in zip(range(OPEN_STEPS_MAX), open_steps, strict=False):
         yield each
 
 

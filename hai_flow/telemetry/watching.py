@@ -59,8 +59,8 @@ class Watching:
         if self._place is None or self.metrics is None:
             yield None
             return
-        shown = _Shown(runtime, cells, self.metrics, self._cells)
-        async with listening(self._place, self._settings.metrics_token, shown) as url:
+        page = _Shown(runtime, cells, self.metrics, self._cells)
+        async with listening(self._place, self._settings.metrics_token, page) as url:
             yield url
 
 

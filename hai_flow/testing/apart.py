@@ -40,13 +40,13 @@ def play_texts(workflow: bytes, tests: bytes) -> dict[str, Any]:
     began = time.perf_counter()
     findings, results = _play(workflow, tests)
     failed = [result for result in results if not result.passed]
-    shown = [str(finding) for finding in findings] + [f"FAILED {first_words(result)}" for result in failed]
+    lines = [str(finding) for finding in findings] + [f"FAILED {first_words(result)}" for result in failed]
     return {
         "cases": [result.as_dict() for result in results],
         "findings": [finding.as_dict() for finding in findings],
         "passed": len(results) - len(failed),
         "failed": len(failed),
-        "lines": [*shown, closing(results, len(findings), 0, time.perf_counter() - began)],
+        "lines": [*lines, closing(results, len(findings), 0, time.perf_counter() - began)],
     }
 
 
@@ -66,10 +66,10 @@ def _play(workflow: bytes, tests: bytes) -> tuple[list[Finding], list[Result]]:
 def play_apart(workflow: bytes, tests: bytes, seconds: float = SECONDS_MAX) -> dict[str, Any]:
     """`play_texts`, in a process of its own. Raises NotPlayed."""
     path = os.pathsep.join(each for each in sys.path if each)
-    asked = values.dumps([workflow.decode(errors="replace"), tests.decode(errors="replace"), seconds])
+    request = values.dumps([workflow.decode(errors="replace"), tests.decode(errors="replace"), seconds])
     try:
         ended = subprocess.run(
-            [sys.executable, "-m", __name__], input=asked, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            [sys.executable, "-m", __name__], input=request, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
             timeout=seconds, start_new_session=True, env={"PYTHONPATH": path, "PYTHONUTF8": "1"}, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired:

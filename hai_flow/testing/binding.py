@@ -129,26 +129,26 @@ class _Checker:
         return any(f"{name.partition('.')[0]}.*" in agent.tools and may_call(agent, name) for agent in self.agents)
 
     def _expect(self, expect: Expect) -> None:
-        given, at = expect.values, expect.at
-        for number, path in enumerate(given.get("pending", ())):
+        expected, at = expect.values, expect.at
+        for number, path in enumerate(expected.get("pending", ())):
             self._pending(path, (*at, "pending", number))
-        for path in given.get("escalated", {}):
+        for path in expected.get("escalated", {}):
             self._escalated(path, (*at, "escalated", path))
-        names = [((*at, "calls", name), name) for name in given.get("calls", {})]
-        names += [((*at, "called", name), name) for name in given.get("called", {})]
-        names += [((*at, "not_called", number), name) for number, name in enumerate(given.get("not_called", ()))]
+        names = [((*at, "calls", name), name) for name in expected.get("calls", {})]
+        names += [((*at, "called", name), name) for name in expected.get("called", {})]
+        names += [((*at, "not_called", number), name) for number, name in enumerate(expected.get("not_called", ()))]
         for place, name in names:
             if not self._is_effect(name):
-                known = self.effects | self.calls
-                self._unknown(name, known, place, "call", "no step of the workflow performs", key=True)
-        for number, notice in enumerate(given.get("notified", ())):
+                names_known = self.effects | self.calls
+                self._unknown(name, names_known, place, "call", "no step of the workflow performs", key=True)
+        for number, notice in enumerate(expected.get("notified", ())):
             if isinstance(notice, dict) and "pending" in notice:
                 self._pending(notice["pending"], (*at, "notified", number, "pending"))
-        for name in given.get("steps", {}):
+        for name in expected.get("steps", {}):
             if stands_at(name, self.plan.ids) not in self.plan.steps:
-                known = {**self.plan.ids, **self.plan.steps}
-                self._unknown(name, known, (*at, "steps", name), "step", "the workflow has no step", key=True)
-        for name in given.get("state") or {}:
+                names_known = {**self.plan.ids, **self.plan.steps}
+                self._unknown(name, names_known, (*at, "steps", name), "step", "the workflow has no step", key=True)
+        for name in expected.get("state") or {}:
             if name not in self.plan.state:
                 place = (*at, "state", name)
                 self._unknown(name, self.plan.state, place, "state", "the workflow declares no state", key=True)
@@ -164,9 +164,9 @@ class _Checker:
         policy = None if step is None else policy_of(step)
         if step is None or policy is None:
             return
-        known = {*policy.options, *(_DOUBT if step.delivery != "at_least_once" else ())}
-        if entry.decision and entry.decision not in known:
-            self._unknown(entry.decision, known, (*entry.at, "decision"), "decision", f"`{step.path}` has no option")
+        options = {*policy.options, *(_DOUBT if step.delivery != "at_least_once" else ())}
+        if entry.decision and entry.decision not in options:
+            self._unknown(entry.decision, options, (*entry.at, "decision"), "decision", f"`{step.path}` has no option")
 
     def _escalated(self, path: str, at: Path) -> None:
         step = self._asking_step(path, at)

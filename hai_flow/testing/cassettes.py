@@ -80,8 +80,8 @@ class Cassette:
 
     def of(self, case: str) -> Tape:
         """The recording of a case, from its beginning; an empty one while the cassette is recorded anew."""
-        known = [] if self.performer is not None else [each for each in self.exchanges if each.case == case]
-        return Tape(case, known, self.performer, str(self.path))
+        exchanges = [] if self.performer is not None else [each for each in self.exchanges if each.case == case]
+        return Tape(case, exchanges, self.performer, str(self.path))
 
     def keep(self, tape: Tape) -> None:
         """Replace the recording of a case by the one that `tape` has made."""
@@ -151,9 +151,9 @@ def asked(plan: Plan, state: RunState, step: Step) -> tuple[Kind, Json]:
     """The question of an attempt (its kind, and the arguments as JSON), by which its recorded answer is found."""
     verb = step.verb
     if isinstance(verb, AgentTurn):
-        known = talk(plan, state, step.path)
-        told = [[dict(each.answer), [list(result) for result in each.results]] for each in known.exchanges]
-        return "agent", _plain({"asked": values.loads(known.asked), "told": told, **_wanted(verb.output)})
+        conversation = talk(plan, state, step.path)
+        exchanges = [[dict(each.answer), [list(result) for result in each.results]] for each in conversation.exchanges]
+        return "agent", _plain({"asked": values.loads(conversation.asked), "told": exchanges, **_wanted(verb.output)})
     args = values.loads(state.steps[step.path].args or "{}")
     if isinstance(verb, Llm):
         return "llm", _plain({**args, **_wanted(verb.output)})

@@ -50,23 +50,23 @@ class Coverage:
     def missed(self) -> list[Missed]:
         """What no test takes, in the order of the document. Of a list that is never entered its way in is named, and
         not each of its steps."""
-        found: list[Missed] = []
+        gaps: list[Missed] = []
         hidden: set[str] = set()
         for step in sorted(self._steps(), key=lambda step: (step.line, step.path)):
             if self._outer(step) in hidden:
                 hidden.add(step.path)
             elif step.path in self.reached:
-                found += self._branches(step)
-                found += self._answers(step)
+                gaps += self._branches(step)
+                gaps += self._answers(step)
             elif step.path in self.skipped:
                 hidden.add(step.path)
-                found.append(Missed(step.line, step.path, f"`if` of {_name(step)} is never true"))
+                gaps.append(Missed(step.line, step.path, f"`if` of {_name(step)} is never true"))
             else:
                 hidden.add(step.path)
                 if self._way_in_is_told(step):
                     continue
-                found.append(Missed(step.line, step.path, f"{_name(step)} is never reached"))
-        return found
+                gaps.append(Missed(step.line, step.path, f"{_name(step)} is never reached"))
+        return gaps
 
     def counts(self) -> tuple[int, int]:
         """How many steps, branches and answers tests take, and how many there are."""

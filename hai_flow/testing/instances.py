@@ -32,12 +32,12 @@ def means(name: str, path: str, ids: Mapping[str, str]) -> bool:
 
 def paths_meant(names: Iterable[str], open_paths: Iterable[str], ids: Mapping[str, str]) -> list[str]:
     """For each name the path that it means among `open_paths`, each path once; a name that means none stays."""
-    left = list(open_paths)
+    unmatched = list(open_paths)
     meant: list[str] = []
-    for name in sorted(names, key=lambda name: (name not in left, -len(keys_of(name)))):
-        path = next((path for path in left if means(name, path, ids)), None)
+    for name in sorted(names, key=lambda name: (name not in unmatched, -len(keys_of(name)))):
+        path = next((path for path in unmatched if means(name, path, ids)), None)
         if path is not None:
-            left.remove(path)
+            unmatched.remove(path)
         meant.append(name if path is None else path)
     return sorted(meant)
 

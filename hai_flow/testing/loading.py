@@ -172,12 +172,12 @@ class Loader:
 
     def _compiled(self, source: bytes, file: str) -> Plan:
         digest = sha256(source).digest()
-        known = self._plans.get(digest)
-        if known is None:
-            known = self._plans[digest] = compile_workflow(source, file, modules=self._modules)
+        plan = self._plans.get(digest)
+        if plan is None:
+            plan = self._plans[digest] = compile_workflow(source, file, modules=self._modules)
             while len(self._plans) > PLANS_MAX:
                 self._plans.popitem(last=False)
-        return known
+        return plan
 
 
 def _at_workflow(suite: Suite, message: str) -> Finding:

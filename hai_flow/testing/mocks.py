@@ -148,11 +148,11 @@ class Mocks:
             raise CaseFailed(f"the model of `{path}` calls `{call.name}`, but its `tools` are {allowed}")
         tool = self._plan.tools[call.name.partition(".")[0]]
         effect = "read" if isinstance(tool, FrontendTool) else tool.effect or "write"
-        shown = {"id": f"call-{number}", "name": call.name, "args": _text(call.arguments), "effect": effect}
+        call_record = {"id": f"call-{number}", "name": call.name, "args": _text(call.arguments), "effect": effect}
         faults = tool.parameters.findings(call.arguments) if isinstance(tool, FrontendTool) and tool.parameters else ()
         if faults:
-            shown["fault"] = "; ".join(f"{fault['path'] or '/'}: {fault['message']}" for fault in faults)
-        return shown
+            call_record["fault"] = "; ".join(f"{fault['path'] or '/'}: {fault['message']}" for fault in faults)
+        return call_record
 
     # --- which behaviour ------------------------------------------------------------------------------------------
 
@@ -185,9 +185,9 @@ class Mocks:
             return mock.behaviours[0]
         if number >= len(mock.behaviours):
             count = len(mock.behaviours)
-            known = "1 call does" if count == 1 else f"{count} calls do"
+            supply = "1 call does" if count == 1 else f"{count} calls do"
             raise CaseFailed(
-                f"the mock `{mock.name}` has run out: it says what {known}, and {who} makes call {number + 1}; add to "
+                f"the mock `{mock.name}` has run out: it says what {supply}, and {who} makes call {number + 1}; add to "
                 f"its list, or make it a mapping that holds for every call"
             )
         return mock.behaviours[number]
@@ -197,15 +197,15 @@ class Mocks:
     def _response(self, state: RunState, step: Step, http: Http, behaviour: Behaviour, now: int) -> Behaviour:
         """The response with the fields that the mock leaves out, or the error that it is: `expect` is asked as it would
         be."""
-        given = behaviour.output
-        if not isinstance(given, dict) or not given.keys() <= set(_RESPONSE):
+        output = behaviour.output
+        if not isinstance(output, dict) or not output.keys() <= set(_RESPONSE):
             keys = ", ".join(_RESPONSE)
             raise CaseFailed(f"the mock of `{step.path}` answers a request: `output` takes the keys {keys}")
-        known = state.steps[step.path].args
-        asked = {} if known is None else values.loads(known)
-        body = given.get("json")
+        args_text = state.steps[step.path].args
+        request = {} if args_text is None else values.loads(args_text)
+        body = output.get("json")
         text = "" if body is None else values.dumps(body).decode()
-        response = {"status": 200, "headers": {}, "json": None, "text": text, "url": asked.get("url", ""), **given}
+        response = {"status": 200, "headers": {}, "json": None, "text": text, "url": request.get("url", ""), **output}
         error = self._unexpected(state, step, http, response, now)
         return Behaviour(behaviour.at, response if error is None else ABSENT, error)
 
@@ -225,8 +225,8 @@ class Mocks:
 
 def _request_name(state: RunState, path: str) -> str:
     """The request that a test may mean by its method and address."""
-    asked = values.loads(state.steps[path].args or "{}")
-    return f"{asked.get('method', 'GET')} {asked.get('url', '')}"
+    request = values.loads(state.steps[path].args or "{}")
+    return f"{request.get('method', 'GET')} {request.get('url', '')}"
 
 
 def _numbered(behaviour: Behaviour) -> Iterable[tuple[int, ToolCall]]:

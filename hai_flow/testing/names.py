@@ -95,13 +95,13 @@ def policy_of(step: Step) -> Policy | None:
 
 def calls_of(plan: Plan) -> set[str]:
     """The calls of tools in the workflow, by name: those of its steps but a client's, and those its agents may make."""
-    found: set[str] = set()
+    names: set[str] = set()
     for step in plan.steps.values():
         if isinstance(step.verb, Call) and not is_frontend_call(step) and not step.of_agent:
-            found |= {call_name(step.verb), step.verb.tool.name}
+            names |= {call_name(step.verb), step.verb.tool.name}
         elif isinstance(step.verb, Agent):
-            found |= {name for tool in step.verb.tools for name in (tool.removesuffix(".*"), tool.partition(".")[0])}
-    return found
+            names |= {name for tool in step.verb.tools for name in (tool.removesuffix(".*"), tool.partition(".")[0])}
+    return names
 
 
 def may_call(agent: Agent, name: str) -> bool:

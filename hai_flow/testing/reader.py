@@ -127,7 +127,7 @@ class _SuiteBuilder:
         if not isinstance(value, dict):
             self.error(at, "test.type", f"expected a mapping for {where}, found {kind_of(value)}")
             return {}
-        found: dict[str, Json] = {}
+        sound: dict[str, Json] = {}
         missing = [key for key in required if key not in value]
         for key, item in value.items():
             if key not in kinds:
@@ -135,13 +135,13 @@ class _SuiteBuilder:
                 lack = f", where `{missing.pop(0)}` is missing" if missing else ""
                 self.error((*at, key), "test.unknown_key", f"unknown key `{key}` in {where}{lack}{hint}", key=True)
             elif self._is(item, kinds[key]):
-                found[key] = item
+                sound[key] = item
             else:
                 message = f"`{key}`: expected {_KINDS[kinds[key]][1]}, found {kind_of(item)}"
                 self.error((*at, key), "test.type", message)
         for key in missing:
             self.error(at, "test.missing_key", f"`{key}` is missing in {where}", key=bool(at))
-        return found
+        return sound
 
     @staticmethod
     def _is(value: Json, kind: str) -> bool:
@@ -149,25 +149,25 @@ class _SuiteBuilder:
 
     def texts(self, value: Json, at: Path, what: str) -> list[str]:
         """The texts of a list; anything else is a finding."""
-        found: list[str] = []
+        sound: list[str] = []
         for number, item in enumerate(value):
             if isinstance(item, str):
-                found.append(item)
+                sound.append(item)
             else:
                 self.error((*at, number), "test.type", f"expected {what} (text), found {kind_of(item)}")
-        return found
+        return sound
 
     def counts(self, value: Mapping[str, Json], at: Path) -> dict[str, int]:
         """A map of names to how often; anything but a number is a finding."""
-        found: dict[str, int] = {}
+        sound: dict[str, int] = {}
         for name, count in value.items():
             if isinstance(count, int) and not isinstance(count, bool) and count >= 0:
-                found[name] = count
+                sound[name] = count
             else:
                 self.error(
                     (*at, name), "test.count", f"expected how often (a whole number from 0), found {kind_of(count)}"
                 )
-        return found
+        return sound
 
     def one_of(self, word: str, known: tuple[str, ...] | frozenset[str], at: Path, what: str) -> None:
         if word not in known:
@@ -212,23 +212,25 @@ class _SuiteBuilder:
         return instants.milliseconds(instant)
 
     def _read_people(self, value: Mapping[str, Json]) -> None:
-        for name, given in value.items():
+        for name, raw_selectors in value.items():
             at = ("people", name)
             if name.startswith(("user:", "role:", "group:")) or not name.strip():
                 message = f"expected a person's name without `user:` such as `ann`, found `{shorten(name)}`"
                 self.error(at, "test.person", message, key=True)
-            selectors = [given] if isinstance(given, str) else given
+            selectors = [raw_selectors] if isinstance(raw_selectors, str) else raw_selectors
             roles: list[str] = []
             groups: list[str] = []
             if not isinstance(selectors, list):
-                self.error(at, "test.person", f"expected a list such as [role:controller], found {kind_of(given)}")
+                self.error(
+                    at, "test.person", f"expected a list such as [role:controller], found {kind_of(raw_selectors)}"
+                )
                 selectors = []
             for number, selector in enumerate(selectors):
                 match = _PERSON.fullmatch(selector) if isinstance(selector, str) else None
                 if match is None:
-                    place = at if isinstance(given, str) else (*at, number)
-                    found = kind_of(selector)
-                    self.error(place, "test.person", f"expected `role:NAME` or `group:NAME`, found {found}")
+                    place = at if isinstance(raw_selectors, str) else (*at, number)
+                    actual = kind_of(selector)
+                    self.error(place, "test.person", f"expected `role:NAME` or `group:NAME`, found {actual}")
                 else:
                     (roles if match[1] == "role" else groups).append(match[2])
             self.people[name] = Principal(f"user:{name}", tuple(roles), tuple(groups))
@@ -249,14 +251,14 @@ class _SuiteBuilder:
     # --- mocks ----------------------------------------------------------------------------------------------------
 
     def _mocks(self, value: Mapping[str, Json], at: Path) -> dict[str, Mock]:
-        return {name: self._mock(name, given, (*at, name)) for name, given in value.items()}
+        return {name: self._mock(name, raw, (*at, name)) for name, raw in value.items()}
 
     def _mock(self, name: str, value: Json, at: Path) -> Mock:
         if isinstance(value, list):
-            given = tuple(self._behaviour(item, (*at, number), name) for number, item in enumerate(value))
-            if not given:
+            behaviours = tuple(self._behaviour(item, (*at, number), name) for number, item in enumerate(value))
+            if not behaviours:
                 self.error(at, "test.mock", f"expected what `{name}` does call after call, found an empty list")
-            return Mock(name, at, given, successive=True)
+            return Mock(name, at, behaviours, successive=True)
         return Mock(name, at, (self._behaviour(value, at, name),), successive=False)
 
     def _behaviour(self, value: Json, at: Path, name: str) -> Behaviour:
@@ -340,21 +342,21 @@ class _SuiteBuilder:
         )
 
     def _start(self, fields: Mapping[str, Json], at: Path) -> Start | None:
-        given = fields.get("start")
-        if given is None:
+        start = fields.get("start")
+        if start is None:
             return None
         place = (*at, "start")
         kinds = ", ".join(f"`{kind}`" for kind in _STARTS)
-        if len(given) != 1 or next(iter(given)) not in _STARTS:
-            found = " and ".join(f"`{key}`" for key in given) or "nothing"
-            hint = suggestion(next(iter(given), ""), _STARTS)
-            self.error(place, "test.start", f"expected what starts the run, one of {kinds}; found {found}{hint}")
+        if len(start) != 1 or next(iter(start)) not in _STARTS:
+            actual = " and ".join(f"`{key}`" for key in start) or "nothing"
+            hint = suggestion(next(iter(start), ""), _STARTS)
+            self.error(place, "test.start", f"expected what starts the run, one of {kinds}; found {actual}{hint}")
             return None
         for other in ("input", "requester"):
             if other in fields:
                 message = f"`{other}` is what a request has; a run that `start` begins has what its trigger says"
                 self.error((*at, other), "test.start", message, key=True)
-        ((kind, value),) = given.items()
+        ((kind, value),) = start.items()
         read = self.fields({} if value is None else value, (*place, kind), f"`start: {kind}`", _STARTS[kind])
         at_ms = self._instant(read["at"], (*place, kind, "at")) if "at" in read else None
         if kind == "run" and "status" in read:
@@ -373,17 +375,17 @@ class _SuiteBuilder:
             message = f"expected exactly one verb in an entry of the script, found {names}; make it an entry each"
             self.error(at, "test.two_verbs", message)
             return None
-        ((verb, given),) = value.items()
+        ((verb, parameters),) = value.items()
         place = (*at, verb)
         if verb not in _VERBS:
             hint = suggestion(verb, _VERBS) or f"; the verbs are {', '.join(_VERBS)}"
             self.error(place, "test.unknown_verb", f"there is no verb `{shorten(verb)}` in a script{hint}", key=True)
             return None
         if verb in _CONTROLS:
-            if given:
-                self.error(place, "test.type", f"expected nothing behind `{verb}`, found {kind_of(given)}")
+            if parameters:
+                self.error(place, "test.type", f"expected nothing behind `{verb}`, found {kind_of(parameters)}")
             return Operate(place, verb)
-        return _ENTRIES[verb](self, given, place)
+        return _ENTRIES[verb](self, parameters, place)
 
     def _advance(self, value: Json, at: Path) -> Advance:
         if isinstance(value, str):

@@ -27,14 +27,14 @@ class Line(NamedTuple):
 def describe(result: Result) -> Iterator[Line]:
     """Everything that is wrong with a case that failed, each thing with its place."""
     source = result.suite.document.text.split("\n")
-    shown = 0
+    last_line = 0
     for failure in result.failures:
-        if failure.line != shown:
+        if failure.line != last_line:
             place = f"{result.suite.file}:{failure.line}:{failure.column}:"
             heading = "not as expected" if failure.expected is not ABSENT else failure.message
             yield Line(f"{place} {heading}", "bad")
             yield from _source_line(source, failure)
-            shown = failure.line
+            last_line = failure.line
         elif failure.expected is ABSENT:
             yield Line(f"      {failure.message}", "bad")
         if failure.expected is not ABSENT:
@@ -76,8 +76,8 @@ def first_words(result: Result) -> str:
     failure = result.failures[0]
     message = failure.message
     if failure.expected is not ABSENT:
-        expected, found = (" ".join(_written(value)) for value in (failure.expected, failure.found))
-        message += f": expected {expected}, found {found}"
+        expected, actual = (" ".join(_written(value)) for value in (failure.expected, failure.found))
+        message += f": expected {expected}, found {actual}"
     return f"{result.suite.file}:{failure.line} {result.case.name} - {message}"
 
 

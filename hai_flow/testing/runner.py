@@ -58,14 +58,14 @@ class Result:
 
 
 def _failure_dict(file: str, failure: Failure) -> dict[str, Json]:
-    shown: dict[str, Json] = {
+    record: dict[str, Json] = {
         "file": file,
         "line": failure.line,
         "column": failure.column,
         "message": failure.message,
     }
     compared = {"expected": failure.expected, "found": failure.found}
-    return {**shown, **{key: value for key, value in compared.items() if value is not ABSENT}}
+    return {**record, **{key: value for key, value in compared.items() if value is not ABSENT}}
 
 
 def run_case(
@@ -79,8 +79,8 @@ def run_case(
     playing = _Playing(suite, case, _with_state(plan, case.state), tape)
     failures = tuple(playing.play())
     if coverage is not None:
-        asked = {id: pending.opened.path for id, pending in playing.run.state.pendings.items()}
-        coverage.add(playing.run.log, asked)
+        paths_by_question = {id: pending.opened.path for id, pending in playing.run.state.pendings.items()}
+        coverage.add(playing.run.log, paths_by_question)
     if cassette is not None and tape is not None and cassette.performer is not None and not failures:
         cassette.keep(tape)
     return Result(suite, case, failures, playing.summary(), time.perf_counter() - began)
@@ -238,8 +238,8 @@ class _Playing:
                     if count:
                         yield self._failure((*at, number), f"{name} must not be called", 0, count)
             elif key in _COUNTED:
-                found = {name: _COUNTED[key](self.run, name) for name in expected}
-                yield from self._different(at, key, expected, found)
+                actual = {name: _COUNTED[key](self.run, name) for name in expected}
+                yield from self._different(at, key, expected, actual)
             else:
                 yield from self._different(at, key, expected, _FOUND[key](self.run))
 
@@ -250,15 +250,15 @@ class _Playing:
     def _notices(self, expected: list[Json]) -> tuple[list[Json], list[Json]]:
         """The notifications as the test writes them: by channel, the question by the name that it has there."""
         ids = self.run.plan.ids
-        wanted: list[Json] = [
+        expected_notices: list[Json] = [
             {"channel": each} if isinstance(each, str) and each != ANY_NUMBER else each for each in expected
         ]
-        names = [each["pending"] for each in wanted if isinstance(each, dict) and "pending" in each]
-        found: list[Json] = []
+        names = [each["pending"] for each in expected_notices if isinstance(each, dict) and "pending" in each]
+        actual: list[Json] = []
         for notice in self.run.notices:
             name = next((name for name in names if means(name, str(notice["pending"]), ids)), notice["pending"])
-            found.append({**notice, "pending": name})
-        return wanted, found
+            actual.append({**notice, "pending": name})
+        return expected_notices, actual
 
     def _of_start(self, key: str) -> Json:
         if key == "started":
@@ -273,11 +273,11 @@ class _Playing:
     def _compare_events(self) -> None:
         """Raises `CaseFailed` where the events, in order, do not contain those of the case."""
         happened = iter(self.run.event_types)
-        for number, wanted in enumerate(self.case.events):
-            if wanted not in happened:  # reads on to the wanted one, or to the end
+        for number, expected in enumerate(self.case.events):
+            if expected not in happened:  # reads on to the wanted one, or to the end
                 before = f" behind `{self.case.events[number - 1]}`" if number else ""
                 raise CaseFailed(
-                    f"expected the event `{wanted}`{before}; what happened is {', '.join(self.run.event_types)}"
+                    f"expected the event `{expected}`{before}; what happened is {', '.join(self.run.event_types)}"
                 )
 
     def _failure(self, at: Path, message: str, expected: Json = ABSENT, found: Json = ABSENT) -> Failure:

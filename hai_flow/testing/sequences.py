@@ -16,11 +16,11 @@ ANYTHING: Final = "*"
 def is_sequence(expected: Sequence[Json], found: Sequence[Json]) -> bool:
     """Whether `found` has the entries of `expected`, in order, and no others but where `...` stands."""
     reached = {0}  # how many of `found` may be behind us
-    for wanted in expected:
-        if wanted == ANY_NUMBER:
+    for entry in expected:
+        if entry == ANY_NUMBER:
             reached = set(range(min(reached), len(found) + 1))
         else:
-            reached = {place + 1 for place in reached if place < len(found) and is_like(wanted, found[place])}
+            reached = {place + 1 for place in reached if place < len(found) and is_like(entry, found[place])}
         if not reached:
             return False
     return len(found) in reached

@@ -68,12 +68,12 @@ def trigger_run(plan: Plan, start: Start, now: int) -> Triggered:
             case ScheduleTrigger():
                 at = start.at_ms if start.at_ms is not None else now
                 scope: dict[str, Json] = {"event": {"at": instants.rfc3339(at)}, "now": now}
-                given = (
+                input = (
                     trigger.input
                     if trigger.template is None
                     else trigger.template.render(_used(trigger.template.roots, scope))
                 )
-                return Triggered(True, {} if given is None else given, scheduled_at=at)
+                return Triggered(True, {} if input is None else input, scheduled_at=at)
             case RunTrigger():
                 event = event_value(EVENT_ID, f"run.{fields.get('status', 'finished')}", _end(fields), now)
                 if fields.get("status", "finished") not in trigger.on:
@@ -92,7 +92,7 @@ def trigger_run(plan: Plan, start: Start, now: int) -> Triggered:
         scope = {"event": event, "now": now}
         if trigger.match is not None and trigger.match.evaluate(_used(trigger.match.roots, scope)) is not True:
             return Triggered(False)
-        given = data if trigger.input is None else trigger.input.render(_used(trigger.input.roots, scope))
+        input = data if trigger.input is None else trigger.input.render(_used(trigger.input.roots, scope))
         dedupe = (
             None
             if isinstance(trigger, RunTrigger) or trigger.dedupe is None
@@ -101,7 +101,7 @@ def trigger_run(plan: Plan, start: Start, now: int) -> Triggered:
     except ExpressionError as error:
         raise Rejected(422, error.code, f"the {start.kind} trigger of {plan.name}: {error.message}") from None
     key = dedupe if dedupe is None or isinstance(dedupe, str) else values.dumps(dedupe).decode()
-    return Triggered(True, {} if given is None else given, key or None)
+    return Triggered(True, {} if input is None else input, key or None)
 
 
 def _used(roots: Iterable[str], scope: Mapping[str, Json]) -> dict[str, Json]:

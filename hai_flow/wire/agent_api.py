@@ -50,18 +50,18 @@ class AgentApiEncoder(TurnEncoder):
 
     def run_finished(self, at: int, run_id: str, status: str | None, reason: str) -> list[Frame]:
         response = self._whole(run_id)
-        shown: RunStatus = (
+        run_status: RunStatus = (
             _STATUSES[status] if status else "incomplete" if self.state.status == "waiting" else "completed"
         )
-        return [_frame(response.completed(at=at // 1000, status=shown, usage=self._usage()), terminal=True)]
+        return [_frame(response.completed(at=at // 1000, status=run_status, usage=self._usage()), terminal=True)]
 
     def _usage(self) -> Json:
         """The tokens that the turn used; null if it called no model."""
         spent = list(self.state.turn_spent.values())
         if not spent:
             return None
-        taken, given = sum(each.input for each in spent), sum(each.output for each in spent)
-        return {"input_tokens": taken, "output_tokens": given, "total_tokens": taken + given}
+        input, output = sum(each.input for each in spent), sum(each.output for each in spent)
+        return {"input_tokens": input, "output_tokens": output, "total_tokens": input + output}
 
     def run_failed(self, at: int, error: e.Error) -> list[Frame]:
         return [
@@ -81,21 +81,21 @@ class AgentApiEncoder(TurnEncoder):
         """The response with everything that its turn has shown, in order, and the open questions of earlier turns."""
         response, state = self._response(run_id), self.state
         turn = self._turn()
-        said: list[tuple[int, int, Callable[[], object]]] = []
+        contents: list[tuple[int, int, Callable[[], object]]] = []
         for message in state.messages.values():
             if message.turn == turn and message.path is not None:
-                said.append((message.at, message.n, lambda message=message: self._put_message(response, message)))
+                contents.append((message.at, message.n, lambda message=message: self._put_message(response, message)))
         for call in state.tool_calls.values():
             if call.turn == turn:
-                said.append((call.at, call.n, lambda call=call: self._put_call(response, call)))
+                contents.append((call.at, call.n, lambda call=call: self._put_call(response, call)))
         for pending in sorted(state.questions.values(), key=lambda each: (each.opened.at, each.opened.id)):
             opened = pending.opened
             if opened.turn == turn or pending.status == "open":
-                said.append((opened.at, _AFTER_CALLS, lambda opened=opened: self._put_question(response, opened)))
+                contents.append((opened.at, _AFTER_CALLS, lambda opened=opened: self._put_question(response, opened)))
             if self._decided_now(pending):
                 answered = (pending.at or 0, -1, lambda pending=pending: self._answered(response, pending))
-                said.append(answered)
-        for _, _, put in sorted(said, key=lambda each: each[:2]):
+                contents.append(answered)
+        for _, _, put in sorted(contents, key=lambda each: each[:2]):
             put()
         return response
 
@@ -260,8 +260,8 @@ _STATUSES: Final[dict[str, RunStatus]] = {
 
 def _message_of(response: ResponseBuilder, message: MessageState) -> MessageBuilder:
     kind: MessageType = "reasoning" if message.kind == "thinking" else "message"
-    shown = {"layout": message.layout, "blockId": message.block_id, "style": message.style}
-    metadata = {name: value for name, value in shown.items() if value is not None}
+    fields = {"layout": message.layout, "blockId": message.block_id, "style": message.style}
+    metadata = {name: value for name, value in fields.items() if value is not None}
     return response.create_message_builder(message.id, kind, metadata=metadata)
 
 
@@ -331,8 +331,12 @@ def numbered(frame: Frame, number: int) -> bytes:
 
 def readdressed(frame: Frame, run_id: str) -> Frame:
     """`frame` under the response of a follower that attached to another client's turn."""
-    shown = values.loads(frame.data)
-    return frame._replace(data=dump({**shown, "id": f"response_{run_id}"})) if shown["object"] == "response" else frame
+    document = values.loads(frame.data)
+    return (
+        frame._replace(data=dump({**document, "id": f"response_{run_id}"}))
+        if document["object"] == "response"
+        else frame
+    )
 
 
 AGENT_API: Final = Dialect("agent-api", "agent-api-1", AgentApiEncoder, readdress=readdressed)

@@ -55,10 +55,10 @@ def read(body: bytes, limits: Limits, *, resumes: bool = False) -> AgentInput:
 
 def wishes(posted: AgentInput) -> tuple[str | None, Json]:
     """The workflow and the input that `forwardedProps` names. Raises `Rejected` 422."""
-    workflow, given = posted.forwarded.get("workflow"), posted.forwarded.get("input")
+    workflow, input = posted.forwarded.get("workflow"), posted.forwarded.get("input")
     if workflow is not None and not isinstance(workflow, str):
         raise posted_json.invalid([{"path": "/forwardedProps/workflow", "message": "expected the name of a workflow"}])
-    return workflow, {} if given is None else given
+    return workflow, {} if input is None else input
 
 
 # --- bytes to JSON ------------------------------------------------------------------------------------------------
@@ -86,7 +86,7 @@ class _Reader:
             document = self._camel(document, _OF_THE_INPUT)
         messages = self._records(document, "messages", self._limits.messages_max)
         tools = self._records(document, "tools", self._limits.tools_max)
-        found = AgentInput(
+        posted = AgentInput(
             thread_id=self._id(document, "threadId"),
             run_id=self._id(document, "runId"),
             body_sha=sha256(body).hexdigest(),
@@ -102,31 +102,31 @@ class _Reader:
         )
         if self._findings:
             raise posted_json.invalid(self._findings)
-        return found
+        return posted
 
     def _camel(self, record: dict[str, Json], names: _Names, at: _Place = ()) -> dict[str, Json]:
         """`record` with its names as the protocol spells them. Clients in Python may post the names of their models in
         `snake_case`, and AG-UI's official servers read those too. If a record has both spellings, their values must be
         equal: readers disagree on which one counts."""
-        found = dict(record)
+        renamed = dict(record)
         for name, inside in names.items():
             snake = _snake(name)
-            if snake != name and (value := found.pop(snake, None)) is not None:
-                if found.get(name) is None:
-                    found[name] = value
-                elif found[name] != value:
+            if snake != name and (value := renamed.pop(snake, None)) is not None:
+                if renamed.get(name) is None:
+                    renamed[name] = value
+                elif renamed[name] != value:
                     self._find(f"is {name} too, and they differ; send one of them", *at, snake)
             if inside is None:
                 continue
-            value = found.get(name)
+            value = renamed.get(name)
             if isinstance(value, dict):
-                found[name] = self._camel(value, inside, (*at, name))
+                renamed[name] = self._camel(value, inside, (*at, name))
             elif isinstance(value, list):
-                found[name] = [
+                renamed[name] = [
                     self._camel(item, inside, (*at, name, number)) if isinstance(item, dict) else item
                     for number, item in enumerate(value)
                 ]
-        return found
+        return renamed
 
     def _resuming(self, document: dict[str, Json]) -> dict[str, Any]:
         entries = self._records(document, "resume", self._limits.messages_max)
@@ -145,7 +145,7 @@ class _Reader:
         return ResumeEntry(id, status == "cancelled", payload, misplaced)
 
     def _user_messages(self, messages: list[tuple[_Place, dict[str, Json]]]) -> tuple[UserMessage, ...]:
-        seen: set[str] = set()
+        ids: set[str] = set()
         users: list[UserMessage] = []
         for at, message in messages:
             if message.get("role") != "user":
@@ -158,9 +158,9 @@ class _Reader:
                 self._timestamp(at, message),
                 message.get("extra"),
             )
-            if user.id in seen:
+            if user.id in ids:
                 self._find("another user message has this id already", *at, "id")
-            seen.add(user.id)
+            ids.add(user.id)
             users.append(user)
         return tuple(users)
 

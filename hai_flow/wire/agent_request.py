@@ -62,7 +62,7 @@ class _Reader:
             self._find("expected true or false", "stream")
         if (n := document.get("n")) is not None and not (type(n) is int and 1 <= n <= _N_MAX):
             self._find(f"expected a number of answers from 1 to {_N_MAX}", "n")
-        found = Posted(
+        posted = Posted(
             thread_id=session or self._fresh,
             wire_run_id=request,
             body_sha=body_sha,
@@ -75,7 +75,7 @@ class _Reader:
         )
         if self._findings:
             raise Rejected(422, "body.invalid", self._detail(), findings=self._findings)
-        return AgentRequest(posted=found, stream=stream is not False)
+        return AgentRequest(posted=posted, stream=stream is not False)
 
     def _users(self, messages: list[tuple[int, Object]]) -> tuple[UserMessage, ...]:
         users: dict[str, UserMessage] = {}
@@ -111,14 +111,14 @@ class _Reader:
 
     def _data(self, at: int, message: Object) -> list[tuple[int, Object]]:
         content = message.get("content")
-        found = [
+        parts = [
             (number, part["data"])
             for number, part in enumerate(content if isinstance(content, list) else ())
             if isinstance(part, dict) and isinstance(part.get("data"), dict)
         ]
-        if not found:
+        if not parts:
             self._find("expected a content of type data with what is answered", "input", at, "content")
-        return found
+        return parts
 
     def _content(self, at: int, message: Object) -> Json:
         """Text as text; anything else as parts, unchanged."""

@@ -68,7 +68,7 @@ _FRESH: Final = "agui.fresh"
 def decode(body: bytes, limits: Limits) -> Posted:
     """The POST in `body`. Raises `Rejected` (400 not JSON, 413 too large, 422 with every finding)."""
     posted = agent_input.read(body, limits, resumes=True)
-    workflow, given = agent_input.wishes(posted)
+    workflow, input = agent_input.wishes(posted)
     options: dict[str, str] = {}
     if _option(posted.forwarded, "reasoning") == "off":
         options[_REASONING] = "off"
@@ -92,7 +92,7 @@ def decode(body: bytes, limits: Limits) -> Posted:
         parent_run_id=posted.parent_run_id,
         history=posted.history,
         workflow=workflow,
-        input=given,
+        input=input,
         state=posted.state,
     )
 
@@ -307,11 +307,11 @@ class AguiEncoder(TurnEncoder):
 
         A question that got a vote in this turn is not asked again at its end, even if other people's votes are missing.
         """
-        asked = self._asked(status)
-        if not asked:
+        questions = self._asked(status)
+        if not questions:
             return None
-        shown = [interrupt(each.opened, self._call_id(each.opened), expires=not self._old) for each in asked]
-        return {"type": "interrupt", "interrupts": shown}
+        interrupts = [interrupt(each.opened, self._call_id(each.opened), expires=not self._old) for each in questions]
+        return {"type": "interrupt", "interrupts": interrupts}
 
     def _asked(self, status: str | None) -> list[PendingState]:
         """The questions that become interrupts if the turn ends now; `status` as in `run_finished`."""
@@ -346,16 +346,16 @@ class AguiEncoder(TurnEncoder):
         self._attached = True
         if self.profile.option(_FRESH) is not None:
             self._fresh_asker = asker_run_id or self.run_id()
-            asked = [each.opened for each in self._asked_now()]
-            self._streamed_anew = frozenset(opened.id for opened in asked if opened.kind == "gate")
+            questions = [each.opened for each in self._asked_now()]
+            self._streamed_anew = frozenset(opened.id for opened in questions if opened.kind == "gate")
         frames = super().preface(asker_run_id, transcript)
         self._fresh_asker, self._streamed_anew = None, frozenset()
         return frames
 
     def _anew(self) -> set[str]:
         """The ids of the calls behind gates that this stream shows, in place of the snapshot."""
-        asked = (self.state.questions[id].opened for id in self._streamed_anew)
-        return {_gate_call(self.state, opened) for opened in asked}
+        gates = (self.state.questions[id].opened for id in self._streamed_anew)
+        return {_gate_call(self.state, opened) for opened in gates}
 
     def _asked_now(self) -> list[PendingState]:
         return self._asked(self.state.status if self.state.status in SPOKEN else None)
@@ -386,11 +386,11 @@ class AguiEncoder(TurnEncoder):
         """The newest gate of the step that was shown as an interrupt; with `call_id`, only if it guards that call."""
         step = self.state.steps.get(path)
         for n in range(step.asked if step else 0, 0, -1):
-            found = pending_of(self.state, path, n - 1)
-            if found is None or found.opened.kind != "gate" or not self._is_interrupt(found.opened):
+            pending = pending_of(self.state, path, n - 1)
+            if pending is None or pending.opened.kind != "gate" or not self._is_interrupt(pending.opened):
                 continue
-            if call_id in (None, tool_call_id(self.state.run_id, path, n, behind=found.opened.id)):
-                return found
+            if call_id in (None, tool_call_id(self.state.run_id, path, n, behind=pending.opened.id)):
+                return pending
         return None
 
     def _call_of(self, profile: Profile, pending: PendingState) -> Call | None:
@@ -450,12 +450,12 @@ def _gate_call(state: RunState, opened: e.PendingOpened) -> str:
     """The id of the call that a gate guards: the id that the log gives the call if it is exposed and approved. The step
     counts the gate's pending first and the call next; a call that its model has shown keeps the id which it had. A
     ToolMessage with this id answers nothing, unlike one with the pending's id."""
-    if (shown := written(state, opened.path)) is not None:
-        return shown.id
+    if (call := written(state, opened.path)) is not None:
+        return call.id
     step = state.steps.get(opened.path)  # None: a run below asks
     for n in range(step.asked if step else 0):
-        found = pending_of(state, opened.path, n)
-        if found is not None and found.opened.id == opened.id:
+        pending = pending_of(state, opened.path, n)
+        if pending is not None and pending.opened.id == opened.id:
             return tool_call_id(state.run_id, opened.path, n + 1, behind=opened.id)
     return f"{opened.id}:call"
 
@@ -501,19 +501,19 @@ def _part(part: dict[str, Json]) -> dict[str, Json]:
         return {"type": "text", "text": part["text"]}
     source = part.get("source")
     if part.get("type") in agent_input.MEDIA and isinstance(source, dict):
-        known = {name: each for name in ("value", "mimeType") if isinstance(each := source.get(name), str)}
-        complete = "value" in known and ("mimeType" in known or source.get("type") != "data")
+        fields = {name: each for name in ("value", "mimeType") if isinstance(each := source.get(name), str)}
+        complete = "value" in fields and ("mimeType" in fields or source.get("type") != "data")
         if complete and source.get("type") in ("data", "url", "file"):
-            return {"type": part["type"], "source": {"type": source["type"], **known}}
+            return {"type": part["type"], "source": {"type": source["type"], **fields}}
     return {"type": "text", "text": values.dumps(part).decode()}
 
 
 def _old_part(part: dict[str, Json]) -> dict[str, Json]:
     """A content part that the oldest client can read too: it knows media as `binary`."""
-    shown = _part(part)
-    if shown["type"] == "text":
-        return shown
-    source = shown["source"]
+    current = _part(part)
+    if current["type"] == "text":
+        return current
+    source = current["source"]
     place = {"data": "data", "url": "url", "file": "id"}[source["type"]]
     mime = source.get("mimeType", "application/octet-stream")
     return {"type": "binary", "mimeType": mime, place: source["value"]}

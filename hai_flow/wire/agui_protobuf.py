@@ -27,12 +27,12 @@ CONTENT_TYPE: Final = "application/vnd.ag-ui.event+proto"
 
 def _varint(number: int) -> bytes:
     """A number of at least 0, seven bits in each byte, the lowest first."""
-    written = bytearray()
+    encoded = bytearray()
     while number > 0x7F:
-        written.append(number & 0x7F | 0x80)
+        encoded.append(number & 0x7F | 0x80)
         number >>= 7
-    written.append(number)
-    return bytes(written)
+    encoded.append(number)
+    return bytes(encoded)
 
 
 def _bytes(number: int, content: bytes) -> bytes:

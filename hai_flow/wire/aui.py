@@ -65,14 +65,14 @@ def answer_message(pending: PendingState, action: str | None, payload: Object) -
                 if beside:
                     raise refused(opened, f"expected the result alone, found {', '.join(beside)} beside it.")
             chosen = _results_of(opened).get(action or "", action)
-            given = payload.get("result", payload or chosen)
+            answer = payload.get("result", payload or chosen)
         case "ask":
-            given = action if action in opened.options and not payload else payload
+            answer = action if action in opened.options and not payload else payload
         case _:
             if action is not None and payload.get("decision", action) != action:
                 raise refused(opened, f"the action is {action!r}, and the payload's decision another one.")
-            given = without_none({"decision": action, **payload})
-    content = given if isinstance(given, str) else values.dumps(given).decode()
+            answer = without_none({"decision": action, **payload})
+    content = answer if isinstance(answer, str) else values.dumps(answer).decode()
     return ToolMessage(f"{opened.id}:answer", opened.id, content, digest=digest)
 
 
@@ -99,13 +99,13 @@ class AuiEncoder(TurnEncoder):
     def encode(self, event: e.Event) -> list[Frame]:
         frames = super().encode(event)
         if not frames and not self.state.turn_open:  # this stream goes across turns
-            seen = self.seen(event)
-            if isinstance(seen, e.RunStopped):
-                frames = self.run_finished(seen.at, self.run_id(), "stopped", seen.reason)
-            elif isinstance(seen, _STEP_ENDS):
-                frames = self._step_ended(seen)
-            elif isinstance(seen, e.ChildStepped) and seen.status != "running":
-                frames = self._child_stepped(seen)
+            visible = self.seen(event)
+            if isinstance(visible, e.RunStopped):
+                frames = self.run_finished(visible.at, self.run_id(), "stopped", visible.reason)
+            elif isinstance(visible, _STEP_ENDS):
+                frames = self._step_ended(visible)
+            elif isinstance(visible, e.ChildStepped) and visible.status != "running":
+                frames = self._child_stepped(visible)
         return self._placed(frames, "")
 
     def preface(self, asker_run_id: str | None, transcript: Sequence[Entry]) -> list[Frame]:
@@ -144,13 +144,15 @@ class AuiEncoder(TurnEncoder):
         outcome = "cancelled" if status == "stopped" else "success" if ended else status or "interrupt"
         turn = self.state.turn
         spent = at - turn.at if turn is not None and turn.at else None
-        asked = [self._details(each.opened) for each in self.state.open_questions] if outcome == "interrupt" else []
-        details = {"outcome": outcome, "interrupts": asked or None, "duration_ms": spent}
+        interrupts = (
+            [self._details(each.opened) for each in self.state.open_questions] if outcome == "interrupt" else []
+        )
+        details = {"outcome": outcome, "interrupts": interrupts or None, "duration_ms": spent}
         return [_frame("aui_run_finished", at, terminal=ended, run_id=run_id, **details)]
 
     def run_failed(self, at: int, error: e.Error) -> list[Frame]:
-        said = {"error_message": error_message(error), "error_code": error.code}
-        return [_frame("aui_run_error", at, terminal=True, run_id=self.run_id(), **said)]
+        fields = {"error_message": error_message(error), "error_code": error.code}
+        return [_frame("aui_run_error", at, terminal=True, run_id=self.run_id(), **fields)]
 
     def broken_off(self, at: int, reason: str, code: str) -> list[Frame]:
         return [_frame("aui_error", at, terminal=True, error_code=code, message=reason)]
@@ -226,9 +228,9 @@ class AuiEncoder(TurnEncoder):
             return [self._thinking(at, message, "failed" if message.aborted else "completed")]
         if message.kind != "text":
             return []
-        said = message.content or ""
+        content = message.content or ""
         extra = {"aborted": True} if message.aborted else None
-        return [_frame("aui_text_message_end", at, message_id=message.id, final_content=said, extra=extra)]
+        return [_frame("aui_text_message_end", at, message_id=message.id, final_content=content, extra=extra)]
 
     def _thinking(self, at: int, message: MessageState, status: str) -> Frame:
         return _frame(
@@ -284,7 +286,7 @@ class AuiEncoder(TurnEncoder):
 
     def _details(self, opened: e.PendingOpened) -> Object:
         """The question and the actions that answer it."""
-        shown = as_shown(self.profile, opened)
+        question = as_shown(self.profile, opened)
         chosen = opened.options or tuple(_results_of(opened) if opened.kind == "tool" else ())
         options = [{"action": option, "label": option} for option in chosen or _USUAL.get(opened.kind, ())]
         payload = {
@@ -292,7 +294,7 @@ class AuiEncoder(TurnEncoder):
             "session_id": self.state.thread_id,
             "tool": opened.tool,
             "arguments": None if opened.args is None else values.loads(opened.args),
-            "evidence": None if shown.evidence is None else values.loads(shown.evidence),
+            "evidence": None if question.evidence is None else values.loads(question.evidence),
             "form": opened.schema,
             "deadline": None if opened.deadline is None else instants.rfc3339(opened.deadline),
         }

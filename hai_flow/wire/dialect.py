@@ -217,8 +217,8 @@ class Dialect:
 
     def accepted(self, accept: str) -> Dialect:
         """The dialect in the framing that the header `Accept` asks for; this one, if it asks for none of the others."""
-        wanted = {part.partition(";")[0].strip().lower() for part in accept.split(",")}
-        return next((each for each in self.others if each.framing.content_type in wanted), self)
+        accepted_types = {part.partition(";")[0].strip().lower() for part in accept.split(",")}
+        return next((each for each in self.others if each.framing.content_type in accepted_types), self)
 
     def rendered(self, frames: Sequence[Frame], seq: int, run_id: str) -> bytes:
         """The bytes of an event's frames."""

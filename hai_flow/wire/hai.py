@@ -50,7 +50,7 @@ def decode(body: bytes, limits: Limits) -> Posted:
     workflow = posted.forwarded.get("workflow")
     if workflow is not None and not isinstance(workflow, str):
         raise _unknown("/forwardedProps/workflow", "expected the name of a workflow")
-    given = posted.forwarded.get("input")
+    input = posted.forwarded.get("input")
     return Posted(
         thread_id=posted.thread_id,
         wire_run_id=posted.run_id,
@@ -65,7 +65,7 @@ def decode(body: bytes, limits: Limits) -> Posted:
         tool_messages=posted.tool_messages,
         history=posted.history,
         workflow=workflow,
-        input={} if given is None else given,
+        input={} if input is None else input,
         state=posted.state,
     )
 
@@ -145,8 +145,8 @@ class HaiEncoder(TurnEncoder):
         carries them."""
         finished = self._lifecycle("RUN_FINISHED", at, run_id, terminal=True)
         if status is not None:
-            told = {"status": status, "reason": reason or None}
-            return [_custom("hai.status", without_none(told), at), finished]
+            status_event = {"status": status, "reason": reason or None}
+            return [_custom("hai.status", without_none(status_event), at), finished]
         if self.state.status == "finished" and self.state.output is not None:
             return [_custom("hai.output", {"output": self.state.output}, at), finished]
         return [finished]
@@ -250,8 +250,8 @@ class HaiEncoder(TurnEncoder):
         return [_custom(name, value, at)]
 
     def raw(self, at: int, event: Json, source: str | None) -> list[Frame]:
-        said = {"type": "RAW", "event": event, **without_none({"source": source}), "timestamp": at}
-        return [Frame("RAW", dump(said))]  # another system's event is written even if it is null
+        event_record = {"type": "RAW", "event": event, **without_none({"source": source}), "timestamp": at}
+        return [Frame("RAW", dump(event_record))]  # another system's event is written even if it is null
 
     def collaboration(self, at: int, id: str, event: e.CollaborationStarted) -> list[Frame]:
         """One message with exactly one content: the client parses the content when the message ends

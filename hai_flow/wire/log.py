@@ -34,10 +34,10 @@ _TIMES: Final = ("at", "due", "deadline", "since")
 def event_json(seq: int, event: Event) -> dict[str, Json]:
     """One event as REST shows it: `{seq, type, at, turn, path?, ...}`. Fields with their default value are left out."""
     stored: dict[str, Json] = msgspec.to_builtins(event)
-    shown: dict[str, Json] = {"seq": seq, "type": event.type, "at": event.at, "turn": event.turn}
+    record: dict[str, Json] = {"seq": seq, "type": event.type, "at": event.at, "turn": event.turn}
     if "path" in stored:
-        shown["path"] = stored["path"]
-    return _with_values(shown, stored)
+        record["path"] = stored["path"]
+    return _with_values(record, stored)
 
 
 def _with_values(shown: dict[str, Json], stored: dict[str, Json]) -> dict[str, Json]:
@@ -66,16 +66,16 @@ def seeing(profile: Profile, state: RunState) -> Callable[[Event], Event | None]
     them."""
     if not profile.redaction and profile.personal is None:
         return lambda event: event
-    known, mask = state, mask_of(profile)
+    current, mask = state, mask_of(profile)
 
     def seen(event: Event) -> Event | None:
-        nonlocal known
-        known = evolve(known, event)
+        nonlocal current
+        current = evolve(current, event)
         if profile.redaction != CONVERSATION:
-            shown = event_without_evidence(event, known, profile.reader) if profile.redaction else event
-            return shown if mask is None else mask.event(shown, known)
+            visible = event_without_evidence(event, current, profile.reader) if profile.redaction else event
+            return visible if mask is None else mask.event(visible, current)
         assert profile.reader is not None, "who starts a run sees all of it"
-        return event_without_conversation(event, state_without_conversation(known, profile.reader), profile.reader)
+        return event_without_conversation(event, state_without_conversation(current, profile.reader), profile.reader)
 
     return seen
 
@@ -93,11 +93,11 @@ class LogEncoder:
 
     def encode(self, event: Event) -> list[Frame]:
         self._seq += 1
-        seen = self._seen(event)
-        if seen is None:
+        visible = self._seen(event)
+        if visible is None:
             return []
-        data = dump(event_json(self._seq, seen))
-        return [Frame(seen.type, data, terminal=isinstance(seen, TERMINAL))]
+        data = dump(event_json(self._seq, visible))
+        return [Frame(visible.type, data, terminal=isinstance(visible, TERMINAL))]
 
     def farewell(self, reason: str, code: str = CLOSING) -> list[Frame]:
         """Nothing: a reader that misses the terminal event knows that there is more, and comes back. Only a reader

@@ -118,9 +118,9 @@ def _writes(plan: Plan) -> bool:
 def _without_own_keywords(schema: Json) -> dict[str, Any]:
     if not isinstance(schema, Mapping):
         return {}
-    shown: dict[str, Any] = values.loads(values.dumps(schema))
-    _drop_own(shown)
-    return shown
+    copy: dict[str, Any] = values.loads(values.dumps(schema))
+    _drop_own(copy)
+    return copy
 
 
 def _drop_own(schema: Any) -> None:
@@ -197,14 +197,14 @@ def _heading(question: Question) -> str:
 
 def _people(opened: PendingOpened) -> str:
     policy = opened.policy if isinstance(opened.policy, Mapping) else {}
-    asked = [each for each in policy.get("from") or () if isinstance(each, str)]
-    return ", ".join(asked) if asked else "others"
+    selectors = [each for each in policy.get("from") or () if isinstance(each, str)]
+    return ", ".join(selectors) if selectors else "others"
 
 
 def question_view(question: Question) -> dict[str, Any]:
     """An open question for a client: what is asked, and whether the caller may answer."""
     opened = question.pending.opened
-    shown: dict[str, Any] = {
+    view: dict[str, Any] = {
         "id": opened.id,
         "kind": opened.kind,
         "title": opened.title,
@@ -215,14 +215,14 @@ def question_view(question: Question) -> dict[str, Any]:
         "deadline": None if opened.deadline is None else instants.rfc3339(opened.deadline),
     }
     if question.mine:
-        shown |= {
+        view |= {
             "form": opened.schema,
             "tool": opened.tool,
             "arguments": None if opened.args is None else values.loads(opened.args),
             "evidence": None if opened.evidence is None else values.loads(opened.evidence),
             "digest": opened.digest,
         }
-    return {name: value for name, value in shown.items() if value not in (None, [])}
+    return {name: value for name, value in view.items() if value not in (None, [])}
 
 
 # --- tasks ------------------------------------------------------------------------------------------------------------
@@ -270,15 +270,15 @@ def requests_of(
 ) -> dict[str, dict[str, Any]]:
     """The open questions that the caller may answer, as elicitations by their ids. `forms`, `urls`: the modes that the
     client can show. `faults`: what was wrong with the answer before, by question."""
-    found: dict[str, dict[str, Any]] = {}
+    requests: dict[str, dict[str, Any]] = {}
     for question in shown.questions:
         request = _request(question, forms=forms, urls=urls) if question.mine else None
         if request is not None:
             opened = question.pending.opened
             if fault := (faults or {}).get(opened.id):
                 request["message"] = f"{fault}\n{request['message']}"
-            found[opened.id] = {"method": "elicitation/create", "params": request}
-    return found
+            requests[opened.id] = {"method": "elicitation/create", "params": request}
+    return requests
 
 
 def short_names(questions: Iterable[PendingOpened]) -> dict[str, str]:
@@ -333,10 +333,10 @@ def _field(schema: Json) -> dict[str, Any] | None:
         texts = items.get("enum") if isinstance(items, Mapping) else None
         if not isinstance(texts, Sequence) or not all(isinstance(each, str) for each in texts):
             return None
-        kept = {
+        common = {
             key: schema[key] for key in ("title", "description", "minItems", "maxItems", "default") if key in schema
         }
-        return {"type": "array", **kept, "items": {"type": "string", "enum": list(texts)}}
+        return {"type": "array", **common, "items": {"type": "string", "enum": list(texts)}}
     if not isinstance(kind, str) or kind not in _KEPT:
         return None
     if not all(isinstance(each, str) for each in schema.get("enum") or ()):

@@ -114,8 +114,8 @@ class Mask:
         return any(personal.of(path).touches for path, step in whole.steps.items() if step.verb == "run")
 
     def _call(self, call: ToolCallState, whole: RunState, personal: Personal) -> ToolCallState:
-        known = whole.questions.get(call.id)
-        if known is not None and self._asks(known):
+        question = whole.questions.get(call.id)
+        if question is not None and self._asks(question):
             return call
         return tool_call(call, personal)
 
@@ -189,48 +189,49 @@ class Mask:
         return replace(event, block_id=None, layout=None, style=None)
 
     def _chunk(self, event: e.MessageChunk, whole: RunState, personal: Personal) -> e.Event:
-        known = whole.messages[event.message_id]
-        if not personal.of(known.path).words:
+        message = whole.messages[event.message_id]
+        if not personal.of(message.path).words:
             return event
-        return replace(event, content="" if event.n else _said(known.kind))
+        return replace(event, content="" if event.n else _said(message.kind))
 
     def _args_chunk(self, event: e.ToolCallArgsChunk, whole: RunState, personal: Personal) -> e.Event:
         call = whole.tool_calls[event.tool_call_id]
-        shown = self._call(call, whole, personal)
-        if shown.args == call.args:
+        visible_call = self._call(call, whole, personal)
+        if visible_call.args == call.args:
             return event
-        return replace(event, content=shown.args if call.args == event.content else "")  # with its first piece: all
+        # with its first piece: all
+        return replace(event, content=visible_call.args if call.args == event.content else "")
 
     def _resolved(self, event: e.ToolCallResolved, whole: RunState, personal: Personal) -> e.Event:
-        shown = self._call(whole.tool_calls[event.tool_call_id], whole, personal)
-        return replace(event, content=shown.result or "", error=shown.error)
+        visible_call = self._call(whole.tool_calls[event.tool_call_id], whole, personal)
+        return replace(event, content=visible_call.result or "", error=visible_call.error)
 
     def _opened(self, event: e.PendingOpened, whole: RunState, personal: Personal) -> e.Event:
         return self.pending(PendingState(event), personal).opened
 
     def _voted(self, event: e.VoteCast, whole: RunState, personal: Personal) -> e.Event:
-        known = whole.pendings[event.id]
-        return event if self._asks(known) else _vote(event, personal.of(known.opened.path))
+        pending = whole.pendings[event.id]
+        return event if self._asks(pending) else _vote(event, personal.of(pending.opened.path))
 
     def _edited(self, event: e.PendingEdited, whole: RunState, personal: Personal) -> e.Event:
-        known = whole.pendings[event.id]
-        of = personal.of(known.opened.path)
-        if self._asks(known) or not _hides(of, known.opened):
+        pending = whole.pendings[event.id]
+        of = personal.of(pending.opened.path)
+        if self._asks(pending) or not _hides(of, pending.opened):
             return event
         edits = masked(event.edits, bool(of.args))
         return replace(event, edits=edits, args=_json(event.args, of.args), digest="")
 
     def _restamped(self, event: e.PendingRestamped, whole: RunState, personal: Personal) -> e.Event:
-        known = whole.pendings[event.id]
-        hidden = not self._asks(known) and _hides(personal.of(known.opened.path), known.opened)
+        pending = whole.pendings[event.id]
+        hidden = not self._asks(pending) and _hides(personal.of(pending.opened.path), pending.opened)
         return replace(event, digest="") if hidden else event
 
     def _decided(self, event: e.PendingDecided, whole: RunState, personal: Personal) -> e.Event:
-        known = whole.pendings[event.id]
-        of = personal.of(known.opened.path)
-        if self._asks(known) or not _hides(of, known.opened):
+        pending = whole.pendings[event.id]
+        of = personal.of(pending.opened.path)
+        if self._asks(pending) or not _hides(of, pending.opened):
             return event
-        value = masked(event.value, _answer(of, known.opened))
+        value = masked(event.value, _answer(of, pending.opened))
         return replace(event, value=value, reason=_text(event.reason, of.touches), answer_sha=None)
 
     def _state_changed(self, event: e.StateChanged, whole: RunState, personal: Personal) -> e.Event:
@@ -239,9 +240,9 @@ class Mask:
         names = dict.fromkeys(whole.state) if "" in names else names
         if not any(at(personal.state, (name,)) for name in names):
             return event
-        shown: dict[str, Json] = masked_object(whole.state, personal.state)  # type: ignore[assignment]
+        variables: dict[str, Json] = masked_object(whole.state, personal.state)  # type: ignore[assignment]
         return replace(
-            event, ops=tuple({"op": "add", "path": pointer_of(name), "value": shown[name]} for name in names)
+            event, ops=tuple({"op": "add", "path": pointer_of(name), "value": variables[name]} for name in names)
         )
 
     def _signal(self, event: e.SignalReceived, whole: RunState, personal: Personal) -> e.Event:
@@ -264,17 +265,17 @@ class Mask:
         return replace(event, task=masked(event.task, bool(of.args) or of.words))
 
     def _child_asked(self, event: e.ChildAsked, whole: RunState, personal: Personal) -> e.Event:
-        shown = self.pending(
+        question = self.pending(
             PendingState(event.opened, votes=event.votes, value=event.value, reason=event.reason, edits=event.edits),
             personal,
         )
         return replace(
             event,
-            opened=shown.opened,
-            votes=shown.votes,
-            value=shown.value,
-            reason=shown.reason,
-            edits=shown.edits,
+            opened=question.opened,
+            votes=question.votes,
+            value=question.value,
+            reason=question.reason,
+            edits=question.edits,
         )
 
     def _child_said(self, event: e.ChildSaid, whole: RunState, personal: Personal) -> e.Event:
@@ -525,10 +526,10 @@ def _content(text: str | None, mark: Mark) -> str | None:
     if text is None or not mark:
         return text
     try:
-        shown = masked(values.loads(text), mark)
+        value = masked(values.loads(text), mark)
     except values.NotJson:
         return MASK
-    return shown if isinstance(shown, str) else values.dumps(shown).decode()
+    return value if isinstance(value, str) else values.dumps(value).decode()
 
 
 def _variable(pointer: str) -> str:

@@ -117,7 +117,9 @@ class Recorder:
         return _file({"receipt": token, "texts": self._texts})
 
     def _open(self, event: e.PendingOpened, shown: e.Event, state: RunState) -> None:
-        seen = shown if isinstance(shown, e.PendingOpened) else msgspec.structs.replace(event, evidence=None, args=None)
+        visible = (
+            shown if isinstance(shown, e.PendingOpened) else msgspec.structs.replace(event, evidence=None, args=None)
+        )
         self._path = event.path
         self._question = {
             "id": event.id,
@@ -127,14 +129,14 @@ class Recorder:
             "at": _time(event.at),
             "workflow": {"name": state.workflow, "version": state.version, "sha256": state.sha256},
             "tool": event.tool,
-            "title": self._disclose(event.title, seen.title),
-            "message": self._disclose(event.message, seen.message),
-            "arguments": self._disclose(canonical(event.args), canonical(seen.args)),
-            "evidence": self._disclose(canonical(event.evidence), canonical(seen.evidence)),
-            "form": self._disclose(_written(event.schema), _written(seen.schema)),
+            "title": self._disclose(event.title, visible.title),
+            "message": self._disclose(event.message, visible.message),
+            "arguments": self._disclose(canonical(event.args), canonical(visible.args)),
+            "evidence": self._disclose(canonical(event.evidence), canonical(visible.evidence)),
+            "form": self._disclose(_written(event.schema), _written(visible.schema)),
             "options": list(event.options),
             "policy": _sha(event.policy),
-            "digest": self._disclose(event.digest, seen.digest),
+            "digest": self._disclose(event.digest, visible.digest),
         }
 
     def _go_on(self, event: e.PendingEdited | e.PendingEscalated | e.VoteCast, shown: e.Event) -> None:
@@ -146,16 +148,18 @@ class Recorder:
             by = self._disclose(event.by, getattr(shown, "by", None))
             self._edits.append({"at": _time(event.at), "by": by, "arguments": arguments, "digest": digest})
         else:
-            seen = shown if isinstance(shown, e.VoteCast) else msgspec.structs.replace(event, reason=None, values=None)
+            visible = (
+                shown if isinstance(shown, e.VoteCast) else msgspec.structs.replace(event, reason=None, values=None)
+            )
             vote = {
                 "at": _time(event.at),
                 "decision": event.decision,
                 "matched": [self._disclose(each, each) for each in event.matched],
                 "via": event.via,
-                "digest": self._disclose(event.digest, seen.digest),
-                "values": self._disclose(_written(event.values), _written(seen.values)),
+                "digest": self._disclose(event.digest, visible.digest),
+                "values": self._disclose(_written(event.values), _written(visible.values)),
             }
-            self._votes.append({**vote, **self._people(event, seen)})
+            self._votes.append({**vote, **self._people(event, visible)})
 
     def _close(self, event: e.PendingDecided | e.PendingVoided, shown: e.Event, state: RunState) -> None:
         pending = state.pendings[self._id].opened
@@ -163,13 +167,13 @@ class Recorder:
         if isinstance(event, e.PendingVoided):
             decision |= {"outcome": "voided"}
         else:
-            seen = shown if isinstance(shown, e.PendingDecided) else msgspec.structs.replace(event, reason=None)
+            visible = shown if isinstance(shown, e.PendingDecided) else msgspec.structs.replace(event, reason=None)
             value = (
-                self._disclose(_written(event.value), _written(seen.value))
+                self._disclose(_written(event.value), _written(visible.value))
                 if pending.kind not in ("gate", "approve")
                 else None
             )
-            decision |= {"outcome": event.outcome, "via": event.via, "value": value, **self._people(event, seen)}
+            decision |= {"outcome": event.outcome, "via": event.via, "value": value, **self._people(event, visible)}
             self._effect = pending.kind == "gate" and pending.path in event.ready
         digest = canonical(pending.args)
         self._decision = {**decision, "arguments": None if digest is None else self._digest(digest)}
@@ -236,8 +240,10 @@ def texts_of(document: str) -> tuple[str, dict[str, dict[str, str]]]:
     try:
         content = json.loads(document)
         token, texts = content["receipt"], content["texts"]
-        written = _file(content)
-        exact = set(content) == {"receipt", "texts"} and isinstance(token, str) and written == document.strip("\n")
+        canonical_text = _file(content)
+        exact = (
+            set(content) == {"receipt", "texts"} and isinstance(token, str) and canonical_text == document.strip("\n")
+        )
         proven = {
             key: set(each) == {"salt", "text"} and salted(each["salt"], each["text"]) == key
             for key, each in texts.items()
@@ -286,8 +292,8 @@ def _written(value: Json) -> str | None:
 
 
 def _sha(value: Json) -> str | None:
-    written = _written(value)
-    return None if written is None else sha256(written.encode()).hexdigest()
+    text = _written(value)
+    return None if text is None else sha256(text.encode()).hexdigest()
 
 
 def _time(ms: int) -> str:

@@ -58,8 +58,8 @@ class SocialEncoder(TurnEncoder):
 
     def encode(self, event: e.Event) -> list[Frame]:
         frames = super().encode(event)
-        if isinstance(seen := self.seen(event), e.RunStopped):  # also of a run whose turn is over
-            return frames or [self._stopped(seen.reason)]
+        if isinstance(visible := self.seen(event), e.RunStopped):  # also of a run whose turn is over
+            return frames or [self._stopped(visible.reason)]
         return frames
 
     def farewell(self, reason: str, code: str = CLOSING) -> list[Frame]:
@@ -90,8 +90,8 @@ class SocialEncoder(TurnEncoder):
             return [self._stopped(reason)] if self.state.ended else []
         if self.state.ended:
             return [self._frame("RUN_FINISHED", terminal=True, run_id=run_id)]
-        told = without_none({"status": status or "waiting", "pendings": self._asked()})
-        return [self._frame("RUN_FINISHED", run_id=run_id, **told)]
+        fields = without_none({"status": status or "waiting", "pendings": self._asked()})
+        return [self._frame("RUN_FINISHED", run_id=run_id, **fields)]
 
     def run_failed(self, at: int, error: e.Error) -> list[Frame]:
         return [self._frame("RUN_ERROR", terminal=True, message=error_message(error), code=error.code or None)]
@@ -148,8 +148,8 @@ class SocialEncoder(TurnEncoder):
         return []
 
     def message_ended(self, at: int, message: MessageState) -> list[Frame]:
-        said = report_of(message)
-        return [] if said is None else [self._message(message.id, message.role, said)]
+        message_fields = report_of(message)
+        return [] if message_fields is None else [self._message(message.id, message.role, message_fields)]
 
     def _message(self, id: str, role: str, said: Mapping[str, Json]) -> Frame:
         return self._frame("TEXT_MESSAGE_END", messageId=id, role=role, stage=STAGE, **said)
@@ -197,14 +197,14 @@ class SocialEncoder(TurnEncoder):
         return self.call_result(at, call, content, error)
 
     def question(self, at: int, opened: e.PendingOpened) -> list[Frame]:
-        said = {
+        message_fields = {
             **_REPORT,
             "answer": "\n".join(filter(None, (opened.title, opened.message))),
             "result_type": "clarification",
             "suggested_actions": list(opened.options),
             "ui_schema": values.loads(question_args(as_shown(self.profile, opened))),
         }
-        return [self._message(opened.id, "assistant", said)]
+        return [self._message(opened.id, "assistant", message_fields)]
 
     def open_question(self, at: int, opened: e.PendingOpened) -> list[Frame]:
         return self.question(at, opened)
@@ -235,14 +235,14 @@ class _Words:
 
     def message(self, message: MessageState) -> dict[str, Json] | None:
         if message.path is None:  # posted
-            content, said = message.content, {}
+            content, report = message.content, {}
         else:
-            said = report_of(message)
-            if said is None:
+            report = report_of(message)
+            if report is None:
                 return None
-            content = said["answer"]
+            content = report["answer"]
         fields = {"id": message.id, "role": message.role, "content": content, "name": message.name}
-        return {**without_none({**fields, "timestamp": message.at, "extra": message.extra}), **said}
+        return {**without_none({**fields, "timestamp": message.at, "extra": message.extra}), **report}
 
     def holder(self, id: str, at: int) -> dict[str, Json]:
         return {"id": id, "role": "assistant", "timestamp": at}
@@ -253,16 +253,16 @@ def report_of(message: MessageState) -> dict[str, Json] | None:
     if message.kind == "thinking":
         return None
     if message.kind == "text":
-        said = {**_REPORT, "answer": message.content}
+        report = {**_REPORT, "answer": message.content}
     else:
         output = object_of(message.content)
         if output.get("type") == "thinking":
             return None
-        said = {**_REPORT, **_told(message, output)}
+        report = {**_REPORT, **_told(message, output)}
     if message.aborted:
         status = "partial_success" if message.content else "failed"
-        said |= {"status": status, "result_type": "error_report", "error": "The message was cut off."}
-    return said
+        report |= {"status": status, "result_type": "error_report", "error": "The message was cut off."}
+    return report
 
 
 def _told(message: MessageState, output: dict[str, Json]) -> dict[str, Json]:

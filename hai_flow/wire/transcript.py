@@ -44,9 +44,9 @@ class _History:
         self._by_id: dict[str, dict[str, Json]] = {}
 
     def add_message(self, message: MessageState) -> None:
-        shown = self._words.message(message)
-        if shown is not None:
-            self._append(shown)
+        entry = self._words.message(message)
+        if entry is not None:
+            self._append(entry)
 
     def add_call(
         self,
@@ -86,7 +86,7 @@ def entries_of(state: RunState) -> list[Entry]:
 def without_superseded(entries: Iterable[Entry]) -> list[Entry]:
     """The entries without the messages of attempts that broke off, where a later attempt of the same step has answered.
     The entries of several runs follow one another."""
-    kept: list[Entry] = []
+    remaining: list[Entry] = []
     paths: set[str] = set()
     after = -1
     for entry in reversed(list(entries)):
@@ -101,9 +101,9 @@ def without_superseded(entries: Iterable[Entry]) -> list[Entry]:
             is_answer = entry.error != ABORTED
         if is_answer and entry.path is not None:
             paths.add(entry.path)
-        kept.append(entry)
-    kept.reverse()
-    return kept
+        remaining.append(entry)
+    remaining.reverse()
+    return remaining
 
 
 def _before(pending: PendingState, entry: Entry) -> bool:
@@ -125,35 +125,35 @@ def history(
 ) -> list[dict[str, Json]]:
     """The closed messages of the thread. Only open calls stand without an answer. `call_of` gives the call that shows a
     question; a call with the same id in the log is left out, and so are the calls `without`."""
-    shown = _History(words)
+    result = _History(words)
 
     def add_call(call: ToolCallState, answer: tuple[str, str | None] | None) -> None:
         args = "{}" if call.error == ABORTED and not _is_json(call.args) else call.args
-        shown.add_call(call.id, call.name, args, call.at, call.parent_message_id, answer)
+        result.add_call(call.id, call.name, args, call.at, call.parent_message_id, answer)
 
     def add_question(pending: PendingState, call: Call) -> None:
-        shown.add_call(call.id, call.name, call.args, pending.opened.at, None, call.answer)
+        result.add_call(call.id, call.name, call.args, pending.opened.at, None, call.answer)
 
     for entry in without_superseded(transcript):
         if isinstance(entry, MessageState):
-            shown.add_message(entry)
+            result.add_message(entry)
         else:  # its run is over: an answer would have no effect any more
             add_call(entry, _resolved(entry) or ("voided", "voided"))
 
-    asked = [(each, call) for each in state.questions.values() if (call := call_of(profile, each)) is not None]
-    asked.sort(key=lambda each: (each[0].opened.at, each[0].opened.id), reverse=True)
-    told = {call.id for _, call in asked}.union(without)
+    open_questions = [(each, call) for each in state.questions.values() if (call := call_of(profile, each)) is not None]
+    open_questions.sort(key=lambda each: (each[0].opened.at, each[0].opened.id), reverse=True)
+    without_ids = {call.id for _, call in open_questions}.union(without)
     for entry in without_superseded(entries_of(state)):
-        while asked and _before(asked[-1][0], entry):
-            add_question(*asked.pop())
+        while open_questions and _before(open_questions[-1][0], entry):
+            add_question(*open_questions.pop())
         if isinstance(entry, MessageState):
-            shown.add_message(entry)
-        elif entry.id not in told:
+            result.add_message(entry)
+        elif entry.id not in without_ids:
             pending = state.questions.get(entry.id)
             add_call(entry, _resolved(entry) or (answer_of(pending) if pending else None))
-    for question in reversed(asked):
+    for question in reversed(open_questions):
         add_question(*question)
-    return shown.messages
+    return result.messages
 
 
 def _is_json(text: str) -> bool:

@@ -33,7 +33,7 @@ def _steps_open(state: RunState) -> set[str]:
         for path, step in state.steps.items()
         if step.turn == turn and step.status in ("running", "waiting") and step.verb not in SILENT_VERBS
     } - {""}
-    return own | {path for path, begun in state.below.items() if begun == turn}
+    return own | {path for path, turn_begun in state.below.items() if turn_begun == turn}
 
 
 class TurnEncoder(ABC):
@@ -172,12 +172,12 @@ class TurnEncoder(ABC):
         self._kept = evolve(self._kept, event)
         if self._mask is None:
             self.state = self._shown_of(self._kept)
-            seen = self.seen(event)
+            visible = self.seen(event)
         else:
-            seen = self._mask.event(event, self._kept)
+            visible = self._mask.event(event, self._kept)
             moved = isinstance(event, e.Migrated)
-            self.state = self._shown_of(self._kept) if moved else evolve(before, seen)
-        return [] if seen is None else self._encode(seen, before)
+            self.state = self._shown_of(self._kept) if moved else evolve(before, visible)
+        return [] if visible is None else self._encode(visible, before)
 
     def seen(self, event: e.Event) -> e.Event | None:
         """The event that was just folded, as the reader sees it; None: it is kept from them."""
@@ -197,21 +197,21 @@ class TurnEncoder(ABC):
         return state_without_conversation(whole, self.profile.reader)
 
     def _encode(self, event: e.Event, before: RunState) -> list[Frame]:
-        left = self._cut_below(event, before) if self.state.open_messages is not before.open_messages else []
+        closing = self._cut_below(event, before) if self.state.open_messages is not before.open_messages else []
         if before.below and self.state.below is not before.below:
-            left += self._left_below(event, before.below)
-        shown = self.SHOWN.get(type(event))
-        if shown is None or not (self.state.turn_open or isinstance(event, _ENDS)):
-            return left
-        return [*left, *shown(self, event)] if left else shown(self, event)
+            closing += self._left_below(event, before.below)
+        handler = self.SHOWN.get(type(event))
+        if handler is None or not (self.state.turn_open or isinstance(event, _ENDS)):
+            return closing
+        return [*closing, *handler(self, event)] if closing else handler(self, event)
 
     def _left_below(self, event: e.Event, before: Mapping[str, int]) -> list[Frame]:
         """The ends of the steps of a run below that were open when that run ended or when this run stopped awaiting
         it."""
         if isinstance(event, e.ChildStepped):
             return []
-        left = sorted(set(before).difference(self.state.below), reverse=True)  # its keys have no `difference`
-        return [frame for path in left for frame in self.step_below_ended(event.at, path, "stopped")]
+        ended_paths = sorted(set(before).difference(self.state.below), reverse=True)  # its keys have no `difference`
+        return [frame for path in ended_paths for frame in self.step_below_ended(event.at, path, "stopped")]
 
     def _cut_below(self, event: e.Event, before: RunState) -> list[Frame]:
         """The ends of messages of a run below that will get no more text."""
@@ -231,8 +231,8 @@ class TurnEncoder(ABC):
             *self.messages_snapshot(at, transcript),
         ]
         for pending in state.open_questions:
-            asked = self.frontend_tool_asked if pending.opened.kind == "tool" else self.open_question
-            frames += asked(at, pending.opened)
+            show_question = self.frontend_tool_asked if pending.opened.kind == "tool" else self.open_question
+            frames += show_question(at, pending.opened)
         if state.turn_open and not state.ended:  # a run that was terminated may have left its turn open
             return [*frames, *self._reopened(at)]
         return [*frames, *self._ending(at, run_id)]
@@ -361,8 +361,8 @@ class TurnEncoder(ABC):
     def _pending_opened(self, event: e.PendingOpened) -> list[Frame]:
         """A frontend tool's call has events of its own; another question is shown in the form that this client can
         take."""
-        asked = self.frontend_tool_asked if event.kind == "tool" else self.question
-        return asked(event.at, event)
+        show_question = self.frontend_tool_asked if event.kind == "tool" else self.question
+        return show_question(event.at, event)
 
     def _pending_decided(self, event: e.PendingDecided) -> list[Frame]:
         pending = self.state.pendings[event.id]
@@ -395,10 +395,10 @@ class TurnEncoder(ABC):
         return self.frontend_tool_asked(at, opened)
 
     def _child_said(self, event: e.ChildSaid) -> list[Frame]:
-        message, known = self.state.messages[event.message_id], self._before.messages.get(event.message_id)
-        shown = "" if known is None or not known.open else known.content
-        frames = [] if known is not None and known.open else self.message_started(event.at, message)
-        frames += self._content(event.at, message, event.content[len(shown) :])
+        message, message_before = self.state.messages[event.message_id], self._before.messages.get(event.message_id)
+        shown_text = "" if message_before is None or not message_before.open else message_before.content
+        frames = [] if message_before is not None and message_before.open else self.message_started(event.at, message)
+        frames += self._content(event.at, message, event.content[len(shown_text) :])
         return [*frames, *self.message_ended(event.at, message)]
 
     def _child_stepped(self, event: e.ChildStepped) -> list[Frame]:

@@ -60,27 +60,29 @@ def first_headers(items: Iterable[tuple[str, str]]) -> dict[str, str]:
 def is_genuine(call: Call, scheme: Scheme, header: str, secret: str, now: int) -> bool:
     """Whether the sender knows the secret. `header` is the one that proves it; "" means the scheme's own. `now` is in
     milliseconds since 1970."""
-    given = call.headers.get(header.lower() or HEADERS[scheme], "")
-    if not secret.removeprefix("whsec_") or not given:  # a prefix alone is an empty key, which proves nothing
+    proof = call.headers.get(header.lower() or HEADERS[scheme], "")
+    if not secret.removeprefix("whsec_") or not proof:  # a prefix alone is an empty key, which proves nothing
         return False
     match scheme:
         case "github":
-            return _same(given.lower().removeprefix("sha256="), _hex(_signed(_key(secret), call.body)))
+            return _same(proof.lower().removeprefix("sha256="), _hex(_signed(_key(secret), call.body)))
         case "token":
-            bearer = given.partition(" ") if not header or header.lower() == "authorization" else None
+            bearer = proof.partition(" ") if not header or header.lower() == "authorization" else None
             if bearer is not None and bearer[0].lower() != "bearer":
                 return False
-            return _same(given if bearer is None else bearer[2].strip(), _key(secret))
+            return _same(proof if bearer is None else bearer[2].strip(), _key(secret))
         case "stripe":
-            sent_at, found = _stripe_parts(given)
-            wanted = _hex(_signed(_key(secret), sent_at.encode() + b"." + call.body))
-            return _is_recent(sent_at, now) and _any_same(found, wanted)
+            sent_at, signatures = _stripe_parts(proof)
+            expected = _hex(_signed(_key(secret), sent_at.encode() + b"." + call.body))
+            return _is_recent(sent_at, now) and _any_same(signatures, expected)
         case "standard":
             id, sent_at = call.headers.get("webhook-id", ""), call.headers.get("webhook-timestamp", "")
             content = id.encode() + b"." + sent_at.encode() + b"." + call.body
-            wanted = base64.b64encode(_signed(_standard_key(secret), content))
-            found = [value for version, _, value in (each.partition(",") for each in given.split()) if version == "v1"]
-            return bool(id) and _is_recent(sent_at, now) and _any_same(found, wanted)
+            expected = base64.b64encode(_signed(_standard_key(secret), content))
+            signatures = [
+                value for version, _, value in (each.partition(",") for each in proof.split()) if version == "v1"
+            ]
+            return bool(id) and _is_recent(sent_at, now) and _any_same(signatures, expected)
 
 
 def identity(call: Call, scheme: Scheme, header: str) -> str | None:

@@ -119,8 +119,8 @@ def event_without_evidence(event: e.Event, state: RunState, reader: Principal | 
         case e.ChildAsked() if not _sees(event.opened, reader):
             return msgspec.structs.replace(event, opened=opened_without_evidence(event.opened))
         case e.PendingEdited() | e.PendingRestamped() | e.VoteCast():
-            known = state.pendings.get(event.id)
-            return event if known is None or _sees(known.opened, reader) else without_evidence(event)
+            pending = state.pendings.get(event.id)
+            return event if pending is None or _sees(pending.opened, reader) else without_evidence(event)
         case _:
             return event
 

@@ -17,7 +17,7 @@ sequences.bug(
 triggering = Room("hai_flow/testing/triggering.py", _PROOFS)
 triggering.bug(
     "a trigger starts a run although its `match` is false",
-    ("            return Triggered(False)\n        given", "            pass\n        given"),
+    ("            return Triggered(False)\n        input", "            pass\n        input"),
     by=f"{_PROOFS}::test_what_does_not_match_starts_nothing",
 )
 coverage = Room("hai_flow/testing/coverage.py", _PROOFS)

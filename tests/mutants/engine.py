@@ -26,7 +26,7 @@ schema_work.bug(
 schema_work.bug(
     "references by an anchor are not counted",
     (
-        "            elif (anchor := self._anchors.get((whole, unquote(fragment)))) is not None:",
+        "            elif (anchor := self._anchors.get((document, unquote(fragment)))) is not None:",
         "            elif False:",
     ),
 )
@@ -85,7 +85,7 @@ cel.bug(
 admission = Room("hai_flow/engine/pendings/validate_answers.py", *_PEOPLE)
 admission.bug(
     "who must not vote is not refused",
-    ("    _demand_eligible(draft, pending, by)\n    if isinstance(given", "    if isinstance(given"),
+    ("    _demand_eligible(draft, pending, by)\n    if isinstance(reading", "    if isinstance(reading"),
 )
 admission.bug(
     "a question that has expired takes an answer",
@@ -104,7 +104,7 @@ admission.bug(
 )
 admission.bug(
     "the same answer again is refused",
-    ("if isinstance(given, Reading) and _is_known(pending, given, by):", "if False:"),
+    ("if isinstance(reading, Reading) and _is_known(pending, reading, by):", "if False:"),
 )
 admission.bug(
     "an answer that says something else than the one that decided is taken for it",
@@ -136,7 +136,7 @@ deciding.bug(
 doubts = Room("hai_flow/engine/pendings/unknown_outcome.py", *_PEOPLE)
 doubts.bug(
     "a late result settles the doubt about another attempt",
-    ('or found.opened.kind != "doubt" or state.steps[path].attempt != attempt:', 'or found.opened.kind != "doubt":'),
+    ('or doubt.opened.kind != "doubt" or state.steps[path].attempt != attempt:', 'or doubt.opened.kind != "doubt":'),
     by=f"{_T}approvals_in_runs.py",
 )
 gates = Room("hai_flow/engine/pendings/gates.py", *_PEOPLE)
@@ -148,8 +148,8 @@ gates.bug(
 gates.bug(
     "a gate that was rejected lets the call begin",
     (
-        'return found if passed and found.value["decision"] == votes.APPROVE else None',
-        "return found if passed else None",
+        'return gate if passed and gate.value["decision"] == votes.APPROVE else None',
+        "return gate if passed else None",
     ),
     by=(f"{_T}approvals_in_runs.py", f"{_T}approvals_edit.py", f"{_T}approvals_time.py", f"{_T}approvals.py"),
 )
@@ -210,7 +210,7 @@ answers.bug(
 )
 answers.bug(
     "a form is filled in with a stale digest",
-    ('        _demand_digest(opened, written["digest"])\n', ""),
+    ('        _demand_digest(opened, posted["digest"])\n', ""),
     by="tests/api/test_answer_forms.py",
 )
 answers.bug(
@@ -223,11 +223,11 @@ answers.bug(
 )
 answers.bug(
     "a digest does not cover the evidence",
-    ("[opened.path, opened.args, opened.evidence, *shown]", "[opened.path, opened.args, *shown]"),
+    ("[opened.path, opened.args, opened.evidence, *texts]", "[opened.path, opened.args, *texts]"),
 )
 answers.bug(
     "a digest does not cover the arguments",
-    ("[opened.path, opened.args, opened.evidence, *shown]", "[opened.path, opened.evidence, *shown]"),
+    ("[opened.path, opened.args, opened.evidence, *texts]", "[opened.path, opened.evidence, *texts]"),
 )
 answers.bug(
     "1 approves, since it equals true",
@@ -259,7 +259,7 @@ answers.bug(
 )
 answers.bug(
     "who says that a call happened need not say with what result",
-    ('if decision == HAPPENED and "result" not in given:', "if False:"),
+    ('if decision == HAPPENED and "result" not in fields:', "if False:"),
 )
 
 # --- steps ------------------------------------------------------------------------------------------------------------
@@ -289,7 +289,10 @@ failing.bug(
 )
 failing.bug(
     "an error in a `finally` hides the one before it",
-    ("        return Raise(owner, known.error)  # an earlier error stands\n", "        return Raise(owner, error)\n"),
+    (
+        "        return Raise(owner, step_state.error)  # an earlier error stands\n",
+        "        return Raise(owner, error)\n",
+    ),
 )
 failing.bug(
     "an error inside a handler forgets what it handled",
@@ -308,7 +311,7 @@ attempts.bug(
 parallel = Room("hai_flow/engine/blocks/parallel.py", *_ENDS)
 parallel.bug(
     "a race is over with the first branch that fails",
-    ("        if finished + joined.left - joined.dropped >= wanted:\n            return None\n", ""),
+    ("        if finished + joined.left - joined.dropped >= needed:\n            return None\n", ""),
 )
 parallel.bug(
     "the other branches go on when one has failed",
@@ -357,7 +360,7 @@ shared.bug(
 )
 shared.bug("what was kept by another version and does not fit goes on", (" and not _faults(variable, kept[name])", ""))
 shared.bug("a run goes on with what its thread does not keep", ("if variable.kept and name in kept", "if name in kept"))
-shared.bug("a state that does not fit is taken from a client", ("    if found:\n", "    if False:\n"))
+shared.bug("a state that does not fit is taken from a client", ("    if faults:\n", "    if False:\n"))
 
 # --- going back, going past -------------------------------------------------------------------------------------------
 
@@ -383,7 +386,9 @@ forked_twice.bug("one approval pays in two runs", ("    if place is not None and
 skipped = Room("hai_flow/engine/steps/skipping.py", f"{_T}skipping.py")
 skipped.bug("who skips an `approve` may say yes", ("command.output is not None:", "False:"))
 skipped.bug("a step is skipped that is being performed", ("if path in performed(draft.state):", "if False:"))
-skipped.bug("a step that is skipped leaves its `finally` out", ("if begun and step.finally_ is not None:", "if False:"))
+skipped.bug(
+    "a step that is skipped leaves its `finally` out", ("if was_open and step.finally_ is not None:", "if False:")
+)
 skipped.bug("what cleans up is skipped", ("    if in_cleanup(step.path):\n", "    if False:\n"))
 
 passing = Room("hai_flow/engine/pendings/passing.py", f"{_T}passing.py")
@@ -528,7 +533,7 @@ beginning.bug(
 clock = Room("hai_flow/engine/handlers/clock.py", *_COMMANDS)
 clock.bug(
     "a jump goes by what begins on the way",
-    ("step = left if timer is None else min(left, timer.due - draft.clock)", "step = left"),
+    ("step = remaining if timer is None else min(remaining, timer.due - draft.clock)", "step = remaining"),
     by=f"{_T}jump.py",
 )
 clock.bug(
@@ -544,7 +549,7 @@ clock.bug(
 clock.bug(
     "an attempt that is in flight keeps time from passing",
     (
-        "any(begun.get(path) != attempt for path, attempt in performed(draft.state).items())",
+        "any(attempts.get(path) != attempt for path, attempt in performed(draft.state).items())",
         "bool(performed(draft.state))",
     ),
     by=f"{_T}jump.py",
@@ -651,7 +656,10 @@ children.bug(
 signals = Room("hai_flow/engine/steps/wait_for_event.py", f"{_T}signals.py")
 signals.bug(
     "a signal is taken twice",
-    ("before, taken = len(draft.events), is_taken(draft.state, command)", "before, taken = len(draft.events), False"),
+    (
+        "before, is_accepted = len(draft.events), is_taken(draft.state, command)",
+        "before, is_accepted = len(draft.events), False",
+    ),
 )
 signals.bug(
     "a signal that was left behind counts as taken",
@@ -691,7 +699,10 @@ signals.bug(
 agent = Room("hai_flow/engine/blocks/agent.py", f"{_T}retry.py", f"{_T}agents.py")
 agent.bug(
     "an agent that is begun anew counts its answers from 0 again",
-    ("    first = 0 if known is None or known.loop is None else known.loop.last + 1\n", "    first = 0\n"),
+    (
+        "    first = 0 if step_state is None or step_state.loop is None else step_state.loop.last + 1\n",
+        "    first = 0\n",
+    ),
 )
 agent.bug(
     "a Retry behind `max_turns` begins another conversation",
@@ -744,7 +755,7 @@ budget.bug(
 )
 budget.bug(
     "a lost answer is not charged for what it had said",
-    ("        prompt,\n        said,\n", "        prompt,\n        0,\n"),
+    ("        prompt,\n        estimate,\n", "        prompt,\n        0,\n"),
 )
 budget.bug(
     "nothing is reserved for the runs below",

@@ -69,7 +69,7 @@ selectors.bug(
     "a key that speaks for nobody decides by a name", ("if principal.issuer is not None:", "if False:"), by=_TOKENS
 )
 votes = Room("hai_flow/engine/pendings/votes.py", _TOKENS)
-votes.bug("an issuer's key votes as often as it likes", ("return found | {vote.issuer", "return found or {vote.issuer"))
+votes.bug("an issuer's key votes as often as it likes", ("return ids | {vote.issuer", "return ids or {vote.issuer"))
 frontend = Room("hai_flow/api/auth/frontend_tokens.py", _TOKENS)
 frontend.bug(
     "a token that is signed beside the server holds what it says",

@@ -27,14 +27,14 @@ def asks(step: Step) -> Asks:
     verb = step.verb
     if isinstance(verb, Approve):
         return Asks.DECIDERS
-    found = [Asks.NOBODY]
+    askings = [Asks.NOBODY]
     if isinstance(verb, Ask):
-        found.append(_of(verb.policy))
+        askings.append(_of(verb.policy))
     if isinstance(verb, Call) and isinstance(verb.tool, FrontendTool) and verb.tool.answered:
-        found.append(Asks.REQUESTER)
+        askings.append(Asks.REQUESTER)
     if step.approval is not None:
-        found.append(_of(step.approval.policy))
-    return max(found)
+        askings.append(_of(step.approval.policy))
+    return max(askings)
 
 
 def _of(policy: Policy) -> Asks:

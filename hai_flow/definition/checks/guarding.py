@@ -100,7 +100,7 @@ def _sources(plan: Plan, question: Step) -> tuple[set[str], set[str]]:
     read: list[Any] = [question.approval and question.approval.when, policy_of(question)]
     for each in _around(plan, question):
         read += [each.condition, each.verb if isinstance(each.verb, (Switch, ForEach, Repeat)) else None]
-    found: set[str] = set()
+    sources: set[str] = set()
     others: set[str] = set()
     while read:
         ids, roots = _names(read.pop())
@@ -111,10 +111,10 @@ def _sources(plan: Plan, question: Step) -> tuple[set[str], set[str]]:
         if roots - _BUILT_IN - {"state"}:
             named += [step for step in plan.steps.values() if isinstance(step.verb, Let)]
         for step in named:
-            if step.path not in found:
-                found.add(step.path)
+            if step.path not in sources:
+                sources.add(step.path)
                 read += [part for each in _inside(plan, step) for part in (each.condition, each.verb)]
-    return found, others
+    return sources, others
 
 
 def _inside(plan: Plan, step: Step) -> list[Step]:

@@ -74,10 +74,10 @@ class _Linter:
         for clause in step.catch:
             errors = clause.fields.get("errors", ())
             patterns = [each for each in errors if isinstance(each, str)] if isinstance(errors, list | tuple) else []
-            taken = [each for each in patterns if any(_covers(other, each) for other in before)]
-            if patterns and len(taken) == len(patterns):
+            covered = [each for each in patterns if any(_covers(other, each) for other in before)]
+            if patterns and len(covered) == len(patterns):
                 message = (
-                    f"this clause never takes an error: a clause before it takes `{taken[0]}` already; put it first, "
+                    f"this clause never takes an error: a clause before it takes `{covered[0]}` already; put it first, "
                     "or remove it"
                 )
                 self.reader.warning(clause.at, "catch.shadowed", message)
@@ -118,12 +118,12 @@ class _Linter:
         if body is None:
             return
         word = body[1:]
-        found = (
+        waiting_verb = (
             step.verb if step.verb and not VERBS[step.verb].cleans else "approval" if "approval" in step.fields else ""
         )
-        if found:
-            message = f"`{word}` can't contain `{found}`: a stop always has to end; move it out"
-            self.reader.error((*step.at, found), "cleanup.waits", message, key=True)
+        if waiting_verb:
+            message = f"`{word}` can't contain `{waiting_verb}`: a stop always has to end; move it out"
+            self.reader.error((*step.at, waiting_verb), "cleanup.waits", message, key=True)
         elif step.verb == "call" and self._waits_for_client(step.fields.get("call")):
             message = f"`{word}` can't call the frontend tool `{step.fields['call']}`: a stop always has to end"
             self.reader.error((*step.at, "call"), "cleanup.waits", message)
@@ -159,8 +159,8 @@ class _Linter:
             self.reader.error((*step.at, key), "decision.no_approval", message, key=True)
         if not isinstance(gate, Mapping):
             return
-        given = gate.get("options", ["approve", "reject"])
-        options = [option for option in given if isinstance(option, str)] if isinstance(given, list) else []
+        raw_options = gate.get("options", ["approve", "reject"])
+        options = [option for option in raw_options if isinstance(option, str)] if isinstance(raw_options, list) else []
         for option in step.handlers:
             self._handler(step, option, options)
         self._rejection(step)
@@ -211,18 +211,18 @@ class _Linter:
         if block.verb == "for_each":
             if block.params.get("max_parallel", 1) == 1:
                 return
-            written = [write for steps in block.blocks.values() for write in self._writes(steps)]
-            for place, path in written:
+            writes = [write for steps in block.blocks.values() for write in self._writes(steps)]
+            for place, path in writes:
                 self._warn_write(place, path, f"iterations of `{block.id}` that run at once set")
             return
-        seen: dict[str, tuple[tuple[str, ...], ...]] = {}
+        by_branch: dict[str, tuple[tuple[str, ...], ...]] = {}
         for branch, steps in block.blocks.items():
-            written = list(self._writes(steps))
-            for place, path in written:
-                other = next((name for name, paths in seen.items() if any(_overlap(path, p) for p in paths)), None)
+            writes = list(self._writes(steps))
+            for place, path in writes:
+                other = next((name for name, paths in by_branch.items() if any(_overlap(path, p) for p in paths)), None)
                 if other is not None:
                     self._warn_write(place, path, f"the branches `{other}` and `{branch}` both set")
-            seen[branch] = tuple(path for _, path in written)
+            by_branch[branch] = tuple(path for _, path in writes)
 
     def _warn_write(self, place: Path, path: tuple[str, ...], who: str) -> None:
         message = f"{who} `{'/'.join(path)}`, and the last one wins; give `{path[0]}` a `reduce`, or set it afterwards"
@@ -235,10 +235,10 @@ class _Linter:
 
     def _is_made_of_itself(self, place: Path, variable: str) -> bool:
         """Whether the value that is set is made of the one that the variable has: a `set` reads and writes in one."""
-        written: Any = self.reader.document.value
+        value: Any = self.reader.document.value
         for part in place:
-            written = written[part]
-        return any("${{" in text and f"state.{variable}" in text for _, text in texts(written, ()))
+            value = value[part]
+        return any("${{" in text and f"state.{variable}" in text for _, text in texts(value, ()))
 
     def _writes(self, steps: Sequence[StepDraft]) -> Iterator[tuple[Path, tuple[str, ...]]]:
         """Every path of `state` that steps of this list, or inside it, set without `reduce`, with its place."""

@@ -140,14 +140,14 @@ class Doubts:
         path = static_path(inside)
         if path is None or path[0].name not in items:
             return False
-        whole = (path[0].name, *path[1], *last)
-        wrong = look_inside(items[path[0].name], whole).wrong
+        item_path = (path[0].name, *path[1], *last)
+        wrong = look_inside(items[path[0].name], item_path).wrong
         if wrong is not None:
             start = path[0].offset
-            chain = Chain(tree, whole, start, start + len(path[0].name), None)
+            chain = Chain(tree, item_path, start, start + len(path[0].name), None)
             offset = segment_offset(self.source, chain, wrong[0])
             self.faults.append(Fault(offset, "expression.unknown_property", wrong[1]))
-        barren = look_inside(items[path[0].name], whole).barren
+        barren = look_inside(items[path[0].name], item_path).barren
         if barren is not None:
             self.doubts.append(Fault(path[0].offset, "expression.no_object", barren[1]))
         return True
@@ -171,12 +171,12 @@ def _enum_doubts(call: Call, chains: Mapping[int, Chain], names: Names) -> Itera
     pairs = [(one, other), (other, one)]
     if call.function == "@in":
         pairs = [(one, element) for element in other.elements] if isinstance(other, Listing) else []
-    for read, written in pairs:
+    for read, literal in pairs:
         chain = chains.get(id(read))
-        if chain is None or not isinstance(written, Const) or not isinstance(written.value, str):
+        if chain is None or not isinstance(literal, Const) or not isinstance(literal.value, str):
             continue
         schema = names.types.look(chain.path).schema
         allowed = schema.get("enum") if isinstance(schema, Mapping) else None
-        if isinstance(allowed, list) and written.value not in allowed and all(isinstance(a, str) for a in allowed):
-            message = f"`{spell(chain.path)}` is never {written.value!r}{suggestion(written.value, allowed)}"
-            yield Fault(written.offset, "expression.enum", f"{message} (it is one of {', '.join(allowed)})")
+        if isinstance(allowed, list) and literal.value not in allowed and all(isinstance(a, str) for a in allowed):
+            message = f"`{spell(chain.path)}` is never {literal.value!r}{suggestion(literal.value, allowed)}"
+            yield Fault(literal.offset, "expression.enum", f"{message} (it is one of {', '.join(allowed)})")

@@ -33,21 +33,21 @@ def doubt_plain_values(reader: Reader) -> None:
                 message = "` #` begins a comment, so the text ends before it; quote the whole text"
                 reader.warning_at(document.text.index("#", end), "yaml.comment", message)
         elif _ZEROS.fullmatch(document.text, node.start, end):
-            written = shorten(document.text[node.start : end])
-            message = f"YAML reads {written} as the number {node.value}; quote it to keep its zeros"
+            source = shorten(document.text[node.start : end])
+            message = f"YAML reads {source} as the number {node.value}; quote it to keep its zeros"
             reader.warning_at(node.start, "yaml.zeros", message)
 
 
 def _plain(document: Document) -> Iterator[Node]:
     """Every unquoted value, once for each place in the text."""
     waiting: list[Node] = [document.root] if document.root is not None else []
-    seen: set[int] = set()
+    starts: set[int] = set()
     while waiting:
         node = waiting.pop()
-        if node.start in seen and node.kind == "scalar":
+        if node.start in starts and node.kind == "scalar":
             continue
         if node.kind == "scalar":
-            seen.add(node.start)
+            starts.add(node.start)
         waiting.extend(node.children.values())
         if node.plain:
             yield node

@@ -197,8 +197,8 @@ def _unreadable(value: Json, path: Sequence[Segment], depth: int) -> str:
         remedy = f"; write size({parent})" if part in ("length", "size", "count") else "; name an element: [0]"
         return f"{parent} is a list and has no {part}{remedy}"
     remedy = f"; write size({parent})" if type(value) is str and part in ("length", "size") else ""
-    found = "text" if type(value) is str else "null" if value is None else "neither an object nor a list"
-    return f"{parent} is {found}: {spell(path[: depth + 1])} can't be read{remedy}"
+    description = "text" if type(value) is str else "null" if value is None else "neither an object nor a list"
+    return f"{parent} is {description}: {spell(path[: depth + 1])} can't be read{remedy}"
 
 
 def segment_offset(source: str, chain: Chain, index: int) -> int:

@@ -123,13 +123,13 @@ def _declared() -> Iterator[cel.FunctionDecl]:
     yield cel.FunctionDecl(
         "sum", [cel.Overload(f"sum{end}", kinds.DOUBLE, numbers, member, functions.total) for member, end in forms]
     )
-    shown: list[cel.Overload] = []
+    formatters: list[cel.Overload] = []
     for member, end in forms:
         time = [kinds.TIMESTAMP, kinds.STRING]
-        shown.append(cel.Overload(f"format_utc{end}", kinds.STRING, time, member, _in_utc))
+        formatters.append(cel.Overload(f"format_utc{end}", kinds.STRING, time, member, _in_utc))
         zoned = [*time, kinds.STRING]
-        shown.append(cel.Overload(f"format_time{end}", kinds.STRING, zoned, member, functions.format_time))
-    yield cel.FunctionDecl("format_time", shown)
+        formatters.append(cel.Overload(f"format_time{end}", kinds.STRING, zoned, member, functions.format_time))
+    yield cel.FunctionDecl("format_time", formatters)
 
 
 _ORDERED: Final = cel.CelExtension("hai_flow", list(_declared()))
@@ -226,16 +226,16 @@ def compile_tree(
     source: str, tree: Tree, chains: Sequence[Chain], kind_at: Callable[[tuple[Segment, ...]], Kind]
 ) -> Program:
     """The checked program of a parsed source whose paths (`chains`) were found sound. Raises `Faults`."""
-    taken: set[str] = set()
+    used_names: set[str] = set()
     ranges: set[int] = set()
     for node in walk(tree):
         if isinstance(node, Name):
-            taken.add(node.name)
+            used_names.add(node.name)
         elif isinstance(node, Comprehension):
-            taken |= {node.variable, node.accumulator}
+            used_names |= {node.variable, node.accumulator}
             ranges.add(id(node.range))
     keyed = {id(chain.node) for chain in chains if id(chain.node) in ranges and not _keeps_its_name(chain.path)}
-    bindings = _bindings(chains, kind_at, _variable_names(frozenset(taken)), keyed)
+    bindings = _bindings(chains, kind_at, _variable_names(frozenset(used_names)), keyed)
     by_use = {(binding.path, binding.keys): binding for binding in bindings}
     bound = {id(chain.node): by_use[chain.path, id(chain.node) in keyed] for chain in chains}
     macros = macros_in(source)
@@ -369,8 +369,8 @@ def _bindings(
         name = str(path[0]) if _keeps_its_name(path) else next(names, None)
         if name is None:
             raise Faults([Fault(0, "expression.too_long", "expected fewer different paths in one expression")])
-        asked = {use.field for use in uses}
-        fields = None if None in asked else frozenset(part for part in asked if part is not None)
+        fields_read = {use.field for use in uses}
+        fields = None if None in fields_read else frozenset(part for part in fields_read if part is not None)
         result.append(Binding(name, path, kind_at(path), fields, keys))
     return tuple(result)
 

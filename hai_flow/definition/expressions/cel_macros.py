@@ -37,7 +37,7 @@ def macros_in(source: str) -> list[Macro]:
     arguments."""
     if not any(name in source for name in PAIRED):
         return []
-    found: list[Macro] = []
+    macros: list[Macro] = []
     around: list[tuple[int, str, int, list[int]]] = []  # of each open bracket: offset, name before it, its, commas
     before: list[tuple[str, int]] = [("", 0), ("", 0)]
     for token in TOKEN.finditer(source):
@@ -55,9 +55,9 @@ def macros_in(source: str) -> list[Macro]:
                 message = f"write rows.{name}(r, r.name): a word for each item, and what is asked of it"
                 raise Faults([Fault(begins, "expression.syntax", message)])
             if name in PAIRED:
-                found.append(Macro(name, begins, opens, source[opens + 1 : commas[0]].strip(), commas[0] + 1, at))
+                macros.append(Macro(name, begins, opens, source[opens + 1 : commas[0]].strip(), commas[0] + 1, at))
         before = [before[1], (word, at)]
-    return found
+    return macros
 
 
 def as_maps(source: str, macros: Sequence[Macro]) -> str:

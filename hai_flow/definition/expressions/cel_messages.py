@@ -32,9 +32,9 @@ def habits(source: str) -> list[Fault]:
         word = " ".join(token.group().split()) or " "
         remedy = _HABITS.get(word) if before != "." else None
         if remedy is not None:
-            written = f"`{remedy}`" if word in _WRITTEN_SO else remedy
+            quoted = f"`{remedy}`" if word in _WRITTEN_SO else remedy
             verb = "write " if " " not in remedy or word == "is" else ""
-            return [Fault(token.start(), "expression.syntax", f"`{word}` is not CEL; {verb}{written}")]
+            return [Fault(token.start(), "expression.syntax", f"`{word}` is not CEL; {verb}{quoted}")]
         before = word if word.strip() else before
     return []
 
@@ -85,19 +85,19 @@ Insertions: TypeAlias = Sequence[tuple[int, str]]  # texts inserted into a sourc
 
 def faults_of(text: str, source: str, inserted: Insertions) -> list[Fault]:
     """The library's messages about `source`, into which `inserted` came, as faults of the source as it was written."""
-    found: dict[int, Fault] = {}
+    by_offset: dict[int, Fault] = {}
     for match in _MESSAGE.finditer(text):
         line, column, message = int(match[1]), int(match[2]), match[3]
         if line < 1 or "parsetree" in message:
             continue
         offset = _unshifted(_offset(source, line, column), inserted)
-        found.setdefault(offset, Fault(offset, *_translated(message.removesuffix(" [INVALID_ARGUMENT]"))))
+        by_offset.setdefault(offset, Fault(offset, *_translated(message.removesuffix(" [INVALID_ARGUMENT]"))))
     if "recursion" in text:
         message = "the expression is nested too deeply (at most 32 levels, or operators in a row); use a tool"
         return [Fault(0, "expression.too_deep", message)]
-    if not found:
+    if not by_offset:
         return [Fault(0, "expression.syntax", f"expected an expression: {text.splitlines()[0] if text else 'not CEL'}")]
-    faults = sorted(found.values(), key=lambda fault: fault.offset)
+    faults = sorted(by_offset.values(), key=lambda fault: fault.offset)
     # Behind the first place that can't be read, the parser guesses.
     return faults[:1] if faults[0].code == "expression.syntax" else faults
 
@@ -151,20 +151,20 @@ def _short_syntax(message: str) -> str:
 
 
 def _overload_message(function: str, types: str) -> str:
-    shown = re.sub(r"^_(.+)_$", r"\1", function)
-    given = types.removeprefix("(").removesuffix(")")
-    shown = shown.removeprefix("@")
-    if shown == "==" or shown == "!=":
-        return f"`{shown}` compares {given.replace(', ', ' with ')}, which can never be equal"
-    if shown == "+" and "string" in given:
-        return f"`+` can't join ({given}); write string(x) around what is no text, or use a text with holes"
-    if "int" in given and "double" in given:
-        return f"`{shown}` can't mix {given.replace(', ', ' and ')}; write double(x) or int(x)"
-    if shown == "?_:":
-        return f"both sides of `? :` must have one type, found ({given}); wrap one in dyn(...)"
+    operator = re.sub(r"^_(.+)_$", r"\1", function)
+    operands = types.removeprefix("(").removesuffix(")")
+    operator = operator.removeprefix("@")
+    if operator == "==" or operator == "!=":
+        return f"`{operator}` compares {operands.replace(', ', ' with ')}, which can never be equal"
+    if operator == "+" and "string" in operands:
+        return f"`+` can't join ({operands}); write string(x) around what is no text, or use a text with holes"
+    if "int" in operands and "double" in operands:
+        return f"`{operator}` can't mix {operands.replace(', ', ' and ')}; write double(x) or int(x)"
+    if operator == "?_:":
+        return f"both sides of `? :` must have one type, found ({operands}); wrap one in dyn(...)"
     hint = ""
-    if shown in ("<", "<=", ">", ">=", "-", "*", "/", "%"):
-        other = next((each for each in given.split(", ") if each in ("int", "double")), None)
-        if "string" in given.split(", ") and other is not None:
+    if operator in ("<", "<=", ">", ">=", "-", "*", "/", "%"):
+        other = next((each for each in operands.split(", ") if each in ("int", "double")), None)
+        if "string" in operands.split(", ") and other is not None:
             hint = f"; write {other}(x) around the text"
-    return f"`{shown}` can't be applied to ({given}){hint}"
+    return f"`{operator}` can't be applied to ({operands}){hint}"

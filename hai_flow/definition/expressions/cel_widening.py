@@ -84,9 +84,9 @@ class Widening:
         """The kind of a field: of a map that is written there that of its value."""
         kind = self.type_of(operand, bound)
         if isinstance(operand, Mapped) and kind == "map:dyn":
-            written = [value for key, value in operand.entries if isinstance(key, Const) and key.value == field]
-            if written and not _is_integer(written[-1]):
-                return self.type_of(written[-1], bound)
+            literals = [value for key, value in operand.entries if isinstance(key, Const) and key.value == field]
+            if literals and not _is_integer(literals[-1]):
+                return self.type_of(literals[-1], bound)
         return _element(kind)
 
     def _loop(self, loop: Comprehension, bound: Mapping[str, Kind]) -> Kind:
@@ -100,9 +100,9 @@ class Widening:
             inner[loop.accumulator] = start
         for part in (loop.condition, loop.step):
             self.type_of(part, inner)
-        made = self._made(loop.step, loop.accumulator, inner) if start.startswith("list") else None
-        if made is not None:
-            return made
+        kind = self._made(loop.step, loop.accumulator, inner) if start.startswith("list") else None
+        if kind is not None:
+            return kind
         result = self.type_of(loop.result, inner)
         return result if result != "other" else start if start.startswith("list") else "other"
 

@@ -92,13 +92,13 @@ def compile_expression(source: str, names: Names, *, condition: bool = False) ->
     try:
         program, scanned, doubts = compile_source(inner, names)
         if condition and program.result_type not in ("BOOL", "DYN"):
-            found = program.result_type.lower()
+            type_name = program.result_type.lower()
             raise Faults(
                 [
                     Fault(
                         0,
                         "expression.not_boolean",
-                        f"expected true or false, found an expression of type {found}{_quotes_hint(inner)}",
+                        f"expected true or false, found an expression of type {type_name}{_quotes_hint(inner)}",
                     )
                 ]
             )
@@ -146,15 +146,15 @@ def compile_source(source: str, names: Names) -> tuple[Program, Scanned, list[Fa
     """The program of `source`, the paths it reads, and the doubts about it. Raises `Faults`."""
     roots = names.scanned_roots()
     scanned = _scan(source, roots)
-    found = scanned.found
-    hyphens = [fault for chain in found.chains if (fault := _hyphen_fault(source, chain, names))]
+    scan_result = scanned.found
+    hyphens = [fault for chain in scan_result.chains if (fault := _hyphen_fault(source, chain, names))]
     if hyphens:
         raise Faults(hyphens)  # whatever else is wrong follows from it
-    faults = [fault for chain in found.chains if (fault := names.check(source, chain))]
-    faults += [_free_fault(source, name, names) for name in found.free if name.name not in cel.TYPE_NAMES]
+    faults = [fault for chain in scan_result.chains if (fault := names.check(source, chain))]
+    faults += [_free_fault(source, name, names) for name in scan_result.free if name.name not in cel.TYPE_NAMES]
     faults += [
         Fault(offset, "expression.shadow", f"the variable `{name}` would hide a name of the language; rename it")
-        for name, offset in found.variables
+        for name, offset in scan_result.variables
         if name in roots
     ]
     faults += scanned.faults
@@ -163,7 +163,7 @@ def compile_source(source: str, names: Names) -> tuple[Program, Scanned, list[Fa
     if faults:
         unique = {(fault.offset, fault.message): fault for fault in faults}
         raise Faults(sorted(unique.values(), key=lambda fault: fault.offset))
-    kinds = tuple((chain.path, names.types.kind(chain.path)) for chain in found.chains)
+    kinds = tuple((chain.path, names.types.kind(chain.path)) for chain in scan_result.chains)
     return _program(source, roots, kinds), scanned, [*doubts.doubts, *scanned.doubts]
 
 
@@ -286,13 +286,13 @@ def _strange_name(name: str, *, alone: bool) -> str:
 @lru_cache(maxsize=4096)
 def _scan(source: str, roots: frozenset[str]) -> Scanned:
     tree = cel.parse(source)
-    found = scan(tree, source, roots)
+    scan_result = scan(tree, source, roots)
     faults = [
         Fault(message.offset, "expression.syntax", f"`{message.type_name}{{...}}` is not a type of flow/v1")
-        for message in found.messages
+        for message in scan_result.messages
     ]
-    by_node = {id(chain.node): chain for chain in found.chains}
-    return Scanned(tree, found, by_node, (*faults, *_time_faults(tree)), tuple(_literal_faults(tree)))
+    by_node = {id(chain.node): chain for chain in scan_result.chains}
+    return Scanned(tree, scan_result, by_node, (*faults, *_time_faults(tree)), tuple(_literal_faults(tree)))
 
 
 @lru_cache(maxsize=4096)

@@ -71,14 +71,14 @@ def format_time(moment: datetime.datetime, pattern: str, zone: str) -> str:
         raise ValueError(fault)
     local = moment.astimezone(zoneinfo.ZoneInfo(zone))
     year, week, day = local.isocalendar()
-    written = {
+    by_directive = {
         "Y": f"{local.year:04d}", "m": f"{local.month:02d}", "d": f"{local.day:02d}", "H": f"{local.hour:02d}",
         "M": f"{local.minute:02d}", "S": f"{local.second:02d}", "j": f"{local.timetuple().tm_yday:03d}",
         "u": str(day), "V": f"{week:02d}", "G": f"{year:04d}", "A": _DAYS[day - 1], "a": _DAYS[day - 1][:3],
         "B": MONTHS[local.month - 1], "b": MONTHS[local.month - 1][:3],
         "z": local.strftime("%z")[:SECONDS_SHOWN], "%": "%",
     }  # fmt: skip
-    return "".join(written[part] if special else part for special, part in _parts(pattern))
+    return "".join(by_directive[part] if special else part for special, part in _parts(pattern))
 
 
 def pattern_fault(pattern: str) -> str | None:
@@ -128,8 +128,8 @@ def _in_directives(pattern: str) -> str | None:
         return None
     if not all(token in directives for token in tokens):
         return None
-    written = _RUN.sub(lambda run: directives[run[3]] if run[3] else run[1] or run[2] or "", pattern)
-    return re.sub(rf"[.,: ]?{_NONE}", "", written).strip() or None
+    translated = _RUN.sub(lambda run: directives[run[3]] if run[3] else run[1] or run[2] or "", pattern)
+    return re.sub(rf"[.,: ]?{_NONE}", "", translated).strip() or None
 
 
 def zone_fault(zone: str) -> str | None:

@@ -206,10 +206,10 @@ class _TemplateCompiler:
             return _Literal(None)
 
     def _compiled(self, hole: WrittenHole, at: Path) -> _Part:
-        known = self.names.types.sound.get(hole.source)
-        if known is not None and known[0][0] in self.names.roots:
-            self.holes.append(Hole(at, (known[0],)))
-            return _PathHole(*known)
+        sound_path = self.names.types.sound.get(hole.source)
+        if sound_path is not None and sound_path[0][0] in self.names.roots:
+            self.holes.append(Hole(at, (sound_path[0],)))
+            return _PathHole(*sound_path)
         chain = whole_path(hole.source, self.names.scanned_roots())
         if chain is None:
             program, scanned, doubts = compile_source(hole.source, self.names)

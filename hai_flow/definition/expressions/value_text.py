@@ -45,10 +45,10 @@ def number_text(number: float) -> str:
         return "0"
     sign = "-" if number < 0 else ""
     mantissa, _, exponent = f"{abs(number)!r}".partition("e")
-    whole, _, fraction = mantissa.partition(".")
-    digits = (whole + ("" if fraction == "0" else fraction)).lstrip("0")
-    point = len(whole) + int(exponent or 0)  # where the decimal point stands among whole + fraction
-    if whole == "0":
+    integer, _, fraction = mantissa.partition(".")
+    digits = (integer + ("" if fraction == "0" else fraction)).lstrip("0")
+    point = len(integer) + int(exponent or 0)  # where the decimal point stands among whole + fraction
+    if integer == "0":
         point -= len(fraction) - len(fraction.lstrip("0")) + 1
     digits = digits.rstrip("0") or "0"
     return sign + _placed(digits, point)

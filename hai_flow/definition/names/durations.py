@@ -57,11 +57,11 @@ def _total(text: str) -> int | None:
 
 def meant_duration(text: str) -> str:
     """The duration that was meant by "5 minutes", "2h30", "1h 30m" or "2.5h", in the short form; "" for others."""
-    written = text.strip().lower()
-    if not _MEANT.fullmatch(written) or _MONTHS.search(text):
+    lowered = text.strip().lower()
+    if not _MEANT.fullmatch(lowered) or _MONTHS.search(text):
         return ""
     total, parts, last = 0.0, "", ""
-    for count, word in _MEANT_PART.findall(written):
+    for count, word in _MEANT_PART.findall(lowered):
         unit = ("ms" if word == "ms" else word[0]) if word else _NEXT.get(last, "")
         total, parts, last = total + float(count) * _UNITS.get(unit, math.nan), f"{parts}{count}{unit}", unit
     if not (SHORTEST <= total <= LONGEST and total == int(total)):

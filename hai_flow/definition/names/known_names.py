@@ -126,8 +126,8 @@ class Names:
     def type_of(self, value: Json) -> str | None:
         """The JSON type of `value`, where it is one hole with only a path to something of one known type."""
         schema = self._look_at(value).schema
-        found = schema.get("type") if isinstance(schema, Mapping) else None
-        return found if isinstance(found, str) else None
+        type_name = schema.get("type") if isinstance(schema, Mapping) else None
+        return type_name if isinstance(type_name, str) else None
 
     def named(self, text: str, *, guess: bool = False) -> str | None:
         """The path that `text` is, where it leads to something of this place; else None. With `guess` it may also lack

@@ -84,8 +84,8 @@ class Types:
         root = str(path[0])
         if root == "steps":
             return self._look_at_step(path)
-        known = {"input": self.input, "state": self.state}
-        schema = known[root] if root in known else self.roots.get(root, _FIXED.get(root, {}))
+        typed_roots = {"input": self.input, "state": self.state}
+        schema = typed_roots[root] if root in typed_roots else self.roots.get(root, _FIXED.get(root, {}))
         return _look(schema, path[1:], 1, path)
 
     def _look_at_step(self, path: Sequence[Segment]) -> Look:
@@ -157,11 +157,11 @@ def _unknown_property(schema: Mapping[str, Json], part: str, parent: Sequence[Se
         return None
     if any(key in schema for key in ("anyOf", "oneOf", "allOf", "if", "dependentSchemas")):
         return None
-    known = list(properties or ())
-    listed = f" (it has {', '.join(known)})" if 0 < len(known) <= 8 else ""
-    dotted = [name for name in known if name.startswith(f"{part}.")]
+    names = list(properties or ())
+    listed = f" (it has {', '.join(names)})" if 0 < len(names) <= 8 else ""
+    dotted = [name for name in names if name.startswith(f"{part}.")]
     meant = f'; a name with a dot is written `{spell(parent)}["{dotted[0]}"]`' if dotted else ""
-    return f"there is no `{part}` in `{spell(parent)}`{meant or suggestion(part, known) or listed}"
+    return f"there is no `{part}` in `{spell(parent)}`{meant or suggestion(part, names) or listed}"
 
 
 _LENGTHS: Final = ("length", "len", "size", "count")
@@ -177,16 +177,16 @@ _BARREN: Final = {
 def _barren(schema: Mapping[str, Json], part: str, parent: Sequence[Segment]) -> str | None:
     """Why something that is no object has no property `part`, or None where it may be one."""
     types = schema.get("type")
-    given = [kind for kind in (types if isinstance(types, list) else [types]) if kind != "null"]
-    if not given or not all(kind in _BARREN for kind in given):
+    kinds = [kind for kind in (types if isinstance(types, list) else [types]) if kind != "null"]
+    if not kinds or not all(kind in _BARREN for kind in kinds):
         return None
     text = spell(parent)
     remedy = ""
-    if part in _LENGTHS and ("array" in given or "string" in given):
+    if part in _LENGTHS and ("array" in kinds or "string" in kinds):
         remedy = f"; write size({text})"
-    elif given == ["array"]:
+    elif kinds == ["array"]:
         remedy = f"; write {text}.map(x, x.{part}), or {text}[0].{part}"
-    return f"`{text}` is {_BARREN[str(given[0])]} and has no `{part}`{remedy}"
+    return f"`{text}` is {_BARREN[str(kinds[0])]} and has no `{part}`{remedy}"
 
 
 def _kind(schema: Json) -> Kind:

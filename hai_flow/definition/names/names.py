@@ -65,8 +65,8 @@ def corrected(name: str, kind: NameKind = "identifier") -> str:
     joint = "-" if kind in _HYPHENS else "_"
     if kind not in _CAPITALS:
         plain = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", joint, plain).lower()
-    kept = r"[^A-Za-z0-9_-]+" if kind in _HYPHENS else r"[^A-Za-z0-9_]+"
-    near = re.sub(kept, joint, plain).strip("_-")[:LENGTH_MAX].rstrip("_-")
+    forbidden = r"[^A-Za-z0-9_-]+" if kind in _HYPHENS else r"[^A-Za-z0-9_]+"
+    near = re.sub(forbidden, joint, plain).strip("_-")[:LENGTH_MAX].rstrip("_-")
     if near and not near[0].isalpha():
         near = f"n{near}"[:LENGTH_MAX]
     if not near:

@@ -102,13 +102,13 @@ def written_names(written: Json) -> frozenset[str]:
 @lru_cache(maxsize=1024)
 def _names_in(text: str) -> frozenset[str]:
     """The secrets that the holes of a text name, in whatever way: `secrets.NAME`, `secrets["NAME"]`."""
-    found: set[str] = set()
+    names: set[str] = set()
     with contextlib.suppress(Faults):  # of a text that is not a template: it names none
         for hole in split_holes(text):
             if not isinstance(hole, str) and "secrets" in hole.source:
                 chains = scan(cel.parse(hole.source), hole.source, _SECRETS).chains
-                found |= {str(chain.path[1]) for chain in chains if len(chain.path) > 1}
-    return frozenset(found)
+                names |= {str(chain.path[1]) for chain in chains if len(chain.path) > 1}
+    return frozenset(names)
 
 
 def filled(value: Json, find: Callable[[str], str]) -> Json:

@@ -56,10 +56,10 @@ def zone_fault(name: str) -> str | None:
 
 def turned_sign(name: str) -> str | None:
     """The doubt about `Etc/GMT+2`, which is two hours behind UTC; None for others."""
-    found = _TURNED.fullmatch(name)
-    if found is None or not int(found["hours"]):
+    match = _TURNED.fullmatch(name)
+    if match is None or not int(match["hours"]):
         return None
-    sign, hours = found["sign"], found["hours"]
+    sign, hours = match["sign"], match["hours"]
     real = "-" if sign == "+" else "+"
     return f"`{name}` is UTC{real}{hours}, for its sign is turned around; UTC{sign}{hours} is `Etc/GMT{real}{hours}`"
 

@@ -94,23 +94,23 @@ def _deadline_item(
     context: Context, item: Json, at: Path, words: Sequence[str], escalates: bool
 ) -> tuple[str, Json, Path]:
     """The word of one entry, the value under it, and its path; "" after a finding."""
-    known = (*(("escalate",) if escalates else ()), *words)
+    allowed = (*(("escalate",) if escalates else ()), *words)
     word, body, inner = item, None, at
     if isinstance(item, Mapping) and len(item) == 1:
         ((word, body),) = item.items()
         inner = (*at, word)
-    if not isinstance(word, str) or word not in known:
-        found = f"`{word}`" if isinstance(word, str) else kind_of(item)
-        begun, _, rest = word.partition(":") if isinstance(item, str) else ("", "", "")
-        hint = suggestion(word, known) if isinstance(word, str) else ""
-        if begun.strip() in known and rest.strip():
-            hint = f"; it is a mapping, without quotes: {_written(begun.strip(), rest.strip())}"
+    if not isinstance(word, str) or word not in allowed:
+        actual = f"`{word}`" if isinstance(word, str) else kind_of(item)
+        first_word, _, rest = word.partition(":") if isinstance(item, str) else ("", "", "")
+        hint = suggestion(word, allowed) if isinstance(word, str) else ""
+        if first_word.strip() in allowed and rest.strip():
+            hint = f"; it is a mapping, without quotes: {_written(first_word.strip(), rest.strip())}"
         several = isinstance(item, Mapping) and len(item) > 1
         hint = "; make it a list, one entry for each" if several else hint
         if several and isinstance(item, Mapping) and item.get("escalate", "") is None:
             keys = [f"`{key}`" for key in item if key in ESCALATE.words]
             hint = f"; indent {' and '.join(keys)} further, to stand inside of `escalate`" if keys else hint
-        message = f"expected {_listed(known)}, found {found}{hint}"
+        message = f"expected {_listed(allowed)}, found {actual}{hint}"
         context.reader.error(inner, "deadline.outcome", message, key=isinstance(item, Mapping) and inner != at)
         return "", None, at
     if word in ("escalate", "default") and not isinstance(item, Mapping):
@@ -196,5 +196,5 @@ def _escalate(context: Context, body: Json, at: Path, names: Names) -> plan.Esca
 
 
 def _listed(words: Sequence[str]) -> str:
-    shown = [f"`{word}`" for word in words]
-    return " or ".join([", ".join(shown[:-1]), shown[-1]]) if len(shown) > 1 else shown[0]
+    quoted = [f"`{word}`" for word in words]
+    return " or ".join([", ".join(quoted[:-1]), quoted[-1]]) if len(quoted) > 1 else quoted[0]

@@ -41,14 +41,14 @@ def selectors_of(
     context: Context, value: Json, at: Path, names: Names, extra: Sequence[str] = (), empty: bool = False
 ) -> CompiledTemplate:
     """A selector or a list of them, as a template of a list (a whole hole may give the list itself)."""
-    whole = isinstance(value, str) and is_hole(value)
+    is_one_hole = isinstance(value, str) and is_hole(value)
     items = value if isinstance(value, list) else [value]
     if isinstance(value, list) and not value and not empty:
         message = "expected at least one selector such as `role:manager`, found an empty list"
         context.reader.error(at, "selector.none", message)
     for index, item in enumerate(items):
         _check_selector(context, item, (*at, index) if isinstance(value, list) else at, extra)
-    if whole or isinstance(value, list):
+    if is_one_hole or isinstance(value, list):
         return context.template(value, at, names)
     return context.template([value], at, names, wrapped=True)
 
@@ -100,19 +100,19 @@ def quorum_of(
             if selector != "any":
                 _check_selector(context, selector, (*at, selector), key=True)
         return quorum
-    place, found = at, quorum
+    place, value = at, quorum
     if isinstance(quorum, Mapping) and quorum:
         key = next(key for key, n in quorum.items() if type(n) is not int or n < 1)
-        place, found = (*at, key), quorum[key]
-    message = f"expected a number from 1, `all` or a mapping of such numbers by selector, found {kind_of(found)}"
+        place, value = (*at, key), quorum[key]
+    message = f"expected a number from 1, `all` or a mapping of such numbers by selector, found {kind_of(value)}"
     context.reader.error(place, "quorum.invalid", message)
     return None
 
 
 def _quorum_hole(context: Context, quorum: str, at: Path, names: Names) -> plan.Template | None:
-    known = names.type_of(quorum)
-    if known not in (None, "integer", "number", "string"):
-        message = f"expected a hole that gives a number or `all`, found something of type {known}"
+    type_name = names.type_of(quorum)
+    if type_name not in (None, "integer", "number", "string"):
+        message = f"expected a hole that gives a number or `all`, found something of type {type_name}"
         context.reader.error(at, "quorum.invalid", message)
         return None
     return context.template(quorum, at, names)

@@ -77,10 +77,10 @@ def check_combine(context: Context, fields: Mapping[str, Json], at: Path, form: 
 
 
 def _check_combine_type(context: Context, word: str, schema: Json, at: Path) -> None:
-    wanted = {"min": ("number", "integer"), "max": ("number", "integer"), "any": ("boolean",), "all": ("boolean",)}
-    given = schema.get("type") if isinstance(schema, Mapping) else None
-    if isinstance(given, str) and word in wanted and given not in wanted[word]:
-        message = f"`{word}` combines values of `type: {wanted[word][0]}`, found `{given}`; use `same` or `list`"
+    allowed = {"min": ("number", "integer"), "max": ("number", "integer"), "any": ("boolean",), "all": ("boolean",)}
+    type_name = schema.get("type") if isinstance(schema, Mapping) else None
+    if isinstance(type_name, str) and word in allowed and type_name not in allowed[word]:
+        message = f"`{word}` combines values of `type: {allowed[word][0]}`, found `{type_name}`; use `same` or `list`"
         context.reader.error(at, "combine.type", message)
 
 

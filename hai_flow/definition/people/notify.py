@@ -27,9 +27,9 @@ _CHANNEL: Final = re.compile(r"[a-z][a-z0-9_+-]*(:\S.*)?")
 
 def notify(context: Context, fields: Mapping[str, Json], at: Path, names: Names) -> tuple[plan.Template, ...]:
     """The texts of `notify`. Which channels there are, the deployment says."""
-    written = fields.get("notify", ())
+    raw = fields.get("notify", ())
     # Those of `defaults` come as they were written; what they are instead of texts is a finding already.
-    texts = [each for each in written if isinstance(each, str)] if isinstance(written, list | tuple) else []
+    texts = [each for each in raw if isinstance(each, str)] if isinstance(raw, list | tuple) else []
     for index, text in enumerate(texts):
         if _URL.match(text):
             message = (
@@ -41,15 +41,15 @@ def notify(context: Context, fields: Mapping[str, Json], at: Path, names: Names)
             continue
         if "${{" in text or _CHANNEL.fullmatch(text):
             continue
-        found = shorten(text)
-        message = f"expected a channel, or channel:whom, such as `email` or `slack:#finance`, found `{found}`"
+        actual = shorten(text)
+        message = f"expected a channel, or channel:whom, such as `email` or `slack:#finance`, found `{actual}`"
         context.reader.warning((*at, "notify", index), "notify.channel", message)
     return tuple(context.template(text, (*at, "notify", index), names, text=True) for index, text in enumerate(texts))
 
 
 def reminders_of(context: Context, fields: Mapping[str, Json], at: Path, names: Names) -> tuple[plan.Duration, ...]:
     """The times of `remind`, from each opening on."""
-    found = (
+    durations = (
         context.duration_of(text, (*at, "remind", index), names) for index, text in enumerate(fields.get("remind", ()))
     )
-    return tuple(duration for duration in found if duration is not None)
+    return tuple(duration for duration in durations if duration is not None)

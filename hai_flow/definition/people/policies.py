@@ -117,7 +117,7 @@ def policy(context: Context, kind: Kind, fields: Mapping[str, Json], at: Path, n
     form, schema = form_of(context, fields, at, names)
     escalations, expiry = on_deadline(context, fields, at, names, _OUTCOMES[kind], escalates=True)
     deadline = context.duration(fields, "deadline", at, names) or context.declared.default_deadline
-    told = notify(context, fields, at, names)
+    notices = notify(context, fields, at, names)
     reminders = reminders_of(context, fields, at, names)
     if "from" not in fields and kind != "ask":
         return None
@@ -145,7 +145,7 @@ def policy(context: Context, kind: Kind, fields: Mapping[str, Json], at: Path, n
         form=form,
         combine=fields.get("combine", {}),
         reasons=reasons,
-        notify=told,
+        notify=notices,
         remind=reminders,
         escalations=escalations,
         pause_clock=fields.get("pause_clock", "run"),
@@ -158,15 +158,21 @@ def _veto(context: Context, fields: Mapping[str, Json], at: Path, names: Names) 
     """Those who may block; a literal one must be among those who are asked."""
     if "veto" not in fields:
         return None
-    asked, given = fields.get("from", []), fields["veto"]
-    asked = asked if isinstance(asked, list) else [asked]
-    literal = all(isinstance(each, str) and "${{" not in each for each in asked)
-    for index, each in enumerate(given if isinstance(given, list) else [given]):
-        if literal and isinstance(each, str) and "${{" not in each and each not in asked and "anyone" not in asked:
-            place = (*at, "veto", index) if isinstance(given, list) else (*at, "veto")
+    deciders, veto = fields.get("from", []), fields["veto"]
+    deciders = deciders if isinstance(deciders, list) else [deciders]
+    literal = all(isinstance(each, str) and "${{" not in each for each in deciders)
+    for index, each in enumerate(veto if isinstance(veto, list) else [veto]):
+        if (
+            literal
+            and isinstance(each, str)
+            and "${{" not in each
+            and each not in deciders
+            and "anyone" not in deciders
+        ):
+            place = (*at, "veto", index) if isinstance(veto, list) else (*at, "veto")
             message = f"`{each}` has a veto, but is not asked: `from` does not name it; add it to `from`"
             context.reader.error(place, "veto.not_asked", message)
-    return selectors_of(context, given, (*at, "veto"), names)
+    return selectors_of(context, veto, (*at, "veto"), names)
 
 
 def _check_default(context: Context, fields: Mapping[str, Json], at: Path, form: Mapping[str, Json]) -> None:

@@ -141,13 +141,13 @@ def _check_quorum_possible(context: Context, quorum: plan.Quorum, panel: _Panel,
 
 def _can_seat(seats: Sequence[frozenset[str]]) -> bool:
     """Whether every seat can have a person of its own (augmenting paths)."""
-    taken: dict[str, int] = {}
+    seats_by_person: dict[str, int] = {}
 
     def place(seat: int, tried: set[str]) -> bool:
         for person in sorted(seats[seat] - tried):
             tried.add(person)
-            if person not in taken or place(taken[person], tried):
-                taken[person] = seat
+            if person not in seats_by_person or place(seats_by_person[person], tried):
+                seats_by_person[person] = seat
                 return True
         return False
 

@@ -45,8 +45,8 @@ class OfStep:
     def approval(self) -> Mark:
         """The mark of a decision as expressions read it, with its values, reason, edits and votes."""
         edits: Mark = bool(self.args)
-        said = pii_marks.record(values=self.answer, reason=self.touches)
-        return pii_marks.record(values=self.answer, reason=self.touches, edits=edits, votes=under((EVERY,), said))
+        remarks = pii_marks.record(values=self.answer, reason=self.touches)
+        return pii_marks.record(values=self.answer, reason=self.touches, edits=edits, votes=under((EVERY,), remarks))
 
 
 NOTHING: Final = OfStep()
@@ -97,12 +97,12 @@ class Personal:
     def of(self, path: str | None) -> OfStep:
         """The personal parts of the step at `path` in a run. For a path that no step of the workflow has, and for the
         document as a whole (""): everything, if anything in the workflow is personal."""
-        known = plan_path(path) if path else ""
-        while known:
-            found = self.steps.get(known)
-            if found is not None:
-                return found if known == plan_path(path or "") or not found.touches else EVERYTHING
-            known = list_of(known)  # for a step of a child run: those of the step that started it
+        plan_path_left = plan_path(path) if path else ""
+        while plan_path_left:
+            of_step = self.steps.get(plan_path_left)
+            if of_step is not None:
+                return of_step if plan_path_left == plan_path(path or "") or not of_step.touches else EVERYTHING
+            plan_path_left = list_of(plan_path_left)  # for a step of a child run: those of the step that started it
         return EVERYTHING if self.anything else NOTHING
 
 
@@ -250,10 +250,10 @@ class Flow:
         """The mark of the run's output."""
         ends = [] if self.workflow.output is None else [self.workflow.output]
         ends += [step.verb.value for step in _all(self.workflow) if isinstance(step.verb, plan.Return)]
-        found: Mark = False
+        mark: Mark = False
         for each in ends:
-            found = join(found, self.mark(each, None))
-        return pii_marks.shallow(found)
+            mark = join(mark, self.mark(each, None))
+        return pii_marks.shallow(mark)
 
     # --- values that are read
 
@@ -279,20 +279,20 @@ class Flow:
         return pii_marks.at(self._item(str(root), step), rest)
 
     def _look_at_step(self, path: tuple[str | int, ...]) -> Mark:
-        known = self.steps.get(self.workflow.ids.get(str(path[0]), "")) if path else EVERYTHING
-        if known is None:
+        marks = self.steps.get(self.workflow.ids.get(str(path[0]), "")) if path else EVERYTHING
+        if marks is None:
             return True
         match path[1] if len(path) > 1 else None:
             case "output":
-                return pii_marks.at(known.output, path[2:])
+                return pii_marks.at(marks.output, path[2:])
             case "approval":
-                return pii_marks.at(known.approval, path[2:])
+                return pii_marks.at(marks.approval, path[2:])
             case "status" | "usage":
                 return False
             case "parts":
-                return bool(known.output)
+                return bool(marks.output)
             case _:
-                return known.touches
+                return marks.touches
 
     def _of_agent_or_own(self, step: plan.Step) -> bool:
         around = self._agent(step)
@@ -303,10 +303,10 @@ class Flow:
         for loop in self._around(step):
             if isinstance(loop.verb, plan.ForEach) and loop.verb.as_ == name:
                 return pii_marks.part(self.mark(loop.verb.items, loop), 0)
-        given: Mark = name not in self.workflow.lets
+        mark: Mark = name not in self.workflow.lets
         for path in self.workflow.lets.get(name, ()):
-            given = join(given, pii_marks.at(self.steps[path].output, (name,)))
-        return given
+            mark = join(mark, pii_marks.at(self.steps[path].output, (name,)))
+        return mark
 
     def _around(self, step: plan.Step | None) -> Iterator[plan.Step]:
         """The step, and the steps around it."""
@@ -320,12 +320,12 @@ class Flow:
 
     def mark(self, template: plan.Template | None, step: plan.Step | None) -> Mark:
         """The mark of the value that a template renders to."""
-        found: Mark = False
+        joined: Mark = False
         for hole in () if template is None else template.holes:
             read = [self._look(path, step) for path in hole.paths]
             mark = read[0] if hole.whole and len(read) == 1 else any(map(bool, read))
-            found = join(found, under(hole.place, mark))
-        return found
+            joined = join(joined, under(hole.place, mark))
+        return joined
 
     def _reads(self, step: plan.Step) -> bool:
         """Whether anything that the step has to do with is personal."""
@@ -348,7 +348,7 @@ class Flow:
         policy = getattr(verb, "policy", None) or (None if gate is None else gate.policy)
         form = None if policy is None else policy.form
         answer = self._answer(form, policy, step)
-        found = OfStep(
+        of_step = OfStep(
             title=bool(self.mark(step.title, step)) or any(bool(self.mark(each, step)) for each in _titles(step)),
             words=any(bool(self.mark(each, step)) for each in _words(step)) or (agent is not None and touches),
             args=pii_marks.shallow(args),
@@ -358,24 +358,24 @@ class Flow:
             answer=pii_marks.shallow(answer),
             touches=touches or bool(args) or bool(answer),
         )
-        output = pii_marks.shallow(self._gives(step, found))
-        more = self._below(step, found)
+        output = pii_marks.shallow(self._gives(step, of_step))
+        more = self._below(step, of_step)
         if output and isinstance(verb, plan.EFFECTS):  # the text that it streams is its output
             more |= {"words": True, "touches": True}
-        return dataclasses.replace(found, output=output, **more)
+        return dataclasses.replace(of_step, output=output, **more)
 
     def _below(self, step: plan.Step, found: OfStep) -> dict[str, Any]:
         """The marks that a child run adds: its messages and its errors are shown in this run, too."""
         if not isinstance(step.verb, plan.Run):
             return {}
-        known = self._child(step.verb, found.args).anything
-        return {"touches": found.touches or known, "words": found.words or known}
+        is_personal = self._child(step.verb, found.args).anything
+        return {"touches": found.touches or is_personal, "words": found.words or is_personal}
 
     def _child(self, run: plan.Run, passed: Mark) -> Personal:
         if self.children is None:
             return Personal()
-        known = self.children(run)
-        return WHOLE if known is None else _of(known, self.children, passed, self.around)
+        child = self.children(run)
+        return WHOLE if child is None else _of(child, self.children, passed, self.around)
 
     def _declared(self, step: plan.Step) -> bool:
         return any(of_schema(schema) for schema in _schemas(step))
@@ -392,15 +392,15 @@ class Flow:
         beforehand."""
         if form is None or policy is None:
             return False
-        found = join(of_schema(form.written), self.mark(policy.expiry.value, step))
+        answer_mark = join(of_schema(form.written), self.mark(policy.expiry.value, step))
         properties = pii_marks.part(self.mark(form, step), "properties")
         if not isinstance(properties, Mapping):
-            return join(found, properties)
+            return join(answer_mark, properties)
         for name, mark in properties.items():
             parts = mark if isinstance(mark, Mapping) else {}
             filled = mark is True or any(key not in ("title", "description") for key in parts)
-            found = join(found, under((name,), filled))
-        return found
+            answer_mark = join(answer_mark, under((name,), filled))
+        return answer_mark
 
     def _gives(self, step: plan.Step, own: OfStep) -> Mark:
         """The mark of the step's output."""
@@ -435,24 +435,24 @@ class Flow:
                 return self.mark(verb.expiry.value, step)
         result = _result(verb)
         declared = of_schema(result)
-        made = own.touches if isinstance(verb, plan.Agent | plan.AgentTurn) else bool(own.args)
-        return True if made and not pii_marks.denies(result) else declared
+        is_personal = own.touches if isinstance(verb, plan.Agent | plan.AgentTurn) else bool(own.args)
+        return True if is_personal and not pii_marks.denies(result) else declared
 
     def _inner(self, step: plan.Step) -> bool:
         return any(self.steps[path].output for path in self.steps if is_inside(path, step.path))
 
     def _assign(self, verb: plan.Set, step: plan.Step) -> None:
-        found = self.state
+        state_mark = self.state
         for name, template in verb.assign:
             path = [unescaped(each) for each in name.removeprefix("/").split("/")]
-            given = self.mark(template, step)
+            value_mark = self.mark(template, step)
             if (variable := self.workflow.state.get(path[0])) is not None and variable.reduce == "append":
-                given = join(given, under((EVERY,), given))
+                value_mark = join(value_mark, under((EVERY,), value_mark))
             place = [EVERY if each.isdigit() or each == "-" else each for each in path]
-            found = join(found, under(place, given))
+            state_mark = join(state_mark, under(place, value_mark))
         if verb.ops is not None and self.mark(verb.ops, step):
-            found = True
-        self.state = pii_marks.shallow(found)
+            state_mark = True
+        self.state = pii_marks.shallow(state_mark)
 
 
 def _titles(step: plan.Step) -> Iterator[plan.Template | None]:

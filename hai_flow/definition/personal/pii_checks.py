@@ -50,11 +50,11 @@ def _given_away(flow: Flow, step: plan.Step, draft: StepDraft) -> Iterator[tuple
         elif verb.key is None and part(flow.mark(verb.items, step), 0) is True:
             what = "an item that is a text is the key of its iteration and stands in paths: give a `key`"
             yield (*draft.value_at, "items"), what
-    asked: tuple[tuple[plan.Policy | None, Path], ...] = (
+    policies: tuple[tuple[plan.Policy | None, Path], ...] = (
         (getattr(verb, "policy", None), draft.value_at),
         (None if gate is None else gate.policy, (*draft.at, "approval")),
     )
-    for policy, at in asked:
+    for policy, at in policies:
         stages = () if policy is None else (policy, *policy.escalations)
         for name, key in _PEOPLE.items():
             templates = [each for stage in stages for each in _templates(getattr(stage, name))]
@@ -71,15 +71,17 @@ def _check_child(context: Context, reader: Reader, flow: Flow, step: plan.Step, 
     run, workflow = step.verb, flow.workflow
     if not isinstance(run, plan.Run):
         return
-    known: plan.Schema | None = workflow.input
+    input_schema: plan.Schema | None = workflow.input
     if run.workflow != workflow.name or run.version not in (None, workflow.version):
         child = context.children(run.workflow, run.version)
-        known = None if child is None else child.input
-    if known is None or covers(declared := of_schema(known.raw), given := flow.mark(run.arguments, step)):
+        input_schema = None if child is None else child.input
+    if input_schema is None or covers(
+        declared := of_schema(input_schema.raw), arguments := flow.mark(run.arguments, step)
+    ):
         return
     names: list[str] = []
-    if isinstance(given, Mapping):
-        names = [name for name, mark in given.items() if not covers(part(declared, name), mark)]
+    if isinstance(arguments, Mapping):
+        names = [name for name, mark in arguments.items() if not covers(part(declared, name), mark)]
     message = (
         f"`{run.workflow}` is given a personal value{f' as `{names[0]}`' if names else ''}, which its `input` does not "
         "mark: write `pii: true` there, or its runs show the value"

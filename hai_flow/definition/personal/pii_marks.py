@@ -33,10 +33,10 @@ def join(one: Mark, other: Mark) -> Mark:
     if not one or not other:
         return one or other
     parts = ((name, each) for mark in (one, other) if isinstance(mark, Mapping) for name, each in mark.items())
-    found: dict[str, Mark] = {}
+    joined: dict[str, Mark] = {}
     for name, each in parts:
-        found[name] = join(found.get(name, False), each)
-    return found
+        joined[name] = join(joined.get(name, False), each)
+    return joined
 
 
 def part(mark: Mark, name: str | int) -> Mark:
@@ -133,18 +133,18 @@ class _Marking:
         self._left -= 1
         if schema.get(PII) is True or self._left < 0:
             return True
-        found: dict[str, Mark] = {}
+        marks: dict[str, Mark] = {}
         for name, mark in self._parts(schema, followed):
             if not mark:
                 continue
             if name is not None:
-                found[name] = join(found[name], mark) if name in found else mark
+                marks[name] = join(marks[name], mark) if name in marks else mark
             elif mark is True:
                 return True
             elif isinstance(mark, Mapping):
                 for inner, each in mark.items():
-                    found[inner] = join(found[inner], each) if inner in found else each
-        return found or False
+                    marks[inner] = join(marks[inner], each) if inner in marks else each
+        return marks or False
 
     def _parts(self, schema: Mapping[str, Json], followed: tuple[str, ...]) -> Iterator[tuple[str | None, Mark]]:
         """The marks of parts of the value by their names, and those of all of it (None)."""

@@ -149,10 +149,10 @@ def _function(node: ast.FunctionDef | ast.AsyncFunctionDef) -> tuple[PythonFunct
             others += 1
             continue
         marked = True
-        given = decorator.args[0] if isinstance(decorator, ast.Call) and decorator.args else None
-        if isinstance(given, ast.Constant) and isinstance(given.value, str):
-            names = list(dict.fromkeys((node.name, given.value, given.value.rpartition(".")[2])))
-        elif given is not None:
+        explicit_name = decorator.args[0] if isinstance(decorator, ast.Call) and decorator.args else None
+        if isinstance(explicit_name, ast.Constant) and isinstance(explicit_name.value, str):
+            names = list(dict.fromkeys((node.name, explicit_name.value, explicit_name.value.rpartition(".")[2])))
+        elif explicit_name is not None:
             others += 1
     return _signature(node, unsure=others > 0), names, marked
 
@@ -166,11 +166,11 @@ def _signature(node: ast.FunctionDef | ast.AsyncFunctionDef, *, unsure: bool) ->
         for each, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
         if default is not None
     }
-    given = [each for each in (*positional, *arguments.kwonlyargs) if not _is_context(each.annotation)]
-    types = {each.arg: found for each in given if (found := _type(each.annotation)) is not None}
+    arguments_shown = [each for each in (*positional, *arguments.kwonlyargs) if not _is_context(each.annotation)]
+    types = {each.arg: schema for each in arguments_shown if (schema := _type(each.annotation)) is not None}
     return PythonFunction(
-        tuple(each.arg for each in given),
-        frozenset(each.arg for each in given) - optional,
+        tuple(each.arg for each in arguments_shown),
+        frozenset(each.arg for each in arguments_shown) - optional,
         arguments.kwarg is not None,
         types,
         unsure or bool(arguments.posonlyargs),

@@ -56,32 +56,32 @@ class Defaults:
 
     def together(self, schemas: Iterable[Json]) -> list[Mapping[str, Json]]:
         """The schemas with those of their `allOf` before them, each once, as far as they lead to defaults."""
-        found: dict[int, Mapping[str, Json]] = {}
+        unique: dict[int, Mapping[str, Json]] = {}
         for schema in schemas:
             for each in self._parts(resolve(schema, self._root)):
-                found.setdefault(id(each), each)
-        return list(found.values())
+                unique.setdefault(id(each), each)
+        return list(unique.values())
 
     def _parts(self, schema: Json) -> list[Mapping[str, Json]]:
         if not isinstance(schema, Mapping) or id(schema) not in self._leading:
             return []
-        known = self._together.get(id(schema))
-        if known is None:
+        parts = self._together.get(id(schema))
+        if parts is None:
             order: dict[int, Mapping[str, Json]] = {}
-            seen = {id(schema)}
+            visited = {id(schema)}
             stack: list[tuple[Mapping[str, Json], list[Json]]] = [(schema, _all_of(schema))]
             while stack:
-                outer, left = stack[-1]
-                if not left:
+                outer, remaining = stack[-1]
+                if not remaining:
                     stack.pop()
                     order[id(outer)] = outer
                     continue
-                inner = resolve(left.pop(), self._root)
-                if isinstance(inner, Mapping) and id(inner) in self._leading and id(inner) not in seen:
-                    seen.add(id(inner))
+                inner = resolve(remaining.pop(), self._root)
+                if isinstance(inner, Mapping) and id(inner) in self._leading and id(inner) not in visited:
+                    visited.add(id(inner))
                     stack.append((inner, _all_of(inner)))
-            known = self._together[id(schema)] = list(order.values())
-        return known
+            parts = self._together[id(schema)] = list(order.values())
+        return parts
 
     def leads(self, schema: Json) -> bool:
         """Whether the schema, its reference followed, leads to a default."""

@@ -214,27 +214,27 @@ class _Graph:
                 node.constant += 1
 
     def _targets(self, node: _Node, keyword: str, reference: str) -> list[tuple[Json, str, Path]]:
-        whole, _, fragment = urljoin(node.base, reference).partition("#")
-        if whole.startswith(_META):
+        document, _, fragment = urljoin(node.base, reference).partition("#")
+        if document.startswith(_META):
             node.own += _META_WORK
             return []
-        resource = self._resources.get(whole) or (self._resources[_BASE] if whole == _BASE else None)
-        found: list[tuple[Json, str, Path]] = []
+        resource = self._resources.get(document) or (self._resources[_BASE] if document == _BASE else None)
+        targets: list[tuple[Json, str, Path]] = []
         if resource is not None:
             if not fragment:
-                found.append(resource)
+                targets.append(resource)
             elif fragment.startswith("/"):
-                found += _pointed(resource, fragment)
-            elif (anchor := self._anchors.get((whole, unquote(fragment)))) is not None:
-                found.append(anchor)
+                targets += _pointed(resource, fragment)
+            elif (anchor := self._anchors.get((document, unquote(fragment)))) is not None:
+                targets.append(anchor)
         if keyword == "$dynamicRef" and fragment and not fragment.startswith("/"):
             # The outermost anchor of the name is meant: that of the whole schema, or else any.
             every = self._dynamic.get(unquote(fragment), [])
             outermost = [each for each in every if each[1] == self.nodes[0].base]
-            found = outermost[:1] or [*found, *(each for each in every if each not in found)]
-        if not found:
+            targets = outermost[:1] or [*targets, *(each for each in every if each not in targets)]
+        if not targets:
             self.unresolved.append(((*node.path, keyword), reference))
-        return found
+        return targets
 
 
 def _names_itself(root: Json) -> bool:
@@ -450,16 +450,16 @@ def _order_here(nodes: list[_Node], circles: list[TooLarge]) -> list[int]:
             continue
         places[begin] = 1
         around = [begin]
-        left = [list(nodes[begin].here)]
-        while left:
+        remaining = [list(nodes[begin].here)]
+        while remaining:
             number = around[-1]
-            if not left[-1]:
+            if not remaining[-1]:
                 places[number] = 2
                 done.append(number)
                 around.pop()
-                left.pop()
+                remaining.pop()
                 continue
-            target, keyword = left[-1].pop(0)
+            target, keyword = remaining[-1].pop(0)
             if places[target] == 1:
                 message = "it leads back to itself without looking at a part of the value, so it says nothing"
                 circle = TooLarge((*nodes[number].path, keyword), "schema.reference", message)
@@ -470,7 +470,7 @@ def _order_here(nodes: list[_Node], circles: list[TooLarge]) -> list[int]:
             elif not places[target]:
                 places[target] = 1
                 around.append(target)
-                left.append(list(nodes[target].here))
+                remaining.append(list(nodes[target].here))
     for place, number in enumerate(reversed(done)):
         places[number] = place
     return places
@@ -496,8 +496,8 @@ def _components(nodes: list[_Node]) -> Iterator[list[int]]:
                 on_stack[entering] = True
                 work.append((entering, _targets_of(nodes[entering])))
                 entering = None
-            number, left = work[-1]
-            for target, _ in left:
+            number, remaining = work[-1]
+            for target, _ in remaining:
                 if indexes[target] < 0:
                     entering = target
                     break
@@ -567,7 +567,7 @@ class _States:
         state = _State(0, 0, 0, {}, {}, {}, {}, {}, min(times))
         once = dict(times)  # as `times`, but for what is looked at again
         waiting = sorted(times, key=self._order.__getitem__, reverse=True)
-        seen = set(waiting)
+        visited = set(waiting)
         while waiting:
             number = waiting.pop()
             node, count = self.nodes[number], times[number]
@@ -582,8 +582,8 @@ class _States:
             for target, _ in node.here:
                 times[target] = min(times.get(target, 0) + count * node.again, _MANY)
                 once[target] = min(once.get(target, 0) + once[number], _MANY)
-                if target not in seen:
-                    seen.add(target)
+                if target not in visited:
+                    visited.add(target)
                     _insert(waiting, target, self._order)
             for key, target in node.below:
                 if isinstance(key, tuple):
@@ -641,7 +641,7 @@ class _States:
     def _all(self) -> Iterator[_State]:
         first = self.first
         level: list[_State] = [first] if first is not None else []
-        seen = set(map(id, level))
+        visited = set(map(id, level))
         for _ in range(DEPTH_MAX):
             following: list[_State] = []
             for state in level:
@@ -650,8 +650,8 @@ class _States:
                 keys += [("index", index) for index in state.indexed]
                 for key in (*keys, ANY_NAME, ANY_ITEM, A_NAME):
                     part = self.child(state, key)
-                    if part is not None and id(part) not in seen:
-                        seen.add(id(part))
+                    if part is not None and id(part) not in visited:
+                        visited.add(id(part))
                         following.append(part)
             level = following
 
@@ -739,13 +739,13 @@ class Work:
             for target, _ in _targets_of(node):
                 before[target].append(number)
         stack = [number for number, node in enumerate(nodes) if keyword in node.schema]
-        found = set(stack)
+        numbers = set(stack)
         while stack:
             for number in before[stack.pop()]:
-                if number not in found:
-                    found.add(number)
+                if number not in numbers:
+                    numbers.add(number)
                     stack.append(number)
-        return frozenset(id(nodes[number].schema) for number in found)
+        return frozenset(id(nodes[number].schema) for number in numbers)
 
     def size(self, value: Json) -> tuple[int, int]:
         """The parts of a value and the characters of its texts, counted up to what is too much anyway."""

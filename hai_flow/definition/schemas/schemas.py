@@ -128,10 +128,10 @@ class JsonSchema:
                 fitted = foreign.with_integers_at(fitted, place)
             if fitted is value:
                 break
-            left = self.findings(fitted)
-            if len(left) >= len(faults):
+            remaining = self.findings(fitted)
+            if len(remaining) >= len(faults):
                 break
-            value, faults = fitted, left
+            value, faults = fitted, remaining
         return value, faults
 
     def admits(self, value: Json) -> bool:
@@ -184,14 +184,14 @@ def _explain_parts(schema: Json, root: Json, value: Json, path: tuple[str | int,
     for fault in _explain_outside(schema, value):
         explained = True
         yield {**fault, "path": pointer_of(*path)}
-    known: dict[int, JsonSchema | None] = {}
+    schemas: dict[int, JsonSchema | None] = {}
     for name, part, inner in islice(_parts_of(schema, value), _EXPLAINED_PARTS_MAX):
-        if id(inner) not in known:
+        if id(inner) not in schemas:
             try:
-                known[id(inner)] = JsonSchema(_with_definitions(inner, root))
+                schemas[id(inner)] = JsonSchema(_with_definitions(inner, root))
             except Exception:  # it refers to something that only the whole schema has
-                known[id(inner)] = None
-        own = known[id(inner)]
+                schemas[id(inner)] = None
+        own = schemas[id(inner)]
         if own is None or own.admits(part):
             continue
         explained = True
@@ -252,10 +252,10 @@ def _with_definitions(schema: Json, root: Json) -> Json:
             reference = part.get("$ref") if isinstance(part, Mapping) else None
             place = reference.split("/") if isinstance(reference, str) else ()
             if len(place) >= 3 and place[0] == "#" and place[1] in ("$defs", "definitions"):
-                known, name = root.get(place[1]), unescaped(unquote(place[2]))
-                if isinstance(known, Mapping) and name in known and name not in definitions.get(place[1], {}):
-                    definitions.setdefault(place[1], {})[name] = known[name]
-                    waiting.append(known[name])
+                group, name = root.get(place[1]), unescaped(unquote(place[2]))
+                if isinstance(group, Mapping) and name in group and name not in definitions.get(place[1], {}):
+                    definitions.setdefault(place[1], {})[name] = group[name]
+                    waiting.append(group[name])
     return {**{key: part for key, part in schema.items() if key not in definitions}, **definitions}
 
 
@@ -460,8 +460,8 @@ def _check_type(path: Path, schema: Mapping[str, Json], fault: Report) -> None:
     for name in types:
         if name not in _TYPES:
             hint = f"; did you mean `{meant}`?" if (meant := _type_of(name)) else ""
-            shown = f"`{name}`" if isinstance(name, str) else kind_of(name)
-            fault((*path, "type"), "schema.invalid", f"expected a type ({', '.join(_TYPES)}), found {shown}{hint}")
+            actual = f"`{name}`" if isinstance(name, str) else kind_of(name)
+            fault((*path, "type"), "schema.invalid", f"expected a type ({', '.join(_TYPES)}), found {actual}{hint}")
             return
 
 
@@ -514,7 +514,7 @@ def _check_reference(path: Path, schema: Mapping[str, Json], root: Json, fault: 
 
 def _check_defaults(root: Json, fault: Report) -> None:
     """A default that its own schema refuses would fail every run that relies on it."""
-    left = _CHECKED_DEFAULTS_MAX
+    budget = _CHECKED_DEFAULTS_MAX
     for path, schema in _subschemas(root):
         if not isinstance(schema, Mapping) or "default" not in schema or "$ref" in schema:
             continue
@@ -524,8 +524,8 @@ def _check_defaults(root: Json, fault: Report) -> None:
         plain = {key: part for key, part in schema.items() if key != "default"}
         try:
             own = _with_definitions(plain, root)
-            left -= sum(1 for _ in _subschemas(own))
-            if left < 0:  # the value itself is checked in each run
+            budget -= sum(1 for _ in _subschemas(own))
+            if budget < 0:  # the value itself is checked in each run
                 return
             faults = JsonSchema(own).findings(JsonSchema(_with_definitions(schema, root)).with_defaults(value))
         except Exception:  # a reference that only the whole schema can follow: nothing to say about its default

@@ -35,7 +35,9 @@ def check_auth(reader: Reader, value: Json, at: Path) -> None:
         reader.warning(at, "auth.kind", message)
         return
     ((way, inner),) = value.items()
-    wanted = _AUTH_KEYS[way]
-    given = tuple(inner) if isinstance(inner, Mapping) else ()
-    if (wanted and sorted(given) != sorted(wanted)) or (not wanted and not (isinstance(inner, str) and inner)):
+    required = _AUTH_KEYS[way]
+    key_names = tuple(inner) if isinstance(inner, Mapping) else ()
+    if (required and sorted(key_names) != sorted(required)) or (
+        not required and not (isinstance(inner, str) and inner)
+    ):
         reader.warning((*at, way), "auth.kind", f"expected `{_AUTH[way]}`, found {kind_of(inner)}")

@@ -41,26 +41,28 @@ def declared_server(parts: Parts, name: str, fields: Mapping[str, Json], at: Pat
 
     It is a mapping, or a text (an address or a command) that has `auth`, `headers` and `env` beside it.
     """
-    given, where = fields["mcp"], (*at, "mcp")
+    declaration, where = fields["mcp"], (*at, "mcp")
     beside = {key: fields[key] for key in _SETTINGS if key in fields}
-    if isinstance(given, Mapping):
+    if isinstance(declaration, Mapping):
         for key in beside:
             message = f"`{key}` belongs into `mcp`, where the server is declared; move it there"
             parts.reader.error((*at, key), "tool.mcp", message, key=True)
-        return _server(parts, _ways(parts, given, where, f"`mcp` of the tool `{name}`"), where)
-    if not isinstance(given, str) or not given.strip():
-        message = f"expected the address of a server or a mapping (`url`, `command` or `use`), found {kind_of(given)}"
+        return _server(parts, _ways(parts, declaration, where, f"`mcp` of the tool `{name}`"), where)
+    if not isinstance(declaration, str) or not declaration.strip():
+        message = (
+            f"expected the address of a server or a mapping (`url`, `command` or `use`), found {kind_of(declaration)}"
+        )
         parts.reader.error(where, "shape.value", message)
         return None
-    if _has_hole(given):
+    if _has_hole(declaration):
         parts.reader.error(where, "tool.hole", "a server's address is literal: holes are not filled here")
         return None
-    if "://" in given:
-        return _server(parts, {"url": given, **beside}, where, at)
+    if "://" in declaration:
+        return _server(parts, {"url": declaration, **beside}, where, at)
     try:
-        return _server(parts, {"command": shlex.split(given), **beside}, where, at)
+        return _server(parts, {"command": shlex.split(declaration), **beside}, where, at)
     except ValueError as error:
-        parts.reader.error(where, "tool.mcp", f"{shorten(given)!r} is no command: {str(error).lower()}")
+        parts.reader.error(where, "tool.mcp", f"{shorten(declaration)!r} is no command: {str(error).lower()}")
         return None
 
 
@@ -69,14 +71,14 @@ def read_mcp_catalogue(source: bytes, file: str) -> tuple[dict[str, CatalogueSer
     reader = Reader(parse(source, file))
     parts = Parts(reader, {}, ())
     fields = reader.fields(MCP_CATALOGUE, reader.document.value, (), "the catalogue of MCP servers")
-    known: dict[str, CatalogueServer] = {}
+    servers: dict[str, CatalogueServer] = {}
     for name, raw in fields.get("servers", {}).items():
         at = ("servers", name)
-        given = _ways(parts, raw, at, f"the server `{name}`", MCP_ENTRY)
-        server = _server(parts, given, at)
+        way = _ways(parts, raw, at, f"the server `{name}`", MCP_ENTRY)
+        server = _server(parts, way, at)
         if server is not None:
-            known[name] = CatalogueServer(name, server, given.get("trusted", False))
-    return known, reader.findings
+            servers[name] = CatalogueServer(name, server, way.get("trusted", False))
+    return servers, reader.findings
 
 
 def _ways(
@@ -84,12 +86,12 @@ def _ways(
 ) -> dict[str, Json]:
     """The fields of a declaration that says one way by which its server is reached; {} after a finding."""
     (ways,) = shape.exactly_one
-    found = [way for way in ways if way in raw]
-    if len(found) == 1:
-        return parts.reader.fields(shape.of(found[0]), raw, at, where)
+    named = [way for way in ways if way in raw]
+    if len(named) == 1:
+        return parts.reader.fields(shape.of(named[0]), raw, at, where)
     listed = ", ".join(f"`{way}`" for way in ways)
-    said = " and ".join(f"`{way}`" for way in found) or "none"
-    parts.reader.error(at, "tool.mcp", f"expected one of {listed} in {where}, found {said}", key=True)
+    actual = " and ".join(f"`{way}`" for way in named) or "none"
+    parts.reader.error(at, "tool.mcp", f"expected one of {listed} in {where}, found {actual}", key=True)
     return {}
 
 

@@ -64,13 +64,13 @@ class ApiDocument:
     @cached_property
     def _places(self) -> dict[str, tuple[str, str]]:
         """The path and the method of each operation, by its id."""
-        found: dict[str, tuple[str, str]] = {}
+        places: dict[str, tuple[str, str]] = {}
         for path, item in _mapping(self._raw.get("paths")).items():
             for method in METHODS:
                 id = _mapping(_mapping(item).get(method)).get("operationId")
                 if isinstance(id, str) and id:
-                    found.setdefault(id, (path, method))
-        return found
+                    places.setdefault(id, (path, method))
+        return places
 
     @property
     def ids(self) -> Sequence[str]:
@@ -90,11 +90,11 @@ class ApiDocument:
 
     def find(self, id: str) -> Operation:
         """Raises KeyError if there is no such operation, `Unusable` if it can't be called."""
-        known = self._known.get(id)
-        if known is None:
+        operation = self._known.get(id)
+        if operation is None:
             path, method = self._places[id]
-            known = self._known[id] = self._operation(id, path, method)
-        return known
+            operation = self._known[id] = self._operation(id, path, method)
+        return operation
 
     def _operation(self, id: str, path: str, method: str) -> Operation:
         item = _mapping(_mapping(self._raw.get("paths")).get(path))
@@ -129,14 +129,14 @@ class ApiDocument:
         """The callback that the operation has; None where it has none, or several. None as well where it can't be read:
         then the author of the workflow may give a schema."""
         try:
-            found = [
+            callbacks = [
                 (expression, _mapping(_mapping(self._resolved(item)).get("post")))
                 for each in _mapping(raw.get("callbacks")).values()
                 for expression, item in _mapping(self._resolved(each)).items()
             ]
-            if len(found) != 1:
+            if len(callbacks) != 1:
                 return None
-            ((expression, post),) = found
+            ((expression, post),) = callbacks
             body = _mapping(self._resolved(post.get("requestBody")))
             kind, _, schema = self._body(body) if body else ("text", "", None)
             return DescribedCallback(_place_in(expression), self._compiled(schema) if kind == "body" else None)
@@ -146,14 +146,14 @@ class ApiDocument:
     def _parameters(
         self, item: Mapping[str, Json], raw: Mapping[str, Json]
     ) -> tuple[list[Placed], dict[str, Json], list[str]]:
-        found: dict[tuple[str, str], Mapping[str, Json]] = {}
+        parameters: dict[tuple[str, str], Mapping[str, Json]] = {}
         for each in (*_list(item.get("parameters")), *_list(raw.get("parameters"))):
             parameter = _mapping(self._resolved(each))
-            found[str(parameter.get("in")), str(parameter.get("name"))] = parameter
+            parameters[str(parameter.get("in")), str(parameter.get("name"))] = parameter
         placed: list[Placed] = []
         properties: dict[str, Json] = {}
         required: list[str] = []
-        for (place, name), parameter in found.items():
+        for (place, name), parameter in parameters.items():
             needed = place == "path" or parameter.get("required") is True
             if place == "header" and name.lower() in _OF_THE_REQUEST:
                 continue
@@ -175,10 +175,10 @@ class ApiDocument:
 
     def _body(self, request: Mapping[str, Json]) -> tuple[BodyKind, str, Json]:
         content = _mapping(request.get("content"))
-        for wanted, kind in _BODIES:
-            for given, media in content.items():
-                plain = given.partition(";")[0].strip().lower()
-                if plain == wanted or (kind == "body" and plain.endswith("+json")) or plain == "*/*":
+        for preferred, kind in _BODIES:
+            for media_type, media in content.items():
+                plain = media_type.partition(";")[0].strip().lower()
+                if plain == preferred or (kind == "body" and plain.endswith("+json")) or plain == "*/*":
                     return kind, "application/json" if plain == "*/*" else plain, _mapping(media).get("schema", {})
         raise Unusable(f"its body is {', '.join(content) or 'nothing that is known'}, which is not sent from here")
 
@@ -187,18 +187,18 @@ class ApiDocument:
         responses = _mapping(raw.get("responses"))
         for status in ("200", "201", "202", "2XX", "default"):
             content = _mapping(_mapping(self._resolved(responses.get(status))).get("content"))
-            for given, media in content.items():
-                if "json" in given and "schema" in _mapping(media):
+            for media_type, media in content.items():
+                if "json" in media_type and "schema" in _mapping(media):
                     return cast(Mapping[str, Json], self._whole(_mapping(media)["schema"]))
         return None
 
     def _resolved(self, value: Json) -> Json:
         """`value`, with a `$ref` followed to the object that it names."""
-        seen: set[str] = set()
+        references: set[str] = set()
         while isinstance(value, Mapping) and isinstance(reference := value.get("$ref"), str):
-            if reference in seen:
+            if reference in references:
                 raise Unusable(f"it refers to {shorten(reference)}, which refers to itself")
-            seen.add(reference)
+            references.add(reference)
             value = self._found(reference)
         return value
 
@@ -206,15 +206,15 @@ class ApiDocument:
         """The part of the document that a reference like `#/components/schemas/A` names."""
         if not reference.startswith("#/"):
             raise Unusable(f"it refers to {shorten(reference)}, and only what stands in the document itself is read")
-        found: Json = self._raw
+        part_value: Json = self._raw
         for part in _parts(reference):
-            if isinstance(found, list) and part.isdecimal() and len(part) < 10:
-                found = found[int(part)] if int(part) < len(found) else None
+            if isinstance(part_value, list) and part.isdecimal() and len(part) < 10:
+                part_value = part_value[int(part)] if int(part) < len(part_value) else None
             else:
-                found = _mapping(found).get(part)
-        if found is None:
+                part_value = _mapping(part_value).get(part)
+        if part_value is None:
             raise Unusable(f"it refers to {shorten(reference)}, which is not there")
-        return found
+        return part_value
 
     def _compiled(self, schema: Json) -> JsonSchema:
         try:
@@ -233,22 +233,22 @@ class ApiDocument:
         while waiting:
             name = waiting.pop()
             if name not in definitions:
-                known = self._definition(name)
-                definitions[name] = known.schema
+                definition = self._definition(name)
+                definitions[name] = definition.schema
                 if len(definitions) > DEFINITIONS_MAX:
                     raise Unusable(f"its schema refers to more than {DEFINITIONS_MAX} others")
-                waiting += sorted(known.used, reverse=True)
+                waiting += sorted(definition.used, reverse=True)
         return {**converted, "$defs": definitions}
 
     def _definition(self, name: str) -> _Definition:
         """The definition of this name, which all references to it share. It is converted once, and the depth of nesting
         is counted from its own top, not from the reference."""
-        known = self._definitions.get(name)
-        if known is None:
+        definition = self._definitions.get(name)
+        if definition is None:
             used: set[str] = set()
             converted = self._converted(self._found(self._references[name]), used, 0)
-            known = self._definitions[name] = _Definition(converted, frozenset(used))
-        return known
+            definition = self._definitions[name] = _Definition(converted, frozenset(used))
+        return definition
 
     def _converted(self, schema: Json, used: set[str], depth: int) -> Json:
         """A schema as JSON Schema has it; the names of the definitions that it needs are added to `used`."""
@@ -258,39 +258,41 @@ class ApiDocument:
             return [self._converted(each, used, depth + 1) for each in schema]
         if not isinstance(schema, Mapping):
             return schema
-        found: dict[str, Json] = {}
+        converted: dict[str, Json] = {}
         reference = schema.get("$ref")
         if isinstance(reference, str):
             name = self._name(reference)
             used.add(name)
-            found["$ref"] = f"#/$defs/{quote(escaped(name))}"
+            converted["$ref"] = f"#/$defs/{quote(escaped(name))}"
             if not self._has_siblings:  # here the keys beside `$ref` have no effect
-                return found | {key: schema[key] for key in ("description",) if isinstance(schema.get(key), str)}
+                return converted | {key: schema[key] for key in ("description",) if isinstance(schema.get(key), str)}
         for key, value in schema.items():
-            if key == "$ref" and key in found:
+            if key == "$ref" and key in converted:
                 continue
             if key in _LEFT_OUT or key.startswith("x-") or (key == "format" and value not in _FORMATS):
                 continue
             if key in ("enum", "const", "default", "examples", "required"):
-                found[key] = value
+                converted[key] = value
             elif key in ("properties", "patternProperties", "$defs", "dependentSchemas"):
-                found[key] = {name: self._converted(each, used, depth + 1) for name, each in _mapping(value).items()}
+                converted[key] = {
+                    name: self._converted(each, used, depth + 1) for name, each in _mapping(value).items()
+                }
             else:
-                found[key] = self._converted(value, used, depth + 1)
-        return _as_of_2020(found, nullable=schema.get("nullable") is True)
+                converted[key] = self._converted(value, used, depth + 1)
+        return _as_of_2020(converted, nullable=schema.get("nullable") is True)
 
     def _name(self, reference: str) -> str:
         """The name of the definition at a place of the document, which no other place has."""
         place = tuple(_parts(reference)) if reference.startswith("#/") else (reference,)
-        known = self._names.get(place)
-        if known is None:
+        unique = self._names.get(place)
+        if unique is None:
             plain = place[-1] if place[:-1] == _SCHEMAS else ".".join(place)
-            known, number = plain, 1
-            while known in self._references:
+            unique, number = plain, 1
+            while unique in self._references:
                 number += 1
-                known = f"{plain}.{number}"
-            self._names[place], self._references[known] = known, reference
-        return known
+                unique = f"{plain}.{number}"
+            self._names[place], self._references[unique] = unique, reference
+        return unique
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,10 +328,10 @@ def read(source: bytes) -> ApiDocument:
 
 def _place_in(expression: str) -> str:
     """The argument that an expression like `{$request.body#/url}` means."""
-    found = _OF_THE_ARGUMENTS.fullmatch(expression)
-    if found is None:
+    match = _OF_THE_ARGUMENTS.fullmatch(expression)
+    if match is None:
         return ""
-    return found["name"] or ".".join(["body", *(part for part in _parts(found["pointer"]) if part)])
+    return match["name"] or ".".join(["body", *(part for part in _parts(match["pointer"]) if part)])
 
 
 def _placed(place: str, name: str, parameter: Mapping[str, Json]) -> Placed:

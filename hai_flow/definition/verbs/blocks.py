@@ -110,12 +110,12 @@ def _at_end(context: Context, draft: StepDraft, steps: Sequence[StepDraft], name
 
 def _switch_record(context: Context, draft: StepDraft) -> Json:
     cases = [(raw, draft.blocks.get(str(number), [])) for number, raw in enumerate(draft.fields.get("switch", ()))]
-    known = [raw for raw, _ in cases if isinstance(raw, Mapping)]
-    if not any("result" in raw for raw in known):
+    mappings = [raw for raw, _ in cases if isinstance(raw, Mapping)]
+    if not any("result" in raw for raw in mappings):
         return record(case={})
-    covers = bool(known) and "default" in known[-1]
+    covers = bool(mappings) and "default" in mappings[-1]
     covers = covers and all("result" in raw or always_ends(steps) for raw, steps in cases if isinstance(raw, Mapping))
-    return _with_result(record(case={}), [raw["result"] for raw in known if "result" in raw], covers=covers)
+    return _with_result(record(case={}), [raw["result"] for raw in mappings if "result" in raw], covers=covers)
 
 
 def _with_result(output: dict[str, Json], results: Sequence[Json], *, covers: bool) -> Json:
@@ -178,9 +178,9 @@ def _for_each(context: Context, draft: StepDraft, names: Names) -> plan.Verb | N
 
 def _check_items(context: Context, params: Mapping[str, Json], at: Path, names: Names) -> None:
     items = params.get("items", [])
-    known = names.type_of(items)
-    if known not in (None, "array"):
-        message = f"expected a list, found something of type {known}; name a list"
+    type_name = names.type_of(items)
+    if type_name not in (None, "array"):
+        message = f"expected a list, found something of type {type_name}; name a list"
         context.reader.error((*at, "items"), "for_each.items", message)
         return
     if isinstance(items, list) or (isinstance(items, str) and "${{" in items):
@@ -256,8 +256,8 @@ def _join(context: Context, draft: StepDraft) -> Any:
     join, count = draft.fields.get("join", "all"), len(draft.fields["parallel"])
     if join in ("all", "any") if isinstance(join, str) else (type(join) is int and 1 <= join <= count):
         return join
-    found = join if type(join) is int else kind_of(join)
-    message = f"expected `all`, `any` or a number from 1 to {count}, as there are branches, found {found}"
+    actual = join if type(join) is int else kind_of(join)
+    message = f"expected `all`, `any` or a number from 1 to {count}, as there are branches, found {actual}"
     context.reader.error((*draft.at, "join"), "parallel.join", message)
     return "all"
 

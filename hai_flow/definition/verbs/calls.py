@@ -30,8 +30,8 @@ def _call(context: Context, draft: StepDraft, names: Names) -> plan.Call | None:
     back = draft.fields.get("await_callback")
     if back is not None:
         back = context.reader.fields(AWAIT_CALLBACK, back, (*draft.at, "await_callback"), "`await_callback`")
-    told = names if back is None else names.with_roots("callback")
-    template = context.template(arguments, (*draft.at, "with"), told)
+    argument_names = names if back is None else names.with_roots("callback")
+    template = context.template(arguments, (*draft.at, "with"), argument_names)
     stream = draft.fields.get("stream")
     if isinstance(stream, Mapping):
         stream = context.reader.fields(DOCUMENT_SHAPES["stream"], stream, (*draft.at, "stream"), "`stream`")
@@ -86,10 +86,14 @@ def _callback(
         message = f"`{tool.name}` is no service that an OpenAPI document describes; only such a one calls back"
         context.reader.error(at, "call.callback", message, key=True)
         return None
-    known = tool.service.find(function).callback if tool.service is not None else None
-    hint = f"; its document says that it belongs to `{known.place}`" if known is not None and known.place else ""
+    described = tool.service.find(function).callback if tool.service is not None else None
+    hint = (
+        f"; its document says that it belongs to `{described.place}`"
+        if described is not None and described.place
+        else ""
+    )
     deadline, schema = awaited(context, fields, at, names, template.written, hint)
-    return plan.Callback(deadline, schema or (known.schema if known is not None else None))
+    return plan.Callback(deadline, schema or (described.schema if described is not None else None))
 
 
 def delivery_of(verb: plan.Verb) -> Literal["at_least_once", "asked"]:
@@ -107,29 +111,29 @@ def _into(context: Context, fields: Mapping[str, Json], at: Path, tool: plan.Too
         return None
     if "to" not in fields or not is_tool(context, fields["to"], (*at, "to")):
         return None
-    shown = context.declared.tools.get(fields["to"])
-    if shown is None or "argument" not in fields:
+    frontend_tool = context.declared.tools.get(fields["to"])
+    if frontend_tool is None or "argument" not in fields:
         return None
-    if not isinstance(shown, plan.FrontendTool) or shown.answered:
+    if not isinstance(frontend_tool, plan.FrontendTool) or frontend_tool.answered:
         message = f"`{fields['to']}` has to be a `frontend` tool with `answer: none`: its call is shown while it grows"
         context.reader.error((*at, "to"), "stream.tool", message)
         return None
-    _check_growing(context, shown, fields["argument"], (*at, "argument"))
-    return plan.Growing(shown, fields["argument"])
+    _check_growing(context, frontend_tool, fields["argument"], (*at, "argument"))
+    return plan.Growing(frontend_tool, fields["argument"])
 
 
 def _check_growing(context: Context, tool: plan.FrontendTool, argument: str, at: Path) -> None:
     """The argument has to be a text, and the only one that the tool needs."""
     raw = {} if tool.parameters is None else tool.parameters.raw
-    known = raw.get("properties", {})
+    properties = raw.get("properties", {})
     others = [name for name in raw.get("required", ()) if name != argument]
-    if argument not in known:
-        hint = suggestion(argument, known) or "; it has to be one of its `parameters`"
+    if argument not in properties:
+        hint = suggestion(argument, properties) or "; it has to be one of its `parameters`"
         context.reader.error(at, "stream.argument", f"`{tool.name}` has no argument `{shorten(argument)}`{hint}")
     elif others:
         message = f"`{tool.name}` needs `{others[0]}` as well, and only `{argument}` is streamed"
         context.reader.error(at, "stream.argument", message)
-    elif isinstance(known[argument], Mapping) and known[argument].get("type", "string") != "string":
+    elif isinstance(properties[argument], Mapping) and properties[argument].get("type", "string") != "string":
         message = f"`{argument}` of `{tool.name}` has to be a string: it grows by text"
         context.reader.error(at, "stream.argument", message)
 
@@ -202,8 +206,8 @@ def check_arguments(context: Context, who: str, schema: plan.Schema, code: str, 
     at = (*draft.at, "with")
     strangers = [name for name in arguments if name not in properties]
     for name in raw.get("required", ()):
-        given = name in arguments or any(suggestion(stranger, [name]) for stranger in strangers)
-        if not given and "default" not in properties.get(name, {}):
+        is_given = name in arguments or any(suggestion(stranger, [name]) for stranger in strangers)
+        if not is_given and "default" not in properties.get(name, {}):
             place = at if "with" in draft.fields else (*draft.at, draft.verb)
             message = f"{who} needs the argument `{name}`; add it under `with`"
             report(place, f"{code}.missing_argument", message, key=True)
@@ -236,18 +240,22 @@ def _check_python(context: Context, tool: plan.PythonTool, function: str, draft:
         return
     if module is None:
         return
-    found = module.find(names)
-    if found is None:
+    signature = module.find(names)
+    if signature is None:
         if target and module.is_sure_of(names):
             has = [each for each in module.functions if "." not in each and not each.startswith("_")]
             hint = suggestion(name, has) or f"; it defines {', '.join(has[:20]) or 'none'}"
             message = f"the module {target} has no function `{shorten(name)}`{hint}"
             context.reader.error(at, "tool.no_function", message)
         return
-    if found.unsure or not isinstance(draft.fields.get("with", {}), Mapping):
+    if signature.unsure or not isinstance(draft.fields.get("with", {}), Mapping):
         return
-    properties: dict[str, Json] = {each: dict(found.types.get(each, {})) for each in found.parameters}
-    raw = {"properties": properties, "required": sorted(found.required), "additionalProperties": found.takes_any}
+    properties: dict[str, Json] = {each: dict(signature.types.get(each, {})) for each in signature.parameters}
+    raw = {
+        "properties": properties,
+        "required": sorted(signature.required),
+        "additionalProperties": signature.takes_any,
+    }
     who = f"the function `{name}` of {target}" if target else f"the registered function `{names[0]}`"
     check_arguments(context, who, JsonSchema(raw), "call", draft)
 

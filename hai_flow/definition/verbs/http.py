@@ -61,27 +61,29 @@ _HOST: Final = re.compile(r"[a-z0-9-]+(\.[a-z0-9-]+)+(:[0-9]+)?(/|$)")
 def _http(context: Context, draft: StepDraft, names: Names) -> plan.Http | None:
     value, at = draft.value, draft.value_at
     fields = context.reader.fields(HTTP, value, at, "`http`")
-    given = [method for method in METHODS if method in value]
-    if len(given) != 1:
-        _no_method(context, value, given, at)
+    methods = [method for method in METHODS if method in value]
+    if len(methods) != 1:
+        _no_method(context, value, methods, at)
     bodies = [key for key in _BODIES if key in fields]
     if len(bodies) > 1:
-        found = " and ".join(f"`{key}`" for key in bodies)
-        message = f"expected at most one of `body`, `form`, `text`, `multipart` in `http`, found {found}; remove one"
+        actual = " and ".join(f"`{key}`" for key in bodies)
+        message = f"expected at most one of `body`, `form`, `text`, `multipart` in `http`, found {actual}; remove one"
         context.reader.error((*at, bodies[1]), "http.bodies", message, key=True)
-    url = context.text(fields, given[0], at, names) if given else None
-    if given and isinstance(fields.get(given[0]), str):
-        _check_url(context, fields[given[0]], (*at, given[0]))
+    url = context.text(fields, methods[0], at, names) if methods else None
+    if methods and isinstance(fields.get(methods[0]), str):
+        _check_url(context, fields[methods[0]], (*at, methods[0]))
     awaits = "await_callback" in fields
-    told = names.with_roots("callback") if awaits else names
+    body_names = names.with_roots("callback") if awaits else names
     parts: list[tuple[str, plan.Template]] = []
     for key in ("query", "headers", "auth", *_BODIES):
         if key in fields:
             if key in ("headers", "auth"):
-                given_secrets = SecretBearing(context.template(fields[key], (*at, key), told.with_roots("secrets")))
+                given_secrets = SecretBearing(
+                    context.template(fields[key], (*at, key), body_names.with_roots("secrets"))
+                )
                 parts.append((key, CallbackBearing(given_secrets) if awaits else given_secrets))
             else:
-                template = context.template(fields[key], (*at, key), told)
+                template = context.template(fields[key], (*at, key), body_names)
                 parts.append((key, CallbackBearing(template) if awaits else template))
     if "auth" in fields:
         check_auth(context.reader, fields["auth"], (*at, "auth"))
@@ -91,9 +93,9 @@ def _http(context: Context, draft: StepDraft, names: Names) -> plan.Http | None:
     following = None
     if "next" in fields:
         following = context.template(fields["next"], (*at, "next"), names.with_roots("response"))
-    if url is None or len(given) != 1:
+    if url is None or len(methods) != 1:
         return None
-    method = context.literal(given[0].upper())
+    method = context.literal(methods[0].upper())
     callback = _callback(context, draft, fields["await_callback"], names, parts) if awaits else None
     arguments = Record((("method", method), ("url", url), *parts))
     streamed = _streamed(context, fields, at, names)
@@ -118,8 +120,8 @@ def _streamed(context: Context, fields: Mapping[str, Json], at: Path, names: Nam
     if streams and "next" in fields:
         message = "`next` asks for one page after the other; a body that streams is one"
         context.reader.error((*at, "next"), "http.stream", message, key=True)
-    told = names.with_roots(schemas={"event": _EVENT})
-    piece = context.template(fields["piece"], (*at, "piece"), told) if "piece" in fields else None
+    piece_names = names.with_roots(schemas={"event": _EVENT})
+    piece = context.template(fields["piece"], (*at, "piece"), piece_names) if "piece" in fields else None
     idle = context.duration(fields, "idle", at, None)
     if not streams:
         return None
@@ -158,8 +160,8 @@ _OUTPUT: Final[dict[str, Json]] = {
 
 
 def _gives(context: Context, draft: StepDraft) -> Json:
-    given = draft.fields.get("http")
-    if isinstance(given, Mapping) and "await_callback" in given:
+    request = draft.fields.get("http")
+    if isinstance(request, Mapping) and "await_callback" in request:
         return record(**_OUTPUT, callback={})
     return record(**_OUTPUT)
 
@@ -167,8 +169,8 @@ def _gives(context: Context, draft: StepDraft) -> Json:
 def _no_method(context: Context, value: Mapping[str, Json], given: list[str], at: Path) -> None:
     listed = ", ".join(f"`{method}`" for method in METHODS)
     if given:
-        found = " and ".join(f"`{method}`" for method in given)
-        message = f"expected one of {listed} in `http`, found {found}; make it {len(given)} steps"
+        actual = " and ".join(f"`{method}`" for method in given)
+        message = f"expected one of {listed} in `http`, found {actual}; make it {len(given)} steps"
         context.reader.error((*at, given[1]), "http.method", message, key=True)
     elif all(key in HTTP.words for key in value):
         message = f"expected one of {listed} in `http`, found none; write `get: https://...`"

@@ -75,9 +75,9 @@ def _say(context: Context, draft: StepDraft, names: Names) -> plan.Say | None:
     kinds = [kind for kind in ("text", "thinking", "fold", "output") if kind in fields]
     if len(kinds) != 1:
         if kinds or not (isinstance(value, Mapping) and value.keys() - set(SAY.words)):
-            found = " and ".join(f"`{kind}`" for kind in kinds) or "none"
+            actual = " and ".join(f"`{kind}`" for kind in kinds) or "none"
             context.reader.error(
-                at, "say.kind", f"expected one of `text`, `thinking`, `fold`, `output` in `say`, found {found}"
+                at, "say.kind", f"expected one of `text`, `thinking`, `fold`, `output` in `say`, found {actual}"
             )
         return None
     kind: Any = kinds[0]
@@ -109,8 +109,8 @@ def _emit(context: Context, draft: StepDraft, names: Names) -> plan.Emit | None:
     kinds = [kind for kind in _EMITTED if kind in value]
     if len(kinds) != 1:
         if kinds or all(key in _EMITTED for key in value):
-            found = " and ".join(f"`{kind}`" for kind in kinds) or "none"
-            message = f"expected one of `custom`, `raw`, `collaboration` in `emit`, found {found}"
+            actual = " and ".join(f"`{kind}`" for kind in kinds) or "none"
+            message = f"expected one of `custom`, `raw`, `collaboration` in `emit`, found {actual}"
             context.reader.error((*at, kinds[1]) if kinds else at, "emit.kind", message, key=True)
         return None
     kind: Any = kinds[0]

@@ -97,13 +97,13 @@ def _agent(context: Context, draft: StepDraft, names: Names) -> plan.Agent | Non
     arguments = _prompt(context, fields, value, name, at, names)
     output = context.schema(fields["output"], (*at, "output")) if "output" in fields else None
     tools = fields.get("tools", [])
-    given = fields.get("approvals", {})
+    raw_approvals = fields.get("approvals", {})
     if fields.get("tools") == []:
         message = "an agent without tools has nothing to do but answer once; write an `llm` step, or name its tools"
         context.reader.warning((*at, "tools"), "agent.tools", message)
     for index, tool in enumerate(tools):
-        _check_agent_tool(context, tool, (*at, "tools", index), given)
-    approvals = _agent_approvals(context, given, tools, (*at, "approvals"), names)
+        _check_agent_tool(context, tool, (*at, "tools", index), raw_approvals)
+    approvals = _agent_approvals(context, raw_approvals, tools, (*at, "approvals"), names)
     until = None
     if "stop_when" in fields:
         until = context.condition(fields["stop_when"], (*at, "stop_when"), names.with_roots("answer"))
@@ -130,8 +130,8 @@ def _agent(context: Context, draft: StepDraft, names: Names) -> plan.Agent | Non
 
 def _handing_over(context: Context, agent: plan.Agent, at: Path) -> plan.Agent:
     """The agent with those of its tools that answer in its place."""
-    known = (context.declared.tools.get(name) for name in agent.tools)
-    names = tuple(tool.name for tool in known if isinstance(tool, plan.AgentTool) and tool.settings.get("hand_over"))
+    tools = (context.declared.tools.get(name) for name in agent.tools)
+    names = tuple(tool.name for tool in tools if isinstance(tool, plan.AgentTool) and tool.settings.get("hand_over"))
     if names and agent.output is not None:
         message = f"`{names[0]}` answers in this agent's place, and need not fit `output`; take one of them out"
         context.reader.error((*at, "output"), "agent.hand_over", message, key=True)
@@ -189,10 +189,10 @@ class _Body:
         parts += [("system", system)] if system is not None else []
         parts.append(("prompt", plan.CallArguments(TASK)))
         output = context.schema(fields["output"], (*place, "output")) if "output" in fields else None
-        given = fields.get("approvals", {})
+        raw_approvals = fields.get("approvals", {})
         for index, each in enumerate(fields["tools"]):
-            _check_agent_tool(context, each, (*place, "tools", index), given)
-        approvals = _agent_approvals(context, given, fields["tools"], (*place, "approvals"), self._names)
+            _check_agent_tool(context, each, (*place, "tools", index), raw_approvals)
+        approvals = _agent_approvals(context, raw_approvals, fields["tools"], (*place, "approvals"), self._names)
         if name is None:
             return
         hands_over = bool(fields.get("hand_over"))
@@ -253,9 +253,9 @@ def _uses(offered: Sequence[tuple[str, plan.Tool]], approvals: Mapping[str, obje
     are kinds of their own."""
     uses: dict[str, plan.Tool] = {}
     for name, tool in offered:
-        whole = name if not _has_functions(tool, name) else f"{tool.name}.*"
-        uses[whole] = tool
-        if whole.endswith(".*"):
+        use_name = name if not _has_functions(tool, name) else f"{tool.name}.*"
+        uses[use_name] = tool
+        if use_name.endswith(".*"):
             uses |= {each: tool for each in approvals if each.startswith(f"{tool.name}.") and not each.endswith(".*")}
     return uses
 
@@ -315,7 +315,7 @@ def _models_asked(context: Context, name: str) -> tuple[plan.Model, ...]:
     models = context.declared.models
     first = models.get(name)
     names = (name, *(() if first is None else first.fallback))
-    return tuple(found for each in dict.fromkeys(names) if (found := models.get(each)) is not None)
+    return tuple(model for each in dict.fromkeys(names) if (model := models.get(each)) is not None)
 
 
 def _model_of(context: Context, fields: Mapping[str, Json], value: Mapping[str, Json], at: Path) -> str | None:

@@ -32,9 +32,9 @@ def _run(context: Context, draft: StepDraft, names: Names) -> plan.Run | None:
         message = f"expected a workflow's name, or name@version, found `{shorten(value)}`{hint}"
         context.reader.error(at, "run.name", message)
         return None
-    known = _child(context, value)
-    if known is not None:
-        check_arguments(context, f"the workflow `{value}`", known.input, "run", draft)
+    callee = _child(context, value)
+    if callee is not None:
+        check_arguments(context, f"the workflow `{value}`", callee.input, "run", draft)
     detach = draft.fields.get("detach", False)
     if detach and "timeout" in draft.fields:
         message = (

@@ -45,11 +45,11 @@ _EVENT: Final = record(id={}, type={"type": "string"}, data={}, at={})
 def _wait(context: Context, draft: StepDraft, names: Names) -> plan.Wait | None:
     value, at = draft.value, draft.value_at
     fields = context.reader.fields(WAIT, value, at, "`wait`")
-    given = [key for key in ("for", "until") if key in value]
-    if len(given) != 1:
-        if given or all(key in WAIT.words for key in value):
-            found = " and ".join(f"`{key}`" for key in given) or "none"
-            message = f"expected one of `for`, `until` in `wait`, found {found}"
+    keys = [key for key in ("for", "until") if key in value]
+    if len(keys) != 1:
+        if keys or all(key in WAIT.words for key in value):
+            actual = " and ".join(f"`{key}`" for key in keys) or "none"
+            message = f"expected one of `for`, `until` in `wait`, found {actual}"
             context.reader.error(at, "wait.kind", message)
         return None
     if "until" in fields:
@@ -79,8 +79,8 @@ def _wait_for(context: Context, draft: StepDraft, names: Names) -> plan.WaitFor 
     _check_default(context, fields, at, several="all" in kinds)
     if len(kinds) != 1:
         if kinds or all(key in WAIT_FOR.words for key in value):
-            found = " and ".join(f"`{kind}`" for kind in kinds) or "none"
-            message = f"expected one of `event`, `any`, `all` in `wait_for`, found {found}"
+            actual = " and ".join(f"`{kind}`" for kind in kinds) or "none"
+            message = f"expected one of `event`, `any`, `all` in `wait_for`, found {actual}"
             context.reader.error((*at, kinds[1]) if kinds else at, "wait_for.kind", message, key=True)
         return None
     kind: Any = kinds[0]
@@ -88,8 +88,8 @@ def _wait_for(context: Context, draft: StepDraft, names: Names) -> plan.WaitFor 
         return None
     here = names.with_roots("event")
     if kind == "event":
-        given = {key: fields[key] for key in ("event", "match") if key in fields}
-        subscriptions = [_subscription(context, given, at, here)]
+        event_fields = {key: fields[key] for key in ("event", "match") if key in fields}
+        subscriptions = [_subscription(context, event_fields, at, here)]
     else:
         if "match" in value:
             message = f"`match` belongs to each entry of `{kind}`: move it there"

@@ -140,11 +140,11 @@ def _index_of(text: str, node: Node, offset: int) -> int | None:
     cursor = node.start
     misses = 0
     for word in re.finditer(r"\S+", node.value):
-        found = text.find(word.group(), cursor, max(node.end, cursor))
+        index = text.find(word.group(), cursor, max(node.end, cursor))
         if word.end() > offset:
-            return None if found < 0 else found + max(0, offset - word.start())
-        if found >= 0:
-            cursor = found + len(word.group())
+            return None if index < 0 else index + max(0, offset - word.start())
+        if index >= 0:
+            cursor = index + len(word.group())
             continue
         misses += 1
         if misses > _MISSES_MAX:
@@ -188,19 +188,19 @@ def _mended(builder: _Builder, file: str, text: str) -> Document | None:
 
     A filler of the same length replaces the value of each, so that everything else keeps its place.
     """
-    found: list[Finding] = []
+    findings_before: list[Finding] = []
     lines = builder.hidden.text.split("\n")
     broken: dict[int, int] = {}  # line -> how often it was in the way
     for _ in range(_MENDS_MAX):
         first = min(builder.findings, key=lambda finding: (finding.line, finding.column), default=None)
         if first is None or first.code != "yaml.syntax" or not first.line <= len(lines) or broken.get(first.line) == 2:
             return None
-        found += [] if first.line in broken else [first]
+        findings_before += [] if first.line in broken else [first]
         broken[first.line] = broken.get(first.line, 0) + 1
         lines[first.line - 1] = _filler(lines[first.line - 1], whole=broken[first.line] > 1)
         builder = _read(_Builder(file), text, Masked("\n".join(lines), builder.hidden.back))
         if builder.root is not None:
-            findings = sorted([*found, *builder.findings], key=lambda finding: (finding.line, finding.column))
+            findings = sorted([*findings_before, *builder.findings], key=lambda finding: (finding.line, finding.column))
             return Document(
                 file, text, builder.root.value, tuple(findings), builder.root, builder.lines, frozenset(broken)
             )
@@ -415,9 +415,9 @@ class _Builder:
         start = _start(event)
         lenient = False
         if self.hidden.back is not None:
-            written = event.value.translate(self.hidden.back)
-            lenient = not event.style and written != event.value
-            event.value = written
+            restored = event.value.translate(self.hidden.back)
+            lenient = not event.style and restored != event.value
+            event.value = restored
         self.nodes += 1
         if self.nodes > NODES_MAX:
             self._count(start, 0)
@@ -544,12 +544,12 @@ class _Builder:
         raise _Stop
 
     def _tag(self, start: int, tag: str) -> None:
-        shown = tag.replace("tag:yaml.org,2002:", "!!")
+        name = tag.replace("tag:yaml.org,2002:", "!!")
         self.find_at(
             start,
             "yaml.tag",
-            f"found the YAML tag `{shown}`; tags are not part of flow/v1. Text or an expression that begins with `!` "
-            f'must be quoted: "{shown} ..."',
+            f"found the YAML tag `{name}`; tags are not part of flow/v1. Text or an expression that begins with `!` "
+            f'must be quoted: "{name} ..."',
         )
 
     def _resolve(self, event: yaml.ScalarEvent, start: int) -> Json:
@@ -596,9 +596,9 @@ class _Builder:
         raw = error.problem_mark or error.context_mark
         line, column = (raw.line + 1, raw.column + 1) if raw else (1, 1)
         problem = str(error.problem or "it is not YAML")
-        begun = error.context_mark
+        context = error.context_mark
         if _NO_CHARACTER in problem:
-            self.half = None if begun is None else begun.index
+            self.half = None if context is None else context.index
             half = _HALF.search(self._line(line), max(0, column - 12))
             if half is not None:
                 message = f"`{half[0]}` is half of a character; write both halves, or the character itself"
@@ -609,9 +609,9 @@ class _Builder:
             message = _unseen(unseen[0], "this line", "write a space, or remove it") + f"; YAML stops here: {problem}"
             self.find(line, unseen.start() + 1, "yaml.unseen", message)
             return
-        if "could not find expected ':'" in problem and begun is not None and begun.line + 1 < line:
+        if "could not find expected ':'" in problem and context is not None and context.line + 1 < line:
             message = (
-                f"can't read this as YAML ({problem}); line {begun.line + 1} is read as a key: write a colon behind "
+                f"can't read this as YAML ({problem}); line {context.line + 1} is read as a key: write a colon behind "
                 "it, or indent it further, if it goes on with the text before"
             )
             self.find(line, column, "yaml.syntax", message)

@@ -64,9 +64,13 @@ def _edit(finding: Finding, text: str, begin: int, end: int, starts: Sequence[in
     habit = _HABIT.match(message)
     if (meant is None and habit is None) or finding.end_line != finding.line:
         return None
-    written = text[begin:end]
-    asked = _MEANT.search(message)
-    if asked is not None and finding.code != "duration.invalid" and not _is_near(written.strip("\"'"), asked[1]):
+    current = text[begin:end]
+    suggested = _MEANT.search(message)
+    if (
+        suggested is not None
+        and finding.code != "duration.invalid"
+        and not _is_near(current.strip("\"'"), suggested[1])
+    ):
         return None
     if habit is not None:
         if not text.startswith(habit[1], begin) or habit[2] == "!":  # YAML would read a tag
@@ -75,7 +79,7 @@ def _edit(finding: Finding, text: str, begin: int, end: int, starts: Sequence[in
         return Edit(finding.line, finding.column, finding.line, end_column, habit[2])
     assert meant is not None, "one of the two was found"
     new = meant[1]
-    quote = written[:1] if written[:1] in ('"', "'") and written[-1:] == written[:1] else ""
+    quote = current[:1] if current[:1] in ('"', "'") and current[-1:] == current[:1] else ""
     if quote and quote in new:
         return None
     return Edit(finding.line, finding.column, finding.end_line, finding.end_column, f"{quote}{new}{quote}")

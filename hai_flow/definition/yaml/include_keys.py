@@ -82,11 +82,11 @@ def described_by(value: Json) -> list[str]:
 def services_of(value: Json, used: Iterable[tuple[str, bytes]]) -> list[str]:
     """The documents of services behind those of `use`: as the workflow `value` names them, or would. `used` are the
     names and texts of the files of its `use`."""
-    found = [posixpath.normpath(name) for name in described_by(value)]
+    names = [posixpath.normpath(name) for name in described_by(value)]
     for name, text in used:
         if b"openapi" in text:
-            found += [label(name, each) for each in described_by(parse(text).value)]
-    return list(dict.fromkeys(found))[:SERVICES_MAX]
+            names += [label(name, each) for each in described_by(parse(text).value)]
+    return list(dict.fromkeys(names))[:SERVICES_MAX]
 
 
 def behind(source: bytes) -> list[str]:

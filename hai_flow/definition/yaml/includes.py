@@ -48,9 +48,9 @@ def read_used(reader: Reader, fields: Mapping[str, Json], parts: Sequence[Part],
         if inner.document.value is None and inner.findings:
             used.incomplete = True
             continue
-        given = inner.fields(SHARED, inner.document.value, (), "a file that is used")
+        sections = inner.fields(SHARED, inner.document.value, (), "a file that is used")
         used.incomplete = used.incomplete or bool(inner.findings)
-        used.documents.append((inner, given))
+        used.documents.append((inner, sections))
     texts = [(name, part.text) for name, part in zip(named, parts, strict=False)]
     services = services_of(reader.document.value, texts)
     for name, part in zip(services, parts[len(named) :], strict=False):
@@ -64,10 +64,10 @@ def read_used(reader: Reader, fields: Mapping[str, Json], parts: Sequence[Part],
 
 def _refuse_twins(documents: Sequence[tuple[Reader, Mapping[str, Json]]]) -> None:
     for section in ("models", "tools", "roles"):
-        known: dict[str, str] = {}
+        first_files: dict[str, str] = {}
         for reader, fields in documents:
             for name in fields.get(section, ()):
-                if name in known:
-                    message = f"`{name}` of `{section}` stands in {known[name]} already; take one of them out"
+                if name in first_files:
+                    message = f"`{name}` of `{section}` stands in {first_files[name]} already; take one of them out"
                     reader.error((section, name), "use.twice", message, key=True)
-                known.setdefault(name, reader.document.file)
+                first_files.setdefault(name, reader.document.file)

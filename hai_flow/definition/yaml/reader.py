@@ -27,8 +27,8 @@ from hai_flow.values import Json
 
 @cache
 def _validator(shape: Shape) -> SchemaValidator:
-    taken = {key.name: (_taken(key.read or key.type), key.required) for key in shape.keys}
-    fields = {name: core.typed_dict_field(schema, required=required) for name, (schema, required) in taken.items()}
+    schemas = {key.name: (_taken(key.read or key.type), key.required) for key in shape.keys}
+    fields = {name: core.typed_dict_field(schema, required=required) for name, (schema, required) in schemas.items()}
     return SchemaValidator(core.typed_dict_schema(fields, extra_behavior="forbid", config={"strict": True}))
 
 
@@ -211,17 +211,17 @@ class Reader:
         path: Path,
         place: _Place,
     ) -> None:
-        known = shape.words
-        told: set[str] = {"when", "steps"} if "else" in value and "when" in known else set()
+        words = shape.words
+        reported: set[str] = {"when", "steps"} if "else" in value and "when" in words else set()
         missing = [str(detail["loc"][0]) for detail in details if detail["type"] == "missing"]
         for detail in details:  # a key that is misspelt is not missing as well
-            if detail["type"] == "extra_forbidden" and (meant := _meant(str(detail["loc"][0]), known)) in missing:
-                told.add(meant)
+            if detail["type"] == "extra_forbidden" and (meant := _meant(str(detail["loc"][0]), words)) in missing:
+                reported.add(meant)
         for detail in details:
             key = str(detail["loc"][0])
-            if key in told:  # a union reports once for every member
+            if key in reported:  # a union reports once for every member
                 continue
-            told.add(key)
+            reported.add(key)
             if detail["type"] == "extra_forbidden":
                 self.error((*path, key), "shape.unknown_key", _unknown_key(key, place), key=True)
             elif detail["type"] == "missing":
@@ -230,8 +230,8 @@ class Reader:
             else:
                 inner = tuple(part for part in detail["loc"][1:] if isinstance(part, int))
                 at = (*path, key, *inner)
-                found = value[key][inner[0]] if inner and isinstance(value[key], list) else value[key]
-                self.error(at, "shape.value", _wrong_value(key, detail, found, shape))
+                value_there = value[key][inner[0]] if inner and isinstance(value[key], list) else value[key]
+                self.error(at, "shape.value", _wrong_value(key, detail, value_there, shape))
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,9 +247,9 @@ class _Place:
 
 
 def _unknown_key(key: str, place: _Place) -> str:
-    where, known = place.where, place.known
+    where, keys = place.where, place.known
     if key in place.elsewhere:
-        remedy = _MISPLACED.get(key) or f"its keys are {', '.join(known)}"
+        remedy = _MISPLACED.get(key) or f"its keys are {', '.join(keys)}"
         return f"`{key}` does not apply to {where}; {remedy}"
     if key == "else" and "switch" in where:
         return "unknown key `else` in a case of `switch`; the last case is `- default: true` with its `steps`"
@@ -258,11 +258,11 @@ def _unknown_key(key: str, place: _Place) -> str:
         return f"unknown key `{key}` in {where}; {hint}"
     if key == "env" and "tool" in where:
         return "a Python tool has no `env`: it reads os.environ itself; only an `mcp` command takes one"
-    meant = _synonym(key, known) or ("" if (level := _level(key, place)) else _near(key, known))
+    meant = _synonym(key, keys) or ("" if (level := _level(key, place)) else _near(key, keys))
     if meant:
         return f"unknown key `{key}` in {where}; did you mean `{meant}`?"
-    hint = level or _ADVICE.get(key) or f"the keys are {', '.join(known)}"
-    if not level and key not in _ADVICE and "with" in known:
+    hint = level or _ADVICE.get(key) or f"the keys are {', '.join(keys)}"
+    if not level and key not in _ADVICE and "with" in keys:
         hint = f"if it is an argument, it stands under `with`; {hint}"
     return f"unknown key `{key}` in {where}; {hint}"
 

@@ -40,9 +40,9 @@ _FOR_THE_RUN: Final = ("approval.digest", UNDO_FAILED)  # failures of a call tha
 
 def begin(draft: Draft, step: Step) -> None:
     verb = _agent(step)
-    known = draft.state.steps.get(step.path)
+    step_state = draft.state.steps.get(step.path)
     args = draft.json_text(draft.render(verb.arguments, step))
-    first = 0 if known is None or known.loop is None else known.loop.last + 1
+    first = 0 if step_state is None or step_state.loop is None else step_state.loop.last + 1
     draft.pure_steps += 1
     draft.started(step, args=args, ready=(paths.iteration(step.path, first),))
 
@@ -87,9 +87,9 @@ def _is_done(draft: Draft, step: Step, iteration: Step, verb: Agent, answer: Jso
         return True
     if verb.stop_when is None or was_wrong(answer):
         return False
-    shown = called(draft.plan, draft.state, iteration.path)
-    said = {"number": count, "text": answer["text"], "calls": shown}
-    return draft.truth(verb.stop_when, step, answer=said)
+    calls = called(draft.plan, draft.state, iteration.path)
+    report = {"number": count, "text": answer["text"], "calls": calls}
+    return draft.truth(verb.stop_when, step, answer=report)
 
 
 def child_failed(draft: Draft, step: Step, child: Step, error: e.Error) -> Consequence:
@@ -149,11 +149,11 @@ def _first(call: Step) -> str:
 
 def _calls_on(draft: Draft, step: Step) -> Consequence | None:
     """A call has ended: perhaps it was the last."""
-    known = draft.state.steps[step.path]
-    assert known.loop is not None
-    if known.ending is not None:
+    step_state = draft.state.steps[step.path]
+    assert step_state.loop is not None
+    if step_state.ending is not None:
         return Settle(step)
-    return Finish(step) if known.loop.ended == len(known.loop.keys) else None
+    return Finish(step) if step_state.loop.ended == len(step_state.loop.keys) else None
 
 
 def behind_calls(draft: Draft, step: Step) -> Consequence | None:

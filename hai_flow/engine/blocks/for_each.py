@@ -68,18 +68,18 @@ def _is_isolated(step: Step, error: e.Error) -> bool:
 
 
 def _next(draft: Draft, step: Step) -> tuple[str, ...]:
-    known = draft.state.steps[step.path]
-    assert known.loop is not None
-    return () if known.ending is not None else next_iteration(step.path, known.loop)
+    step_state = draft.state.steps[step.path]
+    assert step_state.loop is not None
+    return () if step_state.ending is not None else next_iteration(step.path, step_state.loop)
 
 
 def _on(draft: Draft, step: Step) -> Consequence | None:
     """An iteration has ended: perhaps it was the last."""
-    known = draft.state.steps[step.path]
-    assert known.loop is not None
-    if known.ending is not None:
+    step_state = draft.state.steps[step.path]
+    assert step_state.loop is not None
+    if step_state.ending is not None:
         return Settle(step)
-    return Finish(step) if known.loop.ended == len(known.loop.keys) else None
+    return Finish(step) if step_state.loop.ended == len(step_state.loop.keys) else None
 
 
 def behind(draft: Draft, step: Step) -> Consequence | None:

@@ -58,10 +58,11 @@ def _is_over(draft: Draft, first: str) -> bool:
     """Whether all steps of a branch are over, and well."""
     path: str | None = first
     while path is not None:
-        step, known = draft.step(path), draft.state.steps.get(path)
-        if known is None or known.status not in ("finished", "skipped"):
+        step, step_state = draft.step(path), draft.state.steps.get(path)
+        if step_state is None or step_state.status not in ("finished", "skipped"):
             return False
-        cleans_up = known.phase != "over"  # its cleanup may have ended behind the race, which then heard nothing of it
+        # its cleanup may have ended behind the race, which then heard nothing of it
+        cleans_up = step_state.phase != "over"
         if cleans_up and (step.finally_ is None or not _is_over(draft, step.finally_)):
             return False
         path = step.next
@@ -77,11 +78,11 @@ def _finish(draft: Draft, step: Step, won: list[str]) -> Consequence:
 
 def _won(draft: Draft, step: Step) -> list[str]:
     """The branches that have won the race; none where it goes on, or is none."""
-    wanted = _verb(step).wanted
-    if wanted is None:
+    needed = _verb(step).wanted
+    if needed is None:
         return []
     finished = _finished(draft, step, draft.state.steps[step.path])
-    return finished[:wanted] if len(finished) >= wanted else []
+    return finished[:needed] if len(finished) >= needed else []
 
 
 def _of_race(draft: Draft, step: Step, won: list[str]) -> Json:
@@ -100,12 +101,12 @@ def _of_race(draft: Draft, step: Step, won: list[str]) -> Json:
 
 
 def child_failed(draft: Draft, step: Step, child: Step, error: e.Error) -> Consequence | None:
-    joined, wanted, branch = draft.state.steps[step.path], _verb(step).wanted, child.body
-    if wanted is not None and len(joined.winners) < wanted and error.code != UNDO_FAILED:
+    joined, needed, branch = draft.state.steps[step.path], _verb(step).wanted, child.body
+    if needed is not None and len(joined.winners) < needed and error.code != UNDO_FAILED:
         draft.emit(e.BranchEnded, path=step.path, branch=branch, failed=True)
         joined = draft.state.steps[step.path]
         finished = len(_finished(draft, step, joined))
-        if finished + joined.left - joined.dropped >= wanted:
+        if finished + joined.left - joined.dropped >= needed:
             return None
     return End(step, Ending("failed", error=error, reason=f"branch {branch} failed"))
 
@@ -117,14 +118,14 @@ def _finished(draft: Draft, step: Step, joined: StepState) -> list[str]:
 
 def winners(step: Step, known: StepState) -> tuple[str, ...]:
     """The branches that have won the race; none where it goes on, or is none."""
-    wanted = step.verb.wanted if isinstance(step.verb, Parallel) else None
-    return () if wanted is None or len(known.winners) < wanted else known.winners[:wanted]
+    needed = step.verb.wanted if isinstance(step.verb, Parallel) else None
+    return () if needed is None or len(known.winners) < needed else known.winners[:needed]
 
 
 def is_decided(step: Step, done: int) -> bool:
     """Whether the block is a race, and so many branches at their end decide it."""
-    wanted = step.verb.wanted if isinstance(step.verb, Parallel) else None
-    return wanted is not None and done >= wanted
+    needed = step.verb.wanted if isinstance(step.verb, Parallel) else None
+    return needed is not None and done >= needed
 
 
 def resume(step: Step, known: StepState) -> Lists:

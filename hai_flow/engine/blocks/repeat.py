@@ -19,8 +19,8 @@ EXHAUSTED: Final = "repeat.exhausted"
 
 def begin(draft: Draft, step: Step) -> Consequence | None:
     draft.pure_steps += 1
-    known = draft.state.steps.get(step.path)
-    first = 0 if known is None or known.loop is None else known.loop.last + 1
+    step_state = draft.state.steps.get(step.path)
+    first = 0 if step_state is None or step_state.loop is None else step_state.loop.last + 1
     if _wants_more(draft, step, step, 0):
         draft.started(step, ready=(paths.iteration(step.path, first),))
         return None
@@ -34,14 +34,14 @@ def list_done(draft: Draft, step: Step, body: str) -> Consequence:
 
 def iteration_done(draft: Draft, step: Step, iteration: Step, output: Json) -> Consequence | None:
     """The next iteration, or the end of the loop."""
-    known, verb = _loop(draft, step), _verb(step)
-    count = _count(known)
+    loop, verb = _loop(draft, step), _verb(step)
+    count = _count(loop)
     try:
         again = _wants_more(draft, step, iteration, count)
     except Raised as raised:
         return Fail(iteration, draft.error(raised.code, raised.message, step.path))
     exhausted = again and count >= verb.max
-    ready = (paths.iteration(step.path, known.last + 1),) if again and not exhausted else ()
+    ready = (paths.iteration(step.path, loop.last + 1),) if again and not exhausted else ()
     draft.emit(e.IterationEnded, path=iteration.path, status="finished", ready=ready)
     if exhausted and (verb.while_ is not None or verb.until is not None):
         message = f"After {count} iterations its condition still asks for more."
@@ -79,12 +79,12 @@ def _count(loop: LoopState) -> int:
 def behind(draft: Draft, step: Step) -> Consequence | str | None:
     """Behind its last iteration its condition is asked once more; one that was exhausted begins anew, and counts its
     iterations on. Raises `Raised`."""
-    known, error = draft.state.steps[step.path].loop, draft.state.steps[step.path].error
-    if known is None or known.last < 0 or (error is not None and error.code == EXHAUSTED):
+    loop, error = draft.state.steps[step.path].loop, draft.state.steps[step.path].error
+    if loop is None or loop.last < 0 or (error is not None and error.code == EXHAUSTED):
         return None
-    last, count = draft.step(paths.iteration(step.path, known.last)), _count(known)
+    last, count = draft.step(paths.iteration(step.path, loop.last)), _count(loop)
     if _wants_more(draft, step, last, count):
-        return paths.iteration(step.path, known.last + 1)
+        return paths.iteration(step.path, loop.last + 1)
     return Finish(step, {"count": count})
 
 

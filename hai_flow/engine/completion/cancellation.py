@@ -43,8 +43,8 @@ def end(draft: Draft, due: End) -> Consequence | None:
 def settle(draft: Draft, due: Settle) -> Consequence | None:
     """The rule of `Settle`."""
     step = due.step
-    known = draft.state.steps.get(step.path)
-    ending = None if known is None else known.ending
+    step_state = draft.state.steps.get(step.path)
+    ending = None if step_state is None else step_state.ending
     if ending is None or is_left_to_the_stop(draft, step.path) or is_open_inside(draft, step.path):
         return None
     return _ended(draft, step, ending)
@@ -118,9 +118,9 @@ def _blocks_around(draft: Draft, leaves: Iterable[str], scope: str) -> set[str]:
         step, undoes = draft.step(path), is_undo(path)
         while step.parent and is_inside(step.parent, scope):
             around = draft.step(step.parent)
-            known = draft.state.steps.get(around.path)
+            step_state = draft.state.steps.get(around.path)
             handling = (step.body, UNDO) if undoes else (step.body,)
-            if known is not None and (known.is_open or known.handler in handling):
+            if step_state is not None and (step_state.is_open or step_state.handler in handling):
                 blocks.add(around.path)
             step = around
     return blocks
@@ -152,15 +152,15 @@ def tell_child(draft: Draft, path: str, what: str, by: str, reason: str) -> None
 
 def _is_stopped(draft: Draft, step: Step, reason: str, *, undone: bool) -> bool:
     """Whether a step that was cut off is over; else it is undone (an item, where `undone`), or its `finally` runs."""
-    known = draft.state.steps.get(step.path)
-    handler = None if known is None else known.handler
+    step_state = draft.state.steps.get(step.path)
+    handler = None if step_state is None else step_state.handler
     if undone and handler is None and step.is_iteration and is_undo_scope(draft, step):
         undo = next_undo(draft, step.path)
         if undo is not None:
             draft.emit(e.StepStopped, path=step.path, reason=reason, handler=UNDO, ready=(undo,))
             return False
-    if step.finally_ is not None and known is not None and handler != FINALLY and has_begun(draft, step.path):
-        if known.is_open:
+    if step.finally_ is not None and step_state is not None and handler != FINALLY and has_begun(draft, step.path):
+        if step_state.is_open:
             draft.emit(e.StepStopped, path=step.path, reason=reason, handler=FINALLY, ready=(step.finally_,))
         else:
             draft.emit(e.HandlerStarted, path=step.path, handler=FINALLY, ready=(step.finally_,))
@@ -174,8 +174,9 @@ def note_stopped(draft: Draft, step: Step, reason: str) -> None:
     if step.is_iteration:
         draft.emit(e.IterationEnded, path=step.path, status="stopped")
         return
-    known = draft.state.steps.get(step.path)
-    if known is not None and known.ending is not None and not known.is_open:  # over, all but its `finally`
-        draft.emit(e.HandlerStarted, path=step.path, handler=known.handler or FINALLY)
-    elif known is None or known.is_open or known.handler is None or step.path in draft.state.ready:
+    step_state = draft.state.steps.get(step.path)
+    # over, all but its `finally`
+    if step_state is not None and step_state.ending is not None and not step_state.is_open:
+        draft.emit(e.HandlerStarted, path=step.path, handler=step_state.handler or FINALLY)
+    elif step_state is None or step_state.is_open or step_state.handler is None or step.path in draft.state.ready:
         draft.emit(e.StepStopped, path=step.path, reason=reason)

@@ -38,13 +38,13 @@ def undo_over(draft: Draft, due: UndoOver) -> Consequence | None:
     scope = undoing_scope(draft, due.owner)
     if scope is None or is_left_to_the_stop(draft, scope.path):
         return None
-    known = draft.state.steps[scope.path]
+    step_state = draft.state.steps[scope.path]
     if any(is_inside(path, scope.path) for path in draft.state.undo_failed):
-        return _incomplete(draft, scope, known.error)
-    if known.outcome == "stopped":
+        return _incomplete(draft, scope, step_state.error)
+    if step_state.outcome == "stopped":
         return stopped(draft, scope)
-    assert known.error is not None
-    return Handle(scope, known.error)
+    assert step_state.error is not None
+    return Handle(scope, step_state.error)
 
 
 def _incomplete(draft: Draft, scope: Step, cause: e.Error | None) -> Consequence | None:

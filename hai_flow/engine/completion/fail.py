@@ -97,11 +97,11 @@ def _handler_failed(draft: Draft, owner: Step, handler: str, error: e.Error) -> 
 
 
 def _finally_failed(draft: Draft, owner: Step, error: e.Error) -> Consequence | None:
-    known = draft.state.steps[owner.path]
-    if known.is_failed:
-        assert known.error is not None
-        return Raise(owner, known.error)  # an earlier error stands
-    return finally_done(draft, owner) if known.outcome == "stopped" else failed_behind_finally(draft, owner, error)
+    step_state = draft.state.steps[owner.path]
+    if step_state.is_failed:
+        assert step_state.error is not None
+        return Raise(owner, step_state.error)  # an earlier error stands
+    return finally_done(draft, owner) if step_state.outcome == "stopped" else failed_behind_finally(draft, owner, error)
 
 
 def _catch_failed(draft: Draft, owner: Step, error: e.Error) -> Consequence | None:

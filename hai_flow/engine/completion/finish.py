@@ -93,8 +93,8 @@ def _first_not_done(draft: Draft, path: str | None) -> str | None:
     """The first step from `path` on that is not done. After a Retry there may be some that are, behind one that was
     undone."""
     while path is not None:
-        known = draft.state.steps.get(path)
-        if known is None or not known.is_done or has_undone_inside(draft, draft.step(path)):
+        step_state = draft.state.steps.get(path)
+        if step_state is None or not step_state.is_done or has_undone_inside(draft, draft.step(path)):
             return path
         path = draft.step(path).next
     return None
@@ -126,15 +126,15 @@ def list_done(draft: Draft, due: ListDone) -> Consequence | None:
 
 def finally_done(draft: Draft, owner: Step) -> Consequence | None:
     """The step's `finally` has run and the flow does not go on behind it: the interrupted end goes on."""
-    known = draft.state.steps[owner.path]
+    step_state = draft.state.steps[owner.path]
     if is_left_to_the_stop(draft, owner.path):
         return None
-    if known.is_failed:
-        assert known.error is not None
-        return Raise(owner, known.error)
+    if step_state.is_failed:
+        assert step_state.error is not None
+        return Raise(owner, step_state.error)
     if owner.path and is_ending(draft, owner.parent):
         return Settle(draft.step(owner.parent))
-    if known.is_done and owner.path:
+    if step_state.is_done and owner.path:
         _, last = behind(draft, owner)
         return None if last is None else ListDone(last)
     return None

@@ -10,10 +10,10 @@ from hai_flow.engine.draft import Draft
 def open_leaves(draft: Draft) -> list[str]:
     """The innermost open steps: those that work, wait, or may begin."""
     state = draft.state
-    found = dict.fromkeys((*state.attempts, *state.open_pendings, *(t.path for t in state.timers), *state.ready))
-    found.update(dict.fromkeys(draft.waiting_elsewhere()))
-    found.pop("", None)
-    return sorted(found)
+    paths = dict.fromkeys((*state.attempts, *state.open_pendings, *(t.path for t in state.timers), *state.ready))
+    paths.update(dict.fromkeys(draft.waiting_elsewhere()))
+    paths.pop("", None)
+    return sorted(paths)
 
 
 def is_open_inside(draft: Draft, scope: str) -> bool:
@@ -30,8 +30,8 @@ def is_open_inside(draft: Draft, scope: str) -> bool:
 
 def is_ending(draft: Draft, path: str) -> bool:
     """Whether the step ends as soon as nothing is open inside it."""
-    known = draft.state.steps.get(path)
-    return known is not None and known.ending is not None
+    step_state = draft.state.steps.get(path)
+    return step_state is not None and step_state.ending is not None
 
 
 def is_left_to_the_stop(draft: Draft, path: str) -> bool:
@@ -41,8 +41,8 @@ def is_left_to_the_stop(draft: Draft, path: str) -> bool:
 
 def has_begun(draft: Draft, path: str) -> bool:
     """Whether the step has begun, and since the last Retry, if it is to begin again."""
-    known = draft.state.steps.get(path)
-    return known is not None and (known.is_open or path not in draft.state.ready)
+    step_state = draft.state.steps.get(path)
+    return step_state is not None and (step_state.is_open or path not in draft.state.ready)
 
 
 def has_undone_inside(draft: Draft, step: Step) -> bool:

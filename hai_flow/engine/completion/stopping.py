@@ -30,9 +30,9 @@ def begin_stop(draft: Draft, reason: str) -> None:
 
 def stop_leaf(draft: Draft, step: Step, reason: str) -> None:
     """In a run that is being stopped: an effect, a question or a timer is over; its `finally` comes in its turn."""
-    begun = has_begun(draft, step.path)
+    was_open = has_begun(draft, step.path)
     note_stopped(draft, step, reason)
-    if begun:
+    if was_open:
         note_finally(draft, step)
 
 
@@ -58,13 +58,13 @@ def stop_on(draft: Draft) -> None:
         draft.emit(e.StepStopped, path="", reason=draft.state.stop_reason, handler=UNDO, ready=(undo,))
         return
     for path in sorted(_open_steps(draft), key=lambda path: (-depth(path), path)):
-        step, known = draft.step(path), draft.state.steps[path]
-        begins = known.handler != FINALLY or path in draft.state.owed
+        step, step_state = draft.step(path), draft.state.steps[path]
+        begins = step_state.handler != FINALLY or path in draft.state.owed
         if step.finally_ is not None and begins and not _is_inherited(draft, path):
             ready = _next_of(draft, step.finally_) or step.finally_
             draft.emit(e.HandlerStarted, path=path, handler=FINALLY, ready=(ready,))
             return
-        if known.is_open or known.ending is not None:
+        if step_state.is_open or step_state.ending is not None:
             note_stopped(draft, step, "the run is being stopped")
     root = draft.state.steps.get("")
     due = root is None or not root.cleaned or "" in draft.state.owed
@@ -79,8 +79,8 @@ def _next_of(draft: Draft, first: str) -> str | None:
     """The step with which a `finally` that begins with `first` begins, or goes on where it was cut off; None: all of it
     is done."""
     path: str | None = first
-    while path is not None and (known := draft.state.steps.get(path)) is not None and known.is_done:
-        if known.phase != "over":
+    while path is not None and (step_state := draft.state.steps.get(path)) is not None and step_state.is_done:
+        if step_state.phase != "over":
             return path
         path = draft.step(path).next
     return path
@@ -88,11 +88,13 @@ def _next_of(draft: Draft, first: str) -> str | None:
 
 def _open_steps(draft: Draft) -> Iterator[str]:
     """The steps that are open, and those in which a handler was at work behind which their `finally` comes."""
-    for path, known in draft.state.steps.items():
+    for path, step_state in draft.state.steps.items():
         if not path:
             continue
-        owes_finally = known.handler is not None and not known.cleaned and draft.step(path).finally_ is not None
-        if known.is_open or known.ending is not None or owes_finally or path in draft.state.owed:
+        owes_finally = (
+            step_state.handler is not None and not step_state.cleaned and draft.step(path).finally_ is not None
+        )
+        if step_state.is_open or step_state.ending is not None or owes_finally or path in draft.state.owed:
             yield path
 
 
@@ -111,8 +113,8 @@ def left_cleanups(draft: Draft) -> tuple[str, ...]:
     their paths: a map of the state has none of its own."""
     return tuple(
         path
-        for path, known in sorted(draft.state.steps.items(), key=lambda item: item[0])
-        if (known.turn or not path) and _is_cut_off(draft, path, known) and _is_inherited(draft, path)
+        for path, step_state in sorted(draft.state.steps.items(), key=lambda item: item[0])
+        if (step_state.turn or not path) and _is_cut_off(draft, path, step_state) and _is_inherited(draft, path)
     )
 
 
@@ -128,7 +130,9 @@ def end_stop(draft: Draft) -> None:
 
 def _is_inherited(draft: Draft, path: str) -> bool:
     """Whether the step ("" = the document) was begun before a fork of the run went on with it, whose it is now."""
-    known = draft.state.steps.get(path)
+    step_state = draft.state.steps.get(path)
     if path in draft.state.inherited_steps:
         return True
-    return bool(draft.state.inherited) and (not path or (known is not None and known.turn <= draft.state.inherited))
+    return bool(draft.state.inherited) and (
+        not path or (step_state is not None and step_state.turn <= draft.state.inherited)
+    )

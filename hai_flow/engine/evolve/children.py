@@ -82,10 +82,10 @@ def child_asked(state: RunState, event: e.ChildAsked) -> RunState:
     """The question, and its votes, get turns and times of this run, because those of the child run mean nothing in this
     log."""
     opened = event.opened
-    known = state.relayed.get(opened.id)
-    before = None if known is None else known.pending
+    question = state.relayed.get(opened.id)
+    before = None if question is None else question.pending
     first = opened if before is None else before.opened
-    seen = () if before is None else before.votes
+    votes_before = () if before is None else before.votes
     decided = event.status != "open"
     pending = PendingState(
         replace(opened, at=event.at if before is None else first.at, turn=event.turn if before is None else first.turn),
@@ -95,7 +95,7 @@ def child_asked(state: RunState, event: e.ChildAsked) -> RunState:
         value=event.value,
         reason=event.reason,
         edits=event.edits,
-        votes=(*seen, *(replace(vote, turn=event.turn) for vote in event.votes[len(seen) :])),
+        votes=(*votes_before, *(replace(vote, turn=event.turn) for vote in event.votes[len(votes_before) :])),
     )
     changes: dict[str, Any] = {}
     if opened.kind == "tool":
@@ -132,13 +132,13 @@ def _relayed_call(state: RunState, pending: PendingState) -> dict[str, Any]:
 
 
 def child_said(state: RunState, event: e.ChildSaid) -> RunState:
-    known = state.messages.get(event.message_id)
-    if known is None:
+    before = state.messages.get(event.message_id)
+    if before is None:
         message = message_of(state, event, content=event.content, aborted=event.aborted, chunks=1)
         return following(state, event, messages=state.messages.set(message.id, message), entries=state.entries + 1)
-    whole = replace(known, content=event.content, aborted=event.aborted, chunks=known.chunks + 1, open=False)
-    opened = state.open_messages.delete(known.id) if known.open else state.open_messages
-    return following(state, event, messages=state.messages.set(known.id, whole), open_messages=opened)
+    grown = replace(before, content=event.content, aborted=event.aborted, chunks=before.chunks + 1, open=False)
+    opened = state.open_messages.delete(before.id) if before.open else state.open_messages
+    return following(state, event, messages=state.messages.set(before.id, grown), open_messages=opened)
 
 
 def child_stepped(state: RunState, event: e.ChildStepped) -> RunState:
@@ -162,10 +162,10 @@ def below_without(state: RunState, path: str) -> Map[str, int]:
 
 def cut_below(state: RunState, path: str) -> dict[str, Any]:
     """The changes by which messages of the runs below the step `path` end whose rest will not come any more."""
-    left = [id for id, owner in state.open_messages.items() if is_inside(owner, path)]
-    if not left:
+    unfinished = [id for id, owner in state.open_messages.items() if is_inside(owner, path)]
+    if not unfinished:
         return {}
     messages, opened = state.messages, state.open_messages
-    for id in left:
+    for id in unfinished:
         messages, opened = messages.set(id, replace(messages[id], open=False, aborted=True)), opened.delete(id)
     return {"messages": messages, "open_messages": opened}

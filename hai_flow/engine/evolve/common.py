@@ -96,9 +96,9 @@ def begun_anew(state: RunState, place: str) -> tuple[RunState, Map[str, StepStat
     """The steps, with those of a handler that may have run before, in a run that was retried: they run once more, and
     start other children. Beside them the state, which has the steps as they were."""
     steps = state.steps
-    kept = {path: last for path, last in state.last_children.items() if not is_inside(path, place)}
-    if len(kept) < len(state.last_children):
-        state = replace(state, last_children=Map(kept))
+    last_children = {path: last for path, last in state.last_children.items() if not is_inside(path, place)}
+    if len(last_children) < len(state.last_children):
+        state = replace(state, last_children=Map(last_children))
     for path, step in state.steps.items():
         if is_inside(path, place):
             rounds = step.rounds + (step.status == "finished")

@@ -28,12 +28,12 @@ def begun_loop(state: RunState, event: e.StepStarted, before: StepState | None) 
 def iteration_started(state: RunState, event: e.IterationStarted) -> RunState:
     path = event.path
     loop = loop_of(path)
-    known = state.steps[loop].loop
-    assert known is not None
-    if not known.keys:  # a `repeat`: the iteration before is over, and `steps.X` means this one
-        if 0 <= known.last != event.index and state.steps[loop].verb != AGENT:
-            state = replace(state, **_forgotten(state, paths.iteration(loop, known.last)))
-        state = replace(state, steps=with_step(state, loop, loop=replace(known, last=event.index)))
+    loop_state = state.steps[loop].loop
+    assert loop_state is not None
+    if not loop_state.keys:  # a `repeat`: the iteration before is over, and `steps.X` means this one
+        if 0 <= loop_state.last != event.index and state.steps[loop].verb != AGENT:
+            state = replace(state, **_forgotten(state, paths.iteration(loop, loop_state.last)))
+        state = replace(state, steps=with_step(state, loop, loop=replace(loop_state, last=event.index)))
     phase = phase_after(event, state.steps.get(path), "working")
     return replace(
         state,
@@ -54,15 +54,15 @@ def iteration_ended(state: RunState, event: e.IterationEnded) -> RunState:
     if loop.keys:
         started = paths.keys_among(event.ready, path)
         again = tuple(each for each in loop.again if each not in started) if loop.again else ()
-        begun = loop.begun + len(event.ready) - (len(loop.again) - len(again))
+        begun_count = loop.begun + len(event.ready) - (len(loop.again) - len(again))
         results = loop.results.set(key, Item(event.status, event.output, event.error))
-        changed = replace(loop, begun=begun, ended=loop.ended + 1, again=again, results=results)
+        changed = replace(loop, begun=begun_count, ended=loop.ended + 1, again=again, results=results)
     elif event.output is True:
         changed = replace(loop, closing=True)
     before = state.steps.get(event.path)
-    known = StepState("pending", event.at) if before is None else before
+    step_state = StepState("pending", event.at) if before is None else before
     phase = phase_after(event, before, "over")
-    ended = replace(known, phase=phase, outcome=event.status, error=event.error, ending=None)
+    ended = replace(step_state, phase=phase, outcome=event.status, error=event.error, ending=None)
     after = replace(
         state,
         seq=state.seq + 1,
@@ -71,8 +71,8 @@ def iteration_ended(state: RunState, event: e.IterationEnded) -> RunState:
         inside=inside_with(state, event.path),
         ready=(*without(state.ready, event.path), *event.ready),
     )
-    kept = not loop.keys or event.status != "finished" or state.steps[path].verb == AGENT_CALLS
-    return after if kept else replace(after, **_forgotten(after, event.path))
+    keeps_steps = not loop.keys or event.status != "finished" or state.steps[path].verb == AGENT_CALLS
+    return after if keeps_steps else replace(after, **_forgotten(after, event.path))
 
 
 def gathered(loop: LoopState) -> list[Json]:
@@ -113,11 +113,11 @@ def _forgotten(state: RunState, iteration: str) -> dict[str, Any]:
     if paths.in_handler(iteration) or (state.undoables and _undoable_inside(state, iteration)):
         return {}
     steps, inside, last_children = state.steps.mutate(), state.inside.mutate(), state.last_children
-    left = [iteration]
-    while left:
-        path = left.pop()
+    waiting = [iteration]
+    while waiting:
+        path = waiting.pop()
         steps.pop(path, None)
-        left.extend(inside.pop(path, ()))
+        waiting.extend(inside.pop(path, ()))
         if path in last_children:
             last_children = last_children.delete(path)
     return {"steps": steps.finish(), "inside": inside.finish(), "last_children": last_children}

@@ -66,7 +66,7 @@ def _renamed(state: RunState, moved: dict[str, str]) -> RunState:
         idle=all_of(state.idle),
         below=keys(state.below),
         ready=all_of(state.ready),
-        inside=Map({new(path): all_of(found) for path, found in state.inside.items()}),
+        inside=Map({new(path): all_of(children) for path, children in state.inside.items()}),
         undoables=keys(state.undoables),
         undone=all_of(state.undone),
         undo_failed=all_of(state.undo_failed),

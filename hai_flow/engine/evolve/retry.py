@@ -74,8 +74,8 @@ def _handling(event: e.Event, step: StepState, handler: str) -> StepState:
     phase = phase_after(event, step, "handling")
     if handler == paths.FINALLY:
         outcome = "handled" if step.done is None and step.outcome == "failed" else step.done or step.outcome
-        begun = begun_with(step, handler)
-        return replace(step, phase=phase, outcome=outcome, begun=begun, replaced=None, error=None)
+        handlers = begun_with(step, handler)
+        return replace(step, phase=phase, outcome=outcome, begun=handlers, replaced=None, error=None)
     return replace(step, phase=phase, outcome="handled", begun=(handler,), ending=None)
 
 
@@ -96,11 +96,11 @@ def _reopened_loop(step: StepState, loop: LoopState, path: str, begun_again: tup
         results.pop(key, None)
         if key not in now:
             again.append(key)
-    begun = loop.begun
+    started = loop.begun
     if over:  # a `break` has left the loop: an iteration that never began does not begin now
-        results.update({key: Item("stopped") for key in loop.keys[begun:]})
-        begun = len(loop.keys)
-    while begun < len(loop.keys) and loop.keys[begun] in now:
-        begun += 1
-    kept = results.finish()
-    return replace(loop, results=kept, begun=begun, ended=len(kept), again=tuple(again))
+        results.update({key: Item("stopped") for key in loop.keys[started:]})
+        started = len(loop.keys)
+    while started < len(loop.keys) and loop.keys[started] in now:
+        started += 1
+    items = results.finish()
+    return replace(loop, results=items, begun=started, ended=len(items), again=tuple(again))

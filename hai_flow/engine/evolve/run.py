@@ -102,28 +102,28 @@ def run_resumed(state: RunState, event: e.RunResumed) -> RunState:
 
 def run_stopping(state: RunState, event: e.RunStopping) -> RunState:
     """Blocks end behind the steps inside them: no timeout cuts them short any more, and no limit of the run."""
-    given = event.inherited or e.Inherited(0, 0)
-    kept = {
+    inherited = event.inherited or e.Inherited(0, 0)
+    timeouts = {
         path: due
         for path, due in state.timeouts.items()
         if path in state.attempts
-        or (in_cleanup(path) and not (0 < state.steps[path].turn <= given.turn or path in given.steps))
+        or (in_cleanup(path) and not (0 < state.steps[path].turn <= inherited.turn or path in inherited.steps))
     }
     return following(
         state,
         event,
         **status_after(state, event),
-        timeouts=Map(kept),
+        timeouts=Map(timeouts),
         timers=tuple(timer for timer in state.timers if timer.kind != "limit"),
         ready=without(state.ready, ""),
         stop_by=event.by,
         stop_reason=event.reason,
-        inherited=given.turn,
-        inherited_steps=given.steps,
+        inherited=inherited.turn,
+        inherited_steps=inherited.steps,
         heir=event.heir,
-        left_at=given.seq,
-        left=Map({path: seq for path, seq in state.undoables.items() if seq <= given.seq}),
-        undoables=Map({path: seq for path, seq in state.undoables.items() if seq > given.seq}),
+        left_at=inherited.seq,
+        left=Map({path: seq for path, seq in state.undoables.items() if seq <= inherited.seq}),
+        undoables=Map({path: seq for path, seq in state.undoables.items() if seq > inherited.seq}),
     )
 
 

@@ -43,11 +43,11 @@ def taken(state: RunState, event: e.SignalReceived) -> dict[str, Any]:
     before = state.heard.get(event.name)
     if before is None and event.heard is None:
         return {"signals": signals}
-    before, said = before or e.Heard(), event.heard or e.Heard()
-    left = tuple(id for id in (*before.left, *said.left) if id != event.id)
-    heard = e.Heard(max(before.to_all, said.to_all), max(before.own, said.own), left)
-    covered = [id for id, taken in signals.items() if taken.type == event.name and is_heard(heard, taken)]
-    kept = signals.mutate()
+    before, news = before or e.Heard(), event.heard or e.Heard()
+    missed = tuple(id for id in (*before.left, *news.left) if id != event.id)
+    heard = e.Heard(max(before.to_all, news.to_all), max(before.own, news.own), missed)
+    covered = [id for id, signal in signals.items() if signal.type == event.name and is_heard(heard, signal)]
+    remaining = signals.mutate()
     for id in covered:
-        del kept[id]
-    return {"signals": kept.finish(), "heard": state.heard.set(event.name, heard)}
+        del remaining[id]
+    return {"signals": remaining.finish(), "heard": state.heard.set(event.name, heard)}

@@ -83,17 +83,17 @@ def attempt_started(state: RunState, event: e.AttemptStarted) -> RunState:
 def step_finished(state: RunState, event: e.StepFinished) -> RunState:
     path, handler = event.path, event.handler
     before = state.steps.get(path)
-    known = StepState("pending", event.at) if before is None else before
-    loop = known.loop
+    step_state = StepState("pending", event.at) if before is None else before
+    loop = step_state.loop
     closed = replace(
-        known,
+        step_state,
         phase=phase_after(event, before, "over" if handler is None else "handling"),
         outcome="finished",
-        begun=begun_with(known, handler),
-        replaced="handled" if known.outcome == "handled" else known.replaced,  # a document behind its `catch`
+        begun=begun_with(step_state, handler),
+        replaced="handled" if step_state.outcome == "handled" else step_state.replaced,  # a document behind its `catch`
         ending=None,
-        output=event.output if loop is None or not loop.keys or known.verb == AGENT_CALLS else gathered(loop),
-        approval=known.approval if event.approval is None else event.approval,
+        output=event.output if loop is None or not loop.keys or step_state.verb == AGENT_CALLS else gathered(loop),
+        approval=step_state.approval if event.approval is None else event.approval,
         lost=0,
     )
     after = _closed(state, event, closed, handler, event.ready)
@@ -117,12 +117,12 @@ def step_skipped(state: RunState, event: e.StepSkipped) -> RunState:
             inside=inside_with(state, path),
             ready=(*without(state.ready, path), *event.ready),
         )
-    known = StepState("pending", event.at) if before is None else before
+    step_state = StepState("pending", event.at) if before is None else before
     closed = replace(
-        known,
+        step_state,
         phase=phase,
         outcome="skipped",
-        begun=begun_with(known, handler),
+        begun=begun_with(step_state, handler),
         ending=None,
         approval=event.approval,
         output=event.approval,
@@ -133,12 +133,12 @@ def step_skipped(state: RunState, event: e.StepSkipped) -> RunState:
 def _skipped_by(state: RunState, event: e.StepSkipped, before: StepState | None, phase: Phase) -> RunState:
     """A person had the step skipped, whatever its phase was: an earlier outcome counts no more."""
     path, handler = event.path, event.handler
-    known = StepState("pending", event.at) if before is None else before
+    step_state = StepState("pending", event.at) if before is None else before
     closed = replace(
-        known,
+        step_state,
         phase=phase,
         outcome="skipped",
-        begun=begun_with(known, handler),
+        begun=begun_with(step_state, handler),
         replaced=None,
         ending=None,
         error=None,
@@ -154,19 +154,19 @@ def _skipped_by(state: RunState, event: e.StepSkipped, before: StepState | None,
 def step_failed(state: RunState, event: e.StepFailed) -> RunState:
     path, handler = event.path, event.handler
     before = state.steps.get(path)
-    known = StepState("pending", event.at) if before is None else before
-    spoiled = known.cleaned and (known.outcome in ("finished", "skipped") or known.handled)
-    output, approval = known.output, known.approval
-    if not spoiled and known.loop is not None and known.loop.keys and known.verb != AGENT_CALLS:
-        output = gathered(known.loop)
+    step_state = StepState("pending", event.at) if before is None else before
+    spoiled = step_state.cleaned and (step_state.outcome in ("finished", "skipped") or step_state.handled)
+    output, approval = step_state.output, step_state.approval
+    if not spoiled and step_state.loop is not None and step_state.loop.keys and step_state.verb != AGENT_CALLS:
+        output = gathered(step_state.loop)
     elif event.approval is not None:
         output = event.approval
     closed = replace(
-        known,
+        step_state,
         phase=phase_after(event, before, "over" if handler is None else "handling"),
         outcome="handled" if handler is not None and paths.is_catch(handler) else "failed",
-        begun=begun_with(known, handler),
-        replaced=known.outcome if spoiled else known.done,
+        begun=begun_with(step_state, handler),
+        replaced=step_state.outcome if spoiled else step_state.done,
         ending=None,
         error=event.error,
         output=output,
@@ -181,13 +181,13 @@ def step_failed(state: RunState, event: e.StepFailed) -> RunState:
 def step_stopped(state: RunState, event: e.StepStopped) -> RunState:
     path, handler = event.path, event.handler
     before = state.steps.get(path)
-    known = StepState("pending", event.at) if before is None else before
+    step_state = StepState("pending", event.at) if before is None else before
     closed = replace(
-        known,
+        step_state,
         phase=phase_after(event, before, "over" if handler is None else "handling"),
         outcome="stopped",
-        begun=begun_with(known, handler),
-        replaced="handled" if known.outcome == "handled" else known.replaced,
+        begun=begun_with(step_state, handler),
+        replaced="handled" if step_state.outcome == "handled" else step_state.replaced,
         ending=None,
     )
     if handler == paths.FINALLY:
@@ -199,8 +199,8 @@ def _closed(state: RunState, event: _End, closed: StepState, handler: str | None
     """Shared by every end of a step: no attempt, no timer, no place in the frontier; its successors are ready."""
     path, steps = event.path, state.steps
     if path in state.children:
-        left = {"below": below_without(state, path), **cut_below(state, path)}
-        state = replace(state, children=state.children.delete(path), **left)
+        below = {"below": below_without(state, path), **cut_below(state, path)}
+        state = replace(state, children=state.children.delete(path), **below)
     if path in state.last_children and not isinstance(event, e.StepFailed | e.StepStopped):
         state = replace(state, last_children=state.last_children.delete(path))
     if state.retried and handler is not None and handler != paths.UNDO:

@@ -16,7 +16,7 @@ from hai_flow.values import Json
 
 def _answer(draft: Draft, command: c.Answer) -> Json:
     readings = validate_answers.readings(draft, command)
-    if all(known for _, _, known in readings):
+    if all(repeated for _, _, repeated in readings):
         draft.already = True
         results = [
             validate_answers.answered(pending, reading, "already", pending.by) for pending, reading, _ in readings
@@ -44,8 +44,8 @@ def take(
             message="A message that comes with an answer is kept in the thread, but starts no run.",
         )
     results = []
-    for pending, reading, known in readings:
-        if known:
+    for pending, reading, repeated in readings:
+        if repeated:
             results.append(validate_answers.answered(pending, reading, "already", pending.by))
         elif draft.state.pendings[pending.opened.id].status == "open":
             decide.decide_pending(draft, pending, reading, command.by, command.via)

@@ -37,18 +37,18 @@ def _jump(draft: Draft, command: c.Jump) -> Json:
     that takes real time. Returns how much has `passed` and is `left` (docs/decisions/0033)."""
     if draft.state.status not in _ON_A_CLOCK:
         raise not_now(draft, "let time pass for")
-    left, begun, sent = command.ms, dict(performed(draft.state)), len(draft.outbox)
-    while left and draft.state.status in _ON_A_CLOCK and draft.within_bounds():
+    remaining, attempts, sent = command.ms, dict(performed(draft.state)), len(draft.outbox)
+    while remaining and draft.state.status in _ON_A_CLOCK and draft.within_bounds():
         timer = next_timer(draft.state)
-        step = left if timer is None else min(left, timer.due - draft.clock)
+        step = remaining if timer is None else min(remaining, timer.due - draft.clock)
         assert step > 0, "what is due has happened before any command"
         draft.emit(e.TimeJumped, by=command.by, ms=step)
-        left -= step
+        remaining -= step
         pass_time(draft, draft.clock, attempts=False)
-        working = any(begun.get(path) != attempt for path, attempt in performed(draft.state).items())
+        working = any(attempts.get(path) != attempt for path, attempt in performed(draft.state).items())
         if working or len(draft.outbox) > sent:
             break
-    return {**run_outcome(draft), "passed": command.ms - left, "left": left}
+    return {**run_outcome(draft), "passed": command.ms - remaining, "left": remaining}
 
 
 _ON_A_CLOCK: Final = ("running", "waiting", "paused")

@@ -49,8 +49,8 @@ class Reading(NamedTuple):
 def digest(workflow_sha256: str, run_id: str, opened: PendingOpened) -> str:
     """The digest of a pending: binds a decision to one workflow, one run and one content, of the very texts that are
     stored. Hex."""
-    shown = (opened.title, opened.message, opened.options, opened.schema)
-    content = sha256(values.dumps([opened.path, opened.args, opened.evidence, *shown])).hexdigest()
+    texts = (opened.title, opened.message, opened.options, opened.schema)
+    content = sha256(values.dumps([opened.path, opened.args, opened.evidence, *texts])).hexdigest()
     return sha256(values.dumps([workflow_sha256, run_id, content])).hexdigest()
 
 
@@ -232,20 +232,20 @@ def _form_values(opened: PendingOpened, answer: PendingAnswer) -> Json:
     return _valid(opened, schema, schema.with_defaults(value))
 
 
-def _form_in(opened: PendingOpened, schema: Schema, written: dict[str, Json]) -> Json:
+def _form_in(opened: PendingOpened, schema: Schema, posted: dict[str, Json]) -> Json:
     """The form's values in an answer that a frontend wrote: `{values, digest?}`, or the values themselves. A digest is
     checked, unless the form has a field of that name. Raises Rejected(422), also where the answer says that the
     question was dismissed: a form is filled in, or stays open."""
     fields = schema.raw.get("properties", {})
-    if written.keys() == {"status"} and written["status"] == "cancelled" and "status" not in fields:
+    if posted.keys() == {"status"} and posted["status"] == "cancelled" and "status" not in fields:
         raise refused(opened, "a form can't be cancelled; expected its values.")
-    if "digest" in written and "digest" not in fields:
-        _demand_digest(opened, written["digest"])
-        written = {name: value for name, value in written.items() if name != "digest"}
-    if "values" in written and "values" not in fields:
-        _demand_members(opened, written, ("values", "digest"))
-        return written["values"]
-    return written
+    if "digest" in posted and "digest" not in fields:
+        _demand_digest(opened, posted["digest"])
+        posted = {name: value for name, value in posted.items() if name != "digest"}
+    if "values" in posted and "values" not in fields:
+        _demand_members(opened, posted, ("values", "digest"))
+        return posted["values"]
+    return posted
 
 
 def _object_in(opened: PendingOpened, text: str) -> dict[str, Json]:
@@ -263,22 +263,22 @@ _CHOICE_KEYS: Final = ("decision", "reason", "values", "edits", "editedArgs", "d
 
 def _choice(pending: PendingState, answer: PendingAnswer) -> tuple[str, Json, str | None, dict[str, Json] | None]:
     opened = pending.opened
-    given = _choice_given(opened, answer)
-    decision, reason = given.get("decision"), given.get("reason")
-    _demand_members(opened, given, _CHOICE_KEYS)
+    choice = _choice_given(opened, answer)
+    decision, reason = choice.get("decision"), choice.get("reason")
+    _demand_members(opened, choice, _CHOICE_KEYS)
     if decision not in opened.options:
         raise refused(opened, f"expected decision {' or '.join(opened.options)}, found {decision!r}.")
     if reason is not None and not isinstance(reason, str):
         raise refused(opened, "expected the reason as text.")
-    _demand_digest(opened, given.get("digest"))
-    edits = _edits_of(pending, given)
+    _demand_digest(opened, choice.get("digest"))
+    edits = _edits_of(pending, choice)
     if edits is not None and decision != votes.APPROVE:
         raise refused(opened, f"edits are part of an approval, found them with {decision}.")
     if edits is not None and not isinstance(edits, dict):
         raise refused(opened, "expected the edits as an object: argument name or JSON Pointer, and its new value.")
     if decision in votes.rules_of(pending).reasons and not (reason or "").strip():
         raise refused(opened, f"{decision} needs a reason: say why in `reason`.")
-    return decision, _chosen_values(opened, decision, given.get("values")), reason, edits or None
+    return decision, _chosen_values(opened, decision, choice.get("values")), reason, edits or None
 
 
 def _edits_of(pending: PendingState, given: dict[str, Json]) -> Json:
@@ -301,8 +301,12 @@ def _edits_of(pending: PendingState, given: dict[str, Json]) -> Json:
             f"editedArgs are all arguments, found none of {', '.join(sorted(missing))}; "
             "send all of them, or only those that change as `edits`.",
         )
-    made = {parse_pointer(name)[0] if name.startswith("/") else name for name in pending.edits or {}}
-    changed = {name: value for name, value in edited.items() if name not in args or args[name] != value or name in made}
+    edited_before = {parse_pointer(name)[0] if name.startswith("/") else name for name in pending.edits or {}}
+    changed = {
+        name: value
+        for name, value in edited.items()
+        if name not in args or args[name] != value or name in edited_before
+    }
     return changed or None
 
 
@@ -329,14 +333,14 @@ def _chosen_values(opened: PendingOpened, decision: str, given: Json) -> Json:
 def _choice_given(opened: PendingOpened, answer: PendingAnswer) -> dict[str, Json]:
     """`{decision, reason?, values?}` from whichever of the accepted spellings was sent (docs/language.md#people)."""
     if answer.decision is not None:
-        given: dict[str, Json] = {"decision": answer.decision}
+        choice: dict[str, Json] = {"decision": answer.decision}
         if answer.reason is not None:
-            given["reason"] = _checked(opened, answer.reason)
+            choice["reason"] = _checked(opened, answer.reason)
         if answer.values is not msgspec.UNSET:
-            given["values"] = _checked(opened, answer.values)
+            choice["values"] = _checked(opened, answer.values)
         if answer.edits is not msgspec.UNSET:
-            given["edits"] = _checked(opened, answer.edits)
-        return given
+            choice["edits"] = _checked(opened, answer.edits)
+        return choice
     if answer.content is not None:
         raw: Json = answer.content
         with suppress(values.NotJson):
@@ -381,23 +385,23 @@ def _spelled(opened: PendingOpened, raw: Json) -> dict[str, Json]:
 
 def _settlement(opened: PendingOpened, answer: PendingAnswer) -> tuple[str, Json, str | None]:
     """The fate of a call, as an operator tells it: it happened, with this result; do it again; or fail."""
-    given: dict[str, Json] = {"decision": answer.decision, "reason": answer.reason}
+    fields: dict[str, Json] = {"decision": answer.decision, "reason": answer.reason}
     if answer.result is not msgspec.UNSET:
-        given["result"] = answer.result
+        fields["result"] = answer.result
     if answer.decision is None:
-        raw = _object_in(opened, answer.content) if answer.content is not None else given.get("result")
-        given = raw if isinstance(raw, dict) else {}
-    _checked(opened, given)
-    _demand_members(opened, given, ("decision", "reason", "result", "digest"))
-    _demand_digest(opened, given.get("digest"))
-    decision, reason = given.get("decision"), given.get("reason")
+        raw = _object_in(opened, answer.content) if answer.content is not None else fields.get("result")
+        fields = raw if isinstance(raw, dict) else {}
+    _checked(opened, fields)
+    _demand_members(opened, fields, ("decision", "reason", "result", "digest"))
+    _demand_digest(opened, fields.get("digest"))
+    decision, reason = fields.get("decision"), fields.get("reason")
     if decision not in opened.options:
         raise refused(opened, f"expected decision {' or '.join(opened.options)}, found {decision!r}.")
     if reason is not None and not isinstance(reason, str):
         raise refused(opened, "expected the reason as text.")
-    if decision == HAPPENED and "result" not in given:
+    if decision == HAPPENED and "result" not in fields:
         raise refused(opened, "it happened, with what result? Add {result} (null, if it gives none).")
-    return decision, given.get("result") if decision == HAPPENED else None, reason
+    return decision, fields.get("result") if decision == HAPPENED else None, reason
 
 
 # --- edits ------------------------------------------------------------------------------------------------------------
@@ -455,8 +459,8 @@ _JSON_TYPES: Final = ((bool, "boolean"), (int | float, "number"), (str, "string"
 
 def edits_by_name(edits: dict[str, Json]) -> dict[str, Json]:
     """`edits` as the envelope shows them: an argument by its name, a value deeper inside by its pointer."""
-    found: dict[str, Json] = {}
+    by_name: dict[str, Json] = {}
     for name, value in edits.items():
         parts = parse_pointer(name) if name.startswith("/") else [name]
-        found[parts[0] if len(parts) == 1 else name] = value
-    return found
+        by_name[parts[0] if len(parts) == 1 else name] = value
+    return by_name

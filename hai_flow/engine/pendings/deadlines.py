@@ -121,21 +121,21 @@ def _expire(draft: Draft, step: Step, pending: PendingState) -> None:
     try:
         reason = _EXPIRED if expiry.reason is None else draft.text(expiry.reason, step, **roots)
         value = None if expiry.value is None else draft.render(expiry.value, step, **roots)
-        given = values_given(rules_of(pending), pending) if expiry.outcome == "approve" else None
+        form_values = values_given(rules_of(pending), pending) if expiry.outcome == "approve" else None
     except Raised as raised:
         draft.emit(e.PendingDecided, id=id, outcome="expired", reason=raised.message, via="deadline")
         loop.fail(draft, step, draft.error(raised.code, raised.message, step.path, raised.data))
         return
     if expiry.outcome in (votes.APPROVE, votes.REJECT):
-        result = votes.envelope(pending, expiry.outcome, reason, given, expired=True)
+        result = votes.envelope(pending, expiry.outcome, reason, form_values, expired=True)
         close(draft, pending, "expired", result, reason=reason, via="deadline")
         go_on(draft, step, pending, result, reason)
     elif expiry.outcome == "default":
         draft.emit(e.PendingDecided, id=id, outcome="expired", value=value, reason=reason, via="deadline")
         loop.finish(draft, step, value)
     else:
-        asked = kind in ("approve", "gate")
-        result = votes.envelope(pending, "expired", None, expired=True) if asked else None
+        is_approval = kind in ("approve", "gate")
+        result = votes.envelope(pending, "expired", None, expired=True) if is_approval else None
         draft.emit(e.PendingDecided, id=id, outcome="expired", value=result, reason="deadline", via="deadline")
         code = _EXPIRED_CODES.get(kind, "approval.expired")
         loop.fail(draft, step, draft.error(code, "Nobody answered before the deadline.", step.path), result)

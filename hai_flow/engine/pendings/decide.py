@@ -64,16 +64,16 @@ def _content(value: Json) -> str:
 
 
 def _settle_by_person(draft: Draft, step: Step, reading: Reading, by: str) -> None:
-    known = draft.state.steps[step.path]
+    step_state = draft.state.steps[step.path]
     if reading.outcome == HAPPENED:
         resolve_call(draft, step, reading.value, None)
         loop.finish(draft, step, reading.value)
         return
-    said = f" {reading.reason}" if reading.reason else ""
-    message = f"The outcome of attempt {known.attempt} was lost; {by} decided: {reading.outcome}.{said}"
+    reason = f" {reading.reason}" if reading.reason else ""
+    message = f"The outcome of attempt {step_state.attempt} was lost; {by} decided: {reading.outcome}.{reason}"
     error = draft.error("step.in_doubt", message, step.path)
     if reading.outcome == AGAIN:
-        draft.emit(e.StepRetried, path=step.path, attempt=known.attempt, error=error, lost=True)
+        draft.emit(e.StepRetried, path=step.path, attempt=step_state.attempt, error=error, lost=True)
     else:
         resolve_call(draft, step, None, error)
         loop.fail(draft, step, error)
@@ -119,8 +119,8 @@ def decide_by(draft: Draft, step: Step, pending: PendingState, decision: str, vo
     """`vote` has decided."""
     rules = rules_of(pending)
     turned = decision == votes.REJECT and vote.decision != votes.REJECT
-    given = values_given(rules, pending) if decision == votes.APPROVE else None if turned else vote.values
-    result = votes.envelope(pending, decision, vote.reason, given)
+    form_values = values_given(rules, pending) if decision == votes.APPROVE else None if turned else vote.values
+    result = votes.envelope(pending, decision, vote.reason, form_values)
     message = "The quorum can't be reached any more." if turned else vote.reason or f"Rejected by {vote.by}."
     close(
         draft,
@@ -137,8 +137,8 @@ def decide_by(draft: Draft, step: Step, pending: PendingState, decision: str, vo
 
 
 def values_given(rules: Rules, pending: PendingState) -> Json:
-    given = [vote.values or {} for vote in votes.approvals(rules, pending)]
-    return votes.combined(rules, pending.opened.schema, given)
+    forms = [vote.values or {} for vote in votes.approvals(rules, pending)]
+    return votes.combined(rules, pending.opened.schema, forms)
 
 
 def close(draft: Draft, pending: PendingState, outcome: str, result: dict[str, Json], /, **fields: Any) -> None:

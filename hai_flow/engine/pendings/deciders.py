@@ -34,9 +34,9 @@ def may_decide(plan: Plan, state: RunState, pending: PendingState, principal: c.
 
 def obstacle(pending: PendingState, principal: c.Principal, world: World) -> Obstacle | None:
     """Why the principal may not answer the open pending; None if it may."""
-    found = ineligible(pending, principal, world)
-    if found is not None:
-        return found
+    refusal = ineligible(pending, principal, world)
+    if refusal is not None:
+        return refusal
     spent = ", ".join(sorted(votes.who_voted(pending.votes).intersection(votes.ids_of_voter(principal))))
     if not spent:
         return None

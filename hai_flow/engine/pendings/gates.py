@@ -26,7 +26,7 @@ def open_gate(draft: Draft, step: Step, gate: Approval, args: str) -> None:
     roots = {"args": values.loads(args)}
     rules = rules_for(draft, step, gate.policy, roots)
     name = effect_name(step, roots["args"])
-    known = draft.state.steps[step.path]
+    step_state = draft.state.steps[step.path]
     title = f"{name}?" if gate.title is None else draft.text(gate.title, step, **roots)
     open_pending(
         draft,
@@ -36,7 +36,7 @@ def open_gate(draft: Draft, step: Step, gate: Approval, args: str) -> None:
         title=title,
         message=None if gate.message is None else draft.text(gate.message, step, **roots),
         tool=name,
-        args=known.args,
+        args=step_state.args,
         schema=form_of(draft, step, gate.policy.form, roots),
         options=gate.policy.options,
     )
@@ -68,10 +68,10 @@ def is_approved(state: RunState, step: Step, args: str) -> bool:
 
 def approved_gate(state: RunState, step: Step) -> PendingState | None:
     """The gate of the step that was passed last."""
-    known = state.steps.get(step.path)
-    for n in range(known.asked if known else 0, 0, -1):
-        found = pending_of(state, step.path, n - 1)
-        if found is not None and found.opened.kind == "gate":
-            passed = found.status in (votes.APPROVE, "expired") and isinstance(found.value, dict)
-            return found if passed and found.value["decision"] == votes.APPROVE else None
+    step_state = state.steps.get(step.path)
+    for n in range(step_state.asked if step_state else 0, 0, -1):
+        gate = pending_of(state, step.path, n - 1)
+        if gate is not None and gate.opened.kind == "gate":
+            passed = gate.status in (votes.APPROVE, "expired") and isinstance(gate.value, dict)
+            return gate if passed and gate.value["decision"] == votes.APPROVE else None
     return None

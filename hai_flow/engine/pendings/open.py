@@ -48,9 +48,9 @@ def open_pending(draft: Draft, step: Step, kind: str, rules: Rules, /, **shown: 
 
 def new_pending_id(draft: Draft, step: Step) -> str:
     """The id of the pending that the step opens next."""
-    asked = draft.state.steps[step.path].asked if step.path in draft.state.steps else 0
-    shown = shown_before(draft, step)
-    return pending_id(draft.state.run_id, step.path, asked) if shown is None else shown.id
+    count = draft.state.steps[step.path].asked if step.path in draft.state.steps else 0
+    call = shown_before(draft, step)
+    return pending_id(draft.state.run_id, step.path, count) if call is None else call.id
 
 
 def shown_before(draft: Draft, step: Step) -> ToolCallState | None:

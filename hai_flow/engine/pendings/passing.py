@@ -91,14 +91,14 @@ def demand_retry(draft: Draft, command: c.Retry | c.Skip, again: Sequence[str], 
     """Raises `Rejected` 403 where the steps that begin `again` would ask anew what was answered with no, and the caller
     may not. `but`: the step that is skipped, for which there is a rule of its own."""
     who, world = c.caller(command), world_of(draft.plan, draft.state)
-    found = [
+    refused = [
         (path, pending)
         for path, pending in rejected_in(draft.state)
         if path != but and any(path == each or is_inside(path, each) for each in again)
     ]
-    for path, pending in found:
+    for path, pending in refused:
         _demand_anew(path, pending, who, world, "retry.forbidden", "retry the run")
-    if not found and _ends_with_a_no(draft.state.error) and _is_of_the_request(who, world):
+    if not refused and _ends_with_a_no(draft.state.error) and _is_of_the_request(who, world):
         detail = f"a run below was rejected, and {who.id} can't have it asked anew: {world.requester} started this run"
         raise Rejected(403, "retry.forbidden", f"{detail}, or is behind it; somebody else must retry it.")
 
@@ -154,9 +154,9 @@ def _demand_no_value_in_what_is_asked(plan: Plan, there: RunState, who: c.Princi
 def _is_past(state: RunState, path: str) -> bool:
     """Whether the run has been at the question and is behind it: the innermost step of its own around it is over."""
     while path:
-        known = state.steps.get(path)
-        if known is not None:
-            return known.phase == "over" and path not in state.ready
+        step_state = state.steps.get(path)
+        if step_state is not None:
+            return step_state.phase == "over" and path not in state.ready
         path = path[: path.rindex("[")] if path.endswith("]") else path.rpartition("/")[0]
     return False
 
@@ -214,9 +214,9 @@ def _has_let_through(pending: PendingState) -> bool:
 
 def no_of(pending: PendingState) -> str | None:
     """Who has said no to the question, if somebody has."""
-    said = [votes.voter(each) for each in pending.votes if each.decision == votes.REJECT]
-    if said:
-        return ", ".join(dict.fromkeys(said))
+    voters = [votes.voter(each) for each in pending.votes if each.decision == votes.REJECT]
+    if voters:
+        return ", ".join(dict.fromkeys(voters))
     return pending.by if pending.status == votes.REJECT else None
 
 
@@ -231,13 +231,13 @@ def obstacles_to_move(
     for step in old.steps.values():
         if asks(step) is not Asks.DECIDERS and not _waits_below(step):
             continue
-        there = new.steps.get(renamed(step.path, paths))
+        moved = new.steps.get(renamed(step.path, paths))
         what = None
-        if there is None:
+        if moved is None:
             what = "is not there"
-        elif _way_of_asking(new, there) != _way_of_asking(old, step):
+        elif _way_of_asking(new, moved) != _way_of_asking(old, step):
             what = "asks otherwise there"
-        elif (without := performed_without(old, step, new, there, paths)) is not None:
+        elif (without := performed_without(old, step, new, moved, paths)) is not None:
             what = f"is not asked there in front of {without}"
         if what is not None:
             yield step.path, f"{step.path} {what}; {who.id} is behind this run, so somebody else must move it."
@@ -273,8 +273,8 @@ def _last_of(state: RunState, path: str) -> PendingState | None:
     """The question that the step has open, or had open last."""
     if path in state.open_pendings:
         return state.pendings[state.open_pendings[path]]
-    known = state.steps.get(path)
-    return pending_of(state, path, known.asked - 1) if known is not None and known.asked else None
+    step_state = state.steps.get(path)
+    return pending_of(state, path, step_state.asked - 1) if step_state is not None and step_state.asked else None
 
 
 def _before_it_is_asked(draft: Draft, step: Step) -> PendingState | None:

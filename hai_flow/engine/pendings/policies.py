@@ -71,25 +71,25 @@ def _first_stage(draft: Draft, step: Step, policy: Policy, roots: dict[str, Json
 
 def _next_stage(draft: Draft, step: Step, before: Rules, change: Escalate, roots: dict[str, Json]) -> Rules:
     """The stage before with the replacements of `change`."""
-    given: dict[str, Any] = {"deadline": milliseconds(draft, step, change.deadline, roots)}
+    changes: dict[str, Any] = {"deadline": milliseconds(draft, step, change.deadline, roots)}
     if change.from_ is not None:
-        given["from_"], given["fault"] = _deciders(draft, step, change.from_, roots)
+        changes["from_"], changes["fault"] = _deciders(draft, step, change.from_, roots)
     if change.exclude is not None:
-        given["exclude"] = _exclusion(draft, step, change.exclude, roots)
+        changes["exclude"] = _exclusion(draft, step, change.exclude, roots)
     if change.quorum is not None:
-        given["quorum"] = _quorum(draft, step, change.quorum, roots)
+        changes["quorum"] = _quorum(draft, step, change.quorum, roots)
     if change.notify is not None:
-        given["notify"] = _texts(draft, step, change.notify, roots)
+        changes["notify"] = _texts(draft, step, change.notify, roots)
     if change.remind is not None:
-        given["remind"] = _delays(draft, step, change.remind, roots)
-    return msgspec.structs.replace(before, **given)
+        changes["remind"] = _delays(draft, step, change.remind, roots)
+    return msgspec.structs.replace(before, **changes)
 
 
 def _worked_out(stage: Rules, world: World) -> Rules:
     """The stage with its voters, where they can be listed."""
-    asked = any(surely_matches(each, world.requester, world) for each in stage.from_)
+    is_decider = any(surely_matches(each, world.requester, world) for each in stage.from_)
     kept_out = surely_barred(stage.exclude, world.requester, world)
-    stage = msgspec.structs.replace(stage, asks_requester=asked and not kept_out)
+    stage = msgspec.structs.replace(stage, asks_requester=is_decider and not kept_out)
     listed = people_of(stage.from_, world)
     if listed is None:
         fault = "" if stage.quorum != "all" else "`quorum: all` needs people that can be listed; `from` has others"
@@ -109,21 +109,21 @@ def _quorum(draft: Draft, step: Step, quorum: Any, roots: dict[str, Json]) -> An
         return quorum
     if isinstance(quorum, Mapping):
         return dict(quorum)
-    found = draft.render(quorum, step, **roots)
-    if found == "all" or (type(found) is int and found >= 1):
-        return found
-    shown = values.dumps(found).decode()[:80]
-    raise Raised("expression.error", f"{step.path}: `quorum`: expected a number from 1, or `all`, found {shown}.")
+    value = draft.render(quorum, step, **roots)
+    if value == "all" or (type(value) is int and value >= 1):
+        return value
+    text = values.dumps(value).decode()[:80]
+    raise Raised("expression.error", f"{step.path}: `quorum`: expected a number from 1, or `all`, found {text}.")
 
 
 def _deciders(draft: Draft, step: Step, from_: Template, roots: dict[str, Json]) -> tuple[tuple[str, ...], str]:
     """The people that `from` names, and why it names none ("" if it does): then this stage can't be decided."""
     value = draft.render(from_, step, **roots)
     try:
-        found = selectors_of(value)
+        selectors = selectors_of(value)
     except NotASelector as error:
         return (), f"`from`: {error}"
-    return found, "" if found else "`from` names nobody"
+    return selectors, "" if selectors else "`from` names nobody"
 
 
 def _exclusion(draft: Draft, step: Step, exclude: Template, roots: dict[str, Json]) -> tuple[str, ...]:

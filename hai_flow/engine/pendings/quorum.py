@@ -37,8 +37,8 @@ def missing(quorum: Quorum, approvers: People, everyone: Collection[str] = ()) -
         names = tuple(sorted(set(everyone) - approvers.keys()))
         return Missing(len(names) if everyone else 1, {}, names)
     seats = {selector: count for selector, count in quorum.items() if selector != ANY}
-    wanted = quorum.get(ANY, sum(seats.values()))
-    return Missing(max(0, wanted - len(approvers)), free_seats(seats, approvers), ())
+    needed = quorum.get(ANY, sum(seats.values()))
+    return Missing(max(0, needed - len(approvers)), free_seats(seats, approvers), ())
 
 
 _NOTHING = Missing(0, {}, ())
@@ -50,14 +50,16 @@ def free_seats(seats: Mapping[str, int], people: People) -> dict[str, int]:
     People sit down one after the other; where all of a person's seats are taken, somebody there moves on to another
     seat of theirs, if that frees one. A round looks at each selector once, so it ends.
     """
-    taken: dict[str, list[str]] = {selector: [] for selector in seats}
+    seated: dict[str, list[str]] = {selector: [] for selector in seats}
     free = sum(seats.values())
     for person in people:
         if free == 0:
             break
-        if _seat(person, seats, people, taken, set()):
+        if _seat(person, seats, people, seated, set()):
             free -= 1
-    return {selector: count - len(taken[selector]) for selector, count in seats.items() if count > len(taken[selector])}
+    return {
+        selector: count - len(seated[selector]) for selector, count in seats.items() if count > len(seated[selector])
+    }
 
 
 def _seat(person: str, seats: Mapping[str, int], people: People, taken: dict[str, list[str]], asked: set[str]) -> bool:

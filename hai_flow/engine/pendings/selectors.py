@@ -62,15 +62,15 @@ class World(NamedTuple):
 def selectors_of(value: Json, *, editor: bool = False) -> tuple[str, ...]:
     """The selectors in a rendered `from` or `exclude`: one, or a list of them, each once. Raises `NotASelector`."""
     words = (REQUESTER, ANYONE, EDITOR) if editor else (REQUESTER, ANYONE)
-    found: dict[str, None] = {}
+    unique: dict[str, None] = {}
     for item in value if isinstance(value, list) else [value]:
         if isinstance(item, list):  # a hole that gives several
-            found.update(dict.fromkeys(selectors_of(item, editor=editor)))
+            unique.update(dict.fromkeys(selectors_of(item, editor=editor)))
         elif isinstance(item, str) and (item in words or _SELECTOR.fullmatch(item)):
-            found[item] = None
+            unique[item] = None
         else:
             raise NotASelector(f"expected a selector (user:, role:, group:, {', '.join(words)}), found {item!r:.80}")
-    return tuple(found)
+    return tuple(unique)
 
 
 def is_agent(principal: Principal) -> bool:
@@ -147,16 +147,16 @@ def enumerated(selectors: Iterable[str], world: World) -> tuple[str, ...]:
     `requester` becomes the person's id, and a role that the document declares becomes its members. Each selector that
     is left can be compared with `held`: a principal that has one of them is asked.
     """
-    found: dict[str, None] = {}
+    unique: dict[str, None] = {}
     for selector in selectors:
         kind, _, name = selector.partition(":")
         if selector == REQUESTER:
-            found[world.requester] = None
+            unique[world.requester] = None
         elif kind == "role" and name in world.roles:
-            found.update(dict.fromkeys(enumerated(world.roles[name], world)))
+            unique.update(dict.fromkeys(enumerated(world.roles[name], world)))
         else:
-            found[selector] = None
-    return tuple(found)
+            unique[selector] = None
+    return tuple(unique)
 
 
 def held(principal: Principal) -> tuple[str, ...]:
@@ -171,18 +171,18 @@ def held(principal: Principal) -> tuple[str, ...]:
 
 def people_of(selectors: Iterable[str], world: World) -> tuple[str, ...] | None:
     """Everyone in the selectors, by id; None if they can't be listed."""
-    found: dict[str, None] = {}
+    people: dict[str, None] = {}
     for selector in selectors:
         kind, _, name = selector.partition(":")
         if selector == REQUESTER:
-            found[world.requester] = None
+            people[world.requester] = None
         elif kind in ("user", "agent"):
-            found[selector] = None
+            people[selector] = None
         elif kind == "role" and all(member.startswith("user:") for member in world.roles.get(name, (ANYONE,))):
-            found.update(dict.fromkeys(world.roles[name]))
+            people.update(dict.fromkeys(world.roles[name]))
         else:
             return None
-    return tuple(found)
+    return tuple(people)
 
 
 def could_match(selector: str, id: str, world: World) -> bool:

@@ -24,8 +24,8 @@ INQUIRY_ENDS: Final = ("answered", *INQUIRY_OPTIONS)
 
 def open_inquiry(draft: Draft, step: Step, asks: c.StepAsks) -> None:
     """A tool asks a person in the middle of its call. The attempt is over; its words are shown as those of the tool."""
-    known = draft.state.steps[step.path]
-    name = effect_name(step, values.loads(known.args or "{}"))
+    step_state = draft.state.steps[step.path]
+    name = effect_name(step, values.loads(step_state.args or "{}"))
     rules = Rules(from_=(REQUESTER, *OPERATORS), deadline=INQUIRY_MS)
     open_pending(
         draft,
@@ -37,7 +37,7 @@ def open_inquiry(draft: Draft, step: Step, asks: c.StepAsks) -> None:
         tool=name,
         schema=asks.form,
         options=INQUIRY_OPTIONS,
-        inquiry=e.Inquiry(known.attempt, asks.state, asks.keys),
+        inquiry=e.Inquiry(step_state.attempt, asks.state, asks.keys),
     )
 
 
@@ -46,10 +46,10 @@ def answered_inquiry(state: RunState, step: Step, attempt: int) -> PendingState 
 
     A later attempt of a tool that may change something asks anew: the tool may have used the answer already.
     """
-    known = state.steps[step.path]
-    found = pending_of(state, step.path, known.asked - 1) if known.asked else None
-    if found is None or found.opened.inquiry is None or found.status not in INQUIRY_ENDS:
+    step_state = state.steps[step.path]
+    inquiry = pending_of(state, step.path, step_state.asked - 1) if step_state.asked else None
+    if inquiry is None or inquiry.opened.inquiry is None or inquiry.status not in INQUIRY_ENDS:
         return None
-    if found.opened.inquiry.attempt != attempt - 1 and step.delivery != "at_least_once":
+    if inquiry.opened.inquiry.attempt != attempt - 1 and step.delivery != "at_least_once":
         return None
-    return found
+    return inquiry

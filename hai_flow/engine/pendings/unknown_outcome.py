@@ -24,8 +24,8 @@ def open_doubt(draft: Draft, step: Step, reason: str | None = None) -> None:
         message = reason or "The process that performed the step is gone, and its outcome with it."
         loop.fail(draft, step, draft.error("step.in_doubt", message, step.path))
         return
-    known = draft.state.steps[step.path]
-    args = values.loads(known.args or "{}")
+    step_state = draft.state.steps[step.path]
+    args = values.loads(step_state.args or "{}")
     name = effect_name(step, args)
     what = reason or "The process that performed it is gone, and its outcome with it."
     once = step.delivery == "at_most_once"
@@ -39,7 +39,7 @@ def open_doubt(draft: Draft, step: Step, reason: str | None = None) -> None:
         message=f"{what} {why}: look there, then say that it happened (with its result), that it is to be done again, "
         "or that the step fails.",
         tool=name,
-        args=known.args,
+        args=step_state.args,
         options=DOUBT_OPTIONS,
     )
 
@@ -48,10 +48,10 @@ def doubt_of(state: RunState, path: str, attempt: int) -> PendingState | None:
     """The open doubt about this very attempt, whose late result may settle it before a person does
     (docs/design/store.md#lost-attempts)."""
     id = state.open_pendings.get(path)
-    found = None if id is None else state.pendings[id]
-    if found is None or found.opened.kind != "doubt" or state.steps[path].attempt != attempt:
+    doubt = None if id is None else state.pendings[id]
+    if doubt is None or doubt.opened.kind != "doubt" or state.steps[path].attempt != attempt:
         return None
-    return found
+    return doubt
 
 
 def settle_doubt(draft: Draft, pending: PendingState) -> None:

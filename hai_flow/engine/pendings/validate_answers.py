@@ -46,16 +46,16 @@ def _reading(draft: Draft, answer: c.PendingAnswer, by: c.Principal) -> tuple[Pe
     pending = draft.state.pendings.get(answer.id)
     if pending is None:
         raise Rejected(404, "pending_unknown", f"there is no pending {answer.id}.")
-    given = _understood(draft, pending, answer)
-    if isinstance(given, Reading) and _is_known(pending, given, by):
-        return pending, given, True
+    reading = _understood(draft, pending, answer)
+    if isinstance(reading, Reading) and _is_known(pending, reading, by):
+        return pending, reading, True
     _demand_open(draft, pending)
     _demand_eligible(draft, pending, by)
-    if isinstance(given, Rejected):
-        raise given
-    if given.outcome == votes.APPROVE and given.value is not None:
-        _combined_with(pending, given)
-    return pending, given, False
+    if isinstance(reading, Rejected):
+        raise reading
+    if reading.outcome == votes.APPROVE and reading.value is not None:
+        _combined_with(pending, reading)
+    return pending, reading, False
 
 
 def _understood(draft: Draft, pending: PendingState, answer: c.PendingAnswer) -> Reading | Rejected:

@@ -56,19 +56,19 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
 
     def selectors(self) -> tuple[str, ...]:
         """Every selector by which people are let in or counted, in this stage and those to come."""
-        found = dict.fromkeys((*self.from_, *self.veto))
+        unique = dict.fromkeys((*self.from_, *self.veto))
         if isinstance(self.quorum, dict):
-            found.update(dict.fromkeys(each for each in self.quorum if each != quorum.ANY))
+            unique.update(dict.fromkeys(each for each in self.quorum if each != quorum.ANY))
         for stage in self.escalations:
-            found.update(dict.fromkeys(stage.selectors()))
-        return tuple(found)
+            unique.update(dict.fromkeys(stage.selectors()))
+        return tuple(unique)
 
     def exclusions(self) -> tuple[str, ...]:
         """Every selector that keeps people out, in this stage and those to come."""
-        found = dict.fromkeys(self.exclude)
+        unique = dict.fromkeys(self.exclude)
         for stage in self.escalations:
-            found.update(dict.fromkeys(stage.exclude))
-        return tuple(found)
+            unique.update(dict.fromkeys(stage.exclude))
+        return tuple(unique)
 
 
 def rules_of(pending: PendingState) -> Rules:
@@ -103,8 +103,8 @@ def voter(vote: VoteCast) -> str:
 
 def who_voted(votes: Sequence[VoteCast]) -> set[str]:
     """Everybody that has had a vote, by all ids: the voters, and the people they voted for."""
-    found = {id for vote in votes for id in (vote.by, voter(vote), *vote.aliases, *vote.lent_aliases)}
-    return found | {vote.issuer for vote in votes if vote.issuer is not None}
+    ids = {id for vote in votes for id in (vote.by, voter(vote), *vote.aliases, *vote.lent_aliases)}
+    return ids | {vote.issuer for vote in votes if vote.issuer is not None}
 
 
 def ids_of_voter(principal: Principal) -> tuple[str, ...]:
@@ -184,16 +184,18 @@ def _is_unreachable(rules: Rules, pending: PendingState, approvers: Mapping[str,
 
 
 def _quorum(rules: Rules) -> quorum.Quorum:
-    found = rules.quorum
-    if isinstance(found, str):
-        assert found == "all"
+    needed = rules.quorum
+    if isinstance(needed, str):
+        assert needed == "all"
         return "all"
-    return found
+    return needed
 
 
 def _spelled(rules: Rules) -> str:
-    found = rules.quorum
-    return str(found) if not isinstance(found, dict) else ", ".join(f"{name}: {count}" for name, count in found.items())
+    needed = rules.quorum
+    return (
+        str(needed) if not isinstance(needed, dict) else ", ".join(f"{name}: {count}" for name, count in needed.items())
+    )
 
 
 # --- what people see --------------------------------------------------------------------------------------------------
@@ -276,8 +278,8 @@ def combined(rules: Rules, form: Json, given: Sequence[Json]) -> Json:
         return None
     result: dict[str, Json] = {}
     for name in dict.fromkeys(name for each in given for name in each):
-        found = [each[name] for each in given if name in each]
-        result[name] = _combine(rules.combine.get(name, "same"), name, found)
+        inputs = [each[name] for each in given if name in each]
+        result[name] = _combine(rules.combine.get(name, "same"), name, inputs)
     return result
 
 

@@ -102,17 +102,17 @@ def command_of(kind: str, target: str, body: Json) -> c.Command | None:
                 trace=born.trace,
             )
         case "start_detached":
-            left = msgspec.convert(body, _Left)
+            start = msgspec.convert(body, _Left)
             return c.Start(
                 run_id=UUID(target),
                 thread_id=target,
-                requester=left.requester,
-                instigators=left.instigators,
-                input=left.input,
+                requester=start.requester,
+                instigators=start.instigators,
+                input=start.input,
                 trigger="run",
-                dev=left.dev,
-                origin=left.origin,
-                trace=left.trace,
+                dev=start.dev,
+                origin=start.origin,
+                trace=start.trace,
             )
         case "retry_child":
             again = msgspec.convert(body, _Again)
@@ -124,10 +124,10 @@ def command_of(kind: str, target: str, body: Json) -> c.Command | None:
         case "child_told":
             return msgspec.convert(body, c.ChildTold)
         case "pause" | "resume" | "stop" | "terminate":
-            told = msgspec.convert(body, _Told)
+            control = msgspec.convert(body, _Told)
             if kind == "resume":
-                return c.Resume(by=told.by)
-            return _CONTROL[kind](by=told.by, reason=told.reason)
+                return c.Resume(by=control.by)
+            return _CONTROL[kind](by=control.by, reason=control.reason)
     return None
 
 
@@ -315,13 +315,13 @@ def moved(draft: Draft, command: c.ChildMoved) -> None:
 def _note_move(draft: Draft, step: Step, command: c.ChildMoved | c.ChildTold) -> bool:
     """Record that the child waits, or works again, and what it has taken of its allowance; False: all that is known."""
     child = draft.state.children[step.path]
-    known, last = draft.state.expenses.get(child), draft.state.last_children.get(step.path)
+    expense, last = draft.state.expenses.get(child), draft.state.last_children.get(step.path)
     if last is not None and last.run_id == child and (last.spent or last.calls):  # it goes on behind a Retry
         rest, calls = budget.unreported(command.used, last), max(0, command.tool_calls - last.calls)
         command = msgspec.structs.replace(command, used=tuple(rest), tool_calls=calls)
     works = step.path not in draft.state.idle
     moves = command.working is not None and command.working != works
-    if not moves and _amount(command) <= ((0, 0) if known is None else _amount(known)):
+    if not moves and _amount(command) <= ((0, 0) if expense is None else _amount(expense)):
         return False
     working = command.working if moves else works
     draft.emit(e.ChildMoved, path=step.path, working=working, used=command.used, tool_calls=command.tool_calls)
@@ -341,16 +341,16 @@ def told(draft: Draft, command: c.ChildTold) -> None:
     step = _awaited(draft, command.path, command.attempt)
     if draft.state.parent is not None:
         draft.posted = command.turn
-    told = (*command.streamed, *command.told)
-    opening = {"waiting"} if all(isinstance(each, _QUIET) for each in told) else _TURNLESS
+    news = (*command.streamed, *command.told)
+    opening = {"waiting"} if all(isinstance(each, _QUIET) for each in news) else _TURNLESS
     if command.state:
         shared_state.write_above(draft, command.state)
     over = any(not call.open for call in command.calls)
     if over:
         opening = _TURNLESS
-    if (told or over) and not draft.state.turn_open and draft.state.status in opening:
+    if (news or over) and not draft.state.turn_open and draft.state.status in opening:
         draft.open_turn(c.Turn() if command.turn is None or draft.state.parent is not None else command.turn)
-    for event in told:
+    for event in news:
         path = inside(step.path, event.path)
         if isinstance(event, e.ChildStepped | e.ChildShared):
             _told_quietly(draft, event, step.path)
@@ -359,8 +359,8 @@ def told(draft: Draft, command: c.ChildTold) -> None:
             _heard(draft, event, path)
             continue
         opened = msgspec.structs.replace(event.opened, path=inside(step.path, event.opened.path))
-        known, child = opened.id in draft.state.relayed, draft.state.children[step.path]
-        _emit(draft, event, path=step.path, run_id=child, opened=opened, known=known)
+        is_relayed, child = opened.id in draft.state.relayed, draft.state.children[step.path]
+        _emit(draft, event, path=step.path, run_id=child, opened=opened, known=is_relayed)
     for call in command.calls:
         _called(draft, call, inside(step.path, call.path))
     for message in command.growing:
@@ -370,8 +370,8 @@ def told(draft: Draft, command: c.ChildTold) -> None:
 
 def _heard(draft: Draft, event: e.ChildSaid, path: str) -> None:
     """A message of a run below is over."""
-    known = draft.state.messages.get(event.message_id)
-    if known is None or known.open or known.content != event.content:
+    before = draft.state.messages.get(event.message_id)
+    if before is None or before.open or before.content != event.content:
         _emit(draft, event, path=path)
 
 
@@ -379,31 +379,31 @@ def _grown(draft: Draft, message: e.ChildSaid, path: str) -> None:
     """A message of a run below has grown to this text. No turn is opened for it, and once the log is half full it is
     not recorded any more (nor are steps); the pieces that are left out come with the message's end."""
     state = draft.state
-    known = state.messages.get(message.message_id)
-    rest = message.content[0 if known is None else len(known.content) :]
-    closed = known is not None and not known.open
+    before = state.messages.get(message.message_id)
+    rest = message.content[0 if before is None else len(before.content) :]
+    closed = before is not None and not before.open
     if not rest or closed or not state.turn_open or used(state, draft.log_bytes, draft.limits) >= STEPS_UNTIL:
         return
-    if known is None:
+    if before is None:
         words = {name: getattr(message, name) for name in ("role", "kind", "block_id", "layout", "style")}
         draft.emit(e.MessageStarted, message_id=message.message_id, path=path, **words)
-    n = 0 if known is None else known.chunks
+    n = 0 if before is None else before.chunks
     draft.emit(e.MessageChunk, message_id=message.message_id, n=n, content=rest)
 
 
 def _called(draft: Draft, call: c.ShownCall, path: str) -> None:
     """A call that a run below shows has grown to this text. The rules are those of `_grown`."""
     state = draft.state
-    known = state.tool_calls.get(call.id)
+    before = state.tool_calls.get(call.id)
     full = used(state, draft.log_bytes, draft.limits) >= STEPS_UNTIL
-    if not state.turn_open or (known is None and full) or (known is not None and not known.open):
+    if not state.turn_open or (before is None and full) or (before is not None and not before.open):
         return
-    if known is None:
+    if before is None:
         if call.predicted is not None:
             draft.emit(e.CustomEmitted, path=path, name=e.PREDICTED, value=call.predicted)
-        shown = {"tool_call_id": call.id, "name": call.name, "path": path, "message_id": call.id}
-        draft.emit(e.ToolCallStarted, executor="frontend", **shown)
-    rest = call.args[0 if known is None else len(known.args) :]
+        fields = {"tool_call_id": call.id, "name": call.name, "path": path, "message_id": call.id}
+        draft.emit(e.ToolCallStarted, executor="frontend", **fields)
+    rest = call.args[0 if before is None else len(before.args) :]
     if rest and not (call.open and full):
         draft.emit(e.ToolCallArgsChunk, tool_call_id=call.id, content=rest)
     if not call.open:
@@ -417,9 +417,9 @@ def _told_quietly(draft: Draft, event: e.ChildStepped | e.ChildShared, step: str
         _stepped(draft, event, path)
         return
     own = draft.state.state or {}  # a run's own variables hide those of the runs below it
-    shown = {name: value for name, value in event.values.items() if name not in own}
-    if shown and used(draft.state, draft.log_bytes, draft.limits) < STEPS_UNTIL:
-        _emit(draft, event, path=path, values=shown)
+    visible = {name: value for name, value in event.values.items() if name not in own}
+    if visible and used(draft.state, draft.log_bytes, draft.limits) < STEPS_UNTIL:
+        _emit(draft, event, path=path, values=visible)
 
 
 def _stepped(draft: Draft, event: e.ChildStepped, path: str) -> None:
@@ -442,8 +442,8 @@ def _emit(draft: Draft, event: News, **changes: Json) -> None:
 def start_anew(draft: Draft) -> None:
     """A fork starts children of its own, for those that it has copied are the other run's. What those had taken counts
     for the fork as well, also of a child that the other run had given up and of whose end it has not heard."""
-    taken = draft.state.expenses
-    for child, expense in sorted(taken.items()):
+    expenses = draft.state.expenses
+    for child, expense in sorted(expenses.items()):
         for use in expense.used:
             draft.emit(e.ModelUsed, path=expense.path, attempt=expense.attempt, use=use)
         if draft.state.children.get(expense.path) != child:
@@ -455,7 +455,7 @@ def start_anew(draft: Draft) -> None:
         step = draft.step(path)
         assert isinstance(step.verb, Run)
         attempt = draft.state.attempts[path]
-        calls = taken[child].tool_calls if child in taken else 0
+        calls = expenses[child].tool_calls if child in expenses else 0
         draft.emit(e.CollaborationEnded, **_between(draft, step, step.verb), run_id=child, tool_calls=calls)
         error = draft.error("run.forked", "The child is that of the run that this one was forked from.", path)
         draft.emit(e.StepRetried, path=path, attempt=attempt, error=error, lost=True)
@@ -498,7 +498,7 @@ def tell_parent(draft: Draft, before: RunState) -> None:
     ends = [each for each in draft.events if isinstance(each, e.MessageEnded)]
     streamed = [_said(state, each, "") for each in ends if each.message_id in before.open_messages]
     grown, calls = _growing(state, draft.events), _calls(state, draft.events)
-    taken = _taken(before, state)
+    usage = _taken(before, state)
     last = news if state.ended and not streamed and not calls and all(isinstance(each, _QUIET) for each in news) else []
     if (news or streamed or grown or calls) and not last:
         # For its parent a run that has ended still works: the parent's reaction belongs to the same turn.
@@ -513,15 +513,15 @@ def tell_parent(draft: Draft, before: RunState) -> None:
             body["growing"] = msgspec.to_builtins(grown)
         if calls:
             body["calls"] = msgspec.to_builtins(calls)
-        draft.send(TOLD, parent.run_id, {**body, **taken})
-        taken = {}
+        draft.send(TOLD, parent.run_id, {**body, **usage})
+        usage = {}
     if state.ended and not (before.ended and state.retried == before.retried):  # a child may fail again at once
-        told = {"told": msgspec.to_builtins(last)} if last else {}
-        draft.send(ENDED, parent.run_id, {**outcome_of(state), **place, **told})
+        last_news = {"told": msgspec.to_builtins(last)} if last else {}
+        draft.send(ENDED, parent.run_id, {**outcome_of(state), **place, **last_news})
         return
     moves = state.status != before.status and works != was and not (news or streamed or grown or calls)
-    if not state.ended and (moves or taken):
-        draft.send(MOVED, parent.run_id, {**place, "working": works, **taken})
+    if not state.ended and (moves or usage):
+        draft.send(MOVED, parent.run_id, {**place, "working": works, **usage})
 
 
 def _taken(before: RunState, state: RunState) -> dict[str, Json]:
@@ -556,10 +556,10 @@ def grown(state: RunState, events: Sequence[e.Event]) -> Message | None:
     attempt. It names the messages and the calls that grow; all others are reported when they are over."""
     if state.parent is None:
         return None
-    told = {"growing": _growing(state, events), "calls": [each for each in _calls(state, events) if each.open]}
-    if not any(told.values()):
+    growth = {"growing": _growing(state, events), "calls": [each for each in _calls(state, events) if each.open]}
+    if not any(growth.values()):
         return None
-    return Message(TOLD, state.parent.run_id, {**_place(state.parent), **msgspec.to_builtins(told)})
+    return Message(TOLD, state.parent.run_id, {**_place(state.parent), **msgspec.to_builtins(growth)})
 
 
 def _place(parent: e.Parent) -> dict[str, Json]:
@@ -582,7 +582,7 @@ def _news(draft: Draft, before: RunState) -> list[News]:
     is now. Without streamed text, which no decision knows (docs/design/store.md#decisions-and-chunks)."""
     news: dict[object, News] = {}
     growing: dict[str, list[str]] = {}
-    seen: set[str] = set()  # the steps that began in this decision, and can be watched
+    started: set[str] = set()  # the steps that began in this decision, and can be watched
     for number, event in enumerate(draft.events):
         if isinstance(event, _OF_PENDINGS):
             news[event.id] = _asked(draft.state, event.id)
@@ -594,11 +594,11 @@ def _news(draft: Draft, before: RunState) -> list[News]:
             news[number] = event
         elif isinstance(event, e.StepStarted):
             if event.path and event.verb not in SILENT_VERBS:
-                seen.add(event.path)
+                started.add(event.path)
                 news[number] = _stepping(event, "running")
         elif isinstance(event, e.StepFinished | e.StepFailed | e.StepStopped | e.StepSkipped):
-            if event.path in seen or _was_seen(before.steps.get(event.path)):
-                seen.discard(event.path)
+            if event.path in started or _was_seen(before.steps.get(event.path)):
+                started.discard(event.path)
                 news[number] = _stepping(event, _ENDS_OF_STEPS[type(event)])
         elif isinstance(event, e.MessageStarted):
             growing[event.message_id] = []
@@ -606,9 +606,9 @@ def _news(draft: Draft, before: RunState) -> list[News]:
             growing[event.message_id].append(event.content)
         elif isinstance(event, e.MessageEnded) and event.message_id in growing:
             news[event.message_id] = _said(draft.state, event, "".join(growing[event.message_id]))
-    shown = shared_state.shown_changes(draft.plan, before.state, draft.state.state or {})
-    if shown:
-        news["state"] = e.ChildShared(at=draft.state.at, turn=0, path="", values=shown)
+    changes = shared_state.shown_changes(draft.plan, before.state, draft.state.state or {})
+    if changes:
+        news["state"] = e.ChildShared(at=draft.state.at, turn=0, path="", values=changes)
     return list(news.values())
 
 

@@ -85,24 +85,24 @@ def _edited_values(plan: Plan, there: RunState, edits: c.Edits | None) -> frozen
     if edits is None:
         return frozenset()
     state = edits.state if isinstance(edits.state, dict) else {}
-    found = set[str]()
+    edited = set[str]()
     if edits.input is not msgspec.UNSET and plan.input.with_defaults(edits.input) != there.input:
-        found.add("input")
+        edited.add("input")
     if any(name not in there.state or there.state[name] != value for name, value in state.items()):
-        found.add("state")
-    return frozenset(found)
+        edited.add("state")
+    return frozenset(edited)
 
 
 def _edited_input(plan: Plan, edits: c.Edits) -> Json:
     """The other input, as an event has it; None: it is as it was. Raises `Rejected` 422 if it does not fit."""
     if edits.input is msgspec.UNSET:
         return None
-    given = plan.input.with_defaults(edits.input)
-    findings = plan.input.fit(given)[1]
-    if findings or not isinstance(given, dict):
+    input = plan.input.with_defaults(edits.input)
+    findings = plan.input.fit(input)[1]
+    if findings or not isinstance(input, dict):
         message = f"the input does not fit workflow {plan.name}@{plan.version}."
         raise Rejected(422, "input.invalid", message, findings=findings)
-    return given
+    return input
 
 
 def make_own(draft: Draft) -> None:
@@ -117,24 +117,24 @@ def make_own(draft: Draft) -> None:
 def undone_in(state: RunState) -> tuple[str, ...]:
     """The steps that a run has undone, or is about to, since its last Retry."""
     undoing = {path for path in (*state.ready, *state.steps) if is_undo(path)}
-    begun = {undone_by(path) for path in undoing}
-    return tuple(sorted({*state.undone, *state.undo_failed, *begun}))
+    undone = {undone_by(path) for path in undoing}
+    return tuple(sorted({*state.undone, *state.undo_failed, *undone}))
 
 
 def acted_in(plan: Plan, events: Iterable[tuple[int, e.Event]]) -> dict[str, int]:
     """The steps that the events of a run of `plan` (each with its seq) began to perform and that change the world, each
     with the last seq at which they did. What a run cleans up when it is left to its heir is none of them."""
-    found, left = dict[str, int](), False
+    first_seqs, handed_over = dict[str, int](), False
     for seq, event in events:
         if isinstance(event, e.RunStopping):
-            left = event.heir is not None
+            handed_over = event.heir is not None
         elif isinstance(event, e.WorkTakenBack):
-            left = False
-        elif isinstance(event, (e.StepStarted, e.AttemptStarted)) and event.attempt and not left:
+            handed_over = False
+        elif isinstance(event, (e.StepStarted, e.AttemptStarted)) and event.attempt and not handed_over:
             step = plan.steps.get(plan_path(event.path))
             if step is None or acts(step):  # a step of an older version, of which nothing is known, counts
-                found[event.path] = seq
-    return found
+                first_seqs[event.path] = seq
+    return first_seqs
 
 
 def overtaken(now: RunState) -> Rejected:
@@ -165,8 +165,8 @@ def inherited_from(there: RunState) -> e.Inherited | None:
         return None
     if not there.turn.open:
         return e.Inherited(there.turn.n, there.seq)
-    begun = {path for path, step in there.steps.items() if step.turn == there.turn.n}
-    return e.Inherited(there.turn.n - 1, there.seq, tuple(sorted({"", *begun})))  # "": the document's own `finally`
+    paths = {path for path, step in there.steps.items() if step.turn == there.turn.n}
+    return e.Inherited(there.turn.n - 1, there.seq, tuple(sorted({"", *paths})))  # "": the document's own `finally`
 
 
 def answer_of(command: c.Fork) -> c.Answer:
@@ -184,8 +184,8 @@ def _renamed(events: Sequence[e.Event], of: str, run_id: str) -> Iterator[e.Even
     the thread knows them."""
     old, new = call_prefix(of), call_prefix(run_id)
     for event in events:
-        said = {name: getattr(event, name, None) for name in _IDS}
-        changed = {name: _said(id, old, new) for name, id in said.items() if isinstance(id, str) and id.startswith(old)}
+        ids = {name: getattr(event, name, None) for name in _IDS}
+        changed = {name: _said(id, old, new) for name, id in ids.items() if isinstance(id, str) and id.startswith(old)}
         yield msgspec.structs.replace(event, **changed) if changed else event
 
 
@@ -273,10 +273,10 @@ def _spent(plan: Plan, state: RunState, *, edited: bool, acted: Sequence[str]) -
             f" was approved at {place}, and {', '.join(again)} was begun on that approval, here or in a fork; what "
             "people approve they approve for one run, so it is forked before that, and they are asked anew.",
         )
-    for path, known in sorted(state.steps.items()):
+    for path, step_state in sorted(state.steps.items()):
         if not path:
             continue
-        if known.status not in ("running", "waiting"):
+        if step_state.status not in ("running", "waiting"):
             continue
         step = standing_at(plan, path)
         if step.approval is not None and gates.approved_gate(state, step) is not None:

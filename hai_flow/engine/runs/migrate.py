@@ -100,19 +100,19 @@ def move(
     """The run, which was one of `was`, goes on with the version `to` (that of the draft). Raises `Rejected` 409 with
     all obstacles."""
     plan, state = to or draft.plan, draft.state
-    found = examine(was, plan, state, paths, draft.now, who)
-    if found.obstacles:
-        raise refused(plan, found.obstacles)
+    migration = examine(was, plan, state, paths, draft.now, who)
+    if migration.obstacles:
+        raise refused(plan, migration.obstacles)
     draft.emit(
         e.Migrated,
         by=by,
         version=plan.version,
         sha256=plan.sha256.hex(),
         dev=dev,
-        paths=found.paths,
+        paths=migration.paths,
         pins={name: pin for name, pin in pins.items() if name not in state.pins},
-        input=found.input,
-        state=found.state,
+        input=migration.input,
+        state=migration.state,
     )
 
 
@@ -201,25 +201,25 @@ def _paths(old: Plan, new: Plan, mapping: Mapping[str, str]) -> tuple[dict[str, 
 
 
 def _of_steps(old: Plan, new: Plan, state: RunState, paths: dict[str, str]) -> Iterator[Obstacle]:
-    known: dict[str, list[tuple[str, StepState | None]]] = {}  # by path of the plan: its instances
+    instances: dict[str, list[tuple[str, StepState | None]]] = {}  # by path of the plan: its instances
     for path, step in sorted(state.steps.items(), key=lambda entry: entry[0]):
         if path:
-            known.setdefault(plan_path(path), []).append((path, step))
+            instances.setdefault(plan_path(path), []).append((path, step))
     for path in state.ready:
         if path and path not in state.steps:
-            known.setdefault(plan_path(path), []).append((path, None))
-    taken: dict[str, str] = {}
+            instances.setdefault(plan_path(path), []).append((path, None))
+    old_paths: dict[str, str] = {}
     guess: Mapping[str, str] | None = None
-    for path in (path for path in old.steps if path in known):
+    for path in (path for path in old.steps if path in instances):
         now = renamed(path, paths)
         if now not in new.steps:
             guess = diff(old, new).same if guess is None else guess
             hint = f"; it looks like {guess[path]}: map {path}={guess[path]}" if path in guess else ""
             yield Obstacle("step.gone", path, f"{path} is not in {new.name}@{new.version}{hint}.")
             continue
-        if taken.setdefault(now, path) != path:
-            yield Obstacle("map.twice", path, f"{path} and {taken[now]} would both be {now}.")
-        yield from _of_step(old.steps[path], new.steps[now], state, known[path], paths)
+        if old_paths.setdefault(now, path) != path:
+            yield Obstacle("map.twice", path, f"{path} and {old_paths[now]} would both be {now}.")
+        yield from _of_step(old.steps[path], new.steps[now], state, instances[path], paths)
 
 
 def _of_step(
@@ -228,16 +228,16 @@ def _of_step(
     path = was.path
     if (now.parent, now.body) != (renamed(was.parent, paths), was.body):
         yield Obstacle("step.elsewhere", path, f"{path} stands in another block there, at {now.path}.")
-    begun = [(at, step) for at, step in instances if step is not None]
-    if not begun:
+    started = [(at, step) for at, step in instances if step is not None]
+    if not started:
         return
     if type(now.verb) is not type(was.verb):
         yield Obstacle("step.verb", path, f"{path} is {article(was.verb_name)} and would be {article(now.verb_name)}.")
         return
-    opened = [(at, step) for at, step in begun if step.status in _OPEN]
-    if now.path != path and (why := _keeps_its_path(was, state, begun)):
+    opened = [(at, step) for at, step in started if step.status in _OPEN]
+    if now.path != path and (why := _keeps_its_path(was, state, started)):
         yield Obstacle("step.bound", path, f"{path} can't be renamed to {now.path}: {why}.")
-    if any(at in state.undoables for at, _ in begun) and now.undo is None:
+    if any(at in state.undoables for at, _ in started) and now.undo is None:
         yield Obstacle("step.undo", path, f"{path} is done and can be undone; there it has no `undo`.")
     if opened and _performs(was) != _performs(now):
         yield Obstacle("step.effect", path, f"{path} has begun and would do something else: {_call(was, now)}.")
@@ -248,12 +248,12 @@ def _of_step(
 
 def _keeps_its_path(step: Step, state: RunState, begun: Iterable[tuple[str, StepState]]) -> str:
     """Why the step must keep its path: somebody out there knows it by that. "" = it need not."""
-    for at, known in begun:
-        if at in state.open_pendings or (known.status in _OPEN and known.asked):
+    for at, step_state in begun:
+        if at in state.open_pendings or (step_state.status in _OPEN and step_state.asked):
             return "its path is part of what people were asked"
         if at in state.subscriptions:
             return "it waits for signals under its path"
-        if isinstance(step.verb, EFFECTS) and known.attempt and known.status not in ("finished", "skipped"):
+        if isinstance(step.verb, EFFECTS) and step_state.attempt and step_state.status not in ("finished", "skipped"):
             return "its idempotency key is made of its path"
     return ""
 
@@ -288,11 +288,11 @@ def _of_questions(
     draft = Draft(new, moved, max(now, state.at), DEFAULT_BOUNDS)
     for pending in bound_pendings(state):
         path = pending.opened.path
-        was, there = old.steps[plan_path(path)], draft.step(renamed(path, paths))
-        if pending.opened.kind == "gate" and there.approval is None:
+        was, target = old.steps[plan_path(path)], draft.step(renamed(path, paths))
+        if pending.opened.kind == "gate" and target.approval is None:
             yield Obstacle("pending.gone", path, f"{path} waits for approval, and there it has none.")
             continue
-        changed = [part for part, same in _contents(draft, pending, was, there) if not same]
+        changed = [part for part, same in _contents(draft, pending, was, target) if not same]
         if changed:
             what = ", ".join(changed)
             yield Obstacle(
@@ -332,16 +332,16 @@ def _asks(step: Step) -> dict[str, Any]:
     verb = step.verb
     if isinstance(verb, Ask | Approve):
         evidence = verb.evidence if isinstance(verb, Approve) else None
-        found: dict[str, Any] = {"title": verb.title, "message": verb.message, "evidence": evidence}
-        return {**found, "form": verb.policy.form, "options": verb.policy.options}
-    found = {"with": getattr(verb, "arguments", None)}
+        contents: dict[str, Any] = {"title": verb.title, "message": verb.message, "evidence": evidence}
+        return {**contents, "form": verb.policy.form, "options": verb.policy.options}
+    contents = {"with": getattr(verb, "arguments", None)}
     if isinstance(verb, Call) and isinstance(verb.tool, FrontendTool):
-        found["result"] = None if verb.tool.result is None else verb.tool.result.raw
+        contents["result"] = None if verb.tool.result is None else verb.tool.result.raw
     if step.approval is not None:
         gate = step.approval
-        found |= {"title": gate.title, "message": gate.message, "form": gate.policy.form}
-        found["options"] = gate.policy.options
-    return found
+        contents |= {"title": gate.title, "message": gate.message, "form": gate.policy.form}
+        contents["options"] = gate.policy.options
+    return contents
 
 
 def _rendered(draft: Draft, template: Template, step: Step, roots: dict[str, Json], *, text: bool) -> Json:

@@ -51,9 +51,9 @@ class End(msgspec.Struct, frozen=True):
     @property
     def event(self) -> dict[str, Json]:
         """The end as the expressions of a trigger see it, as `event`."""
-        said = msgspec.to_builtins(self)
-        at, _, _ = said.pop("at"), said.pop("depth"), said.pop("instigators")
-        return event_value(self.run_id, f"run.{self.status}", said, at)
+        fields = msgspec.to_builtins(self)
+        at, _, _ = fields.pop("at"), fields.pop("depth"), fields.pop("instigators")
+        return event_value(self.run_id, f"run.{self.status}", fields, at)
 
 
 def has_ended(decision: Decision) -> bool:
@@ -84,5 +84,5 @@ def _error(state: RunState) -> Json:
     """The error, as expressions see it."""
     if state.error is None:
         return None
-    shown: Json = msgspec.to_builtins(state.error)
-    return {**shown, "at": instants.rfc3339(state.error.at)}
+    error: Json = msgspec.to_builtins(state.error)
+    return {**error, "at": instants.rfc3339(state.error.at)}

@@ -62,20 +62,20 @@ def decided_again(
     names: list[str] = []
     done = 0
     while done < len(events):
-        rest, given = events[done:], 0
+        rest, matched = events[done:], 0
         for command in _commands_of(state, rest):
             for at in dict.fromkeys((state.at, least)):
-                given = given or _matching(plan, _as_of(state, at), command, rest, log_bytes, limits)
-            if given:
+                matched = matched or _matching(plan, _as_of(state, at), command, rest, log_bytes, limits)
+            if matched:
                 names.append(type(command).__name__)
                 break
-        if not given and not names and isinstance(rest[0], STREAMED):
-            given = 1  # streamed events of an effect go before decided ones
-        if not given:
+        if not matched and not names and isinstance(rest[0], STREAMED):
+            matched = 1  # streamed events of an effect go before decided ones
+        if not matched:
             return Again(tuple(names), rest[0], not any(isinstance(each, _ELSEWHERE) for each in events))
         try:
-            state, done = fold(state, rest[:given]), done + given
-            least = min(state.at, max(least, *(each.at for each in rest[:given])))
+            state, done = fold(state, rest[:matched]), done + matched
+            least = min(state.at, max(least, *(each.at for each in rest[:matched])))
         except Exception:  # the log does not fold there: the fold itself reports why
             return Again(tuple(names), rest[0])
     return Again(tuple(names))
@@ -94,9 +94,9 @@ def _matching(
             decision = decide(plan, state, command, now, limits, log_bytes)
         except (Rejected, AssertionError, KeyError, ValueError, AttributeError):  # it was not this one
             continue
-        given = e.decode_events(e.encode_events(decision.events)) if decision.events else []
-        if given and [_timed(each, state.at) for each in events[: len(given)]] == given:
-            return len(given)
+        decided = e.decode_events(e.encode_events(decision.events)) if decision.events else []
+        if decided and [_timed(each, state.at) for each in events[: len(decided)]] == decided:
+            return len(decided)
     return 0
 
 
@@ -208,12 +208,12 @@ def _failed(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
         yield c.StepLost(path=event.path, attempt=attempt)
         yield c.StepLost(path=event.path, attempt=attempt, reason=error.message)
         return
-    known: dict[str, Any] = {"path": event.path, "attempt": attempt, "code": error.code, "message": error.message}
+    common: dict[str, Any] = {"path": event.path, "attempt": attempt, "code": error.code, "message": error.message}
     traces = [each for each in events if isinstance(each, e.WarningRaised) and each.code == TRACE]
     trace = traces[0].message if traces else None
     due = getattr(event, "due", None)
     for after in dict.fromkeys((None, None if due is None else due - event.at)):
-        yield c.StepFailed(**known, retriable=error.retriable, data=error.data, retry_after=after, trace=trace)
+        yield c.StepFailed(**common, retriable=error.retriable, data=error.data, retry_after=after, trace=trace)
 
 
 def _asked(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
@@ -221,9 +221,9 @@ def _asked(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
     attempt = state.attempts.get(event.path)
     if event.inquiry is not None and attempt is not None:
         inquiry = event.inquiry
-        said = (event.message or "").partition("\n\n")[2]  # behind a sentence of ours
+        text = (event.message or "").partition("\n\n")[2]  # behind a sentence of ours
         yield c.StepAsks(
-            path=event.path, attempt=attempt, message=said, form=event.schema, state=inquiry.state, keys=inquiry.keys
+            path=event.path, attempt=attempt, message=text, form=event.schema, state=inquiry.state, keys=inquiry.keys
         )
     elif event.kind == "doubt" and attempt is not None:
         yield c.StepLost(path=event.path, attempt=attempt)
@@ -233,7 +233,7 @@ def _answered(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
     """The answers of one POST: votes, edits with their votes, and answers that need no vote, all by one person. The
     answers of another person in the same commit were a command of their own; and so, perhaps, were later ones of the
     first person."""
-    given: dict[str, c.PendingAnswer] = {}
+    by_id: dict[str, c.PendingAnswer] = {}
     edits: dict[str, Any] = {}
     who: Any = None
     for event in events:
@@ -247,15 +247,15 @@ def _answered(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
             fields = {"values": event.values} if event.values is not None else {}
             if event.id in edits:
                 fields["edits"] = edits[event.id]
-            given[event.id] = c.PendingAnswer(id=event.id, decision=event.decision, reason=event.reason, **fields)
-        elif isinstance(event, e.PendingDecided) and event.by is not None and event.id not in given:
+            by_id[event.id] = c.PendingAnswer(id=event.id, decision=event.decision, reason=event.reason, **fields)
+        elif isinstance(event, e.PendingDecided) and event.by is not None and event.id not in by_id:
             pending = state.pendings.get(event.id)
             if pending is None or pending.opened.kind in ("approve", "gate"):
                 continue
             who = who or event
             if event.by != who.by:
                 break
-            given[event.id] = _plain_answer(event, pending.opened.kind)
+            by_id[event.id] = _plain_answer(event, pending.opened.kind)
     if who is None:
         return
     turn = next((each for each in events if isinstance(each, e.TurnStarted)), None)
@@ -269,7 +269,7 @@ def _answered(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
         c.Principal(who.by, roles or ("operator", "admin"), groups, *other),
         c.Principal(who.by, roles, groups, *other),
     )
-    answers = tuple(given.values())
+    answers = tuple(by_id.values())
     for by, count in itertools.product(people, range(len(answers), 0, -1)):
         yield c.Answer(
             answers=answers[:count],
@@ -331,7 +331,7 @@ def _child_ended(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
     last = state.last_children.get(path)
     counted = LastChild("", "", "") if last is None or last.run_id != end.run_id else last
     used = (each.use for each in before if isinstance(each, e.ModelUsed) and each.path == path)
-    known: dict[str, Any] = {
+    common: dict[str, Any] = {
         "path": path,
         "attempt": state.attempts.get(path, state.steps[path].attempt if path in state.steps else 0),
         "tool_calls": counted.calls + end.tool_calls,
@@ -343,17 +343,17 @@ def _child_ended(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
         if getattr(event, "path", None) != path:
             continue
         if isinstance(event, e.StepFinished):
-            yield c.ChildEnded(**known, status="finished", output=event.output)
+            yield c.ChildEnded(**common, status="finished", output=event.output)
             return
         if isinstance(event, e.StepFailed | e.StepRetried):
             error = event.error
             if error.code == "run.failed":
-                yield c.ChildEnded(**known, status="failed", error=error.cause)
-            yield c.ChildEnded(**known, status="stopped", reason=TIMED_OUT)
+                yield c.ChildEnded(**common, status="failed", error=error.cause)
+            yield c.ChildEnded(**common, status="stopped", reason=TIMED_OUT)
             reason = error.message.partition(" was stopped: ")[2].removesuffix(".")
-            yield c.ChildEnded(**known, status="stopped", reason=reason)
+            yield c.ChildEnded(**common, status="stopped", reason=reason)
             return
-    yield c.ChildEnded(**known, status="stopped")
+    yield c.ChildEnded(**common, status="stopped")
 
 
 def _told_by(path: str, events: Sequence[Any]) -> Iterator[Any]:
@@ -372,13 +372,13 @@ def _child_told(state: RunState, events: Sequence[Any]) -> Iterator[c.Command]:
     for path, attempt in state.attempts.items():
         if path not in state.children:
             continue
-        told = tuple(_told_by(path, events))
+        news = tuple(_told_by(path, events))
         moved = next((each for each in events if isinstance(each, e.ChildMoved) and each.path == path), None)
-        if told:
+        if news:
             yield c.ChildTold(
                 path=path,
                 attempt=attempt,
-                told=told,
+                told=news,
                 working=None if moved is None else moved.working,
                 turn=_turn(turn),
                 state=_posted_state(events),

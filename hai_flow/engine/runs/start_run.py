@@ -25,8 +25,8 @@ KEY_CHARS_MAX: Final = 500
 def begin_run(draft: Draft, command: c.Start) -> None:
     """The run is there. Raises `Rejected` 422 if the input, or the state that a client has written, does not fit."""
     plan = draft.plan
-    given = plan.input.with_defaults(command.input)
-    findings = plan.input.fit(given)[1]
+    input = plan.input.with_defaults(command.input)
+    findings = plan.input.fit(input)[1]
     if findings:
         message = f"the input does not fit workflow {plan.name}@{plan.version}."
         raise Rejected(422, "input.invalid", message, findings=findings)
@@ -38,7 +38,7 @@ def begin_run(draft: Draft, command: c.Start) -> None:
         thread_id=command.thread_id,
         requester=command.requester,
         instigators=command.instigators,
-        input=given,
+        input=input,
         state=first_state(plan, command.kept, command.state),
         message=command.message,
         trigger=command.trigger,

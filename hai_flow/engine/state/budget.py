@@ -69,10 +69,10 @@ def demand(draft: Draft, step: Step, args: str) -> None:
 
 def demand_call(draft: Draft, limit: int) -> None:
     """Raises `Raised` where the run has no room for one more call of a tool."""
-    made, reserved = draft.state.begun_calls, _calls_granted(draft.state)
-    if made + reserved >= limit:
+    count, reserved = draft.state.begun_calls, _calls_granted(draft.state)
+    if count + reserved >= limit:
         below = f", and {reserved} are reserved for runs below" if reserved else ""
-        message = f"The run has made {made} tool calls{below}; {_limit(draft, 'tool_calls').lower()} {limit}."
+        message = f"The run has made {count} tool calls{below}; {_limit(draft, 'tool_calls').lower()} {limit}."
         raise Raised("limit.tool_calls", message)
 
 
@@ -137,15 +137,15 @@ def charge(draft: Draft, step: Step, *, asked: bool = True) -> None:
     if not asked and not open:
         return
     prompt = _prompt(draft, step, verb, draft.state.steps[step.path].args or "")
-    said = -(-sum(len(draft.state.messages[id].content) for id in open) // CHARS_PER_TOKEN)
+    estimate = -(-sum(len(draft.state.messages[id].content) for id in open) // CHARS_PER_TOKEN)
     model = verb.models[0] if verb.models else None
     use = e.ModelUse(
         verb.model,
         "" if model is None else model.provider,
         "" if model is None else model.model,
         prompt,
-        said,
-        cost=_cost(verb, prompt, said),
+        estimate,
+        cost=_cost(verb, prompt, estimate),
         estimated=True,
     )
     draft.emit(e.ModelUsed, path=step.path, attempt=attempt, use=use)
@@ -169,12 +169,12 @@ def raised_by(share: e.Allowance, last: LastChild) -> e.Allowance:
 
 def unreported(used: Sequence[e.ModelUse], last: LastChild) -> list[e.ModelUse]:
     """What a child has taken since it reported the last time, of all that it took since it was born."""
-    found: list[e.ModelUse] = []
+    uses: list[e.ModelUse] = []
     for each in used:
         label = f"{each.provider}/{each.served}"
         before = last.spent.get(label)
         if before is None:
-            found.append(each)
+            uses.append(each)
             continue
         cost = None if each.cost is None else round(each.cost - (before.cost or 0.0), 10)
         rest = Spent(
@@ -186,8 +186,8 @@ def unreported(used: Sequence[e.ModelUse], last: LastChild) -> list[e.ModelUse]:
             cost,
         )
         if rest.calls > 0:
-            found.append(_taken(label, rest))
-    return found
+            uses.append(_taken(label, rest))
+    return uses
 
 
 def reported(use: e.ModelUse, last: LastChild) -> e.ModelUse:
@@ -208,9 +208,9 @@ def _reserved(draft: Draft) -> _Expected:
     """The estimates of all models that are being asked, and the allowances of the runs below."""
     tokens, cost = 0, 0.0
     for path in draft.state.attempts:
-        step, known = draft.step(path), draft.state.steps.get(path)
-        if isinstance(step.verb, Asks) and known is not None:
-            each = _expected(draft.state, step.verb, _prompt(draft, step, step.verb, known.args or ""))
+        step, step_state = draft.step(path), draft.state.steps.get(path)
+        if isinstance(step.verb, Asks) and step_state is not None:
+            each = _expected(draft.state, step.verb, _prompt(draft, step, step.verb, step_state.args or ""))
             tokens, cost = tokens + each.tokens, cost + each.cost
     for allowance in draft.state.granted.values():
         tokens, cost = tokens + (allowance.tokens or 0), cost + (allowance.cost_usd or 0.0)
@@ -236,9 +236,9 @@ def _prompt(draft: Draft, step: Step, verb: Asks, args: str) -> int:
     """How many tokens the model is sent, about."""
     if isinstance(verb, Llm):
         return len(args) // CHARS_PER_TOKEN
-    known = talk(draft.plan, draft.state, step.path)
-    chars = len(known.asked)
-    for exchange in known.exchanges:
+    conversation = talk(draft.plan, draft.state, step.path)
+    chars = len(conversation.asked)
+    for exchange in conversation.exchanges:
         chars += len(values.dumps(exchange.answer)) + sum(len(result) for _, result in exchange.results)
     return chars // CHARS_PER_TOKEN
 

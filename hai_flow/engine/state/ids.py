@@ -51,11 +51,11 @@ def short_pending_id(run_id: str, path: str, n: int) -> str:
 
 def pending_of(state: RunState, path: str, n: int) -> PendingState | None:
     """The n-th pending of the step `path` (from 0), whichever release has opened it."""
-    found = state.pendings.get(pending_id(state.run_id, path, n))
-    found = found or state.pendings.get(short_pending_id(state.run_id, path, n))
-    if found is None and n == 0 and (id := id_as_written(state, path)) is not None:
+    pending = state.pendings.get(pending_id(state.run_id, path, n))
+    pending = pending or state.pendings.get(short_pending_id(state.run_id, path, n))
+    if pending is None and n == 0 and (id := id_as_written(state, path)) is not None:
         return state.pendings.get(id)
-    return found
+    return pending
 
 
 def is_short(id: str) -> bool:

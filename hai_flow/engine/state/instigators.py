@@ -21,10 +21,10 @@ SENDERS_MAX: Final = 128
 
 def people_behind(requester: str, *others: Iterable[str]) -> tuple[str, ...]:
     """The instigators of a run which a run, an event or a fork of these people causes: each once, the nearest first."""
-    found = dict.fromkeys((requester, *(id for group in others for id in group)))
-    found.pop(SYSTEM, None)
-    found.pop("", None)
-    return tuple(found)[:INSTIGATORS_MAX]
+    people = dict.fromkeys((requester, *(id for group in others for id in group)))
+    people.pop(SYSTEM, None)
+    people.pop("", None)
+    return tuple(people)[:INSTIGATORS_MAX]
 
 
 def with_sender(senders: tuple[str, ...], sender: str | None) -> tuple[str, ...]:

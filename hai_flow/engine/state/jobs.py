@@ -103,14 +103,14 @@ def next_due(state: RunState, *, attempts: bool = True) -> Due | None:
     Without `attempts` the time-outs of attempts are left out.
     """
     timer = next_timer(state)
-    found = None if timer is None else Due(timer.due, timer.path, timer)
+    first = None if timer is None else Due(timer.due, timer.path, timer)
     if state.timeouts and state.running_since is not None:
         path = _first_timeout(state, attempts)
         if path is not None:
             at = state.running_since + state.timeouts[path] - state.worked
-            if found is None or at < found.at:
-                found = Due(at, path)
-    return found
+            if first is None or at < first.at:
+                first = Due(at, path)
+    return first
 
 
 def is_due(state: RunState, until: int, *, attempts: bool = True) -> bool:

@@ -71,8 +71,8 @@ def delay(
     """
     if policy is None or failures >= policy.max:
         return None
-    wanted = retriable if policy.errors is None else any(matches(p, code) for p in policy.errors)
-    if not wanted:
+    is_retried = retriable if policy.errors is None else any(matches(p, code) for p in policy.errors)
+    if not is_retried:
         return None
     every, longest = policy.every, policy.max_delay
     assert isinstance(every, int), "durations are rendered before"

@@ -120,7 +120,7 @@ def _demand_fit(
     plan: Plan, state: Mapping[str, Json], changes: Mapping[str, Json], findings: Sequence[Json] = ()
 ) -> None:
     """Raises `Rejected` 422 where there are findings, of these changes or from before."""
-    found = [
+    faults = [
         *findings,
         *(
             {**fault, "path": f"/state{pointer_of(name)}{fault['path']}"}
@@ -128,12 +128,12 @@ def _demand_fit(
             for fault in _faults(plan.state[name], value)
         ),
     ]
-    if found:
-        first = found[0]
+    if faults:
+        first = faults[0]
         detail = (
             f"{first['path']}: {first['message']}; the posted state does not fit workflow {plan.name}@{plan.version}."
         )
-        raise Rejected(422, "state.invalid", detail, findings=found)
+        raise Rejected(422, "state.invalid", detail, findings=faults)
     if changes and len(values.dumps({**state, **changes})) > STATE_BYTES_MAX:
         raise Rejected(422, "state.invalid", f"the state would be larger than {STATE_BYTES_MAX} bytes.")
 

@@ -85,14 +85,14 @@ class Spent(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, forbid_un
     cost: float | None = None
 
     def plus(self, use: e.ModelUse) -> Spent:
-        known = self.cost if use.cost is None else round((self.cost or 0.0) + use.cost, 10)
+        cost = self.cost if use.cost is None else round((self.cost or 0.0) + use.cost, 10)
         return Spent(
             self.calls + use.calls,
             self.input + use.input,
             self.output + use.output,
             self.cached + use.cached,
             self.reasoning + use.reasoning,
-            known,
+            cost,
         )
 
     @property
@@ -424,8 +424,8 @@ class RunState(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True
     @property
     def all_instigators(self) -> tuple[str, ...]:
         """The people behind the run beside its requester (`engine/state/instigators`)."""
-        found = dict.fromkeys((*self.instigators, *self.senders)) if self.senders else self.instigators
-        return tuple(id for id in found if id != self.requester)
+        people = dict.fromkeys((*self.instigators, *self.senders)) if self.senders else self.instigators
+        return tuple(id for id in people if id != self.requester)
 
     @property
     def questions(self) -> Mapping[str, PendingState]:

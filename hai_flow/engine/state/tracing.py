@@ -37,10 +37,10 @@ def place_of(traceparent: str | None) -> Place | None:
     """The place that a `traceparent` names. None: it names none, as whatever is not of W3C's form."""
     if traceparent is None or len(traceparent) > CHARS_MAX:
         return None
-    found = _WRITTEN.fullmatch(traceparent.strip(" \t"))
-    if found is None:
+    match = _WRITTEN.fullmatch(traceparent.strip(" \t"))
+    if match is None:
         return None
-    version, trace_id, span_id, flags, more = found.groups()
+    version, trace_id, span_id, flags, more = match.groups()
     if version == "ff" or (version == "00" and more) or trace_id == _NO_TRACE or span_id == _NO_SPAN:
         return None
     return Place(trace_id, span_id, bool(int(flags, 16) & 1))
@@ -54,11 +54,11 @@ def traced(state: RunState) -> bool:
 
 def turn_place(state: RunState, turn: int) -> Place | None:
     """The span of a turn. None: the run was started without a trace."""
-    begun = place_of(state.trace)
-    if begun is None:
+    start = place_of(state.trace)
+    if start is None:
         return None
-    trace_id = begun.trace_id if turn <= 1 else _digits(32, "trace", state.run_id, str(turn))
-    return Place(trace_id, _digits(16, "turn", state.run_id, str(max(turn, 1))), begun.sampled)
+    trace_id = start.trace_id if turn <= 1 else _digits(32, "trace", state.run_id, str(turn))
+    return Place(trace_id, _digits(16, "turn", state.run_id, str(max(turn, 1))), start.sampled)
 
 
 def step_place(state: RunState, path: str, turn: int) -> Place | None:

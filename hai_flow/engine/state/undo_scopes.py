@@ -53,8 +53,8 @@ def undoing_scope(draft: Draft, owner: Step) -> Step | None:
     one waits for that."""
     step = owner
     while True:
-        known = draft.state.steps.get(step.path)
-        if known is not None and known.handler == UNDO:
+        step_state = draft.state.steps.get(step.path)
+        if step_state is not None and step_state.handler == UNDO:
             return step
         if not step.path:
             return None

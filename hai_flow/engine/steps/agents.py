@@ -105,22 +105,22 @@ def was_wrong(answer: Json) -> bool:
 def keys_of(answer: Json) -> tuple[str, ...]:
     """The key of each call: the function, and how often this answer has called it."""
     counts: Counter[str] = Counter()
-    found = []
+    keys = []
     for call in calls_of(answer):
         counts[call["name"]] += 1
-        found.append(paths.call_key(call["name"], counts[call["name"]]))
-    return tuple(found)
+        keys.append(paths.call_key(call["name"], counts[call["name"]]))
+    return tuple(keys)
 
 
 def asked_by(state: RunState, path: str, answer: Json) -> dict[str, tuple[str, str | None]]:
     """The calls that the answer at this path asks for, by the ids under which it has shown them: the arguments, and why
     the call is not made, or None."""
     calls, attempt, wrong = f"{paths.list_of(path)}/call", state.steps[path].attempt, was_wrong(answer)
-    found: dict[str, tuple[str, str | None]] = {}
+    requests: dict[str, tuple[str, str | None]] = {}
     for key, call in zip(keys_of(answer), calls_of(answer), strict=True):
         refusal = (call.get("fault") or NOT_PERFORMED) if wrong else None
-        found[written_call_id(state.run_id, paths.iteration(calls, key), attempt)] = call["args"], refusal
-    return found
+        requests[written_call_id(state.run_id, paths.iteration(calls, key), attempt)] = call["args"], refusal
+    return requests
 
 
 def call_path(plan: Plan, iteration: str, key: str) -> str:
@@ -143,23 +143,23 @@ def call_at(state: RunState, calls: str, key: str) -> dict[str, Json]:
 def called(plan: Plan, state: RunState, iteration: str) -> list[Json]:
     """The calls of an answer with their results, as `stop_when` sees them."""
     answer = answer_in(state, iteration)
-    found: list[Json] = []
-    for call, known in zip(calls_of(answer), _performed(plan, state, iteration), strict=True):
-        error = None if known is None else known.error
+    records: list[Json] = []
+    for call, step_state in zip(calls_of(answer), _performed(plan, state, iteration), strict=True):
+        error = None if step_state is None else step_state.error
         denied = error is not None and error.code.startswith(DENIED)
-        output = known.output if known is not None and known.outcome == "finished" else None
-        shown = None if error is None else {"code": error.code, "message": error.message}
+        output = step_state.output if step_state is not None and step_state.outcome == "finished" else None
+        failure = None if error is None else {"code": error.code, "message": error.message}
         args = values.loads(call["args"])
-        found.append({"name": call["name"], "args": args, "output": output, "error": shown, "denied": denied})
-    return found
+        records.append({"name": call["name"], "args": args, "output": output, "error": failure, "denied": denied})
+    return records
 
 
 def handed_over(plan: Plan, state: RunState, iteration: str, to: tuple[str, ...]) -> StepState | None:
     """The agent that has answered in place of the one which called it, of those that may; None: none has."""
     answer = answer_in(state, iteration)
-    for call, known in zip(calls_of(answer), _performed(plan, state, iteration), strict=True):
-        if call["name"] in to and known is not None and known.outcome == "finished":
-            return known
+    for call, step_state in zip(calls_of(answer), _performed(plan, state, iteration), strict=True):
+        if call["name"] in to and step_state is not None and step_state.outcome == "finished":
+            return step_state
     return None
 
 
@@ -167,30 +167,32 @@ def talk(plan: Plan, state: RunState, answer: str) -> Talk:
     """The conversation up to the answer at this path."""
     iteration = paths.list_of(answer)
     agent = paths.loop_of(iteration)
-    known = state.steps[agent]
-    assert known.loop is not None
-    first, summary, summarised = known.loop.begun, "", -1
-    numbers = range(known.loop.begun, int(paths.key_of(iteration)))
+    step_state = state.steps[agent]
+    assert step_state.loop is not None
+    first, summary, summarised = step_state.loop.begun, "", -1
+    numbers = range(step_state.loop.begun, int(paths.key_of(iteration)))
     answers = {number: answer_in(state, paths.iteration(agent, number)) for number in numbers}
     for number, each in answers.items():
         if is_summary(each):
             first, summary, summarised = each["through"], each["summary"], number
-    words = _said_since(state, known.loop.entries)
+    words = _said_since(state, step_state.loop.entries)
     before = {number: _taken(words, state.steps[paths.iteration(agent, number)].turn) for number in numbers}
-    shown = {
+    posted = {
         number
         for number, each in answers.items()
         if number >= first and not is_summary(each) and not was_in_vain(state, paths.iteration(agent, number))
     }
-    exchanges, left = [], ()
+    exchanges, unanswered = [], ()
     for number in numbers:
-        left = (*left, *before[number]) if number >= first or not summary else ()
-        if number in shown:
-            exchanges.append(replace(_exchange(plan, state, agent, number), before=left))
-            left = ()
-    said = tuple(_said_before(state, known.loop.entries))
-    latest = (*left, *(each for _, each in words))
-    return Talk(known.args or "{}", tuple(exchanges), said, summary, known.loop.closing, latest, summarised)
+        unanswered = (*unanswered, *before[number]) if number >= first or not summary else ()
+        if number in posted:
+            exchanges.append(replace(_exchange(plan, state, agent, number), before=unanswered))
+            unanswered = ()
+    opening = tuple(_said_before(state, step_state.loop.entries))
+    latest = (*unanswered, *(each for _, each in words))
+    return Talk(
+        step_state.args or "{}", tuple(exchanges), opening, summary, step_state.loop.closing, latest, summarised
+    )
 
 
 def _said_since(state: RunState, entries: int) -> list[tuple[int, Said]]:
@@ -198,22 +200,22 @@ def _said_since(state: RunState, entries: int) -> list[tuple[int, Said]]:
     turn."""
     messages = sorted((each for each in state.messages.values() if each.n >= entries), key=lambda each: each.n)
     posted = (each for each in messages if each.path is None and each.role == "user")
-    return [(each.turn, said) for each in posted if (said := said_by(each)) is not None]
+    return [(each.turn, message) for each in posted if (message := said_by(each)) is not None]
 
 
 def _taken(words: list[tuple[int, Said]], turn: int) -> tuple[Said, ...]:
     """Takes from `words` those that were posted in a turn up to this one. A message stands at the beginning of its
     turn, in front of all that the run does in it."""
     count = sum(1 for posted, _ in words if posted <= turn)
-    taken = tuple(said for _, said in words[:count])
+    messages = tuple(message for _, message in words[:count])
     del words[:count]
-    return taken
+    return messages
 
 
 def _said_before(state: RunState, entries: int) -> Iterator[Said]:
     """The messages of the run among its first `entries`, in their order."""
     messages = sorted((each for each in state.messages.values() if each.n < entries), key=lambda each: each.n)
-    yield from (said for each in messages if (said := said_by(each)) is not None)
+    yield from (message for each in messages if (message := said_by(each)) is not None)
 
 
 def said_by(message: MessageState) -> Said | None:
@@ -226,14 +228,14 @@ def said_by(message: MessageState) -> Said | None:
 def _exchange(plan: Plan, state: RunState, agent: str, number: int) -> Exchange:
     iteration = paths.iteration(agent, number)
     answer = answer_in(state, iteration)
-    told = []
-    for call, known in zip(calls_of(answer), _performed(plan, state, iteration), strict=True):
+    results = []
+    for call, step_state in zip(calls_of(answer), _performed(plan, state, iteration), strict=True):
         if was_wrong(answer):
             text = _json({"error": call.get("fault") or NOT_PERFORMED})
         else:
-            text = _result(call, known)
-        told.append((call["id"], text))
-    return Exchange(number, answer, tuple(told))
+            text = _result(call, step_state)
+        results.append((call["id"], text))
+    return Exchange(number, answer, tuple(results))
 
 
 def _performed(plan: Plan, state: RunState, iteration: str) -> Iterator[StepState | None]:
@@ -257,8 +259,8 @@ def _result(call: Mapping[str, Json], known: StepState | None) -> str:
     if error is not None and error.code.startswith(DENIED):
         return _json({"denied": True, "reason": error.message})
     if error is not None:
-        shown: dict[str, Json] = {"error": error.message, "code": error.code}
-        return _json({"changed": changed, **shown} if changed else shown)
+        failure: dict[str, Json] = {"error": error.message, "code": error.code}
+        return _json({"changed": changed, **failure} if changed else failure)
     if changed:
         return _json({"changed": changed, "result": known.output})
     return _bounded(known.output if isinstance(known.output, str) else _text(known.output))

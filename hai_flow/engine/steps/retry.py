@@ -111,18 +111,18 @@ class _Walk:
         return True
 
     def _step_done(self, step: Step, frontier: Frontier) -> bool:
-        known = self.draft.state.steps.get(step.path)
-        if known is None or known.status == "pending":
+        step_state = self.draft.state.steps.get(step.path)
+        if step_state is None or step_state.status == "pending":
             frontier.ready.append(step.path)
             return False
-        over = known.status in ("finished", "skipped")
-        if over and known.phase == "over" and not self._undone_inside(step.path):
+        over = step_state.status in ("finished", "skipped")
+        if over and step_state.phase == "over" and not self._undone_inside(step.path):
             return True
-        found = self.left_in(step, known)
-        if found.ready:
-            frontier.take(found)
+        inner = self.left_in(step, step_state)
+        if inner.ready:
+            frontier.take(inner)
             return False
-        if over or known.handled:
+        if over or step_state.handled:
             return True
         frontier.ready.append(step.path)  # an effect or a question; a block that failed before it began, or behind all
         return False
@@ -132,9 +132,9 @@ class _Walk:
         if not known.done or self._undone_inside(step.path):
             return self.inside(step, known)
         assert step.finally_ is not None, "nothing else fails what is done"
-        found = Frontier(handling={step.path: paths.FINALLY})
-        self.list_done(step.finally_, found)
-        return found
+        frontier = Frontier(handling={step.path: paths.FINALLY})
+        self.list_done(step.finally_, frontier)
+        return frontier
 
     def _undone_inside(self, path: str) -> bool:
         return any(is_inside(each, path) for each in self.redo)
@@ -143,44 +143,44 @@ class _Walk:
         """Where it goes on inside the step: in a `catch` that was cut off or has failed, in the lists of a block, in
         the other handlers of a step that is over."""
         for number, clause in enumerate(step.catch):
-            found = Frontier(handling={step.path: paths.catch(number)})
-            if self._is_begun(clause.first) and not self.list_done(clause.first, found):
-                return found
+            frontier = Frontier(handling={step.path: paths.catch(number)})
+            if self._is_begun(clause.first) and not self.list_done(clause.first, frontier):
+                return frontier
         if isinstance(step.verb, BLOCKS) and not known.handled and known.done != "handled":
-            found = Frontier([step.path])
-            self._lists(step, known, found)
-            return found
-        found, over = Frontier(), known.status in ("finished", "skipped")
+            frontier = Frontier([step.path])
+            self._lists(step, known, frontier)
+            return frontier
+        frontier, over = Frontier(), known.status in ("finished", "skipped")
         if over or known.handled:
             decided = step.handlers.values() if over else ()  # a `catch` has dealt with whatever was decided
             firsts = (first for first in (*decided, step.finally_) if first is not None)
-            all(self.list_done(first, found) for first in firsts if self._is_begun(first))
-        return found
+            all(self.list_done(first, frontier) for first in firsts if self._is_begun(first))
+        return frontier
 
     def _is_begun(self, path: str) -> bool:
-        known = self.draft.state.steps.get(path)
-        return known is not None and known.status != "pending"
+        step_state = self.draft.state.steps.get(path)
+        return step_state is not None and step_state.status != "pending"
 
     def _lists(self, step: Step, known: StepState, frontier: Frontier) -> None:
         """Note where the lists, or the iterations, of a block go on."""
-        left = block_of(step).resume(step, known)
-        found = Frontier()
-        going_on = [first for first in left.lists if not self.list_done(first, found)]
-        if is_decided(step, len(left.lists) - len(going_on)):
+        resumption = block_of(step).resume(step, known)
+        inner = Frontier()
+        going_on = [first for first in resumption.lists if not self.list_done(first, inner)]
+        if is_decided(step, len(resumption.lists) - len(going_on)):
             going_on = []  # a branch came to its end while the race was cut off: it has won
         else:
-            frontier.take(found)
-        if left.counted:
+            frontier.take(inner)
+        if resumption.counted:
             frontier.branches[step.path] = len(going_on)
-        for path, done in left.iterations:
+        for path, done in resumption.iterations:
             before = self.draft.state.steps.get(path)
             done = done or (before is not None and before.outcome == "finished")
             if not done or self._undone_inside(path):
-                iteration, found = self.draft.step(path), Frontier([path])
+                iteration, inner = self.draft.step(path), Frontier([path])
                 assert isinstance(iteration.verb, Iteration)
-                if before is None or not before.verb or self.list_done(iteration.verb.first, found):
+                if before is None or not before.verb or self.list_done(iteration.verb.first, inner):
                     frontier.ready.append(path)  # it never began; or all in it is done but its end
                 else:
-                    frontier.take(found)
-            if left.at_once is not None and len(frontier.ready) >= left.at_once:
+                    frontier.take(inner)
+            if resumption.at_once is not None and len(frontier.ready) >= resumption.at_once:
                 break

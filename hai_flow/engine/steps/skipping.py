@@ -59,31 +59,31 @@ def examine(draft: Draft, command: c.Skip) -> Step:
 
 
 def _not_there(draft: Draft, what: str, standing: list[str]) -> Rejected:
-    there = f"Those that can be skipped now: {', '.join(standing)}." if standing else "None can be skipped now."
-    found = [{"path": "/step", "message": each} for each in standing]
-    return Rejected(422, "skip.not_there", f"{what}. {there}", findings=found, winner={"seq": draft.state.seq})
+    remedy = f"Those that can be skipped now: {', '.join(standing)}." if standing else "None can be skipped now."
+    findings = [{"path": "/step", "message": each} for each in standing]
+    return Rejected(422, "skip.not_there", f"{what}. {remedy}", findings=findings, winner={"seq": draft.state.seq})
 
 
 def _why_not(draft: Draft, step: Step) -> str | None:
-    known = draft.state.steps.get(step.path)
+    step_state = draft.state.steps.get(step.path)
     if step.path == RUN_END or step.is_iteration or step.of_agent:
         return f"{step.path!r} is no step that an author has written"
     if in_cleanup(step.path):
         return f"{step.path} cleans up; terminate the run to cut that off"
-    if isinstance(step.verb, BLOCKS) and known is not None and known.phase != "pending":
+    if isinstance(step.verb, BLOCKS) and step_state is not None and step_state.phase != "pending":
         return f"{step.path} is a block that has begun; skip the steps inside it"
     return None
 
 
 def skip(draft: Draft, step: Step, command: c.Skip) -> None:
     """The step does nothing more; its `finally` runs, if it had begun, and the flow goes on behind it."""
-    known = draft.state.steps.get(step.path)
-    begun = known is not None and known.is_open
-    if begun:
+    step_state = draft.state.steps.get(step.path)
+    was_open = step_state is not None and step_state.is_open
+    if was_open:
         drop_work(draft, step.path, passing.SKIPPED)
         resolve_call(draft, step, None, draft.error(SKIPPED, "It was skipped.", step.path))
     handler, ready, last = None, (), None
-    if begun and step.finally_ is not None:
+    if was_open and step.finally_ is not None:
         handler, ready = FINALLY, (step.finally_,)
     else:
         ready, last = finish.behind(draft, step)

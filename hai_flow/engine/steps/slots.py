@@ -38,8 +38,8 @@ def wait(draft: Draft, *, cancels: bool = False) -> None:
 
 def _key_of_its_version(draft: Draft) -> str | None:
     """The key under which the run counts since it was moved to another version of its workflow."""
-    plan, known = draft.plan, draft.state.key
-    is_own = known is None or known.startswith(f"{plan.name}:")
+    plan, key = draft.plan, draft.state.key
+    is_own = key is None or key.startswith(f"{plan.name}:")
     if plan.concurrency is None or draft.state.parent is not None or not is_own:
         return None
     try:

@@ -30,11 +30,11 @@ def begin(draft: Draft, step: Step) -> None:
 
 
 def _begun(draft: Draft, step: Step) -> Consequence | None:
-    known = draft.state.steps.get(step.path)
-    if known is None or known.phase == "pending":
+    step_state = draft.state.steps.get(step.path)
+    if step_state is None or step_state.phase == "pending":
         return _begin_first(draft, step)
-    if known.is_open:
-        begin_attempt(draft, step, known)
+    if step_state.is_open:
+        begin_attempt(draft, step, step_state)
         return None
     return _begin_again(draft, step)
 

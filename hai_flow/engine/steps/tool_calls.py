@@ -77,37 +77,37 @@ def begin_growing_call(draft: Draft, step: Step, growing: Growing) -> None:
 
 def foretell(draft: Draft, step: Step, tool: FrontendTool) -> None:
     """Tell the frontend which state it may take from the arguments of the call that follows."""
-    if (told := foretold(tool)) is not None:
-        draft.emit(e.CustomEmitted, path=step.path, name=e.PREDICTED, value=told)
+    if (prediction := foretold(tool)) is not None:
+        draft.emit(e.CustomEmitted, path=step.path, name=e.PREDICTED, value=prediction)
 
 
 def foretold(tool: FrontendTool) -> Json:
     """Which state the frontend may take from the arguments of a call of the tool; None: none."""
-    told = [{"state_key": name, "tool": tool.name, "tool_argument": argument} for name, argument in tool.predict]
-    return told or None
+    predictions = [{"state_key": name, "tool": tool.name, "tool_argument": argument} for name, argument in tool.predict]
+    return predictions or None
 
 
 def show_part(draft: Draft, step: Step, attempt: int, part: Json) -> None:
     """Show a file that a model has made: a structured output of the content part's type."""
     id = message_id(draft.state.run_id, step.path, attempt, draft.state.entries)
-    shown = {"type": part["type"], "data": {name: each for name, each in part.items() if name != "type"}}
+    content = {"type": part["type"], "data": {name: each for name, each in part.items() if name != "type"}}
     draft.emit(e.MessageStarted, message_id=id, path=step.path, kind="data")
-    draft.emit(e.MessageChunk, message_id=id, n=0, content=draft.json_text(shown))
+    draft.emit(e.MessageChunk, message_id=id, n=0, content=draft.json_text(content))
     draft.emit(e.MessageEnded, message_id=id)
 
 
 def resolve_call(draft: Draft, step: Step, output: Json, error: e.Error | None) -> None:
     """Show the result of an exposed call to the frontend that saw it begin, or the output of another exposed effect."""
-    known = draft.state.steps[step.path]
+    step_state = draft.state.steps[step.path]
     if not step.expose:
         return
     if not isinstance(step.verb, Call):
         if error is None:
-            arguments = None if known.args is None else values.loads(known.args)
-            shown = {"path": step.path, "arguments": arguments, "output": output}
-            draft.emit(e.CustomEmitted, path=step.path, name=SHOWN_OUTPUT, value=shown)
+            arguments = None if step_state.args is None else values.loads(step_state.args)
+            report = {"path": step.path, "arguments": arguments, "output": output}
+            draft.emit(e.CustomEmitted, path=step.path, name=SHOWN_OUTPUT, value=report)
         return
-    call = _last_call_shown(draft, step.path, known.asked)
+    call = _last_call_shown(draft, step.path, step_state.asked)
     if call is None:
         return
     id = call.id
@@ -173,8 +173,8 @@ def close_message(draft: Draft, path: str, *, aborted: bool = False) -> None:
 
 
 def _close_growing_call(draft: Draft, path: str, aborted: bool) -> None:
-    known = draft.state.steps.get(path)
-    id = shown_call_id(draft.state.run_id, path, known.attempt if known is not None else 0)
+    step_state = draft.state.steps.get(path)
+    id = shown_call_id(draft.state.run_id, path, step_state.attempt if step_state is not None else 0)
     call = draft.state.tool_calls.get(id)
     if call is None or not call.open:
         return

@@ -80,10 +80,10 @@ def awaits_callback(state: RunState, path: str, type: str) -> bool:
     """Whether a callback of this type would come in time: the step at `path` waits for it, or may yet. It may while a
     request is under way, and also while a lost one is about to be sent again, or a person decides whether it
     happened."""
-    known = state.steps.get(path)
-    if known is None or not known.is_open or not known.attempt:
+    step_state = state.steps.get(path)
+    if step_state is None or not step_state.is_open or not step_state.attempt:
         return False
-    return callback_type(path, known) == type and not known.received
+    return callback_type(path, step_state) == type and not step_state.received
 
 
 def subscribe_again(draft: Draft) -> None:
@@ -106,12 +106,12 @@ def arrived(draft: Draft, command: c.Signal) -> Json:
 
     Returns `{"id", "taken", "awaits"}`: whether the run has it now, and the types that it waits for still.
     """
-    before, taken = len(draft.events), is_taken(draft.state, command)
-    if not taken and (command.own or command.sent_at >= draft.state.started_at):  # its own can't be older than it
-        taken = any(_offer(draft, draft.step(path), command) for path in _waiting(draft, command.name))
+    before, is_accepted = len(draft.events), is_taken(draft.state, command)
+    if not is_accepted and (command.own or command.sent_at >= draft.state.started_at):  # its own can't be older than it
+        is_accepted = any(_offer(draft, draft.step(path), command) for path in _waiting(draft, command.name))
     draft.already = len(draft.events) == before
     awaits = sorted({type for types in draft.state.subscriptions.values() for type in types})
-    return {"id": command.id, "taken": taken, "awaits": awaits}
+    return {"id": command.id, "taken": is_accepted, "awaits": awaits}
 
 
 def is_taken(state: RunState, signal: c.Signal) -> bool:
@@ -130,14 +130,14 @@ def _heard(state: RunState, signal: c.Signal) -> e.Heard | None:
     before = state.heard.get(signal.name, e.Heard())
     if offered.to_all <= before.to_all and offered.own <= before.own:
         return None
-    left = tuple(
+    missed = tuple(
         passed.id
         for passed in offered.passed
         if not is_heard(before, passed) and passed.id not in state.signals and passed.id != signal.id
     )
-    if len(before.left) + len(left) > LEFT_MAX:
+    if len(before.left) + len(missed) > LEFT_MAX:
         return None
-    return e.Heard(max(offered.to_all, before.to_all), max(offered.own, before.own), left)
+    return e.Heard(max(offered.to_all, before.to_all), max(offered.own, before.own), missed)
 
 
 def deadline_passed(draft: Draft, step: Step) -> None:
@@ -204,8 +204,8 @@ def _subscriptions(draft: Draft, step: Step) -> tuple[Subscription, ...]:
 
 def _take(draft: Draft, step: Step, verb: WaitFor | Http | Call, number: int, met: set[int], command: c.Signal) -> None:
     """The step takes the signal for its subscription `number`; `met` are the subscriptions that have a signal now."""
-    left = [each.event for other, each in enumerate(_subscriptions(draft, step)) if other not in met]
-    awaits = tuple(dict.fromkeys(left)) if isinstance(verb, WaitFor) and verb.mode == "all" else ()
+    open_events = [each.event for other, each in enumerate(_subscriptions(draft, step)) if other not in met]
+    awaits = tuple(dict.fromkeys(open_events)) if isinstance(verb, WaitFor) and verb.mode == "all" else ()
     if not draft.state.turn_open:
         draft.open_turn(c.Turn())
     draft.emit(
@@ -230,13 +230,13 @@ def _take(draft: Draft, step: Step, verb: WaitFor | Http | Call, number: int, me
 
 
 def _output(draft: Draft, step: Step, verb: WaitFor | Http | Call) -> Json:
-    known = draft.state.steps[step.path]
-    received = known.received
+    step_state = draft.state.steps[step.path]
+    received = step_state.received
     if isinstance(verb, Http):
-        return {**known.output, "callback": received[-1].data}
+        return {**step_state.output, "callback": received[-1].data}
     if isinstance(verb, Call):
-        return {"answer": known.output, "callback": received[-1].data}
-    found = {each.subscription: event_value(each.id, each.name, each.data, each.sent_at) for each in received}
+        return {"answer": step_state.output, "callback": received[-1].data}
+    by_subscription = {each.subscription: event_value(each.id, each.name, each.data, each.sent_at) for each in received}
     if verb.mode == "all":
-        return [found[number] for number in sorted(found)]
-    return found[received[-1].subscription]
+        return [by_subscription[number] for number in sorted(by_subscription)]
+    return by_subscription[received[-1].subscription]

@@ -26,8 +26,8 @@ def begin(draft: Draft, step: Step) -> Consequence | None:
     """The effect's arguments, its gate, its first attempt."""
     verb = step.verb
     assert isinstance(verb, EFFECTS)
-    known = draft.state.steps.get(step.path)
-    args = _arguments(draft, step, verb, known)
+    step_state = draft.state.steps.get(step.path)
+    args = _arguments(draft, step, verb, step_state)
     if isinstance(verb, Call) and isinstance(verb.tool, FrontendTool):
         return frontend_calls.begin_frontend_call(draft, step, verb.tool, args)
     gate = step.approval
@@ -37,7 +37,7 @@ def begin(draft: Draft, step: Step) -> Consequence | None:
         draft.started(step, timed=False, args=args, key=_idempotency_key(draft, step))
         gates.open_gate(draft, step, gate, args)
         return None
-    attempt = known.next_attempt if known else 1
+    attempt = step_state.next_attempt if step_state else 1
     budget.demand(draft, step, args)
     draft.started(step, args=args, key=_idempotency_key(draft, step), attempt=attempt)
     _attempt_begun(draft, step, args)
@@ -79,24 +79,28 @@ def begin_attempt(draft: Draft, step: Step, known: StepState) -> None:
 
 
 def _attempt_begun(draft: Draft, step: Step, args: str) -> None:
-    known, verb = draft.state.steps[step.path], step.verb
+    step_state, verb = draft.state.steps[step.path], step.verb
     if isinstance(verb, Call) and verb.into is not None:
         begin_growing_call(draft, step, verb.into)
     if isinstance(verb, Run):
         children.start(draft, step, verb, args)
-    elif step.expose and isinstance(verb, Call) and not (known.failures or known.lost or _is_answered(draft, step)):
+    elif (
+        step.expose
+        and isinstance(verb, Call)
+        and not (step_state.failures or step_state.lost or _is_answered(draft, step))
+    ):
         if written(draft.state, step.path) is not None:
             return
         gate = gates.approved_gate(draft.state, step)
         behind = None if gate is None else gate.opened.id
-        id = tool_call_id(draft.state.run_id, step.path, known.asked, behind=behind)
+        id = tool_call_id(draft.state.run_id, step.path, step_state.asked, behind=behind)
         show_call(draft, step, id, shown_name(step), args, "server")
 
 
 def _is_answered(draft: Draft, step: Step) -> bool:
     """Whether the attempt goes on with a call that has asked a person."""
-    known = draft.state.steps[step.path]
-    return known.asked > 0 and tool_questions.answered_inquiry(draft.state, step, known.attempt) is not None
+    step_state = draft.state.steps[step.path]
+    return step_state.asked > 0 and tool_questions.answered_inquiry(draft.state, step, step_state.attempt) is not None
 
 
 VERBS: Final = dict.fromkeys(EFFECTS, begin)

@@ -18,10 +18,10 @@ def begin_ask(draft: Draft, step: Step) -> None:
     draft.pure_steps += 1
     demand_wait(draft, step)
     rules = rules_for(draft, step, verb.policy, {}, may_exclude=False)
-    shown = _question(draft, step, verb.title, verb.message)
-    shown["schema"] = form_of(draft, step, verb.policy.form, {})
+    question = _question(draft, step, verb.title, verb.message)
+    question["schema"] = form_of(draft, step, verb.policy.form, {})
     draft.started(step)
-    open_pending(draft, step, "ask", rules, **shown)
+    open_pending(draft, step, "ask", rules, **question)
 
 
 def begin_approve(draft: Draft, step: Step) -> None:
@@ -31,12 +31,12 @@ def begin_approve(draft: Draft, step: Step) -> None:
     draft.pure_steps += 1
     demand_wait(draft, step)
     rules = rules_for(draft, step, verb.policy, {})
-    shown = _question(draft, step, verb.title, verb.message)
+    question = _question(draft, step, verb.title, verb.message)
     if verb.evidence is not None:
-        shown["evidence"] = draft.json_text(draft.render(verb.evidence, step))
-    shown["schema"] = form_of(draft, step, verb.policy.form, {})
+        question["evidence"] = draft.json_text(draft.render(verb.evidence, step))
+    question["schema"] = form_of(draft, step, verb.policy.form, {})
     draft.started(step)
-    open_pending(draft, step, "approve", rules, options=verb.policy.options, **shown)
+    open_pending(draft, step, "approve", rules, options=verb.policy.options, **question)
 
 
 def _question(draft: Draft, step: Step, title: Template, message: Template | None) -> dict[str, Any]:
