@@ -315,7 +315,8 @@ class Policy:
     has `requester` or `anyone`. `form` renders to a JSON Schema (holes in it are filled at opening); None = no form.
     `edit` True = every argument may be edited. `escalations` come one after the other, then
     `expiry`. `reasons`: the options whose answer must say why. `veto` renders to the selectors of those whose rejection
-    alone decides; `confirm`: a page asks once more before it sends an answer.
+    alone decides; `confirm`: a page asks once more before it sends an answer. `withdraw_when`: the event, or the
+    condition over the state, that takes the question back.
     """
 
     from_: Template
@@ -331,6 +332,7 @@ class Policy:
     reasons: frozenset[str] = frozenset()
     veto: Template | None = None
     confirm: bool = False
+    withdraw_when: Expression | Subscription | None = None
     notify: tuple[Template, ...] = ()
     remind: tuple[Duration, ...] = ()
     escalations: tuple[Escalate, ...] = ()
@@ -941,5 +943,6 @@ class Plan:
     default_retry: Retry | None = None
     default_notify: tuple[Template, ...] = ()
     lets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # name -> the `let` steps that give it
+    summary: Template | None = None  # the line that lists of runs show
     warnings: tuple[Any, ...] = field(default=(), compare=False)
     from_disk: bool = field(default=False, compare=False)

@@ -6,6 +6,7 @@ from hai_flow.engine import commands as c
 from hai_flow.engine.completion import loop, stopping
 from hai_flow.engine.completion.open_steps import is_open_inside
 from hai_flow.engine.draft import RUN_END, Draft
+from hai_flow.engine.pendings.withdrawing import withdraw_unwanted
 from hai_flow.engine.state import run_size
 from hai_flow.engine.state.jobs import is_working, next_ready
 from hai_flow.engine.steps import start_step
@@ -21,6 +22,7 @@ def go_on(draft: Draft) -> None:
 def take_up(draft: Draft) -> None:
     """As `go_on`, but the turn stays open."""
     run_size.keep(draft)
+    withdraw_unwanted(draft)
     if draft.state.status == "stopping":
         _stop_on(draft)
     elif draft.state.status in ("running", "waiting") and draft.state.ready:
@@ -38,6 +40,7 @@ def _advance(draft: Draft) -> None:
             loop.conclude(draft)
         else:
             start_step.begin(draft, draft.step(path))
+            withdraw_unwanted(draft)
 
 
 def _stop_on(draft: Draft) -> None:

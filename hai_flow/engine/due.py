@@ -75,7 +75,7 @@ def _fire(draft: Draft, timer: Timer) -> None:
     match timer.kind:
         case "wait":
             loop.finish(draft, step, None)
-        case "deadline" | "halting_deadline" if timer.path in draft.state.subscriptions:
+        case "deadline" | "halting_deadline" if _awaits_an_event(draft, timer.path):
             wait_for_event.deadline_passed(draft, step)
         case "deadline" | "halting_deadline":
             deadlines.deadline_passed(draft, step)
@@ -87,6 +87,11 @@ def _fire(draft: Draft, timer: Timer) -> None:
             _run_too_long(draft)
         case "retry":
             pass  # the fold has made the step ready
+
+
+def _awaits_an_event(draft: Draft, path: str) -> bool:
+    """Whether the step waits for an event, and not for people who may be withdrawn by one."""
+    return path in draft.state.subscriptions and path not in draft.state.open_pendings
 
 
 def _run_too_long(draft: Draft) -> None:

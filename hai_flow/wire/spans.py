@@ -225,7 +225,8 @@ def _timer_fired(spans: Spans, seq: int, event: e.TimerFired) -> None:
 def _awaits(spans: Spans, seq: int, event: e.SignalsAwaited) -> None:
     if (span := spans.of(seq, event.path)) is not None:
         _end_attempt(span, event.at)
-        span.waits.append(Wait("signal", event.at))
+        if not any(wait.for_ == "people" and wait.until is None for wait in span.waits):  # it may take a question back
+            span.waits.append(Wait("signal", event.at))
 
 
 def _received(spans: Spans, seq: int, event: e.SignalReceived) -> None:

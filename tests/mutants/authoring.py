@@ -62,3 +62,36 @@ futile.bug(
     by=_MISTAKES,
 )
 ROOMS: Final = (sequences, triggering, coverage, draft, personal, votes, scope, futile)
+_WITHDRAWING: Final = "tests/definition/test_withdrawing.py"
+withdrawing = Room("hai_flow/engine/pendings/withdrawing.py", _WITHDRAWING)
+withdrawing.bug(
+    "a question is asked that its condition has taken back from the start",
+    ("    if condition is not None and draft.truth(condition, step, **roots):", "    if False:"),
+    by=f"{_WITHDRAWING}::test_a_question_that_nobody_wants_is_not_asked",
+)
+withdrawing.bug(
+    "a question stays open when the state takes it back",
+    ("    if state.state is draft.looked_at:", "    if True:"),
+    by=f"{_WITHDRAWING}::test_what_the_state_becomes_takes_a_question_back",
+)
+pendings = Room("hai_flow/engine/evolve/pendings.py", _WITHDRAWING)
+pendings.bug(
+    "an event takes back what is answered already",
+    (
+        "state.subscriptions.delete(path) if path in state.subscriptions else state.subscriptions,",
+        "state.subscriptions,",
+    ),
+    by=f"{_WITHDRAWING}::test_an_event_that_does_not_match_leaves_the_question_open_and_behind_an_answer_none_counts",
+)
+due = Room("hai_flow/engine/due.py", _WITHDRAWING)
+due.bug(
+    "the deadline of a question is taken for that of an event",
+    (" and path not in draft.state.open_pendings", ""),
+    by=f"{_WITHDRAWING}::test_a_deadline_of_a_question_that_an_event_may_take_back_is_that_of_the_question",
+)
+summaries = Room("hai_flow/engine/runs/summaries.py", "tests/api/test_summaries.py")
+summaries.bug(
+    "a list shows a run for ever as it was when it started",
+    ("    same = before.state is state.state and before.input", "    same = before.input"),
+    by="tests/api/test_summaries.py::test_a_list_shows_the_line_of_a_run_as_far_as_it_has_come",
+)

@@ -16,6 +16,7 @@ from hai_flow.definition.people.deciders import EXCLUDE, FROM, QUORUM, REQUESTER
 from hai_flow.definition.people.forms import COMBINE, FORM, check_combine, form_of
 from hai_flow.definition.people.notify import REMIND, notify, reminders_of
 from hai_flow.definition.people.quorum_check import check_deciders
+from hai_flow.definition.people.subscriptions import subscription
 from hai_flow.definition.schemas.schemas import JsonSchema
 from hai_flow.definition.yaml.document import Path
 from hai_flow.definition.yaml.keys import (
@@ -33,6 +34,7 @@ from hai_flow.definition.yaml.keys import (
     integer,
     list_of,
     map_of,
+    shape_of,
 )
 from hai_flow.definition.yaml.reference import DEADLINE, NOTIFY, PAUSE_CLOCK
 from hai_flow.json_pointers import unescaped
@@ -57,6 +59,12 @@ REASONS: Final = Key(
 )  # fmt: skip
 CONFIRM: Final = Key("confirm", BOOLEAN, "a page asks once more before it sends an answer", default="false",
                      example="true")  # fmt: skip
+WITHDRAW_WHEN: Final = Key(
+    "withdraw_when", either(CEL, shape_of("subscription")),
+    "the question is taken back as soon as this is so: an event comes, or an expression over `state` is true; then "
+    "`approval.withdrawn` (of an `ask`: `ask.withdrawn`) is raised",
+    example="{event: order.cancelled, match: event.data.order == input.order}", read=ANY,
+)  # fmt: skip
 TITLE_OF_PENDING: Final = Key(
     "title", TEXT, "the question in one line", required=True, example='"Refund ${{ input.amount }}?"'
 )
@@ -71,7 +79,7 @@ APPROVAL: Final = Shape("approval", "`approval`", (
     Key("edit", either(BOOLEAN, list_of(LITERAL)), "arguments that a decider may replace (`true` = all)",
         default="false",
         example="[subject, body]"),
-    FORM, COMBINE, NOTIFY, REMIND, DEADLINE, ON_DEADLINE_KEY, PAUSE_CLOCK, CONFIRM,
+    FORM, COMBINE, NOTIFY, REMIND, DEADLINE, ON_DEADLINE_KEY, WITHDRAW_WHEN, PAUSE_CLOCK, CONFIRM,
 ))  # fmt: skip
 
 
@@ -151,7 +159,34 @@ def policy(context: Context, kind: Kind, fields: Mapping[str, Json], at: Path, n
         pause_clock=fields.get("pause_clock", "run"),
         veto=_veto(context, fields, at, names),
         confirm=fields.get("confirm", False),
+        withdraw_when=_withdraw_when(context, fields, at, names),
     )
+
+
+def _withdraw_when(
+    context: Context, fields: Mapping[str, Json], at: Path, names: Names
+) -> plan.Expression | plan.Subscription | None:
+    """What takes the question back: an event, or a condition that can become true while people are asked."""
+    value = fields.get("withdraw_when")
+    at = (*at, "withdraw_when")
+    if value is None:
+        return None
+    if isinstance(value, Mapping):
+        return subscription(context, value, at, names.with_roots("event"))
+    if not isinstance(value, str):
+        context.reader.error(at, "withdraw.kind", f"{_WITHDRAW_EXPECTED}, found {kind_of(value)}")
+        return None
+    condition = context.condition(value, at, names)
+    if condition is not None and "state" not in condition.roots:
+        message = (
+            "this can't become true while people are asked: it reads no `state`, which alone changes meanwhile; for an "
+            "event write `withdraw_when: {event: ...}`, for a time `deadline`"
+        )
+        context.reader.error(at, "withdraw.never", message)
+    return condition
+
+
+_WITHDRAW_EXPECTED: Final = "expected a condition over `state`, or `{event: ...}`"
 
 
 def _veto(context: Context, fields: Mapping[str, Json], at: Path, names: Names) -> plan.Template | None:

@@ -19,7 +19,16 @@ from hai_flow.definition.people.deadlines import (
 from hai_flow.definition.people.deciders import FROM
 from hai_flow.definition.people.forms import COMBINE, FORM, literal_form
 from hai_flow.definition.people.notify import REMIND
-from hai_flow.definition.people.policies import APPROVAL, CONFIRM, MESSAGE, POLICY, REASONS, TITLE_OF_PENDING, policy
+from hai_flow.definition.people.policies import (
+    APPROVAL,
+    CONFIRM,
+    MESSAGE,
+    POLICY,
+    REASONS,
+    TITLE_OF_PENDING,
+    WITHDRAW_WHEN,
+    policy,
+)
 from hai_flow.definition.raw_steps import StepDraft
 from hai_flow.definition.verbs.verb import Verb
 from hai_flow.definition.yaml.keys import ANY, SCHEMA, SELECTORS, Key, Shape, shape_of
@@ -38,13 +47,14 @@ ASK: Final = Shape("ask", "`ask`", (
     Key("on_deadline", EXPIRY,
         "`fail` or `default: value`, after any number of `escalate`", default="fail",
         example="{default: {size: M}}", read=ANY),
-    PAUSE_CLOCK, CONFIRM,
+    WITHDRAW_WHEN, PAUSE_CLOCK, CONFIRM,
 ))  # fmt: skip
 APPROVE: Final = Shape("approve", "`approve`", (
     TITLE_OF_PENDING, MESSAGE,
     Key("evidence", ANY, "what is decided on: rendered once, shown, and hashed into every vote",
         example='{eur: "${{ steps.convert.output.eur }}"}'),
-    FROM, *POLICY, REASONS, FORM, COMBINE, NOTIFY, REMIND, DEADLINE, ON_DEADLINE_KEY, PAUSE_CLOCK, CONFIRM,
+    FROM, *POLICY, REASONS, FORM, COMBINE, NOTIFY, REMIND, DEADLINE, ON_DEADLINE_KEY, WITHDRAW_WHEN, PAUSE_CLOCK,
+    CONFIRM,
 ))  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from hai_flow.definition.context import Context
 from hai_flow.definition.fields import is_literal
 from hai_flow.definition.names.known_names import Names
 from hai_flow.definition.people.deadlines import check_times, on_deadline
+from hai_flow.definition.people.subscriptions import SUBSCRIPTION, subscription
 from hai_flow.definition.raw_steps import StepDraft
 from hai_flow.definition.verbs.verb import Verb, record
 from hai_flow.definition.yaml.document import Path
@@ -34,10 +35,6 @@ WAIT_FOR: Final = Shape("wait_for", "`wait_for`", (
         "`fail` or `default: value`", default="fail", example="{default: null}", read=ANY),
     PAUSE_CLOCK,
 ), exactly_one=(("event", "any", "all"),))  # fmt: skip
-SUBSCRIPTION: Final = Shape("subscription", "An entry of `any` and `all`", (
-    Key("event", literal(1), "the type of the event", required=True, example="payment.received"),
-    Key("match", CEL, "only events for which this is true", example="event.data.order == input.order"),
-))  # fmt: skip
 _KEYS: Final = ("id", "type", "data", "at")
 _EVENT: Final = record(id={}, type={"type": "string"}, data={}, at={})
 
@@ -89,13 +86,13 @@ def _wait_for(context: Context, draft: StepDraft, names: Names) -> plan.WaitFor 
     here = names.with_roots("event")
     if kind == "event":
         event_fields = {key: fields[key] for key in ("event", "match") if key in fields}
-        subscriptions = [_subscription(context, event_fields, at, here)]
+        subscriptions = [subscription(context, event_fields, at, here)]
     else:
         if "match" in value:
             message = f"`match` belongs to each entry of `{kind}`: move it there"
             context.reader.error((*at, "match"), "wait_for.match", message, key=True)
         entries = enumerate(fields[kind])
-        subscriptions = [_subscription(context, raw, (*at, kind, index), here) for index, raw in entries]
+        subscriptions = [subscription(context, raw, (*at, kind, index), here) for index, raw in entries]
     mode: Any = "one" if kind == "event" else kind
     sound = tuple(each for each in subscriptions if each is not None)
     pause_clock = fields.get("pause_clock", "run")
@@ -119,16 +116,6 @@ def _check_default(context: Context, fields: Mapping[str, Json], at: Path, *, se
         f"`output.data` fail; write `default: {{data: {{{', '.join(map(str, value))}: ...}}}}`"
     )
     context.reader.warning((*at, "on_deadline", "default"), "wait_for.default", message)
-
-
-def _subscription(context: Context, raw: Json, at: Path, names: Names) -> plan.Subscription | None:
-    fields = context.reader.fields(SUBSCRIPTION, raw, at, "an event of `wait_for`")
-    match = context.condition(fields["match"], (*at, "match"), names) if "match" in fields else None
-    if "${{" in str(fields.get("event", "")):
-        message = "an event's type is literal: holes are not filled here; tell events apart by `match`"
-        context.reader.error((*at, "event"), "wait_for.hole", message)
-        return None
-    return plan.Subscription(fields["event"], match) if "event" in fields else None
 
 
 def _gives(context: Context, draft: StepDraft) -> Json:

@@ -101,5 +101,6 @@ def _pending_closed(state: RunState, event: e.Event, pending: PendingState, **ch
         pendings=state.pendings.set(pending.opened.id, pending),
         open_pendings=state.open_pendings.delete(path),
         timers=timers_without(state, path),
+        subscriptions=state.subscriptions.delete(path) if path in state.subscriptions else state.subscriptions,
         **changes,
     )

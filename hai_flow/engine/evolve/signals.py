@@ -14,12 +14,11 @@ from hai_flow.engine.state.state import RunState, TakenSignal, is_heard
 
 def signals_awaited(state: RunState, event: e.SignalsAwaited) -> RunState:
     path = event.path
-    after = following(
-        state,
-        event,
-        steps=waiting(state, event, path, output=event.output),
-        subscriptions=state.subscriptions.set(path, event.types),
-    )
+    subscriptions = state.subscriptions.set(path, event.types)
+    if path in state.open_pendings:  # it waits for people, and these signals would take its question back
+        return following(state, event, subscriptions=subscriptions)
+    steps = waiting(state, event, path, output=event.output)
+    after = following(state, event, steps=steps, subscriptions=subscriptions)
     if path not in state.attempts:
         return after
     return replace(after, attempts=state.attempts.delete(path), timeouts=dropped(state.timeouts, path))

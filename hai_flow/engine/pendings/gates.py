@@ -33,6 +33,7 @@ def open_gate(draft: Draft, step: Step, gate: Approval, args: str) -> None:
         step,
         "gate",
         rules,
+        roots=roots,
         title=title,
         message=None if gate.message is None else draft.text(gate.message, step, **roots),
         tool=name,

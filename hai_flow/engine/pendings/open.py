@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 from hai_flow import values
 from hai_flow.definition.plan import Call, FrontendTool, Http, Run, Step, Template
@@ -14,19 +14,28 @@ from hai_flow.engine.pendings import votes
 from hai_flow.engine.pendings.answers import digest
 from hai_flow.engine.pendings.deadlines import escalate, set_clock
 from hai_flow.engine.pendings.votes import Rules
+from hai_flow.engine.pendings.withdrawing import demand_wanted, event_of
 from hai_flow.engine.state.ids import pending_id
 from hai_flow.engine.state.state import PendingState, ToolCallState
+from hai_flow.engine.steps import wait_for_event
 from hai_flow.engine.steps.tool_calls import written
 from hai_flow.values import Json
 
+_ASKED: Final = ("ask", "approve", "gate")
 
-def open_pending(draft: Draft, step: Step, kind: str, rules: Rules, /, **shown: Any) -> None:
-    """Open the pending and start its clock; or escalate at once, where its first stage can't be decided."""
+
+def open_pending(
+    draft: Draft, step: Step, kind: str, rules: Rules, /, *, roots: dict[str, Json] | None = None, **shown: Any
+) -> None:
+    """Open the pending and start its clock; or escalate at once, where its first stage can't be decided. `roots`: what
+    expressions of the question read beside the names of the step. Raises `Raised`: it is not asked."""
     stages = (rules, *rules.escalations)
     blank = PendingState(e.PendingOpened(at=draft.now, id="", path=step.path, kind="ask", digest=""))
     faults = [votes.impossible(stage, blank) for stage in stages]
     if all(faults):
         raise Raised("approval.impossible", f"{step.path}: nobody can decide: {faults[0]}.")
+    if kind in _ASKED:
+        demand_wanted(draft, step, kind, roots or {})
     due = None if rules.deadline is None else draft.now + rules.deadline
     id = new_pending_id(draft, step)
     fields: dict[str, Any] = {
@@ -40,6 +49,9 @@ def open_pending(draft: Draft, step: Step, kind: str, rules: Rules, /, **shown: 
     opened = e.PendingOpened(at=draft.now, digest="", **fields)
     draft.pure_steps += 1
     draft.emit(e.PendingOpened, **{**fields, "digest": digest(draft.state.sha256, draft.state.run_id, opened)})
+    event = event_of(step) if kind in _ASKED else None
+    if event is not None:
+        wait_for_event.await_withdrawal(draft, step, event)
     if faults[0] is None:
         set_clock(draft, step)
     else:

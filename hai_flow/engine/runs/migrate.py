@@ -19,13 +19,25 @@ import msgspec
 from hai_flow.definition.diff import diff, written
 from hai_flow.definition.names.wording import article
 from hai_flow.definition.paths import plan_path, renamed
-from hai_flow.definition.plan import BLOCKS, EFFECTS, Approve, Ask, Call, FrontendTool, Plan, Step, Template
+from hai_flow.definition.plan import (
+    BLOCKS,
+    EFFECTS,
+    Approve,
+    Ask,
+    Call,
+    FrontendTool,
+    Plan,
+    Step,
+    Subscription,
+    Template,
+)
 from hai_flow.engine import events as e
 from hai_flow.engine.blocks import block_of
 from hai_flow.engine.commands import Principal
 from hai_flow.engine.draft import Draft, Raised
 from hai_flow.engine.evolve.evolve import evolve
 from hai_flow.engine.pendings import passing, votes
+from hai_flow.engine.pendings.withdrawing import event_of
 from hai_flow.engine.state.bounds import DEFAULT_BOUNDS
 from hai_flow.engine.state.state import PendingState, RunState, StepState
 from hai_flow.errors import Rejected
@@ -320,11 +332,17 @@ def _contents(draft: Draft, pending: PendingState, was: Step, now: Step) -> Iter
     if opened.kind in ("approve", "gate"):
         yield "options", same("options", opened.options)
         yield "evidence", same("evidence", None if opened.evidence is None else msgspec.json.decode(opened.evidence))
+    if opened.kind in ("ask", "approve", "gate"):
+        yield "withdraw_when", _type_of(event_of(now)) == _type_of(event_of(was))
     if opened.kind == "tool":
         yield "result", same("result", opened.schema)
     if opened.args is not None:
         # people's edits are kept: the arguments stay, as long as the document says the same
         yield "arguments", same("with", None if pending.edits is not None else roots["args"])
+
+
+def _type_of(event: Subscription | None) -> str | None:
+    return None if event is None else event.event
 
 
 def _asks(step: Step) -> dict[str, Any]:

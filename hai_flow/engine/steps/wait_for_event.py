@@ -15,18 +15,22 @@ to the deadline meanwhile. Their consequences wait for Resume.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
 
+from hai_flow import values
 from hai_flow.definition.plan import Call, Callback, Http, Step, Subscription, WaitFor
 from hai_flow.engine import commands as c
 from hai_flow.engine import events as e
 from hai_flow.engine.completion import loop
 from hai_flow.engine.draft import Draft, Raised
+from hai_flow.engine.pendings.withdrawing import event_of, withdraw
 from hai_flow.engine.state.event_value import event_value
 from hai_flow.engine.state.run_size import demand_wait
-from hai_flow.engine.state.state import RunState, StepState, is_heard
+from hai_flow.engine.state.state import PendingState, RunState, StepState, is_heard
 from hai_flow.engine.steps.tool_calls import resolve_call
 from hai_flow.values import Json
 
@@ -34,6 +38,7 @@ SUBSCRIBE: Final = "subscribe"
 CALLBACK: Final = "callback:"
 """How the types of signals begin that callbacks become."""
 MATCH_FAILED: Final = "match_failed"
+_NO_ROOTS: Final[Mapping[str, Json]] = MappingProxyType({})
 LEFT_MAX: Final = 256
 """How many signals of a type a run remembers as offered and not yet taken."""
 
@@ -48,6 +53,12 @@ def begin_wait_for(draft: Draft, step: Step, verb: WaitFor) -> None:
     kind = "halting_deadline" if verb.pause_clock == "stop" else "deadline"
     draft.emit(e.TimerSet, path=step.path, kind=kind, due=due)
     _subscribe(draft, step.path, types)
+
+
+def await_withdrawal(draft: Draft, step: Step, event: Subscription) -> None:
+    """The question of the step has been opened: from here on the event takes it back."""
+    draft.emit(e.SignalsAwaited, path=step.path, types=(event.event,))
+    _subscribe(draft, step.path, (event.event,))
 
 
 def callback_type(path: str, known: StepState) -> str:
@@ -172,6 +183,9 @@ def _waiting(draft: Draft, type: str) -> list[str]:
 
 
 def _offer(draft: Draft, step: Step, command: c.Signal) -> bool:
+    pending = draft.state.open_pendings.get(step.path)
+    if pending is not None:
+        return _offer_to_withdraw(draft, step, draft.state.pendings[pending], command)
     verb = step.verb
     assert isinstance(verb, WaitFor | Http | Call)
     met = {signal.subscription for signal in draft.state.steps[step.path].received}
@@ -182,14 +196,27 @@ def _offer(draft: Draft, step: Step, command: c.Signal) -> bool:
     return False
 
 
-def _matches(draft: Draft, step: Step, subscription: Subscription, command: c.Signal) -> bool:
+def _offer_to_withdraw(draft: Draft, step: Step, pending: PendingState, command: c.Signal) -> bool:
+    event = event_of(step)
+    args = pending.opened.args
+    roots = {} if args is None else {"args": values.loads(args)}
+    if event is None or not _matches(draft, step, event, command, roots):
+        return False
+    _receive(draft, step, 0, (), command)
+    withdraw(draft, step, pending, f"{step.path} was taken back: {command.name} came.")
+    return True
+
+
+def _matches(
+    draft: Draft, step: Step, subscription: Subscription, command: c.Signal, roots: Mapping[str, Json] = _NO_ROOTS
+) -> bool:
     if subscription.event != command.name:
         return False
     if subscription.match is None:
         return True
     event = event_value(command.id, command.name, command.data, command.sent_at)
     try:
-        return draft.truth(subscription.match, step, event=event)
+        return draft.truth(subscription.match, step, event=event, **roots)
     except Raised as raised:
         message = f"match can't be evaluated for signal {command.id}, so it does not match: {raised}"
         draft.emit(e.WarningRaised, code=MATCH_FAILED, message=message, path=step.path)
@@ -206,6 +233,15 @@ def _take(draft: Draft, step: Step, verb: WaitFor | Http | Call, number: int, me
     """The step takes the signal for its subscription `number`; `met` are the subscriptions that have a signal now."""
     open_events = [each.event for other, each in enumerate(_subscriptions(draft, step)) if other not in met]
     awaits = tuple(dict.fromkeys(open_events)) if isinstance(verb, WaitFor) and verb.mode == "all" else ()
+    _receive(draft, step, number, awaits, command)
+    if not awaits:
+        output = _output(draft, step, verb)
+        if not isinstance(verb, WaitFor):
+            resolve_call(draft, step, output, None)
+        loop.finish(draft, step, output)
+
+
+def _receive(draft: Draft, step: Step, number: int, awaits: tuple[str, ...], command: c.Signal) -> None:
     if not draft.state.turn_open:
         draft.open_turn(c.Turn())
     draft.emit(
@@ -222,11 +258,6 @@ def _take(draft: Draft, step: Step, verb: WaitFor | Http | Call, number: int, me
         heard=_heard(draft.state, command),
         by=command.by,
     )
-    if not awaits:
-        output = _output(draft, step, verb)
-        if not isinstance(verb, WaitFor):
-            resolve_call(draft, step, output, None)
-        loop.finish(draft, step, output)
 
 
 def _output(draft: Draft, step: Step, verb: WaitFor | Http | Call) -> Json:
