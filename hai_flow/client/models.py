@@ -91,6 +91,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     thread_id: str
     workflow: str
+    summary: str | None
     version: Version
     status: str
     seq: int

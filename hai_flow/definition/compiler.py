@@ -15,6 +15,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from typing import Final
 
 from hai_flow.definition import plan
 from hai_flow.definition.checks.lint import lint
@@ -23,6 +24,7 @@ from hai_flow.definition.children import Children, nobody
 from hai_flow.definition.context import Context
 from hai_flow.definition.declarations import declared, state_raw
 from hai_flow.definition.futile import check_schema
+from hai_flow.definition.names.known_names import Names
 from hai_flow.definition.names.known_types import Types
 from hai_flow.definition.names.scope import END, Visibility, names_at
 from hai_flow.definition.outline import outline
@@ -169,6 +171,7 @@ def _plan(
         if all(always_ends(clause.steps) for clause in drafts.catch):  # else it may have skipped what gives names
             end = end.with_roots_of(behind)
         output = context.template(fields["output"], ("output",), end)
+    summary = _summary(context, fields, top)
     check_schema(context, fields.get("input"), ("input",))
     for name in context.declared.state:
         check_schema(context, fields["state"][name], ("state", name))
@@ -176,7 +179,7 @@ def _plan(
         lint(context, each)
     if "steps" not in fields or "name" not in fields or "version" not in fields:
         return None
-    compiled = _made(source, fields, context, catch, output, default_notify)
+    compiled = _made(source, fields, context, catch, output, default_notify, summary)
     lists = (drafts.steps, *(clause.steps for clause in drafts.catch), drafts.finally_)
     refuse_disclosures(context, reader, compiled, [draft for each in lists for draft in each])
     return compiled
@@ -189,6 +192,7 @@ def _made(
     catch: tuple[plan.CatchClause, ...],
     output: plan.Template | None,
     default_notify: tuple[plan.Template, ...],
+    summary: plan.Template | None,
 ) -> plan.Plan:
     declarations, drafts = context.declared, context.outline
     return plan.Plan(
@@ -219,7 +223,28 @@ def _made(
         default_retry=declarations.default_retry,
         default_notify=default_notify,
         lets=_lets_of(drafts),
+        summary=summary,
     )
+
+
+_OF_SUMMARY: Final = frozenset(("input", "state", "run", "thread"))
+
+
+def _summary(context: Context, fields: Mapping[str, Json], names: Names) -> plan.Template | None:
+    """The line that lists show. It is filled at any time of a run, so it reads nothing that is only sometimes there."""
+    if "summary" not in fields:
+        return None
+    template = context.template(fields["summary"], ("summary",), names, text=True)
+    others = sorted(template.roots - _OF_SUMMARY)
+    if others:
+        message = (
+            f"lists show it at any time of a run: expected `input`, `state`, `run` or `thread`, found `{others[0]}`"
+        )
+        context.reader.error(("summary",), "summary.names", message)
+    if "\n" in fields["summary"].strip():
+        message = "expected one line, found several; write it behind `summary: `"
+        context.reader.error(("summary",), "summary.line", message)
+    return template
 
 
 def _lets_of(drafts: Outline) -> dict[str, tuple[str, ...]]:

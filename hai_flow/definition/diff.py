@@ -65,7 +65,7 @@ _WORDS: Final = {
     "default_notify": "defaults.notify",
 }
 _DOCUMENT: Final = (
-    "title", "description", "input", "output", "catch", "visibility", "triggers", "limits", "concurrency",
+    "title", "description", "summary", "input", "output", "catch", "visibility", "triggers", "limits", "concurrency",
     "queue", "on_message", "default_retry", "default_notify",
 )  # fmt: skip
 _NAMED: Final = ("state", "tools", "models", "roles")

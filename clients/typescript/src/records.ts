@@ -278,6 +278,7 @@ export interface Run {
   id: string;
   threadId: string;
   workflow: string;
+  summary: string | null;
   version: Version;
   status: string;
   seq: number;

@@ -145,6 +145,7 @@ export interface ControlledRun {
   id: string;
   thread_id: string;
   workflow: string;
+  summary: string | null;
   version: Version;
   status: "queued" | "running" | "waiting" | "paused" | "stopping" | "needs_attention" | "finished" | "failed" | "stopped";
   seq: number;
@@ -483,6 +484,7 @@ export interface JumpedRun {
   id: string;
   thread_id: string;
   workflow: string;
+  summary: string | null;
   version: Version;
   status: "queued" | "running" | "waiting" | "paused" | "stopping" | "needs_attention" | "finished" | "failed" | "stopped";
   seq: number;
@@ -835,6 +837,7 @@ export interface Run {
   id: string;
   thread_id: string;
   workflow: string;
+  summary: string | null;
   version: Version;
   status: "queued" | "running" | "waiting" | "paused" | "stopping" | "needs_attention" | "finished" | "failed" | "stopped";
   seq: number;

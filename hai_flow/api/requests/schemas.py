@@ -70,6 +70,7 @@ class Run(Shape):
     `parent`: the run whose step waits for this one.
     `unreadable`: why workers could not read it and none goes on with it (`needs_attention` lists it); else null.
     `queue`: only workers that serve it perform the run.
+    `summary`: one line about it, as its workflow says; null: it says none.
     `instigators`: the people behind it beside `started_by`, who may not decide where that one may not: who sent the
     event or let the schedule run that started it, who started the run before it, who asked for the run that it was
     forked from. `queued_for` (of a queued run) and `paused` (of a paused one) are told where one run is asked for, not
@@ -79,6 +80,7 @@ class Run(Shape):
     id: str
     thread_id: str
     workflow: str
+    summary: str | None
     version: Version
     status: RunStatus
     seq: int

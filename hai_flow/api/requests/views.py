@@ -60,6 +60,7 @@ def run_view(run: RunRow) -> dict[str, Json]:
         "id": str(run.id),
         "thread_id": run.thread_id,
         "workflow": run.workflow_name,
+        "summary": run.summary,
         "version": version_view(run.workflow_version, run.workflow.hex(), dev=run.dev),
         "status": run.status,
         "seq": run.seq,

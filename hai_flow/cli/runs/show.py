@@ -64,10 +64,18 @@ def runs(
         say("No runs.")
         return
     rows = [
-        (run["id"], version_of(run), _status(_standing(run)), moment(run["created_at"]), moment(run["ended_at"]))
+        (
+            run["id"],
+            version_of(run),
+            _status(_standing(run)),
+            moment(run["created_at"]),
+            moment(run["ended_at"]),
+            run.get("summary") or "",
+        )
         for run in found
     ]
-    out().table(rows, heads=("run", "workflow", "status", "created", "ended"))
+    kept = slice(None) if any(row[-1] for row in rows) else slice(-1)
+    out().table([row[kept] for row in rows], heads=("run", "workflow", "status", "created", "ended", "summary")[kept])
     say(f"In a browser: {server_url(server)}{addresses.page('runs')}", "dim")
     if unattended:
         note(unattended)
@@ -206,6 +214,7 @@ def _show_facts(run: Json, snapshot: Json, events: list[Json]) -> None:
     facts: dict[str, Cell] = {
         "run": run["id"],
         "workflow": version_of(run),
+        "summary": run.get("summary") or "",
         "thread": run["thread_id"],
         "branch of": run["branch_of"] or "",
         "status": _status(run["status"]),

@@ -26,6 +26,9 @@ def refuse_disclosures(context: Context, reader: Reader, workflow: plan.Plan, dr
         return
     flow = Flow(workflow)
     flow.found()
+    if flow.mark(workflow.summary, None):
+        message = "lists of runs show the `summary`, with a personal value here; use one that is not marked `pii: true`"
+        reader.refuse(("summary",), "pii.shown", message)
     for draft in _all(drafts):
         step = workflow.steps.get(draft.path)
         if step is None:

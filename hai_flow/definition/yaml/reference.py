@@ -59,6 +59,8 @@ DOCUMENT_SHAPES: Final[dict[str, Shape]] = {shape.name: shape for shape in (
             example="1"),
         Key("title", LITERAL, "the name that people see", example="Refund an order"),
         Key("description", LITERAL, "what it is for", example="Pays back after a second look."),
+        Key("summary", TEXT, "one line that lists of runs show: holes over `input state run thread`, filled anew as "
+            "these change", example='"${{ input.order }}: ${{ state.status }}"'),
         Key("use", list_of(LITERAL, 1, USES_MAX),
             "files below the project whose tools, models and roles are this workflow's too",
             example="[../shared/tools.yaml]"),

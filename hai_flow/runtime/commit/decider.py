@@ -21,6 +21,7 @@ from hai_flow.engine.decide import decide
 from hai_flow.engine.decision import Decision, Message
 from hai_flow.engine.evolve.evolve import evolve
 from hai_flow.engine.runs import children, on_end_triggers
+from hai_flow.engine.runs.summaries import new_summary
 from hai_flow.engine.state import run_size
 from hai_flow.engine.state.bounds import Bounds
 from hai_flow.engine.state.jobs import is_busy, wake_at
@@ -236,6 +237,7 @@ class Decider:
             cut=entry.cut,
             outbox=entry.outbox,
             instigators=_instigators(run.state, state),
+            summary=new_summary(plan, run.state, state),
         )
         is_plain = busy and run.exists and not (rows or entry.commands or entry.audit or entry.seat or entry.plan)
         return row if is_plain and not run.state.ended else completed(row, entry, rows)

@@ -42,6 +42,8 @@ def arguments(moved: Sequence[Entry], born: Sequence[Entry], parts: frozenset[st
         yield [entry.elsewhere for entry in moved]
     if "instigators" in parts:
         yield [entry.instigators for entry in moved]
+    if "summaries" in parts:
+        yield [entry.summary for entry in moved]
     if "heirs" in parts:
         heirs = [entry.heir for entry in moved]
         yield [None if heir is None else heir.run_id for heir in heirs]
@@ -185,6 +187,8 @@ def born_arrays(born: Sequence[Entry], first: int, parts: frozenset[str]) -> Arr
         yield [entry.elsewhere for entry in born]
     if "instigators" in parts:
         yield [entry.instigators for entry in born]
+    if "summaries" in parts:
+        yield [entry.summary for entry in born]
 
 
 def _columns(rows: Sequence[tuple[Any, ...]], count: int) -> Arrays:

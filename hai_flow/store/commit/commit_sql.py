@@ -24,7 +24,8 @@ from hai_flow.engine.events import ABI
 # The parts that entries may have beside their events; `births`: some start a run; `again`, only with births: some want
 # a slot again, which locks their runs; `moves`: some go on with another version of their workflow; `branches`: some of
 # those born leave their thread's line; `seats`: some begin with a slot that they were promised; `elsewhere`: some are
-# of a queue that this process does not serve; `instigators`: other people than the requester are behind some; `heirs`:
+# of a queue that this process does not serve; `instigators`: other people than the requester are behind some;
+# `summaries`: the line by which lists show some of them is another one; `heirs`:
 # some end and leave their slots to others; `audit`: people asked for something. All so seldom that no other commit
 # carries the columns.
 CHILDREN: Final = ("commands", "pendings", "votes", "outbox", "turns", "messages")
@@ -106,14 +107,16 @@ def _moving(parameters: _Parameters, parts: frozenset[str]) -> _Moving:
     seats = {"seat": "text"} if "seats" in parts else {}
     elsewhere = {"elsewhere": "bool"} if "elsewhere" in parts else {}
     instigators = {"instigators": "text"} if "instigators" in parts else {}
+    summaries = {"summary": "text"} if "summaries" in parts else {}
     heirs = {"heir": "uuid", "heir_slot": "text", "heir_key": "bool", "leaves": "bool"} if "heirs" in parts else {}
     entries, arrays = parameters.arrays(
         "entry", ordinality="i", id="uuid", tenant="uuid", n="text::int", events="bytea", version="text::bigint",
         fence="text::int", status="text::text", busy="text::bool", wake_at="timestamptz", cut="bool", slot="text",
-        result="bytea", **moves, **seats, **elsewhere, **instigators, **heirs,
+        result="bytea", **moves, **seats, **elsewhere, **instigators, **summaries, **heirs,
     )  # fmt: skip
-    read = "".join(f", {column}" for column in (*moves, *seats, *elsewhere, *instigators, *heirs))
-    set_ = "".join(f"\n    {column} = coalesce(entries.{column}, r.{column})," for column in (*moves, *instigators))
+    read = "".join(f", {column}" for column in (*moves, *seats, *elsewhere, *instigators, *summaries, *heirs))
+    kept = (*moves, *instigators, *summaries)
+    set_ = "".join(f"\n    {column} = coalesce(entries.{column}, r.{column})," for column in kept)
     repeated, unrepeated = "", "true"
     if "commands" in parts:
         commands, _ = parameters.arrays("command", **_COMMAND)
@@ -419,7 +422,8 @@ def _born_columns(parts: frozenset[str]) -> dict[str, str]:
     seats = {"seat": "text", "was_left": "bool"} if "seats" in parts else {}
     elsewhere = {"elsewhere": "bool"} if "elsewhere" in parts else {}
     instigators = {"instigators": "text"} if "instigators" in parts else {}
-    return {**_BORN, **branch, **seats, **elsewhere, **instigators}
+    summaries = {"summary": "text"} if "summaries" in parts else {}
+    return {**_BORN, **branch, **seats, **elsewhere, **instigators, **summaries}
 
 
 def _insert_runs(parts: frozenset[str], at: str, names: str = "", values: str = "") -> tuple[str, str, str]:
@@ -430,6 +434,9 @@ def _insert_runs(parts: frozenset[str], at: str, names: str = "", values: str = 
     if "instigators" in parts:
         names += ", instigators"
         values += ", instigators"
+    if "summaries" in parts:
+        names += ", summary"
+        values += ", summary"
     claimant = _claimant("births", parts)
     head = ", head" if "audit" in parts else ""
     ended = at if "created_at" in names else f"greatest(now(), {at})"  # `created_at` is now(): none ends before it

@@ -88,6 +88,8 @@ def _parts_of(entries: Sequence[Entry]) -> frozenset[str]:
         seldom = seldom | {"elsewhere"}
     if any(entry.instigators is not None for entry in entries):
         seldom = seldom | {"instigators"}
+    if any(entry.summary is not None for entry in entries):
+        seldom = seldom | {"summaries"}
     if any(entry.audit for entry in entries):
         seldom = seldom | {"audit"}
     if births and any(entry.born is not None and entry.born.branch is not None for entry in entries):

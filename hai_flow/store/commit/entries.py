@@ -161,6 +161,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     a run that ended needs this slot again, and loses without it. `seat`: the slot of its concurrency key that the run
     was promised and begins with; it loses if the slot is not its own any more. `moved`: the run's workflow has another
     version now. `instigators`: the people behind the run beside its requester, separated by spaces, where they changed.
+    `summary`: the line by which lists show the run, where it may have changed.
     `heir`: the run ends, and leaves its slots to another.
     """
 
@@ -181,6 +182,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     result: bytes | None = None
     moved: Moved | None = None
     instigators: str | None = None
+    summary: str | None = None
     heir: Heir | None = None
     commands: Sequence[CommandRow] = ()
     pendings: Sequence[PendingRow] = ()

@@ -80,6 +80,7 @@ runs: Final = sa.Table(
     _bigint("log_bytes", default="0"),
     _text("started_by"),
     _text("instigators", null=True),  # the people behind it beside that one, separated by spaces
+    _text("summary", null=True),  # the line by which lists show it, if its workflow has one
     _time("created_at", now=True),
     _time("ended_at", null=True),
     _bytes("input", null=True),

@@ -41,6 +41,7 @@ class RunSummary:
     copied: int
     unreadable: str | None
     instigators: str | None = None
+    summary: str | None = None
 
     @property
     def behind(self) -> tuple[str, ...]:
@@ -60,7 +61,8 @@ ENDED: Final = frozenset({"finished", "failed", "stopped"})
 """The statuses of runs that have ended."""
 SUMMARY_COLUMNS: Final = (
     "id, tenant, workflow, workflow_name, workflow_version, dev, thread_id, parent_id, parent_path, queue, slot, "
-    "status, seq, version, started_by, created_at, ended_at, branch_of, follows, copied, unreadable, instigators"
+    "status, seq, version, started_by, created_at, ended_at, branch_of, follows, copied, unreadable, instigators, "
+    "summary"
 )
 _OF_RUN: Final = ", ".join(f"r.{column}" for column in SUMMARY_COLUMNS.split(", "))
 

@@ -236,6 +236,7 @@ function Row({ run }: { run: Run }) {
       </span>
       <span>
         <b>{run.workflow}</b> {run.parent !== null && <span className="quiet small">↳ {run.parent.path}</span>}
+        {run.summary !== null && <span className="small"> {run.summary}</span>}
         {typeof code === "string" && <span className="quiet small"> {code.slice(0, 100)}</span>}
       </span>
       <span className="wide">{plainName(run.started_by)}</span>
