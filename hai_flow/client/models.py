@@ -226,7 +226,11 @@ class Decided(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Delegation(msgspec.Struct, frozen=True, kw_only=True):
-    """`to` may answer the questions that ask `from`, from `since` until `until`."""
+    """`to` may answer the questions that ask `from`, from `since` until `until`. `ends_with`: the proof of identity by
+    which `from` made it, with which it ends before that, if the proof does; None: it is not known.
+
+    `ends_with`: key, session or token.
+    """
 
     id: str
     from_: str = msgspec.field(name="from")
@@ -234,6 +238,7 @@ class Delegation(msgspec.Struct, frozen=True, kw_only=True):
     since: datetime
     until: datetime
     note: str | None
+    ends_with: str | None
 
 
 class Delegations(msgspec.Struct, frozen=True, kw_only=True):

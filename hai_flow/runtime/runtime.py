@@ -224,7 +224,9 @@ class Runtime(Service):
             bytes_max=settings.file_bytes_max,
             kept_for=timedelta(seconds=settings.files_keep_seconds),
         )
-        self.inbox = Inbox(self.database, self.catalog, self.rows)
+        self.inbox = Inbox(
+            self.database, self.catalog, self.rows, None if self._beside is None else self._beside.database
+        )
         self.personals = Personals(self.catalog)
         watched = Watched(self.database)
         self.committer = Committer(

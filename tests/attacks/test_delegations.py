@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from hashlib import sha256
 from typing import Any, Final
 
 import asyncpg
 import httpx2
 import pytest
 
+from hai_flow.api.auth.sessions import COOKIE, csrf_of, link_token
+from hai_flow.runtime.runtime import LOCAL_TENANT
+from hai_flow.store.identity.erasure import forget
 from tests.attacks.house import wait_for
 from tests.support.hai_client import unique
 from tests.support.identities import KEYS, People, carried
+from tests.support.issuers import AUDIENCE, Issuer, identity_file
 from tests.support.postgres import Server
 from tests.support.server import YAML, serving
 
@@ -36,11 +42,16 @@ class Place:
         self.other_admin = people.person("user:root", roles=["admin"], tenant="globex")
         self.operator = people.person("user:op", roles=["operator"])
         self.req = people.person("user:req")
-        self.friend = people.person("user:friend", roles=["requester", "decider"])
+        self.make_friend()
 
-    def lend(self, who: dict[str, str], to: str = "user:friend", days: float = 1) -> dict[str, Any]:
-        until = (datetime.now(UTC) + timedelta(days=days)).isoformat()
-        answer = self.api.post("/v1/inbox/delegations", json={"to": to, "until": until}, headers=who)
+    def make_friend(self) -> None:
+        """Let somebody new, to whom nobody has delegated, be the friend from now on."""
+        self.friend_id = f"user:{unique('friend')}"
+        self.friend = self.people.person(self.friend_id, roles=["requester", "decider"])
+
+    def lend(self, who: dict[str, str], to: str | None = None, days: float = 1) -> dict[str, Any]:
+        body = {"to": to or self.friend_id, "until": (datetime.now(UTC) + timedelta(days=days)).isoformat()}
+        answer = self.api.post("/v1/inbox/delegations", json=body, headers=who)
         assert answer.status_code == 201, answer.text
         return dict(answer.json())
 
@@ -58,6 +69,25 @@ class Place:
         answer = self.api.post(f"/v1/pendings/{item['id']}/decide", json=body, headers=self.friend)
         return answer.status_code, answer.json().get("code") or answer.json()["status"]
 
+    def sign_in(self, person: str, roles: Sequence[str] = tuple(BOSS)) -> str:
+        """The text of a browser's session of the person, who has no key."""
+        token = self.people.do(lambda connection: link_token(connection, LOCAL_TENANT, person, roles, ["board"]))
+        return session_in(self.api.post(f"/sign-in/link/{token}"))
+
+    def page(self, session: str) -> dict[str, str]:
+        """The headers of a request that a page of ours makes in the session."""
+        own = {"Origin": str(self.api.base_url).rstrip("/"), "Sec-Fetch-Site": "same-origin"}
+        return {"Cookie": f"{COOKIE}={session}", "HAI-CSRF": csrf_of(session), **own}
+
+    def change(self, statement: str, *arguments: Any) -> None:
+        """Change the database behind the servers' backs, as another process does."""
+        self.people.do(lambda connection: connection.execute(statement, *arguments))
+
+    def inbox(self) -> list[str]:
+        """The ids of the questions that ask the friend, for themselves or others."""
+        items = self.api.get("/v1/inbox", params={"limit": 200}, headers=self.friend).json()["items"]
+        return [each["id"] for each in items]
+
     def revoke(self, key: Any, way: str) -> None:
         if way == "REST":
             assert self.api.post(f"/v1/keys/{key.id}/revoke", headers=self.admin).status_code == 200
@@ -65,14 +95,32 @@ class Place:
             self.people.revoke(key)
 
 
+def session_in(answer: httpx2.Response) -> str:
+    """The text of the session that the answer begins."""
+    (header,) = [each for each in answer.headers.get_list("set-cookie") if each.startswith(f"{COOKIE}=")]
+    return header.partition(";")[0].partition("=")[2].strip('"')
+
+
+ISSUER: Final = Issuer()
+
+
 @pytest.fixture(scope="module")
-def place(postgres_server: Server) -> Iterator[Place]:
+def place(postgres_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    folder = tmp_path_factory.mktemp("identity")
+    (folder / "keys.json").write_text(json.dumps(ISSUER.jwks))
+    issuer = {"issuer": ISSUER.url, "audience": AUDIENCE, "jwks_file": "keys.json", "claims": {"roles": "roles"}}
+    known = {**KEYS, "HAI_FLOW_IDENTITY": str(identity_file(folder, {"corp": issuer}))}
     with (
         postgres_server.database() as dsn,
-        serving(dsn, environment=KEYS) as server,
+        serving(dsn, environment=known) as server,
         httpx2.Client(base_url=server.url, timeout=30) as api,
     ):
         yield Place(api, People(dsn))
+
+
+@pytest.fixture(autouse=True)
+def friend(place: Place) -> None:
+    place.make_friend()
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -161,3 +209,148 @@ def test_the_refusal_names_the_route_by_which_people_delegate(place: Place) -> N
     body = {"decision": "approve", "on_behalf_of": "user:nobody"}
     answer = place.api.post(f"/v1/pendings/{place.ask()['id']}/decide", json=body, headers=place.friend)
     assert "POST /v1/inbox/delegations" in answer.json()["detail"]
+
+
+Ending = Callable[[Place, str], object]
+
+
+def sign_out(place: Place, session: str) -> None:
+    answer = place.api.delete("/v1/session", headers=place.page(session))
+    assert answer.status_code < 400, answer.text
+
+
+def of_session(statement: str) -> Ending:
+    return lambda place, session: place.change(statement, sha256(session.encode()).digest())
+
+
+def lose(*roles: str) -> Ending:
+    """What the renewal of a session does, whose issuer tells fewer roles."""
+    kept = json.dumps([each for each in BOSS if each not in roles])
+    return of_session(
+        "UPDATE sessions SET version = version + 1, "
+        f"principal = jsonb_set(principal::jsonb, '{{who,roles}}', '{kept}')::text WHERE sha256 = $1"
+    )
+
+
+ENDINGS: Final[dict[str, Ending]] = {
+    "it is signed out": sign_out,
+    "it was not used for too long": of_session("UPDATE sessions SET expires_at = now() WHERE sha256 = $1"),
+    "it is ended by another process": of_session("DELETE FROM sessions WHERE sha256 = $1"),
+    "its issuer is silent for too long": of_session("UPDATE sessions SET good_until = now() WHERE sha256 = $1"),
+    "it lets its person decide no more": lose("decider"),
+}
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_a_delegation_ends_with_the_session_in_which_it_was_made(place: Place, ending: str) -> None:
+    leaver = f"user:{unique('leaver')}"
+    session = place.sign_in(leaver)
+    made = place.lend(place.page(session))
+    assert made["ends_with"] == "session"
+    item, other = place.ask(), place.ask()
+    assert place.decide(other, leaver)[0] == 200
+    assert item["id"] in place.inbox()
+    ENDINGS[ending](place, session)
+    assert place.decide(item, leaver) == (403, "delegation_missing")
+    assert item["id"] not in place.inbox()
+    for path, who in (("/v1/inbox/delegations", place.friend), ("/v1/delegations?limit=200", place.admin)):
+        assert made["id"] not in [each["id"] for each in place.api.get(path, headers=who).json()["items"]]
+
+
+def test_a_role_that_the_giver_has_lost_is_not_lent_any_more(place: Place) -> None:
+    person = f"user:{unique('boss')}"
+    session = place.sign_in(person)
+    place.lend(place.page(session))
+    item = place.ask()
+    assert item["id"] in place.inbox()
+    lose("boss")(place, session)
+    assert place.decide(item, person) == (404, "pending_unknown")
+    assert item["id"] not in place.inbox()
+
+
+def test_a_role_that_the_giver_gets_afterwards_is_not_lent(place: Place) -> None:
+    person = f"user:{unique('clerk')}"
+    session = place.sign_in(person, ["requester", "decider"])
+    place.lend(place.page(session))
+    lose()(place, session)  # from now on it has all roles of a boss
+    assert place.decide(place.ask(), person) == (404, "pending_unknown")
+
+
+def test_a_delegation_of_a_session_that_was_begun_with_a_key_ends_with_either(place: Place) -> None:
+    for ending in ("session", "key"):
+        leaver = f"user:{unique('leaver')}"
+        key, text = place.people.key(leaver, roles=BOSS)
+        origin = {name: value for name, value in place.page("x").items() if name in ("Origin", "Sec-Fetch-Site")}
+        session = session_in(place.api.post("/sign-in/key", json={"key": text}, headers=origin))
+        place.lend(place.page(session))
+        item = place.ask()
+        if ending == "session":
+            sign_out(place, session)
+        else:  # not even by the command that ends the delegations of a key
+            place.change("UPDATE keys SET revoked_at = now() WHERE id = $1", key.id)
+        assert place.decide(item, leaver) == (403, "delegation_missing")
+
+
+@pytest.mark.parametrize("what", ["revoked_at = now()", "expires_at = now()"])
+def test_a_key_that_ends_in_whatever_way_takes_its_delegations_along(place: Place, what: str) -> None:
+    leaver = f"user:{unique('leaver')}"
+    key, text = place.people.key(leaver, roles=BOSS)
+    place.lend(carried(text))
+    item = place.ask()
+    place.change(f"UPDATE keys SET {what} WHERE id = $1", key.id)
+    assert place.decide(item, leaver) == (403, "delegation_missing")
+    assert item["id"] not in place.inbox()
+
+
+def test_a_role_that_is_taken_from_a_key_is_not_lent_any_more(place: Place) -> None:
+    person = f"user:{unique('boss')}"
+    key, text = place.people.key(person, roles=BOSS)
+    place.lend(carried(text))
+    place.change("UPDATE keys SET roles = '{requester,decider}' WHERE id = $1", key.id)
+    assert place.decide(place.ask(), person) == (404, "pending_unknown")
+
+
+def test_a_delegation_does_not_outlive_the_token_by_which_it_was_made(place: Place) -> None:
+    name = unique("ann")
+    token = ISSUER.token(sub=name, roles=BOSS)
+    made = place.lend(carried(token))
+    assert made["ends_with"] == "token"
+    assert datetime.fromisoformat(made["until"]) <= datetime.now(UTC) + timedelta(hours=1)
+    assert place.decide(place.ask(), f"user:{name}")[0] == 200
+
+
+@pytest.mark.parametrize("proof", ["session", "token"])
+def test_a_delegation_for_later_than_its_proof_is_refused_with_the_way_to_make_it(place: Place, proof: str) -> None:
+    token = carried(ISSUER.token(sub=unique("ann"), roles=BOSS))
+    who = place.page(place.sign_in(f"user:{unique('boss')}")) if proof == "session" else token
+    since = datetime.now(UTC) + timedelta(days=2)
+    body = {"to": "user:friend", "since": since.isoformat(), "until": (since + timedelta(days=1)).isoformat()}
+    answer = place.api.post("/v1/inbox/delegations", json=body, headers=who)
+    assert (answer.status_code, answer.json()["code"]) == (422, "delegation.invalid")
+    assert f"your {proof} ends" in answer.json()["detail"]
+    assert "hai-flow delegate" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("gone", ["giver", "friend"])
+def test_a_delegation_ends_with_the_person_that_is_forgotten(place: Place, gone: str) -> None:
+    leaver = f"user:{unique('leaver')}"
+    friend = f"user:{unique('friend')}"
+    place.lend(place.people.person(leaver, roles=BOSS), friend)
+    one = leaver if gone == "giver" else friend
+    place.people.do(lambda connection: forget(connection, LOCAL_TENANT, one, by="user:root"))
+    after = place.people.person(friend, roles=["requester", "decider"])
+    body = {"decision": "approve", "on_behalf_of": leaver}
+    answer = place.api.post(f"/v1/pendings/{place.ask()['id']}/decide", json=body, headers=after)
+    assert (answer.status_code, answer.json()["code"]) == (403, "delegation_missing")
+
+
+def test_delegations_that_have_ended_make_room_for_new_ones_and_hide_none(place: Place) -> None:
+    person, other = f"user:{unique('boss')}", f"user:{unique('boss')}"
+    place.lend(place.people.person(other, roles=BOSS))
+    for _ in range(2):
+        session = place.sign_in(person)
+        place.lend(place.page(session))
+        sign_out(place, session)
+    place.lend(place.people.person(person, roles=BOSS))
+    query = "SELECT count(*) FROM delegations WHERE from_id = $1"
+    assert place.people.do(lambda connection: connection.fetchval(query, person)) == 1

@@ -91,6 +91,26 @@ of_keys.bug(
     ("await delegations.end_of_key(connection, tenant, id, key.principal, is_last=is_last)", "_ = is_last"),
 )
 
+delegates = Room("hai_flow/runtime/people/delegates.py", _DELEGATIONS)
+delegates.bug(
+    "a delegation outlives its session", ("            held.append(sessions.get(each.session))\n", "            pass\n")
+)
+delegates.bug(
+    "a key that is revoked by another statement leaves its delegations",
+    ("            held.append(keys.get(each.key))\n", "            pass\n"),
+)
+delegates.bug("a role that was lost is lent", ("roles, groups = each.caps(roles, groups)", "each.caps(roles, groups)"))
+delegates.bug("who may decide no more lends what they had", ("(not held or may_decide(capped.roles))", "capped.roles"))
+of_routes = Room("hai_flow/api/rest/people/delegations.py", _DELEGATIONS)
+of_routes.bug("a delegation outlives its token", ("min(body.until, ends_at)", "body.until"))
+of_routes.bug(
+    "delegations that have ended stay",
+    (
+        "[each.id for each in found if each.id not in holding and",
+        "[each.id for each in found if each.id in holding and",
+    ),
+)
+
 _ISSUERS: Final = "tests/api/test_tokens_of_issuers.py"
 
 of_issuers = Room("hai_flow/api/auth/issuers/jwt.py", _ISSUERS)
@@ -141,6 +161,8 @@ ROOMS: Final = (
     limited,
     uploads,
     of_keys,
+    delegates,
+    of_routes,
     of_issuers,
     times,
     what_is_asked,

@@ -76,7 +76,11 @@ export interface Decided {
   status: string;
 }
 
-/** `to` may answer the questions that ask `from`, from `since` until `until`. */
+/**
+ * `to` may answer the questions that ask `from`, from `since` until `until`. `endsWith`: the proof of identity by
+ * which `from` made it, with which it ends before that, if the proof does; None: it is not known. `endsWith`: key,
+ * session or token.
+ */
 export interface Delegation {
   id: string;
   from: string;
@@ -84,6 +88,7 @@ export interface Delegation {
   since: string;
   until: string;
   note: string | null;
+  endsWith: string | null;
 }
 
 /**

@@ -241,6 +241,7 @@ export interface Delegation {
   since: string;
   until: string;
   note: string | null;
+  ends_with: "key" | "session" | "token" | null;
 }
 
 export interface DelegationBody {

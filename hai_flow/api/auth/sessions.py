@@ -42,6 +42,7 @@ from hai_flow.runtime.runtime import Runtime
 from hai_flow.settings import Settings
 from hai_flow.store.audit import audit
 from hai_flow.store.identity import sessions, tickets
+from hai_flow.store.identity.proofs import WHOLE
 
 if TYPE_CHECKING:
     from asyncpg import Connection
@@ -56,7 +57,7 @@ WAIT_SECONDS: Final = 2.0  # a request waits for a renewal no longer; it goes on
 RENEWAL_SECONDS: Final = 10.0
 CLAIM: Final = timedelta(seconds=20)  # of a process that is gone; longer than a renewal takes
 AGAIN: Final = timedelta(seconds=30)
-LINK: Final = "link"  # the credential of a session that was begun by a link
+LINK: Final = WHOLE  # the credential of a session that was begun by a link
 PERSONS_LINK: Final = "link of a person"  # with the roles that were given, and no others
 LINK_LASTS: Final = timedelta(minutes=10)
 _TEXT: Final = re.compile(r"[A-Za-z0-9_-]{43}", re.ASCII)

@@ -65,6 +65,11 @@ def rights_of(roles: Iterable[str]) -> frozenset[Right]:
     return _rights_of(tuple(roles))
 
 
+def may_decide(roles: Iterable[str]) -> bool:
+    """Whether these roles let somebody decide questions."""
+    return Right.DECIDE in rights_of(roles)
+
+
 @lru_cache(maxsize=1024)
 def _rights_of(roles: tuple[str, ...]) -> frozenset[Right]:
     known = [ROLES[role] for role in roles if role in ROLES]

@@ -19,7 +19,7 @@ from hai_flow.api.permissions.credential_expiry import Ending, Term, Terms
 from hai_flow.api.permissions.principals import Principal, forbidden
 from hai_flow.api.permissions.rate_limits import Decisions
 from hai_flow.api.permissions.redaction import entry_without_personal, row_without_personal
-from hai_flow.api.permissions.rights import Right
+from hai_flow.api.permissions.rights import Right, may_decide
 from hai_flow.api.permissions.visibility import Sight, reader_in, sight_by_questions, sight_of, viewer_for
 from hai_flow.api.shared_lists import SharedLists
 from hai_flow.cells import HOME, Living
@@ -223,7 +223,7 @@ class Access:
     @property
     def inbox(self) -> Inbox:
         """The inboxes, read as `reads` does."""
-        return self.runtime.inbox.reading(self.reads, self.principal.people.all_of)
+        return self.runtime.inbox.reading(self.reads, self.principal.people.all_of, may_decide)
 
     @property
     def uploader(self) -> str:

@@ -328,7 +328,8 @@ class DecidedPage(Listed):
 
 
 class Delegation(Shape):
-    """`to` may answer the questions that ask `from`, from `since` until `until`."""
+    """`to` may answer the questions that ask `from`, from `since` until `until`. `ends_with`: the proof of identity by
+    which `from` made it, with which it ends before that, if the proof does; null: it is not known."""
 
     id: str
     from_: str = Field(alias="from")
@@ -336,6 +337,7 @@ class Delegation(Shape):
     since: Time
     until: Time
     note: str | None
+    ends_with: Literal["key", "session", "token"] | None
 
 
 class Delegations(Shape):

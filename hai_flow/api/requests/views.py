@@ -239,6 +239,7 @@ def delegation_view(delegation: Delegation) -> dict[str, Json]:
         "since": time_of(delegation.since),
         "until": time_of(delegation.until),
         "note": delegation.note,
+        "ends_with": delegation.ends_with,
     }
 
 

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import copy
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -27,6 +27,8 @@ from hai_flow.engine.state.state import PendingState
 from hai_flow.errors import Rejected, Unreadable
 from hai_flow.runtime.base.row_isolation import Rows, Sweep
 from hai_flow.runtime.catalog.catalog import Catalog
+from hai_flow.runtime.people import delegates
+from hai_flow.runtime.people.delegates import AllIds, MayDecide
 from hai_flow.store.commit.projection import asked_by, words_of
 from hai_flow.store.messaging import hints
 from hai_flow.store.people import delegations, inbox
@@ -43,9 +45,6 @@ if TYPE_CHECKING:
 COUNTED_MAX: Final = 10_000
 Correction: TypeAlias = tuple[inbox.Listed, str, str, str]
 """A pending with its selectors, kind and words, as its rows in the inbox should have them."""
-
-AllIds: TypeAlias = Callable[[str], tuple[str, ...]]
-"""All ids of the person with this id, the one that they are known by first."""
 
 _votes = msgspec.json.Decoder(e.VoteCast)
 
@@ -85,20 +84,30 @@ class _Watch:
 class Inbox:
     """Reads inboxes, and keeps their index whole."""
 
-    def __init__(self, database: Database, catalog: Catalog, rows: Rows | None = None) -> None:
+    def __init__(
+        self, database: Database, catalog: Catalog, rows: Rows | None = None, home: Database | None = None
+    ) -> None:
+        """`home`: the database that has the credentials of people, where that is another one."""
         self.database = database
+        self._credentials: Pool = (home or database).api
         self._rows = rows or Rows()
         self.reads: Pool = database.api
         self.catalog = catalog
         self._watching: dict[UUID, _Watch] = {}
         self._all_ids: AllIds = lambda id: (id,)
+        self._may_decide: MayDecide = lambda roles: True
 
-    def reading(self, reads: Pool, all_ids: AllIds | None = None) -> Inbox:
-        """The same inboxes for a request, which reads with `reads`. `all_ids`: the people of its tenant."""
+    def reading(self, reads: Pool, all_ids: AllIds, may_decide: MayDecide) -> Inbox:
+        """The same inboxes for a request, which reads with `reads`. `all_ids`: the people of its tenant. `may_decide`:
+        which roles let them decide."""
         seen = copy.copy(self)
         seen.reads, seen.catalog = reads, self.catalog.reading(reads)
-        seen._all_ids = all_ids or self._all_ids
+        seen._all_ids, seen._may_decide = all_ids, may_decide
         return seen
+
+    async def in_force(self, tenant: UUID, found: Sequence[Delegation]) -> list[Delegation]:
+        """Those of the delegations that hold now, each with what its giver still has."""
+        return await delegates.in_force(self._credentials, tenant, found, self._all_ids, self._may_decide)
 
     def hint(self, payload: str) -> None:
         """Call this after a commit, which may have a question or an answer. A payload names the tenants of such
@@ -155,12 +164,14 @@ class Inbox:
     async def representing(self, tenant: UUID, who: c.Principal, other: str) -> c.Principal:
         """The principal as the delegate of `other`. Raises Rejected 403 where there is no such delegation."""
         found = await delegations.to_person(self.reads, tenant, (who.id, *who.aliases), self._all_ids(other))
+        found = await self.in_force(tenant, found)
         if who.on_behalf_of is not None or not found:
             raise Rejected(
                 403,
                 "delegation_missing",
                 f"{other} has not delegated to {who.id}, or not for now; they do that with POST "
-                "/v1/inbox/delegations. It ends with the key by which it was made.",
+                "/v1/inbox/delegations. It ends with the key, session or token by which it was made, and with the "
+                "roles by which they may decide.",
             )
         return self._delegate(who, found[0])
 
@@ -169,6 +180,7 @@ class Inbox:
         if who.on_behalf_of is not None:
             return [who]
         found = await delegations.to_person(self.reads, tenant, (who.id, *who.aliases))
+        found = await self.in_force(tenant, found)
         newest = {self._all_ids(each.from_id)[0]: each for each in reversed(found)}
         return [who, *(self._delegate(who, each) for each in newest.values())]
 

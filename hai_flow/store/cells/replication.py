@@ -58,7 +58,7 @@ _TABLES: Final = (
     _Table(
         "delegations",
         ("id",),
-        ("from_id", "to_id", "roles", "groups", "since", "until", "note", "created_at", "key"),
+        ("from_id", "to_id", "roles", "groups", "since", "until", "note", "created_at", "key", "session", "token"),
         ("extract(epoch FROM until)",),
         by_tenant=False,
     ),

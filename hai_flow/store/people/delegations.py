@@ -16,8 +16,9 @@ SHOWN_MAX: Final = 100  # delegations that one person is given, or shown
 
 @dataclass(frozen=True, slots=True)
 class Delegation:
-    """`to_id` may answer the questions to `from_id`, who had these roles and groups when they delegated. `key`: the API
-    key by which they did; the delegation ends with it."""
+    """`to_id` may answer the questions to `from_id`, who had these roles and groups when they delegated. It ends with
+    what they did so by: `key` is the API key, `session` the digest of the browser's session (which may rest on a key),
+    `token` names the issuer's token, behind whose time `until` is not. None of them: it is not known."""
 
     id: UUID
     from_id: str
@@ -29,21 +30,35 @@ class Delegation:
     note: str | None
     created_at: datetime
     key: str | None = None
+    session: bytes | None = None
+    token: str | None = None
+
+    @property
+    def ends_with(self) -> str | None:
+        """The kind of proof by which it was made: `session`, `key` or `token`. None: it is not known."""
+        if self.session is not None:
+            return "session"
+        return "key" if self.key is not None else "token" if self.token is not None else None
 
 
-_COLUMNS: Final = "id, from_id, to_id, roles, groups, since, until, note, created_at, key"
+_COLUMNS: Final = "id, from_id, to_id, roles, groups, since, until, note, created_at, key, session, token"
 
 
 async def create(connection: Connection | Pool, tenant: UUID, given: Delegation) -> None:
     """Keep a delegation. Its `created_at` is the database's time."""
     query = """
-    INSERT INTO delegations (id, tenant, from_id, to_id, roles, groups, since, until, note, key)
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+    INSERT INTO delegations (id, tenant, from_id, to_id, roles, groups, since, until, note, key, session, token)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
     """
     await connection.execute(
         query, given.id, tenant, given.from_id, given.to_id, list(given.roles), list(given.groups), given.since,
-        given.until, given.note, given.key,
+        given.until, given.note, given.key, given.session, given.token,
     )  # fmt: skip
+
+
+async def clear_away(connection: Connection | Pool, tenant: UUID, ids: Sequence[UUID]) -> None:
+    """Remove delegations that hold no more."""
+    await connection.execute("DELETE FROM delegations WHERE tenant = $1 AND id = ANY ($2::uuid[])", tenant, list(ids))
 
 
 async def of_tenant(
@@ -68,7 +83,9 @@ async def end_of_key(connection: Connection | Pool, tenant: UUID, key: str, prin
     """End the delegations that were made by a key which is revoked; where it `is_last` of its principal, also those of
     which it is not known how they were made."""
     query = """
-    DELETE FROM delegations WHERE tenant = $1 AND (key = $2 OR ($4 AND key IS NULL AND from_id = $3))
+    DELETE FROM delegations
+    WHERE tenant = $1
+      AND (key = $2 OR ($4 AND key IS NULL AND session IS NULL AND token IS NULL AND from_id = $3))
     """
     await connection.execute(query, tenant, key, principal, is_last)
 

@@ -256,6 +256,8 @@ delegations: Final = sa.Table(
     _text("note", null=True),
     _time("created_at", now=True),
     _text("key", null=True),  # the API key by which `from_id` made it: it ends with that
+    _bytes("session", null=True),  # the digest of the session in which they did: it ends with that, too
+    _text("token", null=True),  # the name of the issuer's token by which they did: `until` is not behind its end
     _key("delegations", "id"),
     sa.CheckConstraint("from_id <> to_id", name="delegations_to_another"),
     sa.CheckConstraint("since < until", name="delegations_last"),

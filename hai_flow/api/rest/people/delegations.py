@@ -8,13 +8,13 @@ from uuid import UUID, uuid4
 
 from pydantic import Field
 
-from hai_flow import instants
 from hai_flow.api.base.id_patterns import NO_CONTROL_CHARACTERS, Instant, Visible, is_run_id
 from hai_flow.api.http.bodies import Body, CheckedRoute
 from hai_flow.api.http.problems import WITH_BODY, documented
 from hai_flow.api.permissions.principals import requires
 from hai_flow.api.permissions.rights import Right
 from hai_flow.api.requests import schemas
+from hai_flow.api.requests.access import Access
 from hai_flow.api.requests.dependencies import CurrentAccess
 from hai_flow.api.requests.pagination import PageCursor, PageLimit, cut, decode_cursor, encode_cursor
 from hai_flow.api.requests.views import delegation_view
@@ -32,6 +32,7 @@ of_all = Routes(prefix="/v1/delegations", tags=["inbox"], dependencies=[requires
 
 _Instant: TypeAlias = Annotated[Instant, Field(strict=False)]  # JSON has no times, only texts
 _DELEGATION_MAX: Final = timedelta(days=92)
+_PROOFS: Final = {"key": "API key", "session": "session", "jwt": "token"}
 
 
 class DelegationBody(Body):
@@ -47,8 +48,7 @@ class DelegationBody(Body):
 @router.get("", response_model=None, responses={**documented(), 200: {"model": schemas.Delegations}})
 async def list_delegations(access: CurrentAccess) -> dict[str, Any]:
     """Those from you and to you that have not ended."""
-    found = await delegations.of_person(access.reads, access.tenant, access.ids)
-    return {"items": [delegation_view(each) for each in found]}
+    return {"items": [delegation_view(each) for each in await _of_caller(access)]}
 
 
 @router.post(
@@ -60,7 +60,8 @@ async def list_delegations(access: CurrentAccess) -> dict[str, Any]:
 )
 async def delegate(body: DelegationBody, access: CurrentAccess) -> dict[str, Any]:
     """Let somebody answer the questions that ask you, while you are away. Their decisions are recorded with both names.
-    They can't pass the delegation on, and get no question that you or they may not decide."""
+    They can't pass the delegation on, and get no question that you or they may not decide. It ends with the API key,
+    the browser session and the issuer's token by which you make it, and has no role or group that this has no more."""
     who, now = access.principal.who, access.runtime.committer.now()
     to = access.principal.people.one(body.to)
     since = max(body.since or now, now)
@@ -70,16 +71,25 @@ async def delegate(body: DelegationBody, access: CurrentAccess) -> dict[str, Any
         raise Rejected(422, "delegation.invalid", "to: expected somebody else than you.")
     if not since < body.until <= since + _DELEGATION_MAX:
         raise Rejected(422, "delegation.invalid", "until: expected a time behind `since`, within 92 days of it.")
-    if len(await delegations.of_person(access.reads, access.tenant, access.ids)) >= delegations.SHOWN_MAX:
+    found = await delegations.of_person(access.reads, access.tenant, access.ids)
+    holding = {each.id for each in await access.inbox.in_force(access.tenant, found)}
+    if len(holding) >= delegations.SHOWN_MAX:
         raise Rejected(409, "delegations_many", f"{who.id} has {delegations.SHOWN_MAX} delegations; end one first.")
-    until, principal = body.until, access.principal
-    if principal.way == "key" and principal.expires_at is not None:  # it can't outlive what it rests on
-        until = min(until, instants.instant(principal.expires_at))
+    principal = access.principal
+    left = principal.seconds_left()
+    ends_at = None if left is None else now + timedelta(seconds=left)
+    if ends_at is not None and ends_at <= since:
+        message = f"since: expected a time before {ends_at.isoformat()}, when your {_PROOFS[principal.way]} ends: a "
+        message += "delegation ends with it. One that begins later is made with an API key (`hai-flow delegate`)."
+        raise Rejected(422, "delegation.invalid", message)
+    until = body.until if ends_at is None else min(body.until, ends_at)  # it can't outlive what it rests on
     made = Delegation(
         uuid4(), who.id, to, who.roles, who.groups, since, until, body.note, now,
-        principal.key,
+        principal.key, principal.session, principal.credential if principal.way == "jwt" else None,
     )  # fmt: skip
     async with access.act() as connection:
+        over = [each.id for each in found if each.id not in holding and each.from_id in access.ids]
+        await delegations.clear_away(connection, access.tenant, over)
         await delegations.create(connection, access.tenant, made)
         await access.record(
             connection,
@@ -93,16 +103,23 @@ async def delegate(body: DelegationBody, access: CurrentAccess) -> dict[str, Any
     return delegation_view(made)
 
 
+async def _of_caller(access: Access) -> list[Delegation]:
+    """Those from and to the caller that hold now."""
+    found = await delegations.of_person(access.reads, access.tenant, access.ids)
+    return await access.inbox.in_force(access.tenant, found)
+
+
 @of_all.get("", response_model=None, responses={**documented(), 200: {"model": schemas.DelegationPage}})
 async def list_all_delegations(
     access: CurrentAccess, limit: PageLimit = 50, cursor: PageCursor = None
 ) -> dict[str, Any]:
-    """All delegations of the tenant that have not ended, newest first."""
+    """All delegations of the tenant that have not ended, newest first. A page may be short, though there is more."""
     before = decode_cursor(cursor)
     place = None if before is None else (before[0], UUID(before[1])) if is_run_id(before[1]) else None
     found = await delegations.of_tenant(access.reads, access.tenant, limit=limit + 1, before=place)
     rows, following = cut(found, limit, lambda row: encode_cursor(row.created_at, str(row.id)))
-    return {"items": [delegation_view(each) for each in rows], "next_cursor": following}
+    holding = await access.inbox.in_force(access.tenant, rows)
+    return {"items": [delegation_view(each) for each in holding], "next_cursor": following}
 
 
 @of_all.delete("/{delegation_id}", status_code=204, response_model=None, responses=documented(404))

@@ -1,0 +1,72 @@
+"""Delegations as they hold now: of each only as much as the person who made it has at this moment.
+
+A delegation ends with the API key, the browser session and the issuer's token by which it was made, and its roles and
+groups are those that this key or session still stands for. That is looked up each time that a delegation is used or
+shown, in the database that has the credentials: so it holds in every process, whichever ended the key or session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeAlias
+from uuid import UUID
+
+from hai_flow.store.identity import proofs
+from hai_flow.store.identity.proofs import Holding
+
+if TYPE_CHECKING:
+    from hai_flow.store.people.delegations import Delegation
+    from hai_flow.store.postgres.database import Pool
+
+AllIds: TypeAlias = Callable[[str], tuple[str, ...]]
+"""All ids of the person with this id, the one that they are known by first."""
+MayDecide: TypeAlias = Callable[[Iterable[str]], bool]
+"""Whether these roles let somebody decide questions."""
+
+
+async def in_force(
+    credentials: Pool, tenant: UUID, found: Sequence[Delegation], all_ids: AllIds, may_decide: MayDecide
+) -> list[Delegation]:
+    """Those of the delegations that hold now, each with the roles and groups that its giver still has. `credentials`
+    reads home, the cell that has keys and sessions."""
+    if not found:
+        return []
+    keys = await proofs.of_keys(credentials, tenant, {each.key for each in found if each.key is not None})
+    sessions = await proofs.of_sessions(
+        credentials, tenant, {each.session for each in found if each.session is not None}
+    )
+    givers = {id for each in found if each.ends_with is None for id in all_ids(each.from_id)}
+    people = await proofs.of_people(credentials, tenant, givers)
+    holding: list[Delegation] = []
+    for each in found:
+        held: list[Holding | None] = []
+        if each.key is not None:
+            held.append(keys.get(each.key))
+        if each.session is not None:
+            held.append(sessions.get(each.session))
+        if each.ends_with is None:
+            held += _of_anybody(people, all_ids(each.from_id))
+        capped = _capped(each, held)
+        if capped is not None and (not held or may_decide(capped.roles)):
+            holding.append(capped)
+    return holding
+
+
+def _of_anybody(people: dict[str, Holding], ids: Sequence[str]) -> list[Holding]:
+    """The holding of a person by all of their keys; none, where nobody ever gave them a key."""
+    found = [people[id] for id in ids if id in people]
+    if not found:
+        return []
+    roles = frozenset[str]().union(*(each.roles or () for each in found))
+    return [Holding(roles, frozenset[str]().union(*(each.groups for each in found)))]
+
+
+def _capped(delegation: Delegation, held: Sequence[Holding | None]) -> Delegation | None:
+    """The delegation within all that its giver holds; None: a proof has ended."""
+    roles, groups = list(delegation.roles), list(delegation.groups)
+    for each in held:
+        if each is None:
+            return None
+        roles, groups = each.caps(roles, groups)
+    return replace(delegation, roles=roles, groups=groups)

@@ -1,0 +1,79 @@
+"""The roles and groups that API keys and browser sessions stand for now. What has ended is not found."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+from uuid import UUID
+
+import msgspec
+
+if TYPE_CHECKING:
+    from hai_flow.store.postgres.database import Connection, Pool
+
+WHOLE: Final = "link"  # the credential of a session that has all built-in roles, whichever they are
+
+
+class Holding(NamedTuple):
+    """The roles and groups that a proof of identity stands for. `roles` None: all."""
+
+    roles: frozenset[str] | None
+    groups: frozenset[str]
+
+    def caps(self, roles: Sequence[str], groups: Sequence[str]) -> tuple[list[str], list[str]]:
+        """Those of `roles` and `groups` that it stands for, in their order."""
+        kept = [each for each in roles if self.roles is None or each in self.roles]
+        return kept, [each for each in groups if each in self.groups]
+
+
+class _Who(msgspec.Struct):
+    roles: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+
+
+class _Kept(msgspec.Struct):
+    who: _Who
+    credential: str | None = None
+
+
+_OF_KEYS: Final = """
+SELECT id, roles, groups FROM keys
+WHERE tenant = $1 AND id = ANY ($2::text[]) AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now())
+"""
+_OF_SESSIONS: Final = """
+SELECT sha256, principal FROM sessions
+WHERE tenant = $1 AND sha256 = ANY ($2::bytea[]) AND expires_at > now() AND (good_until IS NULL OR good_until > now())
+"""
+_OF_PEOPLE: Final = """
+SELECT principal, roles, groups, revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now()) FROM keys
+WHERE tenant = $1 AND principal = ANY ($2::text[])
+"""
+
+
+async def of_keys(connection: Connection | Pool, tenant: UUID, ids: Collection[str]) -> dict[str, Holding]:
+    """What the tenant's keys of these ids stand for."""
+    rows = await connection.fetch(_OF_KEYS, tenant, list(ids)) if ids else []
+    return {id: Holding(frozenset(roles), frozenset(groups)) for id, roles, groups in rows}
+
+
+async def of_sessions(connection: Connection | Pool, tenant: UUID, digests: Collection[bytes]) -> dict[bytes, Holding]:
+    """What the tenant's sessions of these digests stand for, as their issuers said last."""
+    rows = await connection.fetch(_OF_SESSIONS, tenant, list(digests)) if digests else []
+    return {digest: _of_session(principal) for digest, principal in rows}
+
+
+async def of_people(connection: Connection | Pool, tenant: UUID, ids: Collection[str]) -> dict[str, Holding]:
+    """What all keys of a person stand for together, of each of the `ids` that was ever given a key: nothing, where none
+    of them is good any more."""
+    rows = await connection.fetch(_OF_PEOPLE, tenant, list(ids)) if ids else []
+    together = {id: Holding(frozenset(), frozenset()) for id, *_ in rows}
+    for id, roles, groups, is_good in rows:
+        if is_good:
+            before = together[id]
+            together[id] = Holding((before.roles or frozenset()) | set(roles), before.groups | set(groups))
+    return together
+
+
+def _of_session(principal: str) -> Holding:
+    kept = msgspec.json.decode(principal, type=_Kept)
+    return Holding(None if kept.credential == WHOLE else frozenset(kept.who.roles), frozenset(kept.who.groups))

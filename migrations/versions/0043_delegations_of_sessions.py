@@ -1,0 +1,25 @@
+"""A delegation ends with the session or the issuer's token by which it was made. Earlier ones last a
+quarter at most, too.
+
+Revision ID: 0043
+Revises: 0042
+"""
+
+from __future__ import annotations
+
+from alembic import op
+
+revision = "0043"
+down_revision = "0042"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    op.execute("ALTER TABLE delegations ADD COLUMN session bytea, ADD COLUMN token text")
+    limit = "greatest(since, created_at) + interval '92 days'"
+    op.execute(f"UPDATE delegations SET until = {limit} WHERE until > {limit}")
+
+
+def downgrade() -> None:
+    op.execute("ALTER TABLE delegations DROP COLUMN session, DROP COLUMN token")
