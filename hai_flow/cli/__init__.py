@@ -83,6 +83,7 @@ _PANELS: Final = (
             ("decide", "people.decide:decide"),
             ("receipt", "people.receipts:app"),
             ("delegate", "people.inbox:delegate"),
+            ("delegations", "people.delegations:app"),
         ),
     ),
     (

@@ -43,6 +43,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     "sign-in": "Print a link that signs a browser in to the console: once, within ten minutes.",
     "delegate": "Let somebody else decide the questions that ask you, while you are away, with the roles and "
     "groups that you have now.",
+    "delegations": "Who decides for whom, and until when; without a command, the list of yours.",
     "pause": "Pause a run: no new step starts; answers and timers are kept until `resume`.",
     "resume": "Let a paused run go on.",
     "stop": "Stop a run: its running steps are cancelled and have some time to clean up.",

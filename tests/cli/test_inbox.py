@@ -9,6 +9,7 @@ import httpx2
 
 from tests.support import commands
 from tests.support.hai_client import unique
+from tests.support.identities import KEYS, People
 from tests.support.receivers import mail_server
 from tests.support.server import YAML, ServerProcess, serving
 
@@ -48,6 +49,31 @@ def test_what_asks_me_is_listed_decided_by_my_delegate_and_remembered(database_u
         run(server, "decide", id, "approve", "--for", "user:ann", "--as", other)
         assert "(by user:bob for user:ann)" in run(server, "inbox", "--decided", "--as", me)
         assert "expected" in run(server, "delegate", other, "--for", "soon", "--as", me, code=2)
+
+
+def test_delegations_are_listed_and_ended_by_either_of_the_two_and_by_an_admin(database_url: str) -> None:
+    with serving(database_url, environment=KEYS) as server:
+        people = People(database_url)
+        ann, ben, cat = (people.key(f"user:{name}", roles=["decider"])[1] for name in ("ann", "ben", "cat"))
+        root = people.key("user:root", roles=["admin"])[1]
+
+        def act(key: str, *arguments: str, code: int = 0) -> str:
+            ended = commands.run(*arguments, "--server", server.url, HAI_FLOW_KEY=key)
+            assert ended.returncode == code, ended.stderr
+            return ended.stdout + ended.stderr
+
+        for ending in (ann, ben, root):
+            act(ann, "delegate", "user:ben", "--for", "2d", "--note", "at the sea")
+            (made,) = json.loads(act(ben, "delegations", "list", "--json"))["items"]
+            for key, more in ((ann, ()), (root, ("--all",))):
+                shown = act(key, "delegations", "list", *more)
+                assert all(each in shown for each in (made["id"], "user:ann", "user:ben", "at the sea"))
+            assert "you decide for nobody" in act(cat, "delegations", "list")
+            act(cat, "delegations", "list", "--all", code=1)
+            assert "no delegation" in act(cat, "delegations", "end", made["id"], code=1)
+            assert "has ended" in act(ending, "delegations", "end", made["id"])
+            assert "No delegations" in act(root, "delegations", "list", "--all")
+            assert "no delegation" in act(root, "delegations", "end", made["id"], code=1)
 
 
 def test_show_says_whom_nobody_could_tell(database_url: str, tmp_path: Path) -> None:

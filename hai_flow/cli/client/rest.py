@@ -117,6 +117,10 @@ class Server:
         with self._told():
             return (await self._opened.request("PATCH", path, json=body)).read()
 
+    async def delete(self, path: str) -> None:
+        with self._told():
+            await self._opened.request("DELETE", path)
+
     async def items(self, path: str, limit: int | None, **parameters: Json) -> list[Json]:
         """The newest `limit` items of a list (None: all), page by page."""
         with self._told():

@@ -1,0 +1,80 @@
+"""`hai-flow delegations`: who decides for whom, over REST. Your own, or for admins those of everybody."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from hai_flow.cli.client.rest import Server, ask
+from hai_flow.cli.commands import Command, app_of
+from hai_flow.cli.errors import EPILOG, Problem
+from hai_flow.cli.options import ActAsOption, JsonOption, ServerOption
+from hai_flow.cli.terminal import moment, out, print_json, say
+from hai_flow.values import Json
+
+app = app_of(name="delegations", epilog=EPILOG)
+
+_NOT_THERE = ("delegation_unknown", "right_missing")
+
+
+@app.callback(invoke_without_command=True)
+def delegations(context: typer.Context) -> None:
+    """Who decides for whom, and until when; without a command, the list of yours."""
+    if context.invoked_subcommand is None:
+        list_delegations()
+
+
+@app.command("list", cls=Command, epilog=EPILOG)
+def list_delegations(
+    everybody: Annotated[bool, typer.Option("--all", help="Those of all people of the tenant; for admins.")] = False,
+    act_as: ActAsOption = None,
+    server: ServerOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """The delegations that have not ended: from you and to you, or with --all those of everybody."""
+
+    async def work(api: Server) -> list[Json]:
+        if everybody:
+            return await api.items("/v1/delegations", None)
+        return list((await api.get("/v1/inbox/delegations"))["items"])
+
+    found = ask(server, as_json, work, act_as=act_as)
+    if as_json:
+        print_json({"items": found})
+        return
+    if not found:
+        say("No delegations." if everybody else "Nobody decides for you, and you decide for nobody.")
+        return
+    rows = [
+        (each["id"], each["from"], each["to"], moment(each["since"]), moment(each["until"]), each["note"] or "")
+        for each in found
+    ]
+    out().table(rows, heads=("delegation", "of", "to", "since", "until", "note"))
+
+
+@app.command(cls=Command, epilog=EPILOG)
+def end(
+    delegation: Annotated[str, typer.Argument(metavar="DELEGATION", help="Its id.")],
+    act_as: ActAsOption = None,
+    server: ServerOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """End a delegation at once: one from you or to you, or as an admin anybody's."""
+
+    async def work(api: Server) -> None:
+        try:
+            await api.delete(f"/v1/inbox/delegations/{delegation}")
+        except Problem as problem:
+            if problem.code not in _NOT_THERE:
+                raise
+            try:
+                await api.delete(f"/v1/delegations/{delegation}")
+            except Problem as of_all:
+                raise (problem if of_all.code == "right_missing" else of_all) from None
+
+    ask(server, as_json, work, act_as=act_as)
+    if as_json:
+        print_json({"id": delegation, "ended": True})
+    else:
+        say(f"{delegation} has ended.", "green")
