@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx2
@@ -104,6 +105,21 @@ def test_somebody_decides_instead_of_who_is_away(page: NewPage, http: httpx2.Cli
     shown.role("button", "Delegate").click()
     shown.locator("[role=alert]").there()  # for no longer than a year
     assert shown.label("Who (user:…)").value() == "user:stand-in"
+
+
+def test_an_admin_ends_what_somebody_has_delegated(page: NewPage, http: httpx2.Client) -> None:
+    name = unique("giver")
+    body = {"to": "user:taker", "until": (datetime.now(UTC) + timedelta(hours=1)).isoformat()}
+    made = http.post("/v1/inbox/delegations", json=body, headers={"HAI-Act-As": f"user:{name}"})
+    assert made.status_code == 201, made.text
+    shown = page().goto("/console/settings")
+    shown.words("Delegations of everybody").click()
+    item = shown.locator(f"li:has-text('{name}')")
+    item.role("button", "End it").click()
+    shown.role("dialog").role("button", "End it").click()
+    shown.until(f"!document.querySelector('main')?.innerText.includes('{name}')")
+    assert shown.axe() == []
+    assert made.json()["id"] not in [each["id"] for each in http.get("/v1/delegations?limit=200").json()["items"]]
 
 
 def test_all_pages_are_free_of_barriers_on_a_phone_in_chinese_and_dark(page: NewPage) -> None:

@@ -195,3 +195,21 @@ def test_a_run_speaks_with_the_page_which_answers_its_tool(page: NewPage) -> Non
     shown.role("button", "Answer").click()
     shown.words("The fence becomes blue.").there()
     shown.words("The run has ended.").there()
+
+
+def test_a_publisher_retires_a_version_and_takes_it_back_into_use(
+    page: NewPage, http: httpx2.Client, published: str
+) -> None:
+    shown = page().goto(f"/console/workflows/{published}?pane=versions")
+    old = shown.locator("li:has-text('version 1')")
+    old.role("button", "Retire").click()
+    shown.role("dialog").role("button", "Retire").click()
+    old.locator(".tag.bad").there()
+    assert shown.axe() == []
+    versions = http.get(f"/v1/workflows/{published}").json()["versions"]
+    assert [each["retired_at"] is None for each in versions] == [True, False]
+    body = {"workflow": f"{published}@1", "thread_id": f"retired {published}"}
+    assert http.post("/v1/runs", json=body).json()["code"] == "workflow_retired"
+    old.role("button", "Use again").click()
+    old.role("button", "Retire").there()
+    assert http.post("/v1/runs", json=body).status_code == 201

@@ -48,6 +48,12 @@ export const pagesEn = {
     noRuns: "No run is in flight in that version.",
     moreRuns: "There are more runs than one request looks at; send it again.",
     everyStep: "Steps",
+    inUse: "Versions in use",
+    retireHint: "No run, child or fork begins with a retired version. Those that have begun go on.",
+    retire: "Retire",
+    unretire: "Use again",
+    retired: (when: string) => `retired ${when}`,
+    retireTitle: (name: string) => `Retire ${name}?`,
   },
   editor: {
     title: (name: string) => `Edit ${name}`,
@@ -173,9 +179,10 @@ export const pagesEn = {
     more: "Older",
   },
   settings: {
-    sections: { me: "You", away: "While you are away", keys: "API keys", tokens: "Tokens", tenants: "Tenants", sent: "Notifications" },
+    sections: { me: "You", away: "While you are away", keys: "API keys", tokens: "Tokens", tenants: "Tenants", sent: "Notifications", delegations: "Delegations of everybody" },
     away: {
-      hint: "Somebody else decides what asks you. What they decide names you both.",
+      hint: "Somebody else decides what asks you. What they decide names you both. Delegated here, it ends with this session at the latest; for longer, use hai-flow delegate with a key of yours.",
+      withSession: "or until the session ends in which it was made",
       to: "Who (user:…)",
       since: "From (empty: now)",
       until: "Until",
@@ -187,6 +194,13 @@ export const pagesEn = {
       forWhom: (who: string) => `You decide for ${who}`,
       untilWhen: (when: string) => `until ${when}`,
       end: "End it",
+    },
+    delegations: {
+      hint: "Who decides for whom. What you end here ends at once.",
+      none: "Nobody decides for anybody else.",
+      forWhom: (who: string, other: string) => `${who} decides for ${other}`,
+      end: "End it",
+      endTitle: (who: string, other: string) => `Let ${who} decide no more for ${other}?`,
     },
     keys: {
       hint: "A key proves who calls. It is shown once, when it is made.",

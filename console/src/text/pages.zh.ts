@@ -46,6 +46,12 @@ export const pagesZh: PageTexts = {
     noRuns: "该版本没有进行中的运行。",
     moreRuns: "运行数量超过一次请求的上限，请再次发送。",
     everyStep: "步骤",
+    inUse: "使用中的版本",
+    retireHint: "已停用的版本不会再有新的运行、子运行或分叉。已经开始的会继续。",
+    retire: "停用",
+    unretire: "恢复使用",
+    retired: (when) => `已于 ${when} 停用`,
+    retireTitle: (name) => `停用 ${name}？`,
   },
   editor: {
     title: (name) => `编辑 ${name}`,
@@ -165,9 +171,10 @@ export const pagesZh: PageTexts = {
     more: "更早的",
   },
   settings: {
-    sections: { me: "您", away: "外出期间", keys: "API 密钥", tokens: "令牌", tenants: "租户", sent: "通知" },
+    sections: { me: "您", away: "外出期间", keys: "API 密钥", tokens: "令牌", tenants: "租户", sent: "通知", delegations: "所有人的委托" },
     away: {
-      hint: "由他人处理向您提出的问题。他们的决定会同时记录你们两人。",
+      hint: "由他人处理向您提出的问题。他们的决定会同时记录你们两人。在此处建立的委托最迟随本次登录结束；需要更久时，请使用您的密钥运行 hai-flow delegate。",
+      withSession: "或至建立它的登录结束",
       to: "谁（user:…）",
       since: "从（留空：现在）",
       until: "到",
@@ -179,6 +186,13 @@ export const pagesZh: PageTexts = {
       forWhom: (who) => `您代 ${who} 处理`,
       untilWhen: (when) => `至 ${when}`,
       end: "结束",
+    },
+    delegations: {
+      hint: "谁代谁处理。在此处结束的委托立即失效。",
+      none: "没有人代他人处理。",
+      forWhom: (who, other) => `${who} 代 ${other} 处理`,
+      end: "结束",
+      endTitle: (who, other) => `不再由 ${who} 代 ${other} 处理？`,
     },
     keys: {
       hint: "密钥证明调用者是谁。只在创建时显示一次。",

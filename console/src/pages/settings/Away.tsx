@@ -60,7 +60,7 @@ export function Away() {
             <span className="grow">
               {each.from === principal ? p.by(plainName(each.to)) : p.forWhom(plainName(each.from))}{" "}
               <span className="quiet small">
-                {moment(each.since)} – {moment(each.until)} {each.note}
+                {moment(each.since)} – {moment(each.until)} {each.ends_with === "session" && p.withSession} {each.note}
               </span>
             </span>
             <button disabled={busy} onClick={() => void act(() => call("DELETE", `/v1/inbox/delegations/${each.id}`))}>{p.end}</button>

@@ -10,6 +10,7 @@ import { useSending } from "../../parts/useSending.ts";
 import { type Language, setLanguage, useLanguage, useText } from "../../text/index.ts";
 import { usePageText } from "../../text/pages.ts";
 import { Away } from "./Away.tsx";
+import { Delegations } from "./Delegations.tsx";
 import { Keys, Tokens } from "./Keys.tsx";
 import { Sent } from "./Sent.tsx";
 import { Tenants } from "./Tenants.tsx";
@@ -96,6 +97,11 @@ export function Settings({ changed }: { changed(): void }) {
       {manages && (
         <Section title={sections.keys}>
           <Keys />
+        </Section>
+      )}
+      {manages && (
+        <Section title={sections.delegations}>
+          <Delegations />
         </Section>
       )}
       {issues && (

@@ -14,6 +14,7 @@ import { ProblemNote } from "../../parts/Problem.tsx";
 import { useSending } from "../../parts/useSending.ts";
 import { findingText, useText } from "../../text/index.ts";
 import { usePageText } from "../../text/pages.ts";
+import { Retire } from "./Retire.tsx";
 import { type WorkflowSearch } from "./search.ts";
 
 const LONG = 600;
@@ -30,9 +31,17 @@ export function Versions({ workflow, search, set }: VersionsProps) {
   const names = workflow.versions.map(nameOfVersion);
   const to = search.to ?? names[0] ?? "";
   const from = search.from ?? names.find((each) => each !== to) ?? "";
-  if (names.length < 2) return <p className="quiet">{p.oneVersion}</p>;
+  const publishes = useMay("publish");
+  if (names.length < 2)
+    return (
+      <div className="stack">
+        <p className="quiet">{p.oneVersion}</p>
+        {publishes && <Retire workflow={workflow} />}
+      </div>
+    );
   return (
     <div className="stack">
+      {publishes && <Retire workflow={workflow} />}
       <div className="row">
         <Choice id="from" label={p.from} names={names} value={from} onChange={(each) => set({ from: each })} />
         <Choice id="to" label={p.to} names={names} value={to} onChange={(each) => set({ to: each })} />
