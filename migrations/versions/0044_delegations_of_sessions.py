@@ -1,16 +1,16 @@
 """A delegation ends with the session or the issuer's token by which it was made. Earlier ones last a
 quarter at most, too.
 
-Revision ID: 0043
-Revises: 0042
+Revision ID: 0044
+Revises: 0043
 """
 
 from __future__ import annotations
 
 from alembic import op
 
-revision = "0043"
-down_revision = "0042"
+revision = "0044"
+down_revision = "0043"
 branch_labels = None
 depends_on = None
 
