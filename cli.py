@@ -40,6 +40,7 @@ LOCK = ROOT / "requirements.lock"
 STAMP = "hai-flow-stamp"
 WORKFLOW, PYTHON = "workflow", "python"  # kinds of tests
 PYTESTS_MAX = 8  # they share one PostgreSQL and its connections
+ADD_ONS = ("chaos", "conformance")  # packages of their own that add commands, below plugins/
 PASSED_OVER = ("node_modules", "__pycache__", "site-packages")
 
 
@@ -65,7 +66,7 @@ def main() -> None:
             sys.exit(1)
         become([python, "-m", "pytest", "--quick", *parallel(arguments[1:], 1), *map(from_root, arguments[1:])], ROOT)
     if command == "test" and not of_workflows(arguments[1:]):
-        compile_bytecode(environment, ROOT / "hai_flow")
+        compile_bytecode(environment, ROOT / "hai_flow", ROOT / "plugins")
         become([python, "-m", "pytest", *parallel(arguments[1:], 2), *map(from_root, arguments[1:])], ROOT)
     if command == "test-browsers":
         tests = ["tests/browsers", *(f"tests/clients/test_{name}.py" for name in ("page", "examples", "visits"))]
@@ -163,7 +164,9 @@ def ensure_environment() -> pathlib.Path:
 def stamp() -> str:
     """A hash of everything that the environment depends on: the lock, the project, this Python and the checkout's
     place."""
-    parts = [LOCK.read_bytes(), (ROOT / "pyproject.toml").read_bytes(), sys.version.encode(), os.fsencode(ROOT)]
+    projects = [ROOT, *(ROOT / "plugins" / name for name in ADD_ONS)]
+    parts = [LOCK.read_bytes(), *((project / "pyproject.toml").read_bytes() for project in projects)]
+    parts += [sys.version.encode(), os.fsencode(ROOT)]
     return hashlib.sha256(b"\0".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()
 
 
@@ -235,9 +238,10 @@ def install(environment: pathlib.Path) -> None:
             say(f"installing {locked_packages()} packages with {'uv' if command[0].endswith('uv') else 'pip'}")
             run([*command, "--require-hashes", "-r", str(LOCK)])
             # The build's own requirement (the backend) is not in the lock; it is gone when the build is done.
-            run([*command, "--no-deps", "-e", str(ROOT)])
+            places = [ROOT, *(ROOT / "plugins" / name for name in ADD_ONS)]
+            run([*command, "--no-deps", *(word for place in places for word in ("-e", str(place)))])
             run([python, "-c", "import hai_flow"])
-            compile_bytecode(environment, environment / "lib", ROOT / "hai_flow")
+            compile_bytecode(environment, environment / "lib", ROOT / "hai_flow", ROOT / "plugins")
             return
         except InstallError as error:
             errors.append(str(error))

@@ -8,8 +8,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from hai_flow_conformance.catalogue import CATALOGUE
 
-from hai_flow.conformance.catalogue import CATALOGUE
 from tests.support.commands import ROOT
 from tests.support.pages import anchors, links
 

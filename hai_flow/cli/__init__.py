@@ -113,7 +113,7 @@ _PANELS: Final = (
             ("audit", "admin.audit:app"),
             ("forget", "admin.audit:forget"),
             ("verify", "admin.verify:verify"),
-            ("chaos", "admin.chaos:chaos"),
+            ("chaos", "hai-flow-chaos"),
             ("prune", "admin.retention:prune"),
             ("archive", "admin.retention:archive"),
             ("restore", "admin.retention:restore"),
@@ -125,7 +125,7 @@ _PANELS: Final = (
         "Other",
         (
             ("completion", "completion:completion"),
-            ("conformance", "admin.conformance:conformance"),
+            ("conformance", "hai-flow-conformance"),
             ("version", "author.check:version"),
         ),
     ),

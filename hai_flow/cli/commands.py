@@ -17,10 +17,11 @@ from typing import Any, Final
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from hai_flow.cli.errors import EPILOG, exit_code_of, explain
+from hai_flow.cli.errors import EPILOG, UsageError, exit_code_of, explain
 from hai_flow.cli.sentences import SENTENCES
 from hai_flow.errors import HaiFlowError
 
+ENTRY_POINTS: Final = "hai_flow.commands"  # a function for typer, or a Typer, each
 CONTEXT: Final = {"help_option_names": ["-h", "--help"]}
 _HELP_COLUMNS: Final = 15  # the widest name of a command, and a gap
 SENTENCE_CHARS: Final = 200  # the longest sentence of a command in a list of commands
@@ -33,12 +34,12 @@ class Entry:
     """A command: where the function is that performs it, or a group of commands, and the panel it stands in."""
 
     name: str
-    place: str  # module:attribute
+    place: str  # module:attribute, or the distribution whose entry point it is
     panel: str
 
     def load(self) -> Any:
-        """The command as typer makes it of the function."""
-        name, _, attribute = self.place.partition(":")
+        """The command as typer makes it of the function. Raises UsageError if its distribution is not installed."""
+        name, _, attribute = (self.place if ":" in self.place else self._entry_point()).partition(":")
         module = importlib.import_module(name)
         found = getattr(module, attribute)
         if isinstance(found, typer.Typer):
@@ -46,6 +47,12 @@ class Entry:
         app = app_of()
         app.command(self.name, cls=Command, epilog=getattr(module, "EPILOG", EPILOG))(found)
         return typer.main.get_command(app)
+
+    def _entry_point(self) -> str:
+        place = add_ons().get(self.name)
+        if place is None:
+            raise UsageError(f"`{self.name}` is in a package of its own: pip install {self.place}.")
+        return place
 
 
 def app_of(*, cls: type[TyperGroup] | None = None, **settings: Any) -> typer.Typer:
@@ -58,6 +65,13 @@ def app_of(*, cls: type[TyperGroup] | None = None, **settings: Any) -> typer.Typ
         context_settings=CONTEXT,
         **settings,
     )
+
+
+def add_ons() -> dict[str, str]:
+    """The commands of installed distributions, each with its module:attribute (entry points `hai_flow.commands`)."""
+    from hai_flow.plugins import offered
+
+    return {each.name: each.value for each in offered(ENTRY_POINTS)}
 
 
 class Group(TyperGroup):
@@ -87,6 +101,8 @@ class LazyGroup(Group):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         entry = next((each for each in self.entries if each.name == cmd_name), None)
+        if entry is None and cmd_name in add_ons():
+            entry = Entry(cmd_name, add_ons()[cmd_name], "")
         if entry is not None and cmd_name not in self.commands:
             self.commands[cmd_name] = entry.load()
         return self.commands.get(cmd_name)
@@ -101,7 +117,7 @@ class LazyGroup(Group):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         word, names = args[0] if args else "", self.list_commands(ctx)
         near = difflib.get_close_matches(word, names, n=1)
-        if word not in names and near and not word.startswith("-"):
+        if word not in names and word not in add_ons() and near and not word.startswith("-"):
             ctx.fail(f"No such command '{word}'. Did you mean '{near[0]}'?")
         return super().resolve_command(ctx, args)
 
@@ -198,5 +214,9 @@ def _whole(text: str | int, low: int | None, high: int | None) -> int:
 
 
 def entries(panels: Iterable[tuple[str, Iterable[tuple[str, str]]]]) -> tuple[Entry, ...]:
-    """The entries of panels with their commands, each a name and a place below `hai_flow.cli`."""
-    return tuple(Entry(name, f"hai_flow.cli.{place}", panel) for panel, commands in panels for name, place in commands)
+    """The entries of panels with their commands, each a name and a place below `hai_flow.cli`, or a distribution."""
+    return tuple(
+        Entry(name, f"hai_flow.cli.{place}" if ":" in place else place, panel)
+        for panel, commands in panels
+        for name, place in commands
+    )

@@ -9,10 +9,10 @@ import re
 from pathlib import Path
 
 import pytest
+from hai_flow_chaos import campaign as campaigns
+from hai_flow_chaos.plan import Campaign
 from typer.testing import CliRunner
 
-from hai_flow.chaos import campaign as campaigns
-from hai_flow.chaos.plan import Campaign
 from hai_flow.cli import app
 from tests.support.forking import ROOT
 

@@ -6,9 +6,9 @@ import shutil
 from pathlib import Path
 
 import pytest
+from hai_flow_chaos import campaign as campaigns
+from hai_flow_chaos.plan import Campaign
 
-from hai_flow.chaos import campaign as campaigns
-from hai_flow.chaos.plan import Campaign
 from tests.mutants import chaos
 from tests.mutants.mutant import ROOT
 from tests.mutants.running import LEFT_OUT

@@ -7,10 +7,10 @@ import copy
 from collections.abc import Callable, Iterator
 
 import pytest
+from hai_flow_chaos import oracle
+from hai_flow_chaos.history import Answered, Broken, Controlled, Effect, History, Started, Stream
+from hai_flow_chaos.oracle import Known, Run
 
-from hai_flow.chaos import oracle
-from hai_flow.chaos.history import Answered, Broken, Controlled, Effect, History, Started, Stream
-from hai_flow.chaos.oracle import Known, Run
 from hai_flow.engine import events as e
 from hai_flow.values import Json
 from hai_flow.wire.log import event_json

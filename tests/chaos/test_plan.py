@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+from hai_flow_chaos.plan import RATES, Campaign, names, planned
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from hai_flow.chaos.plan import RATES, Campaign, names, planned
 
 campaigns = st.builds(
     Campaign,

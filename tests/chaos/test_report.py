@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
-from hai_flow.chaos.campaign import Outcome
-from hai_flow.chaos.history import Broken, History, Mark, Started
-from hai_flow.chaos.plan import Campaign
-from hai_flow.chaos.report import page
+from hai_flow_chaos.campaign import Outcome
+from hai_flow_chaos.history import Broken, History, Mark, Started
+from hai_flow_chaos.plan import Campaign
+from hai_flow_chaos.report import page
 
 
 def test_a_violation_is_shown_as_text_and_in_the_timeline() -> None:

@@ -10,10 +10,10 @@ from typing import Any
 
 import httpx2
 import pytest
+from hai_flow_conformance import CATALOGUE
 from typer.testing import CliRunner
 
 from hai_flow.cli import app
-from hai_flow.conformance import CATALOGUE
 from tests.conformance.faulty import endpoint
 from tests.support.postgres import Server
 from tests.support.server import YAML, ServerProcess, serving

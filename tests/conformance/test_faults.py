@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
+from hai_flow_conformance import Plan, Report, Result, Unreachable, conform
 
-from hai_flow.conformance import Plan, Report, Result, Unreachable, conform
 from tests.conformance.faulty import endpoint
 
 BODIES = ("not-json", "empty", "list", "no-thread", "no-run", "thread-type", "messages-type", "message")

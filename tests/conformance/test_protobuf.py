@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hai_flow_conformance import Dialect, judge
+from hai_flow_conformance.protobuf import Malformed, decoded
+from hai_flow_conformance.rules import AGUI_TYPES
+from hai_flow_conformance.streams import read_protobuf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hai_flow.conformance import Dialect, judge
-from hai_flow.conformance.protobuf import Malformed, decoded
-from hai_flow.conformance.rules import AGUI_TYPES
-from hai_flow.conformance.streams import read_protobuf
 from hai_flow.wire.agui_protobuf import encoded
 from tests.support.examples import examples
 

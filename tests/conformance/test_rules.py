@@ -8,12 +8,12 @@ from typing import Any
 
 import msgspec
 import pytest
+from hai_flow_conformance import CATALOGUE, Dialect, judge
+from hai_flow_conformance.drive import dialect_of
+from hai_flow_conformance.streams import Event, frames, read_message_pack, read_sse
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from hai_flow.conformance import CATALOGUE, Dialect, judge
-from hai_flow.conformance.drive import dialect_of
-from hai_flow.conformance.streams import Event, frames, read_message_pack, read_sse
 from tests.conformance.violators import (
     AGUI,
     BEGUN,

@@ -12,10 +12,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
+from hai_flow_conformance import Plan, Result, Unreachable, conform
 from typer.testing import CliRunner
 
 from hai_flow.cli import app
-from hai_flow.conformance import Plan, Result, Unreachable, conform
 from tests.conformance.faulty import endpoint
 from tests.conformance.violators import BEGUN, ERROR, sse
 

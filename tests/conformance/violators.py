@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, NamedTuple
 
-from hai_flow.conformance import Dialect
+from hai_flow_conformance import Dialect
 
 HAI, AGUI, OLD = Dialect.HAI, Dialect.AGUI, Dialect.AGUI_0
 

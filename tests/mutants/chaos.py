@@ -25,8 +25,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from hai_flow.chaos.plan import Campaign
-from hai_flow.chaos.stage import cluster_in
+from hai_flow_chaos.plan import Campaign
+from hai_flow_chaos.stage import cluster_in
+
 from tests.mutants import running, sets
 from tests.mutants.mutant import ROOT, Mutant, Room
 
@@ -194,8 +195,8 @@ def _cluster(shop: running.Workshop) -> Path:
 def _one_campaign(place: str, bytecode: str, cluster: str, report: str, seed: int) -> None:
     """In a process of its own: print the promise that was seen broken first, or nothing."""
     import structlog
+    from hai_flow_chaos import campaign as campaigns
 
-    from hai_flow.chaos import campaign as campaigns
     from hai_flow.errors import StoreError
 
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))

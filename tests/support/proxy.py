@@ -1,4 +1,4 @@
-"""A proxy (hai_flow/chaos/proxy.py) by which tests break connections with PostgreSQL.
+"""A proxy (plugins/chaos/hai_flow_chaos/proxy.py) by which tests break connections with PostgreSQL.
 
     async with Proxy(database_url) as proxy:
         ... use proxy.dsn ...
@@ -16,8 +16,8 @@ import struct
 from typing import Final
 from urllib.parse import parse_qs, quote, urlencode, urlsplit
 
-from hai_flow.chaos import proxy
-from hai_flow.chaos.proxy import BOTH, Address, Direction
+from hai_flow_chaos import proxy
+from hai_flow_chaos.proxy import BOTH, Address, Direction
 
 __all__ = ["Direction", "Line", "Proxy", "Upstream"]
 

@@ -1,6 +1,6 @@
 """A PostgreSQL of a test's own whose clock the test sets, as a wrong NTP server or a restored machine would.
 
-No setting of PostgreSQL moves `now()`. So a few lines of C (`hai_flow/chaos/skewed.c`) stand between the server and the
+No setting of PostgreSQL moves `now()`. So a few lines of C (in hai-flow-chaos) stand between the server and the
 C library, and nothing that is tested knows of them.
 """
 
@@ -15,12 +15,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from unittest import mock
 
-import hai_flow.chaos
+import hai_flow_chaos
+
 from hai_flow.embedded import EmbeddedPostgres
 from hai_flow.store.postgres import migrations
 from tests.support.postgres import run_apart
 
-SOURCE = Path(hai_flow.chaos.__file__).with_name("skewed.c")
+SOURCE = Path(hai_flow_chaos.__file__).with_name("skewed.c")
 
 
 class SkewedServer:

@@ -1,6 +1,6 @@
 """Checks the rules for all streams of our server on their bytes (docs/design/protocols.md).
 
-The rules of HAI and AG-UI for any server are in `hai_flow.conformance.rules`, and only there; it shares no code with
+The rules of HAI and AG-UI for any server are in `hai_flow_conformance.rules`, and only there; it shares no code with
 the encoders either. Here are the rules for our own server alone: how it frames events, the narrower AG-UI that every
 one of its clients takes, the threads' streams, the log, the Agent API.
 
@@ -15,8 +15,8 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
-from hai_flow.conformance.rules import AGUI_TYPES, HAI_TYPES, TERMINAL, Dialect, judge
-from hai_flow.conformance.streams import Event, Fault, read_message_pack, read_protobuf, read_sse
+from hai_flow_conformance.rules import AGUI_TYPES, HAI_TYPES, TERMINAL, Dialect, judge
+from hai_flow_conformance.streams import Event, Fault, read_message_pack, read_protobuf, read_sse
 
 
 class _HasData(Protocol):

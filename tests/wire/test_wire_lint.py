@@ -7,8 +7,8 @@ import struct
 from typing import Any
 
 import pytest
+from hai_flow_conformance import Dialect
 
-from hai_flow.conformance import Dialect
 from hai_flow.wire.agui_protobuf import encoded
 from hai_flow.wire.dialect import Frame
 from hai_flow.wire.framing import MESSAGE_PACK
