@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -12,6 +15,8 @@ import pytest
 from tests.console.browser import Page
 from tests.console.conftest import NewPage, pending_of
 from tests.support.server import YAML
+
+Asked = Callable[..., dict[str, Any]]
 
 WIDTHS = (320, 390, 768, 1200)
 DEPTH = 6
@@ -135,3 +140,18 @@ def test_approve_and_reject_are_far_apart_on_a_phone(page: NewPage, http: httpx2
     [approve, reject] = [shown.role("button", name).play("boundingBox") for name in ("Approve", "Reject")]
     gap = max(approve["x"], reject["x"]) - min(approve["x"] + approve["width"], reject["x"] + reject["width"])
     assert gap >= 48
+
+
+def test_a_form_uploads_the_file_that_one_chooses(
+    page: NewPage, asked: Asked, http: httpx2.Client, tmp_path: Path
+) -> None:
+    pending = asked("scan")
+    (tmp_path / "car.png").write_bytes(b"a car")
+    shown = page().goto(f"/console/inbox/{pending['id']}")
+    shown.label("Photo").play("setInputFiles", str(tmp_path / "car.png"))
+    shown.role("link", "car.png").there()
+    assert shown.axe() == []
+    shown.role("button", "Send").click()
+    shown.words("Done. Your decision has been recorded.").there()
+    answered = http.get(f"/v1/pendings/{pending['id']}").json()
+    assert answered["value"] == {"photo": f"file_{sha256(b'a car').hexdigest()}"}

@@ -95,3 +95,9 @@ summaries.bug(
     ("    same = before.state is state.state and before.input", "    same = before.input"),
     by="tests/api/test_summaries.py::test_a_list_shows_the_line_of_a_run_as_far_as_it_has_come",
 )
+schemas = Room("hai_flow/definition/schemas/schemas.py", "tests/api/test_forms_with_files.py")
+schemas.bug(
+    "a form takes any text for a file",
+    ("    return sha256_of_file(text) is not None", "    return True"),
+    by="tests/api/test_forms_with_files.py::test_an_answer_names_an_upload_and_nothing_else",
+)

@@ -44,7 +44,13 @@ export function callWithText<T>(path: string, source: string, options: CallOptio
   return sent<T>("POST", path, source, "application/yaml", options);
 }
 
-async function sent<T>(method: string, path: string, body: string | undefined, type: string, options: CallOptions): Promise<T> {
+/** The id of the file, which is stored as one of the caller's. Throws a Problem. */
+export async function upload(file: File): Promise<string> {
+  const path = `/v1/files?name=${encodeURIComponent(file.name.slice(0, 200))}`;
+  return (await sent<{ id: string }>("POST", path, file, file.type || "application/octet-stream", {})).id;
+}
+
+async function sent<T>(method: string, path: string, body: string | Blob | undefined, type: string, options: CallOptions): Promise<T> {
   const given: Record<string, string> = { Accept: "application/json" };
   if (body !== undefined) given["Content-Type"] = type;
   if (options.key) given["Idempotency-Key"] = options.key;

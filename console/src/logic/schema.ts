@@ -14,6 +14,7 @@ export type Field =
   | { kind: "text"; long: boolean; type: string }
   | { kind: "number"; whole: boolean }
   | { kind: "yesno" }
+  | { kind: "file" }
   | { kind: "json" };
 
 const INPUTS: Record<string, string> = { email: "email", uri: "url", date: "date", time: "time", "date-time": "datetime-local" };
@@ -39,6 +40,7 @@ export function fieldOf(schema: Json | undefined): Field {
     case "string": {
       const most = schema["maxLength"];
       const format = String(schema["format"] ?? "");
+      if (format === "file") return { kind: "file" };
       return { kind: "text", long: !INPUTS[format] && (typeof most !== "number" || most > LONG), type: INPUTS[format] ?? "text" };
     }
     case "integer":

@@ -1,13 +1,15 @@
 // A form of a JSON Schema. The server alone judges what is in it; its findings are shown at their fields.
 
 import { useId, useState } from "react";
-import type { FieldFinding } from "../api/problems.ts";
+import { upload } from "../api/client.ts";
+import { type FieldFinding, type Problem, asProblem } from "../api/problems.ts";
 import type { Json } from "../api/types.gen.ts";
 import { isObject, pointer, unread, unreadText } from "../logic/json.ts";
 import { type Schema, fieldOf } from "../logic/schema.ts";
 import { fieldText, useText } from "../text/index.ts";
 import { ownZone } from "../text/dates.ts";
 import { humanised } from "../text/names.ts";
+import { ProblemNote } from "./Problem.tsx";
 
 interface FieldProps {
   schema: Schema;
@@ -214,6 +216,8 @@ function FieldOf(props: FieldProps) {
         </select>
       ) : field.kind === "text" ? (
         <TextInput {...{ common, field, value, onChange }} />
+      ) : field.kind === "file" ? (
+        <FileInput {...{ common, value, onChange }} />
       ) : field.kind === "number" ? (
         <NumberInput {...{ common, value, onChange }} whole={field.whole} />
       ) : (
@@ -248,6 +252,33 @@ function TextInput(props: { common: Common; field: { long: boolean; type: string
     <textarea {...common} rows={text.length > 80 ? 4 : 1} value={text} onInput={(event) => change(event.currentTarget.value)} />
   ) : (
     <input {...common} type={field.type} value={text} onInput={(event) => change(event.currentTarget.value)} />
+  );
+}
+
+/** A file is uploaded as soon as it is chosen; the answer names it by its id. */
+function FileInput({ common, value, onChange }: { common: Common; value: Json | undefined; onChange: Change }) {
+  const t = useText();
+  const [sent, setSent] = useState<{ name: string; problem: Problem | null; busy: boolean } | null>(null);
+  const choose = (file: File | undefined): void => {
+    if (file === undefined) return;
+    setSent({ name: file.name, problem: null, busy: true });
+    upload(file).then(
+      (id) => {
+        setSent({ name: file.name, problem: null, busy: false });
+        onChange(id);
+      },
+      (error: unknown) => setSent({ name: file.name, problem: asProblem(error), busy: false }),
+    );
+  };
+  const here = typeof value === "string" && value !== "" ? `/v1/files/${encodeURIComponent(value)}` : null;
+  return (
+    <>
+      <input {...common} type="file" onChange={(event) => choose(event.currentTarget.files?.[0])} />
+      <span role="status" className="quiet small">
+        {sent?.busy ? t.decision.uploading(sent.name) : here && <a href={here} download>{sent?.name ?? t.decision.file}</a>}
+      </span>
+      {sent?.problem && <ProblemNote problem={sent.problem} />}
+    </>
   );
 }
 

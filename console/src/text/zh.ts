@@ -194,6 +194,8 @@ export const zh: Texts = {
     yes: "是",
     no: "否",
     unset: "请选择",
+    uploading: (name) => `正在上传 ${name}`,
+    file: "文件",
     tooLong: (n) => `再显示 ${n} 个字符`,
     hidden: "看不见的或形似其他字符的字符以代码显示，例如 [U+202E]。",
     moreEntries: (n) => `再显示 ${n} 项`,

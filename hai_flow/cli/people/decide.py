@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -10,6 +11,7 @@ from hai_flow import addresses
 from hai_flow.cli import completion
 from hai_flow.cli.client.questions import show_question
 from hai_flow.cli.client.rest import Server, ask, server_url
+from hai_flow.cli.client.uploads import uploaded
 from hai_flow.cli.errors import Problem, UsageError
 from hai_flow.cli.options import ActAsOption, JsonOption, LimitOption, ServerOption, parse_json
 from hai_flow.cli.terminal import moment, print_json, program, say
@@ -49,6 +51,17 @@ async def _with_votes(api: Server, pending: Json) -> Json:
         return pending
 
 
+async def _with_files(api: Server, pending: str, values: Json) -> Json:
+    """The values of the form, with the id of an upload for each `@PATH` where the form asks for a file."""
+    paths = {name: text for name, text in values.items() if str(text)[:1] == "@"} if isinstance(values, dict) else {}
+    if not paths:
+        return values
+    schema = (await api.get(f"/v1/pendings/{pending}")).get("schema") or {}
+    fields = {name: field for name, field in schema.get("properties", {}).items() if isinstance(field, dict)}
+    wanted = [name for name in paths if fields.get(name, {}).get("format") == "file"]
+    return {**values, **{name: await uploaded(api, Path(paths[name][1:])) for name in wanted}}
+
+
 def decide(
     pending: Annotated[
         str, typer.Argument(metavar="PENDING", help="The pending's id.", autocompletion=completion.pendings)
@@ -57,7 +70,7 @@ def decide(
         str | None, typer.Argument(metavar="DECISION", help="approve, reject, or another of its options.")
     ] = None,
     reason: Annotated[str | None, typer.Option("--reason", help="Why; it is recorded.")] = None,
-    values: Annotated[str | None, typer.Option("--values", metavar="JSON", help="The form's values.")] = None,
+    values: Annotated[str | None, typer.Option("--values", metavar="JSON", help="The form's; @PATH: a file.")] = None,
     edits: Annotated[str | None, typer.Option("--edits", metavar="JSON", help="Arguments of a call, changed.")] = None,
     result: Annotated[str | None, typer.Option("--result", metavar="JSON", help="A frontend tool's result.")] = None,
     error: Annotated[str | None, typer.Option("--error", metavar="TEXT", help="Why the tool gives no result.")] = None,
@@ -80,6 +93,8 @@ def decide(
         raise UsageError("expected an answer: a decision (approve, reject), --values, --result or --error.")
 
     async def work(api: Server) -> Json:
+        if "values" in body:
+            body["values"] = await _with_files(api, pending, body["values"])
         return await api.post(f"/v1/pendings/{pending}/decide", body)
 
     answered = ask(server, as_json, work, act_as=act_as)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mimetypes
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -10,15 +9,15 @@ from typing import Annotated
 import typer
 
 from hai_flow.cli.client.rest import Server, ask
+from hai_flow.cli.client.uploads import upload
 from hai_flow.cli.commands import Command, app_of
 from hai_flow.cli.console import clean
 from hai_flow.cli.errors import EPILOG, UsageError
 from hai_flow.cli.options import ActAsOption, JsonOption, ServerOption
 from hai_flow.cli.terminal import note, print_json, say
+from hai_flow.values import Json
 
 app = app_of(name="files", epilog=EPILOG, no_args_is_help=True)
-
-BYTES = "application/octet-stream"
 
 
 @app.callback()
@@ -37,14 +36,9 @@ def put(
     as_json: JsonOption = False,
 ) -> None:
     """Upload a file; print the id by which input, answers and messages refer to it."""
-    kind = media_type or mimetypes.guess_type(file.name)[0] or BYTES
-    try:
-        body = file.read_bytes()
-    except OSError as error:
-        raise UsageError(f"{file}: expected a file that can be read: {error.strerror}.") from None
 
-    async def work(api: Server) -> dict[str, object]:
-        return await api.post("/v1/files", content=body, media_type=kind, name=file.name)
+    async def work(api: Server) -> dict[str, Json]:
+        return await upload(api, file, media_type)
 
     found = ask(server, as_json, work, act_as=act_as)
     if as_json:

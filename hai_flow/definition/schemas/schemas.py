@@ -29,6 +29,7 @@ from hai_flow.definition.schemas.schema_defaults import Defaults
 from hai_flow.definition.schemas.schema_references import at, resolve
 from hai_flow.definition.schemas.schema_work import TooLarge, Work, count_parts, measure
 from hai_flow.definition.yaml.document import Path
+from hai_flow.file_ids import sha256_of_file
 from hai_flow.json_pointers import pointer_of, unescaped
 from hai_flow.values import Json
 
@@ -260,10 +261,11 @@ def _with_definitions(schema: Json, root: Json) -> Json:
 
 
 def _fault(error: jsonschema_rs.ValidationError) -> dict[str, Any]:
+    kind = type(error.kind).__name__
     return {
         "path": pointer_of(*error.instance_path),
-        "message": _shortened(error.message),
-        "code": code_of_kind(type(error.kind).__name__),
+        "message": _NO_FILE if error.kind.value == "file" and kind == "Format" else _shortened(error.message),
+        "code": code_of_kind(kind),
         "params": _params(error.kind.value),
     }
 
@@ -399,10 +401,19 @@ def _deny(uri: str) -> Json:
     raise ValueError(f"{uri}: references out of the document are not allowed; put the schema under $defs")
 
 
+def _is_file(text: str) -> bool:
+    return sha256_of_file(text) is not None
+
+
+_FORMATS: Final = {"file": _is_file}
+_NO_FILE: Final = "expected the id of a file, `file_` and its sha256, as an upload returns it (docs/client.md#files)"
+
+
 def _validator(raw: Json) -> jsonschema_rs.Draft202012Validator:
     return jsonschema_rs.Draft202012Validator(
         raw,
         validate_formats=True,
+        formats=_FORMATS,
         retriever=_deny,
         pattern_options=jsonschema_rs.FancyRegexOptions(backtrack_limit=100_000),
     )
