@@ -1,4 +1,7 @@
-"""Builds the wheel, the sdist and the npm tarball. The wheel is built from the sdist: so that lacks nothing."""
+"""Builds the wheel, the sdist, the wheels of the plugins and the npm tarball.
+
+The wheel is built from the sdist, to prove that the sdist lacks nothing.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from console import building
-from release.versions import ROOT, ReleaseError
+from release.versions import PLUGINS, ROOT, ReleaseError
 
 
 def run(*command: str | Path, folder: Path = ROOT, env: Mapping[str, str] | None = None) -> str:
@@ -52,7 +55,11 @@ def build(work: Path, dist: Path) -> list[Path]:
         archive.extractall(work / "sdist", filter="data")
     (sources,) = (work / "sdist").iterdir()
     wheel = dist / run(python, "-c", backend.format("build_wheel"), dist, folder=sources, env=at).split()[-1]
-    return [wheel, sdist, _npm(work, dist, at)]
+    hatchling = f"from hatchling import build; print(build.build_wheel({str(dist)!r}))"
+    plugins = [
+        dist / run(python, "-c", hatchling, folder=ROOT / "plugins" / name, env=at).split()[-1] for name in PLUGINS
+    ]
+    return [wheel, sdist, *plugins, _npm(work, dist, at)]
 
 
 def _npm(work: Path, dist: Path, at: Mapping[str, str]) -> Path:

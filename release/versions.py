@@ -12,6 +12,9 @@ from typing import Final
 ROOT: Final = Path(__file__).resolve().parents[1]
 
 
+PLUGINS: Final = ("anthropic", "chaos", "conformance")  # packages of Python below plugins/
+
+
 class ReleaseError(Exception):
     """There can be no release. The message has the reason and the remedy."""
 
@@ -25,7 +28,7 @@ def version() -> str:
 
 def said() -> Iterator[tuple[str, str]]:
     """Every place that has a version, with the version there."""
-    for name in ("pyproject.toml", "plugins/anthropic/pyproject.toml"):
+    for name in ("pyproject.toml", *(f"plugins/{name}/pyproject.toml" for name in PLUGINS)):
         yield name, tomllib.loads((ROOT / name).read_text())["project"]["version"]
     for name in ("clients/typescript/package.json", "console/package.json"):
         yield name, json.loads((ROOT / name).read_text())["version"]
