@@ -69,8 +69,8 @@ def fault_of_cron(cron: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class UnevenStep:
-    """A step of a cron expression (`*/45`) that does not divide the range of its field. `in_vain`: it is as large as
-    the range, so that the first value alone is left. `times`: the values at which it fires."""
+    """A step of a cron expression (`*/45`, `5/45`) that does not divide the range of its field. `in_vain`: it is as
+    large as the range (also one that is written: `0-30/45`), so that the first value alone is left. `times`: the values at which it fires."""
 
     field: str
     item: str
@@ -81,7 +81,7 @@ class UnevenStep:
 
 
 _RANGES: Final = (("minute", 0, 60), ("hour", 0, 24), ("day", 1, 31), ("month", 1, 12), ("weekday", 0, 7))
-_STEP: Final = re.compile(r"\*/([0-9]+)")
+_STEP: Final = re.compile(r"(?:\*|(?P<first>[0-9]{1,4})(?:-(?P<last>[0-9]{1,4}))?)/(?P<step>[0-9]{1,9})")
 _LISTED_MAX: Final = 8
 
 
@@ -91,12 +91,16 @@ def uneven_steps(cron: str) -> list[UnevenStep]:
     for text, (field, first, size) in zip(cron.split(), _RANGES, strict=True):
         for item in text.split(","):
             match = _STEP.fullmatch(item)
-            if match is None or (step := int(match[1])) <= 1:
+            if match is None or (step := int(match["step"])) <= 1:
                 continue
-            if step >= size or size % step:
-                values = range(first, first + size, step)
+            begin = first if match["first"] is None else int(match["first"])
+            end = first + size if match["last"] is None else int(match["last"]) + 1
+            values = range(begin, end, step)
+            in_vain = len(values) <= 1
+            is_even = match["last"] is not None or (size % step == 0 and begin - first < step)
+            if in_vain or not is_even:
                 shown = ", ".join(map(str, values[:_LISTED_MAX])) + (", ..." if len(values) > _LISTED_MAX else "")
-                found.append(UnevenStep(field, item, step, size, f"{field} {shown}", step >= size))
+                found.append(UnevenStep(field, item, step, end - begin, f"{field} {shown}", in_vain))
     return found
 
 
@@ -117,9 +121,25 @@ def crons_of_every(minutes: int) -> tuple[str, ...]:
     return tuple(f"{minute} {','.join(map(str, at))} * * *" for minute, at in sorted(hours.items()))
 
 
+_SHORT_FOR: Final = {
+    "@yearly": "0 0 1 1 *", "@annually": "0 0 1 1 *", "@monthly": "0 0 1 * *", "@weekly": "0 0 * * 0",
+    "@daily": "0 0 * * *", "@midnight": "0 0 * * *", "@hourly": "0 * * * *",
+}  # fmt: skip
+
+
 def remedy_of_cron(cron: str) -> str | None:
     """What to write in place of a habit of other schedulers, or of a date that never comes; None: nothing is known."""
     fields = cron.split()
+    if cron.startswith("@"):
+        known = _SHORT_FOR.get(cron.strip().lower())
+        return f"write `{known}`" if known else "a schedule begins with no process; write when, such as `0 0 * * *`"
+    aws = re.fullmatch(r"cron\((.*)\)", cron.strip())
+    if aws is not None and len(aws[1].split()) == 6:  # the last one is the year
+        return f"write `{' '.join(aws[1].replace('?', '*').split()[:5])}`"
+    if len(fields) == 6:
+        return f"leave the seconds out: `{' '.join(fields[1:]).replace('?', '*')}`"
+    if len(fields) != 5:
+        return None
     if "?" in fields:
         return f"write `*` for `?`: `{' '.join('*' if each == '?' else each for each in fields)}`"
     if any(re.fullmatch(r"H(?:/\d+|\(.*\))?", each) for each in fields):

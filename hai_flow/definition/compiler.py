@@ -18,6 +18,7 @@ from dataclasses import replace
 from typing import Final
 
 from hai_flow.definition import plan
+from hai_flow.definition.checks.asking import doubt_queues
 from hai_flow.definition.checks.lint import lint
 from hai_flow.definition.checks.yaml_pitfalls import doubt_plain_values
 from hai_flow.definition.children import Children, nobody
@@ -181,6 +182,7 @@ def _plan(
         return None
     compiled = _made(source, fields, context, catch, output, default_notify, summary)
     lists = (drafts.steps, *(clause.steps for clause in drafts.catch), drafts.finally_)
+    doubt_queues(compiled, reader)
     refuse_disclosures(context, reader, compiled, [draft for each in lists for draft in each])
     return compiled
 

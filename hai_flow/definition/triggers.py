@@ -276,10 +276,8 @@ def _cron_fault(text: str) -> str | None:
     fields = text.split()
     if len(fields) != 5:
         hint = ""
-        if len(fields) == 6:
-            hint = "; leave the seconds out"
-        elif text.startswith("@"):
-            hint = "; write `0 0 * * *` for every midnight"
+        if (remedy := remedy_of_cron(text)) is not None:
+            hint = f"; {remedy}"
         elif (rate := _RATE.fullmatch(text)) is not None:
             crons = crons_of_every(int(rate["count"]) * _MINUTES[rate["unit"]])
             hint = f"; write {_listed(crons)}" if crons else ""

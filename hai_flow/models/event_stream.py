@@ -135,6 +135,9 @@ class Body:
         elif field == b"error":
             yield from self._dispatch()
             self._name, self._data = "error", [value]
+        elif line.startswith(b"{") and _is_complete(line):  # a document between events: most often of a fault
+            yield from self._dispatch()
+            self._data = [line]
 
     def _dispatch(self) -> Iterator[Event]:
         name, data = self._name, b"\n".join(self._data).decode(errors="surrogateescape")

@@ -34,7 +34,7 @@ class Report:
 
 _TEXTS: Final = (
     "message", "msg", "detail", "error_message", "errorMessage", "error_msg", "errmsg", "status_msg", "description",
-    "error_description", "reason", "title", "Message", "faultstring", "error",
+    "error_description", "reason", "title", "Message", "faultstring", "error", "raw",
 )  # fmt: skip
 _KINDS: Final = ("code", "type", "status", "error_code", "err_code", "errcode", "__type", "status_code", "http_code")
 _WAITS: Final = {

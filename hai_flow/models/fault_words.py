@@ -14,6 +14,7 @@ TOO_LONG: Final = _any(
     r"context.?(length|window|size|limit)|maximum context|exceed_context",
     r"max(imum)?.(model|input|sequence|prompt).?(length|len|tokens)|string_above_max_length|model_max_prompt_tokens",
     r"too many (input |prompt )?tokens|request too large|request_too_large|range of input length",
+    r"token limit (was |is |has been )?(reached|exceeded)",
     r"(prompt|input|request|messages?|conversation|text)\W+(is|are|was|has|was found to be)?\W*too (long|large)",
     r"reduce (the|your) (length|prompt|messages?|input|size)|shorten (the|your)",
     r"(input|prompt|number of|total) .{0,40}?(tokens?|length|size).{0,60}?"

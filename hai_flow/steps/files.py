@@ -99,7 +99,7 @@ async def with_files(messages: Sequence[Message], files: RunFiles) -> tuple[Mess
 
 def taken_out(output: Json, bytes_max: int) -> tuple[Json, dict[int, Content]]:
     """An output whose parts name files in the place of the bytes that they held, and these bytes by the number of the
-    part. Raises StepError `tool.invalid_result` for bytes that are not in Base64, and for more than `bytes_max`."""
+    part. Raises StepError `tool.invalid_result` for more than `bytes_max`."""
     if not isinstance(output, list):
         return output, {}
     parts, found, left = list(output), dict[int, Content](), bytes_max
@@ -127,7 +127,8 @@ async def put_in(output: Json, contents: Mapping[int, Content], files: RunFiles)
 
 
 def _held(part: Json) -> Content | None:
-    """The bytes that a part of an output holds itself."""
+    """The bytes that a part of an output holds itself; None for one that only looks like it: what has been performed
+    is kept as it came."""
     source = part.get("source") if isinstance(part, dict) else None
     if not isinstance(source, dict) or source.get("type") != "data":
         return None
@@ -137,8 +138,7 @@ def _held(part: Json) -> Content | None:
             raise ValueError
         return Content(base64.b64decode(value, validate=True), kind, name)
     except ValueError:
-        message = "a part of the result is not in Base64, as it says"
-        raise StepError(message, code="tool.invalid_result", retriable=False) from None
+        return None
 
 
 def _id_in(part: Json) -> str | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import re
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
@@ -66,6 +67,18 @@ class Session:
     client: Client
     tools: Mapping[str, types.Tool]
     left_out: Mapping[str, str]  # functions that can't be used, by their names: why
+
+
+_CLOSED: Final = "Connection closed"  # in the SDK's words; servers have faults of their own under the same code
+_SESSION_GONE: Final = re.compile(
+    r"(?:\w+ )?(?:bad request|invalid request|error|not found)?\W*"
+    r"(?:(?:no valid|no such|unknown|invalid|missing|expired|unrecogni[sz]ed) (?:mcp[- ])?session(?:[- ]?id)?"
+    r"|(?:mcp[- ])?session(?:[- ]?id)?(?: \S{8,64})? (?:was |is |has |does )?(?:been )?"
+    r"(?:not (?:found|exist|valid|initiali[sz]ed)|unknown|invalid|expired|terminated|closed|missing|required)"
+    r"|server not initiali[sz]ed)[^a-z]*(?:provided|please (?:re-?)?(?:initiali[sz]e|connect)[a-z ]*)?[.!]*",
+    re.IGNORECASE,
+)
+"""An error of JSON-RPC, with whatever status, that says no more than that the server does not know the session."""
 
 
 class _SessionGone(Exception):
@@ -419,7 +432,7 @@ class Connection:
         fault = data.get(FAULT) if isinstance(data, dict) else None
         if isinstance(fault, dict):
             return self._faulty(fault, repeatable)
-        if error.code == types.CONNECTION_CLOSED:
+        if error.code == types.CONNECTION_CLOSED and error.message == _CLOSED:
             if client is None or self._is_open(client):
                 self.drop()
             return self._lost("the connection ended before it answered", repeatable)
@@ -432,7 +445,8 @@ class Connection:
     def _faulty(self, fault: Mapping[str, Any], repeatable: bool) -> StepError:
         said = str(fault["message"])
         if fault["final"]:
-            return StepError(f"{self.name}: {said}", code=fault["code"], retriable=False)
+            data = None if fault["text"] is None else {"text": fault["text"]}
+            return StepError(f"{self.name}: {said}", code=fault["code"], retriable=False, data=data)
         if fault["reached"]:
             return self._lost(said, repeatable)
         known = fault["code"]
@@ -527,7 +541,7 @@ def _is_gone(error: Exception) -> bool:
     fault = data.get(FAULT) if isinstance(data, dict) else None
     if isinstance(fault, dict):
         return fault["code"] == SESSION_GONE
-    return error.code == types.INVALID_REQUEST and error.message == "Session terminated"
+    return _SESSION_GONE.fullmatch(error.message.strip()) is not None
 
 
 def _is_ours(error: MCPError) -> bool:

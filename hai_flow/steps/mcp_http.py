@@ -136,7 +136,8 @@ def _answer_in(content: bytearray, call: types.RequestId, *, is_error: bool) -> 
     found = read(content)
     message = None if found is None else found.message
     if not isinstance(message, types.JSONRPCResponse | types.JSONRPCError):
-        return None if is_error else written(unreadable(call)).text.encode()
+        came = content.decode(errors="replace")
+        return None if is_error else written(unreadable(call, text=values.storable(came))).text.encode()
     if message.id != call:  # an answer of HTTP belongs to its request
         message.id = call
         found = written(message)

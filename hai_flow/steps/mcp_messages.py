@@ -8,6 +8,7 @@ Characters that no run can hold are replaced in every message. Pure.
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Mapping
@@ -31,6 +32,8 @@ _TOKEN: Final = re.compile(r'"(?:[^"\\]++|\\.)*+"|[{}\[\]:,]|[^\s"{}\[\]:,]+', r
 _MAYBE_ODD: Final = re.compile(r"\d{300}|[eE]\+?\d{3}")
 _TEXT_OR_NUMBER: Final = re.compile(r'"(?:[^"\\]++|\\.)*+"|-?\d++(?:\.\d++)?+(?:[eE][+-]?+\d++)?+', re.DOTALL)
 _DIGITS_MAX: Final = 4000  # of an integer; Python converts no more than 4300
+_DEPTH_MAX: Final = values.DEPTH_MAX + 2  # a value of a result stands in the result, and that in its message
+_SAID_CHARS_MAX: Final = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +47,41 @@ class Read:
 def read(raw: bytes | bytearray) -> Read | None:
     """The message in `raw`. For an answer that can't be read, an error with the same id; for any other message that
     can't be read, None."""
-    text = _numbered(_storable(raw.decode(errors="replace")))
+    text = _numbered(_storable(raw.decode(errors="replace"))).removeprefix("\ufeff")
     try:
         message = types.jsonrpc_message_adapter.validate_json(text, by_name=False)
     except ValueError:
+        if (shallow := _shallow(text)) is not None:
+            return read(shallow.encode())
         stand_in = _stand_in(text)
         return None if stand_in is None else written(stand_in)
     if isinstance(message, types.JSONRPCNotification) and not _is_plain(message.params):
         return None
     return Read(message, text)
+
+
+def _shallow(text: str) -> str | None:
+    """JSON text in which what is nested too deeply for a run is its own JSON text; None: there is no such thing in it,
+    or it is no JSON. One function of many may have such a schema, and one part of many be such a result."""
+    try:
+        value = json.loads(text)
+        shallow = _cut(value, 0)
+        return None if shallow is value else json.dumps(shallow, ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _cut(value: Any, depth: int) -> Any:
+    """`value` itself where nothing in it is nested too deeply."""
+    if not isinstance(value, dict | list):
+        return value
+    if depth > _DEPTH_MAX:
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, dict):
+        cut = {key: _cut(each, depth + 1) for key, each in value.items()}
+        return cut if any(cut[key] is not each for key, each in value.items()) else value
+    items = [_cut(each, depth + 1) for each in value]
+    return items if any(one is not other for one, other in zip(items, value, strict=True)) else value
 
 
 def begun(raw: bytes, why: str) -> types.JSONRPCMessage | None:
@@ -78,16 +107,20 @@ def fault(
     reached: bool = True,
     final: bool = False,
     after: float | None = None,
+    text: str | None = None,
 ) -> types.JSONRPCError:
     """The answer that says why there is none. `reached`: the request may have arrived. `final`: the server has
-    answered, only not in a form that is taken. `after`: seconds, after which it may be asked again."""
-    data = {FAULT: {"code": code, "message": message, "reached": reached, "final": final, "after": after}}
+    answered, only not in a form that is taken. `after`: seconds, after which it may be asked again. `text`: what it
+    has answered."""
+    said = None if text is None or len(text) <= _SAID_CHARS_MAX else f"{text[:_SAID_CHARS_MAX]}…"
+    known = {"code": code, "message": message, "reached": reached, "final": final, "after": after, "text": said or text}
+    data = {FAULT: known}
     return types.JSONRPCError(jsonrpc="2.0", id=id, error=types.ErrorData(code=-32000, message=message, data=data))
 
 
-def unreadable(id: types.RequestId | None, why: str = UNREADABLE) -> types.JSONRPCError:
-    """The answer in the place of one that is not taken."""
-    return fault(why, id, code="tool.invalid_result", final=True)
+def unreadable(id: types.RequestId | None, why: str = UNREADABLE, text: str | None = None) -> types.JSONRPCError:
+    """The answer in the place of one that is not taken, with what came."""
+    return fault(why, id, code="tool.invalid_result", final=True, text=text)
 
 
 def _storable(text: str) -> str:
@@ -129,7 +162,9 @@ def _stand_in(text: str, why: str = UNREADABLE) -> types.JSONRPCMessage | None:
         return None
     if isinstance(id, bool) or not isinstance(id, int | str):
         return None
-    return unreadable(id, why) if method is None else types.JSONRPCRequest(jsonrpc="2.0", id=id, method=str(method))
+    return (
+        unreadable(id, why, text) if method is None else types.JSONRPCRequest(jsonrpc="2.0", id=id, method=str(method))
+    )
 
 
 def _members(text: str) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
@@ -31,6 +32,8 @@ _SIGNS: Final = (
     (b"\x89PNG", "image/png"), (b"\xff\xd8\xff", "image/jpeg"), (b"GIF8", "image/gif"), (b"RIFF", "image/webp"),
     (b"ID3", "audio/mpeg"), (b"OggS", "audio/ogg"),
 )  # fmt: skip
+_BASE64_EXTRA: Final = re.compile(r"\A\s*data:[^,]{0,200};base64,|\s+")
+_BASE64_URL: Final = str.maketrans("-_", "+/")
 _OF_THE_WEB: Final = frozenset({"http", "https", "ws", "wss", "ftp", "data"})
 
 
@@ -58,7 +61,8 @@ def result_of(raw: Mapping[str, Any]) -> types.CallToolResult:
 def _read_part(raw: Any) -> types.ContentBlock:
     if isinstance(raw, str):
         return types.TextContent(type="text", text=raw)
-    if isinstance(raw, Mapping):
+    if isinstance(raw, Mapping) and (read := _with_plain_base64(raw)) is not None:
+        raw = read
         plain = {key: each for key, each in raw.items() if key not in ("annotations", "_meta", "icons")}
         kinds = {"mimeType": _kind_of_bytes(raw)} if not isinstance(raw.get("mimeType"), str) else {}
         for tried in (raw, plain, plain | kinds):
@@ -67,6 +71,30 @@ def _read_part(raw: Any) -> types.ContentBlock:
             except ValueError:
                 continue
     return types.TextContent(type="text", text=json.dumps(raw, ensure_ascii=False))
+
+
+def _with_plain_base64(raw: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """A part whose bytes are written in Base64 as the protocol has it: without line breaks, without the beginning of a
+    `data:` address, by the usual alphabet, and padded. None: what stands there is no Base64."""
+    if isinstance(raw.get("resource"), Mapping) and "blob" in raw["resource"]:
+        blob = _plain_base64(raw["resource"]["blob"])
+        return None if blob is None else {**raw, "resource": {**raw["resource"], "blob": blob}}
+    if raw.get("type") in ("image", "audio"):
+        data = _plain_base64(raw.get("data"))
+        return None if data is None else {**raw, "data": data}
+    return raw
+
+
+def _plain_base64(text: Any) -> str | None:
+    if not isinstance(text, str):
+        return None
+    plain = _BASE64_EXTRA.sub("", text).translate(_BASE64_URL).rstrip("=")
+    plain += "=" * (-len(plain) % 4)
+    try:
+        base64.b64decode(plain, validate=True)
+    except ValueError:
+        return None
+    return plain
 
 
 def _kind_of_bytes(part: Mapping[str, Any]) -> str:
@@ -89,7 +117,7 @@ def content_of(
         said = text_of(result.content)[:SAID_CHARS_MAX] or "it says nothing more"
         raise StepError(f"{who} failed: {said}")
     if result.structured_content is not None:
-        return result.structured_content
+        return _unwrapped(result.structured_content, schema)
     if schema is not None and (value := _structured(result, schema)) is not None:
         return value
     if all(isinstance(part, types.TextContent) for part in result.content):
@@ -98,6 +126,17 @@ def content_of(
     if len(parts) > PARTS_MAX:
         raise _invalid(f"the result of {who} has {len(parts)} parts, and {PARTS_MAX} are taken")
     return parts
+
+
+def _unwrapped(value: Json, schema: JsonSchema | None) -> Json:
+    """The structured content of a server that gives its JSON as text, where only the value in it fits `schema`."""
+    if schema is None or not isinstance(value, str) or not schema.fit(value)[1]:
+        return value
+    try:
+        inner = foreign.read(value).value
+    except values.NotJson:
+        return value
+    return value if schema.fit(inner)[1] else inner
 
 
 def _structured(result: types.CallToolResult, schema: JsonSchema) -> Json:

@@ -90,6 +90,7 @@ def test_a_secret_may_be_named_by_a_literal_in_brackets(auth: str) -> None:
         ("secrets", "a `switch`"),
         ("secrets.?HK.orValue('')", "write `secrets.HK`"),
         ("secrets[?'HK'].orValue('')", "a `switch`"),
+        ("secrets.?HK", "write `secrets.HK`"),
         ("has(secrets.HK) ? secrets.HK : ''", "write `secrets.HK`"),
         ("secrets['H-K']", "letters, digits"),
         ("secrets.HK.token", "write `secrets.HK`"),
@@ -101,7 +102,8 @@ def test_a_secret_that_is_computed_or_guarded_is_a_finding_and_no_advice_is_a_de
     assert remedy in found[0].message
     assert "orValue" not in found[0].message
     assert found[0].severity == "error"
-    compile_workflow((HEAD + http(auth)).encode(), stored=True)  # what was published before is read
+    if auth != "secrets.?HK":  # which never compiled
+        compile_workflow((HEAD + http(auth)).encode(), stored=True)  # what was published before is read
 
 
 def test_a_text_that_looks_like_a_secret_names_none() -> None:

@@ -29,7 +29,17 @@ def findings(body: str) -> list[tuple[str, str]]:
         ("*/45 * * * *", "warning", "minute 0, 45"),
         ("0 */5 * * *", "warning", "hour 0, 5, 10, 15, 20"),
         ("5,*/45 * * * *", "warning", "minute 0, 45"),
+        ("0/90 * * * *", "error", "minute 0 alone"),
+        ("10-50/45 * * * *", "error", "minute 10 alone"),
+        ("40/20 * * * *", "error", "minute 40 alone"),
+        ("0/45 * * * *", "warning", "minute 0, 45"),
+        ("30/20 * * * *", "warning", "minute 30, 50"),
         ("0 0 * * ?", "error", "`0 0 * * *`"),
+        ("0 0 12 * * ?", "error", "leave the seconds out: `0 12 * * *`"),
+        ("cron(0 12 * * ? *)", "error", "write `0 12 * * *`"),
+        ("@hourly", "error", "write `0 * * * *`"),
+        ("@weekly", "error", "write `0 0 * * 0`"),
+        ("@reboot", "error", "begins with no process"),
         ("H 0 * * *", "error", "Jenkins"),
         ("0 22-2 * * *", "error", "`22-23,0-2`"),
         ("0 0 30 2 *", "error", "30 February never comes"),
@@ -45,7 +55,9 @@ def test_a_cron_expression_that_fires_otherwise_than_it_seems_is_a_finding(cron:
     assert part in message
 
 
-@pytest.mark.parametrize("cron", ["*/15 * * * *", "0 */6 * * *", "*/1 * * * *", "0 0 1 */3 *", "0 9-17/2 * * *"])
+@pytest.mark.parametrize(
+    "cron", ["*/15 * * * *", "0 */6 * * *", "*/1 * * * *", "0 0 1 */3 *", "0 9-17/2 * * *", "5/20 * * * *"]
+)
 def test_a_step_that_divides_its_range_is_none(cron: str) -> None:
     assert not findings(f'cron: "{cron}", timezone: UTC')
 
@@ -111,6 +123,27 @@ def test_a_zone_whose_sign_is_turned_around_is_doubted() -> None:
     ((severity, message),) = findings('cron: "0 9 * * *", timezone: Etc/GMT+2')
     assert (severity, "UTC+2 is `Etc/GMT-2`" in message) == ("warning", True)
     assert not findings('cron: "0 9 * * *", timezone: Etc/UTC')
+
+
+ASKED = "steps: [{approve: {title: t, from: anyone}}]"
+LATER = "steps: [{for_each: {items: [1], steps: [{ask: {title: t, from: anyone, form: {type: object}}}]}}]"
+
+
+@pytest.mark.parametrize(
+    ("overlap", "steps", "doubted"),
+    [
+        ("queue", ASKED, True),
+        ("queue", LATER, True),
+        ("queue", "steps: [{say: x}]", False),
+        ("queue_one", ASKED, False),
+        ("skip", ASKED, False),
+    ],
+)
+def test_instants_that_wait_behind_a_question_are_doubted(overlap: str, steps: str, doubted: bool) -> None:
+    trigger = f'triggers: [{{schedule: {{cron: "* * * * *", timezone: UTC, overlap: {overlap}}}}}]'
+    found = [each for each in check_workflow(f"{HEAD}{trigger}\n{steps}\n".encode()) if each.code == "schedule.overlap"]
+    assert [each.severity for each in found] == (["warning"] if doubted else [])
+    assert all("`overlap: queue_one`" in each.message for each in found)
 
 
 @pytest.mark.parametrize(("value", "counts"), [("${{ state.n + 1 }}", True), ("${{ item }}", False)])

@@ -86,6 +86,9 @@ def test_escapes_in_other_quotes_stay_as_they_are() -> None:
         ("sa\ufeffy: 1\n", 4, 3, "U+FEFF (byte order mark)", None),
         ("\ufeffsteps: []\n", 4, 1, "U+FEFF", None),
         ("steps:\n  - if:\u2003true\n", 5, 8, "U+2003", " "),
+        ("steps:\n  - say: a\n\ufeff  - say: b\n", 6, 1, "U+FEFF", None),
+        ("steps:\n  - say: a\n \ufeff - say: b\n", 6, 2, "U+FEFF", None),
+        ("steps:\n  - say: >-\n      a\n\u00a0\u00a0\u00a0\u00a0\u00a0b\n", 7, 1, "U+00A0", None),
     ],
 )
 def test_a_sign_that_spoils_a_key_is_named_with_its_code_and_column(
@@ -97,6 +100,28 @@ def test_a_sign_that_spoils_a_key_is_named_with_its_code_and_column(
     if mended is not None:
         (edit,) = found.fix
         assert (edit.line, edit.column, edit.end_column, edit.text) == (line, column, column + 1, mended)
+
+
+def test_an_escape_beyond_the_last_character_is_named() -> None:
+    found = findings(HEAD + 'title: "a\\U00110000"\n')[0]
+    assert (found.code, found.line, found.column) == ("yaml.syntax", 4, 10)
+    assert "`\\U00110000` is no character" in found.message
+
+
+@pytest.mark.parametrize(
+    ("before", "key", "column"),
+    [
+        ("- set: {", '"' + "\\u0041" * 300 + '"', 9),
+        ("- set: {a: 1, ", "'" + "k" * 1100 + "'", 15),
+        ("- set: {", "k" * 1100, 9),
+        ("- ", '"' + "\\u0041" * 300 + '"', 3),
+        ("- a: {b: {", '"' + "\\x41" * 300 + '"', 11),
+    ],
+)
+def test_a_key_that_is_too_long_for_yaml_is_named_at_its_beginning(before: str, key: str, column: int) -> None:
+    found = findings(f"{HEAD}steps:\n{before}{key}: 1{'}' * before.count('{')}\n")[0]
+    assert (found.code, found.line, found.column) == ("yaml.syntax", 5, column)
+    assert f"at most 1024 characters, this one has {len(key)}" in found.message
 
 
 @pytest.mark.parametrize(

@@ -349,6 +349,23 @@ FAULTS: Final = [
         Failed("llm.unavailable", "boom", True),
     ),
     chat(
+        "a provider's own words behind a gateway's",
+        document({"error": {"message": "Provider returned error", "code": 502, "metadata": {"raw": "GPU is on fire"}}}),
+        Failed("llm.unavailable", "GPU is on fire", True),
+        502,
+    ),
+    chat(
+        "a line of JSON between events",
+        stream(*TEXT) + b'{"error": {"message": "worker died"}}\n\n',
+        Failed("llm.unavailable", "worker died", True),
+    ),
+    chat(
+        "a limit of tokens in other words",
+        document({"error": {"message": "Input validation error: token limit reached"}}),
+        Failed("llm.context_exceeded", "token limit"),
+        400,
+    ),
+    chat(
         "a page of a proxy with 502",
         b"<html><head><title>502 Bad Gateway</title></head></html>",
         Failed("llm.unavailable", "502 Bad Gateway", True),

@@ -127,7 +127,30 @@ SAID_OTHERWISE = [
     Reply(400, b'{"error": "Session not found or expired"}'),
     Reply(400, b"Invalid session", type="text/plain"),
     Reply(400, b'{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"Bad Request: Server not initialized"}}'),
+    *(
+        Reply(200, b'{"jsonrpc":"2.0","id":"x","error":{"code":-32001,"message":"%s"}}' % said)
+        for said in (
+            b"Session not found",
+            b"Session terminated",
+            b"Unknown session ID",
+            b"Bad Request: Session has expired, please reinitialize.",
+            b"Bad Request: No valid session ID provided",
+            b"MCP session 3f2a9c11-77aa does not exist",
+        )
+    ),
 ]
+
+
+async def test_an_error_that_only_mentions_a_session_is_the_function_s_own() -> None:
+    said = (
+        b'{"jsonrpc":"2.0","id":"x","error":{"code":-32000,"message":"the chat session of Ann was not found in CRM"}}'
+    )
+    odd = Odd(sessions=True, unknown=Reply(200, said))
+    async with serving(odd) as (runner, declared):
+        assert await call(runner, "ok", declared) == "ok"
+        odd.forget()
+        fault = await failure(runner, "ok", declared)
+    assert (fault.code, "of Ann" in fault.message, odd.opened) == ("tool.failed", True, 1)
 
 
 @pytest.mark.parametrize("unknown", SAID_OTHERWISE, ids=lambda each: f"{each.status} {each.body[:60]!r}")
@@ -220,6 +243,11 @@ async def test_an_address_that_leads_on_within_its_origin_is_followed_and_anothe
 
 # --- tools ------------------------------------------------------------------------------------------------------------
 
+
+def nested(depth: int) -> Any:
+    return {"type": "object", "properties": {"a": nested(depth - 1)}} if depth else {}
+
+
 BAD_TOOLS: list[Any] = [
     "no object",
     None,
@@ -239,6 +267,7 @@ TOOLS: list[Any] = [
     {"name": "t", "inputSchema": {}, "outputSchema": {"type": "array", "items": {"type": "string"}}},
     {"name": "t", "inputSchema": {}, "outputSchema": ["no schema"]},
     {"name": "t", "inputSchema": {}, "description": 7, "title": [], "annotations": "read only", "icons": 1},
+    {"name": "t", "inputSchema": {"type": "object", "properties": {"a": nested(300)}}},
 ]
 
 
@@ -363,6 +392,14 @@ PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAW
         ({"content": [TEXT], "isError": "no"}, "made it"),
         ({"content": [TEXT], "structuredContent": {"id": 1234567890123456789}}, {"id": "1234567890123456789"}),
         ({"content": [TEXT], "_meta": "odd", "more": 1}, "made it"),
+        (
+            {"content": [TEXT, {"type": "image", "data": "%no%", "mimeType": "image/png"}]},
+            'made it\n{"type": "image", "data": "%no%", "mimeType": "image/png"}',
+        ),
+        (
+            {"content": [TEXT, {"type": "resource", "resource": {"uri": "a:b", "blob": 7}}]},
+            'made it\n{"type": "resource", "resource": {"uri": "a:b", "blob": 7}}',
+        ),
     ],
     ids=lambda each: json.dumps(each)[:60],
 )
@@ -380,6 +417,41 @@ async def test_a_picture_without_its_type_is_one_by_its_first_bytes() -> None:
     assert output[1]["source"]["mimeType"] == "image/png"
 
 
+@pytest.mark.parametrize(
+    "written", [PNG[:20] + "\r\n" + PNG[20:], f"data:image/png;base64,{PNG}", PNG.rstrip("="), PNG.replace("+", "-")]
+)
+async def test_base64_that_is_written_otherwise_is_read(written: str) -> None:
+    part = {"type": "image", "data": written, "mimeType": "image/png"}
+    async with serving(Odd([{**GOOD, "name": "t"}], {"content": [TEXT, part]})) as (runner, declared):
+        output = await call(runner, "t", declared)
+    assert output[1]["source"]["value"] == PNG
+
+
+async def test_what_is_nested_too_deeply_is_its_json_text_and_the_rest_stays() -> None:
+    odd = Odd([{**GOOD, "name": "t"}], {"content": [TEXT], "structuredContent": {"a": nested(300), "b": 1}})
+    async with serving(odd) as (runner, declared):
+        output = await call(runner, "t", declared)
+    assert output["b"] == 1
+    assert odd.calls == ["t"]
+
+
+async def test_an_answer_that_can_not_be_read_is_in_the_error_s_data_and_a_mark_in_front_of_one_is_not() -> None:
+    odd = Odd([{**GOOD, "name": "t"}], ["made it"])
+    async with serving(odd) as (runner, declared):
+        fault = await failure(runner, "t", declared)
+    assert (fault.code, "made it" in fault.data["text"]) == ("tool.invalid_result", True)
+    marked = Odd()
+    answered = marked._reply
+
+    def reply(*given: Any) -> Reply:
+        plain = answered(*given)
+        return Reply(body=b"\xef\xbb\xbf" + plain.body, headers=plain.headers)
+
+    marked._reply = reply  # type: ignore[method-assign]
+    async with serving(marked) as (runner, declared):
+        assert await call(runner, "ok", declared) == "ok"
+
+
 NUMBER = {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}
 
 
@@ -389,6 +461,9 @@ async def test_a_text_that_is_the_structured_content_counts_as_it(text: str) -> 
     async with serving(odd) as (runner, declared):
         x = (await call(runner, "t", declared))["x"]
         assert str(x) == text.strip('\ufeff{"x: }')
+    odd = Odd([{**GOOD, "name": "t", "outputSchema": NUMBER}], {"content": [], "structuredContent": text})
+    async with serving(odd) as (runner, declared):
+        assert str((await call(runner, "t", declared))["x"]) == text.strip('\ufeff{"x: }')
 
 
 async def test_a_result_that_is_not_what_is_declared_says_what_is_missing_and_what_came() -> None:

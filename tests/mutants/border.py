@@ -193,3 +193,41 @@ ROOMS: Final = (
     hiding, secrets,
     basic, times, functions, widening, cron, triggers, authoring_tools, playing_apart,
 )  # fmt: skip
+
+connections.bug(
+    "any error under the SDK's own code is a lost connection",
+    ("types.CONNECTION_CLOSED and error.message == _CLOSED:", "types.CONNECTION_CLOSED:"),
+    by=f"{_MCP}::test_an_error_that_only_mentions_a_session_is_the_function_s_own",
+)
+messages = Room("hai_flow/steps/mcp_messages.py", _MCP)
+messages.bug(
+    "a schema of three hundred levels takes the list of functions with it",
+    ("        if (shallow := _shallow(text)) is not None:", "        if (shallow := None) is not None:"),
+    by=f"{_MCP}::test_a_tool_that_is_described_oddly_does_no_harm_to_the_others",
+)
+results = Room("hai_flow/steps/mcp_results.py", _MCP)
+results.bug(
+    "a picture that is no Base64 loses the text beside it",
+    (
+        '        return None if data is None else {**raw, "data": data}',
+        '        return {**raw, "data": raw.get("data")}',
+    ),
+    by=f"{_MCP}::test_a_result_with_an_odd_part_keeps_the_good_ones_and_is_not_made_again",
+)
+jobs = Room("hai_flow/runtime/worker/worker.py")
+jobs.bug(
+    "calls of one answer begin in an order of chance",
+    ("new if len(new) < 2 else sorted(new, key=partial(order_of, state)):", "new:"),
+    by="tests/runtime/test_worker.py::test_items_begin_in_the_order_in_which_they_stand_in_their_list",
+)
+cron.bug(
+    "a step that leaves a range at once is found behind a star alone",
+    ("            in_vain = len(values) <= 1", '            in_vain = len(values) <= 1 and match["first"] is None'),
+    by="tests/definition/test_schedules.py",
+)
+queues = Room("hai_flow/definition/checks/asking.py")
+queues.bug(
+    "instants pile up behind a question without a word",
+    ('trigger.overlap == "queue":', 'trigger.overlap == "queue_one":'),
+    by="tests/definition/test_schedules.py::test_instants_that_wait_behind_a_question_are_doubted",
+)

@@ -68,7 +68,7 @@ zones.bug(
 secret = Room("hai_flow/definition/names/known_names.py", "tests/definition/test_literal_arguments.py")
 secret.bug(
     "a secret may be computed, or have a default",
-    ("            return _doubt_of_secret(chain)\n", "            return None\n"),
+    ("            return fault_of_secret(chain)\n", "            return None\n"),
 )
 cel = Room("hai_flow/definition/expressions/cel.py", "tests/definition/test_expressions_in_parts.py")
 cel.bug(

@@ -39,6 +39,16 @@ async def test_a_tool_that_is_cancelled_by_what_it_waits_for_fails_and_does_not_
     await until(lambda: is_now(runtime, run_id, "failed"))
 
 
+async def test_items_begin_in_the_order_in_which_they_stand_in_their_list(make: Make) -> None:
+    """The maps of a run's state have an order of chance, another one in each process."""
+    runtime = await make(performs=True)
+    keys = [f"k{number * 7 % 20}" for number in range(20)]
+    loop = f"for_each: {{items: {keys}, key: '${{{{ item }}}}', max_parallel: 20, steps: [{{id: s, call: fx.gated}}]}}"
+    await start(runtime, f"{TOOLS}steps: [{{id: l, {loop}}}]\n")
+    await until(lambda: len(effects.begun) == 20)
+    assert [path for _, path, _ in effects.begun] == [f"l[{key}]/s" for key in keys]
+
+
 async def test_a_stop_cancels_what_is_in_flight(make: Make, eye: Connection) -> None:
     a, b = await make(performs=True), await make()
     run_id = (await start(a, GATED)).run_id

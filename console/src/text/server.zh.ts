@@ -264,6 +264,7 @@ export const serverZh: Record<string, string> = {
   "schedule.cron": "定时表达式不对",
   "schedule.hole": "定时中不能有表达式",
   "schedule.input": "定时的输入不符合要求",
+  "schedule.overlap": "排队的定时运行会积压在等待人处理的问题后面",
   "schedule.timezone": "不认识这个时区",
   "schema.bounds": "上下限互相矛盾，没有值能同时满足",
   "schema.hole": "JSON Schema 中不能有表达式",

@@ -8,7 +8,8 @@ from typing import Final
 
 from hai_flow.definition.diff import written
 from hai_flow.definition.paths import is_inside
-from hai_flow.definition.plan import Approve, Ask, Call, FrontendTool, Plan, Policy, Run, Step
+from hai_flow.definition.plan import Approve, Ask, Call, FrontendTool, Plan, Policy, Run, ScheduleTrigger, Step
+from hai_flow.definition.yaml.reader import Reader
 
 _REQUESTER: Final = (["requester"], "requester")
 
@@ -40,6 +41,20 @@ def asks(step: Step) -> Asks:
 def _of(policy: Policy) -> Asks:
     templates = [policy.from_, *(each.from_ for each in policy.escalations if each.from_ is not None)]
     return Asks.REQUESTER if all(written(each) in _REQUESTER for each in templates) else Asks.DECIDERS
+
+
+def doubt_queues(plan: Plan, reader: Reader) -> None:
+    """A warning for each schedule whose instants wait behind a question to people: they may be many."""
+    asking = next((step for step in plan.steps.values() if asks(step)), None)
+    if asking is None:
+        return
+    for number, trigger in enumerate(plan.triggers):
+        if isinstance(trigger, ScheduleTrigger) and trigger.overlap == "queue":
+            message = (
+                f"its runs ask people (`{asking.path}`), and each instant that comes meanwhile waits, up to 100: as many "
+                "questions follow one another; write `overlap: queue_one`, or leave it out, so that they are skipped"
+            )
+            reader.warning(("triggers", number, "schedule", "overlap"), "schedule.overlap", message)
 
 
 def policy_of(step: Step) -> Policy | None:

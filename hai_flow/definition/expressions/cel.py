@@ -52,6 +52,7 @@ from hai_flow.definition.expressions.cel_values import Kind, Size, convert, fini
 from hai_flow.definition.expressions.cel_widening import Widening
 from hai_flow.definition.expressions.expression_error import ExpressionError
 from hai_flow.definition.expressions.expression_faults import Fault, Faults
+from hai_flow.definition.expressions.secret_paths import fault_of_secret
 from hai_flow.definition.names.durations import cel_duration
 from hai_flow.values import Json
 
@@ -260,6 +261,9 @@ def compile_tree(
     except Exception as error:  # pybind raises RuntimeError, TypeError or SystemError
         raise Faults(faults_of(str(error), rewritten, inserted)) from None
     if "optional_type" in result:
+        secrets = (fault_of_secret(chain) for chain in chains if chain.path[0] == "secrets")
+        if (fault := next((each for each in secrets if each is not None), None)) is not None:
+            raise Faults([fault])  # no advice may lead to an empty credential
         raise Faults([Fault(0, "expression.optional", "the result may be absent; end with .orValue(...)")])
     growth = Growth(tree, {node: binding.name for node, binding in bound.items()})
     parted = _Parted(environment, outer, every, inner_ranges, _only_filters(loops[0] + loops[1])) if outer else None

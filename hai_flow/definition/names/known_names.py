@@ -10,6 +10,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from hai_flow.definition.expressions.ast_paths import Chain, Segment, segment_offset, spell, whole_path
 from hai_flow.definition.expressions.expression_faults import Fault
+from hai_flow.definition.expressions.secret_paths import fault_of_secret
 from hai_flow.definition.names.holes import only_hole
 from hai_flow.definition.names.known_types import Look, Types
 from hai_flow.definition.names.wording import suggestion
@@ -29,7 +30,6 @@ ELSEWHERE: Final[dict[str, str]] = {
 }
 # No loop variable but `item` may have one of these names; outside of their places they keep their own sentence.
 ROOTS: Final = ALWAYS | frozenset(ELSEWHERE)
-SECRET_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 STEP_MEMBERS: Final = ("status", "output", "error", "approval", "usage", "parts")
 _MEMBER_HINTS: Final = {
     "decision": "; write steps.X.approval.decision",
@@ -177,7 +177,7 @@ class Names:
         """
         path, absent = chain.path, None
         if path[0] == "secrets":
-            return _doubt_of_secret(chain)
+            return fault_of_secret(chain)
         if path[0] == "steps" and len(path) > 2 and path[2] in MAY_BE_ABSENT:
             absent = self.absent.get(f"{path[1]}.{path[2]}") or self.absent.get(str(path[1]))
             if (
@@ -254,24 +254,6 @@ def _absent_step(path: Sequence[Segment], reason: str) -> str:
     status = f', or test {step}.status == "finished" before' if member != "error" else ""
     guards = f"has({step}.{member}) or {step}.?{member}.orValue(...){status}"
     return f"`{step}.{member}` may be absent: {reason}; guard it with {guards}"
-
-
-def _doubt_of_secret(chain: Chain) -> Fault | None:
-    """Secrets are named one by one, as `secrets.NAME`: what is named otherwise could not be looked for before a run,
-    and a default would be sent in the place of a secret."""
-    name = chain.path[1] if len(chain.path) > 1 else chain.field
-    if len(chain.path) == 2 and chain.field is None and isinstance(name, str) and SECRET_NAME.fullmatch(name):
-        return None
-    at = "a secret is named as it is, `secrets.NAME`"
-    if isinstance(name, str) and SECRET_NAME.fullmatch(name):
-        remedy = (
-            f"write `secrets.{name}`; whether it is set is looked at before the step, and none is sent in its place"
-        )
-    elif name is None:
-        remedy = "one that is computed can't be looked for; write a `switch` with a step for each secret"
-    else:
-        remedy = "letters, digits and `_`, at most 63, no digit first"
-    return Fault(chain.start, "expression.secret", f"{at}: {remedy}")
 
 
 def _not_here(name: str) -> str:

@@ -52,7 +52,8 @@ _UNSEEN = f"{_BREAKS}\u00a0\u00ad\u1680\u180e\u2000-\u200f\u202a-\u202f\u205f-\u
 _SPOILT = re.compile(rf"[{_UNSEEN}]")
 # In an unquoted text: where it begins with one, or has one behind the `-` of an item or the colon of a key.
 _SPOILT_TEXT = re.compile(rf"^(?:-|[\w-]+:)?([{_UNSEEN}])")
-_SPOILT_BY_MARK = re.compile(r"(?<=[\w-])\ufeff(?=[\w-])|(?<=\n)\ufeff(?=[\w-])")
+_SPOILT_BY_MARK = re.compile(r"(?:(?<=[\w-])|\n *)(?P<mark>\ufeff)(?=[\w-])|\n *(?P<indent>\ufeff) *[\w-]")
+_SPOILT_INDENT = re.compile(rf" *([{_UNSEEN}])")
 _PAIR = re.compile(r"\\(?:\\|u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})|.)", re.DOTALL)
 _HALF = re.compile(r"\\[uU](?:0000)?[dD][89a-fA-F][0-9a-fA-F]{2}")
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
@@ -336,7 +337,8 @@ class _Builder:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
         spoilt = _SPOILT_BY_MARK.search(text) if "\ufeff" in text else None
         if spoilt is not None:
-            self.find(*Lines(text).place(spoilt.start()), "yaml.unseen", _unseen("\ufeff", "a word", "remove it"))
+            place = spoilt.start("mark") if spoilt["mark"] else spoilt.start("indent")
+            self.find(*Lines(text).place(place), "yaml.unseen", _unseen("\ufeff", "a word", "remove it"))
             return None
         text = text.replace("\ufeff", " ")
         control = _CONTROL.search(text)
@@ -604,6 +606,22 @@ class _Builder:
                 message = f"`{half[0]}` is half of a character; write both halves, or the character itself"
                 self.find(line, half.start() + 1, "yaml.surrogate", message)
                 return
+            beyond = _BEYOND.search(self._line(line), max(0, column - 12))
+            if beyond is not None:
+                message = f"`{beyond[0]}` is no character: the last one is `\\U0010FFFF`; remove it"
+                self.find(line, beyond.start() + 1, "yaml.syntax", message)
+                return
+        if (key := self._long_key(line, column)) is not None:
+            start, size = key
+            message = f"a key has at most {_KEY_MAX} characters, this one has {size} as it is written; shorten it"
+            self.find(line, start + 1, "yaml.syntax", message)
+            return
+        for number in sorted({line, line - 1, *(() if context is None else (context.line + 1,))}):
+            indent = _SPOILT_INDENT.match(self._line(number))
+            if indent is not None:
+                message = _unseen(indent[1], "the indentation", "write a space, or remove it")
+                self.find(number, indent.start(1) + 1, "yaml.unseen", f"{message}; YAML stops here: {problem}")
+                return
         unseen = _SPOILT.search(self._line(line))
         if unseen is not None and not _QUOTED.search(self._line(line)):
             message = _unseen(unseen[0], "this line", "write a space, or remove it") + f"; YAML stops here: {problem}"
@@ -619,6 +637,18 @@ class _Builder:
         self.find(
             line, column, "yaml.syntax", f"can't read this as YAML ({problem}){self._remedy(problem, line, column)}"
         )
+
+    def _long_key(self, number: int, column: int) -> tuple[int, int] | None:
+        """Where a key that ends in front of this place begins, and its length, if it is too long for YAML."""
+        line = self._line(number)
+        if len(line) <= _KEY_MAX:
+            return None
+        end = line.find(":", max(0, column - 2))
+        begin = next((each.start() for each in _KEY_QUOTED.finditer(line) if each.end() == end), -1)
+        if begin < 0 and end > 0 and line[end - 1] not in "\"'":
+            begin = max(map(line[:end].rfind, ("{", ",", " ", "[", ":"))) + 1
+        size = end - begin
+        return (begin, size) if begin >= 0 and size > _KEY_MAX else None
 
     def _remedy(self, problem: str, number: int, column: int) -> str:
         line = self._line(number)
@@ -670,6 +700,9 @@ _STARTS_FLOW: Final = re.compile(r"(?:^|[:-])\s+(?:\{[^{}]*\}|\[[^\[\]]*\]|[*&]\
 _KEY_AND_TEXT: Final = re.compile(r"\s*(?:- +)*([\w-]+: +)([^\s\"'\[{|>#&*!].*?)\s*")
 
 
+_KEY_MAX: Final = 1024  # of libyaml, as it is written
+_KEY_QUOTED: Final = re.compile(r"\"(?:[^\"\\]|\\.)*+\"|'(?:[^']|'')*+'")
+_BEYOND: Final = re.compile(r"\\U(?!000)(?:0010|[0-9a-fA-F]{4})[0-9a-fA-F]{4}")
 _NO_CHARACTER: Final = "invalid Unicode character escape code"
 _UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
 _NAMES: Final[dict[str, str]] = {

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from hai_flow.definition.paths import level
+from hai_flow.definition.paths import key_of, level, loop_of
 from hai_flow.engine.state.retry_policy import SUSPECT_AFTER_LOST
 from hai_flow.engine.state.state import RunState, Timer
 
@@ -47,6 +47,20 @@ def performed(state: RunState) -> Mapping[str, int]:
     if not state.children:
         return state.attempts
     return {path: attempt for path, attempt in state.attempts.items() if path not in state.children}
+
+
+def order_of(state: RunState, path: str) -> tuple[int, list[int]]:
+    """Sorts open attempts into the order in which their steps were begun: calls of one answer as the model made them,
+    items of a list as they stand in it. The maps of a state have an order of chance."""
+    iterations = [path[: at + 1] for at, sign in enumerate(path) if sign == "]"]
+    return state.steps[path].started_at, [_number_of(state, each) for each in iterations]
+
+
+def _number_of(state: RunState, iteration: str) -> int:
+    begun, loop = state.steps.get(iteration), state.steps[loop_of(iteration)].loop
+    if begun is not None:
+        return begun.index
+    return 0 if loop is None or not loop.keys else loop.keys.index(key_of(iteration))
 
 
 def is_working(state: RunState) -> bool:

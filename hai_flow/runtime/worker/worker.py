@@ -28,7 +28,7 @@ from hai_flow import instants
 from hai_flow.definition.paths import in_cleanup
 from hai_flow.definition.plan import DEFAULT_QUEUE
 from hai_flow.engine import commands as c
-from hai_flow.engine.state.jobs import next_ready, performed, wake_at
+from hai_flow.engine.state.jobs import next_ready, order_of, performed, wake_at
 from hai_flow.errors import Rejected, StepError
 from hai_flow.runtime.base.queue_selection import NOTHING, Served
 from hai_flow.runtime.base.service import Service, wait_at_most
@@ -464,9 +464,10 @@ class Worker(Service):
         if self._stage.closing:
             self._hand_on(held)
             return
-        for path, attempt in performed(state).items():
-            if path not in held.attempts:
-                self._begin(held, path, attempt)
+        attempts = performed(state)
+        new = [path for path in attempts if path not in held.attempts]
+        for path in new if len(new) < 2 else sorted(new, key=partial(order_of, state)):
+            self._begin(held, path, attempts[path])
         if state.status == "stopping":
             self._cancel_what_is_stopped(held)
         if state.status in ("running", "stopping") and not run.submissions and next_ready(state) is not None:
