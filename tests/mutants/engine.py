@@ -59,7 +59,7 @@ widening.bug(
 )
 schedules = Room("hai_flow/schedule.py", "tests/definition/test_schedules.py")
 schedules.bug(
-    "a step that does not divide its range is not seen", ("if step >= size or size % step:", "if step >= size:")
+    "a step that does not divide its range is not seen", ("(size % step == 0 and begin - first < step)", "True")
 )
 zones = Room("hai_flow/definition/names/zones.py", "tests/definition/test_schedules.py")
 zones.bug(
