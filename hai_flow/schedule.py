@@ -70,7 +70,8 @@ def fault_of_cron(cron: str) -> str | None:
 @dataclass(frozen=True, slots=True)
 class UnevenStep:
     """A step of a cron expression (`*/45`, `5/45`) that does not divide the range of its field. `in_vain`: it is as
-    large as the range (also one that is written: `0-30/45`), so that the first value alone is left. `times`: the values at which it fires."""
+    large as the range (also one that is written: `0-30/45`), so that the first value alone is left. `times`: the values
+    at which it fires."""
 
     field: str
     item: str

@@ -820,10 +820,7 @@ worker.bug(
 )
 worker.bug(
     "an attempt is begun twice",
-    (
-        "            if path not in held.attempts:\n                self._begin(held, path, attempt)",
-        "            if True:\n                self._begin(held, path, attempt)",
-    ),
+    ("[path for path in attempts if path not in held.attempts]", "list(attempts)"),
     by="tests/runtime/test_performing.py::test_the_timers_of_a_run_fire_while_it_is_held",
 )
 worker.bug(

@@ -51,8 +51,9 @@ def doubt_queues(plan: Plan, reader: Reader) -> None:
     for number, trigger in enumerate(plan.triggers):
         if isinstance(trigger, ScheduleTrigger) and trigger.overlap == "queue":
             message = (
-                f"its runs ask people (`{asking.path}`), and each instant that comes meanwhile waits, up to 100: as many "
-                "questions follow one another; write `overlap: queue_one`, or leave it out, so that they are skipped"
+                f"its runs ask people (`{asking.path}`), and each instant that comes meanwhile waits, up to 100: as "
+                "many questions follow one another; write `overlap: queue_one`, or leave it out, so that they are "
+                "skipped"
             )
             reader.warning(("triggers", number, "schedule", "overlap"), "schedule.overlap", message)
 
