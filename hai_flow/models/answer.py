@@ -50,10 +50,10 @@ class Answer:
 
     def whole_text(self, text: str, part: Hashable = 0) -> Iterator[Piece]:
         """The text of a part as a whole, at its end: it counts where its pieces have not come."""
-        known = "".join(self._said.get(part, ()))
-        if text.startswith(known):
-            yield from self.text(text[len(known) :], part)
-        elif text.strip() and text.strip() not in whole_text(known) and whole_text(text) != whole_text(known):
+        received = "".join(self._said.get(part, ()))
+        if text.startswith(received):
+            yield from self.text(text[len(received) :], part)
+        elif text.strip() and text.strip() not in whole_text(received) and whole_text(text) != whole_text(received):
             raise faults.contradiction("its text is another one at its end")
 
     def thought(self, piece: str) -> Iterator[Piece]:

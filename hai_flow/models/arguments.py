@@ -92,26 +92,26 @@ class Arguments:
     @classmethod
     def of(cls, text: str) -> str:
         """The arguments that a text holds as a whole."""
-        whole = cls()
-        whole.take(text)
-        return whole.end()
+        arguments = cls()
+        arguments.take(text)
+        return arguments.end()
 
     def agree(self, text: str) -> None:
         """Hold the arguments against those that the server gives at the end. These count where nothing had come before,
         or only their beginning. Raises Contradiction."""
-        said = Arguments.of(text)
-        if not said:
+        final = Arguments.of(text)
+        if not final:
             return
         so_far = "".join(self._text)
-        if self._waiting and are_growing([so_far, *self._waiting, said]):
+        if self._waiting and are_growing([so_far, *self._waiting, final]):
             self._waiting = []
         if self.is_blank:
             self._head = ""
-            self._take(said)
-        elif self.stage is Stage.OPEN and said.startswith(so_far):
-            self._take(said[len(so_far) :])
-        elif not are_equal(said, self.end()):
-            raise Contradiction(f"its arguments are {_short(self.end())} and {_short(said)}")
+            self._take(final)
+        elif self.stage is Stage.OPEN and final.startswith(so_far):
+            self._take(final[len(so_far) :])
+        elif not are_equal(final, self.end()):
+            raise Contradiction(f"its arguments are {_short(self.end())} and {_short(final)}")
 
     def _end_of_waiting(self, rest: str) -> str:
         so_far = "".join(self._text)
@@ -223,10 +223,10 @@ def _repeats(behind: str, text: str) -> bool:
             _, end = json.JSONDecoder().raw_decode(behind)
         except (ValueError, RecursionError):
             return False
-        said = _unwrapped(behind[:end])
-        if said and not are_equal(said, text):
-            if is_object(said) and is_object(text):
-                raise Contradiction(f"its arguments are {_short(text)} and {_short(said)}")
+        repeated = _unwrapped(behind[:end])
+        if repeated and not are_equal(repeated, text):
+            if is_object(repeated) and is_object(text):
+                raise Contradiction(f"its arguments are {_short(text)} and {_short(repeated)}")
             return False
         behind = behind[end:].lstrip(_SPACE)
     return True

@@ -36,19 +36,19 @@ async def ask(
     Without `may_be_empty` an answer without a word, a call or a file is a failure, and another model is asked where
     nothing of it was shown. Raises StepError.
     """
-    for left, endpoint in zip(range(len(endpoints) - 1, -1, -1), endpoints, strict=True):
-        turn, begun, is_shown = Turn(), False, False
+    for others, endpoint in zip(range(len(endpoints) - 1, -1, -1), endpoints, strict=True):
+        turn, has_begun, is_shown = Turn(), False, False
         try:
             provider = await provider_of(endpoint)
             try:
                 async for piece in in_time(provider.stream(request_to(endpoint)), endpoint):
                     if isinstance(piece, Alive):
                         continue
-                    begun = begun or not isinstance(piece, Usage)
+                    has_begun = has_begun or not isinstance(piece, Usage)
                     is_shown = is_shown or not isinstance(piece, Usage | Finish)
                     await listen(turn.add(piece))
             finally:
-                if begun or turn.usage is not None:
+                if has_begun or turn.usage is not None:
                     spent(endpoint, turn)
             fault = turn.fault()
             if fault is None and not may_be_empty and turn.is_empty:
@@ -57,8 +57,8 @@ async def ask(
                 raise fault
             return turn, endpoint
         except StepError as error:
-            begun = is_shown if error.code == "llm.empty" else begun
-            if begun or not left or error.code not in OTHERS_MAY:
+            has_begun = is_shown if error.code == "llm.empty" else has_begun
+            if has_begun or not others or error.code not in OTHERS_MAY:
                 raise
     raise AssertionError("there is always one to ask")
 
@@ -70,14 +70,16 @@ async def in_time(stream: AsyncIterator[Piece], endpoint: Endpoint) -> AsyncIter
     end = clock() + endpoint.total
     async with contextlib.aclosing(cast(AsyncGenerator[Piece, None], stream)):
         while True:
-            left = end - clock()
+            remaining = end - clock()
             try:
-                async with asyncio.timeout(min(endpoint.idle, left)):
+                async with asyncio.timeout(min(endpoint.idle, remaining)):
                     piece = await anext(stream)
             except StopAsyncIteration:
                 return
             except TimeoutError:
-                raise faults.late(endpoint.total) if left <= endpoint.idle else faults.silent(endpoint.idle) from None
+                raise (
+                    faults.late(endpoint.total) if remaining <= endpoint.idle else faults.silent(endpoint.idle)
+                ) from None
             except (AttributeError, LookupError, TypeError, ValueError) as error:  # a reader met another shape
                 raise faults.unreadable() from error
             yield piece

@@ -85,7 +85,7 @@ class Calls:
 
     def settle_all(self, said: list[tuple[str, str, str]]) -> Iterator[Piece]:
         """All calls as they stand behind the answer: id, name and arguments. Raises Contradiction."""
-        free, begun = list(self._drafts), bool(self._drafts)
+        free, has_drafts = list(self._drafts), bool(self._drafts)
         for number, (id, name, args) in enumerate(said):
             draft = next((each for each in free if id and each.given == id), None)
             draft = draft or next((each for each in free if each.name == name and each.args.says(args)), None)
@@ -95,7 +95,7 @@ class Calls:
                 draft.name = draft.name or name
                 draft.given = draft.given or id
                 draft.args.agree(args)
-            elif begun and free:
+            elif has_drafts and free:
                 raise Contradiction(f"a call of {free[0].name!r} becomes one of {name!r}")
             else:
                 yield from self.take(("whole", number), id=id, name=name, args=args)
@@ -106,26 +106,26 @@ class Calls:
 
         Raises Contradiction for a call without a name, or one that has two forms.
         """
-        kept: list[tuple[_Draft, str]] = []
+        complete: list[tuple[_Draft, str]] = []
         for draft in self._drafts:
             args = draft.args.end()
             if not draft.name:
                 if args or draft.given:
                     raise Contradiction("a call has no name")
                 continue
-            repeat = next((n for n, each in enumerate(kept) if self._is_repeat(draft, args, *each)), None)
+            repeat = next((n for n, each in enumerate(complete) if self._is_repeat(draft, args, *each)), None)
             if repeat is None:
-                kept.append((draft, args))
+                complete.append((draft, args))
                 continue
             if draft.id:
                 raise Contradiction(f"a call of {draft.name!r} was said twice")
-            earlier, known = kept[repeat]
+            earlier, known_args = complete[repeat]
             earlier.given = earlier.given or draft.given
-            kept[repeat] = (earlier, known or args)
-        for draft, args in kept:
+            complete[repeat] = (earlier, known_args or args)
+        for draft, args in complete:
             if not is_certain and not is_object(args):
                 raise Contradiction(f"the arguments of a call of {draft.name!r} are not whole")
-        for draft, args in kept:
+        for draft, args in complete:
             draft.held = args[draft.shown :]
             yield from self._show(draft)
 

@@ -47,11 +47,11 @@ def read_catalogue(source: bytes, file: str) -> tuple[dict[str, Model], list[Fin
     fields = reader.fields(CATALOGUE, reader.document.value, (), "the catalogue of models")
     declarations.read_models(fields.get("models", {}), Names(Types({}, {}), frozenset()))
     declarations.check_fallbacks()
-    known = {name: each for name, each in declarations.models.items() if each is not None}
-    for name, each in known.items():
+    models = {name: each for name, each in declarations.models.items() if each is not None}
+    for name, each in models.items():
         if each.use is not None:
             reader.error(("models", name, "use"), "model.use", "a catalogue says what a model is; it can't `use` one")
-    return known, reader.findings
+    return models, reader.findings
 
 
 class Catalogue:
@@ -72,12 +72,12 @@ class Catalogue:
 
         Keys are only named (`Endpoint.secret`). Raises StepError `llm.not_configured`.
         """
-        found: dict[str, Endpoint] = {}
+        by_name: dict[str, Endpoint] = {}
         for model in models:
             for each, is_ours in self._meant(model):
                 endpoint = self._endpoint(each, model, is_ours=is_ours, trusted=is_ours or from_disk)
-                found.setdefault(each.name if is_ours else f"\0{each.name}", endpoint)
-        return list(found.values())
+                by_name.setdefault(each.name if is_ours else f"\0{each.name}", endpoint)
+        return list(by_name.values())
 
     def _meant(self, model: Model) -> list[tuple[Model, bool]]:
         """The models that a declaration stands for, each with whether it comes from the deployment's catalogue.
@@ -88,8 +88,8 @@ class Catalogue:
             return [(model, False)]
         first = self._models.get(model.use)
         if first is None:
-            known = ", ".join(sorted(self._models)) or "none"
-            hint = suggestion(model.use, self._models) or f"; its catalogue (HAI_FLOW_MODELS) has {known}"
+            names = ", ".join(sorted(self._models)) or "none"
+            hint = suggestion(model.use, self._models) or f"; its catalogue (HAI_FLOW_MODELS) has {names}"
             raise not_configured(f"this deployment has no model `{model.use}`{hint}")
         return [(self._models[name], True) for name in dict.fromkeys((model.use, *first.fallback))]
 
@@ -97,9 +97,9 @@ class Catalogue:
         """`asked` is the model of the workflow: its parameters and times override those of the catalogue."""
         preset = PRESETS.get(model.provider)
         if preset is None and model.provider not in self._offered:
-            known = ", ".join([*PRESETS, *sorted(self._offered)])
+            providers = ", ".join([*PRESETS, *sorted(self._offered)])
             hint = suggestion(model.provider, [*PRESETS, *self._offered])
-            raise not_configured(f"nobody provides models as `{model.provider}` here{hint}; there are {known}")
+            raise not_configured(f"nobody provides models as `{model.provider}` here{hint}; there are {providers}")
         preset = preset or Preset(keyless=True)
         base_url = self._base_url(model, preset, trusted=trusted)
         total = asked.total or model.total
@@ -122,13 +122,13 @@ class Catalogue:
         )
 
     def _base_url(self, model: Model, preset: Preset, *, trusted: bool) -> str:
-        known, wanted = preset.base_url, model.base_url
-        if wanted is not None and wanted.rstrip("/") != known and not trusted:
+        default, own = preset.base_url, model.base_url
+        if own is not None and own.rstrip("/") != default and not trusted:
             raise not_configured(
                 f"the model `{model.name}` has an address of its own, which a published workflow can't bring along; "
                 "declare it in the deployment's catalogue (HAI_FLOW_MODELS) and name it with `use`"
             )
-        url = (wanted or known).rstrip("/")
+        url = (own or default).rstrip("/")
         if not trusted and is_loopback(urlsplit(url).hostname or ""):
             raise not_configured(
                 f"`{model.provider}` means this machine, which a published workflow can't reach; declare it in the "

@@ -77,19 +77,19 @@ def with_params(body: dict[str, Json], params: Mapping[str, Json]) -> dict[str, 
 
 def with_schema(messages: Sequence[Message], schema: Mapping[str, Json]) -> list[Message]:
     """The messages. The required form of the answer stands at the end of the system's message."""
-    wanted = schema_prompt(schema)
+    instruction = schema_prompt(schema)
     if messages and messages[0].role == "system" and isinstance(messages[0].content, str):
-        return [Message("system", f"{messages[0].content}\n\n{wanted}"), *messages[1:]]
-    return [Message("system", wanted), *messages]
+        return [Message("system", f"{messages[0].content}\n\n{instruction}"), *messages[1:]]
+    return [Message("system", instruction), *messages]
 
 
 def _params(endpoint: Endpoint) -> dict[str, Json]:
     """Parameters by OpenAI's names. The entries of `extra` go into the body unchanged."""
-    given = dict(endpoint.params)
-    extra = given.pop("extra", {})
-    if "max_tokens" in given:
-        given[endpoint.quirks.max_tokens] = given.pop("max_tokens")
-    return {**given, **extra}
+    params = dict(endpoint.params)
+    extra = params.pop("extra", {})
+    if "max_tokens" in params:
+        params[endpoint.quirks.max_tokens] = params.pop("max_tokens")
+    return {**params, **extra}
 
 
 def _named(schema: Mapping[str, Json]) -> dict[str, Json]:
@@ -108,20 +108,20 @@ def _tool(tool: Tool, endpoint: Endpoint) -> dict[str, Json]:
 def _message(message: Message, thinking: str) -> dict[str, Json]:
     """`thinking`: the field by which an assistant's thinking goes back, even if there was none; "": it does not."""
     content = message.content
-    shown: dict[str, Json] = {"role": message.role}
-    shown["content"] = content if isinstance(content, str) else [_part(part) for part in content]
+    record: dict[str, Json] = {"role": message.role}
+    record["content"] = content if isinstance(content, str) else [_part(part) for part in content]
     if message.role == "tool":
-        shown["tool_call_id"] = message.call_id
+        record["tool_call_id"] = message.call_id
     if message.role == "assistant":
         if message.calls:
-            shown["content"] = content or None
-            shown["tool_calls"] = [
+            record["content"] = content or None
+            record["tool_calls"] = [
                 {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.args}}
                 for call in message.calls
             ]
         if thinking and thinking not in ("think_tags", "think_open"):
-            shown[thinking] = message.thinking
-    return shown
+            record[thinking] = message.thinking
+    return record
 
 
 def _part(part: Json) -> dict[str, Json]:
@@ -298,9 +298,9 @@ def args_of(args: Json) -> str:
 
 def _thoughts_in(parts: Json) -> str:
     """The thinking among the parts of a message."""
-    known = [part for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
-    known = [part for part in known if part.get("type") in _THOUGHTS]
-    return "".join(plain_text(part.get(part["type"]) or part.get("text") or part.get("summary")) for part in known)
+    thoughts = [part for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
+    thoughts = [part for part in thoughts if part.get("type") in _THOUGHTS]
+    return "".join(plain_text(part.get(part["type"]) or part.get("text") or part.get("summary")) for part in thoughts)
 
 
 def _reports(event: Mapping[str, Json]) -> Iterator[Mapping[str, Json]]:

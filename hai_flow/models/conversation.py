@@ -26,27 +26,27 @@ def conversation(asked: Mapping[str, Json]) -> tuple[Message, ...]:
     first = (Message("system", _text(system)),) if system else ()
     if "messages" not in asked:
         return (*first, Message("user", _text(asked.get("prompt"))))
-    given = asked["messages"]
-    if not isinstance(given, list) or not given:
-        raise _wrong("messages", "expected a list of messages, with one at least", given)
-    return (*first, *(_message(each, f"messages/{number}") for number, each in enumerate(given)))
+    messages = asked["messages"]
+    if not isinstance(messages, list) or not messages:
+        raise _wrong("messages", "expected a list of messages, with one at least", messages)
+    return (*first, *(_message(each, f"messages/{number}") for number, each in enumerate(messages)))
 
 
 def arranged(messages: Iterable[Message], *, alternate: bool) -> list[Message]:
     """The messages as servers take them: none without content (some refuse a request for it), and with `alternate` no
     two neighbours of one role."""
-    found: list[Message] = []
+    result: list[Message] = []
     for message in messages:
         if _is_empty(message):
             if message.role == "system" or (message.role == "assistant" and not message.calls and not message.opaque):
                 continue
             if message.role in ("user", "tool"):
                 message = replace(message, content=EMPTY_RESULT if message.role == "tool" else EMPTY_MESSAGE)
-        if alternate and found and _may_join(found[-1], message):
-            before = found.pop()
+        if alternate and result and _may_join(result[-1], message):
+            before = result.pop()
             message = replace(before, content=_joined(before.content, message.content))
-        found.append(message)
-    return found
+        result.append(message)
+    return result
 
 
 def _is_empty(message: Message) -> bool:
@@ -81,29 +81,29 @@ def _message(given: Json, where: str) -> Message:
     raise _wrong(f"{where}/content", "expected text or a list of parts", content)
 
 
-def _part(given: Json, where: str) -> Json:
+def _part(part: Json, where: str) -> Json:
     """A part as the thread's messages have it (`thread.content`), or as OpenAI's."""
-    if isinstance(given, str):
-        return {"type": "text", "text": given}
-    kind = given.get("type") if isinstance(given, Mapping) else None
+    if isinstance(part, str):
+        return {"type": "text", "text": part}
+    kind = part.get("type") if isinstance(part, Mapping) else None
     if kind in ("input_text", "output_text"):
-        kind, given = "text", {**given, "type": "text"}
+        kind, part = "text", {**part, "type": "text"}
     if kind == "image_url":
-        image = given.get("image_url")
+        image = part.get("image_url")
         url = image.get("url") if isinstance(image, Mapping) else image
-        kind, given = "image", {"type": "image", "source": _source(url if isinstance(url, str) else "")}
-    if kind == "text" and isinstance(given.get("text"), str):
-        return {"type": "text", "text": given["text"]}
-    if kind == "file" and isinstance(given.get("file"), str):
-        return {"type": "file", "source": {"type": "file", "value": given["file"]}}
-    source = given.get("source") if kind in _PARTS else None
+        kind, part = "image", {"type": "image", "source": _source(url if isinstance(url, str) else "")}
+    if kind == "text" and isinstance(part.get("text"), str):
+        return {"type": "text", "text": part["text"]}
+    if kind == "file" and isinstance(part.get("file"), str):
+        return {"type": "file", "source": {"type": "file", "value": part["file"]}}
+    source = part.get("source") if kind in _PARTS else None
     if isinstance(source, Mapping) and isinstance(source.get("value"), str) and source["value"]:
-        return given
+        return part
     raise _wrong(
         where,
         "expected a part `{type: text, text}`, `{type: file, file: its id}` or "
         "`{type: image, source: {type, value, mimeType}}`",
-        given,
+        part,
     )
 
 
@@ -120,6 +120,6 @@ def _text(value: Json) -> str:
 
 
 def _wrong(where: str, expected: str, found: Json) -> StepError:
-    shown = values.dumps(found).decode()
-    shown = shown if len(shown) <= 200 else f"{shown[:200]}…"
-    return StepError(f"{where}: {expected}, found {shown}", code="llm.invalid_request", retriable=False)
+    text = values.dumps(found).decode()
+    text = text if len(text) <= 200 else f"{text[:200]}…"
+    return StepError(f"{where}: {expected}, found {text}", code="llm.invalid_request", retriable=False)

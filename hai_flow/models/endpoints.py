@@ -40,8 +40,8 @@ class Providers:
         name = endpoint.provider if endpoint.provider in self._offered else ""
         if name not in self._known:
             # An import may take seconds on a busy machine: it must not block other steps, nor be the model's time.
-            made = await asyncio.to_thread(self._loaded, self._offered[name] if name else None)
-            self._known.setdefault(name, made)
+            provider = await asyncio.to_thread(self._loaded, self._offered[name] if name else None)
+            self._known.setdefault(name, provider)
         return self._known[name]
 
     @staticmethod
@@ -58,8 +58,8 @@ class Providers:
 
     async def close(self) -> None:
         """Give back all connections."""
-        known, self._known = self._known, {}
-        for provider in known.values():
+        providers, self._known = self._known, {}
+        for provider in providers.values():
             await provider.close()
 
 

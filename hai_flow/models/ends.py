@@ -55,8 +55,8 @@ def reason_of(reason: str) -> Reason:
 
 def _noise(parts: list[str]) -> set[Reason]:
     """A second word that nothing is known of says nothing against the first."""
-    known = [part for part in parts if part in REASONS]
-    return {"unknown"} if known and len(known) < len(parts) else set()
+    reasons = [part for part in parts if part in REASONS]
+    return {"unknown"} if reasons and len(reasons) < len(parts) else set()
 
 
 def worst(reasons: set[Reason]) -> Reason:

@@ -149,10 +149,10 @@ def _wait_in(objects: list[Mapping[str, Json]], text: str) -> float | None:
             wait = None if factor is None else _seconds(value, factor)
             if wait is not None:
                 return _bounded(wait)
-    if (found := _ASK_AGAIN.search(text)) is not None:
-        return _bounded(_duration(found["time"]))
-    if (found := _AGAIN_IN_CHINESE.search(text)) is not None:
-        return _bounded(float(found["number"]) * _SECONDS[found["unit"]])
+    if (match := _ASK_AGAIN.search(text)) is not None:
+        return _bounded(_duration(match["time"]))
+    if (match := _AGAIN_IN_CHINESE.search(text)) is not None:
+        return _bounded(float(match["number"]) * _SECONDS[match["unit"]])
     return None
 
 
@@ -178,15 +178,15 @@ def _seconds(value: Json, factor: float) -> float | None:
 
 def _duration(text: str) -> float | None:
     """Seconds of a duration like `6m0s`, `37.5s`, `20ms` or `1 minute 30 seconds`."""
-    total, found = 0.0, False
+    total, has_part = 0.0, False
     for number, unit in _PART.findall(text):
         unit = unit.lower()
         if unit.startswith(("ms", "milli")):
             seconds = float(number) / 1000
         else:
             seconds = float(number) * {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0}.get(unit[:1], math.nan)
-        total, found = total + seconds, True
-    return total if found and not math.isnan(total) else None
+        total, has_part = total + seconds, True
+    return total if has_part and not math.isnan(total) else None
 
 
 def _bounded(seconds: float | None) -> float | None:

@@ -37,16 +37,16 @@ def fault_of_status(status: int, headers: Mapping[str, str], body: Json, now: da
             return page
         return _judged(status, Report(), wait_of_headers(headers, now), page.message)
     report = report_of(body)
-    told = f"The model's server answered {status}" + (f": {report.text}" if report.text else ".")
+    message = f"The model's server answered {status}" + (f": {report.text}" if report.text else ".")
     wait = wait_of_headers(headers, now)
-    return _judged(status, report, report.wait if wait is None else wait, told)
+    return _judged(status, report, report.wait if wait is None else wait, message)
 
 
 def fault_of_body(body: Json) -> StepError:
     """The error for a fault that is reported in an answer, where no HTTP status gives its kind."""
     report = report_of(body)
-    told = f"The model's server broke off its answer: {report.text or report.kinds or 'it does not say why'}"
-    return _judged(report.status, report, report.wait, told)
+    message = f"The model's server broke off its answer: {report.text or report.kinds or 'it does not say why'}"
+    return _judged(report.status, report, report.wait, message)
 
 
 def _judged(status: int | None, report: Report, wait: float | None, told: str) -> StepError:
@@ -84,11 +84,13 @@ def web_page(status: int | None, page: str) -> StepError:
     """The error for a page in HTML in place of an answer: a sign-in, a proxy's page, another server."""
     title = re.search(r"<title[^>]*>(.*?)</title", page, re.I | re.S)
     text = title[1] if title is not None else re.sub(r"<[^>]*>", " ", page)
-    shown = " ".join(whole_text(text).split())[:200]
+    excerpt = " ".join(whole_text(text).split())[:200]
     answered = "answered" if status is None else f"answered {status}"
     return _error(
         "llm.not_configured",
-        f"The model's server {answered} with a web page" + (f" ({shown})" if shown else "") + ", where an answer was "
+        f"The model's server {answered} with a web page"
+        + (f" ({excerpt})" if excerpt else "")
+        + ", where an answer was "
         "expected. Is `base_url` right, and does a proxy ask for a sign-in?",
     )
 
@@ -108,8 +110,8 @@ def broken_off() -> StepError:
 
 def unreadable(part: str = "") -> StepError:
     """The error for a stream with a part that is no piece of an answer."""
-    shown = f": {whole_text(part)[:200]}" if part else "."
-    return _error("llm.truncated", f"The model's answer broke off: its stream holds what can't be read{shown}")
+    excerpt = f": {whole_text(part)[:200]}" if part else "."
+    return _error("llm.truncated", f"The model's answer broke off: its stream holds what can't be read{excerpt}")
 
 
 def contradiction(what: str) -> StepError:

@@ -18,10 +18,10 @@ CALL_PLACE: Final = "hai.call"
 
 def opaque_of(items: Sequence[Json]) -> list[Json] | None:
     """The items of an answer that go back: its thinking, and the places in front of any; None if it has none."""
-    kept = list(items)
-    while kept and kept[-1].get("type") in (TEXT_PLACE, CALL_PLACE):
-        kept.pop()
-    return kept or None
+    returned = list(items)
+    while returned and returned[-1].get("type") in (TEXT_PLACE, CALL_PLACE):
+        returned.pop()
+    return returned or None
 
 
 def in_order(message: Message) -> Iterator[dict[str, Any] | list[Json] | str | Call]:

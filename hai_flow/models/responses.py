@@ -64,11 +64,11 @@ def body_of(request: Request) -> dict[str, Json]:
         ]
     messages = arranged(messages, alternate=endpoint.quirks.alternate)
     body["input"] = [item for message in messages for item in _items(message)]
-    given = dict(endpoint.params)
-    extra = given.pop("extra", {})
-    if "max_tokens" in given:
-        given["max_output_tokens"] = given.pop("max_tokens")
-    return with_params(body, {**given, **extra})
+    params = dict(endpoint.params)
+    extra = params.pop("extra", {})
+    if "max_tokens" in params:
+        params["max_output_tokens"] = params.pop("max_tokens")
+    return with_params(body, {**params, **extra})
 
 
 def _items(message: Message) -> Iterator[dict[str, Json]]:

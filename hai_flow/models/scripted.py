@@ -68,15 +68,15 @@ class ScriptedProvider:
 
     async def stream(self, request: Request) -> AsyncIterator[Piece]:
         """See `ModelProvider`."""
-        wanted = _wanted(request)
+        tools = _wanted(request)
         answer = "(Scripted model: the question names tools.)"
-        if not wanted:
+        if not tools:
             answer = _text(request) if request.output is None else values.dumps(least(request.output)).decode()
         first, *rest = answer.split(" ")
         yield Text(first)
         for word in rest:
             yield Text(f" {word}")
-        for number, tool in enumerate(wanted):
+        for number, tool in enumerate(tools):
             yield CallStart(f"call_{number}", tool.name)
             yield CallArgs(f"call_{number}", values.dumps(least(tool.schema)).decode())
         yield Usage(input=sum(message.chars for message in request.messages) // 4, output=len(answer) // 4)
@@ -88,11 +88,11 @@ class ScriptedProvider:
 
 def _wanted(request: Request) -> list[Tool]:
     """The tools of which the question has every word, as long as it has not called one since."""
-    asked = _asked(request)
-    if any(message.calls for message in request.messages[asked:]):
+    position = _asked(request)
+    if any(message.calls for message in request.messages[position:]):
         return []
-    said = set(_PARTS.split(_said(request.messages[asked]).lower()))
-    return [tool for tool in request.tools if said.issuperset(_PARTS.split(tool.name.lower()))]
+    words = set(_PARTS.split(_said(request.messages[position]).lower()))
+    return [tool for tool in request.tools if words.issuperset(_PARTS.split(tool.name.lower()))]
 
 
 def _asked(request: Request) -> int:
@@ -101,11 +101,11 @@ def _asked(request: Request) -> int:
 
 
 def _text(request: Request) -> str:
-    asked = _asked(request)
-    told = [_short(_said(each)) for each in request.messages[asked:] if each.role == "tool"]
-    results = f" Its tools said: {'; '.join(told)}" if told else ""
-    said = _short(_said(request.messages[asked]))
-    return f"(Scripted model: no key of a real one is set. It was asked: {said}{results})"
+    position = _asked(request)
+    results_shown = [_short(_said(each)) for each in request.messages[position:] if each.role == "tool"]
+    results = f" Its tools said: {'; '.join(results_shown)}" if results_shown else ""
+    question = _short(_said(request.messages[position]))
+    return f"(Scripted model: no key of a real one is set. It was asked: {question}{results})"
 
 
 def _said(message: Message) -> str:
@@ -121,9 +121,9 @@ def least(schema: Json, depth: int = 0) -> Json:
     """A small value that most schemas of this kind accept; null where the schema is too deep or too complex."""
     if not isinstance(schema, Mapping) or depth > _DEPTH_MAX:
         return None
-    for known in ("const", "default"):
-        if known in schema:
-            return schema[known]
+    for keyword in ("const", "default"):
+        if keyword in schema:
+            return schema[keyword]
     for several in ("enum", "examples"):
         if schema.get(several):
             return schema[several][0]

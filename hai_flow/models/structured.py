@@ -43,9 +43,9 @@ def read_answer(text: str, schema: Schema) -> tuple[Json, str]:
         value = foreign.read(_inside(text)).value
     except values.NotJson as error:
         return None, f"{error}" if text.strip() else "the answer is empty"
-    found = schema.fit(value)[1]
-    faults = [f"{fault['path'] or '/'}: {fault['message']}" for fault in found[:FAULTS_MAX]]
-    return value, "; ".join([*faults, *(["..."] if len(found) > FAULTS_MAX else [])])
+    findings = schema.fit(value)[1]
+    faults = [f"{fault['path'] or '/'}: {fault['message']}" for fault in findings[:FAULTS_MAX]]
+    return value, "; ".join([*faults, *(["..."] if len(findings) > FAULTS_MAX else [])])
 
 
 def received(text: str) -> str:
@@ -94,10 +94,10 @@ def parameters_shown(schema: Mapping[str, Json]) -> dict[str, Json]:
     """The schema of a tool's arguments as providers of models take it: an object at its top, and no choice. Of a choice
     between objects the properties of all are shown, and those are required that each requires. Arguments are checked by
     the schema itself."""
-    shown = {key: each for key, each in schema.items() if key not in _CHOICES}
-    shown["type"] = "object"
-    properties = dict(shown["properties"]) if isinstance(shown.get("properties"), Mapping) else {}
-    required = list(shown.get("required", ()))
+    parameters = {key: each for key, each in schema.items() if key not in _CHOICES}
+    parameters["type"] = "object"
+    properties = dict(parameters["properties"]) if isinstance(parameters.get("properties"), Mapping) else {}
+    required = list(parameters.get("required", ()))
     for keyword in ("allOf", "anyOf", "oneOf"):
         branches = [resolve(each, schema) for each in schema.get(keyword, ())]
         branches = [each for each in branches if isinstance(each, Mapping)]
@@ -108,5 +108,5 @@ def parameters_shown(schema: Mapping[str, Json]) -> dict[str, Json]:
         needed = [set(each.get("required", ())) for each in branches]
         names = set().union(*needed) if keyword == "allOf" else set.intersection(*needed) if needed else set()
         required += sorted(names - set(required))
-    shown["properties"] = properties
-    return {**shown, "required": required} if required else shown
+    parameters["properties"] = properties
+    return {**parameters, "required": required} if required else parameters

@@ -91,8 +91,8 @@ class ThinkTags:
             self._thinks, self._begins, self._tagged = tag == _OPEN, tag == _CLOSE, True
 
     def end(self) -> Iterator[Piece]:
-        kept, self._kept = self._kept, ""
-        yield from self._piece(kept)
+        rest, self._kept = self._kept, ""
+        yield from self._piece(rest)
 
     def _next_tag(self, text: str) -> tuple[str, str]:
         """The next tag that counts here ("": none), and the text before it; of a text without one, the text in front of

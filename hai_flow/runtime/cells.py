@@ -103,8 +103,8 @@ class Cells(Service):
 
     def runtimes(self) -> list[Runtime]:
         """The runtimes of all cells that can be reached."""
-        there = [runtime for number, (_, runtime) in self._cells.items() if number not in self._away]
-        return [self.home, *there]
+        reachable = [runtime for number, (_, runtime) in self._cells.items() if number not in self._away]
+        return [self.home, *reachable]
 
     def _databases(self) -> Mapping[int, Database]:
         return {runtime.cell: runtime.database for runtime in self.runtimes()}
@@ -113,24 +113,24 @@ class Cells(Service):
         """The name of the cell; its number, where this process does not know it."""
         if number == HOME:
             return HOME_NAME
-        found = self._cells.get(number)
-        return str(number) if found is None else found[0].name
+        entry = self._cells.get(number)
+        return str(number) if entry is None else entry[0].name
 
     def at(self, number: int) -> Runtime:
         """The runtime over the cell. Raises Rejected 503 where it is away, or unknown to this process."""
         if number == HOME:
             return self.home
-        found = self._cells.get(number)
-        if found is None:
+        entry = self._cells.get(number)
+        if entry is None:
             log.error("cell_unknown", cell=number, remedy="name it in HAI_FLOW_CELLS")
-        if found is None or number in self._away:
+        if entry is None or number in self._away:
             raise Rejected(
                 503,
                 "cell_away",
                 f"what you ask for lives in the cell {self.name(number)!r}, which can't be reached now; nothing was "
                 "stored. Try again later.",
             )
-        return found[1]
+        return entry[1]
 
     async def living(self, tenant: UUID) -> Living:
         """Where the tenant lives. Raises asyncpg's errors."""

@@ -70,12 +70,12 @@ class Spreading:
                 raise signals.another_has(id, stored.type)
             return Taken(True, None)
         async with seat.database.api.acquire() as connection, connection.transaction():
-            kept, already = await event_relays.add(connection, tenant, id, type, body, living.cells, sent.principal)
-            if (kept.type, kept.data) != (type, body):
-                raise signals.another_has(id, kept.type)
+            relay, already = await event_relays.add(connection, tenant, id, type, body, living.cells, sent.principal)
+            if (relay.type, relay.data) != (type, body):
+                raise signals.another_has(id, relay.type)
             if not already:
                 await audit.write(connection, tenant, [sent])
-        return Taken(already, kept)
+        return Taken(already, relay)
 
     async def refused(self, seat: Runtime, relay: Relay) -> None:
         """The seat has not taken it: no cell gets it."""
@@ -130,12 +130,12 @@ class Spreading:
         if not living.is_large:
             return
         seat = self._at(living.seat).database.api
-        wanted = await replication.print_of(seat, tenant)
+        fingerprint = await replication.print_of(seat, tenant)
         for runtime in self._there():
             if runtime.cell == living.seat or runtime.cell not in living.cells:
                 continue
             try:
-                if await replication.print_of(runtime.database.api, tenant) != wanted:
+                if await replication.print_of(runtime.database.api, tenant) != fingerprint:
                     async with runtime.database.api.acquire() as connection:
                         await replication.repeat(seat, connection, tenant)
             except (StoreError, *FAILURES) as error:
@@ -145,11 +145,11 @@ class Spreading:
         """The same for all large tenants, unless another process just did."""
 
         async def look(after: list[object] | None) -> Page:
-            found = await tenants.large_tenants(self._home.database.api)
-            for each in found:
+            large = await tenants.large_tenants(self._home.database.api)
+            for each in large:
                 repeat = partial(self.repeat, each.id, each.living)
                 await self._home.rows.deal(Sweep.MIRRORS, f"tenant {each.name}", repeat)
-            return Page(len(found), 0, None)
+            return Page(len(large), 0, None)
 
         await orphan_cleanup.sweep(self._home.database.api, "cells", MIRRORED_EVERY, look)
 

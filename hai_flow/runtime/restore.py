@@ -84,8 +84,8 @@ def _is_safe(step: p.Step) -> bool:
     if isinstance(verb, p.Call):
         return _reads(verb.tool, verb.function)
     if isinstance(verb, p.Http):
-        written = verb.arguments.written
-        return isinstance(written, dict) and written.get("method") in ("GET", "HEAD")
+        arguments = verb.arguments.written
+        return isinstance(arguments, dict) and arguments.get("method") in ("GET", "HEAD")
     return True
 
 
@@ -104,30 +104,30 @@ async def doubts(connection: Connection, tenants: dict[UUID, str] | None = None)
     """All runs that have not ended, a page at a time. `tenants`: filled with the names of theirs, if given."""
     plans = Plans(connection)
     async for page in restores.open_runs(connection):
-        found: list[Doubt] = []
+        doubtful: list[Doubt] = []
         for id, tenant, digest, name, status in page:
             plan = await plans.find(tenant, digest)
             steps = (f"all: {plan}",) if isinstance(plan, str) else may_repeat(plan)
-            found.append(Doubt(id, tenant, name, status, steps))
-        yield found
+            doubtful.append(Doubt(id, tenant, name, status, steps))
+        yield doubtful
 
 
 async def deliver(runtime: Runtime, connection: Connection) -> int:
     """Wait until all messages between runs have arrived: else a child run that is yet to be born could not be held.
     Returns how many messages can't be delivered now. The runtime performs nothing."""
-    until, left = time.monotonic() + DELIVERY_SECONDS_MAX, await restores.undelivered(connection)
-    while left and time.monotonic() < until:
+    until, remaining = time.monotonic() + DELIVERY_SECONDS_MAX, await restores.undelivered(connection)
+    while remaining and time.monotonic() < until:
         await asyncio.sleep(0.1)
         now = await restores.undelivered(connection)
-        if now != left:
-            until, left = time.monotonic() + DELIVERY_SECONDS_MAX, now
-    return left
+        if now != remaining:
+            until, remaining = time.monotonic() + DELIVERY_SECONDS_MAX, now
+    return remaining
 
 
 async def hold(runtime: Runtime, connection: Connection, era: Era, by: str) -> AsyncIterator[list[Held]]:
     """Pause every run that may repeat an effect. Yields the results, a page at a time. Calling it twice is harmless."""
     some = asyncio.Semaphore(AT_ONCE)
-    asked = Asked(who=c.Principal(id=by), way="database", via="restored")
+    actor = Asked(who=c.Principal(id=by), way="database", via="restored")
 
     async def one(doubt: Doubt) -> Held:
         named = ", ".join(doubt.steps[:NAMED_MAX]) + (" and more" if len(doubt.steps) > NAMED_MAX else "")
@@ -135,7 +135,7 @@ async def hold(runtime: Runtime, connection: Connection, era: Era, by: str) -> A
         async with some:
             try:
                 await runtime.committer.submit(
-                    doubt.run_id, doubt.tenant, command, command_id=f"restored:{era.n}", asked=asked
+                    doubt.run_id, doubt.tenant, command, command_id=f"restored:{era.n}", asked=actor
                 )
             except Rejected as rejected:
                 return Held(doubt, rejected.detail)

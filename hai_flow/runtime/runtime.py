@@ -354,12 +354,12 @@ class Runtime(Service):
 
     def faults(self) -> list[str]:
         """The parts of this process that do not work just now, each in a few words; empty: it can serve."""
-        found = [name for service in self._services for name in service.ailing]
+        parts = [name for service in self._services for name in service.ailing]
         if self.continuity.fault is not None:
-            found.append("what the database holds, which went back in time")
+            parts.append("what the database holds, which went back in time")
         if time.monotonic() - self.committer.worked_at() > STUCK_SECONDS:
-            found.append("commits and loads")
-        return found
+            parts.append("commits and loads")
+        return parts
 
     def hint_lists(self, tenant: UUID) -> None:
         """Call this after a change of something that lists of the tenant show, and that is no commit of a run: a

@@ -90,16 +90,18 @@ def cells_of(settings: Settings) -> tuple[Cell, ...]:
     if settings.cells is None:
         return ()
     file = _read("cells", settings.cells, read_cells)
-    found, faults = places_of(file, settings, variables(each.url_from for each in file.cells.values() if each.url_from))
+    cells, faults = places_of(file, settings, variables(each.url_from for each in file.cells.values() if each.url_from))
     if faults:
         raise SettingsError([f"{settings.cells}: {fault}" for fault in faults])
-    return found
+    return cells
 
 
 def _stand_in() -> StandIn:
-    found = variables(("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_MODEL"))
-    remember(found.get("OPENAI_API_KEY", ""))
-    return StandIn(found.get("OPENAI_API_KEY"), found.get("OPENAI_BASE_URL"), found.get("OPENAI_MODEL", MODEL))
+    environment = variables(("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_MODEL"))
+    remember(environment.get("OPENAI_API_KEY", ""))
+    return StandIn(
+        environment.get("OPENAI_API_KEY"), environment.get("OPENAI_BASE_URL"), environment.get("OPENAI_MODEL", MODEL)
+    )
 
 
 def _read(name: str, path: Path, read: Callable[[bytes, str], tuple[Read, list[Finding]]]) -> Read:
@@ -108,8 +110,8 @@ def _read(name: str, path: Path, read: Callable[[bytes, str], tuple[Read, list[F
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise SettingsError([f"{variable(name)}: {path} can't be read: {reason}."]) from None
-    found, findings = read(source, str(path))
+    content, findings = read(source, str(path))
     problems = [str(finding) for finding in findings if finding.severity == "error"]
     if problems:
         raise SettingsError(problems)
-    return found
+    return content

@@ -46,7 +46,7 @@ living.bug(
 places = Room("hai_flow/store/cells/thread_locations.py")
 places.bug(
     "a cell points elsewhere from a thread that it has",
-    ("        if made and row[1]:\n", "        if made and not row:\n"),
+    ("        if is_new and row[1]:\n", "        if is_new and not row:\n"),
     by=f"{_PLACES}::test_a_cell_does_not_point_elsewhere_from_a_thread_that_it_has",
 )
 places.bug(
@@ -132,8 +132,8 @@ quotas = Room("hai_flow/runtime/tenancy/quotas.py")
 quotas.bug(
     "each cell has the whole limit for itself",
     (
-        "await quotas.used_in_cell(each.api, tenant, *wanted) for each in (self._database, *others)]",
-        "await quotas.used_in_cell(each.api, tenant, *wanted) for each in (self._database,)]",
+        "await quotas.used_in_cell(each.api, tenant, *limits) for each in (self._database, *others)]",
+        "await quotas.used_in_cell(each.api, tenant, *limits) for each in (self._database,)]",
     ),
     by=f"{_LARGE}::test_limits_hold_for_all_cells_together",
 )

@@ -79,7 +79,7 @@ starts.bug(
 )
 starts.bug(
     "a fork is born though its work was taken back",
-    ("left = isinstance(begin, c.Fork) and await", "left = False and await"),
+    ("is_left = isinstance(begin, c.Fork) and await", "is_left = False and await"),
     by=f"{_HEIRS}::test_birth_and_taking_back_at_once_have_one_winner",
 )
 branches = Room("hai_flow/runtime/runs/branches.py", _HEIRS)
@@ -90,7 +90,7 @@ branches.bug(
 )
 branches.bug(
     "a fork takes over what another fork of the run has undone",
-    ("found |= set(undone_in(state)) & finished_by(fork.events, relative.shared)", "pass"),
+    ("undone |= set(undone_in(state)) & finished_by(fork.events, relative.shared)", "pass"),
     by=f"{_HEIRS}::test_a_fork_takes_nothing_over_that_another_fork_of_the_run_has_undone",
 )
 branches.bug(

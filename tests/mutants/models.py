@@ -70,12 +70,12 @@ arguments.bug(
 )
 arguments.bug(
     "arguments that the end contradicts count",
-    ("        elif not are_equal(said, self.end()):", "        elif False:"),
+    ("        elif not are_equal(final, self.end()):", "        elif False:"),
     by=_MEANT,
 )
 arguments.bug(
     "other arguments behind whole ones are ignored",
-    ("            if is_object(said) and is_object(text):", "            if False:"),
+    ("            if is_object(repeated) and is_object(text):", "            if False:"),
     by=_MEANT,
 )
 
@@ -212,7 +212,7 @@ conversation.bug(
 )
 conversation.bug(
     "neighbours of one role stay apart",
-    ("if alternate and found and _may_join(found[-1], message):", "if False:"),
+    ("if alternate and result and _may_join(result[-1], message):", "if False:"),
     by=f"{_CONVERSATIONS}::test_neighbours_of_one_role_are_joined_where_the_server_needs_it",
 )
 tokens = Room("hai_flow/models/tokens.py")

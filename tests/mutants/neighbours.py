@@ -190,7 +190,7 @@ sealing.bug(
 quotas = Room("hai_flow/runtime/tenancy/quotas.py", "tests/runtime/test_quotas.py")
 quotas.bug(
     "each of many starts at once reads all runs of the tenant",
-    ("        if known is None:\n            while", "        if True:\n            while"),
+    ("        if lookup is None:\n            while", "        if True:\n            while"),
     by="tests/runtime/test_quotas.py::test_a_hundred_starts_at_once_look_once_how_large_the_logs_are",
 )
 signals = Room("hai_flow/runtime/messaging/outbox.py", "tests/runtime/test_signals.py")

@@ -256,19 +256,25 @@ delivery.bug(
 delivery.bug(
     "subscribe does not look again",
     (
-        "            await self._offer_stored(message, wanted.since, {type: readings[type] for type in awaited}, ())\n",
+        (
+            "            await self._offer_stored(message, subscription.since, {type: readings[type] for "
+            "type in awaited}, ())\n"
+        ),
         "",
     ),
     by=_SIGNALS,
 )
 delivery.bug(
     "subscribe looks for what was stored only behind the subscription",
-    ("awaited = await self._offer_stored(message, wanted.since, readings, again)", "awaited = list(wanted.types)"),
+    (
+        "awaited = await self._offer_stored(message, subscription.since, readings, again)",
+        "awaited = list(subscription.types)",
+    ),
     by=_SIGNALS,
 )
 delivery.bug(
     "a run that begins to wait is not subscribed",
-    ("            await signals.subscribe(pool, tenant, run_id, wanted.path, offered, message.last_seq)\n", ""),
+    ("            await signals.subscribe(pool, tenant, run_id, subscription.path, offered, message.last_seq)\n", ""),
     by=f"{_SIGNALS}::test_a_signal_finishes_the_step_that_waits_for_it",
 )
 delivery.bug(
@@ -410,7 +416,7 @@ slots.bug(
 )
 slots.bug(
     "who holds the key is not stopped for a newer run",
-    ("        if wanted.cancels:\n", "        if False:\n"),
+    ("        if request.cancels:\n", "        if False:\n"),
     by=f"{_SLOTS}::test_a_newer_run_stops_the_oldest_and_takes_its_place",
 )
 slots.bug(
@@ -420,7 +426,7 @@ slots.bug(
 )
 slots.bug(
     "who waits is not admitted if a slot became free meanwhile",
-    ("        await self.admit(tenant, wanted.key)\n", ""),
+    ("        await self.admit(tenant, request.key)\n", ""),
     by=f"{_SLOTS}::test_a_run_whose_wait_is_heard_of_when_the_slot_is_free_again_begins_at_once",
 )
 slots.bug(

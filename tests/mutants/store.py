@@ -329,7 +329,7 @@ statement.bug(
 
 pieces.bug(
     "on Citus a run that is opened again takes its slot from an old version",
-    ("known.get(entry.run_id) == (entry.tenant, entry.version)", "entry.run_id in known"),
+    ("locked.get(entry.run_id) == (entry.tenant, entry.version)", "entry.run_id in locked"),
     by="tests/store/test_pieces.py::test_a_reopened_run_takes_its_slot_again_or_loses",
 )
 pieces.bug(
@@ -621,7 +621,7 @@ signals.bug(
 )
 signals.bug(
     "due signals come newest first",
-    ("sorted(found, key=lambda signal: signal.place)", "sorted(found, key=lambda signal: -signal.place)"),
+    ("sorted(signals, key=lambda signal: signal.place)", "sorted(signals, key=lambda signal: -signal.place)"),
 )
 signals.bug(
     "a settled signal is offered again",
@@ -707,7 +707,7 @@ slots.bug(
 )
 slots.bug(
     "a start that is made again takes a second slot",
-    ("slot: str | None = taken or await", "slot: str | None = await"),
+    ("slot: str | None = held_slot or await", "slot: str | None = await"),
     by="tests/store/test_slots.py",
 )
 slots.bug(
@@ -768,8 +768,8 @@ slots.bug(
 slots.bug(
     "a slot is free, and nobody who waits is told",
     (
-        "            await connection.execute(_SEAT, tenant, key, PROMISE)\n        return given",
-        "            pass\n        return given",
+        "            await connection.execute(_SEAT, tenant, key, PROMISE)\n        return is_promised",
+        "            pass\n        return is_promised",
     ),
 )
 slots.bug(
@@ -849,11 +849,11 @@ threads.bug(
 )
 threads.bug(
     "the thread has seen what came behind the event",
-    ("if row[1] in shown and (row[1] != tip or row[2] <= last_seq)]", "if row[1] in shown]"),
+    ("if row[1] in visible and (row[1] != tip or row[2] <= last_seq)]", "if row[1] in visible]"),
 )
 threads.bug(
     "the thread has seen what was said in a branch that it left",
-    ("if row[1] in shown and (row[1] != tip", "if (row[1] != tip"),
+    ("if row[1] in visible and (row[1] != tip", "if (row[1] != tip"),
 )
 threads.bug(
     "the place of a thread is that of a child",
@@ -1053,7 +1053,7 @@ triggers.bug(
 _OF_INBOX: Final = "tests/store/test_inbox.py"
 statement.bug(
     "whom a question asks no more still finds it in their inbox",
-    ("AND inbox.selector <> ALL (given.asks)", "AND inbox.selector <> ALL (given.asks) AND false"),
+    ("AND inbox.selector <> ALL (given.asks)", "AND inbox.selector <> ALL (source.asks) AND false"),
     by=f"{_OF_INBOX}::test_rows_follow_whom_a_pending_asks_and_leave_with_it",
 )
 inbox = Room("hai_flow/store/people/inbox.py", _OF_INBOX)
@@ -1063,7 +1063,7 @@ inbox.bug(
 )
 inbox.bug(
     "a page with filters that found little is the last one",
-    ("return found, (last_due, last_id) if n == scanned else None", "return found, None"),
+    ("return items, (last_due, last_id) if n == scanned else None", "return items, None"),
 )
 inbox.bug(
     "somebody else's claim is taken over while it lasts",
@@ -1125,7 +1125,10 @@ audit_chain.bug(
 )
 audit_chain.bug(
     "a record of erasing that was changed itself is believed",
-    ("if details is None or commitment(details) != found.get(record.id, record.commitment):", "if details is None:"),
+    (
+        "if details is None or commitment(details) != commitments.get(record.id, record.commitment):",
+        "if details is None:",
+    ),
     by="tests/store/test_erasing.py::test_a_record_of_erasing_that_was_changed_accounts_for_nothing",
 )
 erasing = Room("hai_flow/store/identity/erasure.py", "tests/store/test_erasing.py")
@@ -1137,7 +1140,7 @@ erasing.bug(
 log_chain = Room("hai_flow/store/audit/log_chain.py")
 log_chain.bug(
     "a log is not held against the audit",
-    ("                if known != chain:", "                if False:"),
+    ("                if expected != chain:", "                if False:"),
     by="tests/runtime/test_auditing.py::test_a_log_that_was_rewritten_with_its_head_is_found_by_the_audit",
 )
 retiring = Room("hai_flow/store/ops/retention.py")

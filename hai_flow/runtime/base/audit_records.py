@@ -86,8 +86,8 @@ def _began(asked: Asked, command: c.Start | c.Fork, state: RunState) -> AuditRow
 
 def _edited(edits: c.Edits) -> list[str]:
     """Which of `input`, `state` and `version` the fork changes; the values are in the run."""
-    given = {"input": edits.input is not msgspec.UNSET, "state": edits.state is not msgspec.UNSET}
-    return [*(name for name, is_there in given.items() if is_there), *(["version"] if edits.was is not None else [])]
+    changes = {"input": edits.input is not msgspec.UNSET, "state": edits.state is not msgspec.UNSET}
+    return [*(name for name, is_there in changes.items() if is_there), *(["version"] if edits.was is not None else [])]
 
 
 def _answers(asked: Asked, command: c.Answer, before: RunState, decision: Decision) -> list[AuditRow]:
@@ -101,10 +101,12 @@ def _answers(asked: Asked, command: c.Answer, before: RunState, decision: Decisi
         pending = before.pendings.get(answer.id)
         if pending is None:
             continue
-        told = by_pending.get(answer.id, {})
+        details = by_pending.get(answer.id, {})
         words = {"decision": answer.decision, "reason": answer.reason, "error": answer.error}
-        shown = bytes.fromhex(pending.opened.digest)
-        rows.append(asked.row("pending.answered", subject=f"pending:{answer.id}", digest=shown, **{**words, **told}))
+        digest = bytes.fromhex(pending.opened.digest)
+        rows.append(
+            asked.row("pending.answered", subject=f"pending:{answer.id}", digest=digest, **{**words, **details})
+        )
     return rows
 
 

@@ -46,17 +46,17 @@ def served(given: Iterable[str]) -> Served:
     places: dict[str, int] = {}
     faults: list[str] = []
     for text in given:
-        found = _GIVEN.fullmatch(text)
-        count = None if found is None or found["places"] is None else int(found["places"])
-        if found is None or (count is not None and (found["name"] == EVERY or not 0 < count <= PLACES_MAX)):
+        match = _GIVEN.fullmatch(text)
+        count = None if match is None or match["places"] is None else int(match["places"])
+        if match is None or (count is not None and (match["name"] == EVERY or not 0 < count <= PLACES_MAX)):
             faults.append(
                 f"expected the name of a queue (a lower-case letter, then letters, digits, _ or -), NAME=N for at most "
                 f"N (1 to {PLACES_MAX:,}) attempts at once, or * for every queue, found {text!r:.80}"
             )
             continue
-        names[found["name"]] = None
+        names[match["name"]] = None
         if count is not None:
-            places[found["name"]] = count
+            places[match["name"]] = count
     if len(names) > QUEUES_MAX:
         faults.append(f"expected at most {QUEUES_MAX:,} queues, found {len(names):,}; serve every queue with *")
     if faults:

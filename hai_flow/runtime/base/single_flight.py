@@ -21,10 +21,10 @@ class Recent(Generic[T]):
 
     async def get(self) -> T:
         """The answer. Raises the errors of `find`."""
-        known = self._looking
-        if known is None or (known.done() and time.monotonic() - self._found_at > self._seconds):
-            known = self._looking = asyncio.create_task(self._look())
-        return await asyncio.shield(known)  # the first caller may go away while others wait
+        look = self._looking
+        if look is None or (look.done() and time.monotonic() - self._found_at > self._seconds):
+            look = self._looking = asyncio.create_task(self._look())
+        return await asyncio.shield(look)  # the first caller may go away while others wait
 
     async def _look(self) -> T:
         try:

@@ -82,17 +82,17 @@ class Catalog:
 
     def reading(self, reads: Pool) -> Catalog:
         """The same catalog for a request, which reads with `reads`."""
-        seen = copy.copy(self)
-        seen.reads = reads
-        return seen
+        catalog = copy.copy(self)
+        catalog.reads = reads
+        return catalog
 
     async def plan(self, tenant: UUID, digest: bytes) -> Plan:
         """The plan that a run is pinned to. Raises Unreadable where this release can't read the document: a newer one
         wrote it; or if the document is gone, which must never happen."""
-        known = self._plans.get((tenant, digest))
-        if known is not None:
+        cached = self._plans.get((tenant, digest))
+        if cached is not None:
             self._plans.move_to_end((tenant, digest))
-            return known
+            return cached
         stored = await workflows.workflow_by_sha(self.reads, tenant, digest)
         if stored is None:
             raise Unreadable(f"the workflow {digest.hex()} that it is pinned to is not in the database")
@@ -110,15 +110,15 @@ class Catalog:
         else:
             stored = await workflows.latest_workflow(self.reads, tenant, name)
         if stored is None:
-            known = [each.name for each in await workflows.list_workflows(self.reads, tenant)]
-            hint = suggestion(reference.partition("@")[0], [name for name in known if f"{name}@" not in reference])
+            names = [each.name for each in await workflows.list_workflows(self.reads, tenant)]
+            hint = suggestion(reference.partition("@")[0], [name for name in names if f"{name}@" not in reference])
             raise Rejected(
                 404, "workflow_unknown", f"there is no workflow {reference!r}{hint or '; publish it first.'}"
             )
         return stored, await self.plan(tenant, stored.sha256)
 
     async def resolve_startable(
-        self, tenant: UUID, reference: str, found: WorkflowSummary | None = None, *, latest_only: bool = False
+        self, tenant: UUID, reference: str, summary: WorkflowSummary | None = None, *, latest_only: bool = False
     ) -> tuple[WorkflowSummary, Plan]:
         """The same for a request that starts a run; `found`: the workflow, where it was read already.
 
@@ -127,11 +127,11 @@ class Catalog:
         schedules and events alone.
         """
         if latest_only and "@" in reference:
-            found = await self._latest_as(tenant, reference)
-        if found is None:
+            summary = await self._latest_as(tenant, reference)
+        if summary is None:
             stored, plan = await self.resolve(tenant, reference)
         else:
-            stored, plan = found, await self.plan(tenant, found.sha256)
+            stored, plan = summary, await self.plan(tenant, summary.sha256)
         if stored.retired_at is not None:
             raise _retired(plan)
         if not any(isinstance(trigger, ApiTrigger) for trigger in plan.triggers):
@@ -194,11 +194,11 @@ class Catalog:
             plan = await self.plan_of(tenant, latest)
         except Unreadable:
             return
-        if taken := await self._taken_paths(tenant, plan, f"{name}@{plan.version}"):
+        if conflicts := await self._taken_paths(tenant, plan, f"{name}@{plan.version}"):
             raise Rejected(
                 409,
                 "webhook_path_taken",
-                f"{name}@{plan.version} would be the latest version then, and {taken[0].message}: retire "
+                f"{name}@{plan.version} would be the latest version then, and {conflicts[0].message}: retire "
                 f"{name}@{plan.version}, too, or first; or publish one with another path.",
             )
 
@@ -241,8 +241,8 @@ class Catalog:
         if not any(isinstance(trigger, WebhookTrigger) for trigger in plan.triggers):
             return await self._publish(tenant, plan, source, asked, dev=dev, from_disk=from_disk)
         async with self._webhooks, triggers.webhook_publication(self.database.api, tenant):
-            if taken := await self._taken_paths(tenant, plan, file):  # since it was checked
-                raise DefinitionError(_in_place(taken, source))
+            if conflicts := await self._taken_paths(tenant, plan, file):  # since it was checked
+                raise DefinitionError(_in_place(conflicts, source))
             return await self._publish(tenant, plan, source, asked, dev=dev, from_disk=from_disk)
 
     async def _publish(
@@ -292,10 +292,10 @@ class Catalog:
         if missing:
             raise RunnersMissing(_in_place(missing, source), lacking(plan, self.registry.kinds))
         looked = await self.registry.looked(plan, await self._tenants.name(tenant))
-        said = [*self.registry.doubts(plan), *((plan.steps[path], doubt) for path, doubt in looked.doubts)]
+        all_doubts = [*self.registry.doubts(plan), *((plan.steps[path], doubt) for path, doubt in looked.doubts)]
         doubts = [
             Finding(file, step.line, 1, "warning", "step.unavailable", f"step {step.path}: {doubt}")
-            for step, doubt in said
+            for step, doubt in all_doubts
         ]
         doubts = _in_place(doubts, source)
         if self.channels is not None:
@@ -339,21 +339,21 @@ class Catalog:
         """Whether the runs that the step of a run (by its path or id), or a step inside it, waits for put something to
         people, in the versions that the run has pinned. A version that can't be read here counts as one that does."""
         plan = await self.plan(tenant, bytes.fromhex(state.sha256))
-        left, seen = asking.runs_inside(plan, plan_path(plan.ids.get(path, path))), set[str]()
-        while left:
-            pin = state.pins.get(reference_of(left.pop()))
+        waiting, visited = asking.runs_inside(plan, plan_path(plan.ids.get(path, path))), set[str]()
+        while waiting:
+            pin = state.pins.get(reference_of(waiting.pop()))
             if pin is None:
                 return True
-            if pin.sha256 in seen:
+            if pin.sha256 in visited:
                 continue
-            seen.add(pin.sha256)
+            visited.add(pin.sha256)
             try:
                 child = await self.plan(tenant, bytes.fromhex(pin.sha256))
             except (Rejected, Unreadable):
                 return True
             if asking.asks_inside(child, "") is not asking.Asks.NOBODY:
                 return True
-            left.extend(asking.runs_inside(child, ""))
+            waiting.extend(asking.runs_inside(child, ""))
         return False
 
     async def counts(self, tenant: UUID, plan: Plan) -> bool:
@@ -372,18 +372,18 @@ class Catalog:
     ) -> AsyncGenerator[tuple[str, Workflow, Plan]]:
         """Each workflow that the plan, or one that it leads to, runs, once: its reference, and the workflow that the
         reference means now. `missing`: the errors of a reference that is passed over; others are raised."""
-        seen: set[str] = set()
-        left = list(self.runs_of(plan))
-        while left:
-            reference = reference_of(left.pop())
-            if reference in seen:
+        references: set[str] = set()
+        waiting = list(self.runs_of(plan))
+        while waiting:
+            reference = reference_of(waiting.pop())
+            if reference in references:
                 continue
-            seen.add(reference)
+            references.add(reference)
             try:
                 stored, child = await self.resolve(tenant, reference)
             except missing:
                 continue
-            left.extend(self.runs_of(child))
+            waiting.extend(self.runs_of(child))
             yield reference, stored, child
 
     async def plan_of_child(self, tenant: UUID, reference: str, digest: str | None) -> Plan:
@@ -398,13 +398,13 @@ class Catalog:
 
         Raises DefinitionError.
         """
-        known: dict[tuple[str, int | None], Child] = {}
+        children_by_run: dict[tuple[str, int | None], Child] = {}
         for run in dict.fromkeys((run.workflow, run.version) for run in self.runs_of(plan)):
             with suppress(Rejected, Unreadable):  # one that only another release can read is not looked into
                 reference = run[0] if run[1] is None else f"{run[0]}@{run[1]}"
-                known[run] = child_of((await self.resolve(tenant, reference))[1])
-        if known:
-            children = partial(_known_child, known)
+                children_by_run[run] = child_of((await self.resolve(tenant, reference))[1])
+        if children_by_run:
+            children = partial(_known_child, children_by_run)
             await compiling.make(compile_workflow, plan.source, file, children=children)
 
     async def _unknown_children(self, tenant: UUID, plan: Plan, file: str) -> list[Finding]:
@@ -424,8 +424,8 @@ class Catalog:
             except Unreadable:  # it is published, by another release
                 continue
             except Rejected:
-                known = [each.name for each in await workflows.list_workflows(self.reads, tenant)]
-                message = f"step {step.path}: there is no workflow {reference!r}{suggestion(step.verb.workflow, known)}"
+                names = [each.name for each in await workflows.list_workflows(self.reads, tenant)]
+                message = f"step {step.path}: there is no workflow {reference!r}{suggestion(step.verb.workflow, names)}"
                 faults.append(Finding(file, step.line, 1, "error", "run.unknown", message))
         return faults
 
@@ -444,13 +444,13 @@ class Catalog:
 
     def runs_of(self, plan: Plan) -> tuple[Run, ...]:
         """The `run` steps of the plan."""
-        known = self._runs.get(plan.sha256)
-        if known is None:
+        runs = self._runs.get(plan.sha256)
+        if runs is None:
             if len(self._runs) >= PLANS_MAX:
                 self._runs.clear()
-            known = tuple(step.verb for step in plan.steps.values() if isinstance(step.verb, Run))
-            self._runs[plan.sha256] = known
-        return known
+            runs = tuple(step.verb for step in plan.steps.values() if isinstance(step.verb, Run))
+            self._runs[plan.sha256] = runs
+        return runs
 
     async def _compiled(self, tenant: UUID, source: bytes, file: str) -> Plan:
         key = (tenant, sha256(source).digest())

@@ -54,21 +54,21 @@ async def _circle(catalog: Published, tenant: UUID, plan: Plan) -> tuple[str, ..
     watchers = await _watchers(catalog, tenant, plan)
     if not watchers:
         return ()
-    left: deque[_Visited] = deque([(plan.name, plan, False, ())])
-    seen = {(plan.name, False)}
-    while left:
-        name, known, over_an_end, way = left.popleft()
+    waiting: deque[_Visited] = deque([(plan.name, plan, False, ())])
+    visited = {(plan.name, False)}
+    while waiting:
+        name, plan_there, over_an_end, way = waiting.popleft()
         following = [(each, True, f"the end of {name} starts {each}") for each in watchers.get(name, ())]
-        if known is not None:
-            for run in catalog.runs_of(known):
+        if plan_there is not None:
+            for run in catalog.runs_of(plan_there):
                 following.append((run.workflow, over_an_end, f"{name} runs {run.workflow}"))
         for each, ended, words in following:
             reached = over_an_end or ended
             if each == plan.name and reached:
                 return (*way, words)
-            if (each, reached) not in seen:
-                seen.add((each, reached))
-                left.append((each, await _plan_of(catalog, tenant, each), reached, (*way, words)))
+            if (each, reached) not in visited:
+                visited.add((each, reached))
+                waiting.append((each, await _plan_of(catalog, tenant, each), reached, (*way, words)))
     return ()
 
 
@@ -81,9 +81,9 @@ async def _plan_of(catalog: Published, tenant: UUID, name: str) -> Plan | None:
 async def _watchers(catalog: Published, tenant: UUID, plan: Plan) -> dict[str, list[str]]:
     """Which workflows the end of a run of each workflow starts, once the plan counts."""
     rows = await triggers.run_triggers(catalog.reads, tenant)
-    found = [(row.type, row.workflow_name) for row in rows if row.workflow_name != plan.name]
-    found += [(each.workflow, plan.name) for each in plan.triggers if isinstance(each, RunTrigger)]
+    pairs = [(row.type, row.workflow_name) for row in rows if row.workflow_name != plan.name]
+    pairs += [(each.workflow, plan.name) for each in plan.triggers if isinstance(each, RunTrigger)]
     watchers: dict[str, list[str]] = {}
-    for watched, name in found:
+    for watched, name in pairs:
         watchers.setdefault(watched, []).append(name)
     return watchers

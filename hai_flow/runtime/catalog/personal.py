@@ -22,12 +22,12 @@ _KNOWN_MAX: Final = 1024
 def touches(plan: Plan, path: str = "") -> bool:
     """Whether the step at `path`, or anything in the workflow (""), has to do with something personal, as far as the
     workflow itself says: then the log of a process quotes none of its values."""
-    found = _nearby.get(plan.sha256)
-    if found is None:
+    personal = _nearby.get(plan.sha256)
+    if personal is None:
         while len(_nearby) >= _KNOWN_MAX:
             _nearby.pop(next(iter(_nearby)))
-        found = _nearby[plan.sha256] = Flow(plan).found() if declares(plan) else Personal()
-    return found.of(path).touches
+        personal = _nearby[plan.sha256] = Flow(plan).found() if declares(plan) else Personal()
+    return personal.of(path).touches
 
 
 def told_of(plan: Plan | None, error: BaseException, path: str = "") -> dict[str, Any]:
@@ -61,14 +61,14 @@ class Personals:
         """The personal values in the runs of a workflow whose children are pinned so. All values, where this release
         can't read the workflow."""
         key = (tenant, workflow, tuple(sorted(pin.sha256 for pin in pins.values())))
-        found = self._known.get(key)
-        if found is None:
-            found = self._known[key] = await self._found(tenant, workflow, pins)
+        personal = self._known.get(key)
+        if personal is None:
+            personal = self._known[key] = await self._found(tenant, workflow, pins)
             while len(self._known) > _KNOWN_MAX:
                 self._known.popitem(last=False)
         else:
             self._known.move_to_end(key)
-        return found
+        return personal
 
     async def now(self, tenant: UUID, workflow: bytes) -> Personal:
         """The same for its children as they are now, where the pins of a run are not at hand."""

@@ -26,8 +26,8 @@ class PinBook:
         return WorkflowPins(self, tenant, workflow)
 
     async def known(self, tenant: UUID, workflow: bytes) -> Mapping[str, str]:
-        found = self._kept.get((tenant, workflow))
-        return await self._read(tenant, workflow) if found is None else found
+        pins = self._kept.get((tenant, workflow))
+        return await self._read(tenant, workflow) if pins is None else pins
 
     async def add(self, tenant: UUID, workflow: bytes, found: Mapping[str, str]) -> Mapping[str, str]:
         """Add the pins that are not there yet. Returns all that are stored."""
@@ -40,12 +40,12 @@ class PinBook:
         self._kept.pop((tenant, workflow), None)
 
     async def _read(self, tenant: UUID, workflow: bytes) -> Mapping[str, str]:
-        found = await tool_pins.pins_of(self._database.api, tenant, workflow)
-        self._kept[tenant, workflow] = found
+        pins = await tool_pins.pins_of(self._database.api, tenant, workflow)
+        self._kept[tenant, workflow] = pins
         self._kept.move_to_end((tenant, workflow))
         while len(self._kept) > KEPT_MAX:
             self._kept.popitem(last=False)
-        return found
+        return pins
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,8 +53,8 @@ class BatchEntry(msgspec.Struct, eq=False):
         if not self.answers or self.undecided is not None:
             return None
         submission, answer = self.answers[-1]
-        taken = isinstance(answer, Outcome) and not answer.already
-        return submission if taken and submission.carrier is not None else None
+        is_accepted = isinstance(answer, Outcome) and not answer.already
+        return submission if is_accepted and submission.carrier is not None else None
 
     def give_back(self) -> None:
         """Nothing of the entry happened, as far as is known: its commands and chunks wait with the run again, before

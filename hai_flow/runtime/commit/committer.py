@@ -193,11 +193,11 @@ class Committer(Service):
     def stream(self, run: CachedRun, chunks: Iterable[Streamed]) -> None:
         """Append texts and progress of attempts in flight to the log of a run that this process holds
         (docs/design/store.md#decisions-and-chunks)."""
-        known = self.cache.get(run.id)
-        if known is None or not known.mine or not self.running:
+        cached = self.cache.get(run.id)
+        if cached is None or not cached.mine or not self.running:
             return  # somebody else holds the run: they would lose by their fence
-        known.chunks.extend(chunks)
-        self.queues.add(known)
+        cached.chunks.extend(chunks)
+        self.queues.add(cached)
 
     async def settled(self, waiting: Iterable[CachedRun]) -> None:
         """Return when all commands for these runs are decided and committed."""
@@ -302,8 +302,8 @@ class Committer(Service):
         for run, submission in late:
             if submission in run.submissions:
                 run.submissions.remove(submission)
-            told = "the database has not answered for a while; the outcome is unknown: send it again."
-            submission.fail(StoreError(told))
+            message = "the database has not answered for a while; the outcome is unknown: send it again."
+            submission.fail(StoreError(message))
 
     async def _run_clock(self) -> None:
         """Read the database's clock if no commit has for a while: it may have been set to another time."""

@@ -131,9 +131,9 @@ class Decider:
             return _unknown_run(run)  # another tenant's: as if it were not there
         elif unborn:
             return _unknown_run(run) if run.loaded_at >= submission.arrived else None
-        known = _first_use(entry, submission)
-        if known is not None:
-            return _repeated(submission, known)
+        use = _first_use(entry, submission)
+        if use is not None:
+            return _repeated(submission, use)
         if run.slot_taken and not entry.decides and _wants_slot(run, submission):
             return _slot_taken(submission, run)
         if submission.seat_lost and (unborn or entry.state.status == "queued"):
@@ -393,8 +393,8 @@ def _begun_by_model(chunk: Chunk, call: Written, state: RunState, at: int) -> li
 
 def _broken_off(chunk: Chunk, state: RunState) -> str | None:
     """The message of an earlier attempt that this one writes anew: the last one of the step, if it broke off."""
-    said = [each for each in state.messages.values() if each.path == chunk.path and each.kind == chunk.kind]
-    last = max(said, key=lambda each: each.n, default=None)
+    messages = [each for each in state.messages.values() if each.path == chunk.path and each.kind == chunk.kind]
+    last = max(messages, key=lambda each: each.n, default=None)
     return last.id if last is not None and last.aborted else None
 
 

@@ -108,7 +108,7 @@ class Lanes:
         lane.hand, lane.entries = [], []
 
     def _entries_of(self, hand: list[CachedRun]) -> list[BatchEntry]:
-        found: list[BatchEntry] = []
+        entries: list[BatchEntry] = []
         for run in hand:
             if run.submissions and run.submissions[0].carrier is not None:
                 run.taken = False
@@ -117,8 +117,8 @@ class Lanes:
                 run.taken = False
                 self._spawn(self._take_alone(run), "take a run alone")
             elif (entry := self._decider.entry_of(run)) is not None:
-                found.append(entry)
-        return found
+                entries.append(entry)
+        return entries
 
     async def _commit(self, lane: Queue, connection: Connection, entries: list[BatchEntry]) -> None:
         """Send a batch, and the rest of it after a failure, until every entry has won, lost or been condemned."""

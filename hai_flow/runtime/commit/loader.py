@@ -116,15 +116,15 @@ class Loader:
 
     def _without_long(self, batch: list[CachedRun], found: Mapping[UUID, Loaded]) -> list[CachedRun]:
         """Those of a batch that can be taken in at once. Runs with a long log to fold are loaded apart."""
-        left = []
+        short = []
         for run in batch:
             loaded = found.get(run.id)
             if loaded is not None and loaded.rows and loaded.rows[-1].last_seq < loaded.seq:
                 run.taken = False
                 self._spawn(self._load_apart(run, 0.0), "load a run apart")
             else:
-                left.append(run)
-        return left
+                short.append(run)
+        return short
 
     async def _load_apart(self, run: CachedRun, pause: float = APART_SECONDS_MIN) -> None:
         """Load a run that takes long, or whose load failed alone for a reason that may pass, until it has passed:
@@ -151,14 +151,14 @@ class Loader:
             for run in batch:
                 run.refence = False
             ids, seqs = [run.id for run in batch], [run.state.seq for run in batch]
-            found = await logs.load_runs(connection, ids, seqs, ABI, LOAD_ROWS_MAX)
+            loaded = await logs.load_runs(connection, ids, seqs, ABI, LOAD_ROWS_MAX)
             if len(batch) > 1:
-                batch = self._without_long(batch, found)
-            await self.look_up(connection, batch, found)
+                batch = self._without_long(batch, loaded)
+            await self.look_up(connection, batch, loaded)
         faults: dict[UUID, Exception] = {}
         for run in batch:
             try:
-                await self.take_in(run, found.get(run.id))
+                await self.take_in(run, loaded.get(run.id))
                 run.loaded_at = began
             except Exception as error:
                 if passing(error):
@@ -169,7 +169,7 @@ class Loader:
             if fault is None:
                 self._loaded(run)
             else:
-                self._failures.give_up(run, fault, loaded=found.get(run.id))
+                self._failures.give_up(run, fault, loaded=loaded.get(run.id))
 
     async def look_up(self, connection: Connection, batch: list[CachedRun], found: Mapping[UUID, Loaded]) -> None:
         """Look up the rest that the waiting commands need: ids that were used before, and the holders of slots."""
@@ -178,25 +178,25 @@ class Loader:
         used = await logs.commands_of(connection, ids) if ids else {}
         for run, submission in named:
             submission.looked_up = True
-            if known := used.get((run.id, submission.command_id or "")):
-                run.known[known.command_id] = known
-        wanted = {run.id: (run.tenant, slot) for run in batch if (slot := _wanted_slot(run, found.get(run.id)))}
+            if used_before := used.get((run.id, submission.command_id or "")):
+                run.known[used_before.command_id] = used_before
+        slots_by_run = {run.id: (run.tenant, slot) for run in batch if (slot := _wanted_slot(run, found.get(run.id)))}
         promised = [
             (run, each, (run.tenant, each.seat)) for run in batch for each in run.submissions if each.seat is not None
         ]
-        left = [
+        promises = [
             (run, each, (run.tenant, each.birth.slot or ""))
             for run in batch
             for each in run.submissions
             if each.birth is not None and each.birth.left
         ]
-        asked = {*wanted.values(), *(slot for _, _, slot in promised), *(slot for _, _, slot in left)}
-        holders = await concurrency_slots.slot_holders(connection, asked) if asked else {}
+        slots = {*slots_by_run.values(), *(slot for _, _, slot in promised), *(slot for _, _, slot in promises)}
+        holders = await concurrency_slots.slot_holders(connection, slots) if slots else {}
         for run in batch:
-            run.slot_taken = run.id in wanted and holders.get(wanted[run.id]) not in (None, run.id)
+            run.slot_taken = run.id in slots_by_run and holders.get(slots_by_run[run.id]) not in (None, run.id)
         for run, submission, slot in promised:
             submission.seat_lost = holders.get(slot) != run.id
-        for run, submission, slot in left:
+        for run, submission, slot in promises:
             submission.left_lost = holders.get(slot) != run.id
 
     def _loaded(self, run: CachedRun) -> None:
@@ -223,8 +223,8 @@ class Loader:
             for row in rows:
                 if state.seq // FOLDED_AT_ONCE < row.last_seq // FOLDED_AT_ONCE:
                     await asyncio.sleep(0)  # a long log must not keep the loop from everything else
-                found = f"run {run.id}: the log jumps from {state.seq} to {row.first_seq}"
-                assert row.first_seq <= state.seq + 1 <= row.last_seq, found
+                gap = f"run {run.id}: the log jumps from {state.seq} to {row.first_seq}"
+                assert row.first_seq <= state.seq + 1 <= row.last_seq, gap
                 # Commits of an ended run are merged (`store/runs/log_compaction`): known events may stand in the same
                 # row.
                 events = e.decode_events(row.events)[state.seq + 1 - row.first_seq :]

@@ -44,12 +44,12 @@ class Queue:
         self.ready.set()
 
     def take(self, most: int) -> list[CachedRun]:
-        taken = [self.waiting.popleft() for _ in range(min(most, len(self.waiting)))]
-        for run in taken:
+        runs = [self.waiting.popleft() for _ in range(min(most, len(self.waiting)))]
+        for run in runs:
             run.taken = True
         if not self.waiting:
             self.ready.clear()
-        return taken
+        return runs
 
 
 class Queues:
@@ -96,7 +96,7 @@ class Queues:
         self.leave(run)
         if run.known:
             waiting = {submission.command_id for submission in run.submissions}
-            run.known = {id: known for id, known in run.known.items() if id in waiting}
+            run.known = {id: command for id, command in run.known.items() if id in waiting}
         run.slot_taken = False
         if run.stale:
             run.stale, run.loaded_at = False, -1.0

@@ -106,8 +106,8 @@ class Failures:
         Without a caller, the run needs attention, else the same would be tried for ever; and its attempt counts as
         lost, so that a person's Retry performs it again.
         """
-        told = told_of(run.plan, error)
-        log.error("command_failed", run_id=str(run.id), command=type(submission.command).__name__, **told)
+        details = told_of(run.plan, error)
+        log.error("command_failed", run_id=str(run.id), command=type(submission.command).__name__, **details)
         submission.leave()
         if submission.answer is not None and is_unstorable(error):
             submission.fail(Rejected(422, "value_unstorable", UNSTORABLE))
@@ -118,8 +118,8 @@ class Failures:
         if not run.exists:
             return
         command = submission.command
-        known = isinstance(command, c.TimerFired) and run.state.status == "needs_attention"  # asked each second
-        if known or isinstance(command, c.NeedAttention | c.StepLost):
+        is_expected = isinstance(command, c.TimerFired) and run.state.status == "needs_attention"  # asked each second
+        if is_expected or isinstance(command, c.NeedAttention | c.StepLost):
             if run.mine:  # it would not be asked for again
                 self._claims.let_go(run, run.fence, error)
             return

@@ -71,9 +71,9 @@ class PostgresContents:
             piece = await files.get_piece(self._reads, place, n)
             if piece is None or offset >= len(piece):
                 raise MissingContent(place)
-            found = piece[offset : offset + end - start]
-            start += len(found)
-            yield found
+            part = piece[offset : offset + end - start]
+            start += len(part)
+            yield part
 
     async def remove(self, place: str) -> None:
         await files.remove_pieces(self._database.api, place)
@@ -104,13 +104,13 @@ class RemoteContents:
         while start < end:
             until = min(end, start + PIECE_BYTES)
             try:
-                found = await asyncio.to_thread(self._system.cat_file, path, start, until)
+                part = await asyncio.to_thread(self._system.cat_file, path, start, until)
             except FileNotFoundError:
                 raise MissingContent(place) from None
-            if len(found) != until - start:
+            if len(part) != until - start:
                 raise MissingContent(place)
             start = until
-            yield found
+            yield part
 
     async def remove(self, place: str) -> None:
         with contextlib.suppress(FileNotFoundError):

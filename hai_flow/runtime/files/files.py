@@ -69,9 +69,9 @@ class Files:
 
     def reading(self, reads: Pool) -> Files:
         """The same files for a request, which reads with `reads`."""
-        seen = copy.copy(self)
-        seen._reads, seen._here = reads, PostgresContents(self._database, reads)
-        return seen
+        files_read = copy.copy(self)
+        files_read._reads, files_read._here = reads, PostgresContents(self._database, reads)
+        return files_read
 
     # --- in
 
@@ -95,7 +95,7 @@ class Files:
         place = contents.new_place()
         await files.note_leftover(self._database.api, tenant, place, ARRIVES_WITHIN)
         counted = _Counted(pieces, self.bytes_max)
-        kept: str | None = None
+        stored_place: str | None = None
         try:
             await contents.write(tenant, place, counted.pieces())
             if wanted is not None and wanted != counted.digest.digest():
@@ -103,12 +103,12 @@ class Files:
                     422, "file.digest", f"the bytes that arrived have the sha256 {counted.digest.hexdigest()}."
                 )
             file = File(counted.digest.digest(), place, counted.size, name, media_type)
-            kept = await files.keep_file(self._database.api, tenant, file, principal, run_id=run_id)
-            if kept is None:
+            stored_place = await files.keep_file(self._database.api, tenant, file, principal, run_id=run_id)
+            if stored_place is None:
                 raise Rejected(408, "file.slow", f"expected the file within {ARRIVES_WITHIN}.")
-            return replace(file, place=kept)
+            return replace(file, place=stored_place)
         finally:
-            if kept != place:
+            if stored_place != place:
                 await asyncio.shield(self._clear(place))
 
     async def use(self, tenant: UUID, principal: str, run_id: UUID, value: bytes, viewer: Viewer | None = None) -> None:
@@ -117,10 +117,10 @@ class Files:
 
         Raises Rejected 404 where it refers to a file that is not there, or that the principal may not read.
         """
-        wanted = file_ids.files_in(value)
-        if not wanted:
+        sha256s = file_ids.files_in(value)
+        if not sha256s:
             return
-        _demand_all(wanted, await files.use_files(self._database.api, tenant, wanted, principal, run_id, viewer))
+        _demand_all(sha256s, await files.use_files(self._database.api, tenant, sha256s, principal, run_id, viewer))
 
     async def use_all(
         self, tenant: UUID, principal: str, run_id: UUID, command: c.Command, viewer: Viewer | None
@@ -137,16 +137,16 @@ class Files:
     async def demand(self, tenant: UUID, principal: str, value: bytes, viewer: Viewer | None = None) -> None:
         """The JSON text `value`, which the principal sends, is about to be kept for runs that are not known yet: each
         refers to its files when it takes it. Raises Rejected as `use`."""
-        wanted = file_ids.files_in(value)
-        if wanted:
-            _demand_all(wanted, await files.readable_files(self._database.api, tenant, wanted, principal, viewer))
+        sha256s = file_ids.files_in(value)
+        if sha256s:
+            _demand_all(sha256s, await files.readable_files(self._database.api, tenant, sha256s, principal, viewer))
 
     async def demand_of_run(self, tenant: UUID, run_id: UUID, value: bytes) -> None:
         """Call this before the JSON text `value` enters the run. It comes from a principal that may read the run's
         files and no others. Raises Rejected as `use`."""
-        wanted = file_ids.files_in(value)
-        if wanted:
-            _demand_all(wanted, await files.files_of_run(self._database.api, tenant, wanted, run_id))
+        sha256s = file_ids.files_in(value)
+        if sha256s:
+            _demand_all(sha256s, await files.files_of_run(self._database.api, tenant, sha256s, run_id))
 
     # --- out
 
@@ -211,21 +211,21 @@ class FilesOfRun:
 
     async def read(self, id: str, bytes_max: int) -> Content:
         try:
-            found = await self._files.find_of_run(self._tenant, self._run_id, file_ids.sha256_of_file(id))
-            if found is None:
+            file = await self._files.find_of_run(self._tenant, self._run_id, file_ids.sha256_of_file(id))
+            if file is None:
                 raise StepError(
                     f"there is no file {id[:80]!r} that this run may read", code="step.file_unknown", retriable=False
                 )
-            if found.size > bytes_max:
+            if file.size > bytes_max:
                 raise StepError(
-                    f"the file {found.name[:80]!r} has {found.size} bytes; at most {bytes_max} are taken here",
+                    f"the file {file.name[:80]!r} has {file.size} bytes; at most {bytes_max} are taken here",
                     code="step.file_too_large",
                     retriable=False,
                 )
-            body = b"".join([piece async for piece in self._files.read(found)])
+            body = b"".join([piece async for piece in self._files.read(file)])
         except (*FAILURES, MissingContent) as error:
             raise _unavailable(error) from error
-        return Content(body, found.media_type, found.name)
+        return Content(body, file.media_type, file.name)
 
     async def put(self, body: bytes, media_type: str = "application/octet-stream", name: str = "") -> dict[str, Json]:
         async def whole() -> AsyncIterator[bytes]:
@@ -235,14 +235,14 @@ class FilesOfRun:
         kind = kind if MEDIA_TYPE.fullmatch(kind) else BYTES
         name = _CONTROL.sub("\ufffd", hidden(name))[:NAME_CHARS_MAX]
         try:
-            made = await self._files.take(
+            file = await self._files.take(
                 self._tenant, self._principal, whole(), name=name, media_type=kind, run_id=self._run_id
             )
         except Rejected as rejected:
             raise StepError(rejected.detail, code="step.file_too_large", retriable=False) from None
         except FAILURES as error:
             raise _unavailable(error) from error
-        return part_of(made)
+        return part_of(file)
 
 
 def part_of(file: File) -> dict[str, Json]:

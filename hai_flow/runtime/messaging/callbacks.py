@@ -39,12 +39,12 @@ class Callbacks:
 
     async def find(self, token: str) -> CallbackRow:
         """The step that the address is for. Raises Rejected 404."""
-        found = None
+        row = None
         if _TOKEN.fullmatch(token):
-            found = await callbacks.find_callback(self._database.api, token)
-        if found is None:
+            row = await callbacks.find_callback(self._database.api, token)
+        if row is None:
             raise Rejected(404, "callback_unknown", "there is no callback here.")
-        return found
+        return row
 
     async def receive(self, row: CallbackRow, content: Json) -> bool:
         """Take a callback; returns whether the very same one was taken before.

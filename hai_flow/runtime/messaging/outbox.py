@@ -168,12 +168,12 @@ class Delivery(Service):
     async def _run(self, woken: asyncio.Event, take: Callable[[], Awaitable[int]], failure: str) -> None:
         while True:
             woken.clear()
-            taken = 0
+            count = 0
             try:
-                taken = await take()
+                count = await take()
             except Exception as error:
                 log.warning(failure, error=str(error) or repr(error))
-            if not taken:  # else there may be more
+            if not count:  # else there may be more
                 await wait_at_most(woken, self.config.poll_seconds * random.uniform(0.8, 1.0))
 
     # --- messages between runs ------------------------------------------------------------------------------------
@@ -257,8 +257,8 @@ class Delivery(Service):
         if state is None:
             raise Rejected(404, "run_unknown", f"there is no run {message.run_id}.")
         streamed, growing = (
-            tuple(replace(each, content=state.messages[each.message_id].content) for each in said)
-            for said in (command.streamed, command.growing)
+            tuple(replace(each, content=state.messages[each.message_id].content) for each in messages)
+            for messages in (command.streamed, command.growing)
         )
         calls = tuple(_as_it_is(each, state.tool_calls[each.id]) for each in command.calls)
         return replace(command, streamed=streamed, growing=growing, calls=calls)
@@ -337,11 +337,11 @@ class Delivery(Service):
         """Store a signal and see to it that it is offered to the runs that wait for it; returns it, and whether it was
         there already. `sent` is the audit record of its `sender`, a person; `sent_at`: when another cell had it. Raises
         `Rejected` 409 if another one has its id."""
-        kept = await signals.store_signal(
+        stored = await signals.store_signal(
             self.database.api, tenant, id, type, values.dumps(data), run_id, sent=sent, sent_at=sent_at, sender=sender
         )
         self._signals.set()
-        return kept
+        return stored
 
     async def _subscribe(self, message: OutboxMessage) -> None:
         """A run waits: offer it the stored signals, and remember that it is to be offered those that come.
@@ -350,16 +350,16 @@ class Delivery(Service):
         ones, and none that was stored in between is missed. Where the run has heard all, nothing is read again; but for
         those that it knows as left.
         """
-        wanted = msgspec.json.decode(message.body, type=_Subscription)
-        readings = {type: _reading(wanted.heard.get(type)) for type in wanted.types}
-        left = [id for heard in wanted.heard.values() for id in heard.left]
+        subscription = msgspec.json.decode(message.body, type=_Subscription)
+        readings = {type: _reading(subscription.heard.get(type)) for type in subscription.types}
+        missed = [id for heard in subscription.heard.values() for id in heard.left]
         pool, tenant, run_id = self.database.api, message.tenant, message.run_id
-        again = await signals.signals_by_id(pool, tenant, run_id, left) if left else []
-        awaited = await self._offer_stored(message, wanted.since, readings, again)
+        again = await signals.signals_by_id(pool, tenant, run_id, missed) if missed else []
+        awaited = await self._offer_stored(message, subscription.since, readings, again)
         if awaited:
             offered = {type: _encoded(readings[type].offered) for type in awaited}
-            await signals.subscribe(pool, tenant, run_id, wanted.path, offered, message.last_seq)
-            await self._offer_stored(message, wanted.since, {type: readings[type] for type in awaited}, ())
+            await signals.subscribe(pool, tenant, run_id, subscription.path, offered, message.last_seq)
+            await self._offer_stored(message, subscription.since, {type: readings[type] for type in awaited}, ())
 
     async def _offer_stored(
         self, message: OutboxMessage, since: int, readings: Mapping[str, _Reading], left: Sequence[Signal]
@@ -383,9 +383,9 @@ class Delivery(Service):
                     awaited = (
                         [type for type in awaited if type in outcome["awaits"]] if outcome is not None else awaited
                     )
-                    taken = outcome is None or outcome["taken"]
+                    is_accepted = outcome is None or outcome["taken"]
                     if signal not in due:
-                        reading.read(signal, passed=not taken)
+                        reading.read(signal, passed=not is_accepted)
             if last:
                 break
             limit = self.config.page_max
@@ -491,14 +491,14 @@ class Delivery(Service):
         again_after = None if last else timedelta(seconds=wait)
         await signals.put_off_signal(self.database.api, signal, sorted(unreached), again_after)
         for name, error in unreached.items():
-            said = str(error) or repr(error)
+            reason = str(error) or repr(error)
             if last:
-                log.error("signal_given_up", signal=signal.id, type=signal.type, of=name, tries=tries, error=said)
-            elif self._unreached.get(name) != said:  # once, not for each signal and each try
+                log.error("signal_given_up", signal=signal.id, type=signal.type, of=name, tries=tries, error=reason)
+            elif self._unreached.get(name) != reason:  # once, not for each signal and each try
                 if len(self._unreached) >= NAMES_MAX:
                     self._unreached.clear()
-                self._unreached[name] = said
-                log.warning("signal_put_off", signal=signal.id, type=signal.type, of=name, error=said)
+                self._unreached[name] = reason
+                log.warning("signal_put_off", signal=signal.id, type=signal.type, of=name, error=reason)
 
     async def offer(self, signal: Signal, only: Collection[str] | None = None) -> Unreached:
         """Offer a stored signal to the runs that wait for it, behind older ones that were not offered yet; or only to
@@ -516,12 +516,12 @@ class Delivery(Service):
         return dict(_failed(zip(waiting, done, strict=True)))
 
     async def _offer_in_order(self, subscriber: signals.Subscriber, offered: Sequence[Signal]) -> None:
-        run_id, known = subscriber.run_id, None
+        run_id, offers = subscriber.run_id, None
         if subscriber.offered is not None:
-            known = msgspec.json.decode(subscriber.offered, type=c.Offered)
+            offers = msgspec.json.decode(subscriber.offered, type=c.Offered)
         for signal in offered:
             if signal.run_id in (None, run_id):
-                outcome = await self._offer(run_id, signal, known)
+                outcome = await self._offer(run_id, signal, offers)
                 if signal.type not in outcome["awaits"]:
                     await signals.unsubscribe(self.database.api, run_id, signal.type, subscriber.opened_seq)
                     return

@@ -204,8 +204,8 @@ class Triggers(Service):
         """Look at the schedules that are due, until none is."""
         pool = self.database.api
         lease = timedelta(seconds=self.config.lease_seconds)
-        while taken := await triggers.take_due(pool, self.config.batch_max, lease):
-            await asyncio.gather(*(self._look_at(each, lease) for each in taken))
+        while schedules := await triggers.take_due(pool, self.config.batch_max, lease):
+            await asyncio.gather(*(self._look_at(each, lease) for each in schedules))
         due = await triggers.next_wake(pool)
         if due is not None:
             await self._wake_at(due)
@@ -339,10 +339,10 @@ class Triggers(Service):
 
     async def schedule(self, tenant: UUID, id: UUID, reads: Pool | None = None) -> ScheduleRow:
         """The schedule, read with `reads` by a request. Raises `Rejected` 404."""
-        found = await triggers.get_schedule(reads or self.database.api, tenant, id)
-        if found is None:
+        row = await triggers.get_schedule(reads or self.database.api, tenant, id)
+        if row is None:
             raise Rejected(404, "schedule_unknown", f"there is no schedule {str(id)!r}.")
-        return found
+        return row
 
     async def run_schedule(self, tenant: UUID, id: UUID, key: str, *, asked: Asked | None = None) -> Outcome:
         """Start a run as the schedule would, now, also while it is paused; `key` again gives the same run.
@@ -442,14 +442,14 @@ class Triggers(Service):
 
     async def _deliver(self, signal: Signal, only: Collection[str] | None = None) -> list[Started]:
         """Start a run of every workflow that has an event trigger for the type and whose `match` is true."""
-        found = await triggers.event_triggers_of(self.database.api, signal.tenant, signal.type)
+        rows = await triggers.event_triggers_of(self.database.api, signal.tenant, signal.type)
         if only is not None:
-            found = [each for each in found if _name(each.workflow_name) in only]
-        if not found:
+            rows = [each for each in rows if _name(each.workflow_name) in only]
+        if not rows:
             return []
         event = event_value(signal.id, signal.type, values.loads(signal.data), instants.milliseconds(signal.sent_at))
         behind = people_behind(signal.sender or SYSTEM)
-        done = await asyncio.gather(*(self._deliver_to(each, event, behind) for each in found))
+        done = await asyncio.gather(*(self._deliver_to(each, event, behind) for each in rows))
         return [each for each in done if each is not None]
 
     async def _deliver_to(
@@ -479,8 +479,8 @@ class Triggers(Service):
             input = event["data"] if trigger.input is None else trigger.input.render(used(trigger.input, scope))
             run_id = self.starts.id_of("event", str(row.tenant), row.workflow_name, *identity)
             named = file_ids.files_in(values.dumps(event["data"]))
-            given = {} if input is None else input
-            outcome = await self.begin(row, run_id, given, "event", named=named, instigators=behind)
+            run_input = {} if input is None else input
+            outcome = await self.begin(row, run_id, run_input, "event", named=named, instigators=behind)
         except ExpressionError as error:
             refused = Rejected(422, error.code, f"the event trigger of {plan.name}@{plan.version}: {error.message}")
             return Started(row.workflow_name, refused=refused)
@@ -513,7 +513,7 @@ class Triggers(Service):
     async def _begin_behind(
         self, row: EventTriggerRow, end: on_end_triggers.End, message: OutboxMessage
     ) -> Exception | None:
-        said = log.bind(workflow=row.workflow_name, ended=end.run_id)
+        bound_log = log.bind(workflow=row.workflow_name, ended=end.run_id)
         try:
             plan = await self.catalog.plan(row.tenant, row.workflow)
             trigger = plan.triggers[row.position]
@@ -524,20 +524,22 @@ class Triggers(Service):
             if trigger.match is not None and trigger.match.evaluate(used(trigger.match, scope)) is not True:
                 return None
             if end.origin.depth > on_end_triggers.CHAIN_MAX:
-                said.error("chain_cut", reason=f"{on_end_triggers.CHAIN_MAX} ends of runs in a row have started runs")
+                bound_log.error(
+                    "chain_cut", reason=f"{on_end_triggers.CHAIN_MAX} ends of runs in a row have started runs"
+                )
                 return None
             input = None if trigger.input is None else trigger.input.render(used(trigger.input, scope))
             identity = (str(row.tenant), row.workflow_name, str(row.position), message.command_id)
             run_id = self.starts.id_of("run", *identity)
             named = file_ids.files_in(values.dumps(input))
-            behind, given = people_behind(end.requester, end.instigators), {} if input is None else input
-            await self.begin(row, run_id, given, "run", end.origin, named=named, instigators=behind)
+            behind, run_input = people_behind(end.requester, end.instigators), {} if input is None else input
+            await self.begin(row, run_id, run_input, "run", end.origin, named=named, instigators=behind)
         except ExpressionError as error:
-            said.warning("run_trigger_refused", code=error.code, reason=error.message)
+            bound_log.warning("run_trigger_refused", code=error.code, reason=error.message)
         except Rejected as rejected:
             if rejected.status in (429, 503):
                 return rejected
-            said.warning("run_trigger_refused", code=rejected.code, reason=rejected.detail)
+            bound_log.warning("run_trigger_refused", code=rejected.code, reason=rejected.detail)
         except Exception as error:
             return error
         return None
@@ -565,9 +567,9 @@ class Triggers(Service):
                 if isinstance(trigger, ScheduleTrigger)
             ]
             events = [
-                EventTriggerRow(tenant, name, position, latest.sha256, latest.dev, *wanted)
+                EventTriggerRow(tenant, name, position, latest.sha256, latest.dev, *columns)
                 for position, trigger in enumerate(plan.triggers)
-                if (wanted := _wanted(trigger)) is not None
+                if (columns := _wanted(trigger)) is not None
             ]
             await triggers.replace_triggers(connection, tenant, name, schedules, events)
         self._due.set()

@@ -84,8 +84,8 @@ class Webhooks:
     async def _tenant(self, name: str) -> UUID | None:
         if not tenants.NAME.fullmatch(name):
             return None
-        found = await tenants.find_tenant(self._triggers.database.api, name)
-        return None if found is None else found.id
+        tenant = await tenants.find_tenant(self._triggers.database.api, name)
+        return None if tenant is None else tenant.id
 
     def demand_genuine(self, hook: Webhook, call: Call) -> None:
         """Raises Rejected 401, which says the same whatever is wrong."""

@@ -107,11 +107,11 @@ def _durability(facts: Facts, place: Place) -> Iterator[Check]:
 
 
 def _versions(facts: Facts, place: Place) -> Iterator[Check]:
-    shown = f"PostgreSQL {facts.settings.get('server_version', facts.version)}"
+    version = f"PostgreSQL {facts.settings.get('server_version', facts.version)}"
     if facts.version < OLDEST:
-        yield Check("database.version", "bad", shown, "upgrade it: HAI Flow needs PostgreSQL 15 or newer")
+        yield Check("database.version", "bad", version, "upgrade it: HAI Flow needs PostgreSQL 15 or newer")
     else:
-        yield Check("database.version", "good", shown)
+        yield Check("database.version", "good", version)
     if place.schema == place.newest:
         yield Check("schema", "good", f"revision {place.schema}, that of this release")
     elif place.schema is None:
@@ -128,12 +128,14 @@ def _role(facts: Facts, place: Place) -> Iterator[Check]:
     if not powers:
         yield Check("database.role", "good", f"{facts.role} is neither superuser nor above row security")
     else:
-        found = f"{facts.role} has {' and '.join(powers)}"
+        finding = f"{facts.role} has {' and '.join(powers)}"
         remedy = "connect as a role without it: it can switch off every guard of the database"
         if place.embedded:
-            yield Check("database.role", "doubtful", f"{found} (embedded)", "for production take a server of your own")
+            yield Check(
+                "database.role", "doubtful", f"{finding} (embedded)", "for production take a server of your own"
+            )
         else:
-            yield Check("database.role", "bad", found, remedy)
+            yield Check("database.role", "bad", finding, remedy)
     if place.schema is None:
         return  # there is nothing yet that a role could own or a wall could part
     if facts.no_role is not None:
@@ -141,17 +143,17 @@ def _role(facts: Facts, place: Place) -> Iterator[Check]:
     else:
         yield Check("database.works_as", "good", f"processes work as {facts.works_as}, which owns no table")
     if facts.no_wall is not None:
-        found = "requests read without a second wall between tenants"
-        yield Check("database.row_security", "doubtful", found, facts.no_wall.rstrip("."))
+        finding = "requests read without a second wall between tenants"
+        yield Check("database.row_security", "doubtful", finding, facts.no_wall.rstrip("."))
     else:
         yield Check("database.row_security", "good", "requests read behind it")
 
 
 def _clock(facts: Facts) -> Check:
-    found = f"this machine is {facts.ahead_ms:+.0f} ms from the database (give or take {facts.within_ms:.0f})"
+    finding = f"this machine is {facts.ahead_ms:+.0f} ms from the database (give or take {facts.within_ms:.0f})"
     if abs(facts.ahead_ms) - facts.within_ms > CLOCK_MS_MAX:
-        return Check("clock", "doubtful", found, "synchronise both clocks: keys and tokens end by this machine's")
-    return Check("clock", "good", found)
+        return Check("clock", "doubtful", finding, "synchronise both clocks: keys and tokens end by this machine's")
+    return Check("clock", "good", finding)
 
 
 def _hints(settings: Settings, place: Place) -> Iterator[Check]:
@@ -202,11 +204,11 @@ def _pooler(settings: Settings, place: Place) -> Iterator[Check]:
         yield Check("pooler", "bad", "a pooler answers, whose sessions are nobody's own", remedy)
     elif settings.database_pooled and settings.database_direct_url is None:
         remedy = f"set {variable('database_direct_url')}: LISTEN does not get through a pooler"
-        found = f"behind a pooler, so news is found every {settings.poll_seconds:g} s"
+        finding = f"behind a pooler, so news is found every {settings.poll_seconds:g} s"
         if settings.hints is not None:
             remedy = f"set {variable('database_direct_url')}: migrate, prune and their like need a session of their own"
-            found = "behind a pooler, without a direct way to the server"
-        yield Check("pooler", "doubtful", found, remedy)
+            finding = "behind a pooler, without a direct way to the server"
+        yield Check("pooler", "doubtful", finding, remedy)
     elif settings.database_pooled and not place.pooler:
         remedy = f"unset {variable('database_pooled')}: nothing is prepared for its sake"
         yield Check("pooler", "doubtful", "no pooler was found where there is said to be one", remedy)
@@ -218,22 +220,24 @@ def _pooler(settings: Settings, place: Place) -> Iterator[Check]:
 
 
 def _replica(settings: Settings, place: Place) -> Iterator[Check]:
-    found, url = place.replica, variable("database_replica_url")
-    if found is None:
+    replica, url = place.replica, variable("database_replica_url")
+    if replica is None:
         return
-    if isinstance(found, str):
-        yield Check("replica", "doubtful", found, f"see {url}, or unset it; until then the database answers for it")
-    elif not found.same:
+    if isinstance(replica, str):
+        yield Check("replica", "doubtful", replica, f"see {url}, or unset it; until then the database answers for it")
+    elif not replica.same:
         remedy = f"let {url} lead to a streaming replica of {variable('database_url')}"
         yield Check("replica", "bad", "what answers there is another server, or another database of it", remedy)
-    elif not found.follows:
+    elif not replica.follows:
         remedy = f"let {url} lead to a standby: this one answers for itself, and costs the database what it should save"
         yield Check("replica", "doubtful", "it is no standby, or one that took over", remedy)
-    elif found.seconds is None:
+    elif replica.seconds is None:
         remedy = "see whether it is connected (pg_stat_replication) and whether its replay is paused"
         yield Check("replica", "doubtful", "it did not get what the database has while it was waited for", remedy)
     else:
-        yield Check("replica", "good", f"a standby of this database, which had all of it within {found.seconds:.2f} s")
+        yield Check(
+            "replica", "good", f"a standby of this database, which had all of it within {replica.seconds:.2f} s"
+        )
 
 
 def _audit(facts: Facts, place: Place) -> Iterator[Check]:
@@ -258,9 +262,9 @@ def _audit(facts: Facts, place: Place) -> Iterator[Check]:
 
 
 def _files(settings: Settings, place: Place) -> Iterator[Check]:
-    wanted = settings.connections_max + BESIDE_CONNECTIONS
-    if place.descriptors < wanted:
-        remedy = f"ulimit -Hn {wanted} (LimitNOFILE=), or lower {variable('connections_max')}"
+    needed = settings.connections_max + BESIDE_CONNECTIONS
+    if place.descriptors < needed:
+        remedy = f"ulimit -Hn {needed} (LimitNOFILE=), or lower {variable('connections_max')}"
         yield Check("limits.files", "doubtful", f"a process may open {place.descriptors} files", remedy)
     else:
         yield Check("limits.files", "good", f"a process may open {place.descriptors} files")
@@ -268,16 +272,16 @@ def _files(settings: Settings, place: Place) -> Iterator[Check]:
 
 def _limits(settings: Settings, facts: Facts) -> Iterator[Check]:
     most, each = int(facts.settings.get("max_connections", "0")), settings.lanes + 4 + 4 + 1
-    found = f"the database takes {most} connections, a process of ours up to {each + settings.tool_connections}"
+    finding = f"the database takes {most} connections, a process of ours up to {each + settings.tool_connections}"
     if most < 2 * (each + settings.tool_connections):
-        yield Check("limits.connections", "doubtful", found, "raise max_connections, or put a pooler in between")
+        yield Check("limits.connections", "doubtful", finding, "raise max_connections, or put a pooler in between")
     else:
-        yield Check("limits.connections", "good", found)
+        yield Check("limits.connections", "good", finding)
     if facts.workers:
         yield Check("workers", "good", f"{facts.workers} give signs of life")
     else:
         yield Check("workers", "doubtful", "no worker gives signs of life", "start one: hai-flow worker")
     if facts.workers and facts.unserved:
-        found = f"runs wait in queues that no worker serves: {', '.join(facts.unserved)}"
+        finding = f"runs wait in queues that no worker serves: {', '.join(facts.unserved)}"
         remedy = f"start one that does: hai-flow worker --queue {facts.unserved[0]}"
-        yield Check("workers.queues", "doubtful", found, remedy)
+        yield Check("workers.queues", "doubtful", finding, remedy)

@@ -69,14 +69,14 @@ class Continuity(Service):
         async with self._database.api.acquire() as connection:
             era = await database_history.current(connection)
             witness = await self._witness.read(era.database) if self._witness is not None and from_outside else None
-            known = [beat for beat in (self._seen, witness) if beat is not None]
-            why = era.held or await self._against(connection, era, known)
+            beats = [beat for beat in (self._seen, witness) if beat is not None]
+            why = era.held or await self._against(connection, era, beats)
             if why is not None:
                 if era.held is None:
                     await database_history.hold(connection, era, why)
                 raise WentBack(why)
             if era.timeline_moved:
-                log.warning("timeline_moved", meaning=TIMELINE, seen=max(beat.at for beat in known).isoformat())
+                log.warning("timeline_moved", meaning=TIMELINE, seen=max(beat.at for beat in beats).isoformat())
                 await database_history.follow_timeline(connection, era)
             if await database_history.beat(connection, era, timedelta(seconds=self._seconds)):
                 await self._note(connection, shared=True)
@@ -86,12 +86,12 @@ class Continuity(Service):
     async def _against(self, connection: Connection, era: Era, known: list[Beat]) -> str | None:
         if era.moved is not None:
             return era.moved
-        for seen in known:
-            if await database_history.lacks(connection, era, seen):
+        for beat in known:
+            if await database_history.lacks(connection, era, beat):
                 last = await database_history.last_beat(connection)
                 stands = "none of its beats is there" if last is None else f"its last beat is of {_moment(last)}"
-                return f"a beat of {_moment(seen)} was seen, and is not in it any more; {stands}"
-        ours = [seen for seen in known if seen.database == era.database]
+                return f"a beat of {_moment(beat)} was seen, and is not in it any more; {stands}"
+        ours = [beat for beat in known if beat.database == era.database]
         if era.timeline_moved and not ours:
             return (
                 "its server has begun another timeline, by recovery or by the promotion of a standby, and nobody here "

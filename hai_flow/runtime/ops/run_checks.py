@@ -139,8 +139,8 @@ class Check:
         if again.left is None:
             self.reached["decisions_follow"] += 1
         elif again.surely:
-            asked = ", ".join(again.commands) or "nothing"
-            message = f"{again.left.type} does not follow from what was asked of the run (decided again: {asked})"
+            commands = ", ".join(again.commands) or "nothing"
+            message = f"{again.left.type} does not follow from what was asked of the run (decided again: {commands})"
             self._found("decisions_follow", message, at=commit.row["last_seq"])
         else:
             self.undecided += 1
@@ -158,10 +158,10 @@ class Check:
             self._found("snapshots_are_folds", "the snapshot is not the fold of the events up to it")
 
     def _compare_head(self) -> None:
-        known = self._heads.pop(self.state.seq, None)
-        if known is not None:
+        head = self._heads.pop(self.state.seq, None)
+        if head is not None:
             self.reached["log_audited"] += 1
-            if known != self._head:
+            if head != self._head:
                 self._found("log_audited", "the events up to here are not those that the audit vouches for")
 
     # --- the end of the log -------------------------------------------------------------------------------------------
@@ -267,33 +267,33 @@ def _asks_the_same(row: e.PendingOpened, made: e.PendingOpened) -> bool:
 
 def _inbox_is_made(check: Check) -> Iterator[str]:
     """An open question is in the inboxes of all that it asks, and a closed one is in no inbox."""
-    found: dict[str, set[str]] = {}
+    rows_by_pending: dict[str, set[str]] = {}
     for row in check.evidence.rows["inbox"]:
-        found.setdefault(row["pending_id"], set()).add(row["selector"])
-    for id in found.keys() - set(check.state.open_pendings.values()):
+        rows_by_pending.setdefault(row["pending_id"], set()).add(row["selector"])
+    for id in rows_by_pending.keys() - set(check.state.open_pendings.values()):
         yield f"{id} is in an inbox, and it is not open"
     if check.plan is None:
         return
     world = World(check.state.requester, check.plan.roles)
     for id in check.state.open_pendings.values():
-        asked = set(asked_by(check.state.pendings[id], world))
-        if id not in found and check.is_older(id):
+        selectors = set(asked_by(check.state.pendings[id], world))
+        if id not in rows_by_pending and check.is_older(id):
             check.older += 1  # the sweep of a worker is about to write them
-        elif asked != found.get(id, set()):
-            yield f"{id} asks {sorted(asked)}, and is in the inbox of {sorted(found.get(id, ()))}"
+        elif selectors != rows_by_pending.get(id, set()):
+            yield f"{id} asks {sorted(selectors)}, and is in the inbox of {sorted(rows_by_pending.get(id, ()))}"
 
 
 def _votes_are_made(check: Check) -> Iterator[str]:
     rows = {(row["pending_id"], row["principal"]): row for row in check.evidence.rows["votes"]}
     older = {
         key
-        for key, made in check._made.votes.items()
-        if key not in rows and _decides_alone(made) and check.is_older(made.pending_id)
+        for key, expected in check._made.votes.items()
+        if key not in rows and _decides_alone(expected) and check.is_older(expected.pending_id)
     }
     check.older += len(older)
-    yield from _differ("vote", {key: made for key, made in check._made.votes.items() if key not in older}, rows)
-    for key, made in check._made.votes.items():
-        if key in rows and msgspec.json.decode(rows[key]["body"]) != msgspec.json.decode(made.body):
+    yield from _differ("vote", {key: expected for key, expected in check._made.votes.items() if key not in older}, rows)
+    for key, expected in check._made.votes.items():
+        if key in rows and msgspec.json.decode(rows[key]["body"]) != msgspec.json.decode(expected.body):
             yield f"the vote of {key[1]} on {key[0]} is another one than in the log"
 
 
@@ -305,22 +305,22 @@ def _decides_alone(vote: VoteRow) -> bool:
 def _turns_are_made(check: Check) -> Iterator[str]:
     rows = {row["n"]: (row["first_seq"], row["last_seq"], row["wire_run_id"]) for row in check.evidence.rows["turns"]}
     yield from _differ("turn", check._made.turns, rows)
-    for n, made in check._made.turns.items():
-        if n in rows and rows[n] != made:
-            yield f"turn {n} has events {made[0]} to {made[1]}, and its row says {rows[n][0]} to {rows[n][1]}"
+    for n, expected in check._made.turns.items():
+        if n in rows and rows[n] != expected:
+            yield f"turn {n} has events {expected[0]} to {expected[1]}, and its row says {rows[n][0]} to {rows[n][1]}"
 
 
 def _messages_are_made(check: Check) -> Iterator[str]:
     rows = {row["n"]: row for row in check.evidence.rows["messages"]}
     yield from _differ("message", check._made.messages, rows)
-    for n, made in check._made.messages.items():
+    for n, expected in check._made.messages.items():
         row = rows.get(n)
         if row is None:
             continue
-        if (row["id"], row["role"]) != (made.id, made.role):
-            yield f"message {n} is {made.id} of {made.role}, and its row is {row['id']} of {row['role']}"
-        elif not _says_the_same(thread_entry(row["role"], row["body"]), thread_entry(made.role, made.body)):
-            yield f"message {n}, {made.id}, says something else than the log does"
+        if (row["id"], row["role"]) != (expected.id, expected.role):
+            yield f"message {n} is {expected.id} of {expected.role}, and its row is {row['id']} of {row['role']}"
+        elif not _says_the_same(thread_entry(row["role"], row["body"]), thread_entry(expected.role, expected.body)):
+            yield f"message {n}, {expected.id}, says something else than the log does"
 
 
 def _says_the_same(row: MessageState | ToolCallState, made: MessageState | ToolCallState) -> bool:
@@ -443,7 +443,7 @@ def _row_is_made(check: Check) -> Iterator[str]:
     run, state = check.run, check.state
     ended = state.status in TERMINAL_STATUSES
     parent = None if state.parent is None else UUID(state.parent.run_id)
-    made = {
+    expected = {
         "status": state.status,
         "thread_id": state.thread_id,
         "started_by": state.requester,
@@ -452,7 +452,7 @@ def _row_is_made(check: Check) -> Iterator[str]:
         "parent_id": parent,
         "parent_path": None if state.parent is None else state.parent.path,
     }
-    for name, value in made.items():
+    for name, value in expected.items():
         if run[name] != value:
             yield f"its {name} is {_shown(run[name])}, and the log says {_shown(value)}"
     behind = " ".join(state.all_instigators)
@@ -464,8 +464,8 @@ def _row_is_made(check: Check) -> Iterator[str]:
         yield f"it is {state.status}, and its row says that it {'has not' if ended else 'has'} ended"
     if run["input"] is not None and values.loads(run["input"]) != state.input:
         yield "its input is another one than in the log"
-    said = None if run["result"] is None else msgspec.json.decode(run["result"])
-    if said != (msgspec.to_builtins(_result(state)) if ended else None):
+    stored_result = None if run["result"] is None else msgspec.json.decode(run["result"])
+    if stored_result != (msgspec.to_builtins(_result(state)) if ended else None):
         yield "its result is another one than in the log"
 
 

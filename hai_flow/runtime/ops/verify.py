@@ -90,12 +90,12 @@ class Plans:
 
     async def find(self, tenant: UUID, digest: bytes) -> Plan | str:
         """The plan, or why there is none."""
-        known = self._known.get((tenant, digest))
-        if known is None:
-            known = self._known[tenant, digest] = await self._compiled(tenant, digest)
+        plan = self._known.get((tenant, digest))
+        if plan is None:
+            plan = self._known[tenant, digest] = await self._compiled(tenant, digest)
             while len(self._known) > PLANS_MAX:
                 self._known.popitem(last=False)
-        return known
+        return plan
 
     async def _compiled(self, tenant: UUID, digest: bytes) -> Plan | str:
         stored = await workflows.workflow_by_sha(self._connection, tenant, digest)

@@ -100,10 +100,10 @@ class Inbox:
     def reading(self, reads: Pool, all_ids: AllIds, may_decide: MayDecide) -> Inbox:
         """The same inboxes for a request, which reads with `reads`. `all_ids`: the people of its tenant. `may_decide`:
         which roles let them decide."""
-        seen = copy.copy(self)
-        seen.reads, seen.catalog = reads, self.catalog.reading(reads)
-        seen._all_ids, seen._may_decide = all_ids, may_decide
-        return seen
+        view = copy.copy(self)
+        view.reads, view.catalog = reads, self.catalog.reading(reads)
+        view._all_ids, view._may_decide = all_ids, may_decide
+        return view
 
     async def in_force(self, tenant: UUID, found: Sequence[Delegation]) -> list[Delegation]:
         """Those of the delegations that hold now, each with what its giver still has."""
@@ -149,23 +149,23 @@ class Inbox:
         """The questions to the principal, the next deadline first; and where to go on, if there are more. A page may be
         short, though there is more."""
         voices = await self._voices(tenant, who)
-        found, following = await inbox.page_of_inbox(
+        rows, following = await inbox.page_of_inbox(
             self.reads, tenant, _selectors(voices), filters, limit=limit, after=after
         )
-        items = [await self._item(tenant, voices, each) for each in found]
+        items = [await self._item(tenant, voices, each) for each in rows]
         return [each for each in items if each.is_theirs], following
 
     async def item(self, tenant: UUID, who: c.Principal, run_id: UUID, pending_id: str) -> Item | None:
         """An open pending as the principal's inbox shows it, also one that does not ask them."""
-        asked = await inbox.get_asked(self.reads, tenant, run_id, pending_id)
+        row = await inbox.get_asked(self.reads, tenant, run_id, pending_id)
         voices = await self._voices(tenant, who)  # also where there is none: no clock tells
-        return None if asked is None else await self._item(tenant, voices, asked)
+        return None if row is None else await self._item(tenant, voices, row)
 
     async def representing(self, tenant: UUID, who: c.Principal, other: str) -> c.Principal:
         """The principal as the delegate of `other`. Raises Rejected 403 where there is no such delegation."""
-        found = await delegations.to_person(self.reads, tenant, (who.id, *who.aliases), self._all_ids(other))
-        found = await self.in_force(tenant, found)
-        if who.on_behalf_of is not None or not found:
+        granted = await delegations.to_person(self.reads, tenant, (who.id, *who.aliases), self._all_ids(other))
+        granted = await self.in_force(tenant, granted)
+        if who.on_behalf_of is not None or not granted:
             raise Rejected(
                 403,
                 "delegation_missing",
@@ -173,15 +173,15 @@ class Inbox:
                 "/v1/inbox/delegations. It ends with the key, session or token by which it was made, and with the "
                 "roles by which they may decide.",
             )
-        return self._delegate(who, found[0])
+        return self._delegate(who, granted[0])
 
     async def _voices(self, tenant: UUID, who: c.Principal) -> list[c.Principal]:
         """The principal; and the principal as the delegate of each person that has delegated to them."""
         if who.on_behalf_of is not None:
             return [who]
-        found = await delegations.to_person(self.reads, tenant, (who.id, *who.aliases))
-        found = await self.in_force(tenant, found)
-        newest = {self._all_ids(each.from_id)[0]: each for each in reversed(found)}
+        granted = await delegations.to_person(self.reads, tenant, (who.id, *who.aliases))
+        granted = await self.in_force(tenant, granted)
+        newest = {self._all_ids(each.from_id)[0]: each for each in reversed(granted)}
         return [who, *(self._delegate(who, each) for each in newest.values())]
 
     def _delegate(self, who: c.Principal, delegation: Delegation) -> c.Principal:
@@ -207,14 +207,16 @@ class Inbox:
             behind = tuple((asked.instigators or "").split())
             world = await self._world(tenant, asked.workflow, asked.started_by, behind)
             pending = PendingState(opened, votes=votes)
-            found = [obstacle(pending, each, world) for each in voices]
+            obstacles = [obstacle(pending, each, world) for each in voices]
         except (Unreadable, msgspec.DecodeError):
             fault = Obstacle("unreadable", "a newer release wrote it, which alone can judge it")
             return Item(asked, PendingState(opened), fault)
-        others = [each.on_behalf_of or each.id for each, fault in zip(voices[1:], found[1:], strict=True) if not fault]
-        mine = found[0]
+        others = [
+            each.on_behalf_of or each.id for each, fault in zip(voices[1:], obstacles[1:], strict=True) if not fault
+        ]
+        mine = obstacles[0]
         if mine is not None and mine.code == NOT_ASKED and not others:  # it asks others, and they may not
-            mine = next((each for each in found if each is not None and each.code != NOT_ASKED), mine)
+            mine = next((each for each in obstacles if each is not None and each.code != NOT_ASKED), mine)
         return Item(asked, pending, mine, tuple(others))
 
     async def _world(self, tenant: UUID, workflow: bytes, requester: str, behind: tuple[str, ...] = ()) -> World:
@@ -238,8 +240,8 @@ class Inbox:
         wrong: list[Correction] = []
 
         async def judge(each: inbox.Listed) -> None:
-            if (found := await self._correction(each)) is not None:
-                wrong.append(found)
+            if (correction := await self._correction(each)) is not None:
+                wrong.append(correction)
 
         await self._rows.go_through(Sweep.INBOX, listed, lambda each: f"pending {each.id}", judge)
         if wrong:

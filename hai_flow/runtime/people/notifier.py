@@ -116,22 +116,22 @@ class Notifier(Service):
 
     async def _run(self) -> None:
         while True:
-            found = 0
+            count = 0
             room = self.config.batch_max - self._under_way
             try:
-                found = await self._take(room) if room else 0
+                count = await self._take(room) if room else 0
             except Exception as error:
                 log.warning("notifications_not_taken", error=str(error) or repr(error))
-            if not found:
+            if not count:
                 await asyncio.sleep(self.config.poll_seconds * random.uniform(0.8, 1.0))
 
     async def _take(self, room: int) -> int:
         """Begin to deal with those that are due. The time until they are given out again is longer than a try."""
-        found = await notifications.due(self._database.api, room, timedelta(seconds=SECONDS * 3))
-        for each in found:
+        notifications_due = await notifications.due(self._database.api, room, timedelta(seconds=SECONDS * 3))
+        for each in notifications_due:
             self._under_way += 1
             self._spawn(self._deal_with(each), "a notification")
-        return len(found)
+        return len(notifications_due)
 
     async def _deal_with(self, given: Notification) -> None:
         try:
@@ -158,9 +158,9 @@ class Notifier(Service):
 
     async def _divide(self, given: Notification) -> None:
         place = await self._place(given.tenant)
-        asked = await inbox.selectors_of(self._database.api, given.tenant, given.run_id, given.pending_id)
-        found = channels.recipients(place, given.notify, asked)
-        parts = [(_part_id(given.id, each), each.channel, each.person, each.whom) for each in found]
+        selectors = await inbox.selectors_of(self._database.api, given.tenant, given.run_id, given.pending_id)
+        receivers = channels.recipients(place, given.notify, selectors)
+        parts = [(_part_id(given.id, each), each.channel, each.person, each.whom) for each in receivers]
         await notifications.divide(self._database.api, given.id, parts)
 
     async def _send(self, given: Notification) -> None:
@@ -176,9 +176,9 @@ class Notifier(Service):
             return
         now = datetime.now().astimezone()
         link = None if person is None or given.person is None else await self._link(given, given.person, person, now)
-        told = _told(given, item, await self._shown(given, item, person), link, self._page(given.pending_id))
+        message = _told(given, item, await self._shown(given, item, person), link, self._page(given.pending_id))
         address = None if person is None else person.email
-        await self._sender.send(channel, given.id, told, given.whom, address, now)
+        await self._sender.send(channel, given.id, message, given.whom, address, now)
         await notifications.end(self._database.api, given.id, "sent")
 
     async def _item(self, given: Notification, person: Person | None) -> Item | None:
@@ -232,8 +232,8 @@ def _principal(id: str, person: Person) -> c.Principal:
 
 def _part_id(id: str, recipient: channels.Recipient) -> str:
     """The id that the receiver knows it by: the same each time that it is divided."""
-    said = "\n".join((id, recipient.channel, recipient.person or "", recipient.whom))
-    return f"msg_{sha256(said.encode()).hexdigest()[:32]}"
+    text = "\n".join((id, recipient.channel, recipient.person or "", recipient.whom))
+    return f"msg_{sha256(text.encode()).hexdigest()[:32]}"
 
 
 def _told(given: Notification, item: Item, shown: e.PendingOpened, link: str | None, page: str | None) -> Told:

@@ -53,8 +53,8 @@ class Archive:
 
     def places(self) -> list[str]:
         """All archives, in the order of their names."""
-        found = self._system.find(self._root) if self._system.exists(self._root) else []
-        return sorted(each[len(self._root) + 1 :] for each in found if each.endswith(".jsonl.gz"))
+        paths = self._system.find(self._root) if self._system.exists(self._root) else []
+        return sorted(each[len(self._root) + 1 :] for each in paths if each.endswith(".jsonl.gz"))
 
     def put(self, file: Path, place: str) -> None:
         """Put a file there, whole or not at all."""
@@ -206,11 +206,11 @@ async def restore(connection: Connection, archive: Archive, place: str, by: str,
     with tempfile.TemporaryDirectory(prefix="hai-flow-archive-") as directory:
         file = Path(directory) / "in"
         await asyncio.to_thread(archive.get, place, file)
-        ids, known = await _judge(connection, file, place)
+        ids, columns = await _judge(connection, file, place)
         transaction = connection.transaction()
         await transaction.start()
         try:
-            await _store(connection, file, place, known)
+            await _store(connection, file, place, columns)
             await erasure.forget_again(connection, ids)
             unit = await _check(connection, ids, place)
             await retention.note_restored(connection, unit, place, by)
@@ -232,11 +232,11 @@ async def _judge(connection: Connection, file: Path, place: str) -> tuple[list[U
         raise Damaged(f"{place}, line 1: expected an archive of form {FORMAT}, found something else.")
     try:
         ids = [UUID(each) for each in head.value["runs"]]
-        known: dict[str, list[str]] = head.value["columns"]
+        columns: dict[str, list[str]] = head.value["columns"]
     except (KeyError, ValueError, TypeError, AttributeError):
         raise Damaged(f"{place}, line 1: expected the runs and columns of the archive.") from None
     here = await retention.columns(connection)
-    for table, names in known.items():
+    for table, names in columns.items():
         if strange := sorted(set(names) - set(here.get(table, ()))):
             raise Damaged(
                 f"{place}, line 1: {table} has {', '.join(strange)}, which this database does not have: a newer "
@@ -244,14 +244,14 @@ async def _judge(connection: Connection, file: Path, place: str) -> tuple[list[U
             )
     for line in lines:
         value = line.value
-        rows = isinstance(value, dict) and value.get("table") in known and isinstance(value.get("row"), dict)
-        if not rows or set(value["row"]) != set(known[value["table"]]):
-            raise Damaged(f"{place}, line {line.number}: expected a row of {', '.join(known)} with all its columns.")
-    if there := await retention.known_runs(connection, ids):
-        raise Damaged(f"{place}: the run {there[0]} is there already; nothing was restored.")
+        rows = isinstance(value, dict) and value.get("table") in columns and isinstance(value.get("row"), dict)
+        if not rows or set(value["row"]) != set(columns[value["table"]]):
+            raise Damaged(f"{place}, line {line.number}: expected a row of {', '.join(columns)} with all its columns.")
+    if existing := await retention.known_runs(connection, ids):
+        raise Damaged(f"{place}: the run {existing[0]} is there already; nothing was restored.")
     if rest := await retention.uncleared_of(connection, ids):
         raise Damaged(f"{place}: the run {rest[0]} is being removed; let prune end first.")
-    return ids, known
+    return ids, columns
 
 
 async def _store(connection: Connection, file: Path, place: str, known: dict[str, list[str]]) -> None:
@@ -293,8 +293,8 @@ async def _check(connection: Connection, ids: list[UUID], place: str) -> list[Me
 
 
 async def _fault(connection: Connection, ids: list[UUID], plans: Plans) -> str | None:
-    for found in await run_bundle.evidence_of(connection, ids):
-        violations = (await checked(connection, found, plans)).end()
+    for evidence in await run_bundle.evidence_of(connection, ids):
+        violations = (await checked(connection, evidence, plans)).end()
         if violations:
             first = violations[0]
             return f"run {first.run_id}, event {first.seq}: {first.rule}: {first.message}"

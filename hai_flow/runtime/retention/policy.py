@@ -60,8 +60,8 @@ class Retention(Place, frozen=True, forbid_unknown_fields=True, kw_only=True):
     @property
     def shortest(self) -> timedelta | None:
         """The shortest of all times, None if there is none: nothing that ended later is of interest."""
-        said = [each for rule in self.rules() for each in (rule.pack, rule.remove) if each is not None]
-        return min((time for each in (*said, "1d") if (time := _time(each)) is not None), default=None)
+        times = [each for rule in self.rules() for each in (rule.pack, rule.remove) if each is not None]
+        return min((time for each in (*times, "1d") if (time := _time(each)) is not None), default=None)
 
     def rules(self) -> Iterator[Rule]:
         """All rules of the file."""
@@ -72,8 +72,8 @@ class Retention(Place, frozen=True, forbid_unknown_fields=True, kw_only=True):
     def _after(self, what: Literal["pack", "remove"], tenant: str, workflow: str, default: str) -> timedelta | None:
         near = self.tenants.get(tenant, Place())
         rules = (near.workflows.get(workflow), near, self.workflows.get(workflow), self)
-        said = (getattr(rule, what) for rule in rules if rule is not None)
-        return _time(next((each for each in said if each is not None), default))
+        values = (getattr(rule, what) for rule in rules if rule is not None)
+        return _time(next((each for each in values if each is not None), default))
 
 
 def _time(text: str) -> timedelta | None:
@@ -85,18 +85,18 @@ def read_retention(source: bytes, file: str) -> tuple[Retention, list[Finding]]:
     """The file, and its mistakes."""
     document = parse(source, file)
     try:
-        found = msgspec.convert(document.value, Retention)
+        retention = msgspec.convert(document.value, Retention)
     except msgspec.ValidationError as error:
         return Retention(hai="retention/v1"), [_finding(file, str(error))]
     faults: list[Finding] = []
-    for rule in found.rules():
+    for rule in retention.rules():
         for name in ("pack", "remove"):
             text = getattr(rule, name)
             try:
                 _time(NEVER if text is None else text)
             except NotADuration as error:
                 faults.append(_finding(file, f"{name}: {error}, nor `never`"))
-    return found, faults
+    return retention, faults
 
 
 def _finding(file: str, message: str) -> Finding:

@@ -166,9 +166,9 @@ class Pruning:
 
     async def _cleared(self, connection: Connection) -> AsyncIterator[int]:
         """Remove the rows of removed runs, batch by batch; of those, too, that another process has left."""
-        while self.do and not self.archives_only and (left := await retiring.uncleared(connection)):
+        while self.do and not self.archives_only and (uncleared := await retiring.uncleared(connection)):
             began = time.monotonic()
-            rows = await retiring.clear(connection, left, BATCH_ROWS)
+            rows = await retiring.clear(connection, uncleared, BATCH_ROWS)
             yield rows
             await self._rest(began)
 

@@ -105,27 +105,27 @@ class Branches:
     async def _undone(self, tenant: UUID, fork: c.Fork, now: RunState) -> tuple[str, ...]:
         """The steps that are undone by now, of those that the fork takes over: by the run that it is forked from, which
         is `now`, or by another run of the thread that has taken over the same ones."""
-        found = set(undone_in(now))
+        undone = set(undone_in(now))
         for relative in await threads_store.relatives(self._database.api, tenant, fork.of):
             state = await state_at(self._database, tenant, relative.run_id, _HEAD)
             if state is not None:
-                found |= set(undone_in(state)) & finished_by(fork.events, relative.shared)
-        return tuple(sorted(found))
+                undone |= set(undone_in(state)) & finished_by(fork.events, relative.shared)
+        return tuple(sorted(undone))
 
     async def acted(self, tenant: UUID, now: RunState, *, but: UUID | None = None) -> dict[str, int]:
         """The steps that have begun to change the world in the run, which is `now`, and in its relatives on an approval
         that they have in common with it. With each: the event of the run up to which a fork would do it again. `but`:
         a relative that is not looked at."""
         of = UUID(now.run_id)
-        found = await self._moments.acted(tenant, of, now.sha256)
+        first_seqs = await self._moments.acted(tenant, of, now.sha256)
         for relative in await threads_store.relatives(self._database.api, tenant, of):
             common = await state_at(self._database, tenant, of, relative.shared)
             if relative.run_id == but or common is None or passing.approval_at(common) is None:
                 continue
             state = await self._state(tenant, relative.run_id)
             steps = await self._moments.acted(tenant, relative.run_id, state.sha256, after=relative.shared)
-            found |= dict.fromkeys(steps, _HEAD)
-        return found
+            first_seqs |= dict.fromkeys(steps, _HEAD)
+        return first_seqs
 
     async def _acted_on_approval(self, tenant: UUID, there: RunState, now: RunState, run_id: UUID) -> tuple[str, ...]:
         """What would be done again on one approval by the fork `run_id` of the run that was `there` and is `now`."""
@@ -193,13 +193,13 @@ class Branches:
         try:
             if isinstance(begin, c.Fork):
                 if stop.inherited is not None:
-                    left = await self._state(tenant, leaving.id)
-                    demand_left(left, str(begin.run_id), stop.inherited)
+                    leaving_state = await self._state(tenant, leaving.id)
+                    demand_left(leaving_state, str(begin.run_id), stop.inherited)
                 now = await self._state(tenant, begin.of)
                 undone, rejected = await self._undone(tenant, begin, now), await self.rejected(tenant, now)
-                there = await state_at(self._database, tenant, begin.of, len(begin.events))
-                assert there is not None, "the caller has found the run"
-                acted = await self._acted_on_approval(tenant, there, now, begin.run_id)
+                state_there = await state_at(self._database, tenant, begin.of, len(begin.events))
+                assert state_there is not None, "the caller has found the run"
+                acted = await self._acted_on_approval(tenant, state_there, now, begin.run_id)
                 begin = msgspec.structs.replace(begin, undone=undone, rejected=rejected, acted=acted)
             return await self._starts.start(
                 tenant,

@@ -173,8 +173,8 @@ class Slots:
             raise await self._busy(tenant, plan, concurrency, key)
 
     async def _busy(self, tenant: UUID, plan: Plan, concurrency: Concurrency, key: str) -> Rejected:
-        found = await self.holders(tenant, key, concurrency.limit)
-        winner = {"run_id": str(found[0].run_id), "status": found[0].status} if found else None
+        holders = await self.holders(tenant, key, concurrency.limit)
+        winner = {"run_id": str(holders[0].run_id), "status": holders[0].status} if holders else None
         text = key.removeprefix(f"{plan.name}:")
         most = "one run" if concurrency.limit == 1 else f"{concurrency.limit} runs"
         message = f"workflow {plan.name} has at most {most} of the concurrency key {text!r} at once; wait for its end."
@@ -188,15 +188,15 @@ class Slots:
     # --- the queue ------------------------------------------------------------------------------------------------
 
     async def _await(self, message: OutboxMessage) -> None:
-        wanted = msgspec.json.decode(message.body, type=_Awaited)
+        request = msgspec.json.decode(message.body, type=_Awaited)
         pool, tenant = self.database.api, message.tenant
-        since = instants.instant(wanted.since)
-        await concurrency_slots.wait_for_slot(pool, tenant, wanted.key, message.run_id, wanted.seats, since)
-        if wanted.cancels:
-            older = await concurrency_slots.too_many(pool, tenant, wanted.key, wanted.seats)
+        since = instants.instant(request.since)
+        await concurrency_slots.wait_for_slot(pool, tenant, request.key, message.run_id, request.seats, since)
+        if request.cancels:
+            older = await concurrency_slots.too_many(pool, tenant, request.key, request.seats)
             stop = partial(self._stop, tenant, message.command_id)
             await self._rows.go_through(Sweep.WAITING_RUNS, older, lambda run_id: f"run {run_id}, to be stopped", stop)
-        await self.admit(tenant, wanted.key)
+        await self.admit(tenant, request.key)
 
     async def _stop(self, tenant: UUID, of: str, run_id: UUID) -> None:
         with contextlib.suppress(Rejected):  # it has ended
@@ -211,7 +211,7 @@ class Slots:
     async def admit(self, tenant: UUID, key: str, overdue: Sequence[str] = ()) -> None:
         """Let the runs begin that have waited longest, as far as there are slots; those `overdue` are taken back
         first. One that can't begin here (a newer release wrote it) goes to the end of the queue."""
-        pool, seen, given_on = self.database.api, set[UUID](), True
+        pool, admitted, given_on = self.database.api, set[UUID](), True
         while given_on:
             given_on = False
 
@@ -221,10 +221,13 @@ class Slots:
 
             for seat in await concurrency_slots.seat_waiters(pool, tenant, key, overdue):
                 name = f"run {seat.run_id}"
-                if await self._rows.deal(Sweep.WAITING_RUNS, name, partial(begin, seat)) and seat.run_id not in seen:
+                if (
+                    await self._rows.deal(Sweep.WAITING_RUNS, name, partial(begin, seat))
+                    and seat.run_id not in admitted
+                ):
                     await concurrency_slots.step_back(pool, tenant, key, seat.run_id)
                     given_on |= await concurrency_slots.give_back(pool, tenant, key, seat.slot, seat.run_id)
-                seen.add(seat.run_id)
+                admitted.add(seat.run_id)
 
     async def _begin(self, tenant: UUID, key: str, seat: concurrency_slots.Holder) -> bool:
         """Let a run begin with its slot. Returns whether it did not need the slot, which has the next one now."""

@@ -119,8 +119,8 @@ class MessageQueue(Service):
             self._waited_for[key].discard(event)
             if not self._waited_for[key]:
                 del self._waited_for[key]
-        found = await message_queue.find(self._database.api, tenant, run_id)
-        return None if found is None else found.refusal
+        message = await message_queue.find(self._database.api, tenant, run_id)
+        return None if message is None else message.refusal
 
     async def advance(self, tenant: UUID, thread_id: str) -> None:
         """Start the run of the next message, if no run is active in the thread. A message that can never start a run is

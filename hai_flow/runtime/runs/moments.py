@@ -121,13 +121,13 @@ class Moments:
                     began[event.path] = seq
                 elif isinstance(event, _ENDS) and event.path:
                     ended[event.path] = seq
-        known = {**began, **ended}
-        found = known.get(step) or max((known[path] for path in known if _last_part(path) == step), default=0)
-        if not found:
-            there = ", ".join(sorted(known)[:50]) or "none"
-            message = f"step: the run has not begun {step[:100]!r}. Those that began: {there}."
+        seqs = {**began, **ended}
+        end_seq = seqs.get(step) or max((seqs[path] for path in seqs if _last_part(path) == step), default=0)
+        if not end_seq:
+            listed = ", ".join(sorted(seqs)[:50]) or "none"
+            message = f"step: the run has not begun {step[:100]!r}. Those that began: {listed}."
             raise Rejected(422, "step.not_begun", message)
-        return found
+        return end_seq
 
     async def acted(self, tenant: UUID, run_id: UUID, sha256: str, after: int = 0) -> dict[str, int]:
         """The steps of the run, which is of the version `sha256` now, that changed the world behind its event `after`,
@@ -146,7 +146,7 @@ class Moments:
     ) -> list[Mark]:
         """Where the run waited and where its steps began, in order. `undone`: what it has undone since; `acted`: what
         has changed the world, and up to which of its events a fork would do that again."""
-        state, found = RunState(str(run_id)), list[Mark]()
+        state, waits_and_steps = RunState(str(run_id)), list[Mark]()
         async for _, decoded in self.commits(run_id):
             for n, event in enumerate(decoded):
                 state = evolve(state, event)
@@ -157,7 +157,7 @@ class Moments:
                     continue
                 plan = await self._catalog.plan(tenant, bytes.fromhex(state.sha256))
                 again = acted_behind(acted or {}, state.seq)
-                found.append(
+                waits_and_steps.append(
                     Mark(
                         state.seq,
                         state.at,
@@ -167,7 +167,7 @@ class Moments:
                         obstacle(plan, state, following, undone, edited=True, acted=again),
                     )
                 )
-        return found
+        return waits_and_steps
 
 
 def acted_behind(acted: Mapping[str, int], seq: int) -> tuple[str, ...]:

@@ -155,8 +155,8 @@ class Starts:
         asked: Asked | None,
     ) -> Outcome:
         slot = _thread_slot_of(begin)
-        left = isinstance(begin, c.Fork) and await self._slots.is_left(tenant, slot or "", begin.run_id)
-        birth = Birth(plan, slot=slot, branch=branch, left=left)
+        is_left = isinstance(begin, c.Fork) and await self._slots.is_left(tenant, slot or "", begin.run_id)
+        birth = Birth(plan, slot=slot, branch=branch, left=is_left)
         while True:
             async with self._slots.seated(tenant, plan, begin) as (start, seat):
                 try:

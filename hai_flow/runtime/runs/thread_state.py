@@ -68,5 +68,5 @@ class Keeping:
         workflow."""
         if last is None or last.workflow_name != plan.name or not keeps_state(plan):
             return {}
-        found = await state_at(self.database, tenant, last.id, last.seq)
-        return found.state if found is not None and isinstance(found.state, dict) else {}
+        state = await state_at(self.database, tenant, last.id, last.seq)
+        return state.state if state is not None and isinstance(state.state, dict) else {}

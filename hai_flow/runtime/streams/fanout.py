@@ -464,12 +464,12 @@ class Fanout(Service):
             try:
                 async with self.database.api.acquire() as connection:
                     self.looks += 1
-                    found = await logs.poll_versions(connection, ids)
+                    runs = await logs.poll_versions(connection, ids)
             except Exception as error:
                 log.warning("poll_failed", error=str(error))
                 await asyncio.sleep(0.1)
                 continue
-            for run in found:
+            for run in runs:
                 feed = self._feeds.get(run.run_id)
                 if feed is not None and feed.head is not None and feed.head < run.seq:
                     self._read_later(feed)

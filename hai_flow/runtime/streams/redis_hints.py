@@ -240,14 +240,14 @@ class RedisHints:
         """Take the entries behind `place`. Returns the place of the last one."""
         streams: dict[Any, Any] = {self.stream: f"{place[0]}-{place[1]}"}
         async with asyncio.timeout(WAIT_SECONDS + ANSWER_SECONDS):
-            found: Any = await client.xread(streams, count=READ_ENTRIES, block=round(WAIT_SECONDS * 1000))
-            if not found:
+            answer: Any = await client.xread(streams, count=READ_ENTRIES, block=round(WAIT_SECONDS * 1000))
+            if not answer:
                 end = await self._end(client)
                 if end < place:  # emptied, or of a server whose clock is behind: nothing would come after `place`
                     self._miss()
                     return end
                 return place
-        for entry, fields in found[0][1]:
+        for entry, fields in answer[0][1]:
             place = _read_place(entry)
             self._take(fields)
         return place
@@ -333,9 +333,9 @@ async def probe(url: str) -> float:
     try:
         async with asyncio.timeout(CONNECT_SECONDS + ANSWER_SECONDS):
             await _ping(client)
-            asked = loop.time()
+            began = loop.time()
             await _ping(client)
-            return loop.time() - asked
+            return loop.time() - began
     except Exception as error:
         raise StoreError(f"Redis does not answer: {reason_of(error)}") from error
     finally:

@@ -38,17 +38,17 @@ async def settle(
     """Let new threads of the tenant begin in the `wanted` cells, in the caller's transaction over home. None: the
     tenant does not exist. Raises Rejected 409 where a process of another release is there, which knows no tenants in
     several cells; and whatever `connect` raises for a cell that is needed and away."""
-    found = await tenants.find_tenant(home, name, locked=True)
-    if found is None:
+    tenant = await tenants.find_tenant(home, name, locked=True)
+    if tenant is None:
         return None
-    living = await _living(connect, found, tuple(dict.fromkeys(wanted)))
-    grows = living.is_large and living.seat == found.living.seat and living.anchors == found.living.anchors
-    opening = [cell for cell in living.open if grows and cell not in found.living.open]
+    living = await _living(connect, tenant, tuple(dict.fromkeys(wanted)))
+    grows = living.is_large and living.seat == tenant.living.seat and living.anchors == tenant.living.anchors
+    opening = [cell for cell in living.open if grows and cell not in tenant.living.open]
     if living.is_large:
         await _demand_one_release(home)
     for cell in living.cells:
-        if cell not in found.cells or not found.living.is_large:
-            await _prepare(connect, found, living.seat, cell)
+        if cell not in tenant.cells or not tenant.living.is_large:
+            await _prepare(connect, tenant, living.seat, cell)
     return await tenants.set_living(home, name, living, opening, after)
 
 
@@ -62,17 +62,17 @@ async def _living(connect: Connect, found: Tenant, wanted: tuple[int, ...]) -> L
 
 
 async def _lives_in(connect: Connect, cell: int, tenant: UUID) -> bool:
-    async with connect(cell) as there:
-        return await tenants.lives_here(there, tenant)
+    async with connect(cell) as other:
+        return await tenants.lives_here(other, tenant)
 
 
 async def _prepare(connect: Connect, tenant: Tenant, seat: int, cell: int) -> None:
     """Write the tenant into the cell, and make the cell like its seat (`store/cells/replication`)."""
-    async with connect(cell) as there:
-        await tenants.copy_tenant(there, tenant)
+    async with connect(cell) as other:
+        await tenants.copy_tenant(other, tenant)
         if cell != seat:
             async with connect(seat) as source:
-                await replication.repeat(source, there, tenant.id)
+                await replication.repeat(source, other, tenant.id)
 
 
 async def _demand_one_release(home: Connection) -> None:

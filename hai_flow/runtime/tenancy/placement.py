@@ -46,26 +46,26 @@ class Places:
     async def of_run(self, tenant: UUID, run_id: UUID) -> int:
         """The cell of a run of the tenant. If the id names a cell that is not the tenant's, the tenant has no run of
         this id: then it is the seat, which answers that."""
-        said = cell_of(run_id)
-        living = await self.living(tenant, said)
-        return said if said in living.cells else living.seat
+        named = cell_of(run_id)
+        living = await self.living(tenant, named)
+        return named if named in living.cells else living.seat
 
     async def of_thread(self, tenant: UUID, thread_id: str) -> int | None:
         """The cell in which the thread lives. None: the thread has not begun. Raises Rejected 503 where the cell is
         away that knows its place."""
-        said = said_by(thread_id)
-        living = await self.living(tenant, said)
+        named = said_by(thread_id)
+        living = await self.living(tenant, named)
         if not living.is_large:
             return living.seat
         anchor = living.anchor(thread_id)
-        if said in living.cells and said not in (HOME, anchor) and (await self._known(said, tenant, thread_id)).here:
-            return said
-        there = self._there()
-        if anchor in there:
-            found = await self._known(anchor, tenant, thread_id)
-            return anchor if found.here else found.there
+        if named in living.cells and named not in (HOME, anchor) and (await self._known(named, tenant, thread_id)).here:
+            return named
+        reachable = self._there()
+        if anchor in reachable:
+            location = await self._known(anchor, tenant, thread_id)
+            return anchor if location.here else location.there
         for cell in living.cells:  # where it is found, it lives; where it is not, only the anchor knows
-            if cell in there and (await self._known(cell, tenant, thread_id)).here:
+            if cell in reachable and (await self._known(cell, tenant, thread_id)).here:
                 return cell
         self._database_of(anchor)
         return anchor
@@ -73,12 +73,12 @@ class Places:
     async def begin(self, tenant: UUID, thread_id: str, *, at_seat: bool = False) -> int:
         """The cell in which the thread is to begin, or lives: the same for everybody, from now on. `at_seat`: it begins
         with a run that has to be in the seat. Raises Rejected 503 where a cell is away that has to know."""
-        found = await self.of_thread(tenant, thread_id)
-        if found is not None:
-            return found
+        cell = await self.of_thread(tenant, thread_id)
+        if cell is not None:
+            return cell
         living = await self.living(tenant)
-        wanted = living.seat if at_seat else living.place(thread_id)
-        return await self._pointed(tenant, thread_id, living.anchor(thread_id), wanted)
+        preferred = living.seat if at_seat else living.place(thread_id)
+        return await self._pointed(tenant, thread_id, living.anchor(thread_id), preferred)
 
     async def begin_once(self, tenant: UUID, id: UUID, *, at_seat: bool = False) -> int:
         """The cell of the run that is started under a key from which `id` was made, in a thread of its own: the same
@@ -86,23 +86,23 @@ class Places:
         living, name = await self.living(tenant), str(id)
         anchor = living.anchor(name)
         thread_id = str(placed(id, anchor))  # the name of its thread, if it begins there
-        found = await self._known(anchor, tenant, thread_id)
-        if found.here or found.there is not None:
-            return anchor if found.there is None else found.there
+        location = await self._known(anchor, tenant, thread_id)
+        if location.here or location.there is not None:
+            return anchor if location.there is None else location.there
         return await self._pointed(tenant, thread_id, anchor, living.seat if at_seat else living.place(name))
 
     async def anywhere(self, tenant: UUID) -> int:
         """A cell for a thread without a name from a client: one that can be reached."""
-        living, there = await self.living(tenant), self._there()
-        return drawn(uuid4().hex, [cell for cell in living.open if cell in there] or living.open)
+        living, reachable = await self.living(tenant), self._there()
+        return drawn(uuid4().hex, [cell for cell in living.open if cell in reachable] or living.open)
 
     async def _pointed(self, tenant: UUID, thread_id: str, anchor: int, wanted: int) -> int:
         if wanted == anchor:
             return anchor
         self._database_of(wanted)  # a thread that is pointed to a cell which is away could begin nowhere
         async with self._database_of(anchor).api.acquire() as connection:
-            there = await thread_locations.point(connection, tenant, thread_id, wanted)
-        return anchor if there is None else there
+            pointed = await thread_locations.point(connection, tenant, thread_id, wanted)
+        return anchor if pointed is None else pointed
 
     async def _known(self, cell: int, tenant: UUID, thread_id: str) -> thread_locations.Known:
         return await thread_locations.known(self._database_of(cell).api, tenant, thread_id)

@@ -51,15 +51,15 @@ class Quotas:
         if others and (excess := await self._excess_in_all(tenant, quota, others, leaving)) is not None:
             return excess
         if not others and (quota.runs_per_minute or quota.open_runs):
-            wanted = quota.runs_per_minute or 0, quota.open_runs + leaving if quota.open_runs else 0
-            used = await quotas.used(self._database.api, tenant, *wanted)
+            limits = quota.runs_per_minute or 0, quota.open_runs + leaving if quota.open_runs else 0
+            used = await quotas.used(self._database.api, tenant, *limits)
             if used.earliest is not None:
                 seconds = (used.earliest + MINUTE - used.now).total_seconds()
                 if len(self._refused) >= TENANTS_MAX:
                     self._refused.clear()
                 again, until = max(1, math.ceil(seconds)), time.monotonic() + min(seconds, REFUSED_SECONDS)
-                self._refused[tenant] = until, wanted[0], again
-                return _many(wanted[0], again)
+                self._refused[tenant] = until, limits[0], again
+                return _many(limits[0], again)
             if quota.open_runs and used.open_runs >= quota.open_runs + leaving:
                 return _full(used.open_runs)
         if quota.log_bytes and (held := await self._log_bytes(tenant, others)) >= quota.log_bytes:
@@ -72,14 +72,14 @@ class Quotas:
     ) -> Rejected | None:
         """Why a tenant of several cells may start no run now: by the sum of the cells that can be reached. While one is
         away the tenant may have as much more as is in it."""
-        wanted = quota.runs_per_minute or 0, quota.open_runs + leaving if quota.open_runs else 0
-        if not any(wanted):
+        limits = quota.runs_per_minute or 0, quota.open_runs + leaving if quota.open_runs else 0
+        if not any(limits):
             return None
-        found = [await quotas.used_in_cell(each.api, tenant, *wanted) for each in (self._database, *others)]
-        begun, open_runs = sum(each.begun for each in found), sum(each.open_runs for each in found)
-        if wanted[0] and begun >= wanted[0]:
-            return _many(wanted[0], math.ceil(max(1.0, min(each.seconds for each in found if each.begun))))
-        return _full(open_runs) if wanted[1] and open_runs >= wanted[1] else None
+        uses = [await quotas.used_in_cell(each.api, tenant, *limits) for each in (self._database, *others)]
+        begun_runs, open_runs = sum(each.begun for each in uses), sum(each.open_runs for each in uses)
+        if limits[0] and begun_runs >= limits[0]:
+            return _many(limits[0], math.ceil(max(1.0, min(each.seconds for each in uses if each.begun))))
+        return _full(open_runs) if limits[1] and open_runs >= limits[1] else None
 
     async def _log_bytes(self, tenant: UUID, others: Sequence[Database]) -> int:
         """How large the tenant's logs are: looked up once for all starts that want to know it, and kept for a while."""
@@ -87,13 +87,13 @@ class Quotas:
         async def look() -> int:
             return sum([await quotas.log_bytes(each.api, tenant) for each in (self._database, *others)])
 
-        known = self._bytes.get(tenant)
-        if known is None:
+        lookup = self._bytes.get(tenant)
+        if lookup is None:
             while len(self._bytes) >= TENANTS_MAX:
                 self._bytes.popitem(last=False)
-            known = self._bytes[tenant] = Recent(look, BYTES_SECONDS)
+            lookup = self._bytes[tenant] = Recent(look, BYTES_SECONDS)
         try:
-            return await known.get()
+            return await lookup.get()
         except BaseException:
             self._bytes.pop(tenant, None)  # the next start looks again
             raise

@@ -43,13 +43,13 @@ class Tenants:
 
     async def limits(self, tenant: UUID) -> Limits:
         """The limits of the tenant; each is a number. Raises asyncpg's errors."""
-        found = await self._find(tenant)
-        return self.defaults if found is None else found.limits.over(self.defaults)
+        row = await self._find(tenant)
+        return self.defaults if row is None else row.limits.over(self.defaults)
 
     async def living(self, tenant: UUID) -> Living:
         """Where the tenant lives. Raises asyncpg's errors."""
-        found = await self._find(tenant)
-        return Living.in_one(HOME) if found is None else found.living
+        row = await self._find(tenant)
+        return Living.in_one(HOME) if row is None else row.living
 
     async def seat(self, tenant: UUID) -> int:
         """The tenant's first cell, which stays once it has something: so the last known cell is returned while home is
@@ -70,12 +70,12 @@ class Tenants:
     async def name(self, tenant: UUID) -> str:
         """The tenant's name; "" of one that has no row. Raises asyncpg's errors."""
         if tenant not in self._names:
-            found = await self._find(tenant)
-            if found is None:
+            row = await self._find(tenant)
+            if row is None:
                 return ""
             if len(self._names) >= TENANTS_MAX:
                 self._names.clear()
-            self._names[tenant] = found.name
+            self._names[tenant] = row.name
         return self._names[tenant]
 
     def forget(self, tenant: UUID) -> None:

@@ -176,8 +176,8 @@ class Performance:
     @property
     def transaction(self) -> Transaction | None:
         """The tool's transaction, if one is open."""
-        found = self._transaction
-        return found if found is not None and found.is_open else None
+        current = self._transaction
+        return current if current is not None and current.is_open else None
 
     def block(self) -> AbstractAsyncContextManager[Any]:
         """A block of the attempt's transaction, which begins with the first one (`Transactional`)."""
@@ -196,7 +196,7 @@ class Performance:
         run, path, registry = self.run, self.path, self._stage.registry
         try:
             assert run.plan is not None
-            step, known = standing_at(run.plan, path), run.state.steps[path]
+            step, step_state = standing_at(run.plan, path), run.state.steps[path]
             self.step = step
             plan = run.plan
             PERFORMED.set(self)
@@ -207,9 +207,9 @@ class Performance:
                 run.state.run_id,
                 path,
                 self.attempt,
-                known.args or "{}",
+                step_state.args or "{}",
                 step,
-                known.key,
+                step_state.key,
                 plan.from_disk,
                 plan.name,
                 self.evaluate,
@@ -221,7 +221,7 @@ class Performance:
             )
             if isinstance(step.verb, Call) and isinstance(step.verb.tool, McpTool):
                 attempt = msgspec.structs.replace(attempt, pins=self._stage.pins.of(run.tenant, plan.sha256))
-            if known.asked and (inquiry := answered_inquiry(run.state, step, self.attempt)) is not None:
+            if step_state.asked and (inquiry := answered_inquiry(run.state, step, self.attempt)) is not None:
                 attempt = msgspec.structs.replace(attempt, answer=_answer_to(inquiry))
             if isinstance(step.verb, AgentTurn):
                 pins = self._stage.pins.of(run.tenant, plan.sha256)
@@ -229,8 +229,8 @@ class Performance:
                     registry.offered, from_disk=plan.from_disk, workflow=plan.name, tenant=attempt.tenant, pins=pins
                 )
                 recall = partial(self._stage.answer_of, partial(self._stage.thread_messages.before, run))
-                told = partial(talk, plan, run.state, path)
-                attempt = msgspec.structs.replace(attempt, talk=told, recall=recall, offered=offered)
+                conversation = partial(talk, plan, run.state, path)
+                attempt = msgspec.structs.replace(attempt, talk=conversation, recall=recall, offered=offered)
             output = await registry.runner_of(step).perform(attempt, self)
             if self.transaction is not None:
                 await self.transaction.seal()
@@ -479,9 +479,9 @@ class _Call:
     def chunks(self, of: Performance, text: str) -> Iterator[Chunk]:
         """The text behind what was written, in pieces, each at its place; an empty one where the call begins."""
         for piece in _pieces(text) or [""]:
-            shown = piece if self.by_model is not None else grown_piece(piece)
-            yield Chunk(self.id, of.path, of.attempt, self.written, shown, is_call=True, written=self.by_model)
-            self.written += len(shown)
+            visible = piece if self.by_model is not None else grown_piece(piece)
+            yield Chunk(self.id, of.path, of.attempt, self.written, visible, is_call=True, written=self.by_model)
+            self.written += len(visible)
 
 
 def _pieces(text: str) -> list[str]:
@@ -507,12 +507,12 @@ def _written_call(of: Performance, name: str, number: int) -> _Call | None:
         return None  # another agent is given a task
     tool = step.verb.tool
     if isinstance(tool, FrontendTool):
-        shown = Written(step.path, tool.name, "frontend", foretold(tool))
+        call = Written(step.path, tool.name, "frontend", foretold(tool))
     elif step.expose:
-        shown = Written(step.path, shown_name(step), "server")
+        call = Written(step.path, shown_name(step), "server")
     else:
         return None
-    return _Call(written_call_id(state.run_id, list_of(step.path), of.attempt), shown)
+    return _Call(written_call_id(state.run_id, list_of(step.path), of.attempt), call)
 
 
 class _Progress:
@@ -553,10 +553,10 @@ def _growing_of(of: Performance) -> Growing | None:
 
 
 def _answer_to(inquiry: PendingState) -> Answer:
-    asked = inquiry.opened.inquiry
-    assert asked is not None
+    request = inquiry.opened.inquiry
+    assert request is not None
     action = inquiry.status if inquiry.status in INQUIRY_OPTIONS else ACCEPT
-    return Answer(cast("Any", action), inquiry.value, asked.state, asked.keys)
+    return Answer(cast("Any", action), inquiry.value, request.state, request.keys)
 
 
 def evaluated(plan: Plan, state: RunState, step: Step, now: int, uses: Expression | Template, /, **names: Json) -> Json:

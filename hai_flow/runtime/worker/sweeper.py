@@ -80,8 +80,8 @@ class Sweeper(Service):
     def hint(self, payload: str) -> None:
         """A run was committed that no worker holds and that has something to perform."""
         queue = hints.due_queue(payload)
-        wanted = payload == EVERYTHING if queue is None else self.worker.config.served.serves(queue)
-        if wanted:
+        is_served = payload == EVERYTHING if queue is None else self.worker.config.served.serves(queue)
+        if is_served:
             self._hinted.set()
 
     async def _run_claims(self) -> None:

@@ -55,17 +55,17 @@ class Wakes:
 
     def take(self, now: int) -> list[UUID]:
         """The runs whose time has come."""
-        found = []
+        due = []
         while self._heap and self._heap[0][0] <= now:
             at, run_id = heapq.heappop(self._heap)
             wake = self._set.get(run_id)
             if wake is None or wake.at != at:
                 continue
             if wake.due <= now:
-                found.append(run_id)
+                due.append(run_id)
             wake.at = wake.due if wake.due > now else now + AGAIN_MS
             heapq.heappush(self._heap, (wake.at, run_id))
-        return found
+        return due
 
     def _tidy(self) -> None:
         if not self._set:

@@ -320,7 +320,7 @@ class Worker(Service):
         lease = timedelta(seconds=self.config.lease_seconds)
         if self.allowed is not None:
             await self.allowed()
-        asked = time.monotonic()
+        began = time.monotonic()
         async with self.database.api.acquire() as connection:
             worker = await leases.register_worker(
                 connection,
@@ -335,7 +335,7 @@ class Worker(Service):
         self._heart = Heart(
             connect,
             worker,
-            asked,
+            began,
             self.committer.worked_at,
             self._beat,
             lambda: self.load,
@@ -487,10 +487,10 @@ class Worker(Service):
         worker, fresh, held = self.id, run.id in self._claims, self._held.get(run.id)
         if worker is None or self._stage.closing or (self._claiming and held is None and not fresh):
             return  # a claim is on its way that says whether anything was begun; the next heartbeat names the run again
-        begun = bool(held.attempts) or run.suspect if held is not None else not fresh or self._claims[run.id].lost
+        has_begun = bool(held.attempts) or run.suspect if held is not None else not fresh or self._claims[run.id].lost
         self._drop(run)
         reason = (str(error) or repr(error)).replace("\0", "")[:REASON_CHARS_MAX]
-        self._spawn(self._give_back(worker, run.id, fence, reason, begun=begun), "give a run back")
+        self._spawn(self._give_back(worker, run.id, fence, reason, begun=has_begun), "give a run back")
 
     async def _give_back(self, worker: int, run_id: UUID, fence: int | None, reason: str, *, begun: bool) -> None:
         try:

@@ -149,22 +149,22 @@ async def seal(pool: Pool) -> int | None:
         if not await connection.fetchval("SELECT pg_try_advisory_xact_lock($1)", LOCK_KEY):
             return None
         rows = await connection.fetch(_UNSEALED)
-        found = [(record, row[10]) for row in rows if (record := _record(row[:10])) is not None]
-        if not found:
+        unsealed = [(record, row[10]) for row in rows if (record := _record(row[:10])) is not None]
+        if not unsealed:
             return 0
-        tenants = sorted({record.tenant for record, _ in found})
+        tenants = sorted({record.tenant for record, _ in unsealed})
         ends = {tenant: (n, hash) for tenant, n, hash in await connection.fetch(_ENDS, tenants)}
         seals: list[tuple[UUID, int, UUID, bytes]] = []
-        for tenant, of_tenant in groupby(found, key=lambda each: each[0].tenant):
+        for tenant, of_tenant in groupby(unsealed, key=lambda each: each[0].tenant):
             n, hash = ends.get(tenant, (0, genesis(tenant)))
             for record, sealed in of_tenant:
                 if not sealed:
                     n, hash = n + 1, seal_hash(hash, n + 1, record)
                     seals.append((tenant, n, record.id, hash))
         columns = zip(*seals, strict=True) if seals else ([], [], [], [])
-        done = zip(*((record.tenant, record.id) for record, _ in found), strict=True)
+        done = zip(*((record.tenant, record.id) for record, _ in unsealed), strict=True)
         await connection.execute(_SEAL, *columns, *done)
-        return len(found)
+        return len(unsealed)
 
 
 # --- reading ------------------------------------------------------------------------------------------------------
@@ -346,10 +346,10 @@ async def _verify(
             faults += verifier.check(link)
         after = page[-1].seal.n
     faults += verifier.finish()
-    left = await loose(connection, tenant)
-    for id in left.unqueued:
+    unsealed = await loose(connection, tenant)
+    for id in unsealed.unqueued:
         why = f"the record {id} is in no chain, and does not wait for its place: its seal, or its wait, was removed"
         faults.append(Fault(tenant, None, "unsealed", why))
-    for id in left.recordless:
+    for id in unsealed.recordless:
         faults.append(Fault(tenant, None, "removed", f"the record {id} is gone; other rows of it are there"))
-    return Verified(Anchor(tenant, verifier.n, verifier.hash.hex()), left.waiting, faults)
+    return Verified(Anchor(tenant, verifier.n, verifier.hash.hex()), unsealed.waiting, faults)

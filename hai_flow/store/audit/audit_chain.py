@@ -240,13 +240,13 @@ def accounted(erasings: Iterable[tuple[Record, Details | None]]) -> dict[UUID, b
     """The details that may differ from their record's commitment, as the records of erasing say: by the record's id the
     commitment to the details that stand there now. `erasings` are all records of this act, the newest first: a later
     one vouches for an earlier one whose own details were erased in part."""
-    found: dict[UUID, bytes] = {}
+    commitments: dict[UUID, bytes] = {}
     for record, details in erasings:
-        if details is None or commitment(details) != found.get(record.id, record.commitment):
+        if details is None or commitment(details) != commitments.get(record.id, record.commitment):
             continue  # changed itself: it vouches for nothing
         for id, now in _erased_by(details).items():
-            found.setdefault(id, now)
-    return found
+            commitments.setdefault(id, now)
+    return commitments
 
 
 def _erased_by(details: Details) -> dict[UUID, bytes]:

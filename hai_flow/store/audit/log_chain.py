@@ -74,27 +74,27 @@ async def _verify_log(
     SELECT first_seq, last_seq, version, at, events, parts FROM log
     WHERE run_id = $1 AND last_seq > $2 AND last_seq <= $3 ORDER BY last_seq LIMIT $4
     """
-    chain, at, found = b"", 0, 0
+    chain, at, heads = b"", 0, 0
     while at < seq and (page := await pool.fetch(rows, run_id, at, seq, ROWS_AT_ONCE)):
         try:
             commits = [commit for row in page for commit in commits_of(dict(row))]
         except ValueError as error:
-            return found, f"the row behind event {at}: {error}"
+            return heads, f"the row behind event {at}: {error}"
         for commit in commits:
             first = commit["first_seq"]
             if first != at + 1:
-                return found, f"the events {at + 1} to {first - 1} are gone"
+                return heads, f"the events {at + 1} to {first - 1} are gone"
             chain, at = sha256(chain + commit["events"]).digest(), commit["last_seq"]
-            if (known := vouched.get(at)) is not None:
-                if known != chain:
-                    return found, f"its first {at} events are not those that the audit vouches for"
-                found += 1
+            if (expected := vouched.get(at)) is not None:
+                if expected != chain:
+                    return heads, f"its first {at} events are not those that the audit vouches for"
+                heads += 1
     if at != seq:
-        return found, f"it has {at} events, and its row says {seq}"
+        return heads, f"it has {at} events, and its row says {seq}"
     if chain != head:
-        return found, f"its {seq} events, or its head, were changed"
+        return heads, f"its {seq} events, or its head, were changed"
     if late := [each for each in vouched if each > seq]:
-        return found, f"it ends with event {seq}, and the audit knows event {max(late)}"
-    if found < len(vouched):
-        return found, "its commits are not those that the audit vouches for"
-    return found, None
+        return heads, f"it ends with event {seq}, and the audit knows event {max(late)}"
+    if heads < len(vouched):
+        return heads, "its commits are not those that the audit vouches for"
+    return heads, None

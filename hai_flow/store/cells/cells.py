@@ -76,10 +76,10 @@ def read_cells(source: bytes, file: str) -> tuple[File, list[Finding]]:
     if errors:
         return File(hai="cells/v1"), errors
     try:
-        found = msgspec.convert(document.value, File)
+        cells_file = msgspec.convert(document.value, File)
     except msgspec.ValidationError as error:
         return File(hai="cells/v1"), [_finding(file, str(error))]
-    return found, [_finding(file, fault) for fault in _faults(found)]
+    return cells_file, [_finding(file, fault) for fault in _faults(cells_file)]
 
 
 def _finding(file: str, message: str) -> Finding:
@@ -143,11 +143,11 @@ def places_of(file: File, settings: Settings, found: Mapping[str, str]) -> tuple
                 schema=entry.schema,
             )
         )
-    seen: dict[str | None, str] = {settings.database_url: HOME_NAME}
+    names_by_dsn: dict[str | None, str] = {settings.database_url: HOME_NAME}
     for cell in cells:
-        if cell.dsn in seen:
-            faults.append(f"{cell.name} and {seen[cell.dsn]} are at one place: {cell.shown}")
-        seen[cell.dsn] = cell.name
+        if cell.dsn in names_by_dsn:
+            faults.append(f"{cell.name} and {names_by_dsn[cell.dsn]} are at one place: {cell.shown}")
+        names_by_dsn[cell.dsn] = cell.name
     return tuple(sorted(cells, key=lambda cell: cell.number)), faults
 
 

@@ -66,8 +66,8 @@ UPDATE relays SET due_at = now() + $2 FROM due WHERE tenant = due.t AND id = due
 
 async def due(connection: Connection | Pool, limit: int) -> list[Relay]:
     """Up to `limit` events that no process is bringing, the oldest first."""
-    found = [Relay(*row) for row in await connection.fetch(_DUE, limit, AGAIN)]
-    return sorted(found, key=lambda relay: relay.sent_at)
+    relays = [Relay(*row) for row in await connection.fetch(_DUE, limit, AGAIN)]
+    return sorted(relays, key=lambda relay: relay.sent_at)
 
 
 async def arrived(connection: Connection | Pool, relay: Relay, cell: int) -> None:

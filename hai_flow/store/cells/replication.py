@@ -90,8 +90,8 @@ async def _repeat(seat: Connection | Pool, there: Connection, tenant: UUID, tabl
     keys = ", ".join(table.key)
     own = f"FROM {table.name} WHERE tenant = $1"
     listed = f"SELECT {keys}, {table.print_of_row} {own} AND {table.only}"
-    wanted = {tuple(row)[:-1]: row[-1] for row in await seat.fetch(listed, tenant)}
-    found = {tuple(row)[:-1]: row[-1] for row in await there.fetch(listed, tenant)}
+    prints = {tuple(row)[:-1]: row[-1] for row in await seat.fetch(listed, tenant)}
+    prints_there = {tuple(row)[:-1]: row[-1] for row in await there.fetch(listed, tenant)}
     columns = ("tenant", *table.key, *table.rest)
     places = ", ".join(f"${n}" for n in range(1, len(columns) + 1))
     changes = ", ".join(f"{name} = excluded.{name}" for name in table.rest)
@@ -101,9 +101,9 @@ async def _repeat(seat: Connection | Pool, there: Connection, tenant: UUID, tabl
     """
     one = f"{own} AND {' AND '.join(f'{name} = ${n}' for n, name in enumerate(table.key, 2))}"
     if table.whole:
-        for key in found.keys() - wanted.keys():
+        for key in prints_there.keys() - prints.keys():
             await there.execute(f"DELETE {one}", tenant, *key)
-    for key in (key for key, print in wanted.items() if found.get(key) != print):
+    for key in (key for key, print in prints.items() if prints_there.get(key) != print):
         row = await seat.fetchrow(f"SELECT {', '.join(columns)} {one}", tenant, *key)
         if row is not None:  # else it has gone since
             await there.execute(put, *row.values())

@@ -39,8 +39,8 @@ async def known(connection: Connection | Pool, tenant: UUID, thread_id: str) -> 
     """The place of the thread as the cell knows it."""
     row = await connection.fetchrow(_KNOWN, tenant, thread_slot(thread_id), thread_id)
     assert row is not None
-    there = None if row[0] is None else pointed_to(row[0])
-    return Known(row[1] and there is None, there)
+    cell = None if row[0] is None else pointed_to(row[0])
+    return Known(row[1] and cell is None, cell)
 
 
 _POINT: Final = """
@@ -56,10 +56,10 @@ async def point(connection: Connection, tenant: UUID, thread_id: str, cell: int)
     gets no slot.
     """
     async with connection.transaction():
-        made = await connection.fetchval(_POINT, tenant, thread_slot(thread_id), pointer_to(cell))
+        is_new = await connection.fetchval(_POINT, tenant, thread_slot(thread_id), pointer_to(cell))
         row = await connection.fetchrow(_KNOWN, tenant, thread_slot(thread_id), thread_id)
         assert row is not None
-        if made and row[1]:
+        if is_new and row[1]:
             take_back = "DELETE FROM slots WHERE tenant = $1 AND slot = $2 AND run_id = $3"
             await connection.execute(take_back, tenant, thread_slot(thread_id), pointer_to(cell))
             return None

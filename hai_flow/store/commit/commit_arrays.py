@@ -61,30 +61,30 @@ def arguments(moved: Sequence[Entry], born: Sequence[Entry], parts: frozenset[st
 
 
 def _command_arrays(rows: Rows) -> Arrays:
-    found = [(i, e.run_id, c.command_id, c.body_sha, c.outcome) for i, e in rows if e.commands for c in e.commands]
-    return _columns(found, 5)
+    records = [(i, e.run_id, c.command_id, c.body_sha, c.outcome) for i, e in rows if e.commands for c in e.commands]
+    return _columns(records, 5)
 
 
 def _pending_arrays(rows: Rows) -> Arrays:
-    found = [
+    records = [
         (i, p.id, p.status, p.path, p.digest, p.deadline, p.body, p.asks, p.kind, p.words)
         for i, e in rows
         if e.pendings
         for p in e.pendings
     ]
-    return _columns(found, 10)
+    return _columns(records, 10)
 
 
 def _vote_arrays(rows: Rows) -> Arrays:
-    found = [
+    records = [
         (i, v.pending_id, v.principal, v.body, v.decision, v.on_behalf_of) for i, e in rows if e.votes for v in e.votes
     ]
-    return _columns(found, 6)
+    return _columns(records, 6)
 
 
 def _outbox_arrays(rows: Rows) -> Arrays:
-    found = [(i, n, o.kind, o.target, o.body) for i, e in rows if e.outbox for n, o in enumerate(e.outbox)]
-    return _columns(found, 5)
+    records = [(i, n, o.kind, o.target, o.body) for i, e in rows if e.outbox for n, o in enumerate(e.outbox)]
+    return _columns(records, 5)
 
 
 def _turn_arrays(rows: Rows) -> Arrays:
@@ -106,11 +106,11 @@ def _message_arrays(rows: Rows) -> Arrays:
 
 
 def _audit_arrays(rows: Rows) -> Arrays:
-    found = [
+    records = [
         (i, a.id, a.act, a.subject, a.digest, a.commitment, a.principal, a.salt, a.body)
         for i, e in rows if e.audit for a in e.audit
     ]  # fmt: skip
-    return _columns(found, 9)
+    return _columns(records, 9)
 
 
 _CHILD_ARRAYS: Final[Mapping[str, Callable[[Rows], Arrays]]] = {

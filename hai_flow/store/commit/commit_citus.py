@@ -129,8 +129,8 @@ class _Pieces:
         if "seats" in self._parts:
             moved, born = await self._holding(moved, born)
         if "again" in self._parts:  # locked first, so that to get a slot again is to win
-            wanted = await self._lock(moved)
-            moved, born = await self._seated(wanted, moved, born)
+            slots = await self._lock(moved)
+            moved, born = await self._seated(slots, moved, born)
             await self._move(moved)
         else:
             await self._move(moved)
@@ -155,12 +155,12 @@ class _Pieces:
     async def _lock(self, moved: list[_Row]) -> list[_Wanted]:
         """Lock the rows of the runs. Returns the slots that some of them want again, and may have if they are free."""
         rows = await self._connection.fetch(_LOCK_RUNS, [entry.run_id for _, entry in moved])
-        known = {row[0]: (row[1], row[2]) for row in rows}
+        locked = {row[0]: (row[1], row[2]) for row in rows}
         commands = [(entry.run_id, command.command_id) for _, entry in moved for command in entry.commands]
         repeated = {row[0] for row in await self._connection.fetch(_REPEATED, *_columns(commands, 2))}
 
         def fresh(entry: Entry) -> bool:
-            return known.get(entry.run_id) == (entry.tenant, entry.version) and entry.run_id not in repeated
+            return locked.get(entry.run_id) == (entry.tenant, entry.version) and entry.run_id not in repeated
 
         return [
             _Wanted(entry.tenant, entry.take_slot, entry.run_id, entry.status in ENDED, again=True)
@@ -188,14 +188,14 @@ class _Pieces:
     async def _take(self, wanted: list[_Wanted]) -> set[UUID]:
         """The runs that have the slots which they want."""
         held = [(each.tenant, each.slot, each.run_id, each.again) for each in wanted if not each.ends]
-        taken: set[UUID] = set()
+        seated: set[UUID] = set()
         if held:
             now = await read_clock(self._connection)
-            taken = {row[0] for row in await self._connection.fetch(_TAKE, *_columns(held, 4), now)}
-        if len(taken) == len(wanted):
-            return taken
-        asked = [(each.tenant, each.slot, each.run_id, each.ends) for each in wanted]
-        return {row[0] for row in await self._connection.fetch(_SEATED, *_columns(asked, 4))}
+            seated = {row[0] for row in await self._connection.fetch(_TAKE, *_columns(held, 4), now)}
+        if len(seated) == len(wanted):
+            return seated
+        promises = [(each.tenant, each.slot, each.run_id, each.ends) for each in wanted]
+        return {row[0] for row in await self._connection.fetch(_SEATED, *_columns(promises, 4))}
 
     # --- runs
 
@@ -221,8 +221,8 @@ class _Pieces:
         places, self.db_now = row
         parts = self._parts & _OF_A_BIRTH
         columns = born_arrays([entry for _, entry in born], 1, parts)
-        given = self._worker_id or _NOBODY, self.db_now, *columns, places
-        rows = await self._connection.fetch(birth_statement(parts), *given)
+        parameters = self._worker_id or _NOBODY, self.db_now, *columns, places
+        rows = await self._connection.fetch(birth_statement(parts), *parameters)
         numbers = {entry.run_id: i for i, entry in born}
         for row in rows:
             number = numbers[row["id"]]
@@ -239,27 +239,27 @@ class _Pieces:
             if any(columns):
                 for statement in child_statements(part):
                     await self._connection.execute(statement, self.db_now, *winners, *columns)
-        kept = [
+        keeping = [
             (entry.tenant, slot, entry.run_id) for i, entry in rows if i not in self._ended for slot in _promised(entry)
         ]
-        if kept:
-            await self._connection.execute(_KEEP_SEATS, *_columns(kept, 3))
-        left = [
+        if keeping:
+            await self._connection.execute(_KEEP_SEATS, *_columns(keeping, 3))
+        leaving = [
             (entry.run_id, heir.run_id, heir.slot, heir.key, entry.run_id if heir.leaves else None)
             for i, entry in rows
             if i in self._ended and (heir := entry.heir) is not None
         ]
-        if left:
+        if leaving:
             until = self.db_now + timedelta(seconds=PROMISE_SECONDS)
-            await self._connection.execute(_LEAVE, *_columns(left, 5), until)
+            await self._connection.execute(_LEAVE, *_columns(leaving, 5), until)
         if freed := [entry.run_id for i, entry in rows if i in self._ended]:
             await self._connection.execute(_FREE, freed)
 
 
 def _promised(entry: Entry) -> list[str]:
     """The slots that the entry's run was promised and begins with."""
-    left = [entry.born.slot] if entry.born is not None and entry.born.left and entry.born.slot is not None else []
-    return left if entry.seat is None else [*left, entry.seat]
+    promised = [entry.born.slot] if entry.born is not None and entry.born.left and entry.born.slot is not None else []
+    return promised if entry.seat is None else [*promised, entry.seat]
 
 
 def _columns(rows: Sequence[tuple[Any, ...]], count: int) -> list[Sequence[Any]]:

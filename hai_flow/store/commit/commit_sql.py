@@ -222,11 +222,11 @@ def _claimant(entries: str, parts: frozenset[str]) -> str:
 def _held(*entries: str) -> str:
     """The promised slots that are still those of the entries' runs. Locked: a transaction that wants to take one back
     waits, and then finds that its run has begun."""
-    asked = " UNION ALL ".join(f"SELECT id, tenant, seat FROM {name} WHERE seat IS NOT NULL" for name in entries)
+    promises = " UNION ALL ".join(f"SELECT id, tenant, seat FROM {name} WHERE seat IS NOT NULL" for name in entries)
     if "births" in entries:
-        asked += " UNION ALL SELECT id, tenant, slot FROM births WHERE was_left"
+        promises += " UNION ALL SELECT id, tenant, slot FROM births WHERE was_left"
     return f""", held AS MATERIALIZED (
-  SELECT slots.tenant, slots.slot, slots.run_id FROM ({asked}) asked
+  SELECT slots.tenant, slots.slot, slots.run_id FROM ({promises}) asked
   JOIN slots ON slots.tenant = asked.tenant AND slots.slot = asked.seat AND slots.run_id = asked.id
   FOR NO KEY UPDATE OF slots
 )"""
@@ -277,7 +277,7 @@ def _upsert_pendings(parameters: _Parameters, at: str) -> Children:
         "child", i="int", id="text", status="text", path="text", digest="bytea", deadline="timestamptz", body="bytea",
         asks="text", kind="text", words="text",
     )  # fmt: skip
-    given = f""", given_pendings AS MATERIALIZED (
+    source = f""", given_pendings AS MATERIALIZED (
   SELECT winners.id[child.place] AS run_id, child.id, winners.tenant[child.place] AS tenant, child.status, child.path,
     child.digest, child.deadline, winners.seq[child.place] AS seq, child.body,
     child.kind, child.words, string_to_array(child.asks, ' ') AS asks, {due("child.deadline")} AS due
@@ -309,7 +309,7 @@ def _upsert_pendings(parameters: _Parameters, at: str) -> Children:
         Write("new_inbox", into_inbox, inbox),
         Write("old_inbox", "", old),
     )
-    return Children(given, writes)
+    return Children(source, writes)
 
 
 def _insert_votes(parameters: _Parameters, at: str) -> Children:
@@ -381,7 +381,7 @@ def _insert_audit(parameters: _Parameters, clock: str) -> Children:
         "child", i="int", id="uuid", act="text", subject="text", digest="bytea", commitment="bytea", principal="text",
         salt="bytea", body="bytea",
     )  # fmt: skip
-    given = f""", given_audit AS MATERIALIZED (
+    source = f""", given_audit AS MATERIALIZED (
   SELECT * FROM {rows}
 )"""
     into_audit = "INSERT INTO audit (tenant, id, at, act, run_id, seq, head, subject, digest, commitment)"
@@ -395,7 +395,9 @@ def _insert_audit(parameters: _Parameters, clock: str) -> Children:
   SELECT winners.tenant[child.place], child.id, child.principal, child.salt, child.body
   FROM {_of_winners("given_audit child")}
 """
-    return Children(given, (Write("new_audit", into_audit, records), Write("new_audit_details", into_details, details)))
+    return Children(
+        source, (Write("new_audit", into_audit, records), Write("new_audit_details", into_details, details))
+    )
 
 
 _CHILDREN: Final[Mapping[str, Sequence[Callable[[_Parameters, str], Children]]]] = {

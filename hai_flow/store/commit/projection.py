@@ -183,8 +183,8 @@ def asked_by(pending: PendingState, world: World) -> tuple[str, ...]:
 def words_of(opened: e.PendingOpened) -> str:
     """The text by which a search finds a question: its title, its message and the name of its tool, without regard to
     case."""
-    said = "\n".join(filter(None, (opened.title, opened.tool, opened.message)))
-    return said[:WORDS_MAX].casefold().replace("\0", "").encode(errors="replace").decode()
+    text = "\n".join(filter(None, (opened.title, opened.tool, opened.message)))
+    return text[:WORDS_MAX].casefold().replace("\0", "").encode(errors="replace").decode()
 
 
 def _pending_row(pending: PendingState, asks: str) -> PendingRow:

@@ -45,8 +45,8 @@ class Parts(NamedTuple):
 
 def parts_of(text: str) -> Parts | None:
     """The id and the secret of a key; None: `text` has not its form."""
-    found = _KEY.fullmatch(text)
-    return None if found is None else Parts(found[1], found[2])
+    match = _KEY.fullmatch(text)
+    return None if match is None else Parts(match[1], match[2])
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,8 +98,8 @@ async def create_session(
     renewal: Renewal | None = None,
 ) -> None:
     """Begin a session of the principal (as JSON), which ends if it is not used for `idle`. Clears away old ones."""
-    told = (None, None, None) if renewal is None else renewal
-    await connection.execute(_CREATE, digest(text), tenant, principal, ends_at, idle, *told, CLEARED_AT_ONCE)
+    renewal_fields = (None, None, None) if renewal is None else renewal
+    await connection.execute(_CREATE, digest(text), tenant, principal, ends_at, idle, *renewal_fields, CLEARED_AT_ONCE)
 
 
 async def find_session(connection: Connection | Pool, digest: bytes) -> Session | None:

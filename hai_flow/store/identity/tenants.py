@@ -33,8 +33,8 @@ class Limits:
 
     def over(self, defaults: Limits) -> Limits:
         """These limits; where one is None, that of `defaults`."""
-        said = {name: value for name in LIMITS if (value := getattr(self, name)) is not None}
-        return replace(defaults, **said) if said else defaults
+        own = {name: value for name in LIMITS if (value := getattr(self, name)) is not None}
+        return replace(defaults, **own) if own else defaults
 
     def as_dict(self) -> dict[str, int | None]:
         return {name: getattr(self, name) for name in LIMITS}
@@ -108,10 +108,10 @@ async def list_tenants(connection: Connection | Pool) -> list[Tenant]:
 
 async def set_limits(connection: Connection | Pool, name: str, changed: dict[str, int | None]) -> Tenant | None:
     """Change those limits of the tenant that `changed` names. None: the tenant does not exist."""
-    given = {limit: changed[limit] for limit in LIMITS if limit in changed}
-    assignments = "".join(f", {limit} = ${n}" for n, limit in enumerate(given, 2))
+    limits = {limit: changed[limit] for limit in LIMITS if limit in changed}
+    assignments = "".join(f", {limit} = ${n}" for n, limit in enumerate(limits, 2))
     statement = f"UPDATE tenants SET name = name{assignments} WHERE name = $1 RETURNING {_COLUMNS}"
-    row = await connection.fetchrow(statement, name, *given.values())
+    row = await connection.fetchrow(statement, name, *limits.values())
     return None if row is None else _tenant(row)
 
 

@@ -93,8 +93,8 @@ async def take_slot(
     on with another version of its workflow."""
     names = seats_of(key, seats)
     async with _locked(pool, tenant, key) as connection:
-        taken = await connection.fetchval(_TAKEN, tenant, key, run_id, promise)
-        slot: str | None = taken or await connection.fetchval(_TAKE, tenant, key, names, run_id, promise, moves)
+        held_slot = await connection.fetchval(_TAKEN, tenant, key, run_id, promise)
+        slot: str | None = held_slot or await connection.fetchval(_TAKE, tenant, key, names, run_id, promise, moves)
         return slot
 
 
@@ -139,10 +139,10 @@ async def give_back(pool: Pool, tenant: UUID, key: str, slot: str, run_id: UUID)
       AND left_by IS NULL RETURNING true
     """
     async with _locked(pool, tenant, key) as connection:
-        given = bool(await connection.fetchval(query, tenant, slot, run_id))
-        if given:
+        is_promised = bool(await connection.fetchval(query, tenant, slot, run_id))
+        if is_promised:
             await connection.execute(_SEAT, tenant, key, PROMISE)
-        return given
+        return is_promised
 
 
 async def holders(pool: Pool, tenant: UUID, key: str, seats: int) -> list[Holder]:

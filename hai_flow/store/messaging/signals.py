@@ -155,8 +155,8 @@ async def due_signals(connection: Connection | Pool, limit: int, again_after: ti
     One that is not settled within `again_after` is given out again, so that a process that dies in between loses
     nothing.
     """
-    found = [Signal(*row) for row in await connection.fetch(_DUE, limit, again_after)]
-    return sorted(found, key=lambda signal: signal.place)
+    signals = [Signal(*row) for row in await connection.fetch(_DUE, limit, again_after)]
+    return sorted(signals, key=lambda signal: signal.place)
 
 
 async def keep_signal(connection: Connection | Pool, signal: Signal) -> None:

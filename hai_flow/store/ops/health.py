@@ -73,7 +73,7 @@ async def read_facts(connection: Connection, *, pooled: bool = False) -> Facts:
     )
     assert role is not None, "the role that asks exists"
     ahead, within = await _clock(connection)
-    known: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "settings": settings,
         "version": version,
         "role": role[0],
@@ -83,11 +83,11 @@ async def read_facts(connection: Connection, *, pooled: bool = False) -> Facts:
         "within_ms": within,
     }
     if await connection.fetchval("SELECT to_regclass('audit_unsealed')") is None:
-        return Facts(**known)
+        return Facts(**fields)
     if not pooled:
         await database_roles.take_on(connection)
     return Facts(
-        **known,
+        **fields,
         works_as=await connection.fetchval("SELECT current_user::text"),
         no_role=await database_roles.fault(connection),
         tables=await connection.fetchval(_TABLES),
@@ -114,12 +114,12 @@ async def _clock(connection: Connection) -> tuple[float, float]:
     """How far our clock is ahead (ms), and the error: half of the fastest of some questions."""
     best = (0.0, float("inf"))
     for _ in range(5):
-        asked = time.time()
+        began = time.time()
         theirs = await connection.fetchval("SELECT extract(epoch FROM clock_timestamp())::float8")
         answered = time.time()
-        half = (answered - asked) / 2
+        half = (answered - began) / 2
         if half * 1000 < best[1]:
-            best = ((asked + half - theirs) * 1000, half * 1000)
+            best = ((began + half - theirs) * 1000, half * 1000)
     return best
 
 
@@ -130,9 +130,9 @@ async def is_pooler(dsn: str) -> bool:
     """Whether something at `dsn` stands between us and the server that does not keep a session for each client, as
     PgBouncer does in its transaction mode: it refuses the settings of a client that connects, or forgets them. Raises
     asyncpg's errors, and `TimeoutError`."""
-    asked = {"application_name": "hai-flow doctor", "lock_timeout": _ASKED}
+    session_settings = {"application_name": "hai-flow doctor", "lock_timeout": _ASKED}
     try:
-        connection = await asyncpg.connect(dsn, timeout=10, statement_cache_size=0, server_settings=asked)
+        connection = await asyncpg.connect(dsn, timeout=10, statement_cache_size=0, server_settings=session_settings)
     except asyncpg.ProtocolViolationError:
         return True
     try:

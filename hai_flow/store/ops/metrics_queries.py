@@ -95,14 +95,14 @@ async def known(connection: Connection) -> Found | None:
 
 async def look(connection: Connection, every: timedelta) -> bool:
     """Look, unless some process did in the time of `every`; returns whether it was looked here."""
-    taken = await orphan_cleanup.take(connection, NAME, every)
-    if taken is None:
+    stored = await orphan_cleanup.take(connection, NAME, every)
+    if stored is None:
         return False
-    found = msgspec.json.decode(taken, type=Found | None) or Found()
-    found.at, found.waiting = await _waiting(connection)
-    found.queues = [InQueue(*row) for row in await connection.fetch(_QUEUES, QUEUE_COUNTED_MAX, QUEUES_MAX)]
-    await _count(connection, found)
-    await orphan_cleanup.leave(connection, NAME, found)
+    counts = msgspec.json.decode(stored, type=Found | None) or Found()
+    counts.at, counts.waiting = await _waiting(connection)
+    counts.queues = [InQueue(*row) for row in await connection.fetch(_QUEUES, QUEUE_COUNTED_MAX, QUEUES_MAX)]
+    await _count(connection, counts)
+    await orphan_cleanup.leave(connection, NAME, counts)
     return True
 
 
@@ -117,13 +117,13 @@ async def _count(connection: Connection, found: Found) -> None:
     tenants, statuses = [row[0] for row in groups], [row[1] for row in groups]
     rows = await connection.fetch(_PAGE, tenants, statuses, *behind, PAGE_RUNS, _OPEN)
     counts = {(workflow, status): number for workflow, status, number in found.counting}
-    seen = 0
+    counted = 0
     for workflow, status, number, *_ in rows:
         key = (workflow, status) if (workflow, status) in counts or len(counts) < WORKFLOWS_MAX else (OTHER, status)
         counts[key] = counts.get(key, 0) + number
-        seen += number
+        counted += number
     found.counting = [(workflow, status, number) for (workflow, status), number in counts.items()]
-    if seen >= PAGE_RUNS:
+    if counted >= PAGE_RUNS:
         last = max(rows, key=lambda row: row[3])[3:]
         n, created_at, id = last
         found.place = Place(tenants[n - 1], statuses[n - 1], created_at, id)

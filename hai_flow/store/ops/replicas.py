@@ -72,8 +72,8 @@ async def probe(dsn: str, primary: Connection, seconds: float) -> Standby:
         same = await replica.fetchrow(_WHICH) == await primary.fetchrow(_WHICH)
         if not (follows and same):
             return Standby(follows, same, None)
-        wanted, began = await primary.fetchval(_WRITTEN), time.monotonic()
-        while (await replica.fetchval(_REPLAYED) or 0) < wanted:
+        position, began = await primary.fetchval(_WRITTEN), time.monotonic()
+        while (await replica.fetchval(_REPLAYED) or 0) < position:
             if time.monotonic() - began > seconds:
                 return Standby(follows, same, None)
             await asyncio.sleep(PROBE_SECONDS)
@@ -117,14 +117,14 @@ class Replica:
         self.fault, self._told = fault, True
 
     async def _look(self) -> str | None:
-        asked = time.monotonic()
-        written, *here = await _row(self._primary.api, _WRITTEN)
-        self._written.append((asked, int(written)))
+        began = time.monotonic()
+        position, *here = await _row(self._primary.api, _WRITTEN)
+        self._written.append((began, int(position)))
         database = self._database = self._database or await self._open()
-        replayed, *there = await _row(database.api, _REPLAYED)
+        replayed, *replica_row = await _row(database.api, _REPLAYED)
         if replayed is None:
             return "it is no replica, or one that took over"
-        if here != there:  # its places in a log of its own say nothing
+        if here != replica_row:  # its places in a log of its own say nothing
             return "it is of another server or database, or of a history that the database has left"
         reached = [at for at, place in self._written if place <= replayed]
         self.lag = time.monotonic() - reached[-1] if reached else None
@@ -133,8 +133,8 @@ class Replica:
         return None
 
     async def _open(self) -> Database:
-        given = self._primary.deadlines
-        hasty = replace(given, connect_seconds=2.0, acquire_seconds=1.0, statement_seconds=5.0)
+        deadlines = self._primary.deadlines
+        hasty = replace(deadlines, connect_seconds=2.0, acquire_seconds=1.0, statement_seconds=5.0)
         return await Database.open(
             self._dsn, engine_connections=1, deadlines=hasty, behind_pooler=False, listen_dsn=None
         )
@@ -151,17 +151,17 @@ class Replica:
         if not self.usable or database is None:
             return None
         try:
-            found = await ask(database.api if tenant is None else cast("Pool", Reads(database, tenant)))
+            answer = await ask(database.api if tenant is None else cast("Pool", Reads(database, tenant)))
         except (*FAILURES, TimeoutError) as error:
             log.info("replica_not_read", error=str(error) or type(error).__name__)
             if not str(getattr(error, "sqlstate", "")).startswith("40"):  # it cancels a reading that is in its way
                 self.fault = str(error) or type(error).__name__
-            found = None
-        if found is None:
+            answer = None
+        if answer is None:
             self.refused += 1
         else:
             self.reads += 1
-        return found
+        return answer
 
     async def answered_now(self, tenant: UUID, walled: bool, ask: Callable[[Pool], Awaitable[Answer]]) -> Answer | None:
         """As `answered`, for an answer that does not show by itself whether it is complete, like a list: the replica
@@ -169,12 +169,12 @@ class Replica:
         moment."""
         if not self.usable:
             return None
-        wanted = await self._primary.api.fetchval(_INSERTED)
+        position = await self._primary.api.fetchval(_INSERTED)
 
         async def once_it_has_all(pool: Pool) -> Answer | None:
             assert self._database is not None, "it is usable"
             for rest in WAITS:
-                if (await self._database.api.fetchval(_REPLAYED) or 0) >= wanted:
+                if (await self._database.api.fetchval(_REPLAYED) or 0) >= position:
                     return await ask(pool)
                 await asyncio.sleep(rest)
             return None
@@ -183,9 +183,9 @@ class Replica:
 
 
 async def _row(pool: Pool, query: str) -> Sequence[Any]:
-    found = await pool.fetchrow(query)
-    assert found is not None, "each server has one control file"
-    return tuple(found)
+    row = await pool.fetchrow(query)
+    assert row is not None, "each server has one control file"
+    return tuple(row)
 
 
 class History:
@@ -209,8 +209,8 @@ class History:
             rows = await pool.fetch(_READ, self._run_id, self._created_at, after, limit)
             return _whole([logs.LogRow(*row) for row in rows], after, self._seq, limit)
 
-        found = None if self._replica is None else await self._replica.answered(self._tenant, ask)
-        return found if found is not None else await logs.read_log(self._reads, self._run_id, after, limit)
+        log_rows = None if self._replica is None else await self._replica.answered(self._tenant, ask)
+        return log_rows if log_rows is not None else await logs.read_log(self._reads, self._run_id, after, limit)
 
     async def load_at(self, tenant: UUID, seq: int, abi: int) -> Loaded | None:
         """The same as `logs.load_run_at`, for this run."""
@@ -222,12 +222,16 @@ class History:
             loaded = await logs.load_run_at(pool, tenant, self._run_id, seq, abi)
             if loaded is None:
                 return None
-            from_seq, wanted = loaded.snapshot_seq or 0, min(seq, self._seq)
-            reaches = from_seq >= wanted or _whole(loaded.rows, from_seq, wanted, None) is not None
+            from_seq, last_seq = loaded.snapshot_seq or 0, min(seq, self._seq)
+            reaches = from_seq >= last_seq or _whole(loaded.rows, from_seq, last_seq, None) is not None
             return loaded if reaches else None
 
-        found = None if self._replica is None else await self._replica.answered(self._tenant, ask)
-        return found if found is not None else await logs.load_run_at(self._reads, tenant, self._run_id, seq, abi)
+        run_loaded = None if self._replica is None else await self._replica.answered(self._tenant, ask)
+        return (
+            run_loaded
+            if run_loaded is not None
+            else await logs.load_run_at(self._reads, tenant, self._run_id, seq, abi)
+        )
 
 
 _READ: Final = """

@@ -147,11 +147,11 @@ async def archive_of(connection: Connection, unit: Sequence[Member]) -> Archived
     """The archive that has these very runs as they are now; None if there is none, or one of them went on since, or
     somebody has given an opinion on it."""
     query = "SELECT run_id, head, place, sha256, opinions FROM retired_runs WHERE run_id = ANY($1::uuid[])"
-    found = {row["run_id"]: row for row in await connection.fetch(query, [each.id for each in unit])}
-    places = {Archived(row["place"], row["sha256"]) for row in found.values()}
+    rows = {row["run_id"]: row for row in await connection.fetch(query, [each.id for each in unit])}
+    places = {Archived(row["place"], row["sha256"]) for row in rows.values()}
     same = [(each.head, each.opinions) for each in unit]
-    whole = same == [(row["head"], row["opinions"]) for each in unit if (row := found.get(each.id)) is not None]
-    return places.pop() if whole and len(places) == 1 and None not in next(iter(places)) else None
+    is_complete = same == [(row["head"], row["opinions"]) for each in unit if (row := rows.get(each.id)) is not None]
+    return places.pop() if is_complete and len(places) == 1 and None not in next(iter(places)) else None
 
 
 # --- archived and removed ---------------------------------------------------------------------------------------------
@@ -309,10 +309,10 @@ async def columns(connection: Connection) -> dict[str, list[str]]:
     WHERE c.oid = ANY(ARRAY(SELECT to_regclass(name) FROM unnest($1::text[]) AS name)) AND a.attnum > 0
       AND NOT a.attisdropped ORDER BY c.relname, a.attnum
     """
-    found: dict[str, list[str]] = {name: [] for name in ARCHIVED}
+    by_table: dict[str, list[str]] = {name: [] for name in ARCHIVED}
     for table, column in await connection.fetch(query, list(ARCHIVED)):
-        found[table].append(column)
-    return found
+        by_table[table].append(column)
+    return by_table
 
 
 async def rows_in(connection: Connection, table: str, names: Sequence[str], rows: Sequence[str]) -> None:

@@ -79,8 +79,8 @@ async def give_feedback(
     connection: Connection | Pool, subject: Subject, run_id: UUID, principal: str, via: str, opinion: Opinion
 ) -> tuple[Feedback, bool]:
     """Make `opinion` the principal's one on the subject; returns it, and whether it is their first."""
-    given = (opinion.rating, opinion.comment, list(opinion.labels))
-    row = await connection.fetchrow(_GIVE, *subject, principal, run_id, via, *given)
+    values = (opinion.rating, opinion.comment, list(opinion.labels))
+    row = await connection.fetchrow(_GIVE, *subject, principal, run_id, via, *values)
     assert row is not None
     *columns, new = row
     return Feedback(*columns), new

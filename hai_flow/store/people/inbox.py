@@ -122,11 +122,11 @@ async def page_of_inbox(
     scanned = SCANNED_MAX if filters.skip else limit
     arguments = _range(tenant, selectors, filters, after, scanned)
     rows = await connection.fetch(_PAGE, *arguments, *_conditions(filters), limit)
-    found = [Asked((row[3], row[5]), *row[4:]) for row in rows if row[3] is not None]
-    if len(found) == limit:
-        return found, found[-1].place
+    items = [Asked((row[3], row[5]), *row[4:]) for row in rows if row[3] is not None]
+    if len(items) == limit:
+        return items, items[-1].place
     n, last_due, last_id = rows[0][:3]
-    return found, (last_due, last_id) if n == scanned else None
+    return items, (last_due, last_id) if n == scanned else None
 
 
 def _range(tenant: UUID, selectors: Sequence[str], filters: Filters, after: Place | None, most: int) -> tuple[Any, ...]:
@@ -314,10 +314,10 @@ async def mend(pool: Pool, found: Sequence[tuple[Listed, str, str, str]]) -> Non
     Their runs are locked first, as a commit does; those that a commit has just now are left to it, or to the next time.
     """
     columns = [[each.run_id for each, *_ in found], [each.id for each, *_ in found], [each.body for each, *_ in found]]
-    said = [list(column) for column in zip(*(each[1:] for each in found), strict=True)]
+    parts = [list(column) for column in zip(*(each[1:] for each in found), strict=True)]
     async with pool.acquire() as connection, connection.transaction():
         locked = [row[0] for row in await connection.fetch(_LOCK, columns[0])]
-        await connection.execute(_MEND, *columns, *said, locked)
+        await connection.execute(_MEND, *columns, *parts, locked)
 
 
 _FORGET: Final = """

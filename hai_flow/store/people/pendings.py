@@ -125,11 +125,11 @@ async def open_pendings(
     short, and has a place to go on from.
     """
     query, arguments = listing(tenant, limit, before, viewer, selectors, workflow, run_id)
-    found = await connection.fetch(query, *arguments)
-    rows = [Listed(*list(row)[3:]) for row in found if row["run_id"] is not None]
+    records = await connection.fetch(query, *arguments)
+    rows = [Listed(*list(row)[3:]) for row in records if row["run_id"] is not None]
     if len(rows) > limit:
         return Page(rows[:limit], (rows[limit - 1].opened_at, rows[limit - 1].id))
-    count, last_at, last_id = list(found[0])[:3]
+    count, last_at, last_id = list(records[0])[:3]
     return Page(rows, (last_at, last_id) if count == arguments[2] else None)
 
 
@@ -143,31 +143,31 @@ def listing(
     run_id: UUID | None,
 ) -> tuple[str, list[Any]]:
     """The statement of a page, and its arguments."""
-    whole = viewer is None and workflow is None
-    arguments: list[Any] = [tenant, limit + 1, limit + 1 if whole else LOOKED_AT_MAX]
+    is_unfiltered = viewer is None and workflow is None
+    arguments: list[Any] = [tenant, limit + 1, limit + 1 if is_unfiltered else LOOKED_AT_MAX]
 
     def given(*values: Any) -> list[str]:
         arguments.extend(values)
         return [f"${number}" for number in range(len(arguments) - len(values) + 1, len(arguments) + 1)]
 
-    looked, shown = ["p.tenant = $1 AND p.status = 'open'"], ["true"]
+    looked, conditions = ["p.tenant = $1 AND p.status = 'open'"], ["true"]
     if run_id is not None:
         looked.append(f"p.run_id = {given(run_id)[0]}")
     if before is not None:
         looked.append(f"(p.opened_at, p.id) < ({', '.join(given(*before))})")
     if workflow is not None:
-        shown.append(f"r.workflow_name = {given(workflow)[0]}")
+        conditions.append(f"r.workflow_name = {given(workflow)[0]}")
     if viewer is not None:
         mine = may_read("r", len(arguments) + 1)
         given(*viewer.parameters())
-        shown.append(f"({mine} OR l.kind IS NULL OR {_ASKED.format(*given(list(selectors), list(viewer.ids)))})")
+        conditions.append(f"({mine} OR l.kind IS NULL OR {_ASKED.format(*given(list(selectors), list(viewer.ids)))})")
     query = f"""
     WITH looked AS MATERIALIZED (
       SELECT {_OF_PENDINGS}, p.kind FROM pendings p WHERE {" AND ".join(looked)}
       ORDER BY p.opened_at DESC, p.id DESC LIMIT $3
     ), found AS (
       SELECT {_OF_LOOKED}, r.workflow_name, r.started_by, r.workflow, r.thread_id
-      FROM looked l JOIN runs r ON r.id = l.run_id WHERE {" AND ".join(shown)}
+      FROM looked l JOIN runs r ON r.id = l.run_id WHERE {" AND ".join(conditions)}
       ORDER BY l.opened_at DESC, l.id DESC LIMIT $2
     )
     SELECT ends.count, ends.last_at, ends.last_id, found.* FROM (

@@ -198,8 +198,8 @@ class Session(_Connection):
         missing = {oid for oid in typeoids if oid not in _types_known}
         if not missing:
             return [*_types_known.values()], _NotAsked
-        asked = missing if _types_known else missing.union(_ARRAYS)
-        types, statement = await super()._introspect_types(asked, timeout)  # type: ignore[misc]
+        oids = missing if _types_known else missing.union(_ARRAYS)
+        types, statement = await super()._introspect_types(oids, timeout)  # type: ignore[misc]
         _types_known.update((each["oid"], each) for each in types if each["oid"] < _OIDS_OF_POSTGRES_MAX)
         return [*_types_known.values(), *types], statement
 

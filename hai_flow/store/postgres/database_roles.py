@@ -135,8 +135,8 @@ async def ensure(connection: Connection) -> None:
     LockNotAvailableError where a table is not free for a moment: try again."""
     for name in (ENGINE, API):
         await connection.execute(_role(name))
-    found = await connection.fetch("SELECT rolname::text FROM pg_roles WHERE rolname = ANY ($1)", [ENGINE, API])
-    if {row[0] for row in found} != {ENGINE, API}:
+    existing = await connection.fetch("SELECT rolname::text FROM pg_roles WHERE rolname = ANY ($1)", [ENGINE, API])
+    if {row[0] for row in existing} != {ENGINE, API}:
         return
     with contextlib.suppress(asyncpg.InsufficientPrivilegeError):
         await connection.execute(_SCHEMA)

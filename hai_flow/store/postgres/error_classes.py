@@ -93,7 +93,7 @@ def classify(error: BaseException) -> Fault:
     if isinstance(error, CommitUnknown):
         return Fault.UNKNOWN
     state = sqlstate_of(error)
-    if state == _INTERNAL and any(_CITUS_COMMIT in str(said) for said in error.args):
+    if state == _INTERNAL and any(_CITUS_COMMIT in str(argument) for argument in error.args):
         return Fault.UNKNOWN
     if state is not None:
         return _FAULT_OF_STATE.get(state) or _FAULT_OF_CLASS.get(state[:2], Fault.INSTALLATION)

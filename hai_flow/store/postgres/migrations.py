@@ -57,9 +57,9 @@ async def downgrade(dsn: str, revision: str) -> None:
 def is_sharded(connection: sa.Connection | None) -> bool:
     """Whether Citus keeps the tables of the session's schema, whole, on some node: it does not take every statement."""
     assert connection is not None, "revisions are carried out, not written down"
-    known = connection.exec_driver_sql("SELECT to_regclass('pg_catalog.pg_dist_schema') IS NOT NULL").scalar_one()
+    has_catalog = connection.exec_driver_sql("SELECT to_regclass('pg_catalog.pg_dist_schema') IS NOT NULL").scalar_one()
     query = "SELECT EXISTS (SELECT FROM pg_dist_schema WHERE schemaid = current_schema()::regnamespace)"
-    return bool(known and connection.exec_driver_sql(query).scalar_one())
+    return bool(has_catalog and connection.exec_driver_sql(query).scalar_one())
 
 
 def _config() -> Config:

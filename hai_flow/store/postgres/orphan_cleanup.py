@@ -48,18 +48,18 @@ async def sweep(
 ) -> int | None:
     """Go on with the sweep `name`, unless some process did in the time of `every`: then None. Returns how many rows
     were found. `look(after)` looks at the page behind the key `after`, or at the first one."""
-    taken = await take(pool, name, every)
-    if taken is None:
+    place = await take(pool, name, every)
+    if place is None:
         return None
-    after, found = msgspec.json.decode(taken), 0
+    after, count = msgspec.json.decode(place), 0
     while True:
         page = await look(after)
         after = page.last
-        found += page.found
+        count += page.found
         if after is None or page.found * 2 < page.seen:
             break
     await leave(pool, name, after)
-    return found
+    return count
 
 
 async def take(connection: Connection | Pool, name: str, every: timedelta) -> str | None:
@@ -78,5 +78,5 @@ def page_of(row: Any) -> Page:
     """The answer to a statement that gives the number of a page's rows, that of those found, and the last one's key."""
     if row is None:
         return Page(0, 0, None)
-    seen, found, *last = row
-    return Page(seen, found, last if seen == PAGE_ROWS else None)
+    scanned, hits, *last = row
+    return Page(scanned, hits, last if scanned == PAGE_ROWS else None)

@@ -260,11 +260,11 @@ async def use_files(
 ) -> set[bytes]:
     """Note that a commit of the run is about to refer to these (different) files. Returns those that the principal may
     read; if these are not all of them, nothing is noted."""
-    given = (tenant, list(sha256s), principal, run_id)
+    arguments = (tenant, list(sha256s), principal, run_id)
     if viewer is None:
-        rows = await connection.fetch(_USE_ANY, *given)
+        rows = await connection.fetch(_USE_ANY, *arguments)
     else:
-        rows = await connection.fetch(_USE_MINE, *given, *viewer.parameters())
+        rows = await connection.fetch(_USE_MINE, *arguments, *viewer.parameters())
     return {row["sha256"] for row in rows}
 
 

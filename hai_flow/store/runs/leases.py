@@ -98,11 +98,11 @@ async def claim_runs(
     `refence_runs`.
     """
     with outcome_known():
-        given = [worker_id, limit, queues, [limit] * len(queues) if most is None else most]
+        arguments = [worker_id, limit, queues, [limit] * len(queues) if most is None else most]
         if behind is None:
-            rows = await connection.fetch(_CLAIM, *given)
+            rows = await connection.fetch(_CLAIM, *arguments)
         else:
-            rows = await connection.fetch(_CLAIM_ANY, *given, behind)
+            rows = await connection.fetch(_CLAIM_ANY, *arguments, behind)
     return [Claimed(*row) for row in rows]
 
 

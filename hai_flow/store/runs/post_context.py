@@ -79,10 +79,10 @@ async def known_of(
         *(default or _NO_VERSION),
     )
     assert row is not None, "it joins to one row"
-    seen, turn, workflow, last = row[0], row[1:7], row[7:15], row[15:]
+    message_row, turn, workflow, last = row[0], row[1:7], row[7:15], row[15:]
     return Known(
         last=None if last[0] is None else RunSummary(*last),
         turn=None if turn[0] is None else Turn(*turn),
-        seen=frozenset(seen),
+        seen=frozenset(message_row),
         workflow=None if workflow[0] is None else WorkflowSummary(*workflow),
     )

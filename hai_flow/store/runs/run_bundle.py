@@ -182,7 +182,7 @@ def _of(rows: Sequence[Row], column: str) -> list[Any]:
 
 
 def _by_run(rows: Sequence[Any]) -> dict[UUID, list[Row]]:
-    found: dict[UUID, list[Row]] = {}
+    by_run: dict[UUID, list[Row]] = {}
     for row in rows:
-        found.setdefault(row["run_id"], []).append(dict(row))
-    return found
+        by_run.setdefault(row["run_id"], []).append(dict(row))
+    return by_run

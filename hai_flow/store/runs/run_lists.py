@@ -97,7 +97,7 @@ class Filter:
 
     def conditions(self) -> list[tuple[str, Any]]:
         """The conditions for a run `r`, but for its status: each with its parameter, which is `{}` in the text."""
-        found: list[tuple[str, Any]] = [
+        pairs: list[tuple[str, Any]] = [
             ("r.workflow_name = {}", self.workflow),
             ("r.workflow_version = {}", self.version),
             ("r.thread_id = {}", self.thread_id),
@@ -107,11 +107,11 @@ class Filter:
             ("r.created_at < {}", self.until),
         ]
         if self.queue not in (None, DEFAULT_QUEUE):  # by its index, which has few rows: it knows no other
-            found.append((f"(r.queue <> '{DEFAULT_QUEUE}' AND {{}}::bool)", True))
+            pairs.append((f"(r.queue <> '{DEFAULT_QUEUE}' AND {{}}::bool)", True))
         if self.error is not None:  # the committer writes the code first
             begins = f'{{"error":{{"code":"{self.error}",'.encode()
-            found.append((f"substring(r.result FROM 1 FOR {len(begins)}) = {{}}", begins))
-        return [(condition, value) for condition, value in found if value is not None]
+            pairs.append((f"substring(r.result FROM 1 FOR {len(begins)}) = {{}}", begins))
+        return [(condition, value) for condition, value in pairs if value is not None]
 
 
 async def list_runs(
@@ -126,8 +126,8 @@ async def list_runs(
     viewer: Viewer | None = None,
 ) -> list[RunRow]:
     """The tenant's runs of some statuses, a workflow, a thread, as `find_runs` has them."""
-    wanted = Filter(statuses=statuses, workflow=workflow, thread_id=thread_id)
-    return await find_runs(connection, tenant, wanted, limit=limit, before=before, viewer=viewer)
+    filters = Filter(statuses=statuses, workflow=workflow, thread_id=thread_id)
+    return await find_runs(connection, tenant, filters, limit=limit, before=before, viewer=viewer)
 
 
 async def find_runs(

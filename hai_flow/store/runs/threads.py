@@ -207,21 +207,21 @@ async def relatives(connection: Connection | Pool, tenant: UUID, run_id: UUID) -
     """
     forks = {row[0]: (row[1], row[2]) for row in await connection.fetch(query, tenant, run_id)}
     own = _origins(run_id, forks)
-    found = dict[UUID, int]()
+    shared_by_run = dict[UUID, int]()
     for other in {*forks, *(of for of, _ in forks.values())} - {run_id}:
         theirs = _origins(other, forks)
-        found[other] = max((min(own[each], theirs[each]) for each in own.keys() & theirs.keys()), default=0)
-    return [Relative(other, shared) for other, shared in found.items() if shared]
+        shared_by_run[other] = max((min(own[each], theirs[each]) for each in own.keys() & theirs.keys()), default=0)
+    return [Relative(other, shared) for other, shared in shared_by_run.items() if shared]
 
 
 def _origins(run_id: UUID, forks: Mapping[UUID, tuple[UUID, int]]) -> dict[UUID, int]:
     """The run, and those that it was forked from, each with how many of its events the run has."""
-    found, copied, run = {run_id: 2**53}, 2**53, run_id
+    lengths, copied, run = {run_id: 2**53}, 2**53, run_id
     while run in forks:
         run, most = forks[run]
         copied = min(copied, most)
-        found[run] = copied
-    return found
+        lengths[run] = copied
+    return lengths
 
 
 async def transcript(
@@ -243,11 +243,11 @@ async def transcript(
             return []
         tip = newest.id
     left_out = 0 if before is None else 1
-    given = (tip, window.runs + left_out, *_NO_END, left_out, window.messages)
+    arguments = (tip, window.runs + left_out, *_NO_END, left_out, window.messages)
     if viewer is None:
-        rows = await connection.fetch(_SAID, tenant, thread_id, *given)
+        rows = await connection.fetch(_SAID, tenant, thread_id, *arguments)
     else:
-        rows = await connection.fetch(_SAID_TO, tenant, thread_id, *given, *viewer.parameters())
+        rows = await connection.fetch(_SAID_TO, tenant, thread_id, *arguments, *viewer.parameters())
     return [Message(*row) for row in reversed(rows)]
 
 
@@ -279,6 +279,6 @@ async def unseen(
         tip, last_seq = behind
         oldest = min((row[3], row[4], row[1]) for row in rows)
         walked = f"WITH {_LINE} SELECT id FROM line"
-        shown = {row[0] for row in await connection.fetch(walked, tenant, thread_id, tip, ALL.runs, *oldest)}
-        rows = [row for row in rows if row[1] in shown and (row[1] != tip or row[2] <= last_seq)]
+        visible = {row[0] for row in await connection.fetch(walked, tenant, thread_id, tip, ALL.runs, *oldest)}
+        rows = [row for row in rows if row[1] in visible and (row[1] != tip or row[2] <= last_seq)]
     return set(message_ids) - {row[0] for row in rows}
